@@ -61,6 +61,7 @@ function startNode(databaseUrl: string, dataDir: string) {
     out: () => {},
     clock: Date.now,
     random: randomBytes,
+    source: { load: async () => config, files: new Set<string>(), apply: () => {} },
   };
   return startService(config, options);
 }

@@ -3,6 +3,7 @@ import { ensureFirstOrganization, type FirstOrganization } from "./admin/first-r
 import { firstAdminToken } from "./admin/sessions.ts";
 import { createHttp, gaugeSources, listen, urlOf } from "./app/http.ts";
 import { createLimits } from "./app/limits.ts";
+import { LiveParts } from "./app/live.ts";
 import {
   createAccounts,
   createConversationLog,
@@ -14,8 +15,8 @@ import {
   openStoreOf,
   type StartOptions,
 } from "./app/parts.ts";
+import { Reloads } from "./app/reload.ts";
 import { createTelemetry } from "./app/telemetry/telemetry.ts";
-import { createCatalog, createUpstreams } from "./app/upstreams.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
 import { Circuits } from "./gateway/circuit.ts";
@@ -43,6 +44,8 @@ export interface RunningService {
   facts: StartFacts;
   catalog: LiveCatalog;
   firstOrganization: FirstOrganization;
+  /** Reads the configuration again and applies it; the log tells the result. Never rejects. */
+  reload(): Promise<void>;
   /** Accepts nothing new, lets running answers end, books the rest, and closes everything. */
   stop(options: ShutdownOptions): Promise<void>;
 }
@@ -55,16 +58,14 @@ export async function startService(config: Config, options: StartOptions): Promi
   // When a step fails, everything opened so far is closed in reverse order. A stop does the same.
   await using parts = new AsyncDisposableStack();
   let shutdown: ShutdownOptions = { delayMs: 0, drainMs: 0 };
-  const upstreams = parts.adopt(createUpstreams(config), (opened) => opened.close());
   let ownPort: number | undefined;
-  const catalog = createCatalog(config, upstreams, { ...options, ownPort: () => ownPort });
-  parts.defer(() => catalog.stop());
-  const modelId = (name: string) => catalog.find(name)?.id;
+  const live = parts.adopt(new LiveParts(config, { ...options, ownPort: () => ownPort }), (opened) => opened.close());
+  const modelId = (name: string) => live.catalog.find(name)?.id;
   const telemetry = parts.adopt(await createTelemetry(config, { ...options, modelId }), (opened) => opened.stop());
-  const { store, arrived } = await openStoreOf(config, options);
+  const { store, arrived } = await openStoreOf(config, options, () => live.database);
   parts.defer(() => store.close());
   // Stopped after the ledger, so that charges are booked before anything else is written.
-  const conversationLog = parts.adopt(createConversationLog(config, options, store), (opened) => opened.stop());
+  const conversationLog = parts.adopt(createConversationLog(live, options, store), (opened) => opened.stop());
   const ledger = parts.adopt(await createLedger(config, options, store, telemetry.ledger), (opened) => opened.stop());
   const accounts = createAccounts(options, store);
   const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: options.log }), (opened) => opened.stop());
@@ -78,20 +79,10 @@ export async function startService(config: Config, options: StartOptions): Promi
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
   const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
   const limits = parts.adopt(await createLimits(config, options), (opened) => opened.stop());
-  const services = {
-    store,
-    ledger,
-    tokenCounter,
-    catalog,
-    upstreams,
-    circuits,
-    limits,
-    accounts,
-    telemetry,
-    ...recorders,
-  };
+  const services = { store, ledger, tokenCounter, live, circuits, limits, accounts, telemetry, ...recorders };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
+  const reloads = parts.adopt(new Reloads({ ...options, live, server, circuits }), (opened) => opened.stop());
   const address = await listen(server, config.server);
   await telemetry.start(gaugeSources(config, options, services, () => server.requests().running));
   parts.defer(() => telemetry.detach());
@@ -116,15 +107,17 @@ export async function startService(config: Config, options: StartOptions): Promi
       firstOrganization: await ensureFirstOrganization({ ...options, accounts, ledger, store }),
       adminToken: await firstAdminToken({ ...options, rows: store.admin, newId: newIdOf(options) }),
     })),
-    catalog.start(),
+    live.catalog.start(),
   ]);
-  const facts = { version: options.version, url, store: store.kind, models: catalog.list().length, adminToken };
+  reloads.start();
+  const facts = { version: options.version, url, store: store.kind, models: live.catalog.list().length, adminToken };
   const running = parts.move();
   return {
     url,
     facts: { ...facts, organizationId: firstOrganization.organization.id, token: firstOrganization.token },
-    catalog,
+    catalog: live.catalog,
     firstOrganization,
+    reload: () => reloads.reload("signal"),
     stop: async (stopOptions) => {
       shutdown = stopOptions;
       await running.disposeAsync();

@@ -190,7 +190,7 @@ describe("a mistake in the file is reported in one line", () => {
     ],
     [
       `${providers}    apiKey: \${NOWHERE`,
-      `4: providers[0].apiKey contains \${NOWHERE. Write \${NAME} with the name of a variable, or $\${ for a literal \${.`,
+      `4: providers[0].apiKey contains \${NOWHERE. Write \${NAME} with the name of a variable, \${file:PATH} with the path of a file, or $\${ for a literal \${.`,
     ],
     [
       `${providers}    headers: { "a b": x }`,

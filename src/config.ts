@@ -4,12 +4,15 @@ import { checkValue, firstMistake, foundText, SECRETS } from "./config/mistake.t
 import { ConfigSchema, compile, type Settings, schemaAt } from "./config/schema.ts";
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
 import { pairsOfText } from "./config/telemetry-schema.ts";
+import { Variables } from "./config/variables.ts";
 import { OperatorError } from "./errors.ts";
 
 type ProviderEntry = Settings["providers"][number];
 export type ConfiguredProvider = Omit<ProviderEntry, "baseUrl" | "apiKey"> & {
   baseUrl: string | null;
   apiKey: string | null;
+  /** Changes with the content of `credentialsFile`. */
+  credentialsFingerprint?: string | undefined;
 };
 
 /** All settings, validated and with defaults. */
@@ -25,6 +28,8 @@ export type Config = Omit<Settings, "database" | "redis" | "providers"> & {
   providerKeys: Record<string, string>;
   /** Environment variables that name the proxy for upstreams. */
   proxyVariables: Record<string, string>;
+  /** Texts from variables and files, which may be secret: no log shows a value that contains one. */
+  hidden: readonly string[];
 };
 
 const VARIABLES: Record<string, Path> = {
@@ -57,8 +62,17 @@ const NO_PROXY_VARIABLES = ["NO_PROXY", "no_proxy"];
  * setting, its value and what it must be.
  */
 export function loadConfig(sources: ConfigSources = {}): Config {
+  const variables = new Variables(sources.environment ?? process.env, sources.files);
+  try {
+    return readConfig(sources, variables);
+  } catch (error) {
+    throw variables.masked(error);
+  }
+}
+
+function readConfig(sources: ConfigSources, variables: Variables): Config {
   const { flags = {}, environment = process.env } = sources;
-  const set = (name: string) => environment[name] || undefined;
+  const set = (name: string) => variables.get(name);
   const protocol = set("OTEL_EXPORTER_OTLP_PROTOCOL") ?? "http/protobuf";
   if (protocol !== "http/protobuf") {
     throw new OperatorError(
@@ -66,24 +80,32 @@ export function loadConfig(sources: ConfigSources = {}): Config {
     );
   }
   const unread = sources.secrets === "unread" ? SECRETS : new Set<string>();
-  const file = readConfigFile(flags.config ?? set("TOLLGATE_CONFIG"), sources, { environment, unread });
+  const named = flags.config ?? (environment.TOLLGATE_CONFIG || undefined);
+  const file = readConfigFile(named, sources, { variables, unread });
   const values = structuredClone(file?.values ?? {});
   for (const [name, path] of Object.entries(VARIABLES)) override(values, name, path, set(name));
   for (const [flag, { name, path }] of Object.entries(FLAGS)) override(values, name, path, flags[flag as keyof Flags]);
   const settings = withDefaults(values);
   checkTogether(settings, file);
   const { database, redis, providers, dataDir, ...rest } = settings;
-  const pick = (names: readonly string[]) =>
-    Object.fromEntries(names.flatMap((name) => (set(name) === undefined ? [] : [[name, String(set(name))]])));
+  const pick = (names: readonly string[], read: (name: string) => string | undefined = set) =>
+    Object.fromEntries(names.map((name) => [name, read(name)]).filter(([, value]) => value !== undefined));
+  // A command that calls no provider only needs to know that there is a key.
+  const keyOf = (name: string) => (unread.size > 0 ? variables.fileOf(name)?.path : undefined) ?? set(name);
   return {
     ...rest,
     dataDir: absolute(dataDir),
     database: database ?? null,
     redis: redis ?? null,
-    providers: providers.map(({ baseUrl = null, apiKey = null, ...provider }) => ({ ...provider, baseUrl, apiKey })),
+    providers: providers.map(({ baseUrl = null, apiKey = null, ...provider }) => {
+      const { credentialsFile } = provider;
+      const credentialsFingerprint = credentialsFile && variables.fingerprintOf(credentialsFile);
+      return { ...provider, baseUrl, apiKey, ...(credentialsFingerprint && { credentialsFingerprint }) };
+    }),
     file: file?.name ?? null,
-    providerKeys: pick(sources.providerKeyVariables ?? []),
+    providerKeys: pick(sources.providerKeyVariables ?? [], keyOf),
     proxyVariables: checkedProxies(pick([...PROXY_VARIABLES, ...NO_PROXY_VARIABLES])),
+    hidden: variables.hidden,
   };
 }
 
@@ -102,10 +124,10 @@ function checkedProxies(variables: Record<string, string>): Record<string, strin
 
 function readConfigFile(
   named: string | undefined,
-  { readFile }: ConfigSources,
+  sources: ConfigSources,
   options: Omit<ParseOptions, "schemaAt">,
 ): ConfigFile | undefined {
-  const read = readConfigText(named, readFile);
+  const read = readConfigText(named, sources);
   if (read === undefined) return undefined;
   const file = parseFile(read.name, read.text, { ...options, schemaAt });
   const check = checkOfFile();

@@ -115,6 +115,16 @@ describe("configuration.md", () => {
     expect(tableOf(document("docs/configuration.md"), "key")).toEqual(rowsOf(configNode));
   });
 
+  test("lists every key that takes effect at a reload", () => {
+    const flagged = (schema: SchemaNode, path = ""): string[] =>
+      Object.entries(schema.properties ?? {}).flatMap(([key, node]) => {
+        const at = path === "" ? key : `${path}.${key}`;
+        return node.reload === true ? [`\`${at}\``] : flagged(node, at);
+      });
+    const rows = tableOf(document("docs/configuration.md"), "keys that take effect at a reload");
+    expect(rows.map(([key]) => key)).toEqual(flagged(configNode));
+  });
+
   test("lists every command with its flags", () => {
     const common = new Set(["--config", "--data-dir", "--json", "--help"]);
     const rows = tableOf(document("docs/configuration.md"), "command").map(([command = "", does = ""]) => {

@@ -7,7 +7,6 @@ import { AdminKeys } from "../admin/idempotency-keys.ts";
 import { Sessions, type SignInFailures } from "../admin/sessions.ts";
 import { ShortTokens } from "../admin/short-tokens.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";
-import type { LiveCatalog } from "../catalog/live.ts";
 import type { Config } from "../config.ts";
 import { usageReport } from "../credits/amount.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
@@ -18,7 +17,7 @@ import { RetryBudget } from "../gateway/retry-budget.ts";
 import type { TokenCounter } from "../gateway/token-counter.ts";
 import type { AdminServices } from "../http/admin/endpoint.ts";
 import { Authenticator } from "../http/authenticator.ts";
-import { createServer, type Server } from "../http/server.ts";
+import { createServer, type Server, type ServerSettings } from "../http/server.ts";
 import { requestId } from "../internals/ids.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
 import type { Ledger } from "../ledger/ledger.ts";
@@ -28,10 +27,10 @@ import { Conversations, Requests } from "../reports/requests.ts";
 import { Statements } from "../reports/statement.ts";
 import type { UsageDays } from "../reports/usage-days.ts";
 import type { Store } from "../stores/store.ts";
+import type { LiveValues } from "./live.ts";
 import { fractions, newIdOf, retentionMsOf, type StartOptions } from "./parts.ts";
 import type { GaugeSources } from "./telemetry/gauges.ts";
 import type { Telemetry } from "./telemetry/telemetry.ts";
-import type { Upstreams } from "./upstreams.ts";
 
 export interface Services {
   store: Store;
@@ -39,8 +38,7 @@ export interface Services {
   ledger: Ledger;
   tokenCounter: TokenCounter;
   conversationLog: ConversationLog;
-  catalog: LiveCatalog;
-  upstreams: Upstreams;
+  live: LiveValues;
   circuits: Circuits;
   limits: RateLimiter;
   accounts: Accounts;
@@ -50,20 +48,43 @@ export interface Services {
   telemetry: Telemetry;
 }
 
+/** Returns the settings of the server that a reload replaces. */
+export function serverSettingsOf({ config, catalog, upstreams }: LiveValues, version: string): ServerSettings {
+  const { limits, playground, completions, conversations } = config;
+  const facts = {
+    object: "service" as const,
+    version,
+    guest_playground: {
+      open: playground.openToGuests,
+      organization_id: PLAYGROUND_ID,
+      requests_per_minute: playground.requestsPerMinute,
+      tokens_per_day: playground.tokensPerDay,
+      max_tokens: playground.maxTokens,
+    },
+    default_limits: {
+      requests_per_minute: limits.requestsPerMinute,
+      tokens_per_minute: limits.tokensPerMinute,
+      concurrent_requests: limits.concurrentRequests,
+    },
+    completions: { max_tokens: completions.maxTokens === "model" ? null : completions.maxTokens },
+    conversation_days: conversations.keepDays,
+  };
+  const { providers } = upstreams;
+  const gateway = { catalog, providers, limitSettings: limits, playground, completionMaxTokens: completions.maxTokens };
+  return { gateway, completionMessages: completions.messages, facts };
+}
+
 export function createHttp(config: Config, options: StartOptions, services: Services): Promise<Server> {
   const { clock, log, version } = options;
-  const { store, ledger, conversationLog, tokenCounter, catalog, upstreams, circuits, limits, lastUses } = services;
-  const { providers } = upstreams;
-  const { limits: limitSettings, playground, completions } = config;
-  const settings = { limits, limitSettings, playground, completionMaxTokens: completions.maxTokens };
+  const { store, ledger, conversationLog, tokenCounter, live, circuits, limits, lastUses } = services;
+  const { gateway: settings, completionMessages, facts } = serverSettingsOf(live, version);
   const routing = { circuits, retryBudget: new RetryBudget(), random: fractions(options.random) };
   return createServer({
     gateway: {
-      catalog,
+      ...settings,
+      limits,
       ledger,
       conversations: conversationLog,
-      providers,
-      ...settings,
       ...routing,
       tokenCounter,
       outputRates: new OutputRates(),
@@ -76,8 +97,8 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
       clock,
       noteUse: (...use) => lastUses.note(...use),
     }),
-    admin: adminServices(config, options, services),
-    completionMessages: config.completions.messages,
+    admin: { ...adminServices(options, services), facts },
+    completionMessages,
     usageReport: async (organizationId) => {
       const balance = await ledger.balance(organizationId);
       if (balance === undefined) throw new Error(`There is no balance of ${organizationId}`);
@@ -126,14 +147,19 @@ export function gaugeSources(
 }
 
 function adminServices(
-  { limits, playground, completions, conversations: settings }: Config,
   options: StartOptions,
-  { store, ledger, accounts, usageDays, lastUses, signInFailures }: Services,
-): Omit<AdminServices, "gateway"> {
-  const { clock, random, version, log } = options;
+  { live, store, ledger, accounts, usageDays, lastUses, signInFailures }: Services,
+): Omit<AdminServices, "gateway" | "facts"> {
+  const { clock, random, log } = options;
   const rows = store.admin;
   const newId = newIdOf(options);
-  const conversations = new Conversations({ rows: store.conversations, retentionMs: retentionMsOf(settings), clock });
+  const conversations = new Conversations({
+    rows: store.conversations,
+    get retentionMs() {
+      return retentionMsOf(live.config.conversations);
+    },
+    clock,
+  });
   return {
     sessions: new Sessions({
       rows,
@@ -155,24 +181,6 @@ function adminServices(
     creditAdjustments: new CreditAdjustments({ ...store, bookings: ledger, clock, random, newId }),
     overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
     clock,
-    facts: {
-      object: "service",
-      version,
-      guest_playground: {
-        open: playground.openToGuests,
-        organization_id: PLAYGROUND_ID,
-        requests_per_minute: playground.requestsPerMinute,
-        tokens_per_day: playground.tokensPerDay,
-        max_tokens: playground.maxTokens,
-      },
-      default_limits: {
-        requests_per_minute: limits.requestsPerMinute,
-        tokens_per_minute: limits.tokensPerMinute,
-        concurrent_requests: limits.concurrentRequests,
-      },
-      completions: { max_tokens: completions.maxTokens === "model" ? null : completions.maxTokens },
-      conversation_days: settings.keepDays,
-    },
   };
 }
 

@@ -17,6 +17,17 @@ import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
 import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
 import type { AccessLog, Log } from "../telemetry/logger.ts";
+import type { LiveValues } from "./live.ts";
+
+/** The configuration of a running service, which can be read again. */
+export interface ConfigSource {
+  /** Reads the configuration, and adds the files that it reads to `files`. Rejects with OperatorError. */
+  load(files: Set<string>): Promise<Config>;
+  /** Files that the first configuration was read from. */
+  files: ReadonlySet<string>;
+  /** Applies the settings of the process itself, such as the level of the log. */
+  apply(config: Config): void;
+}
 
 export interface StartOptions {
   version: string;
@@ -27,6 +38,8 @@ export interface StartOptions {
   /** Milliseconds since 1970. */
   clock: () => number;
   random: RandomBytes;
+  /** Reads the configuration again. */
+  source: ConfigSource;
   /** Called before the first request can be served: from then on, a stop must let running answers end. */
   onServing?: () => void;
 }
@@ -45,7 +58,11 @@ export function createAccounts(options: StartOptions, store: Store): Accounts {
   return new Accounts({ rows: store.accounts, clock, random, newId: newIdOf(options), actor: SERVICE_ACTOR });
 }
 
-export function openStoreOf(config: Config, { clock, log, out }: StartOptions): Promise<AwaitedStore> {
+export function openStoreOf(
+  config: Config,
+  { clock, log, out }: StartOptions,
+  currentDatabase: () => string | null,
+): Promise<AwaitedStore> {
   const { storeWaitSeconds } = config.server;
   const onAbsent = ({ message }: Error) => {
     out(
@@ -53,7 +70,14 @@ export function openStoreOf(config: Config, { clock, log, out }: StartOptions): 
     );
     log.warn({ reason: message }, "the store cannot be reached: the start waits for it");
   };
-  return openServiceStore({ ...config, clock, log, onAbsent, longestWaitMs: storeWaitSeconds * 1000 });
+  return openServiceStore({
+    ...config,
+    currentDatabase,
+    clock,
+    log,
+    onAbsent,
+    longestWaitMs: storeWaitSeconds * 1000,
+  });
 }
 
 /** Share of a batch for SQLite, which runs in this process. PostgreSQL mostly waits for the network, whatever the length. */
@@ -92,15 +116,19 @@ export async function createLedger(
 }
 
 export function createConversationLog(
-  { conversations }: Config,
+  live: Pick<LiveValues, "config">,
   { clock, log }: StartOptions,
   store: Store,
 ): ConversationLog {
-  const { limitBytes } = conversations;
   return new ConversationLog({
     rows: store.conversations,
-    retentionMs: retentionMsOf(conversations),
-    limitBytes,
+    // Read at each use, because a reload changes them.
+    get retentionMs() {
+      return retentionMsOf(live.config.conversations);
+    },
+    get limitBytes() {
+      return live.config.conversations.limitBytes;
+    },
     clock,
     log,
   });

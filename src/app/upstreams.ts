@@ -1,7 +1,7 @@
 import { buildCatalog } from "../catalog/build.ts";
 import { deviationsOf, providersOfKeys } from "../catalog/known-providers.ts";
 import { LiveCatalog } from "../catalog/live.ts";
-import { findServers } from "../catalog/local-servers.ts";
+import { type FoundServer, findServers } from "../catalog/local-servers.ts";
 import { SANDBOX_PROVIDER } from "../catalog/sandbox.ts";
 import { PROVIDER_TIMEOUTS } from "../config/upstream-schema.ts";
 import type { Config, ConfiguredProvider } from "../config.ts";
@@ -22,14 +22,21 @@ export interface Upstreams {
   providers: ReadonlyMap<string, Provider>;
   /** Providers that the configuration or a key in the environment sets up. */
   settings: ConfiguredProvider[];
-  close(): Promise<void>;
+  /** The settings of each provider in one text, by its id. */
+  fingerprints: ReadonlyMap<string, string>;
+  /** Closes all providers, except those that others contain too. */
+  close(others?: Upstreams): Promise<void>;
 }
 
-/** Creates the providers of a configuration. Throws OperatorError if a setting is wrong. */
-export function createUpstreams(config: Config): Upstreams {
+/**
+ * Creates the providers of a configuration. Those of `earlier` whose settings are the same are used again, with their
+ * connections. Throws OperatorError if a setting is wrong.
+ */
+export function createUpstreams(config: Config, earlier?: Upstreams): Upstreams {
   const ofKeys = providersOfKeys(config.providerKeys, config.providers).map((one) => ({ ...one, ...DEFAULTS }));
   const settings = [...config.providers, ...ofKeys];
   const providers = new Map<string, Provider>();
+  const fingerprints = new Map<string, string>();
   const sandbox = config.sandbox.enabled ? [SANDBOX_PROVIDER] : [];
   const builtIn = [...sandbox, ...LOCAL_SERVERS].map(({ id, kind, baseUrl }) => {
     return { id, kind, baseUrl, apiKey: null, ...DEFAULTS };
@@ -38,13 +45,19 @@ export function createUpstreams(config: Config): Upstreams {
     if (providers.has(one.id)) continue;
     const local = LOCAL_SERVERS.find((server) => isSame(one, server))?.requestFormat;
     const deviations = { ...(local && { requestFormat: local }), ...deviationsOf(one) };
-    providers.set(one.id, createProvider({ ...one, ...deviations }, config.proxyVariables));
+    const fingerprint = JSON.stringify([one, config.proxyVariables]);
+    const known = earlier?.fingerprints.get(one.id) === fingerprint ? earlier.providers.get(one.id) : undefined;
+    providers.set(one.id, known ?? createProvider({ ...one, ...deviations }, config.proxyVariables));
+    fingerprints.set(one.id, fingerprint);
   }
   return {
     providers,
     settings,
-    close: async () => {
-      await Promise.all([...providers.values()].map((provider) => provider.close()));
+    fingerprints,
+    close: async (others) => {
+      const kept = new Set(others?.providers.values());
+      const closed = [...providers.values()].filter((provider) => !kept.has(provider));
+      await Promise.all(closed.map((provider) => provider.close()));
     },
   };
 }
@@ -54,6 +67,8 @@ export interface CatalogOptions {
   ownPort: () => number | undefined;
   clock: () => number;
   log: Log;
+  /** Local servers that an earlier catalog has found. */
+  known?: readonly FoundServer[];
 }
 
 /**
@@ -61,7 +76,7 @@ export interface CatalogOptions {
  * for too, except those that it sets up itself. Throws OperatorError for a mistake in the models.
  */
 export function createCatalog(config: Config, { settings }: Upstreams, options: CatalogOptions): LiveCatalog {
-  const { ownPort, clock, log } = options;
+  const { ownPort, clock, log, known = [] } = options;
   const servers = LOCAL_SERVERS.filter((server) => !settings.some((one) => isSame(one, server)));
   let timeoutMs = FIRST_SEARCH_MS;
   const look = async () => {
@@ -72,6 +87,7 @@ export function createCatalog(config: Config, { settings }: Upstreams, options: 
   return new LiveCatalog({
     build: (found, nowMs) => buildCatalog({ ...config, providers: settings, found }, nowMs),
     ...(config.models.length === 0 && { look }),
+    known,
     clock,
     log,
   });

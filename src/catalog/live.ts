@@ -10,6 +10,8 @@ export interface LiveCatalogOptions {
   look?: () => Promise<readonly FoundServer[]>;
   clock: () => number;
   log: Log;
+  /** Local servers that are known from before, until the next search. */
+  known?: readonly FoundServer[];
   everyMs?: number;
   /** Time for which a server that does not answer stays listed: it may be busy loading a model. */
   keepMs?: number;
@@ -32,12 +34,13 @@ export class LiveCatalog implements Catalog {
   #timer: NodeJS.Timeout | undefined;
   #refreshing: Promise<void> | undefined;
 
-  /** Builds the catalog without local servers. Throws OperatorError. */
+  /** Builds the catalog before the first search. Throws OperatorError. */
   constructor(options: LiveCatalogOptions) {
     this.#options = options;
     const nowMs = options.clock();
-    this.#catalog = options.build([], nowMs);
-    this.#builtFrom = fingerprint([], nowMs);
+    if (options.look !== undefined) this.#keep(options.known ?? [], nowMs);
+    this.#catalog = options.build(this.found, nowMs);
+    this.#builtFrom = fingerprint(this.found, nowMs);
     this.#goodUntilMs = nextMidnight(nowMs);
   }
 

@@ -5,19 +5,23 @@ import { addCommand, type CommonFlags, facts, print, type Terminal } from "./com
 export interface ConfigUse {
   /** `unread`: for commands that call no provider, so that a key that is not set does not stop them. */
   secrets?: "read" | "unread";
+  /** Receives the files that are read. */
+  files?: Set<string>;
+  /** True for a service that runs. */
+  isReload?: boolean;
 }
 
 /** Reads the whole configuration; its schema is loaded only for commands that do. Rejects with OperatorError. */
 export async function readConfig(
   { config, dataDir, host, port }: CommonFlags & { host?: string; port?: string },
-  { secrets = "read" }: ConfigUse = {},
+  use: ConfigUse = {},
 ): Promise<Config> {
   const [{ loadConfig }, { PROVIDER_KEY_VARIABLES }] = await Promise.all([
     import("../config.ts"),
     import("../providers/registry.ts"),
   ]);
   const flags = { config, dataDir, host, port };
-  return loadConfig({ flags, providerKeyVariables: PROVIDER_KEY_VARIABLES, secrets });
+  return loadConfig({ flags, providerKeyVariables: PROVIDER_KEY_VARIABLES, ...use });
 }
 
 export function addConfig(program: Command, terminal: Terminal): void {

@@ -1,13 +1,14 @@
 import type { Command } from "commander";
 import type { RunningService } from "../app.ts";
+import type { Config } from "../config.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
 import { readConfig } from "./config.ts";
 
 /** npm forwards a signal that the terminal has sent to the whole group already. Two signals this close are one. */
 const SAME_SIGNAL_MS = 100;
-/** Exit code after a repeated signal. SIGHUP has none and never cuts off running answers: a terminal can send several. */
-const SIGNALS: Record<"SIGINT" | "SIGTERM" | "SIGHUP", number | null> = { SIGINT: 130, SIGTERM: 143, SIGHUP: null };
+/** Exit code after a repeated signal. */
+const SIGNALS: Record<"SIGINT" | "SIGTERM", number> = { SIGINT: 130, SIGTERM: 143 };
 
 type Flags = CommonFlags & { host?: string; port?: string };
 
@@ -16,7 +17,11 @@ export function addServe(program: Command, terminal: Terminal, version: string):
     .option("--port <number>", "port to listen on (default: 8484)")
     .option("--host <address>", "address to listen on (default: 127.0.0.1)")
     .action(async (flags: Flags) => {
-      const config = await readConfig(flags);
+      const started = Promise.withResolvers<RunningService>();
+      // From the beginning, since a service manager may ask for a reload as soon as the process runs.
+      process.on("SIGHUP", () => void started.promise.then((service) => service.reload()));
+      const files = new Set<string>();
+      const config = await readConfig(flags, { files });
       // Loaded here, so that no other command waits for them.
       const [{ startService }, { printStart }, { createLog }, { openAccessLog }] = await Promise.all([
         import("../app.ts"),
@@ -30,11 +35,19 @@ export function addServe(program: Command, terminal: Terminal, version: string):
         if (flags.json !== true) terminal.out(line);
       };
       const adminTokenTo = flags.json === true || terminal.isInteractive ? "output" : "file";
-      const { drainDelaySeconds, drainSeconds } = config.server;
-      const times = { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
-      const shutdown = new Shutdown(times, { clock: terminal.clock, log });
+      const shutdown = new Shutdown(config.server, { clock: terminal.clock, log });
       const onServing = () => shutdown.handleSignals();
-      const service = await startService(config, { ...terminal, log, accessLog, out, version, onServing });
+      const apply = (changed: Config) => {
+        log.setLevel(changed.log.level);
+        accessLog.configure(changed.log);
+        shutdown.configure(changed.server);
+      };
+      // The file of the start must exist from then on: without it, every setting would have its default.
+      const again = { ...flags, ...(config.file !== null && { config: config.file }) };
+      const load = (read: Set<string>) => readConfig(again, { files: read, isReload: true });
+      const source = { load, files, apply };
+      const service = await startService(config, { ...terminal, log, accessLog, out, version, source, onServing });
+      started.resolve(service);
       printStart(config, out, service, adminTokenTo);
       if (flags.json === true) terminal.out(JSON.stringify(service.facts));
       terminal.exitWith(await shutdown.untilStopped(service));
@@ -46,7 +59,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
  * delay, or the process if the delay is over.
  */
 class Shutdown {
-  readonly #times: { delayMs: number; drainMs: number };
+  #times: { delayMs: number; drainMs: number };
   readonly #clock: () => number;
   readonly #log: Log;
   readonly #started = Promise.withResolvers<RunningService>();
@@ -55,10 +68,15 @@ class Shutdown {
   #stoppingSinceMs: number | undefined;
   #signalledAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(times: { delayMs: number; drainMs: number }, { clock, log }: { clock: () => number; log: Log }) {
-    this.#times = times;
+  constructor(settings: Config["server"], { clock, log }: { clock: () => number; log: Log }) {
+    this.#times = timesOf(settings);
     this.#clock = clock;
     this.#log = log;
+  }
+
+  /** Changes the times of a shutdown that has not begun. */
+  configure(settings: Config["server"]): void {
+    this.#times = timesOf(settings);
   }
 
   /** Handles signals and defects from now on. Before that, while nothing is served, they end the process. */
@@ -78,12 +96,12 @@ class Shutdown {
     return this.#exitCode.promise;
   }
 
-  #receive(signal: string, exitCode: number | null): void {
+  #receive(signal: string, exitCode: number): void {
     const nowMs = this.#clock();
     if (this.#stoppingSinceMs === undefined) {
       this.#log.info({ signal, ...this.#times }, "stopping: running answers are finished, nothing new is taken");
       this.#stop(0, this.#times.delayMs);
-    } else if (exitCode === null || nowMs - this.#signalledAtMs <= SAME_SIGNAL_MS) {
+    } else if (nowMs - this.#signalledAtMs <= SAME_SIGNAL_MS) {
       return;
     } else if (!this.#skipDelay.signal.aborted && nowMs - this.#stoppingSinceMs < this.#times.delayMs) {
       this.#skipDelay.abort();
@@ -106,4 +124,8 @@ class Shutdown {
         },
       );
   }
+}
+
+function timesOf({ drainDelaySeconds, drainSeconds }: Config["server"]): { delayMs: number; drainMs: number } {
+  return { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
 }

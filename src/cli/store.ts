@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { loadStoreSettings } from "../config/sources.ts";
 import { OperatorError } from "../errors.ts";
 import { verifyBooks } from "../ledger/verify.ts";
-import { openStore } from "../stores/open.ts";
+import { migrateStore, openStore } from "../stores/open.ts";
 import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
 import { organizationIds } from "./ledger.ts";
 
@@ -41,6 +41,18 @@ export function addStore(program: Command, terminal: Terminal): void {
     } finally {
       copy.discard();
     }
+  });
+  addMigrate(store, terminal);
+}
+
+function addMigrate(store: Command, terminal: Terminal): void {
+  const description = "Create the store, or migrate its schema; services of the earlier version may be running";
+  addCommand(store, "migrate", description).action(async (flags: CommonFlags) => {
+    const { clock } = terminal;
+    const { from, to } = await migrateStore({ ...(await loadStoreSettings({ flags })), clock });
+    const migrated = from === 0 ? "created" : `migrated from ${from}`;
+    const text = `schema  ${to}, ${from === to ? "nothing to do" : migrated}`;
+    print(terminal, flags, { json: { ok: true, from: from === 0 ? null : from, to }, text });
   });
 }
 

@@ -1,6 +1,7 @@
 import { type Document, isMap, isScalar, LineCounter, parseDocument, visit } from "yaml";
 import { OperatorError } from "../errors.ts";
 import type { SchemaNode } from "./schema.ts";
+import type { Variables } from "./variables.ts";
 
 export type Path = (string | number)[];
 
@@ -20,7 +21,7 @@ export function keyText(path: readonly (string | number)[]): string {
 }
 
 export interface ParseOptions {
-  environment: NodeJS.ProcessEnv;
+  variables: Variables;
   /** The part of the schema at a path. Absent: every value stays as it was written. */
   schemaAt?: (path: Path) => SchemaNode | undefined;
   /** The keys of the top level to read. Absent: all of them. */
@@ -30,8 +31,9 @@ export interface ParseOptions {
 }
 
 /**
- * Parses a configuration file. `${NAME}` in a text is replaced from the environment (`$${` stands for `${`), a key
- * without a value counts as absent, merge keys (`<<`) are applied, and prices keep the digits that were written.
+ * Parses a configuration file. `${NAME}` in a text is replaced by a variable, `${file:PATH}` by the content of a file (`$${`
+ * stands for `${`). A key without a value counts as absent, merge keys (`<<`) are applied, and prices keep the digits that
+ * were written.
  */
 export function parseFile(name: string, text: string, options: ParseOptions): ConfigFile {
   const lines = new LineCounter();
@@ -114,26 +116,27 @@ function settle(value: unknown, path: Path, reading: Reading): unknown {
   );
 }
 
-function fillIn(text: string, path: Path, { environment, place, schemaAt }: Reading): unknown {
+function fillIn(text: string, path: Path, { variables, place, schemaAt }: Reading): unknown {
   let replaced = false;
-  const filled = text.replace(/\$\$\{|\$\{([^}]*)(\}?)/g, (found, name: string | undefined, end: string) => {
-    if (name === undefined) return "${";
-    if (end === "" || !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
+  const filled = text.replace(/\$\$\{|\$\{([^}]*)(\}?)/g, (found, reference: string | undefined, end: string) => {
+    if (reference === undefined) return "${";
+    const setting = `${place(path)}: ${keyText(path)}`;
+    if (end === "" || !REFERENCE.test(reference)) {
       throw new OperatorError(
-        `${place(path)}: ${keyText(path)} contains ${found}. Write \${NAME} with the name of a variable, or $\${ for a literal \${.`,
+        `${setting} contains ${found}. Write \${NAME} with the name of a variable, \${file:PATH} with the path of a file, or $\${ for a literal \${.`,
       );
     }
-    const value = environment[name];
+    const value = variables.textOf(reference, setting);
     if (value === undefined) {
-      throw new OperatorError(
-        `${place(path)}: ${keyText(path)} needs the environment variable ${name}, which is not set.`,
-      );
+      throw new OperatorError(`${setting} needs the environment variable ${reference}, which is not set.`);
     }
     replaced = true;
     return value;
   });
   return replaced ? valueOfText(filled, schemaAt(path)) : filled;
 }
+
+const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*|file:.+)$/;
 
 /** Converts text to the type in the schema where possible; other text stays, for the check to refuse. */
 export function valueOfText(text: string, schema: SchemaNode | undefined): unknown {

@@ -9,7 +9,8 @@ import { Count, DECIMAL_WORDS, Decimal, Group, Model, ONE_BILLION, Provider } fr
 /**
  * The schema of the configuration. The file is checked against all of it, a flag or a variable against the part that it
  * sets. The guide lists `description` and `default`; `allowed` is the wording of errors where the type alone is not
- * enough.
+ * enough. A change of a key takes effect at a reload if the key, or a group around it, has `reload: true`; otherwise at
+ * the next start.
  */
 
 const PROXY_HOPS_MAX = 32;
@@ -58,12 +59,14 @@ const Server = Group({
       "Maximum total size of the request bodies in memory; one organization can use half of it. Requests above it get 503. The minimum is twice `server.bodyLimitBytes`.",
   }),
   drainDelaySeconds: Type.Number({
+    reload: true,
     default: 0,
     minimum: 0,
     maximum: 3_600,
     description: "Time for which a stopping service still accepts new connections, with `/readyz` at 503 (draining).",
   }),
   drainSeconds: Type.Number({
+    reload: true,
     default: 600,
     minimum: 0,
     maximum: 86_400,
@@ -84,7 +87,7 @@ const Limits = Group(
     tokensPerMinute: Count(ONE_BILLION, { default: 1_000_000, description: "Tokens per minute." }),
     concurrentRequests: Count(1_000_000, { default: 100, description: "Concurrent completions." }),
   },
-  { description: "Limits of each organization and each token." },
+  { reload: true, description: "Limits of each organization and each token." },
 );
 
 const Playground = Group(
@@ -97,21 +100,24 @@ const Playground = Group(
       description: "True to open the console's playground to guests without a token.",
     }),
   },
-  { description: "Limits of the playground organization, which holds no credits." },
+  { reload: true, description: "Limits of the playground organization, which holds no credits." },
 );
 
-const Conversations = Group({
-  keepDays: Count(3_650, {
-    default: 30,
-    description: "Days for which prompts and answers are stored, for organizations with storage enabled.",
-  }),
-  limitBytes: Type.Integer({
-    default: 256 * 1024,
-    minimum: 1024,
-    maximum: 1024 * 1024,
-    description: "Maximum size of a stored conversation; longer ones are truncated.",
-  }),
-});
+const Conversations = Group(
+  {
+    keepDays: Count(3_650, {
+      default: 30,
+      description: "Days for which prompts and answers are stored, for organizations with storage enabled.",
+    }),
+    limitBytes: Type.Integer({
+      default: 256 * 1024,
+      minimum: 1024,
+      maximum: 1024 * 1024,
+      description: "Maximum size of a stored conversation; longer ones are truncated.",
+    }),
+  },
+  { reload: true },
+);
 
 const Ledger = Group({
   holdSeconds: Type.Number({
@@ -163,60 +169,70 @@ export const ConfigSchema = Group({
         "Address of a Redis or Valkey server in which several processes count their limits together. Also REDIS_URL.",
     }),
   ),
-  credits: Group({
-    perDollar: Decimal({
-      default: "1",
-      format: "decimal-above-0",
-      allowed: "a decimal number above 0, such as 1",
-      description: "Credits per dollar of a provider's known price.",
-    }),
-    markup: Decimal({ default: "0", description: "Markup on known prices: 0.2 adds 20 %." }),
-  }),
+  credits: Group(
+    {
+      perDollar: Decimal({
+        default: "1",
+        format: "decimal-above-0",
+        allowed: "a decimal number above 0, such as 1",
+        description: "Credits per dollar of a provider's known price.",
+      }),
+      markup: Decimal({ default: "0", description: "Markup on known prices: 0.2 adds 20 %." }),
+    },
+    { reload: true },
+  ),
   limits: Limits,
   playground: Playground,
-  completions: Group({
-    messages: Type.Enum(["reply", "conversation"], {
-      default: "reply",
-      description:
-        "Contents of `messages` in an answer: only the reply, or the conversation with the reply as its last message.",
-    }),
-    maxTokens: Type.Unsafe<number | "model">({
-      type: ["integer", "string"],
-      minimum: 1,
-      maximum: ONE_BILLION,
-      pattern: "^model$",
-      default: MAX_TOKENS_DEFAULT,
-      allowed: `an integer from 1 to ${ONE_BILLION}, or model`,
-      description:
-        "Maximum max_tokens, also for requests without it; model: each model's own maximum. max_completion_tokens always allows the model's maximum.",
-    }),
-  }),
+  completions: Group(
+    {
+      messages: Type.Enum(["reply", "conversation"], {
+        default: "reply",
+        description:
+          "Contents of `messages` in an answer: only the reply, or the conversation with the reply as its last message.",
+      }),
+      maxTokens: Type.Unsafe<number | "model">({
+        type: ["integer", "string"],
+        minimum: 1,
+        maximum: ONE_BILLION,
+        pattern: "^model$",
+        default: MAX_TOKENS_DEFAULT,
+        allowed: `an integer from 1 to ${ONE_BILLION}, or model`,
+        description:
+          "Maximum max_tokens, also for requests without it; model: each model's own maximum. max_completion_tokens always allows the model's maximum.",
+      }),
+    },
+    { reload: true },
+  ),
   conversations: Conversations,
   ledger: Ledger,
-  log: Group({
-    level: Type.Enum(["fatal", "error", "warn", "info", "debug", "silent"], {
-      default: "info",
-      description: "Minimum level of logged lines. Also LOG_LEVEL.",
-    }),
-    sampleRate: Type.Number({
-      default: 1,
-      minimum: 0,
-      maximum: 1,
-      description:
-        "Share of successful requests that are logged. Failed requests are always logged, up to `log.failuresPerMinute`.",
-    }),
-    failuresPerMinute: Count(ONE_BILLION, {
-      default: 600,
-      description: "Maximum number of lines per minute for failed requests; the others are counted by error code.",
-    }),
-  }),
+  log: Group(
+    {
+      level: Type.Enum(["fatal", "error", "warn", "info", "debug", "silent"], {
+        default: "info",
+        description: "Minimum level of logged lines. Also LOG_LEVEL.",
+      }),
+      sampleRate: Type.Number({
+        default: 1,
+        minimum: 0,
+        maximum: 1,
+        description:
+          "Share of successful requests that are logged. Failed requests are always logged, up to `log.failuresPerMinute`.",
+      }),
+      failuresPerMinute: Count(ONE_BILLION, {
+        default: 600,
+        description: "Maximum number of lines per minute for failed requests; the others are counted by error code.",
+      }),
+    },
+    { reload: true },
+  ),
   metrics: Metrics,
   telemetry: Telemetry,
-  sandbox: Group({
-    enabled: Type.Boolean({ default: true, description: "False to remove the built-in `sandbox/…` models." }),
-  }),
-  providers: Type.Array(Provider, { default: [], description: "Providers of models." }),
-  models: Type.Array(Model, { default: [], description: "Models that requests can name." }),
+  sandbox: Group(
+    { enabled: Type.Boolean({ default: true, description: "False to remove the built-in `sandbox/…` models." }) },
+    { reload: true },
+  ),
+  providers: Type.Array(Provider, { reload: true, default: [], description: "Providers of models." }),
+  models: Type.Array(Model, { reload: true, default: [], description: "Models that requests can name." }),
 });
 
 export type Settings = Static<typeof ConfigSchema>;
@@ -231,6 +247,7 @@ export interface SchemaNode {
   maximum?: number;
   minLength?: number;
   minItems?: number;
+  reload?: boolean;
   properties?: Record<string, SchemaNode>;
   items?: SchemaNode;
   /** The schema of the values of a record, by the pattern of their names. */
@@ -292,6 +309,11 @@ export function schemaAt(path: readonly (string | number)[], schema = configNode
     node = (typeof step === "number" ? node?.items : node?.properties?.[step]) ?? value;
   }
   return node;
+}
+
+/** Tests whether a change of the key at a path takes effect at a reload. */
+export function takesEffectAtReload(path: readonly (string | number)[]): boolean {
+  return path.some((_step, index) => schemaAt(path.slice(0, index + 1))?.reload === true);
 }
 
 /** Describes the values that a schema allows. */

@@ -1,6 +1,7 @@
-import { closeSync, openSync, readSync } from "node:fs";
 import { resolve } from "node:path";
 import { OperatorError } from "../errors.ts";
+import { expectRegularFile, readTextFile, reasonOf } from "./text-file.ts";
+import { Variables } from "./variables.ts";
 
 /** Values of the command line, as text. */
 export interface Flags {
@@ -19,20 +20,15 @@ export interface ConfigSources {
   providerKeyVariables?: readonly string[];
   /** `unread`: the secrets of providers stay as they are written in the file, for commands that call no provider. */
   secrets?: "read" | "unread";
+  /** Receives the paths of all files that are read, also of those that do not exist. */
+  files?: Set<string>;
+  /** True for a service that runs. Its file must be one that can be read again, and must not be empty by a full disk. */
+  isReload?: boolean;
 }
 
 export const DEFAULT_FILE = "tollgate.yaml";
 export const DEFAULT_DATA_DIRECTORY = ".tollgate";
 const FILE_BYTES_MAX = 4 * 1024 * 1024;
-
-const REASONS: Record<string, string> = {
-  ENOENT: "there is no such file",
-  EACCES: "permission denied",
-  EISDIR: "it is a directory",
-  ENOTDIR: "a part of its path is not a directory",
-  ELOOP: "its symbolic links lead in a circle",
-  ENAMETOOLONG: "its name is too long",
-};
 
 /** Returns the data directory that the environment names, or the default one. */
 export function dataDirectoryOfEnvironment(environment: Record<string, string | undefined> = process.env): string {
@@ -45,50 +41,21 @@ export function dataDirectoryOfEnvironment(environment: Record<string, string | 
  */
 export function readConfigText(
   named: string | undefined,
-  readFile: (path: string) => string = readText,
+  { readFile, files, isReload = false }: Pick<ConfigSources, "readFile" | "files" | "isReload">,
 ): { name: string; text: string } | undefined {
   const name = named ?? DEFAULT_FILE;
+  const title = `${name}: the configuration file`;
+  files?.add(name);
   try {
-    return { name, text: readFile(name) };
+    if (isReload) expectRegularFile(name, title);
+    const text = readFile?.(name) ?? readTextFile(name, title, FILE_BYTES_MAX);
+    if (isReload && text.trim() === "") throw new OperatorError(`${title} is empty`);
+    return { name, text };
   } catch (error) {
     if (error instanceof OperatorError) throw error;
-    const code = (error as NodeJS.ErrnoException).code ?? "";
-    if (code === "ENOENT" && named === undefined) return undefined;
-    const reason = REASONS[code] ?? (code || String(error));
-    throw new OperatorError(`${name}: the configuration file cannot be read: ${reason}`, { cause: error });
+    if ((error as NodeJS.ErrnoException).code === "ENOENT" && named === undefined) return undefined;
+    throw new OperatorError(`${title} cannot be read: ${reasonOf(error)}`, { cause: error });
   }
-}
-
-/** Reads a bounded number of bytes, since the name may be that of a pipe or a device without end. */
-function readText(path: string): string {
-  const file = openSync(path, "r");
-  try {
-    const pieces: Buffer[] = [];
-    let length = 0;
-    for (;;) {
-      const piece = Buffer.alloc(64 * 1024);
-      const read = readSync(file, piece);
-      if (read === 0) break;
-      length += read;
-      if (length > FILE_BYTES_MAX) {
-        throw new OperatorError(`${path}: the configuration file is larger than ${FILE_BYTES_MAX} bytes`);
-      }
-      pieces.push(piece.subarray(0, read));
-    }
-    return textOf(path, Buffer.concat(pieces));
-  } finally {
-    closeSync(file);
-  }
-}
-
-function textOf(path: string, bytes: Buffer): string {
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    if (!text.includes("\0")) return text;
-  } catch {
-    // Not UTF-8; refused below.
-  }
-  throw new OperatorError(`${path}: the configuration file is not text in UTF-8`);
 }
 
 /** Returns the absolute path of a data directory. Throws OperatorError if the working directory has been removed. */
@@ -117,16 +84,24 @@ const SETTINGS = [
  * command that calls no provider. YAML and the schema are loaded only when they are needed. Rejects with OperatorError.
  */
 export async function loadStoreSettings(sources: ConfigSources = {}): Promise<StoreSettings> {
-  const { flags = {}, environment = process.env, readFile } = sources;
-  const set = (name: string) => environment[name] || undefined;
-  const read = readConfigText(flags.config ?? set("TOLLGATE_CONFIG"), readFile);
+  const variables = new Variables(sources.environment ?? process.env);
+  try {
+    return await readStoreSettings(sources, variables);
+  } catch (error) {
+    throw variables.masked(error);
+  }
+}
+
+async function readStoreSettings(sources: ConfigSources, variables: Variables): Promise<StoreSettings> {
+  const { flags = {}, environment = process.env } = sources;
+  const read = readConfigText(flags.config ?? (environment.TOLLGATE_CONFIG || undefined), sources);
   const only = SETTINGS.map(({ key }) => key);
-  const file = read && (await import("./file.ts")).parseFile(read.name, read.text, { environment, only });
+  const file = read && (await import("./file.ts")).parseFile(read.name, read.text, { variables, only });
   const found: Record<string, string | undefined> = {};
   for (const { key, variable, flag, isFine } of SETTINGS) {
     const given: [string, unknown][] = [
       [`${file?.place([key])}: ${key}`, file?.values[key]],
-      [variable, set(variable)],
+      [variable, variables.get(variable)],
       [flag ?? "", flag && flags.dataDir],
     ];
     for (const [source, value] of given) {

@@ -66,6 +66,10 @@ export class Circuit {
     this.#opens = opens;
   }
 
+  get providerId(): string {
+    return this.#route.providerId;
+  }
+
   /** Tells whether the upstream may be called now. An open circuit then counts the call as its probe. */
   admits(nowMs: number): boolean {
     this.#followClock(nowMs);
@@ -206,6 +210,13 @@ export class Circuits {
     const circuit = new Circuit(route, provider.isScripted !== true);
     this.#circuits.set(upstream, circuit);
     return circuit;
+  }
+
+  /** Removes the circuits of a provider that was removed or has another address now. */
+  forget(providerId: string): void {
+    for (const [upstream, circuit] of this.#circuits) {
+      if (circuit.providerId === providerId) this.#circuits.delete(upstream);
+    }
   }
 
   /** Returns the health of every upstream that was called since the start. */

@@ -35,7 +35,11 @@ type TokenSocket = Socket & { [LAST_TOKEN]?: HashedToken };
  * Returns the hook that runs before the body of an operation is read: it authenticates the token, checks its scope and
  * counts the request.
  */
-export function authenticate(gateway: Gateway, authenticator: Pick<Authenticator, "authenticate">, scope: Scope) {
+export function authenticate(
+  services: { gateway: Gateway },
+  authenticator: Pick<Authenticator, "authenticate">,
+  scope: Scope,
+) {
   return async (request: FastifyRequest): Promise<void> => {
     const socket: TokenSocket = request.raw.socket;
     const token = hashedToken(socket, bearerToken(request));
@@ -44,6 +48,7 @@ export function authenticate(gateway: Gateway, authenticator: Pick<Authenticator
     socket[LAST_TOKEN] = token;
     markAuthenticated(socket);
     requireScope(principal, scope);
+    const { gateway } = services;
     const limited = gateway.limits.begin(requestKeys(gateway, principal, request.ip));
     const isCompletion = scope === "chat.completions:write";
     request.caller = { principal, limited, hasLimitHeaders: isCompletion };

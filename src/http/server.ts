@@ -5,6 +5,7 @@ import swaggerUi from "@fastify/swagger-ui";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ApiError } from "../errors.ts";
+import type { Gateway } from "../gateway/gateway.ts";
 import type { LimitsStatus } from "../gateway/limits.ts";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -67,11 +68,20 @@ export interface ServerOptions extends Omit<EndpointServices, "running" | keyof 
   log: Log;
 }
 
+/** Parts of the server that a reload of the configuration replaces. */
+export interface ServerSettings {
+  gateway: Pick<Gateway, "catalog" | "providers" | "limitSettings" | "playground" | "completionMaxTokens">;
+  completionMessages: EndpointServices["completionMessages"];
+  facts: AdminServices["facts"];
+}
+
 export interface Server {
   /** Resolves with the bound address. Rejects with the errors of node:net, such as EADDRINUSE. */
   listen(options: { host: string; port: number }): Promise<AddressInfo>;
   /** Stops accepting requests, lets running ones finish, aborts the rest, and waits until all are settled. */
   close(options: ShutdownOptions): Promise<void>;
+  /** Applies to requests that begin from now on. Resolves when every completion that is running now has ended. */
+  reconfigure(settings: ServerSettings): Promise<void>;
   requests(): RequestCounts;
   /** For tests. */
   readonly instance: FastifyInstance;
@@ -166,17 +176,31 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   await server.register(async (scope) => serveConsole(scope));
   const services = { ...options, ...reportsOf(options.admin), running };
   await server.register(async (api) => serveApi(api, services));
-  await server.register(async (api) => serveAdmin(api, { ...options.admin, gateway: options.gateway }));
+  const admin = { ...options.admin, gateway: options.gateway };
+  await server.register(async (api) => serveAdmin(api, admin));
   await server.ready();
   return {
     instance: server,
     requests: () => shutdown.requests,
+    reconfigure: (settings) => reconfigure(services, admin, settings),
     async listen(address) {
       await server.listen(address);
       return server.server.address() as AddressInfo;
     },
     close: (closing) => shutdown.run(health, closing),
   };
+}
+
+/** Replaces the gateway. A request takes it once, so that all of its steps use the same providers. */
+function reconfigure(
+  services: Pick<EndpointServices, "gateway" | "completionMessages" | "running">,
+  admin: Pick<AdminServices, "gateway" | "facts">,
+  { gateway: changed, completionMessages, facts }: ServerSettings,
+): Promise<void> {
+  const gateway = { ...services.gateway, ...changed };
+  Object.assign(services, { gateway, completionMessages });
+  Object.assign(admin, { gateway, facts });
+  return services.running.currentEnded();
 }
 
 /** True for a request whose client expects the name that Anthropic's API has for the header `x-request-id`. */
@@ -222,7 +246,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
       url: endpoint.path,
       config: { errors: endpoint.errors },
       schema: documentationOf(endpoint, options.gateway.completionMaxTokens),
-      onRequest: authenticate(options.gateway, options.authenticator, endpoint.scope),
+      onRequest: authenticate(options, options.authenticator, endpoint.scope),
       handler: (request, reply) => endpoint.handle(options, request, reply),
     });
   }

@@ -114,6 +114,9 @@ export class Shutdown {
 /** Counts the completions that are not settled, also those whose clients have disconnected. */
 export class RunningCompletions {
   #count = 0;
+  /** Completions that began since the last call of `currentEnded`. */
+  #current = new Generation();
+  #earlierEnded: Promise<void> = Promise.resolve();
   #isCut = false;
   readonly #waiting: (() => void)[] = [];
 
@@ -130,13 +133,28 @@ export class RunningCompletions {
   /** Counts a completion until its promise settles. Returns the promise. */
   follow<T>(completion: Promise<T>): Promise<T> {
     this.#count += 1;
-    const end = () => this.#end();
+    const generation = this.#current;
+    generation.count += 1;
+    const end = () => {
+      generation.end();
+      this.#end();
+    };
     completion.then(end, end);
     return completion;
   }
 
   get count(): number {
     return this.#count;
+  }
+
+  /** Resolves when every completion that is running now has ended. */
+  currentEnded(): Promise<void> {
+    const earlier = this.#earlierEnded;
+    const current = this.#current;
+    this.#current = new Generation();
+    current.close();
+    this.#earlierEnded = Promise.all([earlier, current.ended.promise]).then(() => undefined);
+    return this.#earlierEnded;
   }
 
   /** Resolves when no completion is running; others may begin afterwards. */
@@ -149,5 +167,23 @@ export class RunningCompletions {
     this.#count -= 1;
     if (this.#count > 0) return;
     for (const resolve of this.#waiting.splice(0)) resolve();
+  }
+}
+
+/** Counts the completions that began between two reloads. */
+class Generation {
+  readonly ended = Promise.withResolvers<void>();
+  count = 0;
+  #isClosed = false;
+
+  /** Called when no further completion can begin in it. */
+  close(): void {
+    this.#isClosed = true;
+    if (this.count === 0) this.ended.resolve();
+  }
+
+  end(): void {
+    this.count -= 1;
+    if (this.#isClosed && this.count === 0) this.ended.resolve();
   }
 }

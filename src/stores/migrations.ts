@@ -1,12 +1,24 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { OperatorError } from "../errors.ts";
+import type { StoreDriver } from "./driver.ts";
 
 export interface Migration {
   version: number;
   name: string;
   sql: string;
   checksum: string;
+}
+
+/** Version of a schema before and after it was opened; 0: there was none. */
+export interface SchemaVersions {
+  from: number;
+  to: number;
+}
+
+/** A driver of a store whose schema is current. */
+export interface MigratedDriver extends StoreDriver {
+  readonly schema: SchemaVersions;
 }
 
 const FILE_NAME = /^(\d{4})_\w+\.sql$/;
@@ -18,6 +30,12 @@ export function readMigrations(directory: URL): Migration[] {
     const sql = readFileSync(new URL(name, directory), "utf8");
     return { version: Number(name.slice(0, 4)), name, sql, checksum: createHash("sha256").update(sql).digest("hex") };
   });
+}
+
+/** Returns the versions before and after migrations that `missingMigrations` has returned. */
+export function versionsOf(migrations: readonly Migration[], missing: readonly Migration[]): SchemaVersions {
+  const applied = migrations.filter((migration) => !missing.includes(migration));
+  return { from: newestOf(applied), to: newestOf(migrations) };
 }
 
 /** Returns the migrations that a database lacks. Throws OperatorError if its schema is newer, or was altered. */
@@ -46,10 +64,10 @@ export function schemaRefusal(place: string, found: number | undefined, migratio
   }
   if (found > known) return newer(place, found, known);
   if (found === known) return undefined;
-  return `${place} was written by an older Tollgate: its schema is ${found}, this one needs ${known}. The next start of the service migrates it.`;
+  return `${place} was written by an older Tollgate: its schema is ${found}, this one needs ${known}. The next start of the service migrates it, or tollgate store migrate.`;
 }
 
-function newestOf(migrations: Migration[]): number {
+function newestOf(migrations: readonly Migration[]): number {
   return migrations.at(-1)?.version ?? 0;
 }
 

@@ -3,6 +3,7 @@ import { StoreUnavailableError } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { Outage } from "../telemetry/outage.ts";
 import { StoreAbsentError, type StoreDriver } from "./driver.ts";
+import type { MigratedDriver, SchemaVersions } from "./migrations.ts";
 import type { Store } from "./store.ts";
 
 const RETRY_MS = 250;
@@ -10,6 +11,8 @@ const RETRY_MS = 250;
 export interface OpenStoreOptions {
   /** A PostgreSQL address; null: SQLite in `dataDir`. */
   database: string | null;
+  /** Returns the same address with the current password, for a new connection. */
+  currentDatabase?: () => string | null;
   dataDir: string;
   /** A data directory has one service at a time; commands work beside it. */
   role: "service" | "command";
@@ -24,6 +27,13 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
   return storeOf(await openDriver(options));
 }
 
+/** Creates the configured store or migrates its schema; services may be running. Rejects with OperatorError. */
+export async function migrateStore(options: Omit<OpenStoreOptions, "role" | "creates">): Promise<SchemaVersions> {
+  const driver = await openDriver({ ...options, role: "command", creates: true });
+  await driver.close();
+  return driver.schema;
+}
+
 /** Loads the queries only now: commands that open no store start faster. */
 async function storeOf(driver: StoreDriver): Promise<Store> {
   const { storeOver } = await import("./store.ts");
@@ -31,10 +41,10 @@ async function storeOf(driver: StoreDriver): Promise<Store> {
 }
 
 /** Does not load the code of the other database. */
-async function openDriver({ database, ...options }: OpenStoreOptions): Promise<StoreDriver> {
+async function openDriver({ database, currentDatabase, ...options }: OpenStoreOptions): Promise<MigratedDriver> {
   if (database !== null) {
     const { openPostgresDriver } = await import("./postgres/postgres.ts");
-    return openPostgresDriver({ url: database, ...options });
+    return openPostgresDriver({ url: database, currentUrl: () => currentDatabase?.() ?? database, ...options });
   }
   const { openSqliteDriver } = await import("./sqlite/sqlite.ts");
   return openSqliteDriver(options);

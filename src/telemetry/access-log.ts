@@ -1,11 +1,15 @@
 import { type AccessEntry, type AccessLog, type LogLevel, withoutTokens } from "./logger.ts";
 
-export interface AccessLogOptions {
+/** Settings that can change while the log is open. */
+export interface AccessLogSettings {
   level: LogLevel;
   /** Share of successful requests that are logged, from 0 to 1. */
   sampleRate: number;
   /** Maximum number of lines for failed requests; the rest is counted. */
   failuresPerMinute: number;
+}
+
+export interface AccessLogOptions extends AccessLogSettings {
   /** Milliseconds since 1970. */
   clock: () => number;
   /** Numbers from 0 up to 1. */
@@ -22,7 +26,7 @@ const FLUSH_MS = 100;
 const FLUSH_LINES = 256;
 
 /** Opens the access log of a process. Gathered lines are written before the process exits. */
-export function openAccessLog(options: AccessLogOptions): AccessLog {
+export function openAccessLog(options: AccessLogOptions): BoundedAccessLog {
   const log = new BoundedAccessLog(options);
   process.once("exit", () => log.flush());
   return log;
@@ -35,7 +39,8 @@ export function openAccessLog(options: AccessLogOptions): AccessLog {
  */
 export class BoundedAccessLog implements AccessLog {
   readonly #options: AccessLogOptions;
-  readonly #levels: ReadonlySet<string>;
+  #settings: AccessLogSettings;
+  #levels: ReadonlySet<string>;
   readonly #write: (lines: string) => void;
   /** Serialized only when they are written: a batch costs a fraction of serializing each line during a request. */
   #lines: { level: LogLevel; timeMs: number; fields: object; msg: string }[] = [];
@@ -49,15 +54,20 @@ export class BoundedAccessLog implements AccessLog {
   constructor(options: AccessLogOptions) {
     this.#options = options;
     this.#write = options.write ?? ((lines) => process.stderr.write(lines));
-    const least = LEVELS.indexOf(options.level);
-    this.#levels = new Set(least < 0 ? [] : LEVELS.slice(least));
+    this.#settings = options;
+    this.#levels = levelsFrom(options.level);
+  }
+
+  configure(settings: AccessLogSettings): void {
+    this.#settings = settings;
+    this.#levels = levelsFrom(settings.level);
   }
 
   record(entry: AccessEntry): void {
     const { status, code } = entry;
-    const { sampleRate, random } = this.#options;
+    const { sampleRate } = this.#settings;
     if (code === null && status < 400) {
-      if (sampleRate >= 1 || random() < sampleRate) this.#gather("info", entry, "request");
+      if (sampleRate >= 1 || this.#options.random() < sampleRate) this.#gather("info", entry, "request");
     } else if (this.#admits(entry)) {
       // A failed stream has already sent a status below 400.
       const isRefused = status >= 400 && status < 500;
@@ -86,7 +96,7 @@ export class BoundedAccessLog implements AccessLog {
   }
 
   #admits({ status, code, organizationId }: AccessEntry): boolean {
-    const { failuresPerMinute } = this.#options;
+    const { failuresPerMinute } = this.#settings;
     if (!this.#isWindowOpen) setTimeout(() => this.#endWindow(), WINDOW_MS).unref();
     this.#isWindowOpen = true;
     const reason = code ?? String(status);
@@ -112,4 +122,9 @@ export class BoundedAccessLog implements AccessLog {
     const fields = { counts, seconds: WINDOW_MS / 1000 };
     this.#gather("warn", fields, "failed requests that were not logged");
   }
+}
+
+function levelsFrom(level: LogLevel): ReadonlySet<string> {
+  const least = LEVELS.indexOf(level);
+  return new Set(least < 0 ? [] : LEVELS.slice(least));
 }

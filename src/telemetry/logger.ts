@@ -28,6 +28,11 @@ export interface AccessLog {
   record(entry: AccessEntry): void;
 }
 
+/** A log whose level can be changed. */
+export interface LeveledLog extends Log {
+  setLevel(level: LogLevel): void;
+}
+
 export type LogLevel = "fatal" | "error" | "warn" | "info" | "debug" | "silent";
 
 /** Field names that may hold secrets or prompts. */
@@ -44,7 +49,7 @@ const MESSAGE_CHARACTERS_MAX = 500;
  * loses none. Of warnings and errors with the same message, the first 20 in a minute are written and the rest is counted.
  * The field `err` shows an error without its stack; `defect` shows where in the code it was thrown.
  */
-export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError): Log {
+export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError): LeveledLog {
   const logger = pino(
     {
       level,
@@ -69,6 +74,9 @@ export function createLog(level: LogLevel, write: (line: string) => void = write
     info: (fields, message) => logger.info(fields, message),
     warn: bounded("warn"),
     error: bounded("error"),
+    setLevel: (to) => {
+      logger.level = to;
+    },
   };
 }
 

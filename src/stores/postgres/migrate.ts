@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { idAt } from "../../credits/request-id.ts";
 import { OperatorError } from "../../errors.ts";
-import { type Migration, missingMigrations, schemaRefusal } from "../migrations.ts";
+import { type Migration, missingMigrations, type SchemaVersions, schemaRefusal, versionsOf } from "../migrations.ts";
 import { LOCK_NOT_AVAILABLE, sqlStateOf } from "./failure.ts";
 import type { Pools } from "./pools.ts";
 import { query, type Transaction, transact } from "./transact.ts";
@@ -36,26 +36,28 @@ interface AppliedRow {
 }
 
 /** Migrates the schema in one transaction. Rejects with OperatorError for a newer or an altered schema. */
-export async function migrate({ durable: pool, place }: Pools, migrations: Migration[]): Promise<void> {
+export async function migrate({ durable: pool, place }: Pools, migrations: Migration[]): Promise<SchemaVersions> {
   const missingOf = (applied: AppliedRow[]) => {
     const rows = applied.map(({ version, checksum }) => ({ version: Number(version), checksum }));
     return missingMigrations(`The database at ${place}`, rows, migrations);
   };
   // Most starts find nothing to do: they neither write nor wait, and need no privilege to create tables.
   const before = await appliedRows(pool);
-  if (before !== undefined && missingOf(before).length === 0) return;
+  if (before !== undefined && missingOf(before).length === 0) return versionsOf(migrations, []);
   for (const text of [SCHEMA_MIGRATION, TURN]) {
     await query(pool, { text, isRepeatable: true }).catch((error: unknown) => {
       if (!CREATED_BY_ANOTHER.has(sqlStateOf(error))) throw error;
     });
   }
-  await transact(pool, { kind: "booking", isRepeatable: true }, async (transaction) => {
+  return transact(pool, { kind: "booking", isRepeatable: true }, async (transaction) => {
     await takeTurn(transaction);
     const { rows } = await transaction.query<AppliedRow>(APPLIED);
-    for (const { version, name, sql, checksum } of missingOf(rows)) {
+    const missing = missingOf(rows);
+    for (const { version, name, sql, checksum } of missing) {
       await transaction.query(withTimeout(sql, MIGRATION_TIMEOUT_MS));
       await transaction.query(APPLY, [version, name, checksum]);
     }
+    return versionsOf(migrations, missing);
   });
 }
 
@@ -67,11 +69,12 @@ async function appliedRows(pool: pg.Pool): Promise<AppliedRow[] | undefined> {
 }
 
 /** Rejects with OperatorError unless the schema is current. Changes nothing. */
-export async function expectSchema({ durable, place }: Pools, migrations: Migration[]): Promise<void> {
+export async function expectSchema({ durable, place }: Pools, migrations: Migration[]): Promise<SchemaVersions> {
   const versions = ((await appliedRows(durable)) ?? []).map(({ version }) => Number(version));
   const newest = versions.length === 0 ? undefined : Math.max(...versions);
   const refusal = schemaRefusal(`the database at ${place}`, newest, migrations);
   if (refusal !== undefined) throw new OperatorError(refusal[0]?.toUpperCase() + refusal.slice(1));
+  return versionsOf(migrations, []);
 }
 
 async function takeTurn(transaction: Transaction): Promise<void> {

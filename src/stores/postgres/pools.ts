@@ -37,6 +37,11 @@ const types = {
   },
 } as pg.CustomTypesConfig;
 
+export interface PoolOptions extends PoolTimeouts {
+  /** Returns the address with the current password, for a new connection. */
+  currentUrl?: () => string;
+}
+
 export interface PoolTimeouts {
   /** Time for which a query waits for a connection. Absent: 5 s, after which the store counts as unavailable. */
   connectMs?: number;
@@ -47,11 +52,16 @@ export interface PoolTimeouts {
 /** Opens the pools, which connect on first use. Throws OperatorError for an invalid address. */
 export function openPools(
   url: string,
-  { connectMs = CONNECT_TIMEOUT_MS, lockMs = LOCK_TIMEOUT_MS }: PoolTimeouts = {},
+  { currentUrl = () => url, connectMs = CONNECT_TIMEOUT_MS, lockMs = LOCK_TIMEOUT_MS }: PoolOptions = {},
 ): Pools {
   const open = (max: number, setting: string, idleInTransactionMs = IDLE_IN_TRANSACTION_TIMEOUT_MS) => {
     const pool = new pg.Pool({
-      connectionString: withSetting(url, setting),
+      // Created for each connection, so that a changed password needs no new pool.
+      Client: class extends pg.Client {
+        constructor(config: pg.ClientConfig) {
+          super({ ...config, connectionString: withSetting(currentUrl(), setting) });
+        }
+      } as unknown as new () => pg.ClientBase,
       max,
       types,
       application_name: "tollgate",

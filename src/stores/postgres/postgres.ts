@@ -5,7 +5,7 @@ import { decide } from "../../credits/decide.ts";
 import { namesOf } from "../../credits/names.ts";
 import { OperatorError, OrganizationsLockedError, StoreUnavailableError } from "../../errors.ts";
 import type { SqlDialect, StoreDriver, Writes } from "../driver.ts";
-import { readMigrations } from "../migrations.ts";
+import { type MigratedDriver, readMigrations } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
@@ -16,6 +16,8 @@ import { query, transact } from "./transact.ts";
 export interface PostgresOptions {
   /** postgres://… */
   url: string;
+  /** Returns the address with the current password, for a new connection. */
+  currentUrl?: () => string;
   /** A service creates the partitions of future months. A command, which has no queues, waits longer for locks. */
   role: "service" | "command";
   /** Creates missing tables and migrates an older schema. Absent: yes. */
@@ -59,15 +61,16 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Store
  * Opens a PostgreSQL database (15 or later) and migrates its schema. Rejects with OperatorError if it cannot be reached,
  * has an unsupported version or encoding, or another schema. The message is one line, without the password.
  */
-export async function openPostgresDriver(options: PostgresOptions): Promise<StoreDriver> {
-  const { url, role, creates = true, timeouts } = options;
-  const pools = openPools(url, role === "command" ? { lockMs: COMMAND_LOCK_TIMEOUT_MS, ...timeouts } : timeouts);
+export async function openPostgresDriver(options: PostgresOptions): Promise<MigratedDriver> {
+  const { url, currentUrl, role, creates = true, timeouts } = options;
+  const poolTimeouts = role === "command" ? { lockMs: COMMAND_LOCK_TIMEOUT_MS, ...timeouts } : timeouts;
+  const pools = openPools(url, { ...poolTimeouts, ...(currentUrl && { currentUrl }) });
   try {
     await checkServer(pools);
     const migrations = readMigrations(MIGRATIONS);
-    if (creates) await migrate(pools, migrations);
-    else await expectSchema(pools, migrations);
-    return driverOver(pools, role === "service" ? await keepPartitions(pools.durable) : () => {});
+    const schema = creates ? await migrate(pools, migrations) : await expectSchema(pools, migrations);
+    const driver = driverOver(pools, role === "service" ? await keepPartitions(pools.durable) : () => {});
+    return { ...driver, schema };
   } catch (error) {
     await closePools(pools);
     throw openingFailure(pools.place, error);

@@ -4,6 +4,7 @@ import { Worker } from "node:worker_threads";
 import type { Outcome } from "../../credits/books.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { Durability, PoolUse } from "../driver.ts";
+import type { SchemaVersions } from "../migrations.ts";
 import type { PackedTransition } from "./packed-transitions.ts";
 
 /** One SQL statement. Requests to a worker are one message each, answered in order. */
@@ -25,7 +26,7 @@ export interface CheckpointResult {
 
 interface Requests {
   /** Opens the database, and migrates its schema if `creates`; otherwise refuses one that is not current. */
-  open: { request: { creates: boolean }; result: null };
+  open: { request: { creates: boolean }; result: SchemaVersions };
   apply: { request: { durability: Durability; nowMs: number; transitions: PackedTransition[] }; result: Outcome[] };
   run: { request: { statement: Statement }; result: StatementResult };
   write: { request: { required: Statement[]; rest: Statement[]; isDurable: boolean }; result: number[] | undefined };

@@ -1,5 +1,12 @@
 import { OperatorError } from "../../errors.ts";
-import { type Migration, missingMigrations, readMigrations, schemaRefusal } from "../migrations.ts";
+import {
+  type Migration,
+  missingMigrations,
+  readMigrations,
+  type SchemaVersions,
+  schemaRefusal,
+  versionsOf,
+} from "../migrations.ts";
 import type { Connection } from "./connection.ts";
 
 const DIRECTORY = new URL("./migrations/", import.meta.url);
@@ -15,29 +22,32 @@ const SCHEMA_MIGRATION = `
 export const sqliteMigrations = () => readMigrations(DIRECTORY);
 
 /** Migrates the schema in one transaction; processes that start together take turns. */
-export function migrate(connection: Connection, databasePath: string, migrations: Migration[], nowMs: number): void {
+export function migrate(
+  connection: Connection,
+  databasePath: string,
+  migrations: Migration[],
+  nowMs: number,
+): SchemaVersions {
   refuseForeign(connection, databasePath);
   connection.enterWalMode();
-  connection.transaction("BEGIN IMMEDIATE", true, () => {
+  return connection.transaction("BEGIN IMMEDIATE", true, () => {
     connection.script(SCHEMA_MIGRATION);
     const applied = connection.step({ sql: "SELECT version, checksum FROM schema_migration", parameters: [] }).rows;
     const rows = applied.map(({ version, checksum }) => ({ version: Number(version), checksum: String(checksum) }));
-    for (const { version, name, sql, checksum } of missingMigrations(
-      `The database ${databasePath}`,
-      rows,
-      migrations,
-    )) {
+    const missing = missingMigrations(`The database ${databasePath}`, rows, migrations);
+    for (const { version, name, sql, checksum } of missing) {
       connection.script(sql);
       connection.step({
         sql: "INSERT INTO schema_migration (version, name, checksum, applied_at) VALUES (?, ?, ?, ?)",
         parameters: [version, name, checksum, nowMs],
       });
     }
+    return versionsOf(migrations, missing);
   });
 }
 
 /** Throws OperatorError unless the schema is current. Changes nothing. */
-export function expectSchema(connection: Connection, databasePath: string, migrations: Migration[]): void {
+export function expectSchema(connection: Connection, databasePath: string, migrations: Migration[]): SchemaVersions {
   refuseForeign(connection, databasePath);
   const isMade = "SELECT count(*) AS made FROM sqlite_schema WHERE name = 'schema_migration'";
   const [table] = connection.run({ sql: isMade, parameters: [] }, false).rows;
@@ -46,6 +56,7 @@ export function expectSchema(connection: Connection, databasePath: string, migra
   const version = row?.version;
   const refusal = schemaRefusal(databasePath, typeof version === "bigint" ? Number(version) : undefined, migrations);
   if (refusal !== undefined) throw new OperatorError(refusal);
+  return versionsOf(migrations, []);
 }
 
 /** Throws OperatorError for the file of another program, before anything is changed. */

@@ -1,8 +1,8 @@
 import { statfs } from "node:fs/promises";
 import { type CompiledQuery, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler, sql } from "kysely";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import type { SqlDialect, StoreDriver } from "../driver.ts";
-import { schemaRefusal } from "../migrations.ts";
+import type { SqlDialect } from "../driver.ts";
+import { type MigratedDriver, schemaRefusal } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
 import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
 import { type Statement, WorkerLink } from "./link.ts";
@@ -33,7 +33,7 @@ export interface SqliteOptions {
   droppableRoomLeastBytes?: number;
 }
 
-export interface SqliteDriver extends StoreDriver {
+export interface SqliteDriver extends MigratedDriver {
   /** The thread that writes. */
   readonly writer: WorkerLink;
 }
@@ -72,12 +72,12 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
     return closed;
   };
   try {
-    await writer.request({ kind: "open", creates });
+    const schema = await writer.request({ kind: "open", creates });
+    return { ...driverOver({ writer, side, checkpoints }, options), schema, close };
   } catch (error) {
     await close();
     throw error;
   }
-  return { ...driverOver({ writer, side, checkpoints }, options), close };
 }
 
 interface Threads {
@@ -87,7 +87,10 @@ interface Threads {
   checkpoints: Checkpoints | undefined;
 }
 
-function driverOver({ writer, side, checkpoints }: Threads, options: SqliteOptions): Omit<SqliteDriver, "close"> {
+function driverOver(
+  { writer, side, checkpoints }: Threads,
+  options: SqliteOptions,
+): Omit<SqliteDriver, "close" | "schema"> {
   const { dataDir, clock = Date.now, droppableRoomLeastBytes = DROPPABLE_ROOM_LEAST_BYTES } = options;
   return {
     kind: "sqlite",

@@ -79,11 +79,11 @@ function write({ required, rest, isDurable }: RequestOf<"write">): ResultOf<"wri
 }
 
 /** At the start, a file that cannot be used is an OperatorError; later, the failure may be temporary. */
-function open({ creates }: RequestOf<"open">): null {
+function open({ creates }: RequestOf<"open">): ResultOf<"open"> {
   try {
-    if (creates) migrate(connection, options.databasePath, sqliteMigrations(), Date.now());
-    else expectSchema(connection, options.databasePath, sqliteMigrations());
-    return null;
+    const migrations = sqliteMigrations();
+    if (creates) return migrate(connection, options.databasePath, migrations, Date.now());
+    return expectSchema(connection, options.databasePath, migrations);
   } catch (error) {
     const reason = unavailableReason(error) ?? unavailableReason((error as Error).cause);
     if (reason === undefined) throw error;

@@ -1,0 +1,122 @@
+import { differenceOf } from "../config/difference.ts";
+import type { Config } from "../config.ts";
+import { OperatorError } from "../errors.ts";
+import type { Circuits } from "../gateway/circuit.ts";
+import type { Server } from "../http/server.ts";
+import type { Log } from "../telemetry/logger.ts";
+import { serverSettingsOf } from "./http.ts";
+import type { LiveParts, LiveValues } from "./live.ts";
+import type { ConfigSource } from "./parts.ts";
+import { FileWatch } from "./watch.ts";
+
+export interface ReloadsOptions {
+  source: ConfigSource;
+  live: LiveParts;
+  server: Pick<Server, "reconfigure">;
+  circuits: Pick<Circuits, "forget">;
+  version: string;
+  log: Log;
+}
+
+/** Reason for a reload: a signal, or a change of a file. */
+export type ReloadCause = "signal" | "file";
+
+/** Levels at which the line about a reload is written. */
+const VERBOSE: ReadonlySet<string> = new Set(["debug", "info"]);
+
+/** Applies changes of the configuration while the service runs: all of them or, after a mistake, none. */
+export class Reloads {
+  readonly #options: ReloadsOptions;
+  readonly #started: Config;
+  readonly #watch: FileWatch;
+  #running: Promise<void> = Promise.resolve();
+  #isStopped = false;
+  #lastMistake: string | undefined;
+
+  constructor(options: ReloadsOptions) {
+    this.#options = options;
+    this.#started = options.live.config;
+    this.#watch = new FileWatch({ onChange: () => this.reload("file") });
+  }
+
+  start(): void {
+    this.#watch.start(this.#options.source.files);
+  }
+
+  /** Stops watching. Resolves when a running reload has ended. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#watch.stop();
+    await this.#running;
+  }
+
+  /** Reads the configuration again and applies it. Reloads run one after another. Never rejects. */
+  reload(cause: ReloadCause): Promise<void> {
+    this.#running = this.#running.then(() => (this.#isStopped ? undefined : this.#reload(cause)));
+    return this.#running;
+  }
+
+  async #reload(cause: ReloadCause): Promise<void> {
+    const { source, live, log } = this.#options;
+    const files = new Set<string>();
+    try {
+      const config = await source.load(files);
+      const { atReload: changes, atStart } = differenceOf(live.config, config);
+      const atNextStart = differenceOf(this.#started, config).atStart;
+      const isSame = Object.keys({ ...changes, ...atStart }).length === 0;
+      this.#lastMistake = undefined;
+      if (isSame) {
+        const fields = { cause, ...(hasKeys(atNextStart) && { atNextStart }) };
+        log[cause === "signal" ? "info" : "debug"](fields, "the configuration was reloaded: nothing has changed");
+        return;
+      }
+      const next = live.prepare(config);
+      const notes = next.catalog.notes.filter((note) => !live.catalog.notes.includes(note));
+      const fields = {
+        cause,
+        changes,
+        ...(hasKeys(atNextStart) && { atNextStart }),
+        ...(notes.length > 0 && { notes }),
+      };
+      this.#apply(next, () => log.info(fields, "the configuration was reloaded"));
+    } catch (error) {
+      this.#report(cause, error);
+    } finally {
+      this.#watch.watch(new Set([...source.files, ...files]));
+    }
+  }
+
+  /** Replaces everything in one synchronous step: a request sees either all of a configuration or nothing. */
+  #apply(next: LiveValues, report: () => void): void {
+    const { source, live, server, circuits, version } = this.#options;
+    const isVerbose = VERBOSE.has(live.config.log.level);
+    const addresses = addressesOf(live);
+    live.replace(next, server.reconfigure(serverSettingsOf(next, version)));
+    const current = addressesOf(next);
+    for (const [id, address] of addresses) if (current.get(id) !== address) circuits.forget(id);
+    // A level that hides the line takes effect after it.
+    if (isVerbose) report();
+    source.apply(next.config);
+    if (!isVerbose) report();
+  }
+
+  #report(cause: ReloadCause, error: unknown): void {
+    const { log } = this.#options;
+    if (!(error instanceof OperatorError)) {
+      log.error({ cause, defect: error }, "the configuration could not be reloaded: nothing was changed");
+      return;
+    }
+    // The files of a mistake are read again when the list of files has changed.
+    if (cause === "file" && error.message === this.#lastMistake) return;
+    this.#lastMistake = error.message;
+    log.error({ cause, mistake: error.message }, "the configuration has a mistake: nothing was changed");
+  }
+}
+
+function hasKeys(value: object): boolean {
+  return Object.keys(value).length > 0;
+}
+
+function addressesOf({ upstreams }: LiveValues): Map<string, string | null> {
+  return new Map(upstreams.settings.map(({ id, baseUrl }) => [id, baseUrl]));
+}

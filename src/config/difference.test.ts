@@ -1,0 +1,82 @@
+import { expect, test } from "vitest";
+import { loadConfig } from "../config.ts";
+import { differenceOf } from "./difference.ts";
+
+const provider = (fields: object) => ({ id: "a", kind: "openai-compatible", baseUrl: "http://a/v1", ...fields });
+const model = (id: string, fields: object = {}) => ({
+  id,
+  routes: [{ provider: "a", model: "x" }],
+  price: { input: "1", output: "2" },
+  ...fields,
+});
+const load = (settings: object, environment: Record<string, string> = {}) => {
+  const providerKeyVariables = ["OPENAI_API_KEY"];
+  return loadConfig({ environment, readFile: () => JSON.stringify(settings), providerKeyVariables });
+};
+const between = (before: object, after: object) => differenceOf(load(before), load(after));
+
+test("equal configurations have no difference", () => {
+  const settings = { providers: [provider({ apiKey: "k" })], models: [model("m")] };
+  expect(between(settings, settings)).toEqual({ atReload: {}, atStart: {} });
+});
+
+test("each changed key has its old and its new value, and entries of lists have their ids", () => {
+  const before = { limits: { tokensPerMinute: 5 }, providers: [provider({})], models: [model("m"), model("n")] };
+  const after = {
+    limits: { requestsPerMinute: 7 },
+    providers: [provider({ timeouts: { idleMs: 9 } }), provider({ id: "b" })],
+    models: [model("n", { price: { input: "1.50", output: "2" }, routes: [{ provider: "a", model: "y" }] })],
+    dataDir: "/elsewhere",
+    ledger: { holdSeconds: 60 },
+  };
+  const { atReload, atStart } = between(before, after);
+  expect(atReload).toEqual({
+    "limits.tokensPerMinute": "5 → 1000000",
+    "limits.requestsPerMinute": "600 → 7",
+    "providers[a].timeouts.idleMs": "300000 → 9",
+    "providers[b]": "added",
+    "models[m]": "removed",
+    "models[n].price.input": '"1" → "1.50"',
+    "models[n].routes[0].model": '"x" → "y"',
+  });
+  expect(Object.keys(atStart).sort()).toEqual(["dataDir", "ledger.holdSeconds"]);
+});
+
+test("another order of the models is a difference", () => {
+  const before = { providers: [provider({})], models: [model("m"), model("n")] };
+  expect(between(before, { ...before, models: [model("n"), model("m")] }).atReload).toEqual({ models: "list changed" });
+});
+
+test("secrets are only named", () => {
+  const before = { providers: [provider({ apiKey: "canary-1", headers: { "x-a": "canary-2", "x-b": "canary-3" } })] };
+  const after = { providers: [provider({ apiKey: "canary-4", headers: { "x-a": "canary-5", "x-c": "canary-6" } })] };
+  expect(between(before, after).atReload).toEqual({
+    "providers[a].apiKey": "changed",
+    "providers[a].headers.x-a": "changed",
+    "providers[a].headers.x-b": "removed",
+    "providers[a].headers.x-c": "added",
+  });
+});
+
+test("texts with a variable are only named, whatever their key", () => {
+  const settings = { providers: [provider({ baseUrl: `http://a/\${PART}` })] };
+  const difference = differenceOf(load(settings, { PART: "canary-1" }), load(settings, { PART: "canary-2" }));
+  expect(difference.atReload).toEqual({ "providers[a].baseUrl": "changed" });
+});
+
+test("keys of providers and proxies in the environment are only named", () => {
+  const after = load({}, { OPENAI_API_KEY: "canary-1", HTTPS_PROXY: "http://u:canary-2@h:1" });
+  expect(differenceOf(load({}), after).atReload).toEqual({ OPENAI_API_KEY: "added", HTTPS_PROXY: "added" });
+});
+
+test.each([
+  ["postgres://u:one@h/d", "postgres://u:two@h/d", { atReload: { database: "password changed" }, atStart: {} }],
+  [
+    "postgres://h/d?password=one",
+    "postgres://h/d?password=two",
+    { atReload: { database: "password changed" }, atStart: {} },
+  ],
+  ["postgres://u:one@h/d", "postgres://u:one@other/d", { atReload: {}, atStart: { database: "changed" } }],
+])("of the database, only the password takes effect at a reload: %s to %s", (before, after, expected) => {
+  expect(between({ database: before }, { database: after })).toEqual(expected);
+});

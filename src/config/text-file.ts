@@ -1,0 +1,57 @@
+import { closeSync, openSync, readSync, statSync } from "node:fs";
+import { OperatorError } from "../errors.ts";
+
+const REASONS: Record<string, string> = {
+  ENOENT: "there is no such file",
+  EACCES: "permission denied",
+  EISDIR: "it is a directory",
+  ENOTDIR: "a part of its path is not a directory",
+  ELOOP: "its symbolic links lead in a circle",
+  ENAMETOOLONG: "its name is too long",
+};
+
+/** Returns why a file cannot be read. */
+export function reasonOf(error: unknown): string {
+  const code = (error as NodeJS.ErrnoException).code ?? "";
+  return REASONS[code] ?? (code || String(error));
+}
+
+/**
+ * Reads a bounded number of bytes, since the name may be that of a pipe or a device without end. `name` is the file's name
+ * in errors. Throws OperatorError if the file is too large or is not text, and the errors of node:fs.
+ */
+export function readTextFile(path: string, name: string, bytesMax: number): string {
+  const file = openSync(path, "r");
+  try {
+    const pieces: Buffer[] = [];
+    let length = 0;
+    for (;;) {
+      const piece = Buffer.alloc(64 * 1024);
+      const read = readSync(file, piece);
+      if (read === 0) break;
+      length += read;
+      if (length > bytesMax) throw new OperatorError(`${name} is larger than ${bytesMax} bytes`);
+      pieces.push(piece.subarray(0, read));
+    }
+    return textOf(name, Buffer.concat(pieces));
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Throws OperatorError unless a file can be read again: opening a pipe would wait for its writer. */
+export function expectRegularFile(path: string, name: string): void {
+  const found = statSync(path);
+  if (found.isDirectory()) throw Object.assign(new Error(path), { code: "EISDIR" });
+  if (!found.isFile()) throw new OperatorError(`${name} is not a regular file`);
+}
+
+function textOf(name: string, bytes: Buffer): string {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    if (!text.includes("\0")) return text;
+  } catch {
+    // Not UTF-8; refused below.
+  }
+  throw new OperatorError(`${name} is not text in UTF-8`);
+}
