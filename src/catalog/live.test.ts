@@ -57,6 +57,19 @@ describe("The live catalog", () => {
     expect(catalog.find("ollama/a")).toBeUndefined();
   });
 
+  test("of a reload lists the servers of the earlier one before its first search, if it searches at all.", async () => {
+    const earlier = live();
+    earlier.world.answering = [server("ollama", "a")];
+    await earlier.catalog.refresh();
+    const { found } = earlier.catalog;
+    expect(live({ known: found }).localModels()).toEqual(["ollama/a"]);
+    const build: LiveCatalogOptions["build"] = (seen, nowMs) =>
+      buildCatalog({ models: [], providers: [], credits: { perDollar: "1", markup: "0" }, found: seen }, nowMs);
+    const log: Log = { debug() {}, info() {}, warn() {}, error() {} };
+    const without = new LiveCatalog({ build, known: found, clock: () => START, log });
+    expect(without.find("ollama/a")).toBeUndefined();
+  });
+
   test("keeps a silent server for a while and then removes it.", async () => {
     const { catalog, world, localModels } = live({ keepMs: 90_000 });
     world.answering = [server("ollama", "a")];

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { loadConfig } from "../config.ts";
 import { differenceOf } from "./difference.ts";
@@ -79,4 +82,19 @@ test.each([
   ["postgres://u:one@h/d", "postgres://u:one@other/d", { atReload: {}, atStart: { database: "changed" } }],
 ])("of the database, only the password takes effect at a reload: %s to %s", (before, after, expected) => {
   expect(between({ database: before }, { database: after })).toEqual(expected);
+});
+
+test("the content of a file with credentials is only named", () => {
+  const directory = mkdtempSync(join(tmpdir(), "tollgate-difference-"));
+  const credentialsFile = join(directory, "credentials.json");
+  const loadWith = (content: string) => {
+    writeFileSync(credentialsFile, content);
+    return load({ providers: [provider({ kind: "vertex", credentialsFile })] });
+  };
+  const difference = differenceOf(loadWith("canary-1"), loadWith("canary-2"));
+  rmSync(directory, { recursive: true });
+  expect(difference).toEqual({
+    atReload: { "providers[a].credentialsFile": "content of the file changed" },
+    atStart: {},
+  });
 });

@@ -68,7 +68,8 @@ function compare(pair: Pair, note: (pair: Pair) => void): void {
   if (isDeepStrictEqual(before, after)) return;
   if (isGroup(before) && isGroup(after)) {
     for (const key of keysOf(before, after)) {
-      const inner = name === "" ? key : `${name}.${key}`;
+      const shown = key === "credentialsFingerprint" ? "credentialsFile" : key;
+      const inner = name === "" ? shown : `${name}.${shown}`;
       compare({ before: before[key], after: after[key], name: inner, path: [...path, key] }, note);
     }
   } else if (isListOfGroups(before) && isListOfGroups(after)) {

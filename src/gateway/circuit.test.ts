@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import type { Route } from "../catalog/model.ts";
 import { UpstreamError, type UpstreamFailure } from "../errors.ts";
-import { Circuit } from "./circuit.ts";
+import { Circuit, Circuits } from "./circuit.ts";
 import { CONSEQUENCES } from "./failures.ts";
 
 const ROUTE = { providerId: "up", model: "m" };
@@ -201,4 +202,14 @@ test("An upstream is always called again within 30 s, or when its Retry-After ha
       expect(circuit.health(nowMs + 90_001).state).toBe("closed");
     }),
   );
+});
+
+test("Only the circuits of a provider that is forgotten begin again.", () => {
+  const circuits = new Circuits();
+  const routeOf = (providerId: string) => ({ providerId, model: "m" }) as Route;
+  const of = (providerId: string) => circuits.of(routeOf(providerId), {});
+  const [one, other] = [of("one"), of("other")];
+  circuits.forget("one");
+  expect(of("one")).not.toBe(one);
+  expect(of("other")).toBe(other);
 });
