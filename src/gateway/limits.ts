@@ -80,11 +80,10 @@ export interface RateLimiter {
 
 /** Returns what an admission takes from windows. */
 export function usesOf({ requests, tokens, tokensPerMinute, tokensPerDay }: WantedLimits): WindowUse[] {
-  return [
-    ...requestUses(requests),
-    ...tokensPerMinute.map(({ key, limit }): WindowUse => ({ kind: "tokens", key, limit, amount: tokens })),
-    ...tokensPerDay.map(({ key, limit }): WindowUse => ({ kind: "tokensOfDay", key, limit, amount: tokens })),
-  ];
+  const uses = requestUses(requests);
+  for (const { key, limit } of tokensPerMinute) uses.push({ kind: "tokens", key, limit, amount: tokens });
+  for (const { key, limit } of tokensPerDay) uses.push({ kind: "tokensOfDay", key, limit, amount: tokens });
+  return uses;
 }
 
 export function requestUses(keys: readonly LimitKey[]): WindowUse[] {
@@ -107,17 +106,24 @@ export function shownLimits(
   counted: LimitState,
   states: readonly LimitState[],
 ): Pick<LimitEntry, "requestLimit" | "tokenLimit"> {
-  const tokens = states.filter(({ unit }) => unit === "tokens");
-  const ofDay = tokens.filter(({ windowSeconds }) => windowSeconds === SECONDS_A_DAY);
-  return {
-    requestLimit: tightestOf([counted, ...states.filter(({ unit }) => unit === "requests")]),
-    tokenLimit: tightestOf(ofDay.length > 0 ? ofDay : tokens),
-  };
+  let requestLimit = counted;
+  let tokenLimit: LimitState | undefined;
+  for (const state of states) {
+    if (state.unit === "requests") requestLimit = tighterOf(requestLimit, state);
+    else if (tokenLimit === undefined || state.windowSeconds > tokenLimit.windowSeconds) tokenLimit = state;
+    else if (state.windowSeconds === tokenLimit.windowSeconds) tokenLimit = tighterOf(tokenLimit, state);
+  }
+  if (tokenLimit === undefined) throw new Error("A request was admitted without a limit of tokens");
+  return { requestLimit, tokenLimit };
 }
 
 /** Returns the state with the fewest requests or tokens left. */
 export function tightestOf(states: readonly LimitState[]): LimitState {
-  return states.reduce((a, b) => (b.remaining < a.remaining ? b : a));
+  return states.reduce(tighterOf);
+}
+
+function tighterOf(a: LimitState, b: LimitState): LimitState {
+  return b.remaining < a.remaining ? b : a;
 }
 
 /** The owners of limits as messages name them, by the first part of a key. */

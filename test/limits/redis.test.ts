@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { LocalLimiter } from "../../src/gateway/limits/local.ts";
+import { decode, encode, type Message, SCRIPT } from "../../src/gateway/limits/script.ts";
 import type { LimitEntry, LimitKey, RateLimiter } from "../../src/gateway/limits.ts";
 import { hasRedis, RedisServer, startNode, type TestNode } from "../support/redis.ts";
 import { admit, name, refusalOf } from "./contract.ts";
@@ -137,6 +138,26 @@ describe.skipIf(!hasRedis)("nodes that share limits in Redis", () => {
     await first.limits.stop();
     await enter(second, limit);
     await expect.poll(() => second.limits.status().nodes, PATIENCE).toBe(1);
+  });
+
+  test("are not disturbed by messages of an earlier connection that Redis reads late", async () => {
+    const limit = { key: name("model"), limit: 10 };
+    const node = name("node");
+    const sendAs = async (connection: number, purpose: Message["purpose"], running = 0) => {
+      const changes = new Map(running === 0 ? [] : [[limit.key, running]]);
+      const message = { purpose, steps: [], returns: [], running: changes, kept: [] };
+      const words = encode(message, { node, connection, leaseMs: LEASE_MS });
+      return decode(await redis.send("EVAL", SCRIPT, ...words), []);
+    };
+    expect(await sendAs(1, "join", 1)).toMatchObject({ outcomes: [] });
+    expect(await sendAs(3, "join", 3)).toMatchObject({ outcomes: [] });
+    expect(await sendAs(2, "join", 2)).toBeUndefined();
+    for (const purpose of ["count", "beat", "leave"] as const) expect(await sendAs(1, purpose, 1)).toBeUndefined();
+    const other = await start();
+    for (let index = 3; index < 10; index += 1) await enter(other, limit);
+    await refusalOf(() => enter(other, limit));
+    expect(await sendAs(3, "leave")).toMatchObject({ nodes: 1 });
+    await enter(other, limit);
   });
 
   test("decide like a limiter in process, whatever is asked of them", async () => {

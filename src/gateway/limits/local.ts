@@ -63,29 +63,45 @@ export class LocalLimiter implements RateLimiter {
   /** Counts amounts and concurrent requests, all or nothing. Throws rate_limit_exceeded. */
   take(uses: readonly WindowUse[], concurrent: readonly LimitKey[]): Taken {
     const nowMs = this.#clock();
-    for (const use of uses) {
-      const { used, endsAtMs } = this.#windows[use.kind].current(use.key, nowMs);
+    const windows = this.#windowsOf(uses, nowMs);
+    for (const [index, use] of uses.entries()) {
+      const { used, endsAtMs } = windows[index] as CountWindow;
       if (used + use.amount > use.limit) throw exceeded(use, stateOf(use, used, endsAtMs - nowMs));
     }
-    const full = concurrent.find(({ key, limit }) => (this.#running.get(key) ?? 0) >= limit);
-    if (full !== undefined) throw tooManyAtOnce(full);
-    return this.record(uses, concurrent);
+    for (const limited of concurrent) {
+      if ((this.#running.get(limited.key) ?? 0) >= limited.limit) throw tooManyAtOnce(limited);
+    }
+    return this.#record(uses, windows, concurrent, nowMs);
   }
 
   /** Counts amounts and concurrent requests, also above their limits. */
   record(uses: readonly WindowUse[], concurrent: readonly LimitKey[]): Taken {
     const nowMs = this.#clock();
-    const tokenWindows: CountWindow[] = [];
-    const states = uses.map((use) => {
-      const window = this.#windows[use.kind].current(use.key, nowMs);
+    return this.#record(uses, this.#windowsOf(uses, nowMs), concurrent, nowMs);
+  }
+
+  #windowsOf(uses: readonly WindowUse[], nowMs: number): CountWindow[] {
+    return uses.map(({ kind, key }) => this.#windows[kind].current(key, nowMs));
+  }
+
+  #record(
+    uses: readonly WindowUse[],
+    windows: readonly CountWindow[],
+    concurrent: readonly LimitKey[],
+    nowMs: number,
+  ): Taken {
+    const states = uses.map((use, index) => {
+      const window = windows[index] as CountWindow;
       window.used += use.amount;
-      if (use.kind !== "requests") tokenWindows.push(window);
       return stateOf(use, window.used, window.endsAtMs - nowMs);
     });
     for (const { key } of concurrent) add(this.#running, key, 1);
     const leave = (tokensUnused: number) => {
       for (const { key } of concurrent) add(this.#running, key, -1);
-      if (tokensUnused > 0) for (const window of tokenWindows) window.used -= tokensUnused;
+      if (tokensUnused <= 0) return;
+      for (const [index, { kind }] of uses.entries()) {
+        if (kind !== "requests") (windows[index] as CountWindow).used -= tokensUnused;
+      }
     };
     return { states, leave };
   }
@@ -121,7 +137,8 @@ class CountedRequest implements LimitedRequest {
 
   admit(wanted: WantedLimits): LimitEntry {
     const { states, leave } = this.#limiter.take(usesOf(wanted), wanted.concurrentRequests);
-    return { ...shownLimits(this.#counted, states), leave: (tokensUsed) => leave(wanted.tokens - tokensUsed) };
+    const { requestLimit, tokenLimit } = shownLimits(this.#counted, states);
+    return { requestLimit, tokenLimit, leave: (tokensUsed) => leave(wanted.tokens - tokensUsed) };
   }
 }
 

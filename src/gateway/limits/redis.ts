@@ -147,17 +147,18 @@ export class RedisNode {
       // An answer that arrived while this process was busy is read before the check.
       const timeout = setTimeout(() => setImmediate(lateness), answerTimeoutMs).unref();
       this.#inFlight.add(abandon);
-      connection.sendCommand(words).then(
-        (answer) => {
-          if (!this.#inFlight.has(abandon)) return;
-          const reply = decode(answer, steps);
-          if (reply === undefined) return this.#fail(connection, new Error("Redis has lost the registration"));
-          this.#nodes = Math.max(1, reply.nodes);
-          if (purpose === "join") this.#join();
-          end(reply);
-        },
-        (error) => this.#fail(connection, error),
-      );
+      const read = (answer: unknown) => {
+        if (!this.#inFlight.has(abandon)) return;
+        const reply = decode(answer, steps);
+        if (reply === undefined) throw new Error("Redis has lost the registration");
+        this.#nodes = Math.max(1, reply.nodes);
+        if (purpose === "join") this.#join();
+        end(reply);
+      };
+      connection
+        .sendCommand(words)
+        .then(read)
+        .catch((error) => this.#fail(connection, error));
     });
   }
 

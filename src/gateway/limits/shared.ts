@@ -67,9 +67,13 @@ export class SharedLimiter implements RateLimiter {
 
   begin(keys: readonly LimitKey[]): LimitedRequest {
     const uses = requestUses(keys);
-    if (this.#node.isJoined) this.#refuseUsedUp(uses);
     const request = new SharedRequest(this, uses);
-    this.#begun.add(request);
+    if (this.#node.isJoined) {
+      this.#refuseUsedUp(uses);
+      this.#begun.add(request);
+    } else {
+      request.countAs(this.counted(request.step, undefined));
+    }
     return request;
   }
 
@@ -207,6 +211,10 @@ class SharedRequest implements LimitedRequest {
     if (!isCounted) void this.countWith(sent.then((outcomes) => outcomes?.[0]));
     const counted = await this.counted();
     return this.#limiter.admitted(counted, wanted.tokens, step, (await sent)?.at(-1));
+  }
+
+  countAs(counted: LimitState): void {
+    this.#counted = Promise.resolve(counted);
   }
 
   /** Takes the outcome of the request's count, which is on its way. */
