@@ -52,7 +52,8 @@ describe("the packed package, installed into an empty folder", () => {
     expect(paths.filter((path) => /(^|[./])(test|contract\/fixture)\b/.test(path))).toEqual([]);
     expect(
       paths.filter(
-        (path) => !/^(bin|dist|docs|console\/dist)\/|^[A-Z]+(\.md)?$|^(package|npm-shrinkwrap)\.json$/.test(path),
+        (path) =>
+          !/^(bin|deploy|dist|docs|console\/dist)\/|^[A-Z]+(\.md)?$|^(package|npm-shrinkwrap)\.json$/.test(path),
       ),
     ).toEqual([]);
   });

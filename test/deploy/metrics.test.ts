@@ -277,7 +277,7 @@ describe.skipIf(!inject("hasPrometheus"))("With Prometheus", () => {
   test("promtool accepts the rules, their tests and the example configuration", () => {
     const run = (...words: string[]) => execFileSync("promtool", words, { cwd: RULES, encoding: "utf8" });
     expect(run("check", "config", "prometheus.yaml")).toContain("SUCCESS");
-    expect(run("test", "rules", "alerts.test.yaml")).toContain("SUCCESS");
+    expect(run("test", "rules", "alert-tests.yaml")).toContain("SUCCESS");
   });
 
   test("every query of the dashboard is valid", async () => {

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import type { Transition } from "../../src/credits/books.ts";
 import type { Owners, SeenHold } from "../../src/stores/queries/books.ts";
 import { grantOf, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
@@ -9,6 +9,8 @@ export function readCases(subject: Subject): void {
   });
 
   recoverableHoldCases(subject);
+
+  observationCases(subject);
 
   test("a statement contains each grant and event once, oldest first, for any page size", async () => {
     const organizationId = await subject.organization(1_000n);
@@ -42,6 +44,41 @@ export function readCases(subject: Subject): void {
       code: "invalid_value",
       param: "cursor",
     });
+  });
+}
+
+/** The reads of the metrics. */
+function observationCases(subject: Subject): void {
+  test("open holds are counted, with the age of the oldest one and the earliest expiry", async () => {
+    const before = await subject.books.openHolds();
+    const organizationId = await subject.organization(100n);
+    const [early, late] = [holdOf(organizationId, 1n, -86_400_000), holdOf(organizationId, 1n, 60_000)];
+    await subject.books.apply("holds", [early, late]);
+    const during = await subject.books.openHolds();
+    expect(during.count).toBe(before.count + 2);
+    expect(during.oldestMs).toBeGreaterThanOrEqual(0);
+    expect(during.earliestExpiryMs).toBeLessThanOrEqual(-86_400_000);
+    await subject.books.apply("durable", [releaseOf(early), releaseOf(late)]);
+    expect((await subject.books.openHolds()).count).toBe(before.count);
+  });
+
+  test("every pool is listed with its size and its use", async () => {
+    const pools = subject.store.pools();
+    expect(pools.length).toBeGreaterThanOrEqual(1);
+    expect(new Set(pools.map(({ name }) => name)).size).toBe(pools.length);
+    for (const { max, used, idle, waiting } of pools) {
+      expect(used + idle).toBeLessThanOrEqual(max);
+      expect(Math.min(used, idle, waiting)).toBeGreaterThanOrEqual(0);
+    }
+    const reads = Array.from({ length: 30 }, () => subject.books.openHolds());
+    await vi.waitFor(
+      () => {
+        const busy = subject.store.pools().reduce((sum, { used, waiting }) => sum + used + waiting, 0);
+        expect(busy).toBeGreaterThanOrEqual(1);
+      },
+      { interval: 0 },
+    );
+    await Promise.all(reads);
   });
 }
 

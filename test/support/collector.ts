@@ -70,7 +70,10 @@ function fieldsOf(message: Buffer): Map<number, Field[]> {
       if (byte < 0x80) return value;
     }
   };
-  const bytes = (length: number) => message.subarray(at, (at += length));
+  const bytes = (length: number) => {
+    at += length;
+    return message.subarray(at - length, at);
+  };
   while (at < message.length) {
     const tag = Number(varint());
     const type = tag & 7;
