@@ -8,7 +8,9 @@ const dockerfile = readFileSync(join(ROOT, "deploy", "Dockerfile"), "utf8");
 const compose: { services: Record<string, Service> } = parse(
   readFileSync(join(ROOT, "deploy", "compose.yaml"), "utf8"),
 );
-const documented = readFileSync(join(ROOT, "docs", "configuration.md"), "utf8");
+const documented = ["configuration.md", "providers.md"]
+  .map((page) => readFileSync(join(ROOT, "docs", page), "utf8"))
+  .join("\n");
 
 interface Service {
   environment: Record<string, string>;
@@ -37,7 +39,7 @@ describe("the Dockerfile", () => {
       expect(ignored).toContain(`\n!${name}\n`);
   });
 
-  test("sets only variables that the configuration documents", () => {
+  test("sets only variables that the documentation names", () => {
     const stated = /^ENV ((?:.*\\\n)*.*)$/m.exec(dockerfile)?.[1] ?? "";
     const names = [...stated.matchAll(/([A-Z_]+)=/g)].map(([, name]) => name as string);
     expect(names).toEqual(["NODE_ENV", "HOST", "PORT", "TOLLGATE_DATA_DIR"]);
@@ -48,7 +50,7 @@ describe("the Dockerfile", () => {
 describe("the Compose file", () => {
   const service = compose.services.tollgate as Service;
 
-  test("sets only variables that the configuration documents", () => {
+  test("sets only variables that the documentation names", () => {
     for (const name of Object.keys(service.environment)) expect(documented, name).toContain(name);
   });
 

@@ -17,8 +17,9 @@ describe("the systemd unit", () => {
     expect(unit).not.toContain("\nMemoryDenyWriteExecute=");
   });
 
-  test("the example of secrets names variables that the configuration documents", () => {
-    const documented = readFileSync(join(ROOT, "docs", "configuration.md"), "utf8");
+  test("the example of secrets names variables that the documentation names", () => {
+    const pages = ["configuration.md", "providers.md"].map((page) => readFileSync(join(ROOT, "docs", page), "utf8"));
+    const documented = pages.join("\n");
     const secrets = readFileSync(join(FOLDER, "secrets.conf"), "utf8");
     const names = [...secrets.matchAll(/^LoadCredential=(\w+):\/etc\/tollgate\/credentials\/(\w+)$/gm)];
     expect(names).not.toEqual([]);
