@@ -20,6 +20,8 @@ export interface PostgresOptions {
   role: "service" | "command";
   /** Creates missing tables and migrates an older schema. Absent: yes. */
   creates?: boolean;
+  /** Opens an incomplete copy, too. Absent: no. */
+  isCopyTarget?: boolean;
   timeouts?: PoolTimeouts;
 }
 
@@ -60,10 +62,10 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Store
  * has an unsupported version or encoding, or another schema. The message is one line, without the password.
  */
 export async function openPostgresDriver(options: PostgresOptions): Promise<StoreDriver> {
-  const { url, role, creates = true, timeouts } = options;
+  const { url, role, creates = true, isCopyTarget = false, timeouts } = options;
   const pools = openPools(url, role === "command" ? { lockMs: COMMAND_LOCK_TIMEOUT_MS, ...timeouts } : timeouts);
   try {
-    await checkServer(pools);
+    await checkServer(pools, isCopyTarget);
     const migrations = readMigrations(MIGRATIONS);
     if (creates) await migrate(pools, migrations);
     else await expectSchema(pools, migrations);
@@ -74,13 +76,14 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Stor
   }
 }
 
-async function checkServer({ durable, place }: Pools): Promise<void> {
-  const { rows } = await query<{ version: number; encoding: string }>(durable, {
+async function checkServer({ durable, place }: Pools, isCopyTarget: boolean): Promise<void> {
+  const { rows } = await query<{ version: number; encoding: string; incomplete: boolean }>(durable, {
     text: `SELECT current_setting('server_version_num')::integer AS version,
-             current_setting('server_encoding') AS encoding`,
+             current_setting('server_encoding') AS encoding,
+             to_regclass('incomplete_copy') IS NOT NULL AS incomplete`,
     isRepeatable: true,
   });
-  const { version = 0, encoding = "" } = rows[0] ?? {};
+  const { version = 0, encoding = "", incomplete = false } = rows[0] ?? {};
   const major = Math.floor(version / 10_000);
   if (major < OLDEST_MAJOR) {
     throw new OperatorError(
@@ -89,6 +92,11 @@ async function checkServer({ durable, place }: Pools): Promise<void> {
   }
   if (encoding !== "UTF8") {
     throw new OperatorError(`The database at ${place} has the encoding ${encoding}; UTF8 is required`);
+  }
+  if (incomplete && !isCopyTarget) {
+    throw new OperatorError(
+      `The database at ${place} is an incomplete copy of a store. Run tollgate store copy or restore again to complete it.`,
+    );
   }
 }
 
