@@ -43,6 +43,7 @@ async function copyStore(terminal: Terminal, flags: Flags): Promise<void> {
     await expectBooks(terminal, { database: null, dataDir });
     await transfer.copyAhead();
     const { rows, pausedMs } = await copyWhileStopped(terminal, flags, dataDir, transfer);
+    await transfer.analyze();
     const found = await expectBooks(terminal, { database: url, dataDir });
     print(terminal, flags, { json: { ...found, rows, pausedMs }, text: facts({ books: booksText(found) }) });
   } finally {

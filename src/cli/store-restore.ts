@@ -66,6 +66,7 @@ async function restorePostgres(
   const transfer = await openTransferToPostgres(path, database, terminal.clock);
   try {
     await transfer.complete();
+    await transfer.analyze();
     const found = await expectBooks(terminal, { database, dataDir, isCopyTarget: true });
     await transfer.markComplete();
     return found;

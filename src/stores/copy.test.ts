@@ -1,11 +1,12 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import fc from "fast-check";
 import pg from "pg";
 import { v7 } from "uuid";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { grantOf, holdOf, one, randomId, settleOf } from "../../test/stores/fixture.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../test/support/postgres.ts";
 import { openPostgresStore } from "./postgres/postgres.ts";
 import { ALL_TABLES } from "./schema.ts";
@@ -201,7 +202,53 @@ describe.skipIf(!hasPostgres)("a copy of a store", () => {
     await (await openPostgresStore({ url, role: "service" })).close();
   });
 
-  test("is refused if the destination has an organization, or is read-only", async () => {
+  test.each(["sqlite", "postgres"] as const)("of %s is one moment of it, while it is written", async (kind) => {
+    const url = await emptyPostgres();
+    const source = await emptySqlite();
+    const dataDir = dirname(source);
+    const open = () =>
+      kind === "sqlite" ? openSqliteStore({ dataDir, role: "service" }) : openPostgresStore({ url, role: "service" });
+    const store = await open();
+    const organizationId = randomId("org");
+    await store.accounts.insertOrganization({ id: organizationId, name: "Busy", kind: "standard", createdAtMs: 1 });
+    await one(store.books, grantOf(organizationId, 1_000_000n), "durable");
+    let isDone = false;
+    let charges = 0;
+    const write = async () => {
+      for (; !isDone; charges += 20) {
+        const holds = Array.from({ length: 20 }, () => holdOf(organizationId, 5n));
+        await store.books.apply("holds", holds);
+        await store.books.apply(
+          "durable",
+          holds.slice(10).map((hold) => settleOf(hold, 3)),
+        );
+      }
+    };
+    const writing = write();
+    while (charges < 200) await new Promise((resolve) => setTimeout(resolve, 5));
+    const back = await emptySqlite("back");
+    const copied = kind === "sqlite" ? await emptyPostgres() : url;
+    if (kind === "sqlite") {
+      const transfer = await openTransferToPostgres(source, copied, clock);
+      await transfer.copyAhead();
+      await transfer.complete();
+      await transfer.markComplete();
+      await transfer.close();
+    }
+    const chargesBefore = charges;
+    await copyFromPostgres(copied, back);
+    if (kind === "postgres") expect(charges).toBeGreaterThan(chargesBefore);
+    isDone = true;
+    await writing;
+    await store.close();
+    const copy = await openSqliteStore({ dataDir: dirname(back), role: "command" });
+    const { violations, events } = await copy.books.verify(organizationId);
+    expect(violations).toEqual([]);
+    expect(events).toBeGreaterThanOrEqual(100);
+    await copy.close();
+  });
+
+  test("is refused if the destination has an organization, or cannot be reached", async () => {
     const source = await emptySqlite();
     const url = await emptyPostgres();
     const store = await openPostgresStore({ url, role: "command" });

@@ -26,7 +26,10 @@ export interface TransferToPostgres {
    * each table.
    */
   complete(): Promise<Record<string, number>>;
+  /** Lets services start on the copy. */
   markComplete(): Promise<void>;
+  /** Collects statistics: without them, PostgreSQL plans for small tables. */
+  analyze(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -59,11 +62,10 @@ export async function openTransferToPostgres(
     },
     async complete() {
       if (to.copiedAtMs.size === 0) await makePartitions();
-      const rows = await copy.complete(to.copiedAtMs);
-      await to.analyze();
-      return rows;
+      return copy.complete(to.copiedAtMs);
     },
     markComplete: () => to.markComplete(),
+    analyze: () => to.analyze(),
     close: () => sides.disposeAsync(),
   };
 }

@@ -1,4 +1,4 @@
-import { DatabaseSync, type SQLInputValue } from "node:sqlite";
+import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from "kysely";
 import type { CopySide } from "../copy.ts";
 import type { Cell } from "../fields.ts";
@@ -21,6 +21,13 @@ export function openSqliteSide(databasePath: string, use: "read" | "write"): Cop
   };
   const options = { readOnly: use === "read", timeout: BUSY_TIMEOUT_MS, readBigInts: true };
   const database = guard(() => new DatabaseSync(databasePath, options));
+  const statements = new Map<string, StatementSync>();
+  // Statements that are prepared for each page would fill the memory until they are collected.
+  const prepare = (sql: string) => {
+    const statement = statements.get(sql) ?? database.prepare(sql);
+    statements.set(sql, statement);
+    return statement;
+  };
   return {
     dialect: {
       createAdapter: () => new SqliteAdapter(),
@@ -36,26 +43,27 @@ export function openSqliteSide(databasePath: string, use: "read" | "write"): Cop
     },
     read: async ({ sql, parameters }) =>
       guard(() => {
-        const statement = database.prepare(sql);
+        const statement = prepare(sql);
         statement.setReturnArrays(true);
         return statement.all(...(parameters as SQLInputValue[])) as unknown as Cell[][];
       }),
     run: async ({ sql, parameters }) => {
-      guard(() => database.prepare(sql).run(...(parameters as SQLInputValue[])));
+      guard(() => prepare(sql).run(...(parameters as SQLInputValue[])));
     },
-    insert: async (table, rows) => guard(() => insertRows(database, table, rows)),
+    insert: async (table, rows) => guard(() => insertRows(database, prepare(insertion(table)), rows)),
     close: async () => database.close(),
   };
 }
 
-function insertRows(database: DatabaseSync, { name, columns }: TableShape, rows: readonly Cell[][]): void {
+function insertion({ name, columns }: TableShape): string {
   const values = columns.map(() => "?").join(", ");
-  const insertion = database.prepare(
-    `INSERT INTO ${name} (${columns.join(", ")}) VALUES (${values}) ON CONFLICT DO NOTHING`,
-  );
+  return `INSERT INTO ${name} (${columns.join(", ")}) VALUES (${values}) ON CONFLICT DO NOTHING`;
+}
+
+function insertRows(database: DatabaseSync, statement: StatementSync, rows: readonly Cell[][]): void {
   database.exec("BEGIN IMMEDIATE");
   try {
-    for (const row of rows) insertion.run(...row);
+    for (const row of rows) statement.run(...row);
     database.exec("COMMIT");
   } catch (error) {
     if (database.isTransaction) database.exec("ROLLBACK");
