@@ -151,6 +151,21 @@ describe("tollgate store restore", () => {
     expect(readdirSync(log).sort()).toEqual(["service.lock", "tollgate.db-wal"]);
   });
 
+  test("migrates a backup of an older version, and leaves the file as it is", async () => {
+    const [from, to, file] = [join(directory, "from"), join(directory, "to"), join(directory, "backup.db")];
+    const { id } = await json(["org", "create", "Old", "--credits", "5", "--data-dir", from]);
+    await json(["store", "backup", file, "--data-dir", from]);
+    const database = new DatabaseSync(file);
+    for (const table of ["request", "adjustment"]) database.exec(`ALTER TABLE ${table} DROP COLUMN further_tokens`);
+    database.exec("ALTER TABLE request DROP COLUMN further_prices; DELETE FROM schema_migration WHERE version = 2");
+    database.exec("PRAGMA journal_mode = DELETE");
+    database.close();
+    const bytes = readFileSync(file);
+    await json(["store", "restore", file, "--data-dir", to]);
+    expect(await json(["org", "show", String(id), "--data-dir", to])).toMatchObject({ creditsAvailable: 5 });
+    expect(readFileSync(file)).toEqual(bytes);
+  });
+
   test("refuses a file that is not a backup, a damaged one, and one whose books do not balance", async () => {
     const [from, to, file] = [join(directory, "from"), join(directory, "to"), join(directory, "backup.db")];
     const { id } = await json(["org", "create", "Kept", "--credits", "5", "--data-dir", from]);
@@ -161,7 +176,7 @@ describe("tollgate store restore", () => {
     );
     for (const [name, bytes, reason] of [
       ["text.db", "This is no database, and long enough for a header. ".repeat(20), /the file is not a database/],
-      ["empty.db", "", /empty\.db is not a backup of a Tollgate store/],
+      ["empty.db", "", /empty\.db: cannot be restored: it is not a backup of a Tollgate store/],
       ["cut.db", readFileSync(file).subarray(0, 20 * 4096), /the file is damaged|The copy is damaged/],
     ] as const) {
       writeFileSync(join(directory, name), bytes);
@@ -169,6 +184,11 @@ describe("tollgate store restore", () => {
       expect(code).toBe(1);
       expect(stderr).toMatch(reason);
     }
+    const live = join(from, "tollgate.db");
+    const inUse = new DatabaseSync(live);
+    inUse.exec("UPDATE organization SET name = 'in the log'");
+    expect((await restore(live, to)).stderr).toMatch(/tollgate\.db: cannot be restored: it is a database in use/);
+    inUse.close();
     const database = new DatabaseSync(file);
     database.prepare("DELETE FROM credit_grant WHERE organization_id = ?").run(String(id));
     database.close();

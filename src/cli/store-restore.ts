@@ -14,8 +14,6 @@ export function addStoreRestore(store: Command, terminal: Terminal): void {
   ).action(async (file: string, flags: CommonFlags) => {
     const { database, dataDir } = await loadStoreSettings({ flags });
     const path = resolve(file);
-    const { expectBackup } = await import("../stores/sqlite/backup.ts");
-    expectBackup(path);
     const found = await restore(terminal, { path, database, dataDir });
     const { ok, organizations, holds, events, violations } = found;
     const text = facts({ restored: path, to: database === null ? dataDir : "PostgreSQL", books: booksText(found) });
@@ -32,7 +30,7 @@ interface Restoration {
 
 /** Restores a copy of the backup, which is migrated if it is from an older version. No service runs on the data directory. */
 async function restore(terminal: Terminal, { path, database, dataDir }: Restoration): Promise<Verification> {
-  const [directory, { copyPages, makeDatabase }] = await Promise.all([
+  const [directory, { copyBackup, makeDatabase }] = await Promise.all([
     import("../stores/sqlite/directory.ts"),
     import("../stores/sqlite/backup.ts"),
   ]);
@@ -41,7 +39,7 @@ async function restore(terminal: Terminal, { path, database, dataDir }: Restorat
   try {
     if (database === null) directory.expectNoDatabase(dataDir);
     const destination = database === null ? directory.databasePathOf(dataDir) : join(dataDir, "restore");
-    const copy = await makeDatabase(destination, (to) => copyPages(path, to));
+    const copy = await makeDatabase(destination, async (to) => copyBackup(path, to));
     try {
       const { clock } = terminal;
       const store = await openStore({ database: null, dataDir: copy.directory, role: "command", creates: true, clock });

@@ -12,6 +12,8 @@ import { openPostgresDriver } from "./postgres.ts";
 import { arrayText } from "./writes.ts";
 
 const CONNECT_TIMEOUT_MS = 5_000;
+/** The database may have limits that suit a service. */
+const NO_TIME_LIMITS = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0";
 const MONTHS_MAX = 600;
 /** SQLSTATE of a partition whose rows are in the default partition. */
 const CHECK_VIOLATION = "23514";
@@ -82,7 +84,7 @@ async function connect(url: string, setting: string): Promise<pg.Client> {
   client.on("error", () => {});
   try {
     await client.connect();
-    await client.query(`SET statement_timeout = 0; SET ${setting}`);
+    await client.query(`${NO_TIME_LIMITS}; SET ${setting}`);
     return client;
   } catch (error) {
     await client.end().catch(() => {});

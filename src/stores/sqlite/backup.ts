@@ -1,5 +1,17 @@
-import { existsSync, linkSync, mkdtempSync, renameSync, rmSync, statSync } from "node:fs";
-import { basename } from "node:path";
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  mkdtempSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { dirname } from "node:path";
 import { backup, DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
 import { unavailableReason } from "./connection.ts";
@@ -54,6 +66,7 @@ export async function makeDatabase(destination: string, fill: (path: string) => 
     makeFile(path);
     await fill(path);
     expectWhole(path);
+    sync(path);
     return { directory, path, bytes: statSync(path).size, keep: () => move(path, destination), discard };
   } catch (error) {
     discard();
@@ -76,7 +89,7 @@ function makeFolder(destination: string): string {
 }
 
 /** Copies a database page by page, consistently, also while other processes use it. */
-export async function copyPages(source: string, path: string): Promise<void> {
+async function copyPages(source: string, path: string): Promise<void> {
   const database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   try {
     await backup(database, path, { rate: PAGES_A_STEP });
@@ -85,22 +98,34 @@ export async function copyPages(source: string, path: string): Promise<void> {
   }
 }
 
-/** Throws OperatorError unless a file is a database of Tollgate. */
-export function expectBackup(file: string): void {
+/**
+ * Copies the file of a backup, which no process uses, without opening it as a database: SQLite would need to write beside it.
+ * Throws OperatorError if it is not a database of Tollgate.
+ */
+export function copyBackup(file: string, path: string): void {
   const refusal = (reason: string) => new OperatorError(`${file}: cannot be restored: ${reason}`);
-  if (!existsSync(file)) throw refusal("there is no such file");
-  let tables: Record<string, unknown>[];
-  try {
-    const database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
-    try {
-      tables = database.prepare("SELECT name FROM sqlite_schema WHERE name = 'schema_migration'").all();
-    } finally {
-      database.close();
-    }
-  } catch (error) {
-    throw refusal(unavailableReason(error) ?? (error as Error).message);
+  if (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size) {
+    throw refusal("it is a database in use, with a log beside it; make a backup of it with tollgate store backup");
   }
-  if (tables.length === 0) throw refusal(`${basename(file)} is not a backup of a Tollgate store`);
+  try {
+    copyFileSync(file, path);
+    chmodSync(path, 0o600);
+    expectSchemaTable(path);
+  } catch (error) {
+    const { code = "", message } = error as NodeJS.ErrnoException;
+    const reason = code === "ENOENT" ? "there is no such file" : (unavailableReason(error) ?? REASONS[code] ?? message);
+    throw refusal(reason);
+  }
+}
+
+function expectSchemaTable(path: string): void {
+  const database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+  try {
+    const tables = database.prepare("SELECT name FROM sqlite_schema WHERE name = 'schema_migration'").all();
+    if (tables.length === 0) throw new OperatorError("it is not a backup of a Tollgate store");
+  } finally {
+    database.close();
+  }
 }
 
 function expectWhole(path: string): void {
@@ -117,11 +142,24 @@ function expectWhole(path: string): void {
 function move(path: string, destination: string): void {
   try {
     linkSync(path, destination);
+    sync(dirname(destination));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     refuseExisting(destination);
     if (code !== "EPERM" && code !== "ENOTSUP" && code !== "ENOSYS") throw writeFailure(destination, error);
     renameSync(path, destination);
+  }
+}
+
+/** Writes a file, or the entries of a directory, to the disk. */
+function sync(path: string): void {
+  // Windows cannot open directories, and writes their entries immediately.
+  if (process.platform === "win32") return;
+  const file = openSync(path, "r");
+  try {
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
   }
 }
 
