@@ -1,12 +1,16 @@
 import type { Command } from "commander";
-import { countDeadLetters, deadLetterFileOf } from "../ledger/dead-letter.ts";
+import { countDeadLetters, deadLetterFileOf } from "../ledger/dead-letter-file.ts";
 import { verifyBooks } from "../ledger/verify.ts";
 import type { Store } from "../stores/store.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
+import { addDeadLetters } from "./dead-letters.ts";
 import { allRows, withWorkspace } from "./workspace.ts";
 
 export function addLedger(program: Command, terminal: Terminal): void {
-  const ledger = program.command("ledger").description("verification of the books");
+  const ledger = program
+    .command("ledger")
+    .description("verification of the books, and charges that could not be booked");
+  addDeadLetters(ledger, terminal);
   addCommand(ledger, "verify", "Check that the books balance; the service may be running").action(
     async (flags: CommonFlags) => {
       await withWorkspace(terminal, flags, async (workspace) => {

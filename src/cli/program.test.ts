@@ -42,7 +42,11 @@ const COMMANDS = [
   "models list",
   "models check",
   "ledger verify",
+  "ledger dead-letters list",
+  "ledger dead-letters retry",
   "store backup",
+  "store copy",
+  "store restore",
   "config check",
 ];
 

@@ -1,40 +1,30 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import { loadStoreSettings } from "../config/sources.ts";
-import { OperatorError } from "../errors.ts";
-import { verifyBooks } from "../ledger/verify.ts";
-import { migrateStore, openStore } from "../stores/open.ts";
+import { migrateStore } from "../stores/open.ts";
 import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
-import { organizationIds } from "./ledger.ts";
+import { addStoreCopy } from "./store-copy.ts";
+import { addStoreRestore } from "./store-restore.ts";
+import { booksText, expectStore, verifyStore } from "./store-verification.ts";
 
 export function addStore(program: Command, terminal: Terminal): void {
   const store = program.command("store").description("the database");
   addCommand(
     store,
     "backup <file>",
-    "Copy the SQLite store into a new file and verify the copy; the service may be running",
+    "Copy the store into a new SQLite file and verify the copy; the service may be running",
   ).action(async (file: string, flags: CommonFlags) => {
-    const { database, dataDir } = await loadStoreSettings({ flags });
-    if (database !== null) {
-      throw new OperatorError("The store is a PostgreSQL database: back it up with PostgreSQL's own pg_dump.");
-    }
     const path = resolve(file);
-    // A missing store and one of another version are refused before anything is copied.
-    await expectStore(terminal, dataDir);
-    const { copyDatabase } = await import("../stores/sqlite/backup.ts");
-    const copy = await copyDatabase(dataDir, path);
+    const copy = await backUp(terminal, flags, path);
     try {
-      const found = await verifyCopy(terminal, copy.directory);
+      const found = await verifyStore(terminal, { database: null, dataDir: copy.directory });
       copy.keep();
       const { ok, organizations, holds, events, violations } = found;
       const json = { ok, file: path, bytes: copy.bytes, organizations, holds, events, violations };
-      const books = ok ? "they balance" : "they do not balance";
-      const text = facts({
-        file: path,
-        size: `${copy.bytes} bytes`,
-        books: `${books}: ${organizations} organizations, ${holds} holds, ${events} charges`,
+      print(terminal, flags, {
+        json,
+        text: facts({ file: path, size: `${copy.bytes} bytes`, books: booksText(found) }),
       });
-      print(terminal, flags, { json, text });
       if (ok) return;
       terminal.exitWith(1);
       terminal.error(`tollgate: the backup is whole, but its books do not balance: ${violations[0]?.message}`);
@@ -43,6 +33,8 @@ export function addStore(program: Command, terminal: Terminal): void {
     }
   });
   addMigrate(store, terminal);
+  addStoreCopy(store, terminal);
+  addStoreRestore(store, terminal);
 }
 
 function addMigrate(store: Command, terminal: Terminal): void {
@@ -56,17 +48,13 @@ function addMigrate(store: Command, terminal: Terminal): void {
   });
 }
 
-/** Rejects with OperatorError where there is no store, or one of another version. */
-async function expectStore({ clock }: Terminal, dataDir: string): Promise<void> {
-  const store = await openStore({ database: null, dataDir, role: "command", creates: false, clock });
-  await store.close();
-}
-
-async function verifyCopy({ clock }: Terminal, dataDir: string) {
-  const store = await openStore({ database: null, dataDir, role: "command", creates: false, clock });
-  try {
-    return await verifyBooks(store.books, organizationIds(store));
-  } finally {
-    await store.close();
-  }
+/** Copies the configured store into a database beside the path of a backup. */
+async function backUp(terminal: Terminal, flags: CommonFlags, path: string) {
+  const { database, dataDir } = await loadStoreSettings({ flags });
+  // A missing store and one of another version are refused before anything is copied.
+  await expectStore(terminal, { database, dataDir });
+  const { copyDatabase, makeDatabase } = await import("../stores/sqlite/backup.ts");
+  if (database === null) return copyDatabase(dataDir, path);
+  const { copyFromPostgres } = await import("../stores/transfer.ts");
+  return makeDatabase(path, (to) => copyFromPostgres(database, to));
 }

@@ -1,10 +1,23 @@
 import { appendFile, mkdtemp, open, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
-import { factsOf } from "../../test/support/open-ledger.ts";
-import { DeadLetters, deadLetterFileOf } from "./dead-letter.ts";
+import { factsOf, ORGANIZATION } from "../../test/support/open-ledger.ts";
+import { spooledTransitions } from "../../test/support/spooled.ts";
+import { NO_TOKENS } from "../credits/price.ts";
+import { StoreUnavailableError } from "../errors.ts";
+import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
+import { DeadLetters, retryDeadLetter } from "./dead-letter.ts";
+import {
+  appendLine,
+  countDeadLetters,
+  type DeadLetter,
+  deadLetterFileOf,
+  readDeadLetters,
+} from "./dead-letter-file.ts";
+import { toRecord } from "./spool-file.ts";
 
 test("an incomplete line, left by a full disk or a crash, is counted and does not damage later lines", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
@@ -45,5 +58,85 @@ test("counted entries are not read again", async () => {
   expect(await Promise.all([deadLetters.count(), deadLetters.count()])).toEqual([4, 4]);
   await rm(file);
   expect(await deadLetters.count()).toBe(0);
+  await rm(dataDir, { recursive: true });
+});
+
+async function entriesOf(file: string): Promise<DeadLetter[]> {
+  const entries: DeadLetter[] = [];
+  for await (const entry of readDeadLetters(file)) entries.push(entry);
+  return entries;
+}
+
+test("a service and a command that append at once lose no entry and no note of a booking", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
+  const file = deadLetterFileOf(dataDir);
+  const log = keepLog();
+  const deadLetters = new DeadLetters({ file, clock: () => 0, log });
+  const transitions = fc.sample(spooledTransitions, 40);
+  const adding = Promise.all(transitions.map((transition, at) => deadLetters.add(transition, new Error(`${at}`))));
+  const booked = new Set<string>();
+  for (let rounds = 0; rounds < 20; rounds += 1) {
+    const [first] = await entriesOf(file);
+    if (first === undefined || first.transition === null) continue;
+    await appendLine(file, { at: "now", booked: first.id });
+    booked.add(first.id);
+  }
+  await adding;
+  const rest = await entriesOf(file);
+  expect(booked.size).toBeGreaterThan(0);
+  expect(rest.length + booked.size).toBe(transitions.length);
+  expect(rest.filter(({ id, transition }) => booked.has(id) || transition === null)).toEqual([]);
+  expect(rest.map(({ reason, transition }) => [transition, Number(reason)])).toEqual(
+    rest.map(({ reason }) => [transitions[Number(reason)], Number(reason)]),
+  );
+  expect([await deadLetters.count(), await countDeadLetters(file)]).toEqual([rest.length, rest.length]);
+  await rm(dataDir, { recursive: true });
+});
+
+test("a dead letter is booked again once, also if the note of its booking was lost", async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
+  const { books, accounts, close } = await openSqliteStore({ dataDir, role: "command" });
+  const options = { file: deadLetterFileOf(dataDir), clock: () => 0 };
+  const deadLetters = new DeadLetters({ ...options, log: keepLog() });
+  const settlement = (holdId: string, input: number) => {
+    const charge = { tokens: { ...NO_TOKENS, input }, basis: "reported", end: "complete" } as const;
+    return { kind: "settle" as const, facts: factsOf(holdId), ...charge };
+  };
+  await deadLetters.add(settlement("a", 7), new Error("first"));
+  await deadLetters.add({ kind: "release", facts: factsOf("b") }, new Error("second"));
+  await deadLetters.add(settlement("c", -1), new Error("third"));
+  // The line of a spool that this version can read.
+  await deadLetters.addLine(toRecord(settlement("d", 5)).toString().trim());
+  await deadLetters.addLine("damaged");
+  const retryAll = async (apply = books.apply) => {
+    const outcomes = [];
+    for (const entry of await entriesOf(options.file)) outcomes.push(await retryDeadLetter({ apply }, options, entry));
+    return outcomes;
+  };
+  const down = async () => Promise.reject(new StoreUnavailableError("down"));
+  await expect(retryAll(down)).rejects.toThrow("down");
+  const unknown = { outcome: "refused", reason: "the store answered unknown_organization" };
+  expect((await retryAll()).slice(0, 2)).toEqual([unknown, unknown]);
+  expect(await deadLetters.count()).toBe(5);
+
+  await accounts.insertOrganization({ id: ORGANIZATION, name: "Late", kind: "standard", createdAtMs: 1 });
+  const grant = { grantId: "g", amount: 10n, effectiveAtMs: null, expiresAtMs: null, priority: 1, reference: null };
+  await books.apply("durable", [{ kind: "grant", organizationId: ORGANIZATION, ...grant }]);
+  const before = await readFile(options.file);
+  const expected = [
+    { outcome: "booked", charged: 7n, shortfall: 0n },
+    { outcome: "booked", charged: 0n, shortfall: 0n },
+    { outcome: "refused", reason: expect.stringMatching(/tokens|count/i) },
+    { outcome: "booked", charged: 3n, shortfall: 2n },
+    { outcome: "refused", reason: "the line was damaged" },
+  ];
+  expect(await retryAll()).toEqual(expected);
+  expect([await deadLetters.count(), await countDeadLetters(options.file)]).toEqual([2, 2]);
+  await writeFile(options.file, before);
+  expect(await retryAll()).toEqual(expected);
+  expect(await books.balance(ORGANIZATION)).toMatchObject({ granted: 10n, available: 0n, spent: 10n });
+  expect((await books.verify(ORGANIZATION)).violations).toEqual([]);
+  expect(await deadLetters.count()).toBe(2);
+  await close();
   await rm(dataDir, { recursive: true });
 });

@@ -16,7 +16,7 @@ import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { CommitQueue } from "./commit-queue.ts";
-import type { DeadLetters } from "./dead-letter.ts";
+import { type DeadLetters, refusalOf } from "./dead-letter.ts";
 import { type Checkpoint, HoldRenewal } from "./hold-renewal.ts";
 import type { Lease, Moment } from "./lease.ts";
 import { Recovery } from "./recovery.ts";
@@ -305,10 +305,7 @@ export class Ledger {
    */
   async #bookOrRefuse(transition: SpooledTransition): Promise<unknown> {
     try {
-      const { outcome } = this.#logShortfall(transition, await this.#replays.push(transition));
-      // The hold of a release may have expired or been lost: there is nothing left to return.
-      if (transition.kind === "settle" ? outcome === "charged" : outcome !== "unknown_organization") return undefined;
-      return `the store answered ${outcome}`;
+      return refusalOf(transition, this.#logShortfall(transition, await this.#replays.push(transition)));
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error;
       return error;

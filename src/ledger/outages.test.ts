@@ -9,7 +9,7 @@ import { keyOf } from "../../test/support/memory-books.ts";
 import { factsOf, grantTo, HOLD_LIFE_MS, ORGANIZATION, openLedger, until } from "../../test/support/open-ledger.ts";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import { deadLetterFileOf } from "./dead-letter.ts";
+import { deadLetterFileOf } from "./dead-letter-file.ts";
 import type { Ledger } from "./ledger.ts";
 
 let books: GatedBooks;

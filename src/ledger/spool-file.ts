@@ -43,7 +43,8 @@ type Plain<Transition> = Omit<Transition, "facts"> & {
   facts: Omit<HoldFacts, "prices"> & { prices: Priced<string> };
 };
 
-function fromPlain(plain: Plain<SettleTransition> | Plain<ReleaseTransition>): SpooledTransition | undefined {
+/** Converts such an object back; returns undefined for a kind that this version does not know. Throws if it is incomplete. */
+export function fromPlain(plain: Plain<SettleTransition> | Plain<ReleaseTransition>): SpooledTransition | undefined {
   if (plain.kind !== "settle" && plain.kind !== "release") return undefined;
   const { facts } = plain;
   return { ...plain, facts: { ...facts, prices: mapPrices(facts.prices, BigInt) } };

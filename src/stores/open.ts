@@ -18,6 +18,8 @@ export interface OpenStoreOptions {
   role: "service" | "command";
   /** Creates a store that does not exist, and migrates an older schema. */
   creates: boolean;
+  /** Opens an incomplete copy in PostgreSQL, too. Absent: no. */
+  isCopyTarget?: boolean;
   /** Milliseconds since 1970. */
   clock: () => number;
 }

@@ -29,7 +29,7 @@ import {
   tokens,
   trace,
 } from "./fields.ts";
-import { type ColumnsOf, type Fields, table } from "./table.ts";
+import { type ColumnsOf, type Fields, type TableShape, table } from "./table.ts";
 
 /*
  * Every column is declared here once, for both databases. The types of rows and of queries, the column lists and parameter
@@ -315,6 +315,13 @@ export const REFUSAL = table("refusal", ["organizationId", "id"], {
   /** Number of requests that the row represents; its details are those of the first. */
   count: number("count"),
 });
+
+/** All tables, for a copy of a whole store. */
+export const ALL_TABLES: readonly TableShape[] = [
+  ...[ORGANIZATION, TOKEN, ADMIN_TOKEN, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY],
+  ...[BALANCE, TOKEN_BALANCE, GRANT, ALLOWANCE, HOLD, KEY, REQUEST, ADJUSTMENT, STATEMENT_BALANCE, AUDIT_ENTRY],
+  ...[USAGE_DAY, USAGE_DAY_DONE, CONVERSATION, REFUSAL],
+];
 
 /** The columns of all tables, for queries. */
 export interface Tables {

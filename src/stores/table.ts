@@ -86,6 +86,9 @@ export class Table<Row extends object, Columns = object> {
   }
 }
 
+/** A table as SQL sees it. */
+export type TableShape = Pick<Table<object>, "name" | "key" | "columns" | "kinds">;
+
 export interface TablePart<Row> {
   columns: string[];
   toCells(row: Row): Cell[];

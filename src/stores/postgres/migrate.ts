@@ -116,13 +116,19 @@ export async function makePartitions(pool: pg.Pool): Promise<void> {
   });
   const today = new Date(Number(rows[0]?.now));
   for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead += 1) {
-    const month = (more: number) => Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + ahead + more);
-    const name = `request_${new Date(month(0)).toISOString().slice(0, 7).replace("-", "")}`;
+    const { name, fromMs, toMs } = partitionOf(today, ahead);
     const text = "SELECT to_regclass($1) IS NOT NULL AS exists";
     const found = await query<{ exists: boolean }>(pool, { text, values: [name], isRepeatable: true });
     // A failure for one month must not prevent the partitions of later months.
-    if (found.rows[0]?.exists === false) await makePartition(pool, name, month(0), month(1)).catch(() => {});
+    if (found.rows[0]?.exists === false) await makePartition(pool, name, fromMs, toMs).catch(() => {});
   }
+}
+
+/** Returns the partition of the month that is `ahead` months after a time. */
+export function partitionOf(time: Date, ahead = 0): { name: string; fromMs: number; toMs: number } {
+  const month = (more: number) => Date.UTC(time.getUTCFullYear(), time.getUTCMonth() + ahead + more);
+  const name = `request_${new Date(month(0)).toISOString().slice(0, 7).replace("-", "")}`;
+  return { name, fromMs: month(0), toMs: month(1) };
 }
 
 /** Creates a table and attaches it: unlike CREATE TABLE … PARTITION OF, this does not block charges. */

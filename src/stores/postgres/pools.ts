@@ -30,7 +30,7 @@ const INT8 = 20;
 const NUMERIC = 1700;
 
 /** Reads 64-bit integers and sums of them exactly. */
-const types = {
+export const types = {
   getTypeParser(oid: number, format?: "text" | "binary") {
     if (oid === INT8 || oid === NUMERIC) return (text: string) => BigInt(text);
     return format === "binary" ? pg.types.getTypeParser(oid, "binary") : pg.types.getTypeParser(oid, "text");
@@ -104,7 +104,7 @@ export function connectionErrorOf(client: pg.ClientBase): Error | undefined {
 }
 
 /** Returns host, port and database as the client reads them, with its defaults for missing parts. */
-function placeOf(url: string): string {
+export function placeOf(url: string): string {
   try {
     new URL(url);
     const { host, port, database } = new pg.Client({ connectionString: url });

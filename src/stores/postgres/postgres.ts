@@ -22,6 +22,8 @@ export interface PostgresOptions {
   role: "service" | "command";
   /** Creates missing tables and migrates an older schema. Absent: yes. */
   creates?: boolean;
+  /** Opens an incomplete copy, too. Absent: no. */
+  isCopyTarget?: boolean;
   timeouts?: PoolTimeouts;
 }
 
@@ -62,11 +64,11 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Store
  * has an unsupported version or encoding, or another schema. The message is one line, without the password.
  */
 export async function openPostgresDriver(options: PostgresOptions): Promise<MigratedDriver> {
-  const { url, currentUrl, role, creates = true, timeouts } = options;
+  const { url, currentUrl, role, creates = true, isCopyTarget = false, timeouts } = options;
   const poolTimeouts = role === "command" ? { lockMs: COMMAND_LOCK_TIMEOUT_MS, ...timeouts } : timeouts;
   const pools = openPools(url, { ...poolTimeouts, ...(currentUrl && { currentUrl }) });
   try {
-    await checkServer(pools);
+    await checkServer(pools, isCopyTarget);
     const migrations = readMigrations(MIGRATIONS);
     const schema = creates ? await migrate(pools, migrations) : await expectSchema(pools, migrations);
     const driver = driverOver(pools, role === "service" ? await keepPartitions(pools.durable) : () => {});
@@ -77,13 +79,14 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Migr
   }
 }
 
-async function checkServer({ durable, place }: Pools): Promise<void> {
-  const { rows } = await query<{ version: number; encoding: string }>(durable, {
+async function checkServer({ durable, place }: Pools, isCopyTarget: boolean): Promise<void> {
+  const { rows } = await query<{ version: number; encoding: string; incomplete: boolean }>(durable, {
     text: `SELECT current_setting('server_version_num')::integer AS version,
-             current_setting('server_encoding') AS encoding`,
+             current_setting('server_encoding') AS encoding,
+             to_regclass('incomplete_copy') IS NOT NULL AS incomplete`,
     isRepeatable: true,
   });
-  const { version = 0, encoding = "" } = rows[0] ?? {};
+  const { version = 0, encoding = "", incomplete = false } = rows[0] ?? {};
   const major = Math.floor(version / 10_000);
   if (major < OLDEST_MAJOR) {
     throw new OperatorError(
@@ -92,6 +95,11 @@ async function checkServer({ durable, place }: Pools): Promise<void> {
   }
   if (encoding !== "UTF8") {
     throw new OperatorError(`The database at ${place} has the encoding ${encoding}; UTF8 is required`);
+  }
+  if (incomplete && !isCopyTarget) {
+    throw new OperatorError(
+      `The database at ${place} is an incomplete copy of a store. Run tollgate store copy or restore again to complete it.`,
+    );
   }
 }
 

@@ -1,9 +1,21 @@
-import { existsSync, linkSync, mkdtempSync, renameSync, rmSync, statSync } from "node:fs";
-import { basename, join } from "node:path";
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  mkdtempSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { dirname } from "node:path";
 import { backup, DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
 import { unavailableReason } from "./connection.ts";
-import { findDatabase, makeFile } from "./directory.ts";
+import { databasePathOf, findDatabase, makeFile } from "./directory.ts";
 
 /** All pages in one step: SQLite starts over if another process writes between two steps. */
 const PAGES_A_STEP = 2 ** 31 - 1;
@@ -13,6 +25,8 @@ const BUSY_TIMEOUT_MS = 5_000;
 export interface DatabaseCopy {
   /** A data directory, to open the copy as a store. */
   directory: string;
+  /** Path of the copy. */
+  path: string;
   bytes: number;
   /** Moves the copy to its destination, unless a file of that name has appeared meanwhile. Throws OperatorError. */
   keep(): void;
@@ -27,31 +41,36 @@ export interface DatabaseCopy {
 export async function copyDatabase(dataDir: string, destination: string): Promise<DatabaseCopy> {
   const source = findDatabase(dataDir);
   if (source === undefined) throw new OperatorError(`There is no store in ${dataDir}.`);
+  return makeDatabase(destination, (path) => copyPages(source, path));
+}
+
+/**
+ * Creates a database in a folder beside its destination, lets `fill` write it, and checks its integrity. Leaves nothing
+ * behind on failure. Rejects with OperatorError.
+ */
+export async function makeDatabase(destination: string, fill: (path: string) => Promise<void>): Promise<DatabaseCopy> {
   refuseExisting(destination);
   const directory = makeFolder(destination);
-  const path = join(directory, basename(source));
-  const discard = () => rmSync(directory, { recursive: true, force: true });
+  const path = databasePathOf(directory);
+  const remove = () => rmSync(directory, { recursive: true, force: true });
   const onSignal = () => {
-    discard();
+    remove();
     process.exit(1);
   };
   for (const signal of SIGNALS) process.once(signal, onSignal);
+  const discard = () => {
+    remove();
+    for (const signal of SIGNALS) process.removeListener(signal, onSignal);
+  };
   try {
     makeFile(path);
-    await copy(source, path);
+    await fill(path);
     expectWhole(path);
-    return {
-      directory,
-      bytes: statSync(path).size,
-      keep: () => move(path, destination),
-      discard: () => {
-        discard();
-        for (const signal of SIGNALS) process.removeListener(signal, onSignal);
-      },
-    };
+    sync(path);
+    return { directory, path, bytes: statSync(path).size, keep: () => move(path, destination), discard };
   } catch (error) {
     discard();
-    throw backupFailure(destination, error);
+    throw writeFailure(destination, error);
   }
 }
 
@@ -65,14 +84,45 @@ function makeFolder(destination: string): string {
   try {
     return mkdtempSync(`${destination}.partial-`);
   } catch (error) {
-    throw backupFailure(destination, error);
+    throw writeFailure(destination, error);
   }
 }
 
-async function copy(source: string, path: string): Promise<void> {
+/** Copies a database page by page, consistently, also while other processes use it. */
+async function copyPages(source: string, path: string): Promise<void> {
   const database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   try {
     await backup(database, path, { rate: PAGES_A_STEP });
+  } finally {
+    database.close();
+  }
+}
+
+/**
+ * Copies the file of a backup, which no process uses, without opening it as a database: SQLite would need to write beside it.
+ * Throws OperatorError if it is not a database of Tollgate.
+ */
+export function copyBackup(file: string, path: string): void {
+  const refusal = (reason: string) => new OperatorError(`${file}: cannot be restored: ${reason}`);
+  if (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size) {
+    throw refusal("it is a database in use, with a log beside it; make a backup of it with tollgate store backup");
+  }
+  try {
+    copyFileSync(file, path);
+    chmodSync(path, 0o600);
+    expectSchemaTable(path);
+  } catch (error) {
+    const { code = "", message } = error as NodeJS.ErrnoException;
+    const reason = code === "ENOENT" ? "there is no such file" : (unavailableReason(error) ?? REASONS[code] ?? message);
+    throw refusal(reason);
+  }
+}
+
+function expectSchemaTable(path: string): void {
+  const database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+  try {
+    const tables = database.prepare("SELECT name FROM sqlite_schema WHERE name = 'schema_migration'").all();
+    if (tables.length === 0) throw new OperatorError("it is not a backup of a Tollgate store");
   } finally {
     database.close();
   }
@@ -92,11 +142,24 @@ function expectWhole(path: string): void {
 function move(path: string, destination: string): void {
   try {
     linkSync(path, destination);
+    sync(dirname(destination));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     refuseExisting(destination);
-    if (code !== "EPERM" && code !== "ENOTSUP" && code !== "ENOSYS") throw backupFailure(destination, error);
+    if (code !== "EPERM" && code !== "ENOTSUP" && code !== "ENOSYS") throw writeFailure(destination, error);
     renameSync(path, destination);
+  }
+}
+
+/** Writes a file, or the entries of a directory, to the disk. */
+function sync(path: string): void {
+  // Windows cannot open directories, and writes their entries immediately.
+  if (process.platform === "win32") return;
+  const file = openSync(path, "r");
+  try {
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
   }
 }
 
@@ -110,9 +173,9 @@ const REASONS: Record<string, string> = {
   ENAMETOOLONG: "its path is too long",
 };
 
-function backupFailure(destination: string, error: unknown): OperatorError {
+function writeFailure(destination: string, error: unknown): OperatorError {
   if (error instanceof OperatorError) return error;
-  const { code = "", message } = error as NodeJS.ErrnoException;
-  const reason = unavailableReason(error) ?? REASONS[code] ?? message;
+  const { code = "", message, cause } = error as NodeJS.ErrnoException;
+  const reason = unavailableReason(error) ?? unavailableReason(cause) ?? REASONS[code] ?? message;
   return new OperatorError(`${destination}: the backup cannot be written: ${reason}`, { cause: error });
 }

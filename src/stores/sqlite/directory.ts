@@ -19,6 +19,28 @@ const REASONS: Record<string, string> = {
   ENAMETOOLONG: "its path is too long",
 };
 
+/** Creates a data directory, for its owner only. Throws OperatorError. */
+export function createDataDirectory(dataDir: string): void {
+  inDirectory(dataDir, () => createDirectorySync(dataDir));
+}
+
+/** Returns the path of the database's file in a data directory, which need not exist. */
+export function databasePathOf(dataDir: string): string {
+  return join(dataDir, DATABASE_FILE);
+}
+
+/** Throws OperatorError if a data directory has files of a database: a log without its database would be read as part of the next. */
+export function expectNoDatabase(dataDir: string): void {
+  for (const suffix of ["", "-wal", "-shm"]) {
+    const path = `${databasePathOf(dataDir)}${suffix}`;
+    if (inDirectory(dataDir, () => existsSync(path))) {
+      throw new OperatorError(
+        `${path} exists already. Move it away, and all files beside it whose names begin the same.`,
+      );
+    }
+  }
+}
+
 /** Creates the data directory and the database's file, for their owner only; returns the path of the file. */
 export function prepareDirectory(dataDir: string): string {
   return inDirectory(dataDir, () => {
@@ -56,11 +78,14 @@ function createDirectorySync(path: string): void {
  * Makes this process the only service on the directory, until the returned function is called or the process ends.
  */
 export function lockDirectory(dataDir: string): () => void {
-  return inDirectory(dataDir, () => {
-    const unlock = takeLock(join(dataDir, LOCK_FILE));
-    if (unlock !== undefined) return unlock;
-    throw new OperatorError(`Another Tollgate service is running on the data directory ${dataDir}.`);
-  });
+  const unlock = tryLockDirectory(dataDir);
+  if (unlock !== undefined) return unlock;
+  throw new OperatorError(`Another Tollgate service is running on the data directory ${dataDir}.`);
+}
+
+/** Locks a directory as `lockDirectory` does; returns undefined if a service is running on it. */
+export function tryLockDirectory(dataDir: string): (() => void) | undefined {
+  return inDirectory(dataDir, () => takeLock(join(dataDir, LOCK_FILE)));
 }
 
 /**

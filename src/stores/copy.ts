@@ -1,0 +1,193 @@
+import { type CompiledQuery, DummyDriver, Kysely, type RawBuilder, sql } from "kysely";
+import { timeOfId } from "../credits/request-id.ts";
+import { OperatorError } from "../errors.ts";
+import type { SqlDialect } from "./driver.ts";
+import type { Cell } from "./fields.ts";
+import { ADJUSTMENT, ALL_TABLES, AUDIT_ENTRY, CONVERSATION, KEY, REQUEST, USAGE_DAY } from "./schema.ts";
+import type { TableShape } from "./table.ts";
+
+/** One side of a copy of a whole store. Nothing but the copy writes to its destination. */
+export interface CopySide {
+  readonly dialect: Omit<SqlDialect, "now" | "sharedLock" | "idsWithin">;
+  /** Lets all later reads see the same moment, until the side is closed. */
+  beginSnapshot(): Promise<void>;
+  /** Returns rows as cells, with integers as bigint. */
+  read(query: CompiledQuery): Promise<Cell[][]>;
+  /** Runs one statement. */
+  run(query: CompiledQuery): Promise<void>;
+  /** Inserts rows, with cells in the order of the table's columns. Leaves rows unchanged whose key exists. */
+  insert(table: TableShape, rows: readonly Cell[][]): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** A table whose rows never change, with the column that shows which of them are new. */
+interface AppendOnly {
+  table: TableShape;
+  timeColumn: string;
+  /** A row that is inserted at a time has a value of its time column that is at most this much earlier. */
+  marginMs: number;
+}
+
+const HOUR_MS = 3_600_000;
+/** A store's clock may be set back by an hour. A day of usage is added up when it is over. */
+const APPEND_ONLY: readonly AppendOnly[] = [
+  { table: REQUEST, timeColumn: "ended_at", marginMs: HOUR_MS },
+  { table: ADJUSTMENT, timeColumn: "made_at", marginMs: HOUR_MS },
+  { table: AUDIT_ENTRY, timeColumn: "made_at", marginMs: HOUR_MS },
+  { table: CONVERSATION, timeColumn: "ended_at", marginMs: HOUR_MS },
+  { table: USAGE_DAY, timeColumn: "day", marginMs: 72 * HOUR_MS },
+];
+const PAGE_ROWS = 1_000;
+/** Tables with long texts: a page of them must fit into memory. */
+const SHORT_PAGES = new Map<string, number>([
+  [CONVERSATION.name, 20],
+  [KEY.name, 100],
+]);
+
+const ALL = sql`1 = 1`;
+
+/** Restricts an append-only table to rows that may be newer than a copy of it; all rows if there is none. */
+function isNewer(
+  { timeColumn, marginMs }: AppendOnly,
+  copiedAtMs: number | undefined,
+): RawBuilder<unknown> | undefined {
+  return copiedAtMs === undefined ? undefined : sql`${sql.ref(timeColumn)} >= ${BigInt(copiedAtMs - marginMs)}`;
+}
+
+/** Copies rows from one side to the other. */
+export class StoreCopy {
+  readonly #from: CopySide;
+  readonly #to: CopySide;
+  readonly #fromCompiler: Kysely<unknown>;
+  readonly #toCompiler: Kysely<unknown>;
+
+  constructor(from: CopySide, to: CopySide) {
+    this.#from = from;
+    this.#to = to;
+    this.#fromCompiler = compilerOf(from);
+    this.#toCompiler = compilerOf(to);
+  }
+
+  /**
+   * Copies the tables whose rows never change, while a service may write to the source. Reads only newer rows of a table that
+   * was copied before. `done` is called after each table, with a time to find newer rows by.
+   */
+  async copyAhead(
+    nowMs: number,
+    copiedAtMs: ReadonlyMap<string, number>,
+    done: (table: string, copiedAtMs: number) => Promise<void>,
+  ): Promise<void> {
+    for (const appendOnly of APPEND_ONLY) {
+      const { name } = appendOnly.table;
+      await this.#copyRows(appendOnly.table, isNewer(appendOnly, copiedAtMs.get(name)) ?? ALL);
+      await done(name, nowMs);
+    }
+  }
+
+  /**
+   * Makes the destination equal to a snapshot of the source. Of tables that were copied before, it copies newer rows, and
+   * repairs those of organizations that differ, for example because rows were removed since. Resolves with the number of rows
+   * of each table. Rejects with OperatorError if count and sums of any table and organization differ.
+   */
+  async complete(copiedAtMs: ReadonlyMap<string, number> = new Map()): Promise<Record<string, number>> {
+    await this.#from.beginSnapshot();
+    const counts: Record<string, number> = {};
+    for (const table of ALL_TABLES) {
+      const appendOnly = APPEND_ONLY.find((candidate) => candidate.table === table);
+      const earlier = appendOnly && isNewer(appendOnly, copiedAtMs.get(table.name));
+      if (earlier === undefined) await this.#delete(table, ALL);
+      await this.#copyRows(table, earlier ?? ALL);
+      const { differing, rows } = await this.#compare(table);
+      const conditions = differing.map((group) => isOfGroup(table, group));
+      for (const condition of conditions) await this.#delete(table, condition);
+      for (const condition of conditions) await this.#copyRows(table, condition);
+      const [different] = differing.length > 0 ? (await this.#compare(table)).differing : [];
+      if (different !== undefined) throw new OperatorError(differs(table, different));
+      counts[table.name] = rows;
+    }
+    return counts;
+  }
+
+  /** Reads the earliest time in the id of a request; undefined if there is none. */
+  async firstRequestMs(): Promise<number | undefined> {
+    const [row] = await this.#from.read(sql`select min(id) from request`.compile(this.#fromCompiler));
+    return timeOfId(String(row?.[0] ?? ""));
+  }
+
+  async #delete({ name }: TableShape, condition: RawBuilder<unknown>): Promise<void> {
+    await this.#to.run(sql`delete from ${sql.table(name)} where ${condition}`.compile(this.#toCompiler));
+  }
+
+  /** Reads pages in the order of the key. */
+  async #copyRows(table: TableShape, condition: RawBuilder<unknown>): Promise<void> {
+    const limit = SHORT_PAGES.get(table.name) ?? PAGE_ROWS;
+    const key = sql.join(table.key.map((name) => sql.ref(name)));
+    const positions = table.key.map((name) => table.columns.indexOf(name));
+    const columns = sql.join(table.columns.map((name) => sql.ref(name)));
+    let last: Cell[] | undefined;
+    for (;;) {
+      const follows = last === undefined ? ALL : sql`(${key}) > (${sql.join(last)})`;
+      const query = sql`
+        select ${columns} from ${sql.table(table.name)}
+        where ${follows} and ${condition} order by ${key} limit ${sql.lit(limit)}`;
+      const rows = await this.#from.read(query.compile(this.#fromCompiler));
+      if (rows.length > 0) await this.#to.insert(table, rows);
+      if (rows.length < limit) return;
+      last = positions.map((position) => rows.at(-1)?.[position] ?? null);
+    }
+  }
+
+  /** Compares count and sums by organization. */
+  async #compare(table: TableShape): Promise<{ differing: Group[]; rows: number }> {
+    const query = sumsOf(table);
+    // PostgreSQL works while SQLite blocks this process.
+    const [made, wanted] = await Promise.all([
+      this.#to.read(query.compile(this.#toCompiler)),
+      this.#from.read(query.compile(this.#fromCompiler)),
+    ]);
+    const [madeSums, wantedSums] = [byGroup(made), byGroup(wanted)];
+    const groups = new Set([...madeSums.keys(), ...wantedSums.keys()]);
+    const differing = [...groups].filter((group) => madeSums.get(group) !== wantedSums.get(group));
+    return { differing, rows: wanted.reduce((sum, [, count]) => sum + Number(count), 0) };
+  }
+}
+
+/** An organization; null for rows of no organization. */
+type Group = string | null;
+
+function compilerOf({ dialect }: CopySide): Kysely<unknown> {
+  return new Kysely<unknown>({ dialect: { ...dialect, createDriver: () => new DummyDriver() } });
+}
+
+function hasOrganization({ columns }: TableShape): boolean {
+  return columns.includes("organization_id");
+}
+
+function isOfGroup(table: TableShape, group: Group): RawBuilder<unknown> {
+  if (!hasOrganization(table)) return ALL;
+  return group === null ? sql`organization_id is null` : sql`organization_id = ${group}`;
+}
+
+/**
+ * Sums up a table by organization: the number of rows, and for each column its values, or their lengths. Integers are added
+ * in two halves, because sums of 64-bit integers could be too large for one.
+ */
+function sumsOf(table: TableShape): RawBuilder<unknown> {
+  const sums = table.columns.flatMap((name) => {
+    const column = sql.ref(name);
+    if (table.kinds[name] !== "bigint") return [sql`sum(octet_length(${column}))`, sql`count(${column})`];
+    return [sql`sum(${column} >> 32)`, sql`sum(${column} & 4294967295)`, sql`count(${column})`];
+  });
+  const group = hasOrganization(table) ? sql`organization_id` : sql`null`;
+  const groups = hasOrganization(table) ? sql`group by organization_id` : sql``;
+  return sql`select ${group}, count(*), ${sql.join(sums)} from ${sql.table(table.name)} ${groups}`;
+}
+
+function byGroup(rows: readonly Cell[][]): Map<Group, string> {
+  return new Map(rows.map(([group, ...sums]) => [group as Group, sums.join(" ")]));
+}
+
+function differs({ name }: TableShape, group: Group): string {
+  const of = group === null ? "" : ` of the organization ${group}`;
+  return `The copy differs from its source: the table ${name}${of} has other rows. Run the command again.`;
+}
