@@ -7,6 +7,7 @@ import {
   createConversationLog,
   createHealthFile,
   createLedger,
+  createOverload,
   createRefusalLog,
   createSignInFailures,
   newIdOf,
@@ -73,7 +74,9 @@ export async function startService(config: Config, options: StartOptions): Promi
   const signInFailures = parts.adopt(createSignInFailures(options, store), (opened) => opened.stop());
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
   const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
-  const services = { store, ledger, tokenCounter, catalog, upstreams, circuits, accounts, ...recorders };
+  const collect = makeCollect();
+  const overload = parts.adopt(createOverload(config, options, collect), (opened) => opened.stop());
+  const services = { store, ledger, tokenCounter, catalog, upstreams, circuits, accounts, overload, ...recorders };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
   const address = await listen(server, config.server);
@@ -87,10 +90,11 @@ export async function startService(config: Config, options: StartOptions): Promi
   healthFile.start();
   usageDays.start();
   refusals.start();
+  overload.start();
   const requests = () => server.requests();
   const heapBytes = () => process.memoryUsage().heapTotal;
   disableIdleCollections();
-  parts.adopt(new MemoryRelease({ requests, heapBytes, collect: makeCollect() }), (opened) => opened.stop()).start();
+  parts.adopt(new MemoryRelease({ requests, heapBytes, collect }), (opened) => opened.stop()).start();
   conversationLog.start();
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.

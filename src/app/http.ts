@@ -18,6 +18,7 @@ import { RetryBudget } from "../gateway/retry-budget.ts";
 import type { TokenCounter } from "../gateway/token-counter.ts";
 import type { AdminServices } from "../http/admin/endpoint.ts";
 import { Authenticator } from "../http/authenticator.ts";
+import type { Overload } from "../http/overload.ts";
 import { createServer, type Server } from "../http/server.ts";
 import { requestId } from "../internals/ids.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
@@ -44,6 +45,7 @@ export interface Services {
   lastUses: LastUses;
   usageDays: UsageDays;
   signInFailures: SignInFailures;
+  overload: Overload;
 }
 
 export function createHttp(config: Config, options: StartOptions, services: Services): Promise<Server> {
@@ -85,6 +87,8 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     basePath: config.server.basePath,
     bodyLimitBytes: config.server.bodyLimitBytes,
     bodiesInFlightBytes: config.server.bodiesInFlightBytes,
+    maxConnections: config.server.maxConnections,
+    overload: services.overload,
     ping: async () => {
       if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");
       await store.ping();

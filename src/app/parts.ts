@@ -6,6 +6,7 @@ import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
 import type { Circuits } from "../gateway/circuit.ts";
 import { HealthFile } from "../gateway/route-health.ts";
+import { loadReader, Overload } from "../http/overload.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import { ConversationLog } from "../ledger/conversation-log.ts";
 import { DeadLetters, deadLetterFileOf } from "../ledger/dead-letter.ts";
@@ -17,6 +18,7 @@ import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
 import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
 import type { AccessLog, Log } from "../telemetry/logger.ts";
+import { Outage } from "../telemetry/outage.ts";
 
 export interface StartOptions {
   version: string;
@@ -27,6 +29,8 @@ export interface StartOptions {
   /** Milliseconds since 1970. */
   clock: () => number;
   random: RandomBytes;
+  /** Processes that share the port and the memory of the machine, this one included. */
+  workers: number;
   /** Called before the first request can be served: from then on, a stop must let running answers end. */
   onServing?: () => void;
 }
@@ -115,6 +119,17 @@ export function createHealthFile({ dataDir }: Config, { clock, log }: StartOptio
 /** Returns a function that makes random numbers from 0 up to 1. */
 export function fractions(random: RandomBytes): () => number {
   return () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48;
+}
+
+export function createOverload({ server }: Config, options: StartOptions, collect: () => void): Overload {
+  const random = fractions(options.random);
+  const texts = {
+    begins: "the service is overloaded: some new requests are refused",
+    lasts: "the service is still overloaded",
+    ends: "the service is no longer overloaded",
+  };
+  const outage = new Outage({ ...options, level: "warn", texts });
+  return new Overload({ ...options, limits: server.overload, read: loadReader(options), collect, random, outage });
 }
 
 export function createRefusalLog(options: StartOptions, store: Store): RefusalLog {
