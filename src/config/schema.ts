@@ -62,7 +62,7 @@ const Server = Group({
   }),
   overload: Group({
     eventLoopDelayMs: Type.Integer({
-      default: 100,
+      default: 50,
       minimum: 0,
       maximum: 60_000,
       description: "Delay of the event loop above which a growing share of new requests gets 503; 0 for no limit.",

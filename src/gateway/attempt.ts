@@ -80,7 +80,7 @@ export async function attempt<Answer>(
       const nowMs = gateway.clock();
       const outcome = outcomeOf(result, call.signal);
       const made = outcome && { route: upstreamOf(route), outcome, durationMs: nowMs - startedMs };
-      calls = { route, calledAtMs: startedMs, attempts: made ? [...calls.attempts, made] : calls.attempts };
+      calls = { route, calledAtMs: startedMs, attempts: made ? calls.attempts.concat(made) : calls.attempts };
       if (!("failure" in result)) {
         logChange(gateway, route, circuit.answered(startedMs, nowMs));
         return { ...calls, answer: result.answer, circuit };

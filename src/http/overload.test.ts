@@ -62,7 +62,7 @@ describe("An overloaded service", () => {
 
   test("refuses its share of the requests, with the time after which to try again", () => {
     const { overload, at, run } = overloadWith({ eventLoopDelayMs: 150, memoryShare: 0 });
-    run(3);
+    run(1.5);
     at.random = overload.refusedShare;
     expect(overload.refusal()).toBeUndefined();
     at.random = overload.refusedShare - 0.01;
@@ -134,8 +134,8 @@ test("The load of this process is read", async () => {
   while (performance.now() < until);
   await new Promise((resolve) => setTimeout(resolve, 20));
   const { eventLoopDelayMs, memoryShare } = read();
-  // The mean has a few values of an idle loop and one of the blocked loop.
-  expect(eventLoopDelayMs).toBeGreaterThan(5);
+  // Short delays before and after the long one count little.
+  expect(eventLoopDelayMs).toBeGreaterThan(blockMs / 2);
   expect(memoryShare).toBeGreaterThan(0);
   expect(memoryShare).toBeLessThan(1);
   expect(loadReader({ workers: 1_000 })().memoryShare).toBeGreaterThan(memoryShare);

@@ -36,9 +36,9 @@ const SAMPLE_EVERY_MS = 100;
 const NEWEST_WEIGHT = 0.3;
 /**
  * Gains of the controller for each sample, relative to the limit: a delay of twice the limit raises the refused share by
- * 2 % ten times a second. `TREND_GAIN` damps it: the share follows a rising delay at once, and a falling one too.
+ * 5 % ten times a second. `TREND_GAIN` damps it: the share follows a rising delay at once, and a falling one too.
  */
-const EXCESS_GAIN = 0.02;
+const EXCESS_GAIN = 0.05;
 const TREND_GAIN = 0.2;
 /** A longer delay is a suspended machine or one long task, which refusing requests does not shorten. */
 const DELAY_MAX_LIMITS = 4;
@@ -134,7 +134,7 @@ export function refuseWhenOverloaded(overload: Pick<Overload, "refusal">): onReq
 const RESOLUTION_MS = 10;
 
 /**
- * Returns a function that reads the load of this process: the mean delay of the event loop since the last reading, and the
+ * Returns a function that reads the load of this process: the delay of the event loop since the last reading, and the
  * larger one of two shares, of V8's heap limit and of the memory that the container or the machine has for each of
  * `workers` processes.
  */
@@ -143,12 +143,14 @@ export function loadReader({ workers }: { workers: number }): () => LoadReading 
   delays.enable();
   const memoryBytes = Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()) / workers;
   return () => {
-    const { count, mean } = delays;
+    const { count, mean, stddev } = delays;
+    // Weighted by their length: a request is more likely to arrive during a long delay than during a short one.
+    const weightedMean = mean + stddev ** 2 / mean;
     delays.reset();
     const { used_heap_size: heapBytes, heap_size_limit: heapLimitBytes } = getHeapStatistics();
     return {
       // The monitor's own timer is part of each value.
-      eventLoopDelayMs: count === 0 ? undefined : Math.max(0, mean / 1e6 - RESOLUTION_MS),
+      eventLoopDelayMs: count === 0 ? undefined : Math.max(0, weightedMean / 1e6 - RESOLUTION_MS),
       memoryShare: Math.max(heapBytes / heapLimitBytes, process.memoryUsage.rss() / memoryBytes),
     };
   };
