@@ -5,6 +5,7 @@ import type { FastifyReply } from "fastify";
 import { LRUCache } from "lru-cache";
 import { toErrorEnvelope } from "../api/chat/encode.ts";
 import { ApiError } from "../errors.ts";
+import { isBeingAnswered } from "../internals/response.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 /** Time limit for the headers of a request; Node checks it four times in this period. */
@@ -41,12 +42,6 @@ export function handleConnections(server: Server, newRequestId: () => string): v
     if (!socket.writable || isBeingAnswered(socket)) socket.destroy();
     else respondAndClose(socket, CONNECT_ERROR, newRequestId());
   });
-}
-
-/** True while an earlier request of the connection is answered: a client would mistake this response for that one. */
-function isBeingAnswered(socket: Socket & { _httpMessage?: ServerResponse | null }): boolean {
-  const response = socket._httpMessage ?? undefined;
-  return response !== undefined && (response.headersSent || response.req.complete);
 }
 
 interface RawError {

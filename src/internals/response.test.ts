@@ -1,7 +1,7 @@
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
-import { dropSentHeader } from "./response-header.ts";
+import { dropSentHeader } from "./response.ts";
 
 const server = createServer();
 afterEach(() => server.close());

@@ -1,4 +1,5 @@
 import type { ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 
 /** Undocumented fields of Node's response. */
 interface HeaderFields {
@@ -16,4 +17,10 @@ const SENT = "sent";
 export function dropSentHeader(response: ServerResponse): void {
   const fields = response as unknown as HeaderFields;
   if (fields._headerSent && typeof fields._header === "string") fields._header = SENT;
+}
+
+/** True while an earlier request of the connection is answered: a client would mistake this response for that one. */
+export function isBeingAnswered(socket: Socket): boolean {
+  const { _httpMessage: response = null } = socket as Socket & { _httpMessage?: ServerResponse | null };
+  return response !== null && (response.headersSent || response.req.complete);
 }
