@@ -129,7 +129,9 @@ export function createOverload({ server }: Config, options: StartOptions, collec
     ends: "the service is no longer overloaded",
   };
   const outage = new Outage({ ...options, level: "warn", texts });
-  return new Overload({ ...options, limits: server.overload, read: loadReader(options), collect, random, outage });
+  const limits = server.overload;
+  const now = () => performance.now();
+  return new Overload({ limits, read: loadReader(options), collect, random, now, outage });
 }
 
 export function createRefusalLog(options: StartOptions, store: Store): RefusalLog {

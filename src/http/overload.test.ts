@@ -14,11 +14,14 @@ function overloadWith(first: LoadReading, limits = LIMITS) {
       at.collections += 1;
     },
     random: () => at.random,
-    clock: () => at.nowMs,
+    now: () => at.nowMs,
     outage: { failed: () => noted.push("failed"), succeeded: () => noted.push("succeeded") },
   });
   const run = (seconds: number) => {
-    for (let count = 0; count < seconds * SAMPLES_A_SECOND; count += 1) overload.sample();
+    for (let count = 0; count < seconds * SAMPLES_A_SECOND; count += 1) {
+      at.nowMs += 1_000 / SAMPLES_A_SECOND;
+      overload.sample();
+    }
   };
   return { overload, at, run, noted };
 }
@@ -71,6 +74,15 @@ describe("An overloaded service", () => {
     expect(overload.refusal()).toMatchObject({ headers: { "retry-after": "5" } });
   });
 
+  test("takes a late sample as a delay, also when a request finds that there is none", () => {
+    const { overload, at } = overloadWith({ eventLoopDelayMs: undefined, memoryShare: 0 });
+    for (let count = 0; count < 5; count += 1) {
+      at.nowMs += 1_000;
+      overload.refusal();
+    }
+    expect(overload.refusedShare).toBe(1);
+  });
+
   test("keeps its share while the delay is not measured", () => {
     const { overload, at, run } = overloadWith({ eventLoopDelayMs: 150, memoryShare: 0 });
     run(2);
@@ -109,8 +121,7 @@ describe("An overloaded service", () => {
     run(10);
     expect(overload.refusedShare).toBe(1);
     expect(at.collections).toBe(1);
-    at.nowMs = 60_000;
-    run(0.1);
+    run(60);
     expect(at.collections).toBe(2);
     at.reading.memoryShare = 0.5;
     run(0.1);

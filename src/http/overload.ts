@@ -26,12 +26,17 @@ export interface OverloadOptions {
   collect: () => void;
   /** Returns a number from 0 up to 1. */
   random: () => number;
-  clock: () => number;
+  /** Monotonic time in milliseconds. */
+  now: () => number;
   /** Logs that requests are refused. */
   outage: { failed(fields: object): void; succeeded(): void };
 }
 
 const SAMPLE_EVERY_MS = 100;
+/** A sample that is this old when a request arrives is replaced, because the timer of the samples is late, too. */
+const SAMPLE_OLD_MS = 300;
+/** A late sample counts for the ones that were missed, up to this number. */
+const STEPS_MAX = 10;
 /** Weight of the newest delay in the average, so that a single collection of garbage refuses nothing. */
 const NEWEST_WEIGHT = 0.3;
 /**
@@ -54,6 +59,7 @@ const RETRY_AFTER_MAX_SECONDS = 5;
 export class Overload {
   readonly #options: OverloadOptions;
   #delayMs = 0;
+  #sampledAtMs: number;
   #shareForDelay = 0;
   #shareForMemory = 0;
   #collectedAtMs = Number.NEGATIVE_INFINITY;
@@ -61,6 +67,7 @@ export class Overload {
 
   constructor(options: OverloadOptions) {
     this.#options = options;
+    this.#sampledAtMs = options.now();
   }
 
   /** Share of new work that is refused now, from 0 to 1. */
@@ -79,13 +86,20 @@ export class Overload {
   /** Adapts the refused share to the load. Must be called ten times a second. */
   sample(): void {
     const reading = this.#options.read();
-    this.#followDelay(reading.eventLoopDelayMs);
+    const nowMs = this.#options.now();
+    const passedMs = nowMs - this.#sampledAtMs;
+    this.#sampledAtMs = nowMs;
+    const lateMs = Math.max(0, passedMs - SAMPLE_EVERY_MS);
+    const steps = Math.min(STEPS_MAX, Math.max(1, Math.round(passedMs / SAMPLE_EVERY_MS)));
+    const { eventLoopDelayMs = lateMs > 0 ? lateMs : undefined } = reading;
+    if (eventLoopDelayMs !== undefined) this.#followDelay(Math.max(eventLoopDelayMs, lateMs), steps);
     this.#followMemory(reading.memoryShare);
     if (this.refusedShare === 0) this.#options.outage.succeeded();
   }
 
   /** Returns the error of a request that is refused, undefined for one that is taken. */
   refusal(): ApiError | undefined {
+    if (this.#options.now() - this.#sampledAtMs >= SAMPLE_OLD_MS) this.sample();
     const share = this.refusedShare;
     if (share === 0 || this.#options.random() >= share) return undefined;
     this.#options.outage.failed({ eventLoopDelayMs: Math.round(this.#delayMs), refusedShare: share });
@@ -95,19 +109,19 @@ export class Overload {
     });
   }
 
-  #followDelay(measuredMs: number | undefined): void {
+  #followDelay(measuredMs: number, steps: number): void {
     const { eventLoopDelayMs: limitMs } = this.#options.limits;
-    if (limitMs === 0 || measuredMs === undefined) return;
+    if (limitMs === 0) return;
     const before = this.#delayMs;
     const bounded = Math.min(measuredMs, limitMs * DELAY_MAX_LIMITS);
     this.#delayMs = before + NEWEST_WEIGHT * (bounded - before);
-    const change = EXCESS_GAIN * (this.#delayMs - limitMs) + TREND_GAIN * (this.#delayMs - before);
+    const change = steps * EXCESS_GAIN * (this.#delayMs - limitMs) + TREND_GAIN * (this.#delayMs - before);
     const next = this.#shareForDelay + (this.#delayMs > limitMs ? change : Math.min(0, change)) / limitMs;
     this.#shareForDelay = Math.min(1, Math.max(0, next));
   }
 
   #followMemory(used: number): void {
-    const { limits, clock, collect, read } = this.#options;
+    const { limits, now, collect, read } = this.#options;
     if (limits.memoryShare === 0) return;
     const shareOf = (share: number) => {
       if (share <= limits.memoryShare) return 0;
@@ -115,8 +129,8 @@ export class Overload {
     };
     this.#shareForMemory = shareOf(used);
     // Without new work V8 has no reason to collect, and the service would refuse everything because of garbage.
-    if (this.#shareForMemory === 0 || clock() - this.#collectedAtMs < COLLECT_EVERY_MS) return;
-    this.#collectedAtMs = clock();
+    if (this.#shareForMemory === 0 || now() - this.#collectedAtMs < COLLECT_EVERY_MS) return;
+    this.#collectedAtMs = now();
     collect();
     this.#shareForMemory = shareOf(read().memoryShare);
   }
