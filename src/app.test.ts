@@ -55,6 +55,7 @@ function startNode(databaseUrl: string, dataDir: string) {
   const environment = { DATABASE_URL: databaseUrl, TOLLGATE_DATA_DIR: dataDir };
   const config = loadConfig({ environment, flags: { port: "0" } });
   const options = {
+    workers: 1,
     version: "0.0.0",
     log: createLog("silent"),
     accessLog: { record: () => undefined },

@@ -9,6 +9,7 @@ import {
   createConversationLog,
   createHealthFile,
   createLedger,
+  createOverload,
   createRefusalLog,
   createSignInFailures,
   newIdOf,
@@ -79,7 +80,9 @@ export async function startService(config: Config, options: StartOptions): Promi
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
   const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
   const limits = parts.adopt(await createLimits(config, options), (opened) => opened.stop());
-  const services = { store, ledger, tokenCounter, live, circuits, limits, accounts, telemetry, ...recorders };
+  const collect = makeCollect();
+  const overload = parts.adopt(createOverload(config, options, collect), (opened) => opened.stop());
+  const services = { store, ledger, tokenCounter, live, circuits, limits, accounts, overload, telemetry, ...recorders };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
   const reloads = parts.adopt(new Reloads({ ...options, live, server, circuits }), (opened) => opened.stop());
@@ -96,10 +99,11 @@ export async function startService(config: Config, options: StartOptions): Promi
   healthFile.start();
   usageDays.start();
   refusals.start();
+  overload.start();
   const requests = () => server.requests();
   const heapBytes = () => process.memoryUsage().heapTotal;
   disableIdleCollections();
-  parts.adopt(new MemoryRelease({ requests, heapBytes, collect: makeCollect() }), (opened) => opened.stop()).start();
+  parts.adopt(new MemoryRelease({ requests, heapBytes, collect }), (opened) => opened.stop()).start();
   conversationLog.start();
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.

@@ -17,6 +17,7 @@ import { RetryBudget } from "../gateway/retry-budget.ts";
 import type { TokenCounter } from "../gateway/token-counter.ts";
 import type { AdminServices } from "../http/admin/endpoint.ts";
 import { Authenticator } from "../http/authenticator.ts";
+import type { Overload } from "../http/overload.ts";
 import { createServer, type Server, type ServerSettings } from "../http/server.ts";
 import { requestId } from "../internals/ids.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
@@ -45,6 +46,7 @@ export interface Services {
   lastUses: LastUses;
   usageDays: UsageDays;
   signInFailures: SignInFailures;
+  overload: Overload;
   telemetry: Telemetry;
 }
 
@@ -109,6 +111,8 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     basePath: config.server.basePath,
     bodyLimitBytes: config.server.bodyLimitBytes,
     bodiesInFlightBytes: config.server.bodiesInFlightBytes,
+    maxConnections: config.server.maxConnections,
+    overload: services.overload,
     ping: async () => {
       if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");
       await store.ping();

@@ -6,6 +6,7 @@ import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
 import type { Circuits } from "../gateway/circuit.ts";
 import { HealthFile } from "../gateway/route-health.ts";
+import { loadReader, Overload } from "../http/overload.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import { ConversationLog } from "../ledger/conversation-log.ts";
 import { DeadLetters } from "../ledger/dead-letter.ts";
@@ -18,6 +19,7 @@ import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
 import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
 import type { AccessLog, Log } from "../telemetry/logger.ts";
+import { Outage } from "../telemetry/outage.ts";
 import type { LiveValues } from "./live.ts";
 
 /** The configuration of a running service, which can be read again. */
@@ -41,6 +43,8 @@ export interface StartOptions {
   random: RandomBytes;
   /** Reads the configuration again. */
   source: ConfigSource;
+  /** Processes that share the port and the memory of the machine, this one included. */
+  workers: number;
   /** Called before the first request can be served: from then on, a stop must let running answers end. */
   onServing?: () => void;
 }
@@ -146,6 +150,19 @@ export function createHealthFile({ dataDir }: Config, { clock, log }: StartOptio
 /** Returns a function that makes random numbers from 0 up to 1. */
 export function fractions(random: RandomBytes): () => number {
   return () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48;
+}
+
+export function createOverload({ server }: Config, options: StartOptions, collect: () => void): Overload {
+  const random = fractions(options.random);
+  const texts = {
+    begins: "the service is overloaded: some new requests are refused",
+    lasts: "the service is still overloaded",
+    ends: "the service is no longer overloaded",
+  };
+  const outage = new Outage({ ...options, level: "warn", texts });
+  const limits = server.overload;
+  const now = () => performance.now();
+  return new Overload({ limits, read: loadReader(options), collect, random, now, outage });
 }
 
 export function createRefusalLog(options: StartOptions, store: Store): RefusalLog {

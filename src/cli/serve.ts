@@ -4,35 +4,47 @@ import type { Config } from "../config.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
 import { readConfig } from "./config.ts";
+import { isFirst, isWorker, joinSupervisor, requireSharedStore, superviseWorkers, workersFlag } from "./workers.ts";
 
 /** npm forwards a signal that the terminal has sent to the whole group already. Two signals this close are one. */
 const SAME_SIGNAL_MS = 100;
 /** Exit code after a repeated signal. */
 const SIGNALS: Record<"SIGINT" | "SIGTERM", number> = { SIGINT: 130, SIGTERM: 143 };
 
-type Flags = CommonFlags & { host?: string; port?: string };
+const STOPPING = "stopping: running answers are finished, nothing new is taken";
+
+type Flags = CommonFlags & { host?: string; port?: string; workers?: string };
 
 export function addServe(program: Command, terminal: Terminal, version: string): void {
   addCommand(program, "serve", "Start the service")
     .option("--port <number>", "port to listen on (default: 8484)")
     .option("--host <address>", "address to listen on (default: 127.0.0.1)")
+    .option("--workers <number>", "processes that share the port; more than one need PostgreSQL (default: 1)")
     .action(async (flags: Flags) => {
+      const workers = workersFlag(flags.workers);
       const started = Promise.withResolvers<RunningService>();
       // From the beginning, since a service manager may ask for a reload as soon as the process runs.
-      process.on("SIGHUP", () => void started.promise.then((service) => service.reload()));
+      if (workers === 1 || isWorker()) {
+        process.on("SIGHUP", () => void started.promise.then((service) => service.reload()));
+      }
       const files = new Set<string>();
       const config = await readConfig(flags, { files });
+      if (workers > 1) requireSharedStore(config);
+      const { createLog } = await import("../telemetry/logger.ts");
+      const log = createLog(config.log.level);
+      if (workers > 1 && !isWorker()) {
+        terminal.exitWith(await superviseWorkers(workers, log));
+        return;
+      }
       // Loaded here, so that no other command waits for them.
-      const [{ startService }, { printStart }, { createLog }, { openAccessLog }] = await Promise.all([
+      const [{ startService }, { printStart }, { openAccessLog }] = await Promise.all([
         import("../app.ts"),
         import("./start-report.ts"),
-        import("../telemetry/logger.ts"),
         import("../telemetry/access-log.ts"),
       ]);
-      const log = createLog(config.log.level);
       const accessLog = openAccessLog({ ...config.log, clock: terminal.clock, random: Math.random });
       const out = (line: string) => {
-        if (flags.json !== true) terminal.out(line);
+        if (flags.json !== true && isFirst()) terminal.out(line);
       };
       const adminTokenTo = flags.json === true || terminal.isInteractive ? "output" : "file";
       const shutdown = new Shutdown(config.server, { clock: terminal.clock, log });
@@ -46,10 +58,14 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const again = { ...flags, ...(config.file !== null && { config: config.file }) };
       const load = (read: Set<string>) => readConfig(again, { files: read, isReload: true });
       const source = { load, files, apply };
-      const service = await startService(config, { ...terminal, log, accessLog, out, version, source, onServing });
+      const given = { log, accessLog, out, version, workers, source, onServing };
+      const service = await startService(config, { ...terminal, ...given });
       started.resolve(service);
-      printStart(config, out, service, adminTokenTo);
-      if (flags.json === true) terminal.out(JSON.stringify(service.facts));
+      if (isFirst()) {
+        printStart(config, out, service, adminTokenTo);
+        if (flags.json === true) terminal.out(JSON.stringify(service.facts));
+      }
+      joinSupervisor(() => shutdown.stop("the supervisor has ended"));
       terminal.exitWith(await shutdown.untilStopped(service));
     });
 }
@@ -96,10 +112,17 @@ class Shutdown {
     return this.#exitCode.promise;
   }
 
+  /** Stops the service as at a signal, for another reason. */
+  stop(reason: string): void {
+    if (this.#stoppingSinceMs !== undefined) return;
+    this.#log.warn({ reason, ...this.#times }, STOPPING);
+    this.#stop(0, this.#times.delayMs);
+  }
+
   #receive(signal: string, exitCode: number): void {
     const nowMs = this.#clock();
     if (this.#stoppingSinceMs === undefined) {
-      this.#log.info({ signal, ...this.#times }, "stopping: running answers are finished, nothing new is taken");
+      this.#log.info({ signal, ...this.#times }, STOPPING);
       this.#stop(0, this.#times.delayMs);
     } else if (nowMs - this.#signalledAtMs <= SAME_SIGNAL_MS) {
       return;

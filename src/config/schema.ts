@@ -58,6 +58,25 @@ const Server = Group({
     description:
       "Maximum total size of the request bodies in memory; one organization can use half of it. Requests above it get 503. The minimum is twice `server.bodyLimitBytes`.",
   }),
+  maxConnections: Count(1_000_000, {
+    default: 16_384,
+    description: "Maximum number of open connections of a process; further ones are closed at once.",
+  }),
+  overload: Group({
+    eventLoopDelayMs: Type.Integer({
+      default: 50,
+      minimum: 0,
+      maximum: 60_000,
+      description: "Delay of the event loop above which a growing share of new requests gets 503; 0 for no limit.",
+    }),
+    memoryShare: Type.Number({
+      default: 0.9,
+      minimum: 0,
+      maximum: 0.99,
+      description:
+        "Share of the heap limit, or of the memory of the container or machine, above which new requests get 503; 0 for no limit.",
+    }),
+  }),
   drainDelaySeconds: Type.Number({
     reload: true,
     default: 0,

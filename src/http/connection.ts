@@ -5,6 +5,8 @@ import type { FastifyReply } from "fastify";
 import { LRUCache } from "lru-cache";
 import { toErrorEnvelope } from "../api/chat/encode.ts";
 import { ApiError } from "../errors.ts";
+import { isBeingAnswered } from "../internals/response.ts";
+import type { Log } from "../telemetry/logger.ts";
 
 /** Time limit for the headers of a request; Node checks it four times in this period. */
 export const HEADERS_TIMEOUT_MS = 10_000;
@@ -40,12 +42,6 @@ export function handleConnections(server: Server, newRequestId: () => string): v
     if (!socket.writable || isBeingAnswered(socket)) socket.destroy();
     else respondAndClose(socket, CONNECT_ERROR, newRequestId());
   });
-}
-
-/** True while an earlier request of the connection is answered: a client would mistake this response for that one. */
-function isBeingAnswered(socket: Socket & { _httpMessage?: ServerResponse | null }): boolean {
-  const response = socket._httpMessage ?? undefined;
-  return response !== undefined && (response.headersSent || response.req.complete);
 }
 
 interface RawError {
@@ -151,6 +147,28 @@ function writeWhole(response: ServerResponse, text: string, slowClientMs: number
     };
     socket.once("close", settle);
     response.write(text, settle);
+  });
+}
+
+const DROPPED_LOGGED_EVERY_MS = 60_000;
+
+/** Closes connections above a limit as soon as they are accepted, and logs their number once a minute. */
+export function limitConnections(server: Server, connectionsMax: number, log: Log): void {
+  server.maxConnections = connectionsMax;
+  // In a cluster, a full worker would otherwise pass the connection on, and full ones would pass it around.
+  Object.assign(server, { dropMaxConnection: true });
+  let closed = 0;
+  let timer: NodeJS.Timeout | undefined;
+  const report = () => {
+    timer = undefined;
+    if (closed > 0) log.warn({ closed, connectionsMax }, "new connections were closed: too many are open");
+    closed = 0;
+  };
+  server.on("drop", () => {
+    closed += 1;
+    if (timer !== undefined) return;
+    report();
+    timer = setTimeout(report, DROPPED_LOGGED_EVERY_MS).unref();
   });
 }
 

@@ -3,6 +3,7 @@ import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import type { AddEvent, EventEncoder } from "../api/wire.ts";
 import type { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
+import { dropSentHeader } from "../internals/response.ts";
 import { SLOW_CLIENT_MS } from "./connection.ts";
 
 const KEEP_ALIVE_MS = 10_000;
@@ -123,6 +124,7 @@ class EventWriter {
     if (this.#pending === "") return;
     const { text, encoding } = this.#take("");
     this.#response.write(text, encoding);
+    dropSentHeader(this.#response);
   };
 
   constructor(response: ServerResponse) {

@@ -20,6 +20,7 @@ import {
   HEADERS_TIMEOUT_MS,
   handleConnections,
   limitAnonymousConnections,
+  limitConnections,
   parseErrorHandler,
   REQUEST_TIMEOUT_MS,
   touchAnonymous,
@@ -28,7 +29,8 @@ import { serveConsole } from "./console.ts";
 import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
 import { type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
-import type { EndpointServices } from "./routes/endpoint.ts";
+import { type Overload, refuseWhenOverloaded } from "./overload.ts";
+import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 import { endpoints, isPublicPath, pathOf, respondNoRoute } from "./routing.ts";
 import { type RequestCounts, RunningCompletions, Shutdown, type ShutdownOptions } from "./shutdown.ts";
 
@@ -53,6 +55,9 @@ export interface ServerOptions extends Omit<EndpointServices, "running" | keyof 
   bodyLimitBytes: number;
   /** Limit of the bytes of all request bodies in memory. */
   bodiesInFlightBytes: number;
+  /** Limit of open connections. */
+  maxConnections: number;
+  overload: Pick<Overload, "refusal">;
   /** Rejects when the store does not answer. */
   ping(): Promise<void>;
   /** Entries of the spool and the dead letter file, for `/readyz`. */
@@ -145,6 +150,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   });
   const shutdown = new Shutdown(server, running);
   handleConnections(server.server, options.newRequestId);
+  limitConnections(server.server, options.maxConnections, log);
   limitAnonymousConnections(server.server);
   server.decorate("basePath", basePath);
   if (options.trustProxy !== false) sendStrictTransportSecurity(server);
@@ -240,16 +246,23 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
   await api.register(cors, {
     delegator: (request, done) => done(null, request.headers.origin === undefined ? allowed : withExposedHeaders),
   });
+  const refuse = refuseWhenOverloaded(options.overload);
   for (const endpoint of endpoints) {
+    const authenticated = authenticate(options, options.authenticator, endpoint.scope);
     api.route({
       method: endpoint.method,
       url: endpoint.path,
       config: { errors: endpoint.errors },
       schema: documentationOf(endpoint, options.gateway.completionMaxTokens),
-      onRequest: authenticate(options, options.authenticator, endpoint.scope),
+      onRequest: startsWork(endpoint) ? [refuse, authenticated] : authenticated,
       handler: (request, reply) => endpoint.handle(options, request, reply),
     });
   }
+}
+
+/** True for the operations that an overloaded service refuses: completions, embeddings and counting tokens. */
+function startsWork({ method, scope }: Endpoint): boolean {
+  return method === "POST" && scope === "chat.completions:write";
 }
 
 /** The CORS plugin would answer the preflight of every path, but only `/v1` allows other origins. */

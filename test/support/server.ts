@@ -33,6 +33,8 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     basePath: "",
     bodyLimitBytes: 1024,
     bodiesInFlightBytes: 1024 * 1024,
+    maxConnections: 16_384,
+    overload: { refusal: () => undefined },
     ping: async () => {},
     ledgerStatus: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }),
     newRequestId: () => "req_test",

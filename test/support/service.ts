@@ -27,6 +27,8 @@ export interface ServiceOptions {
   environment?: Record<string, string>;
   /** A program that runs the service, and its arguments: `nice -n 19`, say. */
   launcher?: string[];
+  /** Processes that share the port, as `--workers` starts them. */
+  workers?: number;
   /** Path to wait for: `/healthz` needs no store. Absent: waits until it accepts requests and has printed everything. */
   awaits?: "/readyz" | "/healthz";
 }
@@ -94,12 +96,16 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
     await writeFile(file, JSON.stringify(options.config));
     words.push("--config", file);
   }
+  const serveWords = options.workers === undefined ? [] : ["--workers", String(options.workers)];
   const environment = { ...options.environment };
   if (options.databaseUrl !== undefined) environment.DATABASE_URL = options.databaseUrl;
   const env = childEnvironment(environment);
   const command = [...(options.launcher ?? []), process.execPath, MAIN];
   const [program = "", ...before] = command;
-  const child = spawn(program, [...before, "serve", "--port", String(port), ...words], { env, cwd: dataDir });
+  const child = spawn(program, [...before, "serve", "--port", String(port), ...serveWords, ...words], {
+    env,
+    cwd: dataDir,
+  });
   let printed = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (printed += data));
   // Then all that it printed has been read, too.

@@ -83,7 +83,7 @@ export class ChatEventEncoder implements EventEncoder {
   /** True when any text, refusal, tool call or other content was sent. */
   #hasContent = false;
   readonly #isLegacy: boolean;
-  readonly #customCalls = new Set<number>();
+  #customCalls: Set<number> | undefined;
   /** Fields at the beginning of every event; those of the upstream are added when they arrive. */
   #common: Record<string, unknown> = {};
 
@@ -177,8 +177,11 @@ export class ChatEventEncoder implements EventEncoder {
 
   #toSentCall({ isCustom, ...call }: ToolCallDelta): object {
     const { index, id, function: called } = call;
-    if (isCustom === true) this.#customCalls.add(index);
-    if (!this.#customCalls.has(index)) return call;
+    if (isCustom === true) {
+      this.#customCalls ??= new Set();
+      this.#customCalls.add(index);
+    }
+    if (this.#customCalls?.has(index) !== true) return call;
     const custom = { ...(called?.name && { name: called.name }), input: called?.arguments ?? "" };
     return { index, ...(id !== undefined && { id, type: "custom" }), custom };
   }

@@ -20,7 +20,8 @@ export class EventTooLongError extends Error {
  * dropped, because no upstream's answer depends on them.
  */
 export class EventStreamReader {
-  readonly #decoder = new StringDecoder("utf8");
+  /** Undefined until a piece ends within a character, or may: most streams need none. */
+  #decoder: StringDecoder | undefined;
   readonly #lengthMax: number;
   #isStarted = false;
   /** True if the last piece ended in CR. A line feed at the start of the next piece then belongs to it. */
@@ -36,7 +37,7 @@ export class EventStreamReader {
 
   /** Reads the next bytes and appends the data of each event that they complete to `events`. Throws EventTooLongError. */
   push(bytes: Buffer, events: string[]): void {
-    let text = this.#decoder.write(bytes);
+    let text = this.#decode(bytes);
     if (text === "") return;
     if (!this.#isStarted) {
       this.#isStarted = true;
@@ -44,6 +45,15 @@ export class EventStreamReader {
     }
     this.#readLines(text, events);
     if (this.#line.length > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
+  }
+
+  #decode(bytes: Buffer): string {
+    if (this.#decoder === undefined) {
+      // A piece that ends in ASCII ends with a whole character.
+      if ((bytes[bytes.length - 1] ?? 0) < 0x80) return bytes.toString("utf8");
+      this.#decoder = new StringDecoder("utf8");
+    }
+    return this.#decoder.write(bytes);
   }
 
   #readLines(text: string, events: string[]): void {

@@ -67,7 +67,7 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     while (!this.#isEnded) {
       const chunks: UpstreamChunk[] = [];
       try {
-        if (this.#unread.length === 0) await this.#read();
+        if (this.#unread.length === 0) this.#read(await this.#nextBytes());
         this.#readEvents(this.#unread.splice(0, EVENTS_AT_ONCE_MAX), chunks);
       } catch (error) {
         // An answer with a finish reason is complete, so a later failure is ignored.
@@ -88,9 +88,12 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     return { done: true, value: undefined };
   }
 
-  async #read(): Promise<void> {
+  #nextBytes(): Promise<Buffer[] | undefined> {
     if (this.#tooLong !== undefined) throw this.#tooLong;
-    const bytes = await this.#body.read();
+    return this.#body.read();
+  }
+
+  #read(bytes: Buffer[] | undefined): void {
     if (bytes === undefined) {
       if (!this.#reader.isFinished) throw new UpstreamError("failed", "The stream ended without a finish reason");
       this.#isEnded = true;

@@ -61,7 +61,7 @@ export class ChunkReader {
   /** True once an event was read. All events have the same id, so only the first one's is passed on. */
   #hasRead = false;
   #othersText = "";
-  readonly #toolCalls = new ToolCallReader();
+  #toolCalls: ToolCallReader | undefined;
   #details: ReasoningDetails | undefined;
 
   /** Reads a streamed event; undefined if it has no choice and no usage. Throws UpstreamError if the answer failed. */
@@ -73,7 +73,7 @@ export class ChunkReader {
       if (usage === undefined && whole === undefined) return undefined;
       return { ...(usage && { usage }), ...(whole && { whole }) };
     }
-    return this.#read(event, choice, choice.delta, usage, (calls) => this.#toolCalls.readPieces(calls));
+    return this.#read(event, choice, choice.delta, usage, (calls) => this.#calls().readPieces(calls));
   }
 
   /** Reads an unstreamed answer as a single chunk. Throws UpstreamError if it has no message, or failed. */
@@ -82,8 +82,13 @@ export class ChunkReader {
     if (choice === undefined || !isObject(choice.message)) {
       throw new UpstreamError("malformed", "The answer has no message");
     }
-    const readCalls: ReadCalls = (calls) => this.#toolCalls.readWhole(calls);
+    const readCalls: ReadCalls = (calls) => this.#calls().readWhole(calls);
     return this.#read(answer, choice, choice.message, toUsage(answer.usage), readCalls);
+  }
+
+  #calls(): ToolCallReader {
+    this.#toolCalls ??= new ToolCallReader();
+    return this.#toolCalls;
   }
 
   #read(
@@ -106,7 +111,7 @@ export class ChunkReader {
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
     if (typeof reason === "string" && reason !== "") {
-      const finishReason = toFinishReason(reason, this.#toolCalls.count > 0);
+      const finishReason = toFinishReason(reason, this.#calls().count > 0);
       if (finishReason === "failed") throw new UpstreamError("failed", `The upstream ended with '${reason}'`);
       chunk.finish_reason = finishReason;
       this.isFinished = true;
@@ -131,7 +136,7 @@ export class ChunkReader {
     const details = this.#details?.all();
     if (details === undefined) return;
     chunk.delta = { ...chunk.delta, reasoning_details: details as unknown as ReasoningDetail[] };
-    if (this.#toolCalls.count === 0) return;
+    if (this.#calls().count === 0) return;
     const call: ToolCallDelta = { index: 0, extra_content: { reasoning_details: details } };
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
   }

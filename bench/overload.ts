@@ -1,0 +1,164 @@
+/**
+ * `npm run bench:overload`: sends streamed completions at growing rates, without waiting for answers, until the service
+ * completes no more of them; then at three times the rate of the peak. Each answer takes a second of the upstream's time
+ * and has 100 events. An answer counts if it is complete within ten seconds. Options: --first rate a second, --seconds of
+ * each rate, --limit of the event loop's
+ * delay in milliseconds, 0 to refuse nothing; --peak goodput
+ * a second, if it is known.
+ */
+import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { makeOrganization, startService } from "../test/support/service.ts";
+import { Peer, percentile } from "./peer.ts";
+
+const UPSTREAM_EVERY_MS = 50;
+const IN_TIME_MS = 10_000;
+const GROWTH = 1.25;
+/** Rate of the last round, as a multiple of the best goodput. */
+const OVERLOAD = 3;
+const TICK_MS = 10;
+
+const { values } = parseArgs({
+  options: {
+    first: { type: "string", default: "50" },
+    seconds: { type: "string", default: "15" },
+    limit: { type: "string" },
+    peak: { type: "string" },
+  },
+});
+const seconds = Number(values.seconds);
+
+interface Round {
+  rate: number;
+  /** Answers a second that were complete in time. */
+  goodput: number;
+  refused: number;
+  failed: number;
+  waits: number[];
+  health: string;
+}
+
+/** Sends requests on bare sockets that are kept open, so that the load takes little of the machine. */
+class Load {
+  readonly #url: URL;
+  readonly #bytes: string;
+  readonly #idle: Socket[] = [];
+
+  constructor(url: string, token: string) {
+    this.#url = new URL(url);
+    const body = JSON.stringify({ model: "open", stream: true, messages: [{ role: "user", content: "What now?" }] });
+    this.#bytes = [
+      "POST /v1/chat/completions HTTP/1.1",
+      "host: localhost",
+      `authorization: Bearer ${token}`,
+      "content-type: application/json",
+      `content-length: ${body.length}`,
+      "",
+      body,
+    ].join("\r\n");
+  }
+
+  /** Resolves with the status, or 0 for an answer that broke off. */
+  ask(): Promise<number> {
+    const socket = this.#idle.pop() ?? connect(Number(this.#url.port), this.#url.hostname);
+    return new Promise((resolve) => {
+      let status: number | undefined;
+      const settle = (result: number) => {
+        socket.removeAllListeners().on("error", () => undefined);
+        if (result === 0) socket.destroy();
+        else this.#idle.push(socket);
+        resolve(result);
+      };
+      socket.on("data", (data) => {
+        const text = data.toString("latin1");
+        status ??= Number(text.slice(9, 12));
+        if (status !== 200) settle(status);
+        else if (text.endsWith("0\r\n\r\n")) settle(text.includes("[DONE]") ? 200 : 0);
+      });
+      socket.on("error", () => settle(0)).on("close", () => settle(0));
+      socket.write(this.#bytes);
+    });
+  }
+
+  end(): void {
+    for (const socket of this.#idle.splice(0)) socket.destroy();
+  }
+}
+
+async function play(load: Load, health: Peer, rate: number): Promise<Round> {
+  const round: Round = { rate, goodput: 0, refused: 0, failed: 0, waits: [], health: "" };
+  await health.ask();
+  const running: Promise<void>[] = [];
+  const ask = async () => {
+    const askedMs = performance.now();
+    const status = await load.ask();
+    const waitMs = performance.now() - askedMs;
+    if (status === 503) round.refused += 1;
+    else if (status !== 200 || waitMs > IN_TIME_MS) round.failed += 1;
+    else round.waits.push(waitMs);
+  };
+  const begunMs = performance.now();
+  for (let sent = 0; performance.now() - begunMs < seconds * 1_000; await sleep(TICK_MS)) {
+    for (const due = ((performance.now() - begunMs) / 1_000) * rate; sent < due; sent += 1) running.push(ask());
+  }
+  const waits = JSON.parse(await health.ask()) as number[];
+  await Promise.all(running);
+  load.end();
+  return { ...round, goodput: round.waits.length / seconds, health: percentile(waits, 0.99) };
+}
+
+function print({ rate, goodput, refused, failed, waits, health }: Round): void {
+  const cells = [
+    Math.round(rate),
+    goodput.toFixed(1),
+    refused,
+    failed,
+    percentile(waits, 0.5),
+    percentile(waits, 0.99),
+  ];
+  console.log(`| ${[...cells, health].join(" | ")} |`);
+}
+
+const upstream = new Peer("answers", String(UPSTREAM_EVERY_MS));
+const port = await upstream.line();
+const service = await startService({
+  config: {
+    server: values.limit === undefined ? {} : { overload: { eventLoopDelayMs: Number(values.limit) } },
+    log: { level: "warn" },
+    limits: { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1_000_000 },
+    providers: [{ id: "up", kind: "openai-compatible", baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: "bench" }],
+    models: [
+      {
+        id: "open",
+        routes: [{ provider: "up", model: "upstream-model" }],
+        price: { input: 1, output: 2 },
+        contextWindow: 128_000,
+      },
+    ],
+  },
+});
+const health = new Peer("health", service.url);
+try {
+  const { token } = await makeOrganization(service, "1000000");
+  const load = new Load(service.url, token);
+  await play(load, health, Number(values.first));
+  console.log("| sent a second | complete in time | refused | late or broken | p50 ms | p99 ms | /healthz p99 ms |");
+  console.log("|--:|--:|--:|--:|--:|--:|--:|");
+  let peak: Round | undefined;
+  for (let rate = Number(values.peak ?? values.first); ; rate *= GROWTH) {
+    const round = await play(load, health, rate);
+    print(round);
+    if (peak === undefined || round.goodput > peak.goodput) peak = round;
+    if (values.peak !== undefined || round.goodput < rate * 0.8) break;
+  }
+  const overloaded = await play(load, health, peak.goodput * OVERLOAD);
+  print(overloaded);
+  console.log(
+    `\nGoodput at three times the peak: ${Math.round((overloaded.goodput / peak.goodput) * 100)} % of the peak's.`,
+  );
+} finally {
+  health.end();
+  await service.end("SIGKILL");
+  upstream.end();
+}

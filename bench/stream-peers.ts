@@ -1,0 +1,82 @@
+/**
+ * The other processes of `bench/streams.ts` and `bench/overload.ts`. `upstream EVERY_MS` answers each request with a stream
+ * that sends one event in this interval and never ends; `answers EVERY_MS` with one of twenty such intervals, each with five
+ * events. Both print their port. `health URL` asks `/healthz` every 20 ms on one connection, and prints
+ * the waits in milliseconds for each line that it reads.
+ */
+import { Agent, createServer, request, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createInterface } from "node:readline";
+
+/** The interval is divided into this many parts, and the streams are spread over them. */
+const PARTS = 25;
+const ASK_EVERY_MS = 20;
+const WRITES_AN_ANSWER = 20;
+const EVENTS_A_WRITE = 5;
+
+function event(delta: object, finish: string | null = null): string {
+  const head = {
+    id: "chatcmpl-open",
+    object: "chat.completion.chunk",
+    created: 1_790_000_000,
+    model: "upstream-model",
+  };
+  return `data: ${JSON.stringify({ ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }] })}\n\n`;
+}
+
+/** `writes` is the number of writes of an answer. */
+function serveUpstream(everyMs: number, writes: number, eventsAWrite: number): void {
+  const parts = Array.from({ length: PARTS }, () => new Map<ServerResponse, number>());
+  const first = event({ role: "assistant", content: "" });
+  const piece = event({ content: "some words " }).repeat(eventsAWrite);
+  const last = `${event({}, "stop")}data: [DONE]\n\n`;
+  let given = 0;
+  const server = createServer((incoming, response) => {
+    incoming.resume();
+    const part = parts[given % PARTS];
+    given += 1;
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write(first);
+    part?.set(response, 0);
+    response.on("close", () => part?.delete(response));
+  });
+  let turn = 0;
+  setInterval(() => {
+    const part = parts[turn % PARTS];
+    for (const [response, written] of part ?? []) {
+      response.write(piece);
+      part?.set(response, written + 1);
+      if (written + 1 < writes) continue;
+      response.end(last);
+      part?.delete(response);
+    }
+    turn += 1;
+  }, everyMs / PARTS);
+  server.listen({ port: 0, host: "127.0.0.1", backlog: 4096 }, () => {
+    console.log((server.address() as AddressInfo).port);
+  });
+}
+
+function watchHealth(url: string): void {
+  const agent = new Agent({ keepAlive: true });
+  let waits: number[] = [];
+  setInterval(() => {
+    const askedMs = performance.now();
+    const asked = request(`${url}/healthz`, { agent }, (answer) => {
+      answer.resume().on("end", () => waits.push(performance.now() - askedMs));
+    });
+    asked.on("error", () => waits.push(Number.POSITIVE_INFINITY));
+    asked.end();
+  }, ASK_EVERY_MS);
+  createInterface(process.stdin)
+    .on("line", () => {
+      console.log(JSON.stringify(waits));
+      waits = [];
+    })
+    .on("close", () => process.exit());
+}
+
+const [role, argument = ""] = process.argv.slice(2);
+if (role === "upstream") serveUpstream(Number(argument), Number.POSITIVE_INFINITY, 1);
+else if (role === "answers") serveUpstream(Number(argument), WRITES_AN_ANSWER, EVENTS_A_WRITE);
+else watchHealth(argument);

@@ -1,0 +1,152 @@
+/**
+ * `npm run bench:streams`: opens many streams on a service, each with a connection to an upstream that sends one event a
+ * second, and prints how much memory a stream takes, and how long `/healthz` takes meanwhile. Options: --streams, --every
+ * milliseconds between two events of a stream, --seconds of the measurement, --sandbox for
+ * streams of the sandbox, which needs half as many open files.
+ */
+import { readFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { makeOrganization, type RunningService, startService } from "../test/support/service.ts";
+import { Peer, percentile } from "./peer.ts";
+
+const OPENED_AT_ONCE = 100;
+const REST_MS = 5_000;
+
+const { values } = parseArgs({
+  options: {
+    streams: { type: "string", default: "10000" },
+    every: { type: "string", default: "1000" },
+    seconds: { type: "string", default: "30" },
+    sandbox: { type: "boolean", default: false },
+  },
+});
+const streams = Number(values.streams);
+
+/** A client of one stream, on a bare socket, so that 10,000 of them take little of the machine. */
+interface Stream {
+  socket: Socket;
+  /** Status of the response; 0 where the connection was closed without one. */
+  status: number;
+  bytes: number;
+  isClosed: boolean;
+}
+
+function openStream(url: string, head: string, body: string): Promise<Stream> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  const stream: Stream = { socket, status: 0, bytes: 0, isClosed: false };
+  socket.write(`${head}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+  return new Promise((resolve) => {
+    socket.on("data", (data) => {
+      if (stream.bytes === 0) stream.status = Number(data.toString("latin1", 9, 12));
+      stream.bytes += data.length;
+      resolve(stream);
+    });
+    socket.on("error", () => undefined);
+    socket.on("close", () => {
+      stream.isClosed = true;
+      resolve(stream);
+    });
+  });
+}
+
+async function openStreams(count: number, open: () => Promise<Stream>): Promise<Stream[]> {
+  const opened: Stream[] = [];
+  for (let at = 0; at < count; at += OPENED_AT_ONCE) {
+    opened.push(...(await Promise.all(Array.from({ length: Math.min(OPENED_AT_ONCE, count - at) }, open))));
+  }
+  return opened;
+}
+
+function residentKibibytes({ child }: RunningService): number {
+  const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
+  return Number(/^VmRSS:[ \t]*(\d+)/m.exec(status)?.[1]);
+}
+
+/** Processor time of the main thread, in milliseconds (schedstat of proc(5)). */
+function loopMs({ child }: RunningService): number {
+  return Number(readFileSync(`/proc/${child.pid}/task/${child.pid}/schedstat`, "utf8").split(" ")[0]) / 1e6;
+}
+
+function row(phase: string, waits: readonly number[], further: string): void {
+  console.log(
+    `| ${phase} | ${percentile(waits, 0.5)} | ${percentile(waits, 0.99)} | ${percentile(waits, 1)} | ${further} |`,
+  );
+}
+
+async function measure(service: RunningService, token: string, health: Peer): Promise<void> {
+  const model = values.sandbox ? "sandbox/fault" : "open";
+  const head = [
+    "POST /v1/chat/completions HTTP/1.1",
+    "host: localhost",
+    `authorization: Bearer ${token}`,
+    "content-type: application/json",
+  ].join("\r\n");
+  const body = JSON.stringify({
+    model,
+    stream: true,
+    messages: [
+      { role: "system", content: "You are the help desk of a toll road. Answer in two sentences, friendly and exact." },
+      { role: "user", content: "silence after 2 tokens 3600s" },
+    ],
+  });
+  const open = () => openStream(service.url, head, body);
+  await sleep(REST_MS);
+  const idleKibibytes = residentKibibytes(service);
+  await health.ask();
+  console.log("| phase | /healthz p50 ms | p99 ms | longest ms | |\n|---|--:|--:|--:|---|");
+  const openedMs = performance.now();
+  const opened = await openStreams(streams, open);
+  const tookMs = performance.now() - openedMs;
+  const waits = JSON.parse(await health.ask()) as number[];
+  row("opening", waits, `${Math.round((streams / tookMs) * 1_000)} streams a second`);
+  await sleep(REST_MS);
+  await health.ask();
+  const [loopBefore, bytesBefore] = [loopMs(service), opened.reduce((sum, { bytes }) => sum + bytes, 0)];
+  const resident: number[] = [];
+  const until = performance.now() + Number(values.seconds) * 1_000;
+  while (performance.now() < until) {
+    await sleep(1_000);
+    resident.push(residentKibibytes(service));
+  }
+  const seconds = Number(values.seconds);
+  const bytes = opened.reduce((sum, one) => sum + one.bytes, 0) - bytesBefore;
+  const share = Math.round((loopMs(service) - loopBefore) / (seconds * 10));
+  row("open", JSON.parse(await health.ask()), `${share} % of a core, ${Math.round(bytes / seconds / 1024)} KiB/s`);
+  const served = opened.filter(({ status, isClosed }) => status === 200 && !isClosed).length;
+  const each = (kibibytes: number) => ((kibibytes - idleKibibytes) / served).toFixed(1);
+  const sorted = resident.toSorted((a, b) => a - b);
+  console.log(
+    `\n${served} of ${streams} streams are open. Idle: ${Math.round(idleKibibytes / 1024)} MiB. KiB a stream above idle: ` +
+      `median ${each(sorted[sorted.length >> 1] ?? Number.NaN)}, ${each(sorted[0] ?? Number.NaN)} to ${each(sorted.at(-1) ?? Number.NaN)}.`,
+  );
+  for (const { socket } of opened) socket.destroy();
+}
+
+const upstream = new Peer("upstream", values.every);
+const port = await upstream.line();
+const service = await startService({
+  config: {
+    limits: { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 100_000 },
+    providers: [{ id: "up", kind: "openai-compatible", baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: "bench" }],
+    models: [
+      {
+        id: "open",
+        routes: [{ provider: "up", model: "upstream-model" }],
+        price: { input: 1, output: 2 },
+        contextWindow: 128_000,
+      },
+    ],
+  },
+});
+const health = new Peer("health", service.url);
+try {
+  const { token } = await makeOrganization(service, "1000000");
+  await measure(service, token, health);
+} finally {
+  health.end();
+  await service.end("SIGKILL");
+  upstream.end();
+}
