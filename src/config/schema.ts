@@ -64,7 +64,7 @@ const Server = Group({
   }),
   overload: Group({
     eventLoopDelayMs: Type.Integer({
-      default: 50,
+      default: 250,
       minimum: 0,
       maximum: 60_000,
       description: "Delay of the event loop above which a growing share of new requests gets 503; 0 for no limit.",
