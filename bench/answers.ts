@@ -1,5 +1,5 @@
 import type { Contender } from "./contenders.ts";
-import { ANSWER_TEXT, requestBody, type Wire } from "./payload.ts";
+import { ANSWER_TEXT, EMBEDDING_DIMENSIONS, requestBody, type Wire } from "./payload.ts";
 
 interface Choice {
   message?: { content?: string };
@@ -32,6 +32,11 @@ export async function checkAnswer(contender: Contender, streamed: boolean): Prom
   const text = await answer.text();
   const shown = `status ${answer.status}: ${JSON.stringify(text.slice(0, 300))}`;
   if (answer.status !== 200) throw new Error(shown);
+  if (contender.wire === "embeddings") {
+    const { data } = JSON.parse(text) as { data: { embedding: number[] }[] };
+    if (data[0]?.embedding.length !== EMBEDDING_DIMENSIONS) throw new Error(`another vector, ${shown}`);
+    return Buffer.byteLength(text);
+  }
   const content = streamed ? streamedContent(contender.wire, text) : unstreamedContent(text);
   if (content !== ANSWER_TEXT) throw new Error(`another text than the upstream's, ${shown}`);
   return Buffer.byteLength(text);
@@ -43,10 +48,14 @@ function unstreamedContent(text: string): string | undefined {
 }
 
 /** The last event of a stream on each wire. */
-const LAST: Record<Wire, string> = { chat: "[DONE]", responses: "response.completed", messages: "message_stop" };
+const LAST: Record<Exclude<Wire, "embeddings">, string> = {
+  chat: "[DONE]",
+  responses: "response.completed",
+  messages: "message_stop",
+};
 
 /** The pieces put together; undefined where the stream does not end with its last event. */
-function streamedContent(wire: Wire, text: string): string | undefined {
+function streamedContent(wire: keyof typeof LAST, text: string): string | undefined {
   const lines = text.split("\n").flatMap((line) => (line.startsWith("data:") ? [line.slice(5).trim()] : []));
   const last = lines.pop() ?? "";
   if (!last.includes(LAST[wire])) return undefined;

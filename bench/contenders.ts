@@ -3,7 +3,17 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { MODEL_STREAMED, MODEL_UNSTREAMED, PRICE, STREAMED_EVENTS, UNSTREAMED_ANSWER, type Wire } from "./payload.ts";
+import {
+  EMBEDDING_ANSWER,
+  EMBEDDING_PRICE,
+  MODEL_EMBEDDING,
+  MODEL_STREAMED,
+  MODEL_UNSTREAMED,
+  PRICE,
+  STREAMED_EVENTS,
+  UNSTREAMED_ANSWER,
+  type Wire,
+} from "./payload.ts";
 import { freePort, type Processes, run } from "./processes.ts";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -46,6 +56,7 @@ function writeNginxConfiguration(folder: string, port: number): string {
   const answers = join(folder, "nginx", "answers");
   mkdirSync(answers, { recursive: true });
   writeFileSync(join(answers, "unstreamed"), UNSTREAMED_ANSWER);
+  writeFileSync(join(answers, "embedding"), EMBEDDING_ANSWER);
   writeFileSync(join(answers, "streamed"), STREAMED_EVENTS.join(""));
   writeFileSync(
     file,
@@ -67,6 +78,8 @@ http {
     root ${answers};
     location / { error_page 405 =200 /unstreamed; try_files /unstreamed =404; }
     location /streamed/ { error_page 405 =200 /streamed; try_files /streamed =404; }
+    location = /v1/embeddings { error_page 405 =200 /embedding; try_files /embedding =404; }
+    location = /embedding { default_type application/json; }
     location = /unstreamed { default_type application/json; }
     location = /streamed { default_type text/event-stream; }
   }
@@ -150,7 +163,7 @@ export async function startTollgate(
 /** Returns the same service, called on its other inbound wires. */
 export function otherWires({ name, ...service }: Tollgate): Contender[] {
   const chatUrl = service.url(false);
-  return (["responses", "messages"] as const).map((wire) => {
+  return (["responses", "messages", "embeddings"] as const).map((wire) => {
     return { ...service, wire, name: `${name}, ${wire}`, url: () => chatUrl.replace("chat/completions", wire) };
   });
 }
@@ -164,11 +177,18 @@ function tollgateConfiguration(upstream: string): object {
     contextWindow: 128_000,
     cutoffDate: "2026-01-01",
   });
+  const embedding = {
+    id: MODEL_EMBEDDING,
+    category: "embedding",
+    routes: [{ provider: "unstreamed", model: "upstream-model" }],
+    price: EMBEDDING_PRICE,
+    contextWindow: 8_192,
+  };
   const most = 1_000_000_000;
   return {
     limits: { requestsPerMinute: most, tokensPerMinute: most, concurrentRequests: 10_000 },
     providers: [provider("unstreamed", `${upstream}/v1`), provider("streamed", `${upstream}/streamed/v1`)],
-    models: [model(MODEL_UNSTREAMED, "unstreamed"), model(MODEL_STREAMED, "streamed")],
+    models: [model(MODEL_UNSTREAMED, "unstreamed"), model(MODEL_STREAMED, "streamed"), embedding],
   };
 }
 

@@ -15,12 +15,18 @@ const ID = "chatcmpl-upstream";
 export const PRICE = { input: "1", output: "2" };
 export const MICRO_CREDITS_AN_ANSWER = PROMPT_TOKENS + 2 * COMPLETION_TOKENS;
 
+/** An embedding costs as much as an answer. */
+const EMBEDDING_TOKENS = 46;
+export const EMBEDDING_PRICE = { input: String(MICRO_CREDITS_AN_ANSWER / EMBEDDING_TOKENS) };
+export const EMBEDDING_DIMENSIONS = 1_536;
+
+export const MODEL_EMBEDDING = "bench-embedding";
 export const MODEL_UNSTREAMED = "bench";
 export const MODEL_STREAMED = "bench-streamed";
 export const ANSWER_TEXT = WORDS.join(" ");
 
 /** An inbound wire of Tollgate. */
-export type Wire = "chat" | "responses" | "messages";
+export type Wire = "chat" | "responses" | "messages" | "embeddings";
 
 const SYSTEM = "You are the help desk of a toll road. Answer in two sentences, friendly and exact.";
 const QUESTION = `What does the gate do? ${"I have read the guide and still wonder. ".repeat(4)}`;
@@ -30,6 +36,8 @@ export function requestBody(wire: Wire, streamed: boolean): string {
   const common = { model: streamed ? MODEL_STREAMED : MODEL_UNSTREAMED, temperature: 0.7, stream: streamed };
   const user = { role: "user", content: QUESTION };
   switch (wire) {
+    case "embeddings":
+      return JSON.stringify({ model: MODEL_EMBEDDING, input: QUESTION });
     case "responses":
       return JSON.stringify({ ...common, instructions: SYSTEM, input: [user], max_output_tokens: 256 });
     case "messages":
@@ -62,6 +70,19 @@ export const UNSTREAMED_ANSWER = JSON.stringify({
   ],
   usage,
   system_fingerprint: null,
+});
+
+export const EMBEDDING_ANSWER = JSON.stringify({
+  object: "list",
+  data: [
+    {
+      object: "embedding",
+      index: 0,
+      embedding: Array.from({ length: EMBEDDING_DIMENSIONS }, (_, index) => Number(Math.sin(index).toFixed(8))),
+    },
+  ],
+  model: MODEL,
+  usage: { prompt_tokens: EMBEDDING_TOKENS, total_tokens: EMBEDDING_TOKENS },
 });
 
 /** About 30 events: the role, the text in pieces, the finish reason, the usage, the end. */

@@ -1,8 +1,9 @@
 /** The upstream where nginx is not at hand: answers at once, a stream where the path says so. Argument: the port. */
 import { createServer } from "node:http";
-import { STREAMED_EVENTS, UNSTREAMED_ANSWER } from "./payload.ts";
+import { EMBEDDING_ANSWER, STREAMED_EVENTS, UNSTREAMED_ANSWER } from "./payload.ts";
 
 const answer = Buffer.from(UNSTREAMED_ANSWER);
+const embedding = Buffer.from(EMBEDDING_ANSWER);
 const events = STREAMED_EVENTS.map((event) => Buffer.from(event));
 
 const server = createServer((request, response) => {
@@ -13,8 +14,9 @@ const server = createServer((request, response) => {
       for (const event of events) response.write(event);
       response.end();
     } else {
-      response.writeHead(200, { "content-type": "application/json", "content-length": answer.length });
-      response.end(answer);
+      const body = request.url === "/v1/embeddings" ? embedding : answer;
+      response.writeHead(200, { "content-type": "application/json", "content-length": body.length });
+      response.end(body);
     }
   });
 });

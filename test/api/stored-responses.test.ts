@@ -87,7 +87,7 @@ test("A stored response is continued, retrieved and deleted by its organization 
   expect(await codeOf(client.responses.create(previous))).toBe("400 previous_response_not_found");
 });
 
-test("A stored response is retrieved and deleted by the token that created it and by its successor only.", async () => {
+test("A stored response is used by the token that created it and by its successor only.", async () => {
   const { headers } = operator(service);
   const admin = async (path: string, body: object) => {
     const answer = await send(service, path, null, body, { headers: { ...headers } });
@@ -101,13 +101,26 @@ test("A stored response is retrieved and deleted by the token that created it an
   );
   if (creator === undefined || other === undefined) throw new Error("There are no tokens");
   const neighbour = connect(other);
-  const { id } = await connect(creator).responses.create({ model: "talk", input: "Hello" });
+  const { id, output } = await connect(creator).responses.create({ model: "talk", input: "Hello" });
   const successor = await admin(`/admin/v1/tokens/${creator.id}/rotate`, { overlap_seconds: 3600 });
   const unknown = await codeOf(neighbour.responses.retrieve(`resp_${"0".repeat(32)}`));
   expect(unknown).toBe("404 not_found");
   expect(await codeOf(neighbour.responses.retrieve(id))).toBe(unknown);
   expect(await codeOf(neighbour.responses.delete(id))).toBe(unknown);
   expect(await codeOf(connect(creator).responses.retrieve(id))).toBeUndefined();
+  const previous = { model: "talk", input: "And now?", previous_response_id: id };
+  const reference = { type: "item_reference" as const, id: output[0]?.id ?? "" };
+  const referring = { model: "talk", input: [reference, { role: "user" as const, content: "And now?" }] };
+  const sent = upstream.requests.length;
+  expect(await codeOf(neighbour.responses.create(previous))).toBe("400 previous_response_not_found");
+  expect(await codeOf(neighbour.responses.create(referring))).toBe("400 invalid_value");
+  expect(upstream.requests).toHaveLength(sent);
+  for (const own of [connect(creator), connect(successor)]) {
+    for (const body of [previous, referring]) {
+      expect(await codeOf(own.responses.create(body))).toBeUndefined();
+      expect(JSON.stringify(sentMessages())).toContain("Good day.");
+    }
+  }
   expect((await connect(successor).responses.retrieve(id)).id).toBe(id);
   expect(await connect(successor).responses.delete(id)).toMatchObject({ deleted: true });
   const path = `/admin/v1/audit?action=conversations.remove&organization_id=${keeping.id}&limit=1`;

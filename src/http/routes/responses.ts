@@ -33,8 +33,8 @@ export const createResponse: Endpoint = {
     const { body } = request;
     if (!storesResponses(request)) return decodeResponses(body);
     const ids = referencedAnswers(body).slice(0, REFERENCES_MAX);
-    const found = await Promise.all(ids.map(async (id) => ({ id, stored: await find(services, request, id) })));
-    return decodeResponses(body, new Map(found.flatMap(({ id, stored }) => (stored ? [[id, stored]] : []))));
+    const found = await Promise.all(ids.map(async (id) => ({ id, own: await findOwn(services, request, id) })));
+    return decodeResponses(body, new Map(found.flatMap(({ id, own }) => (own ? [[id, own.stored]] : []))));
   }),
 };
 
@@ -54,7 +54,7 @@ export const retrieveResponse: Endpoint = {
   response: { description: "The response.", schema: ResponseObject },
   async handle(services, request): Promise<ResponseObject> {
     const id = answerIdIn(request);
-    const { stored, detail } = await findOwn(services, request, id);
+    const { stored, detail } = await getOwn(services, request, id);
     const { ended_at: ended } = detail;
     const end = ended === null ? {} : { ended: Math.floor(Date.parse(ended) / 1000) };
     return toStoredResponse(id, stored, { usage: toUsage(detail), ...end });
@@ -77,7 +77,7 @@ export const deleteResponse: Endpoint = {
   response: { description: "The deletion.", schema: DeletedResponse },
   async handle(services, request) {
     const id = answerIdIn(request);
-    const { detail } = await findOwn(services, request, id);
+    const { detail } = await getOwn(services, request, id);
     const { organizationId, tokenId } = principalOf(request);
     const actor = { kind: "member" as const, id: tokenId, address: request.ip, requestId: request.id };
     const subject = { organizationId, subjectId: detail.id };
@@ -98,23 +98,31 @@ function notFound(): ApiError {
   return new ApiError("not_found", "No response with this id is stored.", { param: "response_id" });
 }
 
-/**
- * Finds a stored response that the caller's token, or one that it replaced in rotations, has created. Throws the same
- * not_found for a response of another token as for one that does not exist.
- */
+interface OwnResponse {
+  stored: StoredResponse;
+  detail: RequestDetail;
+}
+
+/** Returns a response like `findOwn`. Throws the same not_found for one of another token as for one that does not exist. */
+async function getOwn(services: EndpointServices, request: FastifyRequest, answerId: string): Promise<OwnResponse> {
+  const own = await findOwn(services, request, answerId);
+  if (own === undefined) throw notFound();
+  return own;
+}
+
+/** Finds a stored response that the caller's token, or one that it replaced in rotations, has created. */
 async function findOwn(
   services: EndpointServices,
   request: FastifyRequest,
   answerId: string,
-): Promise<{ stored: StoredResponse; detail: RequestDetail }> {
+): Promise<OwnResponse | undefined> {
   const stored = await find(services, request, answerId);
   const detail = stored && (await services.requests.find(toUuid(answerId)));
-  if (detail === undefined || stored === undefined) throw notFound();
+  if (detail === undefined || stored === undefined) return undefined;
   const { tokenId } = principalOf(request);
   let owner: string | null | undefined = detail.token_id;
   while (typeof owner === "string" && owner !== tokenId) owner = (await services.directory.token(owner))?.successor_id;
-  if (owner !== tokenId) throw notFound();
-  return { stored, detail };
+  return owner === tokenId ? { stored, detail } : undefined;
 }
 
 /** False in the playground organization, whose tokens belong to people who do not know each other. */

@@ -112,10 +112,25 @@ function toMessage(message: RequestMessage, format: RequestFormat): SentMessage 
   }
   const details = format.acceptsReasoningDetails ? (signed ?? detailsOf(calls)) : undefined;
   if (details !== undefined) sent.reasoning_details = details;
-  if (calls !== undefined && !format.acceptsExtraContent) {
-    sent.tool_calls = sent.tool_calls?.map(({ extra_content: _extra, ...call }) => call);
+  if (sent.tool_calls !== undefined) {
+    sent.tool_calls = sent.tool_calls.map(({ extra_content: extra, ...call }) => {
+      const own = format.acceptsExtraContent ? withoutReasoning(extra) : undefined;
+      return { ...call, ...(own !== undefined && { extra_content: own }) };
+    });
   }
   return sent;
+}
+
+/**
+ * Leaves out signed reasoning, which this service adds to `extra_content` and only the provider that signed it can read.
+ * Returns undefined if nothing else is in it.
+ */
+function withoutReasoning(extra: unknown): unknown {
+  if (!isObject(extra)) return extra;
+  const others = Object.entries(extra).filter(([name, value]) => {
+    return name !== "reasoning_details" && !(isObject(value) && Array.isArray(value.reasoning));
+  });
+  return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
 function hasTranslatedPart(content: RequestMessage["content"]): boolean {

@@ -1,3 +1,4 @@
+import { detailsOf } from "../../json.ts";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import { CLAUDE_REASONING, fieldsOfDetail } from "../reasoning.ts";
@@ -46,6 +47,11 @@ export const anthropic: Wire = {
   metadataKey: "anthropic",
   reasoningFields: ["signature", "redactedData"],
   closing: 'data: {"type":"message_stop"}\n\n',
+  // Writes that are kept for an hour cost more ("Prompt caching", "Pricing").
+  partsOf(raw) {
+    const { ephemeral_1h_input_tokens: written } = detailsOf(detailsOf(raw).cache_creation);
+    return typeof written === "number" ? { cache_write_1h_tokens: written } : {};
+  },
 };
 
 /**

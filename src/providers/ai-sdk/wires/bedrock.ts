@@ -1,4 +1,5 @@
 import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
+import { detailsOf } from "../../json.ts";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import type { ProviderSettings } from "../../settings.ts";
@@ -95,6 +96,12 @@ export const bedrock: Wire = {
   reasoningFormat: CLAUDE_REASONING,
   metadataKey: "bedrock",
   reasoningFields: ["signature", "redactedData", "redactedContent"],
+  // Writes that are kept for an hour cost more ("CacheDetail" in the reference of the API).
+  partsOf(raw) {
+    const { cacheDetails } = detailsOf(raw);
+    const kept = (Array.isArray(cacheDetails) ? cacheDetails.map(detailsOf) : []).find(({ ttl }) => ttl === "1h");
+    return typeof kept?.inputTokens === "number" ? { cache_write_1h_tokens: kept.inputTokens } : {};
+  },
 };
 
 /** Models that cache what is marked ("Prompt caching" in Bedrock's user guide); others refuse a mark. */

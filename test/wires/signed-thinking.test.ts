@@ -1,0 +1,144 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import { TOOLS, type WireFixture } from "./fixture.ts";
+import { FIXTURES } from "./fixtures.ts";
+import { type ScriptedServer, scripted, startScriptedServer } from "./scripted-server.ts";
+
+const PRICE = { input: 1, output: 10 };
+/** Routes by which a conversation with signed reasoning moves to another provider: the first one, and the next. */
+const SWITCHES = [
+  ["anthropic", "google"],
+  ["anthropic", "openai-compatible"],
+  ["anthropic", "xai"],
+  ["bedrock", "google"],
+  ["google", "anthropic"],
+  ["google", "bedrock"],
+  ["xai", "anthropic"],
+  ["xai", "google"],
+] as const;
+
+const fixtureOf = (kind: string) => FIXTURES.find((fixture) => fixture.kind === kind) as WireFixture;
+const QUESTION = { role: "user" as const, content: "hello" };
+
+let upstream: ScriptedServer;
+let service: RunningService;
+let organization: Organization;
+
+beforeAll(async () => {
+  upstream = await startScriptedServer();
+  const providers = FIXTURES.map(({ kind, basePath, settings }) => {
+    return { id: kind, kind, baseUrl: `${upstream.origin}${basePath}`, ...settings };
+  });
+  const routesOf = (kinds: readonly string[]) =>
+    kinds.map(fixtureOf).map(({ kind, model }) => ({ provider: kind, model }));
+  const routes = [...SWITCHES, ["anthropic"], ["bedrock"]];
+  const models = routes.map((kinds) => {
+    return { id: kinds.join("-then-"), capabilities: ["tools"], price: PRICE, routes: routesOf(kinds) };
+  });
+  service = await startService({ config: { server: { overload: { eventLoopDelayMs: 0 } }, providers, models } });
+  organization = await makeOrganization(service, "10");
+});
+afterAll(async () => {
+  await service?.end();
+  await upstream?.end();
+});
+beforeEach(() => upstream.reset());
+
+type Turn = Record<string, unknown>;
+const [WEATHER] = (TOOLS ?? []).map((tool) => tool.function);
+
+/** Conversations on each inbound wire: the first question, and the next with the answer sent back and the results. */
+const CONVERSATIONS: Record<string, { path: string; first: Turn; next(answer: Turn): Turn }> = {
+  chat: {
+    path: "/v1/chat/completions",
+    first: { messages: [QUESTION], tools: TOOLS },
+    next: ({ choices }) => {
+      const [{ message }] = choices as [{ message: { tool_calls: { id: string }[] } }];
+      const results = message.tool_calls.map(({ id }) => ({ role: "tool", tool_call_id: id, content: "12 degrees" }));
+      return { messages: [QUESTION, message, ...results], tools: TOOLS };
+    },
+  },
+  responses: {
+    path: "/v1/responses",
+    first: { input: [QUESTION], tools: [{ type: "function", ...WEATHER }] },
+    next: ({ output }) => {
+      const items = output as { type: string; call_id: string }[];
+      const calls = items.filter(({ type }) => type === "function_call");
+      const results = calls.map(({ call_id }) => ({ type: "function_call_output", call_id, output: "12 degrees" }));
+      return { input: [QUESTION, ...items, ...results], tools: [{ type: "function", ...WEATHER }] };
+    },
+  },
+  messages: {
+    path: "/v1/messages",
+    first: { max_tokens: 100, messages: [QUESTION], tools: [{ name: "weather", input_schema: WEATHER?.parameters }] },
+    next: ({ content }) => {
+      const blocks = content as { type: string; id: string }[];
+      const calls = blocks.filter(({ type }) => type === "tool_use");
+      const results = calls.map(({ id }) => ({ type: "tool_result", tool_use_id: id, content: "12 degrees" }));
+      const messages = [QUESTION, { role: "assistant", content: blocks }, { role: "user", content: results }];
+      return { max_tokens: 100, messages, tools: [{ name: "weather", input_schema: WEATHER?.parameters }] };
+    },
+  },
+};
+
+/** Sends a question and the turn after its calls; returns the body of the last request to the upstream. */
+async function converseOn(wire: string, model: string): Promise<string> {
+  const { path, first, next } = CONVERSATIONS[wire] as (typeof CONVERSATIONS)[string];
+  const asked = await send(service, path, organization.token, { model, ...first });
+  expect([wire, asked.status]).toEqual([wire, 200]);
+  const answer = (await asked.json()) as Turn;
+  const answered = await send(service, path, organization.token, { model, ...next(answer) });
+  expect([wire, answered.status, await answered.text()]).toEqual([wire, 200, expect.anything()]);
+  return JSON.stringify(upstream.requests.at(-1)?.body);
+}
+
+/** Signatures and encrypted thoughts in the fixture of a provider. */
+function thoughtsOf({ tools }: WireFixture): string[] {
+  const found = JSON.stringify(tools.whole).matchAll(
+    /"(?:signature|data|thoughtSignature|encrypted_content)":"([^"]+)"/g,
+  );
+  const thoughts = [...found].map(([, thought = ""]) => thought);
+  expect(thoughts).not.toEqual([]);
+  return thoughts;
+}
+
+describe("Thought signatures are not replayed on another route", () => {
+  test.each(SWITCHES)("%s, then %s", async (kind, other) => {
+    const [from, to] = [fixtureOf(kind), fixtureOf(other)];
+    for (const wire of Object.keys(CONVERSATIONS)) {
+      upstream.reset();
+      upstream.answer(scripted(from, from.tools, false), { status: 500, body: "{}" }, scripted(to, to.text, false));
+      const sent = await converseOn(wire, `${kind}-then-${other}`);
+      expect(upstream.requests.map(({ path }) => path)).toHaveLength(3);
+      expect(sent).toContain("12 degrees");
+      for (const thought of thoughtsOf(from)) expect([wire, sent.includes(thought)]).toEqual([wire, false]);
+      expect([wire, sent.includes("tollgate:")]).toEqual([wire, false]);
+    }
+  });
+});
+
+describe("Thinking is not re-encoded: it returns to its provider byte for byte", () => {
+  const thinking = ' é e\u0301 \u2028 "quoted" \\ \\n / <b>&amp;</b> \u{1F642}\t\n\n ';
+  const signature = "Eq+/QBCg=IY\u00e4%2B==";
+
+  test.each(Object.keys(CONVERSATIONS))("on the wire of %s", async (wire) => {
+    const block = { type: "thinking", thinking, signature };
+    const redacted = { type: "redacted_thinking", data: signature };
+    const call = { type: "tool_use", id: "toolu_1", name: "weather", input: { city: "Bern" } };
+    const fixture = fixtureOf("anthropic");
+    const whole = { ...(fixture.tools.whole as object), content: [block, redacted, call] };
+    upstream.answer({ body: JSON.stringify(whole) }, scripted(fixture, fixture.text, false));
+    const sent = await converseOn(wire, "anthropic");
+    expect(sent).toContain(JSON.stringify([block, redacted]).slice(1, -1));
+  });
+
+  test.each(Object.keys(CONVERSATIONS))("by Bedrock, on the wire of %s", async (wire) => {
+    const fixture = fixtureOf("bedrock");
+    const reasoning = { reasoningContent: { reasoningText: { text: thinking, signature } } };
+    const call = { toolUse: { toolUseId: "tooluse_1", name: "weather", input: { city: "Bern" } } };
+    const message = { role: "assistant", content: [reasoning, call] };
+    const whole = { ...(fixture.tools.whole as object), output: { message } };
+    upstream.answer({ body: JSON.stringify(whole) }, scripted(fixture, fixture.text, false));
+    expect(await converseOn(wire, "bedrock")).toContain(JSON.stringify(reasoning));
+  });
+});
