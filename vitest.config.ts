@@ -18,6 +18,10 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+/** Tests that replace a module: it may be loaded already in a process that is shared. */
+const MOCKING = ["src/ledger/commit-queue.test.ts"];
+const REST = ["test/**/*.test.ts", "console/src/**/*.test.{ts,tsx}", ...MOCKING];
+
 /** Options of every test. */
 const COMMON = {
   pool: "forks",
@@ -37,8 +41,8 @@ export default defineConfig({
     teardownTimeout: 60_000,
     projects: [
       // These files share the modules of their process, because loading the modules takes longer than most of the tests.
-      { test: { ...COMMON, name: "src", include: ["src/**/*.test.ts"], isolate: false } },
-      { test: { ...COMMON, name: "service", include: ["test/**/*.test.ts", "console/src/**/*.test.{ts,tsx}"] } },
+      { test: { ...COMMON, name: "src", include: ["src/**/*.test.ts"], exclude: MOCKING, isolate: false } },
+      { test: { ...COMMON, name: "service", include: REST } },
     ],
   },
 });
