@@ -18,18 +18,31 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+/** Tests that replace a module: it may be loaded already in a process that is shared. */
+const MOCKING = ["src/ledger/commit-queue.test.ts"];
+const REST = ["test/**/*.test.ts", "console/src/**/*.test.{ts,tsx}", ...MOCKING];
+
+/** Options of every test. */
+const COMMON = {
+  pool: "forks",
+  // Only tests that hang exceed these, even on a busy machine.
+  testTimeout: 180_000,
+  hookTimeout: 180_000,
+  expect: { poll: { timeout: 60_000 } },
+} as const;
+
 export default defineConfig({
   test: {
-    include: ["src/**/*.test.ts", "test/**/*.test.ts", "console/src/**/*.test.{ts,tsx}"],
+    // Runs once, and provides its values to both projects; a project that extended this configuration would run it again.
     globalSetup: ["test/support/global-setup.ts"],
-    pool: "forks",
     // More than the two cores of a small machine, because many tests wait for a service or for a time to pass.
     maxWorkers: 4,
     sequence: { sequencer: LongestFirst },
-    // Only tests that hang exceed these, even on a busy machine.
-    testTimeout: 180_000,
-    hookTimeout: 180_000,
     teardownTimeout: 60_000,
-    expect: { poll: { timeout: 60_000 } },
+    projects: [
+      // These files share the modules of their process, because loading the modules takes longer than most of the tests.
+      { test: { ...COMMON, name: "src", include: ["src/**/*.test.ts"], exclude: MOCKING, isolate: false } },
+      { test: { ...COMMON, name: "service", include: REST } },
+    ],
   },
 });

@@ -41,17 +41,17 @@ function kinds(): string {
 /** The differences of a request format, a sentence each. */
 function formatRemarks({ requestFormat = {} }: Pick<KnownProvider, "requestFormat">): string[] {
   const { maxTokensField, reasoningField, reasoningOff } = requestFormat;
-  const back = reasoningField === null ? "does not go back" : `goes back as \`${reasoningField}\``;
+  const back = reasoningField === null ? "is not sent back" : `is sent back as \`${reasoningField}\``;
   return [
-    ...(maxTokensField === undefined ? [] : [`\`max_tokens\` goes as \`${maxTokensField}\`.`]),
+    ...(maxTokensField === undefined ? [] : [`\`max_tokens\` is sent as \`${maxTokensField}\`.`]),
     ...(reasoningField === undefined ? [] : [`\`reasoning_content\` ${back}.`]),
-    ...(reasoningOff ? [`\`reasoning_effort: none\` goes as ${code(Object.keys(reasoningOff))}.`] : []),
+    ...(reasoningOff ? [`\`reasoning_effort: none\` is sent as ${code(Object.keys(reasoningOff))}.`] : []),
   ];
 }
 
 /** The request that an upstream with a second wire receives as its client sent it. */
 function secondWireRemarks({ secondWire }: Pick<KnownProvider, "secondWire">): string[] {
-  return secondWire === undefined ? [] : [`\`POST /v1/${secondWire.wire}\` passes.`];
+  return secondWire === undefined ? [] : [`\`POST /v1/${secondWire.wire}\` is forwarded.`];
 }
 
 /** The row of each provider and local server. */

@@ -6,8 +6,7 @@
  */
 import { parseArgs } from "node:util";
 import { Campaign, TrialError } from "../test/crash/campaign.ts";
-import { NoProgramError } from "../test/crash/place.ts";
-import type { StoreKind } from "../test/crash/site.ts";
+import { NoProgramError, type StoreKind } from "../test/crash/place.ts";
 import { type Trial, trialsOf } from "../test/crash/trials.ts";
 import { NoSmallDiskError } from "../test/support/small-disk.ts";
 import { differencesOf, placesIn, splitCases } from "../test/wires/splits.ts";

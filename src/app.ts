@@ -94,12 +94,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   await arrived;
   options.onServing?.();
   ledger.start();
-  lastUses.start();
-  signInFailures.start();
-  healthFile.start();
-  usageDays.start();
-  refusals.start();
-  overload.start();
+  for (const part of [lastUses, signInFailures, healthFile, usageDays, refusals, overload]) part.start();
   const requests = () => server.requests();
   const heapBytes = () => process.memoryUsage().heapTotal;
   disableIdleCollections();

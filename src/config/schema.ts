@@ -1,10 +1,9 @@
-import { isIP } from "node:net";
 import { Ajv, type ValidateFunction } from "ajv";
 import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
-import { parseDecimal } from "../credits/amount.ts";
+import { FORMATS } from "./formats.ts";
 import { Metrics, Telemetry } from "./telemetry-schema.ts";
-import { Count, DECIMAL_WORDS, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
+import { Count, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
 
 /**
  * The schema of the configuration. The file is checked against all of it, a flag or a variable against the part that it
@@ -275,42 +274,6 @@ export interface SchemaNode {
 
 export const configNode = ConfigSchema as unknown as SchemaNode;
 
-/** First segments of the service's own paths. A base path must not begin with one of them. */
-export const OWN_SEGMENTS: ReadonlySet<string> = new Set([
-  ...["v1", "admin", "docs", "openapi.json", "healthz", "readyz", "metrics"],
-  ...["organizations", "credits", "tokens", "requests", "models", "playground", "audit"],
-  ...["assets", "index.html", "favicon.svg", "theme.js"],
-]);
-
-const FORMATS: Record<string, { words: string; test: (text: string) => boolean }> = {
-  host: { words: "a host name or an IP address", test: isHost },
-  "http-url": {
-    words: "an http:// or https:// address without a user name or password",
-    test: (text) => hasScheme(text, ["http:", "https:"]) && !hasCredentials(text),
-  },
-  "postgres-url": {
-    words: "a postgres:// or postgresql:// address",
-    // An @ after the host belongs to a password with an unescaped slash. Such an address would be misread, and shown.
-    test: (text) => hasScheme(text, ["postgres:", "postgresql:"]) && !URL.parse(text)?.pathname.includes("@"),
-  },
-  "redis-url": {
-    words: "a redis:// or rediss:// address, such as redis://127.0.0.1:6379/0",
-    test: isRedisUrl,
-  },
-  "base-path": {
-    words:
-      "a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself",
-    test: isBasePath,
-  },
-  path: { words: "text that is not empty", test: (text) => !text.includes("\0") },
-  date: { words: "a date as YYYY-MM-DD", test: isCalendarDate },
-  decimal: { words: DECIMAL_WORDS, test: (text) => parseDecimal(text, 0) !== undefined },
-  "decimal-above-0": { words: DECIMAL_WORDS, test: (text) => (parseDecimal(text, 30) ?? 0n) > 0n },
-  "header-name": { words: "a header name", test: (text) => /^[0-9A-Za-z!#$%&'*+.^_`|~-]+$/.test(text) },
-  "header-value": { words: "text in one line", test: (text) => /^[\t\x20-\x7e\x80-\xff]*$/.test(text) },
-  proxies: { words: "addresses and networks", test: (text) => text.split(",").every((part) => isNetwork(part.trim())) },
-};
-
 /** Compiles the schema or a part of it. The check writes defaults into the values. */
 export function compile(schema: object): ValidateFunction {
   // A test checks the schema itself: to do it at each start takes as long as to compile it. The check runs a few times.
@@ -348,56 +311,4 @@ export function allowedWords(schema: SchemaNode): string {
   if (schema.type === "array") return schema.minItems === undefined ? "a list" : "a list with at least one entry";
   if (schema.type === "object") return `a group of settings: ${Object.keys(schema.properties ?? {}).join(", ")}`;
   return schema.minLength === undefined ? "text" : "text that is not empty";
-}
-
-function hasScheme(text: string, schemes: string[]): boolean {
-  const url = URL.parse(text);
-  return url !== null && schemes.includes(url.protocol) && (schemes.includes("postgres:") || url.hostname !== "");
-}
-
-/** The path is the number of a database. */
-function isRedisUrl(text: string): boolean {
-  const url = URL.parse(text);
-  if (url === null || !hasScheme(text, ["redis:", "rediss:"])) return false;
-  const hasOther = url.search !== "" || url.hash !== "" || !/^(\/\d{0,5})?$/.test(url.pathname);
-  return !hasOther && isDecodable(url.username) && isDecodable(url.password);
-}
-
-function isDecodable(text: string): boolean {
-  try {
-    decodeURIComponent(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-function isBasePath(text: string): boolean {
-  const isPath = /^(\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$/.test(text) && text.length <= 200;
-  return isPath && !OWN_SEGMENTS.has(text.split("/")[1] ?? "");
-}
-
-function hasCredentials(text: string): boolean {
-  const url = URL.parse(text);
-  return url !== null && (url.username !== "" || url.password !== "");
-}
-
-/** Text of digits and dots must be an IPv4 address. */
-function isHost(text: string): boolean {
-  if (/^[\d.]+$/.test(text) || text.includes(":")) return isIP(text) !== 0;
-  return /^[0-9A-Za-z._-]{1,253}$/.test(text);
-}
-
-function isCalendarDate(text: string): boolean {
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
-  const time = Date.parse(`${text}T00:00:00Z`);
-  return !Number.isNaN(time) && new Date(time).toISOString().startsWith(text);
-}
-
-function isNetwork(text: string): boolean {
-  if (["loopback", "linklocal", "uniquelocal"].includes(text)) return true;
-  const [address = "", bits, ...rest] = text.split("/");
-  const version = isIP(address);
-  if (version === 0 || rest.length > 0) return false;
-  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
 }

@@ -54,6 +54,14 @@ export const FREE: UnitPrices = { input: 0n, cachedInput: 0n, cacheWrite: 0n, ou
 /** A billion credits per million tokens: the cost of the largest usage at this price fits a signed 64-bit integer. */
 const PICO_CREDITS_A_TOKEN_MAX: PicoCredits = 10n ** 15n;
 
+/** Returns the tokens of a request by direction: cached ones are input, reasoning is output. */
+export function tokenTotals(tokens: Record<TokenClass, number>): { input: number; output: number } {
+  return {
+    input: tokens.input + tokens.cachedInput + tokens.cacheWrite,
+    output: tokens.output + tokens.reasoning,
+  };
+}
+
 /**
  * Returns the cost of tokens and calls, rounded up once for the whole request: ceil(sum(count x pico-price) / 10^6), each
  * token at the price of its part, or of its class where it is in no part with a price of its own.

@@ -81,12 +81,11 @@ function report(
   { settlement, failure }: Outcome,
   times: ReportedRun["times"],
 ): void {
-  if (onSettled === undefined) return;
   const { end, isStreamed, firstTokenMs, meter } = delivery;
   const { hasContent, finishReason = null, providerRecord: record } = meter;
   const charged = isCharged({ end, isStreamed, isCalled: upstream.calledAtMs !== null, hasContent });
   const run = { plan, admission, upstream, end, failure, firstTokenMs, settlement, finishReason, record, times };
-  onSettled(reportOf({ operation: "chat", ...run, isCharged: charged }));
+  onSettled(() => reportOf({ operation: "chat", ...run, isCharged: charged }));
 }
 
 /** Queues a conversation to be stored, with what the client has received: all or nothing of an answer that is not streamed. */

@@ -74,11 +74,11 @@ function report(
   run: EmbeddingRun & Pick<ReportedRun, "settlement">,
   times: ReportedRun["times"],
 ): void {
-  if (onSettled === undefined) return;
   const { end, upstream } = run;
   const charged = isCharged({ end, isCalled: upstream.calledAtMs !== null, isStreamed: false, hasContent: false });
   const record = providerRecordOf(upstream);
-  onSettled(reportOf({ operation: "embeddings", ...run, isCharged: charged, finishReason: null, record, times }));
+  const facts = { isCharged: charged, finishReason: null, record, times };
+  onSettled(() => reportOf({ operation: "embeddings", ...run, ...facts }));
 }
 
 /** Returns the function that asks a provider for embeddings, and takes only an answer that is whole. */

@@ -63,8 +63,8 @@ export interface GatewayCall {
   maxCost: MicroCredits | null;
   /** Called once credits are held: from then on the request is in the request log. */
   onHeld: () => void;
-  /** Called once a request that held credits is settled; absent where nothing observes requests. */
-  onSettled?: ((report: CompletionReport) => void) | undefined;
+  /** Called once a request that held credits is settled, with the function that makes its report. */
+  onSettled: (makeReport: () => CompletionReport) => void;
   /** Aborted when the client disconnects; with a StoppedError or a StoreUnavailableError when the service ends the request. */
   signal: AbortSignal;
   /** Aborts the signal. */

@@ -1,5 +1,5 @@
 import type { Route } from "../catalog/model.ts";
-import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
+import type { MicroCredits } from "../credits/amount.ts";
 import type { Attempt, EventEnd } from "../credits/books.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import type { ErrorCode } from "../errors.ts";
@@ -22,7 +22,7 @@ export interface CompletionReport {
   code: ErrorCode | "client_disconnected" | null;
   finishReason: string | null;
   /** The charge; null if the hold was released, or could not be settled. */
-  charge: { tokens: TokenCounts; credits: number } | null;
+  charge: { tokens: TokenCounts; amount: MicroCredits } | null;
   /** The provider's own cost, as a decimal number in its own unit. */
   providerCost: string | null;
 }
@@ -69,7 +69,7 @@ export function reportOf(run: ReportedRun): CompletionReport {
     firstTokenAtMs: firstTokenMs === null ? null : admission.admittedAtMs + firstTokenMs,
     code: end === "client_left" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
     finishReason: run.finishReason,
-    charge: isBooked ? { tokens: settlement.tokens, credits: creditsFromMicro(settlement.charged) } : null,
+    charge: isBooked ? { tokens: settlement.tokens, amount: settlement.charged } : null,
     providerCost: record.cost,
   };
 }

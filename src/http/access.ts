@@ -1,7 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Principal } from "../api/principal.ts";
 import { printable } from "../api/wording.ts";
+import { upstreamOf } from "../catalog/model.ts";
+import { formatCredits } from "../credits/amount.ts";
+import { tokenTotals } from "../credits/price.ts";
 import type { ApiError } from "../errors.ts";
+import type { GatewayCall } from "../gateway/gateway.ts";
 import type { CompletionReport } from "../gateway/report.ts";
 import type { Refusal } from "../reports/refusal-log.ts";
 import type { AccessEntry, AccessLog } from "../telemetry/logger.ts";
@@ -19,6 +23,12 @@ declare module "fastify" {
     /** True after credits were held: the request log then has an entry of its own. */
     isHeld: boolean;
     observer: RequestObserver | null;
+    /** Makes the report of the settled completion. */
+    makeReport: (() => CompletionReport) | null;
+    /** True once a report is there, or none will come. */
+    isSettled: boolean;
+    /** Records a request whose response is closed; null until then. */
+    record: (() => void) | null;
   }
 }
 
@@ -34,12 +44,12 @@ export interface BegunRequest {
   startedMs: number;
 }
 
-/** Observes one request, for metrics and traces. The two calls come in any order. */
+/** Observes one request, for metrics and traces. */
 export interface RequestObserver {
-  /** Its completion is settled. Called only for a request that held credits. */
-  settled(report: CompletionReport): void;
-  /** Its response is closed. */
-  closed(entry: AccessEntry, isHeld: boolean): void;
+  /** Id of the recorded trace; undefined for a request that is not traced. */
+  readonly traceId: string | undefined;
+  /** Its response is closed and its completion settled. `report` is undefined for a request that held no credits. */
+  ended(entry: AccessEntry, report: CompletionReport | undefined): void;
 }
 
 export interface AccessSources {
@@ -62,6 +72,14 @@ export function decorateForAccess(server: FastifyInstance): void {
   server.decorateRequest("modelName", null);
   server.decorateRequest("isHeld", false);
   server.decorateRequest("observer", null);
+  server.decorateRequest("makeReport", null);
+  server.decorateRequest("isSettled", false);
+  server.decorateRequest("record", null);
+  // A defect can end a completion before its report.
+  server.addHook("onError", (request, _reply, _error, done) => {
+    endSettlement(request);
+    done();
+  });
 }
 
 /** Begins to observe a request. `startedMs` is in milliseconds since 1970. */
@@ -77,9 +95,18 @@ export function beginAccess({ observe }: AccessSources, request: FastifyRequest,
   });
 }
 
-/** Returns what a completion reports its end to; undefined where nothing observes the request. */
-export function onSettledOf({ observer }: FastifyRequest): ((report: CompletionReport) => void) | undefined {
-  return observer === null ? undefined : (report) => observer.settled(report);
+/** Returns the function that takes the report of a settled completion. */
+export function onSettledOf(request: FastifyRequest): GatewayCall["onSettled"] {
+  return (makeReport) => {
+    request.makeReport = makeReport;
+    endSettlement(request);
+  };
+}
+
+function endSettlement(request: FastifyRequest): void {
+  request.isSettled = true;
+  request.record?.();
+  request.record = null;
 }
 
 function routeOf(request: FastifyRequest): string | null {
@@ -87,8 +114,8 @@ function routeOf(request: FastifyRequest): string | null {
 }
 
 /**
- * Records a request with a closed response in the access log, and in the refusal log if it was rejected and its
- * organization is known. `startedMs` is the time at which the request began, in milliseconds since 1970.
+ * Records a request with a closed response in the access log as soon as it is settled, and in the refusal log if it was
+ * rejected and its organization is known. `startedMs` is the time at which the request began, in milliseconds since 1970.
  */
 export function recordAccess(
   sources: AccessSources,
@@ -97,8 +124,8 @@ export function recordAccess(
   startedMs: number,
 ): void {
   const entry = entryOf(request, reply, { isCut: sources.isCut(), durationMs: sources.clock() - startedMs });
-  sources.accessLog.record(entry);
-  request.observer?.closed(entry, request.isHeld);
+  if (request.isHeld && !request.isSettled) request.record = () => recordEnded(sources, request, entry);
+  else recordEnded(sources, request, entry);
   const { failure, principal, isHeld } = request;
   if (failure === null || principal === null || isHeld || entry.status < 400 || entry.status >= 500) return;
   sources.refusals.note({
@@ -112,6 +139,30 @@ export function recordAccess(
     message: printable(failure.loggedMessage, MESSAGE_CHARACTERS_MAX),
     durationMs: entry.durationMs,
   });
+}
+
+/** Records a request with a closed response that held no credits or is settled. */
+function recordEnded({ accessLog }: AccessSources, request: FastifyRequest, entry: AccessEntry): void {
+  const { observer, makeReport } = request;
+  if (observer === null) {
+    accessLog.record(entry, makeReport && (() => loggedFields(makeReport())));
+    return;
+  }
+  const report = makeReport?.();
+  accessLog.record(entry, () => ({ ...(report && loggedFields(report)), traceId: observer.traceId }));
+  observer.ended(entry, report);
+}
+
+/** Returns the fields of a completion in the access log. Those that do not apply are undefined, which JSON omits. */
+function loggedFields({ route, calls, startedMs, firstTokenAtMs, charge }: CompletionReport): object {
+  const tokens = charge === null ? undefined : tokenTotals(charge.tokens);
+  return {
+    upstream: calls.length === 0 ? undefined : upstreamOf(route),
+    promptTokens: tokens?.input,
+    completionTokens: tokens?.output,
+    credits: charge === null ? undefined : formatCredits(charge.amount),
+    timeToFirstTokenMs: firstTokenAtMs === null ? undefined : firstTokenAtMs - startedMs,
+  };
 }
 
 function entryOf(

@@ -123,31 +123,36 @@ function trustedProxies(trustProxy: ServerOptions["trustProxy"]) {
   return (_address: string, hop: number) => hop < trustProxy;
 }
 
-/** Creates the HTTP server with all endpoints. */
-export async function createServer(options: ServerOptions): Promise<Server> {
-  const { log, bodyLimitBytes, basePath } = options;
-  const running = new RunningCompletions();
-  const server = fastify({
+/** Creates Fastify without hooks and routes. */
+function createFastify({ bodyLimitBytes, trustProxy, basePath, newRequestId }: ServerOptions): FastifyInstance {
+  return fastify({
     bodyLimit: bodyLimitBytes,
-    trustProxy: trustedProxies(options.trustProxy),
+    trustProxy: trustedProxies(trustProxy),
     rewriteUrl: rewriteUrlFor(basePath),
-    genReqId: options.newRequestId,
+    genReqId: newRequestId,
     requestIdHeader: false,
     // Clients join base URLs and paths in different ways, so trailing and repeated slashes are ignored.
     routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true },
-    clientErrorHandler: parseErrorHandler(options.newRequestId),
+    clientErrorHandler: parseErrorHandler(newRequestId),
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
     forceCloseConnections: "idle",
     http: {
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: HEADERS_TIMEOUT_MS / 4,
-      // The hook below checks it, and responds with an error envelope.
+      // A hook of createServer checks it, and responds with an error envelope.
       requireHostHeader: false,
     },
     frameworkErrors: (_error, request, reply) =>
       sendError(reply.header("x-request-id", request.id), new ApiError("not_found")),
   });
+}
+
+/** Creates the HTTP server with all endpoints. */
+export async function createServer(options: ServerOptions): Promise<Server> {
+  const { log, bodyLimitBytes, basePath } = options;
+  const running = new RunningCompletions();
+  const server = createFastify(options);
   const shutdown = new Shutdown(server, running);
   handleConnections(server.server, options.newRequestId);
   limitConnections(server.server, options.maxConnections, log);

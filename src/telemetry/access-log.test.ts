@@ -44,6 +44,20 @@ test("a request is one line with its status, organization, token, model, duratio
   expect(lines()).toEqual([{ level: "info", time: expect.stringMatching(/^\d{4}-.*Z$/), ...entry, msg: "request" }]);
 });
 
+test("further fields of a line are made only if it is written", () => {
+  let made = 0;
+  const makeFields = () => {
+    made += 1;
+    return { credits: "1.5", upstream: undefined };
+  };
+  open({ sampleRate: 0 }).log.record(entry, makeFields);
+  open({ level: "warn" }).log.record(entry, makeFields);
+  expect(made).toBe(0);
+  const { log, lines } = open();
+  log.record(entry, makeFields);
+  expect(lines()).toEqual([{ level: "info", time: expect.any(String), ...entry, credits: "1.5", msg: "request" }]);
+});
+
 test("lines are written within a tenth of a second, together", () => {
   const { log, text } = open();
   log.record(entry);

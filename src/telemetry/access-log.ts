@@ -63,16 +63,22 @@ export class BoundedAccessLog implements AccessLog {
     this.#levels = levelsFrom(settings.level);
   }
 
-  record(entry: AccessEntry): void {
+  record(entry: AccessEntry, makeFields: (() => object) | null = null): void {
+    const level = this.#levelOf(entry);
+    if (level === undefined || !this.#levels.has(level)) return;
+    this.#gather(level, makeFields === null ? entry : { ...entry, ...makeFields() }, "request");
+  }
+
+  /** Returns the level of a request's line; undefined if it is not written. */
+  #levelOf(entry: AccessEntry): LogLevel | undefined {
     const { status, code } = entry;
     const { sampleRate } = this.#settings;
     if (code === null && status < 400) {
-      if (sampleRate >= 1 || this.#options.random() < sampleRate) this.#gather("info", entry, "request");
-    } else if (this.#admits(entry)) {
-      // A failed stream has already sent a status below 400.
-      const isRefused = status >= 400 && status < 500;
-      this.#gather(isRefused ? "info" : "warn", entry, "request");
+      return sampleRate >= 1 || this.#options.random() < sampleRate ? "info" : undefined;
     }
+    if (!this.#admits(entry)) return undefined;
+    // A failed stream has already sent a status below 400.
+    return status >= 400 && status < 500 ? "info" : "warn";
   }
 
   /** Writes the gathered lines. */

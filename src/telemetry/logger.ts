@@ -25,7 +25,8 @@ export interface AccessEntry {
 }
 
 export interface AccessLog {
-  record(entry: AccessEntry): void;
+  /** `makeFields` makes further fields; it is called only if the line is written. */
+  record(entry: AccessEntry, makeFields: (() => object) | null): void;
 }
 
 /** A log whose level can be changed. */

@@ -2,7 +2,7 @@ import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PAGE_PATHS } from "../../console/src/page-paths.ts";
-import { OWN_SEGMENTS } from "../../src/config/schema.ts";
+import { OWN_SEGMENTS } from "../../src/config/formats.ts";
 import { ROOT } from "../support/documents.ts";
 import { type RunningService, startService } from "../support/service.ts";
 

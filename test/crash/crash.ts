@@ -2,8 +2,7 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { NoPostgresError } from "../support/postgres-server.ts";
 import { NoSmallDiskError } from "../support/small-disk.ts";
 import { Campaign } from "./campaign.ts";
-import { NoProgramError } from "./place.ts";
-import type { StoreKind } from "./site.ts";
+import { NoProgramError, type StoreKind } from "./place.ts";
 import { type TrialGroup, trialsOf } from "./trials.ts";
 
 /**

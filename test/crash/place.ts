@@ -3,7 +3,16 @@ import { join } from "node:path";
 import { PostgresProxy } from "../support/postgres-proxy.ts";
 import { makePostgresServer, type PostgresServer } from "../support/postgres-server.ts";
 import { mountSmallDisk, type SmallDisk } from "../support/small-disk.ts";
-import type { SiteOptions } from "./site.ts";
+
+export type StoreKind = "sqlite" | "postgres";
+
+export interface PlaceOptions {
+  store: StoreKind;
+  /** Size of the disk for the store, in megabytes. */
+  diskMegabytes?: number;
+  /** Programs of the system that its trials start. */
+  programs?: string[];
+}
 
 /** The store of a site: a PostgreSQL server behind a proxy, or a disk for SQLite. */
 export interface Place {
@@ -20,7 +29,7 @@ export class NoProgramError extends Error {}
  */
 export async function openPlace(
   directory: string,
-  { store, diskMegabytes, programs = [] }: Pick<SiteOptions, "store" | "diskMegabytes" | "programs">,
+  { store, diskMegabytes, programs = [] }: PlaceOptions,
 ): Promise<Place> {
   for (const program of programs) {
     const { status } = spawnSync("which", [program]);

@@ -7,16 +7,13 @@ import type { Limits, TrialActions } from "./actions.ts";
 import { type Books, readBooks, readFile, type Source } from "./books.ts";
 import { Checker } from "./checker.ts";
 import { type Call, Clients, MODEL, repeatedOf, type Sent } from "./client.ts";
-import { openPlace, type Place } from "./place.ts";
+import { openPlace, type Place, type PlaceOptions } from "./place.ts";
 import { PRICES } from "./prices.ts";
 import { readRecords } from "./records.ts";
 import { lockBalances, lockFile, slowFile } from "./stores.ts";
 import { startUpstreamProcess, type UpstreamProcess } from "./upstream.ts";
 
-export type StoreKind = "sqlite" | "postgres";
-
-export interface SiteOptions {
-  store: StoreKind;
+export interface SiteOptions extends PlaceOptions {
   /** Factor by which the lives of holds, their renewals and sweeps are shorter than by default. */
   shortenedBy: number;
   /** Duration of requests as a share of their duration in a soak test. */
@@ -25,10 +22,6 @@ export interface SiteOptions {
   slackMs: number;
   /** Time that the service may take for any action. */
   patienceMs: number;
-  /** Size of the disk for the store, in megabytes. */
-  diskMegabytes?: number;
-  /** Programs of the system that its trials start. */
-  programs?: string[];
   /** Time past its expiry for which other nodes leave a hold open; shortened like the other times by default. */
   recoveryMs?: number;
 }

@@ -1,5 +1,6 @@
+import type { StoreKind } from "./place.ts";
 import type { Random } from "./random.ts";
-import type { Site, SiteOptions, StoreKind } from "./site.ts";
+import type { Site, SiteOptions } from "./site.ts";
 import { absentStore, slowStore } from "./trials/away.ts";
 import { killFirstStarts } from "./trials/first-start.ts";
 import { freeze } from "./trials/freeze.ts";

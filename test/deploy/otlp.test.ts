@@ -132,6 +132,24 @@ describe("A trace", () => {
   });
 });
 
+test("the log line of a request has its upstream, tokens, credits, and the trace that is recorded", async () => {
+  const lineOf = (id: string) =>
+    service
+      .output()
+      .split("\n")
+      .find((line) => line.includes(`"requestId":"${id}"`) && line.endsWith('"msg":"request"}'));
+  await expect.poll(() => lineOf(requests.last)).toBeDefined();
+  const facts = { upstream: "up/fine-1", promptTokens: 5, completionTokens: 2, credits: "0.000007" };
+  const traced = JSON.parse(lineOf(requests.traced) ?? "");
+  expect(traced).toMatchObject({ ...facts, timeToFirstTokenMs: expect.any(Number), traceId: TRACE_ID });
+  const unsampled = JSON.parse(lineOf(requests.unsampled) ?? "");
+  expect(unsampled).toMatchObject(facts);
+  expect(unsampled).not.toHaveProperty("traceId");
+  const unanswered = JSON.parse(lineOf(requests.unanswered) ?? "");
+  expect(unanswered).toMatchObject({ upstream: "up/broken-1" });
+  expect(unanswered).not.toHaveProperty("credits");
+});
+
 test("metrics and traces are exported as protobuf, with the headers and the resource of the environment", async () => {
   await vi.waitFor(
     () => {

@@ -24,7 +24,7 @@ export type Outcome = string;
 export interface Case {
   name: string;
   /** Address: the test's own server, with a short timeout for "silent" ones, or one that cannot be reached. */
-  at?: "silent" | "silent-later" | "silent-tls" | "nobody" | "no-such-name" | "no-tls" | "no-certificate";
+  at?: "silent" | "silent-later" | "silent-tls" | "unused" | "no-such-name" | "no-tls" | "no-certificate";
   streamed: Outcome;
   unstreamed: Outcome;
   /** Script of the test's own server: one for both requests, or one each; a missing request is not sent. */
@@ -59,7 +59,7 @@ export const both = (outcome: Outcome) => ({ streamed: outcome, unstreamed: outc
 const each = (streamed: Script, unstreamed: Script) => ({ script: { streamed, unstreamed } });
 
 const UNREACHABLE: Case[] = [
-  { name: "connection refused", at: "nobody", ...both(UNAVAILABLE) },
+  { name: "connection refused", at: "unused", ...both(UNAVAILABLE) },
   { name: "a name that does not exist", at: "no-such-name", ...both(UNAVAILABLE) },
   { name: "no TLS where TLS is expected", at: "no-tls", ...both(UNAVAILABLE) },
   { name: "a TLS handshake that fails", at: "no-certificate", ...both(UNAVAILABLE) },

@@ -57,7 +57,7 @@ beforeAll(async () => {
     response.write('data: {"choices":[{"index":0,"delta":{"content":"half"}}]}\n\n');
     setTimeout(() => response.destroy(), 50);
   });
-  const nobody = `http://127.0.0.1:${await freePort()}/v1`;
+  const unused = `http://127.0.0.1:${await freePort()}/v1`;
   const at = (id: string, baseUrl: string, firstByteMs: number) => {
     return { id, kind: "openai-compatible", baseUrl, apiKey: "k", timeouts: { firstByteMs } };
   };
@@ -65,7 +65,7 @@ beforeAll(async () => {
   service = await startService({
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000 },
-      providers: [at("up", upstream.baseUrl, 60_000), at("hasty", upstream.baseUrl, 300), at("down", nobody, 60_000)],
+      providers: [at("up", upstream.baseUrl, 60_000), at("hasty", upstream.baseUrl, 300), at("down", unused, 60_000)],
       models: [
         ...names.map((name) => pair(name)),
         { id: "refused", price: priced(1), routes: [route("down", "any"), route("up", "spare")] },

@@ -52,10 +52,10 @@ export const TELLS_ITS_MEMORY = {
 
 /** Bytes on the heap and outside it, as the service prints them after a signal. */
 async function toldBytes({ child, output }: RunningService, signal: "SIGUSR2" | "SIGWINCH"): Promise<number> {
-  const told = output().length;
+  const before = output().length;
   child.kill(signal);
   for (;;) {
-    const found = /^(?:MEMORY|MOST) (\d+)\n/m.exec(output().slice(told));
+    const found = /^(?:MEMORY|MOST) (\d+)\n/m.exec(output().slice(before));
     if (found !== null) return Number(found[1]);
     await sleep(10);
   }

@@ -23,9 +23,11 @@ describe.each(MODES)("%s", (mode) => {
 });
 
 test.each(OTHER_KINDS)("on the wire of %s", (kind) => {
-  const told = met.filter((one) => one.kind === kind).map(({ name, mode, outcome }) => `${name}, ${mode}: ${outcome}`);
+  const outcomes = met
+    .filter((one) => one.kind === kind)
+    .map(({ name, mode, outcome }) => `${name}, ${mode}: ${outcome}`);
   const expected = casesOf(kind).flatMap((one) => modesOf(one).map((mode) => `${one.name}, ${mode}: ${one[mode]}`));
-  expect(told.sort()).toEqual(expected.sort());
+  expect(outcomes.sort()).toEqual(expected.sort());
   expect(expected.length).toBeGreaterThan(130);
 });
 

@@ -222,7 +222,7 @@ function wholeOutcome({ pieces, usage }: Received, kind: string, { basis, end, t
     throw new Error(`A whole answer was charged ${JSON.stringify({ basis, end, tokens })}`);
   }
   if (usage?.prompt_tokens !== counts.prompt_tokens || usage.completion_tokens !== counts.completion_tokens) {
-    throw new Error(`A whole answer told the usage ${JSON.stringify(usage)}`);
+    throw new Error(`A complete answer reported the usage ${JSON.stringify(usage)}`);
   }
   return `the answer${text.startsWith("\uFFFD") ? ", with replacement characters" : ""}, charged as ${basis}`;
 }
@@ -282,37 +282,37 @@ function errorCode(envelope: unknown, status?: number): ErrorCode {
 /** The table of `docs/reliability.md`. */
 export function tableRows(met: readonly Met[]): string[][] {
   return NAMES.map((name) => {
-    const own = toldOf(met, OWN_KIND, name);
-    return [name, own.streamed ?? "–", own.unstreamed ?? "–", toldOfOthers(met, name, own)];
+    const own = outcomesOf(met, OWN_KIND, name);
+    return [name, own.streamed ?? "–", own.unstreamed ?? "–", outcomesOfOthers(met, name, own)];
   });
 }
 
-type Told = Partial<Record<Mode, Outcome>>;
+type Outcomes = Partial<Record<Mode, Outcome>>;
 
-function toldOf(met: readonly Met[], kind: string, name: string): Told {
+function outcomesOf(met: readonly Met[], kind: string, name: string): Outcomes {
   const found = met.filter((one) => one.name === name && one.kind === kind);
   return Object.fromEntries(found.map(({ mode, outcome }) => [mode, outcome]));
 }
 
 /** Describes the results on the protocols of other kinds, grouped by result; kinds without such a case are omitted. */
-function toldOfOthers(met: readonly Met[], name: string, own: Told): string {
+function outcomesOfOthers(met: readonly Met[], name: string, own: Outcomes): string {
   const kindsOf = Map.groupBy(
     OTHER_KINDS,
-    (kind) => reasonAgainst(kind, name) ?? differences(toldOf(met, kind, name), own),
+    (kind) => reasonAgainst(kind, name) ?? differences(outcomesOf(met, kind, name), own),
   );
   const same = kindsOf.has(THE_SAME) ? [THE_SAME] : [];
   kindsOf.delete(THE_SAME);
   kindsOf.delete("");
-  return [...same, ...[...kindsOf].map(([told, kinds]) => `${kinds.join(", ")}: ${told}`)].join("; ");
+  return [...same, ...[...kindsOf].map(([outcomes, kinds]) => `${kinds.join(", ")}: ${outcomes}`)].join("; ");
 }
 
 const THE_SAME = "the same";
 
-function differences(told: Told, own: Told): string {
-  const differing = MODES.filter((mode) => told[mode] !== undefined && told[mode] !== own[mode]);
-  if (differing.length === 0) return Object.keys(told).length === 0 ? "" : THE_SAME;
-  if (new Set(differing.map((mode) => told[mode])).size === 1 && differing.length === MODES.length) {
-    return told.streamed ?? "";
+function differences(outcomes: Outcomes, own: Outcomes): string {
+  const differing = MODES.filter((mode) => outcomes[mode] !== undefined && outcomes[mode] !== own[mode]);
+  if (differing.length === 0) return Object.keys(outcomes).length === 0 ? "" : THE_SAME;
+  if (new Set(differing.map((mode) => outcomes[mode])).size === 1 && differing.length === MODES.length) {
+    return outcomes.streamed ?? "";
   }
-  return differing.map((mode) => `${mode} ${told[mode]}`).join(", ");
+  return differing.map((mode) => `${mode} ${outcomes[mode]}`).join(", ");
 }

@@ -51,7 +51,7 @@ export async function startServers(): Promise<Servers> {
     wire: `http://127.0.0.1:${wire.port}`,
     silent: `http://127.0.0.1:${wire.port}`,
     "silent-later": `http://127.0.0.1:${wire.port}`,
-    nobody: `http://127.0.0.1:${await freePort()}`,
+    unused: `http://127.0.0.1:${await freePort()}`,
     "no-such-name": "http://upstream.invalid",
     "no-tls": await at("https", plain),
     "no-certificate": await at("https", bare),

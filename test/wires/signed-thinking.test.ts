@@ -35,7 +35,7 @@ beforeAll(async () => {
   const models = routes.map((kinds) => {
     return { id: kinds.join("-then-"), capabilities: ["tools"], price: PRICE, routes: routesOf(kinds) };
   });
-  service = await startService({ config: { server: { overload: { eventLoopDelayMs: 0 } }, providers, models } });
+  service = await startService({ config: { providers, models } });
   organization = await makeOrganization(service, "10");
 });
 afterAll(async () => {

@@ -21,7 +21,7 @@ beforeAll(async () => {
   const models = FIXTURES.map(({ kind, model }) => {
     return { id: `classes-${kind}`, price: CLASS_PRICES, routes: [{ provider: kind, model }] };
   });
-  service = await startService({ config: { server: { overload: { eventLoopDelayMs: 0 } }, providers, models } });
+  service = await startService({ config: { providers, models } });
   organization = await makeOrganization(service, "10");
 });
 afterAll(async () => {

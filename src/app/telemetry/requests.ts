@@ -1,6 +1,6 @@
-import { TOKEN_CLASSES, type TokenClass } from "../../credits/price.ts";
+import { creditsFromMicro } from "../../credits/amount.ts";
+import { TOKEN_CLASSES, type TokenClass, tokenTotals } from "../../credits/price.ts";
 import type { CompletionReport } from "../../gateway/report.ts";
-import type { RequestObserver } from "../../http/access.ts";
 import { type Instruments, LabelSets } from "../../telemetry/instruments.ts";
 import type { AccessEntry } from "../../telemetry/logger.ts";
 import type { LabelsOf } from "../../telemetry/metrics.ts";
@@ -115,12 +115,13 @@ export class RequestMetrics {
   }
 
   #recordCharge(
-    { tokens, credits }: NonNullable<CompletionReport["charge"]>,
+    { tokens, amount }: NonNullable<CompletionReport["charge"]>,
     providerCost: string | null,
     sets: ModelSets,
   ): void {
     const instruments = this.#instruments;
-    const { input, output } = totalsOf(tokens);
+    const credits = creditsFromMicro(amount);
+    const { input, output } = tokenTotals(tokens);
     instruments.record("gen_ai.client.token.usage", input, sets.input);
     instruments.record("gen_ai.client.token.usage", output, sets.output);
     for (const tokenClass of TOKEN_CLASSES) {
@@ -136,14 +137,6 @@ export class RequestMetrics {
     instruments.add("tollgate.credits.cost", cost, sets.model);
     instruments.add("tollgate.credits.margin", credits - cost, sets.model);
   }
-}
-
-/** Returns the tokens of a request as OpenTelemetry counts them: cached ones are input, reasoning is output. */
-export function totalsOf(tokens: Record<TokenClass, number>): { input: number; output: number } {
-  return {
-    input: tokens.input + tokens.cachedInput + tokens.cacheWrite,
-    output: tokens.output + tokens.reasoning,
-  };
 }
 
 function modelLabels(operation: string, provider: string | undefined, model: string): ModelLabels {
@@ -179,34 +172,7 @@ function overflow<Labels extends object>(labels: Labels): Labels {
 
 /** The span of a request. */
 export interface RequestSpan {
+  readonly traceId: string;
   /** Ends the span. `report` is undefined for a request that held no credits. */
   end(entry: AccessEntry, report: CompletionReport | undefined): void;
-}
-
-/** Observes one request until its response is closed and, if it held credits, its completion is settled. */
-export class ObservedRequest implements RequestObserver {
-  readonly #metrics: RequestMetrics | undefined;
-  readonly #span: RequestSpan | undefined;
-  #report: CompletionReport | undefined;
-  #entry: AccessEntry | undefined;
-
-  constructor(metrics: RequestMetrics | undefined, span: RequestSpan | undefined) {
-    this.#metrics = metrics;
-    this.#span = span;
-  }
-
-  settled(report: CompletionReport): void {
-    this.#report = report;
-    if (this.#entry !== undefined) this.#end(this.#entry);
-  }
-
-  closed(entry: AccessEntry, isHeld: boolean): void {
-    this.#entry = entry;
-    if (!isHeld || this.#report !== undefined) this.#end(entry);
-  }
-
-  #end(entry: AccessEntry): void {
-    this.#metrics?.record(entry, this.#report);
-    this.#span?.end(entry, this.#report);
-  }
 }

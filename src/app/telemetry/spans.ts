@@ -1,8 +1,10 @@
 import type { Attributes, Context, Span, Tracer } from "@opentelemetry/api";
+import { creditsFromMicro } from "../../credits/amount.ts";
+import { tokenTotals } from "../../credits/price.ts";
 import type { CompletionReport } from "../../gateway/report.ts";
 import type { BegunRequest } from "../../http/access.ts";
 import type { AccessEntry } from "../../telemetry/logger.ts";
-import { OPERATIONS, type RequestSpan, totalsOf } from "./requests.ts";
+import { OPERATIONS, type RequestSpan } from "./requests.ts";
 
 type OpenTelemetryApi = typeof import("@opentelemetry/api");
 
@@ -28,7 +30,8 @@ export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestSpa
   const kind = api.SpanKind.SERVER;
   const span = tracer.startSpan(`${method} ${route}`, { kind, startTime: timeOf(startedMs) }, parent);
   if (!span.isRecording()) return undefined;
-  return { end: (entry, report) => endSpan(options, { span, parent, startedMs }, entry, report) };
+  const { traceId } = span.spanContext();
+  return { traceId, end: (entry, report) => endSpan(options, { span, parent, startedMs }, entry, report) };
 }
 
 /** Returns the context of the request's own `traceparent`; an empty one if it has none or an invalid one. */
@@ -88,11 +91,11 @@ function answerAttributes({ route, finishReason, charge }: CompletionReport): At
     "gen_ai.response.model": route.model,
     ...(finishReason !== null && { "gen_ai.response.finish_reasons": [finishReason] }),
     ...(charge !== null && {
-      "gen_ai.usage.input_tokens": totalsOf(charge.tokens).input,
-      "gen_ai.usage.output_tokens": totalsOf(charge.tokens).output,
+      "gen_ai.usage.input_tokens": tokenTotals(charge.tokens).input,
+      "gen_ai.usage.output_tokens": tokenTotals(charge.tokens).output,
       "gen_ai.usage.cache_read.input_tokens": charge.tokens.cachedInput,
       "gen_ai.usage.cache_creation.input_tokens": charge.tokens.cacheWrite,
-      "tollgate.credits.charged": charge.credits,
+      "tollgate.credits.charged": creditsFromMicro(charge.amount),
     }),
   };
 }

@@ -11,7 +11,7 @@ import type { Log } from "../../telemetry/logger.ts";
 import { METRICS } from "../../telemetry/metrics.ts";
 import { type GaugeSources, observeService, ProcessGauges } from "./gauges.ts";
 import { serveOnOwnPort, toPrometheusNames } from "./prometheus.ts";
-import { ObservedRequest, RequestMetrics } from "./requests.ts";
+import { RequestMetrics, type RequestSpan } from "./requests.ts";
 import { beginSpan } from "./spans.ts";
 
 /** Time for the last exports of a process that stops. A collector that cannot be reached is tried for longer. */
@@ -55,7 +55,7 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
   const observed: (() => void)[] = [];
   let own: { stop(): Promise<void> } | undefined;
   return {
-    observeRequest: (requests ?? spans) && ((begun) => new ObservedRequest(requests, spans && beginSpan(spans, begun))),
+    observeRequest: (requests ?? spans) && ((begun) => observerOf(requests, spans && beginSpan(spans, begun))),
     ledger: instruments && ledgerMetrics(instruments),
     read: meters?.read,
     async start(sources) {
@@ -73,6 +73,16 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
       const stopped = Promise.all([own?.stop(), meters?.stop(), tracers?.stop()]);
       const late = await Promise.race([stopped, sleep(STOP_MS, "late" as const, { ref: false })]);
       if (late === "late") logFailure(options.log, new Error(`the collector did not take them within ${STOP_MS} ms`));
+    },
+  };
+}
+
+function observerOf(metrics: RequestMetrics | undefined, span: RequestSpan | undefined): RequestObserver {
+  return {
+    traceId: span?.traceId,
+    ended(entry, report) {
+      metrics?.record(entry, report);
+      span?.end(entry, report);
     },
   };
 }

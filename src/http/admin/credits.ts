@@ -1,4 +1,3 @@
-import { type Static, Type } from "typebox";
 import { type AdjustmentRefusal, type Booked, PLAYGROUND_HOLDS_NO_CREDITS } from "../../admin/credit-adjustments.ts";
 import {
   Allowance,
@@ -11,16 +10,11 @@ import {
   NewCredit,
   NewGrant,
   NewRevocation,
-  StatementCsvQuery,
-  StatementPage,
-  StatementQuery,
 } from "../../api/admin/credits.ts";
 import { isoTime } from "../../api/time.ts";
 import type { AllowanceRow } from "../../credits/allowance.ts";
 import { creditsFromMicro, creditsOf } from "../../credits/amount.ts";
 import { ApiError } from "../../errors.ts";
-import type { StatementSelection } from "../../reports/statement.ts";
-import { streamText } from "../connection.ts";
 import {
   type AdminCall,
   type AdminServices,
@@ -30,13 +24,11 @@ import {
   listOf,
   notFound,
   pageOf,
+  requireOrganization,
   requireOwn,
   timeOf,
   withApiErrors,
 } from "./endpoint.ts";
-
-/** Number of statement exports of one organization that may run at once in this process, for all callers together. */
-const EXPORTS_AT_ONCE_MAX = 2;
 
 const listGrants = adminEndpoint({
   method: "GET",
@@ -188,49 +180,6 @@ const endAllowance = adminEndpoint({
   },
 });
 
-const showStatement = adminEndpoint({
-  method: "GET",
-  path: "/organizations/:id/statement",
-  access: "member",
-  operationId: "showStatement",
-  summary: "List everything that changed an organization's credits, the oldest first, with the balance after it",
-  query: StatementQuery,
-  response: { status: 200, description: "A page.", schema: StatementPage },
-  async handle(services, call) {
-    requireOwn(call.who, call.params.id);
-    await requireOrganization(services, call.params.id);
-    return withApiErrors(services.statements.page({ ...selectionOf(call), ...pageOf(call.query) }));
-  },
-});
-
-const exportStatement = adminEndpoint({
-  method: "GET",
-  path: "/organizations/:id/statement.csv",
-  access: "member",
-  operationId: "exportStatement",
-  summary: "Export the whole statement as comma-separated values",
-  query: StatementCsvQuery,
-  response: { status: 200, description: "The lines.", schema: Type.String(), contentType: "text/csv" },
-  async handle(services, call) {
-    requireOwn(call.who, call.params.id);
-    const selection = selectionOf(call);
-    const name = selection.kind === null ? "statement" : `statement-${selection.kind}`;
-    const limit = { key: `exports:${call.params.id}`, limit: EXPORTS_AT_ONCE_MAX };
-    const leave = services.gateway.limits.enterExport(limit);
-    try {
-      await requireOrganization(services, call.params.id);
-      const headers = {
-        "content-type": "text/csv; charset=utf-8",
-        "content-disposition": `attachment; filename="${name}.csv"`,
-      };
-      await streamText(call.reply, headers, services.statements.csv(selection));
-    } finally {
-      leave();
-    }
-    return call.reply.hijack();
-  },
-});
-
 export const creditEndpoints = [
   listGrants,
   createGrant,
@@ -239,13 +188,7 @@ export const creditEndpoints = [
   listAllowances,
   createAllowance,
   endAllowance,
-  showStatement,
-  exportStatement,
 ];
-
-async function requireOrganization({ directory }: AdminServices, id: string): Promise<void> {
-  if ((await directory.organization(id)) === undefined) throw notFound();
-}
 
 /** Returns the outcome of an adjustment. Throws ApiError for the refusals that every kind of adjustment has. */
 function acceptedOf<Outcome extends { outcome: string }>(
@@ -298,15 +241,4 @@ function toAllowance(row: AllowanceRow): Allowance {
     ended_at: row.endedAtMs === null ? null : isoTime(row.endedAtMs),
     created_at: isoTime(row.createdAtMs),
   };
-}
-
-interface StatementCall {
-  params: { id: string };
-  query: Static<typeof StatementCsvQuery>;
-}
-
-function selectionOf({ params, query }: StatementCall): StatementSelection {
-  const { from, to, kind = null } = query;
-  const period = { fromMs: timeOf("from", from) ?? undefined, toMs: timeOf("to", to) ?? undefined };
-  return { organizationId: params.id, kind, ...period };
 }

@@ -108,6 +108,11 @@ export function actorOf({ who, request }: Pick<AdminCall, "who" | "request">): A
   return { kind: who.role, id, ...originOf(request) };
 }
 
+/** Throws ApiError if there is no such organization. */
+export async function requireOrganization({ directory }: AdminServices, id: string): Promise<void> {
+  if ((await directory.organization(id)) === undefined) throw notFound();
+}
+
 /** Returns the error for a resource that does not exist, and for one of another organization. */
 export function notFound(): ApiError {
   return new ApiError("not_found", "The resource does not exist or you do not have access to it.");

@@ -15,6 +15,7 @@ import { playgroundEndpoints } from "./playground.ts";
 import { reportEndpoints } from "./reports.ts";
 import { requestEndpoints } from "./requests.ts";
 import { sessionEndpoints } from "./session.ts";
+import { statementEndpoints } from "./statement.ts";
 import { tokenEndpoints } from "./tokens.ts";
 
 declare module "fastify" {
@@ -32,6 +33,7 @@ export const adminEndpoints: readonly AdminEndpoint[] = [
   ...reportEndpoints,
   ...organizationEndpoints,
   ...creditEndpoints,
+  ...statementEndpoints,
   ...tokenEndpoints,
   ...requestEndpoints,
   ...playgroundEndpoints,

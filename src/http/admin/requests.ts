@@ -13,6 +13,7 @@ import {
   notFound,
   organizationIn,
   pageOf,
+  requireOrganization,
   requireOwn,
   timeOf,
   withApiErrors,
@@ -81,9 +82,10 @@ const removeConversations = adminEndpoint({
   operationId: "removeConversations",
   summary: "Delete the stored conversations of an organization now",
   response: { status: 200, description: "The number of conversations that were deleted.", schema: ConversationRemoval },
-  async handle({ directory, conversations, audit }, call): Promise<ConversationRemoval> {
+  async handle(services, call): Promise<ConversationRemoval> {
+    const { conversations, audit } = services;
     const { id: organizationId } = call.params;
-    if ((await directory.organization(organizationId)) === undefined) throw notFound();
+    await requireOrganization(services, organizationId);
     const change = { action: "conversations.remove" as const, organizationId, subjectId: organizationId };
     const removed = await conversations.remove(organizationId, (stored) =>
       audit.record(actorOf(call), { ...change, before: { kept: stored } }),
