@@ -2,7 +2,8 @@
  * `node bench/verify.ts --store sqlite --rows 2000000`: how long the check of the books takes for one organization with so
  * many holds and events, and the memory that it needs. `--store postgres` makes a PostgreSQL of its own. With
  * `--beside 15` also what a ledger's holds and settlements lose to a check beside them: in turns of so many seconds,
- * `--turns` without it and with it, by `--clients` at once, at `--rate` requests a second or as many as it takes.
+ * `--turns` without it and with it, by `--clients` at once, at `--rate` requests a second or as many as it takes. With
+ * `--close` also how long retention takes to close all of these requests, and its steps.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,9 +11,11 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
+import { Retention } from "../src/ledger/retention.ts";
 import { openPostgresStore } from "../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";
+import { createLog } from "../src/telemetry/logger.ts";
 import { bulkStatements } from "../test/support/bulk.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 import { measureBeside } from "./beside.ts";
@@ -28,11 +31,15 @@ const { values } = parseArgs({
     turns: { type: "string", default: "3" },
     clients: { type: "string", default: "32" },
     rate: { type: "string" },
+    close: { type: "boolean", default: false },
   },
 });
 const rows = Number(values.rows);
 /** Organization of the holds and charges that run during the check. */
 const SPARE = 1_000_000_000_000n;
+
+/** Older than the months that retention keeps. */
+const CLOSED_AGE_MS = 70 * 86_400_000;
 
 interface Place {
   store: Store;
@@ -47,7 +54,7 @@ async function check({ store, dataDir, databaseUrl, run }: Place): Promise<void>
   const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
   const grant = { kind: "grant" as const, organizationId: ORGANIZATION, grantId: GRANT, ...terms };
   await store.books.apply("durable", [{ ...grant, amount: 1_000n * BigInt(rows) + SPARE }]);
-  const fromMs = createdAtMs - 1_000 * (rows + 100);
+  const fromMs = createdAtMs - (values.close ? CLOSED_AGE_MS : 0) - 1_000 * (rows + 100);
   await run(bulkStatements(store.kind, { organizationId: ORGANIZATION, grantId: GRANT, count: rows, fromMs }));
   const startedAtMs = performance.now();
   const { holds, events, violations } = await store.books.verify(ORGANIZATION);
@@ -55,6 +62,7 @@ async function check({ store, dataDir, databaseUrl, run }: Place): Promise<void>
   const mebibytes = Math.round(process.resourceUsage().maxRSS / 1_024);
   console.log(`${store.kind}: ${holds} holds, ${events} events, ${violations.length} violations`);
   console.log(`${seconds.toFixed(1)} s, ${Math.round(holds / seconds)} holds/s, at most ${mebibytes} MiB resident`);
+  if (values.close) await close(store);
   if (values.beside === undefined) return;
   await measureBeside(store, {
     organizationId: ORGANIZATION,
@@ -65,6 +73,38 @@ async function check({ store, dataDir, databaseUrl, run }: Place): Promise<void>
     clients: Number(values.clients),
     rate: values.rate === undefined ? null : Number(values.rate),
   });
+  const [violation] = (await store.books.verify(ORGANIZATION)).violations;
+  if (violation !== undefined) throw new Error(violation.message);
+}
+
+async function close(store: Store): Promise<void> {
+  const stepsMs: number[] = [];
+  const timed = <Parameters extends unknown[], Result>(step: (...parameters: Parameters) => Promise<Result>) => {
+    return async (...parameters: Parameters) => {
+      const startedAtMs = performance.now();
+      const result = await step(...parameters);
+      stepsMs.push(performance.now() - startedAtMs);
+      return result;
+    };
+  };
+  const { sum, remove, ...rest } = store.closings;
+  const retention = new Retention({
+    closings: { ...rest, sum: timed(sum), remove: timed(remove) },
+    limits: { requestMonths: 1 },
+    isUsageSummedUp: async () => true,
+    spooled: async () => 0,
+    clock: Date.now,
+    now: () => performance.now(),
+    log: createLog("warn"),
+  });
+  const startedAtMs = performance.now();
+  await retention.run();
+  const seconds = (performance.now() - startedAtMs) / 1_000;
+  const { requests = 0 } = (await store.closings.find(ORGANIZATION)) ?? {};
+  stepsMs.sort((a, b) => a - b);
+  const [p50 = 0, p99 = 0] = [0.5, 0.99].map((share) => stepsMs[Math.floor(stepsMs.length * share)]);
+  const steps = `steps: p50 ${p50.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`;
+  console.log(`${requests} requests closed in ${seconds.toFixed(0)} s; ${steps}`);
   const [violation] = (await store.books.verify(ORGANIZATION)).violations;
   if (violation !== undefined) throw new Error(violation.message);
 }

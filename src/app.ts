@@ -11,6 +11,7 @@ import {
   createLedger,
   createOverload,
   createRefusalLog,
+  createRetention,
   createSignInFailures,
   newIdOf,
   openStoreOf,
@@ -75,6 +76,8 @@ export async function startService(config: Config, options: StartOptions): Promi
   const usageDays = parts.adopt(new UsageDays({ ...options, rows: store.usage, books: store.books }), (opened) =>
     opened.stop(),
   );
+  const retained = { store, usageDays, ledger };
+  const retention = parts.adopt(createRetention(live, options, retained), (opened) => opened.stop());
   const refusals = parts.adopt(createRefusalLog(options, store), (log) => log.stop());
   const signInFailures = parts.adopt(createSignInFailures(options, store), (opened) => opened.stop());
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
@@ -94,7 +97,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   await arrived;
   options.onServing?.();
   ledger.start();
-  for (const part of [lastUses, signInFailures, healthFile, usageDays, refusals, overload]) part.start();
+  for (const part of [lastUses, signInFailures, healthFile, usageDays, retention, refusals, overload]) part.start();
   const requests = () => server.requests();
   const heapBytes = () => process.memoryUsage().heapTotal;
   disableIdleCollections();

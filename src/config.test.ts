@@ -123,7 +123,7 @@ const TRUST_PROXY =
 const providers = "providers:\n  - id: a\n    kind: k\n";
 const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
 const groups =
-  "server, dataDir, database, redis, credits, limits, playground, completions, conversations, ledger, log, metrics, telemetry, sandbox, providers, models";
+  "server, dataDir, database, redis, credits, limits, playground, completions, conversations, retention, ledger, log, metrics, telemetry, sandbox, providers, models";
 
 describe("a mistake in the file is reported in one line", () => {
   test.each([

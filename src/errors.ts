@@ -72,6 +72,10 @@ export const errorCatalog = {
   already_rotated: invalid(409, "The token was already rotated."),
   token_ended: invalid(409, "The token was revoked or has expired."),
   reference_mismatch: invalid(409, "The reference was already used with other terms. Use another reference."),
+  request_closed: invalid(
+    409,
+    "The request belongs to a closed period and can no longer be corrected. Without `hold_id`, the credit is goodwill.",
+  ),
   idempotency_in_progress: invalid(409, "A request with this Idempotency-Key is still running. Try again later.", true),
   idempotency_interrupted: invalid(
     409,

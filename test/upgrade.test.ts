@@ -138,6 +138,8 @@ describe.each([
     // The schema of the first version.
     await execute(`ALTER TABLE adjustment DROP COLUMN ${column}`);
     for (const name of ["further_prices", "further_tokens"]) await execute(`ALTER TABLE request DROP COLUMN ${name}`);
+    await execute("ALTER TABLE balance DROP COLUMN closed_before");
+    for (const name of ["closing", "closing_part"]) await execute(`DROP TABLE ${name}`);
     await execute("DELETE FROM schema_migration WHERE version > 1");
     expect((await run("ledger", "verify")).stderr).toMatch(
       /was written by an older Tollgate: its schema is 1, this one needs \d+\./,

@@ -101,7 +101,7 @@ export class CreditAdjustments {
   async credit(
     request: CreditRequest,
     actor: Actor,
-  ): Promise<Booked | AdjustmentRefusal | ExcessiveAmount | { outcome: "missing" }> {
+  ): Promise<Booked | AdjustmentRefusal | ExcessiveAmount | { outcome: "missing" } | { outcome: "closed" }> {
     const audit = this.#auditOf("credits.credit", request, actor);
     const adjustmentId = makeId("credit", this.#options.random);
     const outcome = await this.#options.bookings.credit({ ...request, priority: 0, adjustmentId, audit });

@@ -12,9 +12,10 @@ import { ConversationLog } from "../ledger/conversation-log.ts";
 import { DeadLetters } from "../ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../ledger/dead-letter-file.ts";
 import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
+import { Retention } from "../ledger/retention.ts";
 import { Spool } from "../ledger/spool.ts";
 import { RefusalLog } from "../reports/refusal-log.ts";
-import { DAY_MS } from "../reports/usage-days.ts";
+import { DAY_MS, type UsageDays } from "../reports/usage-days.ts";
 import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
 import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
@@ -141,6 +142,24 @@ export function createConversationLog(
 
 export function retentionMsOf({ keepDays }: Config["conversations"]): number {
   return keepDays * DAY_MS;
+}
+
+export function createRetention(
+  live: Pick<LiveValues, "config">,
+  { clock, log }: StartOptions,
+  { store, usageDays, ledger }: { store: Store; usageDays: UsageDays; ledger: Ledger },
+): Retention {
+  return new Retention({
+    closings: store.closings,
+    get limits() {
+      return live.config.retention;
+    },
+    isUsageSummedUp: (beforeMs) => usageDays.isSummedUp(beforeMs),
+    spooled: async () => (await ledger.status()).spool.entries,
+    clock,
+    now: () => performance.now(),
+    log,
+  });
 }
 
 export function createHealthFile({ dataDir }: Config, { clock, log }: StartOptions, circuits: Circuits): HealthFile {

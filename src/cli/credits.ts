@@ -151,6 +151,11 @@ async function credit(terminal: Terminal, amountText: string, flags: CreditFlags
   await withWorkspace(terminal, flags, async ({ creditAdjustments }) => {
     const request = { organizationId, amount, holdId, expiresAtMs, reference, note };
     const booked = acceptedOf(organizationId, await creditAdjustments.credit(request, COMMAND_ACTOR));
+    if (booked.outcome === "closed") {
+      throw new OperatorError(
+        `${flags.completion} belongs to a closed period and can no longer be corrected. Without --completion, the credit is goodwill.`,
+      );
+    }
     if (booked.outcome === "missing") throw unknownCompletion(flags.completion ?? "");
     if (booked.outcome === "excessive") {
       throw excessive(amountText, `${formatCredits(booked.most)}, which was charged and not refunded yet`);

@@ -4,7 +4,15 @@ import { creditsFromMicro, formatCredits, type MicroCredits, usageReport } from 
 import type { BalanceRow } from "../credits/books.ts";
 import { displayPrice, FURTHER_CLASSES, pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
-import { CSV_HEADINGS, csvLine, csvOfEntry, entriesOf, type Period } from "../reports/statement.ts";
+import {
+  assertUnchanged,
+  CSV_HEADINGS,
+  csvLine,
+  csvOfEntry,
+  entriesOf,
+  type Period,
+  periodFrom,
+} from "../reports/statement.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
 import { addCommand, type CommonFlags, type Terminal, timeFlag } from "./command.ts";
 import { freshBalance, withWorkspace } from "./workspace.ts";
@@ -25,18 +33,21 @@ export function addStatement(credits: Command, terminal: Terminal): void {
     .option("--to <date>", "end of the period, exclusive")
     .option("--csv", "print comma-separated values")
     .action(async (flags: Flags) => {
-      const period = periodOf(flags);
+      const asked = periodOf(flags);
       if (flags.csv === true && flags.json === true)
         throw new OperatorError("--csv and --json exclude each other; state one of them.");
       await withWorkspace(terminal, flags, async (workspace) => {
         const { books } = workspace.store;
         const balance = await freshBalance(workspace, terminal, flags.org);
         const pending = await books.pendingCredits(flags.org);
-        const opening = period.fromMs === undefined ? 0n : await books.openingBalance(flags.org, period.fromMs);
-        const statement = { period, balance, pending, opening, entries: entriesOf(books, flags.org, period) };
+        const start = await books.statementStart(flags.org, asked.fromMs ?? null);
+        const period = periodFrom(start, asked.toMs);
+        const entries = entriesOf(books, flags.org, period);
+        const statement = { ...start, period, balance, pending, entries };
         if (flags.json === true) await printJson(terminal, statement);
         else if (flags.csv === true) await printCsv(terminal, statement);
         else await printText(terminal, statement);
+        await assertUnchanged(books, flags.org, start);
       });
     });
 }
@@ -57,6 +68,7 @@ interface Statement {
   pending: MicroCredits;
   /** Sum of the entries before the period. */
   opening: MicroCredits;
+  closedBeforeMs: number | null;
   entries: AsyncIterable<LedgerEntry>;
 }
 
@@ -81,7 +93,9 @@ async function printText(terminal: Terminal, statement: Statement): Promise<void
   terminal.out(textLine(["TIME", "KIND", "CREDITS", "BALANCE", "WHAT"]));
   const total = (atMs: number, amount: MicroCredits, what: string) =>
     terminal.out(textLine([isoTime(atMs), "", "", formatCredits(amount), what]));
-  if (period.fromMs !== undefined) total(period.fromMs, opening, "opening balance");
+  const what =
+    statement.closedBeforeMs === period.fromMs ? "opening balance (older requests are closed)" : "opening balance";
+  if (period.fromMs !== undefined) total(period.fromMs, opening, what);
   const closing = await forEach(terminal, statement, (entry, now) => terminal.out(textOfEntry(entry, now)));
   if (period.toMs !== undefined) return total(period.toMs, closing, "closing balance");
   const held = balance.held > 0n ? ` ${formatCredits(balance.held)} are held by running requests.` : "";
@@ -115,6 +129,7 @@ async function printJson(terminal: Terminal, statement: Statement): Promise<void
     from: isoTime(period.fromMs ?? null),
     to: isoTime(period.toMs ?? null),
     opening: creditsFromMicro(opening),
+    closedBefore: isoTime(statement.closedBeforeMs),
   };
   terminal.out(`${JSON.stringify(head).slice(0, -1)},"entries":[`);
   let before = "";

@@ -2,6 +2,7 @@ import { Ajv, type ValidateFunction } from "ajv";
 import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
+import { Conversations, Ledger, Retention } from "./ledger-schema.ts";
 import { Metrics, Telemetry } from "./telemetry-schema.ts";
 import { Count, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
 
@@ -121,50 +122,6 @@ const Playground = Group(
   { reload: true, description: "Limits of the playground organization, which holds no credits." },
 );
 
-const Conversations = Group(
-  {
-    keepDays: Count(3_650, {
-      default: 30,
-      description: "Days for which prompts and answers are stored, for organizations with storage enabled.",
-    }),
-    limitBytes: Type.Integer({
-      default: 256 * 1024,
-      minimum: 1024,
-      maximum: 1024 * 1024,
-      description: "Maximum size of a stored conversation; longer ones are truncated.",
-    }),
-  },
-  { reload: true },
-);
-
-const Ledger = Group({
-  holdSeconds: Type.Number({
-    default: 120,
-    minimum: 0.1,
-    maximum: 3600,
-    description: "Time after which a hold expires if it is not renewed.",
-  }),
-  renewSeconds: Type.Number({
-    default: 10,
-    minimum: 0.05,
-    maximum: 3600,
-    description: "Interval in which running requests renew their holds.",
-  }),
-  sweepSeconds: Type.Number({
-    default: 10,
-    minimum: 0.05,
-    maximum: 3600,
-    description: "Interval in which expired holds are searched.",
-  }),
-  recoverySeconds: Type.Number({
-    default: 480,
-    minimum: 0,
-    maximum: 86_400,
-    description:
-      "Time after its expiry for which another process's hold is not ended, because that process may still be running without a connection to the database. PostgreSQL only. With 0, credits are released sooner: see docs/ledger.md.",
-  }),
-});
-
 export const ConfigSchema = Group({
   server: Server,
   dataDir: Type.String({
@@ -222,6 +179,7 @@ export const ConfigSchema = Group({
     { reload: true },
   ),
   conversations: Conversations,
+  retention: Retention,
   ledger: Ledger,
   log: Group(
     {

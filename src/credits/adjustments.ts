@@ -9,6 +9,7 @@ import type {
   RevokeTransition,
 } from "./books.ts";
 import { addCredit, addGrant, type Funds, revocableIn, revoke as revokeFrom, sumOf } from "./funds.ts";
+import { beganBefore } from "./request-id.ts";
 
 /** Adds a grant. A repetition of an earlier one changes nothing. */
 export function grant(batch: Batch, funds: Funds, transition: GrantTransition): Outcomes["grant"] {
@@ -62,6 +63,8 @@ export function credit(batch: Batch, funds: Funds, transition: CreditTransition)
   }
   const { amount, holdId, organizationId, expiresAtMs } = transition;
   assertAmount(amount);
+  const beforeMs = funds.balance.closedBeforeMs;
+  if (holdId !== null && beganBefore(holdId, beforeMs)) return { outcome: "closed", beforeMs };
   const charged =
     holdId === null ? { charged: funds.balance.spent, tokenId: null, isRunning: false } : chargedFor(batch, transition);
   if (charged === undefined) return { outcome: "missing" };

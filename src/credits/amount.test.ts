@@ -144,6 +144,7 @@ test("A usage report states the balance in credits, without expired credits.", (
     spent: 20_499_986n,
     expired: 10_000_014n,
     nextChangeAtMs: null,
+    closedBeforeMs: null,
   };
   const report = usageReport(balance);
   expect(report).toEqual({

@@ -15,6 +15,8 @@ export interface BalanceRow {
   expired: MicroCredits;
   /** When a grant next takes effect or expires; null if none will. */
   nextChangeAtMs: number | null;
+  /** Requests that began before are closed: nothing more is booked for them. Null: none is closed. */
+  closedBeforeMs: number | null;
 }
 
 /** Balance of a token with a credit cap; locked after the balances. The spent amount may exceed the cap: a settlement is never refused. */
@@ -341,10 +343,16 @@ export type KeyOutcome =
   /** It had another body. */
   | { outcome: "mismatch" };
 export type RenewOutcome = { outcome: "renewed"; remade: boolean } | Ended;
+/** The request belongs to a closed period, so nothing is booked. */
+type Closed = { outcome: "closed"; beforeMs: number };
 export type SettleOutcome =
+  | Closed
   | { outcome: "charged"; charged: MicroCredits; shortfall: MicroCredits; available: MicroCredits }
   | { outcome: "released" };
-export type ReleaseOutcome = { outcome: "released"; available: MicroCredits } | { outcome: "charged" | "recovered" };
+export type ReleaseOutcome =
+  | Closed
+  | { outcome: "released"; available: MicroCredits }
+  | { outcome: "charged" | "recovered" };
 export type ExpireOutcome =
   | { outcome: "expired"; charged: MicroCredits; shortfall: MicroCredits }
   /** Renewed, or ended by its owner, since the sweeper read it. */
@@ -369,6 +377,7 @@ export type CreditOutcome =
   /** More than was spent, or than the hold was charged and not credited yet. */
   | { outcome: "excessive"; most: MicroCredits }
   | AdjustmentMismatch
+  | Closed
   | Missing;
 export type RefreshOutcome = { outcome: "refreshed"; balance: BalanceRow };
 type Missing = { outcome: "missing" };

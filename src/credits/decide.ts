@@ -1,7 +1,9 @@
 import { credit, grant, revoke } from "./adjustments.ts";
 import { type Batch, type BookRows, type Decision, fundsOf, openBatch, writesOf } from "./batch.ts";
-import type { Outcome, Transition } from "./books.ts";
+import type { HoldFacts, Outcome, Transition } from "./books.ts";
+import type { Funds } from "./funds.ts";
 import { expire, hold, release, renew, settle } from "./holds.ts";
+import { beganBefore } from "./request-id.ts";
 
 /**
  * Decides a batch: takes its rows, read under the locks of its balances, and its transitions in their order of arrival;
@@ -21,13 +23,15 @@ function decideOne(batch: Batch, transition: Transition): Outcome {
   if (funds === undefined) return { outcome: "unknown_organization" };
   switch (transition.kind) {
     case "hold":
+      assertOpenPeriod(funds, transition.facts);
       return hold(batch, funds, transition);
     case "renew":
+      assertOpenPeriod(funds, transition.facts);
       return renew(batch, funds, transition);
     case "settle":
-      return settle(batch, funds, transition);
+      return closedFor(funds, transition.facts) ?? settle(batch, funds, transition);
     case "release":
-      return release(batch, funds, transition);
+      return closedFor(funds, transition.facts) ?? release(batch, funds, transition);
     case "expire":
       return expire(batch, funds, transition);
     case "grant":
@@ -39,4 +43,15 @@ function decideOne(batch: Batch, transition: Transition): Outcome {
     case "refresh":
       return { outcome: "refreshed", balance: { ...funds.balance } };
   }
+}
+
+/** The row of a closed request may have been removed, so its absence does not show that it never ended. */
+function closedFor({ balance }: Funds, { holdId }: HoldFacts): { outcome: "closed"; beforeMs: number } | undefined {
+  const beforeMs = balance.closedBeforeMs;
+  return beganBefore(holdId, beforeMs) ? { outcome: "closed", beforeMs } : undefined;
+}
+
+/** No period with an open hold is closed, so such a hold or renewal has the id of another time. */
+function assertOpenPeriod(funds: Funds, facts: HoldFacts): void {
+  if (closedFor(funds, facts) !== undefined) throw new Error(`the request ${facts.holdId} belongs to a closed period`);
 }

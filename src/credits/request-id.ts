@@ -21,3 +21,8 @@ export function isBookedLate(id: string, bookedAtMs: number): boolean {
   const timeMs = timeOfId(id);
   return timeMs === undefined || Math.abs(bookedAtMs - timeMs) > LATE_AFTER_MS;
 }
+
+/** Returns true if a request began before a time, by its id; false if the time is null. */
+export function beganBefore(id: string, timeMs: number | null): timeMs is number {
+  return timeMs !== null && id < idAt(timeMs);
+}

@@ -54,6 +54,7 @@ export class DeadLetters {
 
 /** Returns why a transition can never be booked, from the outcome of its booking; undefined if it is booked. */
 export function refusalOf({ kind }: SpooledTransition, { outcome }: { outcome: string }): string | undefined {
+  if (outcome === "closed") return "the request belongs to a closed period, and may have been booked in it";
   // The hold of a release may have expired or been lost: there is nothing left to return.
   if (kind === "settle" ? outcome === "charged" : outcome !== "unknown_organization") return undefined;
   return `the store answered ${outcome}`;

@@ -7,6 +7,7 @@ import { GatedBooks } from "../../test/support/gated-books.ts";
 import { keepLog } from "../../test/support/log.ts";
 import { keyOf } from "../../test/support/memory-books.ts";
 import { factsOf, grantTo, HOLD_LIFE_MS, ORGANIZATION, openLedger, until } from "../../test/support/open-ledger.ts";
+import type { BalanceRow } from "../credits/books.ts";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import { deadLetterFileOf } from "./dead-letter-file.ts";
@@ -256,5 +257,20 @@ describe("a settlement that no retry can book", () => {
     books.failWith = () => undefined;
     await until(async () => (await entries()) === 0);
     expect(await deadLetters()).toMatchObject([{ reason: "the store answered unknown_organization" }]);
+  });
+
+  test("becomes a dead letter if its request belongs to a closed period, and books nothing", async () => {
+    const closedBeforeMs = 1_000_000;
+    books.failWith = unavailable;
+    await settle("00000000-0001-7000-8000-000000000000", 3);
+    await ledger.release({ facts: factsOf("00000000-0002-7000-8000-000000000000") });
+    const balance = { ...books.balances.get(ORGANIZATION), closedBeforeMs } as BalanceRow;
+    books.balances.set(ORGANIZATION, balance);
+    books.failWith = () => undefined;
+    await until(async () => (await entries()) === 0);
+    const reason = "the request belongs to a closed period, and may have been booked in it";
+    expect(await deadLetters()).toMatchObject([{ reason }, { reason }]);
+    expect(await books.balance(ORGANIZATION)).toEqual(balance);
+    expect(books.requests.size).toBe(0);
   });
 });

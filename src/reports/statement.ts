@@ -3,9 +3,9 @@ import type { StatementEntry, StatementPage } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { displayPrice, furtherByName, TOKEN_CLASSES, tokensByClass } from "../credits/price.ts";
-import { invalidCursor } from "../errors.ts";
+import { invalidCursor, OperatorError } from "../errors.ts";
 import type { Books } from "../stores/queries/books.ts";
-import type { LedgerEntry } from "../stores/queries/statement.ts";
+import type { LedgerEntry, StatementStart } from "../stores/queries/statement.ts";
 
 const PAGE_ENTRIES = 500;
 /** Entries in one page of an export. Reading and formatting a page takes about 3 ms on the event loop. */
@@ -64,25 +64,39 @@ export interface StatementRequest extends StatementSelection {
   limit: number;
 }
 
+type StatementBooks = Pick<Books, "statement" | "statementStart" | "closedBefore">;
+
 /** Lists the changes of an organization's credits, the oldest first, each with the balance after it. */
 export class Statements {
-  readonly #books: Pick<Books, "statement" | "openingBalance">;
+  readonly #books: StatementBooks;
   /** Reads and formats the pages of all exports one at a time. */
   readonly #exportQueue = new WorkQueue();
 
-  constructor(books: Pick<Books, "statement" | "openingBalance">) {
+  constructor(books: StatementBooks) {
     this.#books = books;
   }
 
   /** Reads one page. Throws ApiError (invalid_value) for an invalid cursor. */
-  async page({ organizationId, kind, cursor, limit, ...period }: StatementRequest): Promise<StatementPage> {
-    const from = cursor === null ? await this.#opening(organizationId, period) : placeOf(cursor);
-    let { balance, position } = from;
+  async page(request: StatementRequest): Promise<StatementPage> {
+    for (;;) {
+      const { page, closedBeforeMs } = await this.#page(request);
+      // Requests that were closed while it was read may be missing.
+      if (closedBeforeMs === (await this.#books.closedBefore(request.organizationId))) return page;
+    }
+  }
+
+  async #page({ organizationId, kind, cursor, limit, fromMs, toMs }: StatementRequest) {
+    const start = await this.#startOf(organizationId, fromMs ?? null, cursor === null ? undefined : placeOf(cursor));
+    const { closedBeforeMs } = start;
+    let { opening: balance, position } = start;
     let readEntries = 0;
     const data: StatementEntry[] = [];
     const page = (next_cursor: string | null) => {
-      return { object: "list" as const, data, next_cursor, opening: creditsFromMicro(from.balance) };
+      const opening = creditsFromMicro(start.opening);
+      const list = { object: "list" as const, data, next_cursor, opening, closed_before: isoTime(closedBeforeMs) };
+      return { page: list, closedBeforeMs };
     };
+    const period = { fromMs: start.fromMs ?? undefined, toMs };
     for await (const entry of entriesOf(this.#books, organizationId, period, position)) {
       if (data.length === limit || readEntries === READ_ENTRIES_MAX) return page(cursorOf({ balance, position }));
       balance += entry.amount;
@@ -93,19 +107,32 @@ export class Statements {
     return page(null);
   }
 
+  /** Continues after a place, or begins anew if requests before it were closed since. */
+  async #startOf(organizationId: string, fromMs: number | null, place: Place | undefined) {
+    const closedBeforeMs = await this.#books.closedBefore(organizationId);
+    const isPast = closedBeforeMs !== null && Number(place?.position?.split(":")[0]) < closedBeforeMs;
+    if (place !== undefined && !isPast) {
+      return { fromMs, opening: place.balance, closedBeforeMs, position: place.position };
+    }
+    return { ...(await this.#books.statementStart(organizationId, fromMs)), position: null as string | null };
+  }
+
   /**
    * Exports a statement as comma-separated values. Yields the lines of one page at a time, and reads the next page when the
    * consumer requests it. Each balance is the one after every entry, also where only one kind is exported; the lines of a
    * page without that kind are an empty string.
    */
-  async *csv({ organizationId, kind: chosen, ...period }: StatementSelection): AsyncGenerator<string> {
-    let { balance } = await this.#opening(organizationId, period);
+  async *csv({ organizationId, kind: chosen, fromMs, toMs }: StatementSelection): AsyncGenerator<string> {
+    const start = await this.#books.statementStart(organizationId, fromMs ?? null);
+    const period = periodFrom(start, toMs);
+    let balance = start.opening;
     const pages = pagesOf(this.#books, organizationId, { ...period, position: null, limit: EXPORT_PAGE_ENTRIES });
     const total = (atMs: number, kind: string) =>
       `${csvLine({ time: isoTime(atMs), kind, balance: formatCredits(balance) })}\n`;
     const nextLines = async () => {
       const { value: page } = await pages.next();
       if (page === undefined) return undefined;
+      await assertUnchanged(this.#books, organizationId, start);
       let lines = "";
       for (const entry of page) {
         balance += entry.amount;
@@ -123,11 +150,22 @@ export class Statements {
     }
     if (period.toMs !== undefined) yield total(period.toMs, "closing");
   }
+}
 
-  async #opening(organizationId: string, { fromMs }: Period): Promise<Place> {
-    const balance = fromMs === undefined ? 0n : await this.#books.openingBalance(organizationId, fromMs);
-    return { balance, position: null };
-  }
+/** Returns the period that a statement covers, which does not begin before requests that are closed. */
+export function periodFrom({ fromMs }: StatementStart, toMs: number | undefined): Period {
+  if (fromMs === null) return { fromMs: undefined, toMs };
+  return { fromMs, toMs: toMs === undefined ? undefined : Math.max(fromMs, toMs) };
+}
+
+/** Ends an export during which requests were closed: those that it has not reached may be missing. */
+export async function assertUnchanged(
+  books: Pick<Books, "closedBefore">,
+  organizationId: string,
+  { closedBeforeMs }: StatementStart,
+): Promise<void> {
+  if (closedBeforeMs === (await books.closedBefore(organizationId))) return;
+  throw new OperatorError("Old requests were closed during the export of the statement. Start it again.");
 }
 
 /**

@@ -88,6 +88,17 @@ export class UsageDays {
     return { rows: found.flat(), pendingDays };
   }
 
+  /** Returns true if the usage of every day before a time is stored, as far back as days are summed up. */
+  async isSummedUp(beforeMs: number): Promise<boolean> {
+    const { rows, clock } = this.#options;
+    const firstMs = await rows.firstRequestMs();
+    if (firstMs === null) return true;
+    const firstDay = Math.max(dayOf(firstMs), dayOf(clock()) - DAYS_BACK_MAX * DAY_MS);
+    const done = new Set(await rows.doneDays(firstDay, beforeMs));
+    for (let day = firstDay; day < beforeMs; day += DAY_MS) if (!done.has(day)) return false;
+    return true;
+  }
+
   /** Sums up the days that are due. Never rejects: a failure is logged and retried at the next interval. */
   sumUp(): Promise<void> {
     this.#summing ??= this.#sumUp()

@@ -74,6 +74,7 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "admin_idempotency_key.answer": "{}",
   "admin_session.token_id": null,
   "usage_day.dimension": "first_token",
+  "closing_part.dimension": "grant",
   "refusal.count": 3n,
 };
 const FLAG = /^(is|keeps|lapses)(_|$)/;

@@ -10,6 +10,7 @@ import type {
   RequestRow,
   TokenBalanceRow,
 } from "../credits/books.ts";
+import type { ClosingPartRow, ClosingRow } from "../credits/closing.ts";
 import {
   amount,
   bytes,
@@ -45,6 +46,7 @@ export const BALANCE = table("balance", ["organizationId"], {
   spent: amount("spent"),
   expired: amount("expired"),
   nextChangeAtMs: optionalNumber("next_change_at"),
+  closedBeforeMs: optionalNumber("closed_before"),
 } satisfies Fields<BalanceRow>);
 
 export const TOKEN_BALANCE = table("token_balance", ["organizationId", "tokenId"], {
@@ -284,6 +286,24 @@ export const STATEMENT_BALANCE = table("statement_balance", ["organizationId", "
   balance: amount("balance"),
 });
 
+/** See `queries/closings.ts`. */
+export const CLOSING = table("closing", ["organizationId"], {
+  organizationId: text("organization_id"),
+  beforeAtMs: number("before_at"),
+  requests: number("requests"),
+  cost: amount("cost"),
+  shortfall: amount("shortfall"),
+  price: amount("price"),
+  tokens: tokens(),
+} satisfies Fields<ClosingRow>);
+
+export const CLOSING_PART = table("closing_part", ["organizationId", "dimension", "name"], {
+  organizationId: text("organization_id"),
+  dimension: text<"dimension", "token" | "grant">("dimension"),
+  name: text("name"),
+  amount: amount("amount"),
+} satisfies Fields<ClosingPartRow>);
+
 /** Prompt and answer of a request of an organization that stores them. The books do not depend on it. */
 export const CONVERSATION = table("conversation", ["organizationId", "holdId"], {
   organizationId: text("organization_id"),
@@ -320,6 +340,7 @@ export const REFUSAL = table("refusal", ["organizationId", "id"], {
 export const ALL_TABLES: readonly TableShape[] = [
   ...[ORGANIZATION, TOKEN, ADMIN_TOKEN, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY],
   ...[BALANCE, TOKEN_BALANCE, GRANT, ALLOWANCE, HOLD, KEY, REQUEST, ADJUSTMENT, STATEMENT_BALANCE, AUDIT_ENTRY],
+  ...[CLOSING, CLOSING_PART],
   ...[USAGE_DAY, USAGE_DAY_DONE, CONVERSATION, REFUSAL],
 ];
 
@@ -343,6 +364,8 @@ export interface Tables {
   usage_day: ColumnsOf<typeof USAGE_DAY>;
   usage_day_done: ColumnsOf<typeof USAGE_DAY_DONE>;
   statement_balance: ColumnsOf<typeof STATEMENT_BALANCE>;
+  closing: ColumnsOf<typeof CLOSING>;
+  closing_part: ColumnsOf<typeof CLOSING_PART>;
   conversation: ColumnsOf<typeof CONVERSATION>;
   refusal: ColumnsOf<typeof REFUSAL>;
 }

@@ -4,6 +4,7 @@ import { accountRows } from "./queries/accounts.ts";
 import { adminRows } from "./queries/admin.ts";
 import { allowanceRows } from "./queries/allowances.ts";
 import { bookRows } from "./queries/books.ts";
+import { closingRows } from "./queries/closings.ts";
 import { conversationRows } from "./queries/conversations.ts";
 import { directoryRows } from "./queries/directory.ts";
 import { refusalRows } from "./queries/refusals.ts";
@@ -30,6 +31,7 @@ export function storeOver(driver: StoreDriver) {
     refusals: refusalRows(database),
     usage: usageRows(database),
     conversations: conversationRows(database),
+    closings: closingRows(database),
     /** See `StoreDriver.runExclusively`. */
     runExclusively: <T>(work: () => Promise<T>) => driver.runExclusively(work),
     /** Resolves if the store answers and accepts writes. */

@@ -21,10 +21,11 @@ const ENTRY = { atMs: 0, amount: -1n, kind: "revoke" } as const;
 type Read = (organizationId: string, page: number) => Promise<"full" | "last">;
 
 /** Books that generate statements while they are read. `read` decides which page is the last one. */
-class EndlessBooks implements Pick<Books, "statement" | "openingBalance"> {
+class EndlessBooks implements Pick<Books, "statement" | "statementStart" | "closedBefore"> {
   readonly pages: Record<string, number> = {};
   read: Read = async () => "full";
-  openingBalance = async () => 0n;
+  closedBefore = async () => null;
+  statementStart = async (_: string, fromMs: number | null) => ({ fromMs, opening: 0n, closedBeforeMs: null });
 
   async statement(organizationId: string, { after, limit }: { after: string | null; limit: number }) {
     const page = (this.pages[organizationId] ?? 0) + 1;

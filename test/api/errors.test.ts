@@ -1,4 +1,6 @@
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
 import { endpoints } from "../../src/http/routing.ts";
@@ -159,6 +161,13 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
       administer("POST", `/organizations/${rich.id}/grants`, { amount, reference: "invoice 1" });
     expect((await grant(1)).status).toBe(201);
     return grant(2);
+  },
+  request_closed: async () => {
+    const books = new DatabaseSync(join(service.dataDir, "tollgate.db"), { timeout: 5_000 });
+    books.prepare("update balance set closed_before = 2 where organization_id = ?").run(poor.id);
+    books.close();
+    const credit = { amount: 1, hold_id: "00000000-0001-7000-8000-000000000000" };
+    return administer("POST", `/organizations/${poor.id}/credits`, credit);
   },
   idempotency_in_progress: async () => {
     const running = new AbortController();

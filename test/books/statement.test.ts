@@ -196,7 +196,7 @@ describe.each([
     const command = ["credits", "statement", "--org", ORGANIZATION, "--from", "2026-11-01", "--json"];
     const json = JSON.parse((await runTollgate(command, subject.cwd, subject.environment)).stdout);
     expect(micro(`${json.opening}`)).toBe(
-      await subject.store.books.openingBalance(ORGANIZATION, Date.UTC(2026, 10, 1)),
+      (await subject.store.books.statementStart(ORGANIZATION, Date.UTC(2026, 10, 1))).opening,
     );
     expect(micro(`${json.closing}`)).toBe(await balance());
     expect(json).toMatchObject({ creditsPending: 0.0005, creditsHeld: 0.00007 });
@@ -205,7 +205,8 @@ describe.each([
   test.skipIf(isLeftOut)("opening balances are the same once balances are recorded", async () => {
     const { books } = subject.store;
     const moments = Array.from({ length: 12 }, (_, index) => FROM_MS - 1 + index * 9_999_999).concat(Date.now());
-    const openings = () => Promise.all(moments.map((atMs) => books.openingBalance(ORGANIZATION, atMs)));
+    const openings = () =>
+      Promise.all(moments.map(async (atMs) => (await books.statementStart(ORGANIZATION, atMs)).opening));
     const before = await openings();
     expect(new Set(before).size).toBeGreaterThan(10);
     await Promise.all([books.recordBalances(ORGANIZATION), books.recordBalances(ORGANIZATION)]);

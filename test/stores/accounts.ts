@@ -57,7 +57,12 @@ function organizationCases(subject: Subject): void {
   test("a new organization has an empty balance", async () => {
     const id = await subject.organization();
     const zero = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
-    expect(await subject.books.balance(id)).toEqual({ organizationId: id, ...zero, nextChangeAtMs: null });
+    expect(await subject.books.balance(id)).toEqual({
+      organizationId: id,
+      ...zero,
+      nextChangeAtMs: null,
+      closedBeforeMs: null,
+    });
   });
 
   test("a second insert of an organization fails and changes nothing", async () => {

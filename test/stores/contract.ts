@@ -5,6 +5,7 @@ import { adjustmentCases } from "./adjustments.ts";
 import { adminCases } from "./admin.ts";
 import { adminKeyCases } from "./admin-keys.ts";
 import { allowanceCases } from "./allowances.ts";
+import { closingCases } from "./closings.ts";
 import { conversationCases } from "./conversations.ts";
 import { type ContractStore, Subject } from "./fixture.ts";
 import { keyCases } from "./keys.ts";
@@ -41,6 +42,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("refusals", () => refusalCases(subject));
     describe("usage", () => usageCases(subject));
     describe("kept conversations", () => conversationCases(subject));
+    describe("closings", () => closingCases(subject));
     describe("verification", () => verifyCases(subject));
     // Last, because it damages the schema.
     describe("verification without the index", () => repeatedReferenceCase(subject));

@@ -63,6 +63,14 @@ export class Subject {
     return this.#subject.openAnother();
   }
 
+  write(statement: string): Promise<void> {
+    return this.#subject.write(statement);
+  }
+
+  read(statement: string): Promise<Record<string, unknown>[]> {
+    return this.#subject.read(statement);
+  }
+
   tamper(statement: string): Promise<void> {
     return this.#subject.tamper(statement);
   }

@@ -72,7 +72,7 @@ export function balanceOf(organizationId: string, organization: CoinOrganization
     BigInt(count(all, place)),
   ) as [bigint, bigint, bigint];
   const spent = BigInt(spentOf(organization));
-  return { organizationId, granted, available, held, spent, expired, nextChangeAtMs: null };
+  return { organizationId, granted, available, held, spent, expired, nextChangeAtMs: null, closedBeforeMs: null };
 }
 
 /** The coins that were spent, less what was given back of them by credits. */

@@ -43,7 +43,7 @@ export class MemoryBooks
 
   addOrganization(organizationId: string): void {
     const zero = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
-    this.balances.set(organizationId, { organizationId, ...zero, nextChangeAtMs: null });
+    this.balances.set(organizationId, { organizationId, ...zero, nextChangeAtMs: null, closedBeforeMs: null });
   }
 
   capToken(organizationId: string, tokenId: string, cap: bigint): void {

@@ -143,5 +143,8 @@ export const StatementCsvQuery = Strict(Selection);
 export const StatementPage = Type.Object({
   ...PageOf(StatementEntry).properties,
   opening: Type.Number({ description: "Credits before the first entry." }),
+  closed_before: Nullable(
+    Type.String({ description: "Older requests are closed: a statement begins here. Null: none." }),
+  ),
 });
 export type StatementPage = Static<typeof StatementPage>;

@@ -116,6 +116,7 @@ const createCredit = adminEndpoint({
     if (booked.outcome === "missing") {
       throw new ApiError("invalid_value", "The organization has no request with this id.", { param: "hold_id" });
     }
+    if (booked.outcome === "closed") throw new ApiError("request_closed", undefined, { param: "hold_id" });
     if (booked.outcome === "excessive") {
       const message = `Invalid 'amount': at most ${creditsFromMicro(booked.most)} were charged and not refunded yet.`;
       throw new ApiError("invalid_value", message, { param: "amount" });

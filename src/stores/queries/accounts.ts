@@ -54,7 +54,7 @@ function organizations({ kysely, write, writeIf }: Database) {
     async insertOrganization({ id, name, kind, limits = null, createdAtMs }: NewOrganizationRow, audit?: AuditRow) {
       const row = { id, name, kind, status: "active", limits, createdAtMs, keepsConversations: false } as const;
       const nothing = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
-      const balance = { organizationId: id, ...nothing, nextChangeAtMs: null };
+      const balance = { organizationId: id, ...nothing, nextChangeAtMs: null, closedBeforeMs: null };
       await write([
         kysely.insertInto("organization").values(ORGANIZATION.toRecord(row)).compile(),
         kysely.insertInto("balance").values(BALANCE.toRecord(balance)).compile(),

@@ -4,7 +4,7 @@ import type { BalanceRow, Outcomes, Transition } from "../../credits/books.ts";
 import { type Database, read } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { BALANCE } from "../schema.ts";
-import { openingBalance, recordBalances, type StatementRange, statementPage } from "./statement.ts";
+import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
 import { verifyOrganization, verifyOwners } from "./verify.ts";
 
 export type OutcomesOf<T extends Transition[]> = { [I in keyof T]: Outcomes[T[I]["kind"]] };
@@ -73,7 +73,8 @@ export function bookRows(database: Database, driver: StoreDriver) {
      * charges, and adjustments. Their sum is what is available, held and pending.
      */
     statement: (organizationId: string, page: StatementRange) => statementPage(database, organizationId, page),
-    openingBalance: (organizationId: string, beforeMs: number) => openingBalance(database, organizationId, beforeMs),
+    statementStart: (organizationId: string, fromMs: number | null) => statementStart(database, organizationId, fromMs),
+    closedBefore: (organizationId: string) => closedBefore(database, organizationId),
     recordBalances: (organizationId: string) => recordBalances(database, organizationId),
     /** Returns the sum of the grants that have not taken effect. */
     async pendingCredits(organizationId: string): Promise<MicroCredits> {

@@ -263,6 +263,36 @@ interface RecordedBalance {
   balance: MicroCredits;
 }
 
+/** Start of a statement: the time from which its entries are complete, and the balance at that time. */
+export interface StatementStart {
+  /** Null: from the first entry on. */
+  fromMs: number | null;
+  opening: MicroCredits;
+  /** Requests before this time are closed, so a statement starts there at the earliest. Null: none is closed. */
+  closedBeforeMs: number | null;
+}
+
+/** Finds the start of a statement from a time on. */
+export async function statementStart(
+  database: Database,
+  organizationId: string,
+  askedMs: number | null,
+): Promise<StatementStart> {
+  for (;;) {
+    const closedBeforeMs = await closedBefore(database, organizationId);
+    const fromMs = closedBeforeMs === null ? askedMs : Math.max(askedMs ?? 0, closedBeforeMs);
+    const opening = fromMs === null ? 0n : await openingBalance(database, organizationId, fromMs);
+    if (closedBeforeMs === (await closedBefore(database, organizationId))) return { fromMs, opening, closedBeforeMs };
+  }
+}
+
+/** Returns the time before which requests are closed. Reads that take several steps compare it before and after. */
+export async function closedBefore(database: Database, organizationId: string): Promise<number | null> {
+  const query = sql`select before_at from closing where organization_id = ${organizationId}`;
+  const [row] = await read<{ before_at: bigint }>(database, query);
+  return row === undefined ? null : Number(row.before_at);
+}
+
 /** Adds up an organization's statement entries before a time, from the last recorded balance on. */
 export async function openingBalance(
   database: Database,
@@ -278,16 +308,21 @@ export async function openingBalance(
 /**
  * Records the balance of an organization's statement after every 10,000 requests, up to an hour ago, so that an opening
  * balance is read quickly. Several processes may do it at once, and it may stop at any point: an opening balance is exact
- * with fewer records, too.
+ * with fewer records, too. Nothing is recorded once requests were closed meanwhile, because they may have been removed.
  */
 export async function recordBalances(database: Database, organizationId: string): Promise<void> {
   const [clock] = await read<{ now: bigint }>(database, sql`select ${database.now()} as now`);
   const until = (clock?.now ?? 0n) - BigInt(RECORDED_AFTER_MS);
+  const closedBeforeMs = await closedBefore(database, organizationId);
   const last = await lastRecorded(database, organizationId, until);
   for await (const { beforeAtMs, balance } of balancesAfter(database, organizationId, last, until)) {
-    const row = { organization_id: organizationId, before_at: beforeAtMs, balance };
-    const insertion = database.kysely.insertInto("statement_balance").values(row);
-    await database.write([insertion.onConflict((conflict) => conflict.doNothing()).compile()]);
+    const insertion = sql`
+      insert into statement_balance (organization_id, before_at, balance)
+      select balance.organization_id, cast(${beforeAtMs} as bigint), cast(${balance} as bigint) from balance
+      where balance.organization_id = ${organizationId} and ${BigInt(closedBeforeMs ?? 0)} =
+        coalesce((select before_at from closing where closing.organization_id = ${organizationId}), 0)
+      on conflict do nothing`;
+    await database.write([insertion.compile(database.kysely)]);
   }
 }
 

@@ -188,7 +188,9 @@ function totals(database: Database) {
   const { kysely } = database;
   return {
     /** Returns all credits of an organization, or of all organizations (null). */
-    async credits(organizationId: string | null): Promise<Omit<BalanceRow, "organizationId" | "nextChangeAtMs">> {
+    async credits(
+      organizationId: string | null,
+    ): Promise<Omit<BalanceRow, "organizationId" | "nextChangeAtMs" | "closedBeforeMs">> {
       let query = kysely
         .selectFrom("balance")
         .select(

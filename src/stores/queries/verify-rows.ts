@@ -8,6 +8,7 @@ import type {
   RequestRow,
   TokenBalanceRow,
 } from "../../credits/books.ts";
+import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
 import { sumOf } from "../../credits/funds.ts";
 import { addTokens, areCounts, priceOf } from "../../credits/price.ts";
 import { isBookedLate } from "../../credits/request-id.ts";
@@ -104,7 +105,7 @@ export interface Taken {
 /** Checks a balance against the totals of the organization's rows, in micro-credits. */
 export function checkBalance(
   balance: BalanceRow,
-  totals: Omit<BalanceRow, "organizationId" | "nextChangeAtMs">,
+  totals: Pick<BalanceRow, "granted" | "available" | "held" | "spent" | "expired">,
   report: ReportViolation,
 ): void {
   const { granted, available, held, spent, expired } = balance;
@@ -152,6 +153,22 @@ export function checkTokenBalance(
   }
 }
 
+/** Checks that the sums of closed requests agree with each other. */
+export function checkClosing(
+  closing: ClosingRow | undefined,
+  parts: readonly ClosingPartRow[],
+  report: ReportViolation,
+): void {
+  const { cost = 0n, shortfall = 0n, price = 0n } = closing ?? {};
+  if (cost + shortfall !== price) {
+    report(4, `Cost and shortfall of closed requests are ${cost + shortfall}, but their tokens cost ${price}.`);
+  }
+  for (const dimension of ["token", "grant"] as const) {
+    const sum = parts.reduce((all, part) => (part.dimension === dimension ? all + part.amount : all), 0n);
+    if (sum !== cost) report(3, `The closed requests cost ${cost}, but by ${dimension} they add up to ${sum}.`);
+  }
+}
+
 /** Checks that a key names a request that carried it and was not released; only a charged one has an answer. */
 export function checkKey(
   row: IdempotencyKeyRow,
@@ -173,7 +190,11 @@ export function checkKey(
 }
 
 /** Checks that an adjustment refers to existing rows and draws its amount. */
-export function checkAdjustment(row: AdjustmentRow, request: RequestRow | undefined, report: ReportViolation): void {
+export function checkAdjustment(
+  row: AdjustmentRow,
+  request: RequestRow | "removed" | undefined,
+  report: ReportViolation,
+): void {
   const { id, kind, amount, draws, holdId, tokenId } = row;
   if (sumOf(draws) !== amount) report(2, `The adjustment ${id} of ${amount} draws ${sumOf(draws)} on grants.`, holdId);
   if (kind !== "late_settlement" && amount < 0n) report(6, `The adjustment ${id} has an amount below 0.`, holdId);
@@ -181,6 +202,7 @@ export function checkAdjustment(row: AdjustmentRow, request: RequestRow | undefi
     if (kind === "late_settlement") report(7, `The late settlement ${id} names no request.`);
     return;
   }
+  if (request === "removed") return;
   if (request === undefined) report(7, `The adjustment ${id} names a request that does not exist.`, holdId);
   else if (tokenId !== request.tokenId) report(3, `The adjustment ${id} names the token of another request.`, holdId);
 }

@@ -1,17 +1,21 @@
 import { type RawBuilder, sql } from "kysely";
 import type { AdjustmentRow, Draw, GrantRow, HoldRow, RequestRow } from "../../credits/books.ts";
+import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
+import { beganBefore } from "../../credits/request-id.ts";
 import type { Database } from "../database.ts";
-import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
+import { ADJUSTMENT, BALANCE, CLOSING, CLOSING_PART, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
+import { isClosed } from "./closings.ts";
+import { type RecordedBalance, RecordedBalances } from "./recorded-balances.ts";
 import {
   checkAdjustment,
   checkBalance,
+  checkClosing,
   checkGrant,
   checkHold,
   checkKey,
   checkNextChange,
   checkRequest,
   checkTokenBalance,
-  type ReportViolation,
   type Taken,
 } from "./verify-rows.ts";
 
@@ -47,15 +51,19 @@ export async function verifyOrganization(
   database: Database,
   organizationId: string,
 ): Promise<OrganizationVerification> {
-  for (let attempt = 1; ; attempt += 1) {
-    const verification = await new Check(database, organizationId).run();
+  for (let attempt = 1; ; ) {
+    const check = new Check(database, organizationId);
+    const verification = await check.run();
+    // Requests that were closed meanwhile were added up twice, or not at all.
+    if (check.isOutdated) continue;
     if (verification.violations.length === 0 || attempt === ATTEMPTS) return verification;
+    attempt += 1;
   }
 }
 
 const BOOK_TABLES = [
   ["balance", "token_balance", "credit_grant", "hold"],
-  ["request", "idempotency_key", "adjustment", "statement_balance", "allowance", "token"],
+  ["request", "idempotency_key", "adjustment", "statement_balance", "allowance", "token", "closing", "closing_part"],
 ].flat();
 
 /** Finds rows of organizations that do not exist, at most a few of each table. */
@@ -95,57 +103,17 @@ class Sums {
   }
 }
 
-/** A row of `statement_balance`. */
-interface RecordedBalance {
-  before_at: bigint;
-  balance: bigint;
-}
-
-/** Entries of a statement, added up between the times whose balance is recorded. */
-class RecordedBalances {
-  readonly #rows: readonly RecordedBalance[];
-  readonly #sums: bigint[];
-
-  /** Rows in the order of their times. */
-  constructor(rows: readonly RecordedBalance[]) {
-    this.#rows = rows;
-    this.#sums = rows.map(() => 0n);
-  }
-
-  add(atMs: number, amount: bigint): void {
-    let [first, end] = [0, this.#rows.length];
-    while (first < end) {
-      const middle = (first + end) >> 1;
-      if (Number(this.#rows[middle]?.before_at) > atMs) end = middle;
-      else first = middle + 1;
-    }
-    const sum = this.#sums[first];
-    if (sum !== undefined) this.#sums[first] = sum + amount;
-  }
-
-  /** Compares the differences between recorded balances, so that one wrong entry is reported once. */
-  check(report: ReportViolation): void {
-    let previous = 0n;
-    for (const [index, { before_at, balance }] of this.#rows.entries()) {
-      const expected = previous + (this.#sums[index] ?? 0n);
-      previous = balance;
-      if (balance === expected) continue;
-      report(
-        3,
-        `The statement's balance recorded for ${before_at} is ${balance}, but its entries add up to ${expected}.`,
-      );
-    }
-  }
-}
-
 class Check {
   readonly #database: Database;
   readonly #organizationId: string;
   readonly #violations: Violation[] = [];
   readonly #sums = new Sums();
   #recorded = new RecordedBalances([]);
+  #closing: ClosingRow | undefined;
   #requests = 0;
   #charges = 0;
+  /** Requests were closed while they were read. */
+  isOutdated = false;
 
   constructor(database: Database, organizationId: string) {
     this.#database = database;
@@ -153,12 +121,16 @@ class Check {
   }
 
   async run(): Promise<OrganizationVerification> {
-    const [[clock], recorded] = (await snapshot(this.#database, [
+    const of = sql`where organization_id = ${this.#organizationId}`;
+    const [[clock], recorded, closings, parts] = (await snapshot(this.#database, [
       sql`select ${this.#database.now()} as now`,
       sql`select before_at, balance from statement_balance
-        where organization_id = ${this.#organizationId} order by before_at`,
-    ])) as [[{ now: bigint }], RecordedBalance[]];
+        ${of} and before_at >= coalesce((select before_at from closing ${of}), 0) order by before_at`,
+      sql`select * from closing ${of}`,
+      sql`select * from closing_part ${of}`,
+    ])) as [[{ now: bigint }], RecordedBalance[], object[], object[]];
     this.#recorded = new RecordedBalances(recorded);
+    this.#addClosing(closings.map(CLOSING.fromRecord)[0], parts.map(CLOSING_PART.fromRecord), recorded);
     const newestFromMs = Number(clock.now) - NEWEST_MS;
     for (let after = ""; ; ) {
       const last = await this.#checkRequests(after, newestFromMs);
@@ -170,16 +142,35 @@ class Check {
     return { organizationId, holds: this.#requests + holds, events: this.#charges, violations: this.#violations };
   }
 
+  /** Adds what the closed requests add up to. */
+  #addClosing(closing: ClosingRow | undefined, parts: ClosingPartRow[], recorded: readonly RecordedBalance[]): void {
+    this.#closing = closing;
+    checkClosing(closing, parts, this.#report);
+    if (closing === undefined) return;
+    const { beforeAtMs, cost, requests } = closing;
+    if (Number(recorded[0]?.before_at) !== beforeAtMs) {
+      this.#report(3, `No balance is recorded for ${beforeAtMs}, before which requests are closed.`);
+    }
+    this.#requests += requests;
+    this.#recorded.add(beforeAtMs - 1, -cost);
+    for (const { dimension, name, amount } of parts) {
+      if (dimension === "token") this.#sums.charge(name, amount, []);
+      else this.#sums.take("drawn", [{ grantId: name, amount }]);
+    }
+  }
+
   /** Checks the requests after an id; returns the last id of the chunk, undefined at the end. */
   async #checkRequests(after: string, newestFromMs: number): Promise<string | undefined> {
     const id = this.#organizationId;
+    // Rows that are closed count as absent, removed or not.
+    const isOpen = this.#closing === undefined ? sql`1 = 1` : sql`not ${isClosed(this.#closing.beforeAtMs)}`;
+    const chunk = sql`
+      from request where organization_id = ${id} and id > ${after} and ${isOpen} order by id limit ${sql.lit(CHUNK_ROWS)}`;
     const [rows = [], adjustmentRows = []] = await snapshot(this.#database, [
-      sql`select * from request where organization_id = ${id} and id > ${after} order by id limit ${sql.lit(CHUNK_ROWS)}`,
+      sql`select * ${chunk}`,
       sql`
         select adjustment.* from adjustment
-        where organization_id = ${id} and kind = 'late_settlement' and hold_id in (
-          select id from request where organization_id = ${id} and id > ${after} order by id limit ${sql.lit(CHUNK_ROWS)}
-        )`,
+        where organization_id = ${id} and kind = 'late_settlement' and hold_id in (select id ${chunk})`,
     ]);
     const late = Map.groupBy(adjustmentRows.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
     for (const request of rows.map(REQUEST.fromRecord)) {
@@ -206,9 +197,11 @@ class Check {
       sql`select hold.id from hold
           join request on request.organization_id = hold.organization_id and request.id = hold.id
           where hold.organization_id = ${this.#organizationId}`,
+      sql`select before_at from closing ${of}`,
     ]);
     const [[clock] = [], balances = [], grants = [], holds = [], tokens = []] = results;
-    const [keys = [], adjustments = [], newest = [], namedRequests = [], both = []] = results.slice(5);
+    const [keys = [], adjustments = [], newest = [], namedRequests = [], both = [], closings = []] = results.slice(5);
+    this.isOutdated = (closings[0]?.before_at ?? 0n) !== BigInt(this.#closing?.beforeAtMs ?? 0);
     for (const { id } of both as { id: string }[]) this.#report(7, "The request is both open and ended.", id);
     for (const { tokenId, cost, draws } of newest.map(REQUEST.fromRecord)) this.#sums.charge(tokenId, cost, draws);
     const open = holds.map(HOLD.fromRecord);
@@ -236,7 +229,8 @@ class Check {
     const credited = new Map<string, bigint>();
     for (const row of adjustments) {
       const request = row.holdId === null ? undefined : requests.get(row.holdId);
-      checkAdjustment(row, request, this.#report);
+      const isRemoved = request === undefined && this.#isClosed(row.holdId);
+      checkAdjustment(row, isRemoved ? "removed" : request, this.#report);
       const { kind, amount, draws, tokenId, holdId } = row;
       this.#recorded.add(row.madeAtMs, kind === "credit" ? amount : -amount);
       if (kind === "late_settlement") {
@@ -255,6 +249,7 @@ class Check {
       }
     }
     for (const [holdId, amount] of credited) {
+      if (!requests.has(holdId) && this.#isClosed(holdId)) continue;
       const cost = requests.get(holdId)?.cost ?? 0n;
       if (amount > cost) this.#report(5, `Credits return ${amount - cost} more than the request was charged.`, holdId);
     }
@@ -266,6 +261,10 @@ class Check {
     for (const group of Map.groupBy(adjustments, ({ kind }) => kind).values()) {
       this.#checkReferences(group.map(({ reference }) => reference));
     }
+  }
+
+  #isClosed(holdId: string | null): boolean {
+    return holdId !== null && beganBefore(holdId, this.#closing?.beforeAtMs ?? null);
   }
 
   #checkReferences(references: readonly (string | null)[]): void {
@@ -308,7 +307,18 @@ class Check {
       expired: total([...taken.values()], ({ lapsed = 0n }) => lapsed),
     };
     checkBalance(balance, totals, this.#report);
+    this.#checkClosedBefore(balance, open);
     checkNextChange(balance, grants, this.#report);
+  }
+
+  #checkClosedBefore({ closedBeforeMs }: ReturnType<typeof BALANCE.fromRecord>, open: readonly HoldRow[]): void {
+    const closed = this.#closing?.beforeAtMs;
+    if (closed !== undefined && closed > (closedBeforeMs ?? 0)) {
+      this.#report(9, `Requests before ${closed} are closed, but can be booked again.`);
+    }
+    for (const { holdId } of open) {
+      if (beganBefore(holdId, closedBeforeMs)) this.#report(7, "The hold belongs to a closed period.", holdId);
+    }
   }
 
   #checkTokens(rows: readonly ReturnType<typeof TOKEN_BALANCE.fromRecord>[], { open }: Rest): void {

@@ -1,0 +1,63 @@
+import { Type } from "typebox";
+import { Count, Group } from "./upstream-schema.ts";
+
+/** Prompts and answers. */
+export const Conversations = Group(
+  {
+    keepDays: Count(3_650, {
+      default: 30,
+      description: "Days for which prompts and answers are stored, for organizations with storage enabled.",
+    }),
+    limitBytes: Type.Integer({
+      default: 256 * 1024,
+      minimum: 1024,
+      maximum: 1024 * 1024,
+      description: "Maximum size of a stored conversation; longer ones are truncated.",
+    }),
+  },
+  { reload: true },
+);
+
+/** Requests and audit records. */
+export const Retention = Group(
+  {
+    requestMonths: Type.Optional(
+      Count(1_200, {
+        description:
+          "Months for which ended requests are stored; older months become one sum per organization. Absent: for ever.",
+      }),
+    ),
+    auditDays: Type.Optional(
+      Count(36_500, { description: "Days for which audit records are stored. Absent: for ever." }),
+    ),
+  },
+  { reload: true },
+);
+
+export const Ledger = Group({
+  holdSeconds: Type.Number({
+    default: 120,
+    minimum: 0.1,
+    maximum: 3600,
+    description: "Time after which a hold expires if it is not renewed.",
+  }),
+  renewSeconds: Type.Number({
+    default: 10,
+    minimum: 0.05,
+    maximum: 3600,
+    description: "Interval in which running requests renew their holds.",
+  }),
+  sweepSeconds: Type.Number({
+    default: 10,
+    minimum: 0.05,
+    maximum: 3600,
+    description: "Interval in which expired holds are searched.",
+  }),
+  recoverySeconds: Type.Number({
+    default: 480,
+    minimum: 0,
+    maximum: 86_400,
+    description:
+      "Time after its expiry for which another process's hold is not ended, because that process may still be running without a connection to the database. PostgreSQL only. With 0, credits are released sooner: see docs/ledger.md.",
+  }),
+});

@@ -1,0 +1,119 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { bulkStatements } from "../../test/support/bulk.ts";
+import { keepLog } from "../../test/support/log.ts";
+import { idAt } from "../credits/request-id.ts";
+import { DAY_MS, UsageDays } from "../reports/usage-days.ts";
+import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
+import type { Store } from "../stores/store.ts";
+import { monthsBefore, Retention, type RetentionOptions } from "./retention.ts";
+
+const ORGANIZATION = "org_old";
+const NOW_MS = Date.UTC(2026, 5, 20);
+const REQUESTS = 1_200;
+const clock = () => NOW_MS;
+
+let dataDir: string;
+let store: Store;
+let beside: DatabaseSync;
+let log: ReturnType<typeof keepLog>;
+
+beforeEach(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), "tollgate-retention-"));
+  store = await openSqliteStore({ dataDir, role: "service", clock });
+  await store.accounts.insertOrganization({ id: ORGANIZATION, name: "Old", kind: "standard", createdAtMs: 1 });
+  const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+  const grant = { organizationId: ORGANIZATION, grantId: "grant_1", amount: 10_000_000n, ...terms };
+  await store.books.apply("durable", [{ kind: "grant", ...grant }]);
+  beside = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 5_000 });
+  // From 1 March on, one request in two hours: a hundred days.
+  const from = { fromMs: Date.UTC(2026, 2, 1), stepMs: DAY_MS / 12 };
+  for (const text of bulkStatements("sqlite", {
+    ...from,
+    organizationId: ORGANIZATION,
+    grantId: "grant_1",
+    count: REQUESTS,
+  }))
+    beside.exec(text);
+  const audit = beside.prepare(
+    "insert into audit_entry (id, made_at, actor_kind, action) values (?, ?, 'service', 'a')",
+  );
+  for (let day = 0; day < 600; day += 1) {
+    const atMs = NOW_MS - day * DAY_MS;
+    audit.run(`${idAt(atMs)}-7000-8000-000000000000`, atMs);
+  }
+  log = keepLog();
+});
+afterEach(async () => {
+  beside.close();
+  await store.close();
+  await rm(dataDir, { recursive: true });
+});
+
+const count = (table: string) => beside.prepare(`select count(*) as count from ${table}`).get()?.count;
+const usageDays = () => new UsageDays({ rows: store.usage, books: store.books, clock, log });
+
+async function run(options: Partial<RetentionOptions>): Promise<void> {
+  const days = usageDays();
+  const retention = new Retention({
+    closings: store.closings,
+    limits: {},
+    isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
+    spooled: async () => 0,
+    clock,
+    now: () => performance.now(),
+    log,
+    ...options,
+  });
+  await retention.run();
+  await retention.stop();
+}
+
+test("a month is due when all of it is older than the configured months", () => {
+  expect(monthsBefore(Date.UTC(2026, 5, 1), 2)).toBe(Date.UTC(2026, 3, 1));
+  expect(monthsBefore(Date.UTC(2026, 5, 30, 23), 2)).toBe(Date.UTC(2026, 3, 1));
+  expect(monthsBefore(Date.UTC(2026, 0, 15), 1)).toBe(Date.UTC(2025, 11, 1));
+});
+
+test("without a limit nothing is removed", async () => {
+  await run({});
+  expect([count("request"), count("audit_entry")]).toEqual([REQUESTS, 600]);
+});
+
+test("requests of old months become a sum, once their usage is stored and the spool is empty", async () => {
+  const limits = { requestMonths: 1 };
+  await run({ limits });
+  expect(count("request")).toBe(REQUESTS);
+  await usageDays().sumUp();
+  const usage = await usageDays().usage(ORGANIZATION, Date.UTC(2026, 2, 1), Date.UTC(2026, 5, 30));
+  await run({ limits, spooled: async () => 1 });
+  expect(count("request")).toBe(REQUESTS);
+  await run({ limits });
+  // March and April have 61 days.
+  expect(count("request")).toBe(REQUESTS - 61 * 12);
+  expect(await store.closings.find(ORGANIZATION)).toMatchObject({
+    beforeAtMs: Date.UTC(2026, 4, 1),
+    requests: 61 * 12,
+  });
+  expect(await usageDays().usage(ORGANIZATION, Date.UTC(2026, 2, 1), Date.UTC(2026, 5, 30))).toEqual(usage);
+  expect((await store.books.verify(ORGANIZATION)).violations).toEqual([]);
+  await run({ limits });
+  expect(count("request")).toBe(REQUESTS - 61 * 12);
+  expect([log.messages("warn"), log.messages("error")]).toEqual([[], []]);
+});
+
+test("an organization whose requests violate an invariant keeps them, and the log says so", async () => {
+  await usageDays().sumUp();
+  beside.exec("update request set output_tokens = output_tokens + 1 where cost = 7");
+  await run({ limits: { requestMonths: 1 } });
+  expect(count("request")).toBe(REQUESTS);
+  expect(log.messages("error")).toEqual(["the old requests of an organization could not be closed"]);
+});
+
+test("audit records have a limit of their own", async () => {
+  await run({ limits: { auditDays: 10 } });
+  expect([count("request"), count("audit_entry")]).toEqual([REQUESTS, 11]);
+});

@@ -1,0 +1,191 @@
+import { type RawBuilder, sql } from "kysely";
+import type { ClosingPartRow, ClosingRow, ClosingTally } from "../../credits/closing.ts";
+import { idAt } from "../../credits/request-id.ts";
+import { type Database, read } from "../database.ts";
+import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST } from "../schema.ts";
+import { openingBalance } from "./statement.ts";
+import { checkRequest } from "./verify-rows.ts";
+
+/** Requests that are added up or removed at once: few milliseconds of the event loop, or of a transaction. */
+const CHUNK_ROWS = 500;
+const PARTS_A_STATEMENT = 200;
+
+export type Closings = ReturnType<typeof closingRows>;
+
+/**
+ * Retention of requests. The requests of an organization that began before a time are closed in four steps. `freeze` lets
+ * every later transition for them be refused, so they cannot change. `sum` adds them up, and `close` stores the sum in one
+ * transaction: from then on their rows count as absent, present or not. `remove` deletes the rows. A process may die between
+ * any two steps, or parts of them, and several processes may run them at once: a sum is stored only over the sums it was
+ * computed from.
+ */
+export function closingRows(database: Database) {
+  return {
+    /** Finds organizations with requests that began before a time, in the order of their ids. */
+    organizations: (beforeMs: number, after: string | null, limit: number) =>
+      organizationsBefore(database, beforeMs, after, limit),
+    /** Returns what the closed requests of an organization add up to; undefined if none is closed. */
+    find: (organizationId: string) => closingOf(database, organizationId),
+    freeze: (organizationId: string, beforeMs: number) => freeze(database, organizationId, beforeMs),
+    /** Adds up a chunk of the requests to close, from the first one after `tally.after` on. Returns true at the end. */
+    sum: (tally: ClosingTally, limit = CHUNK_ROWS) => sumChunk(database, tally, limit),
+    close: (tally: ClosingTally, before: ClosingRow | undefined) => close(database, tally, before),
+    /** Deletes a chunk of closed requests after an id. Returns the last id, undefined at the end. */
+    remove: (closing: ClosingRow, after: string, limit = CHUNK_ROWS) => removeChunk(database, closing, after, limit),
+    /** Deletes audit records of before a time, at most `limit`; returns their number. */
+    async removeAudit(beforeMs: number, limit: number): Promise<number> {
+      const old = sql`select id from audit_entry where id < ${idAt(beforeMs)} order by id limit ${sql.lit(limit)}`;
+      const removal = sql`delete from audit_entry where id in (${old})`.compile(database.kysely);
+      const [removed = 0] = await database.write([removal]);
+      return removed;
+    },
+  };
+}
+
+/**
+ * Restricts `request` to those that a closing before a time includes: they began, and all that was booked for them was booked,
+ * before it. A request that is booked across the time stays until a later closing, so that a statement from the time on is
+ * complete.
+ */
+export function isClosed(beforeMs: number): RawBuilder<boolean> {
+  const before = BigInt(beforeMs);
+  return sql`(request.id < ${idAt(beforeMs)} and request.ended_at < ${before} and not exists (
+    select 1 from adjustment as later where later.organization_id = request.organization_id
+      and later.hold_id = request.id and later.made_at >= ${before}))`;
+}
+
+async function organizationsBefore(database: Database, beforeMs: number, after: string | null, limit: number) {
+  const rows = await read<{ id: string }>(
+    database,
+    sql`
+    select id from organization
+    where id > ${after ?? ""} and exists (
+      select 1 from request where request.organization_id = organization.id and request.id < ${idAt(beforeMs)})
+    order by id limit ${sql.lit(limit)}`,
+  );
+  return rows.map(({ id }) => id);
+}
+
+async function closingOf(database: Database, organizationId: string): Promise<ClosingRow | undefined> {
+  const query = database.kysely.selectFrom("closing").selectAll().where("organization_id", "=", organizationId);
+  const [row] = await read<object>(database, query);
+  return row && CLOSING.fromRecord(row);
+}
+
+/**
+ * Refuses every later transition for requests that began before a time. Returns false while one of them is running. The
+ * first statement locks the balance, so that the second sees every hold that was made under the lock.
+ */
+async function freeze(database: Database, organizationId: string, beforeMs: number): Promise<boolean> {
+  const before = BigInt(beforeMs);
+  const locks = sql`update balance set closed_before = closed_before where organization_id = ${organizationId}`;
+  const freezes = sql`
+    update balance set closed_before = ${before}
+    where organization_id = ${organizationId} and coalesce(closed_before, 0) <= ${before} and not exists (
+      select 1 from hold where hold.organization_id = ${organizationId} and hold.id < ${idAt(beforeMs)})`;
+  return database.writeIf(
+    [locks, freezes].map((query) => query.compile(database.kysely)),
+    [],
+  );
+}
+
+/** Throws if a request violates an invariant: its row is the evidence. */
+async function sumChunk(database: Database, tally: ClosingTally, limit: number): Promise<boolean> {
+  const { organizationId, beforeMs, after } = tally;
+  const found = await read<object>(
+    database,
+    sql`
+    select request.* from request
+    where organization_id = ${organizationId} and id > ${after} and ${isClosed(beforeMs)}
+    order by id limit ${sql.lit(limit)}`,
+  );
+  const requests = found.map(REQUEST.fromRecord);
+  const last = requests.at(-1);
+  if (last === undefined) return true;
+  const late = await read<object>(
+    database,
+    sql`
+    select * from adjustment where organization_id = ${organizationId} and kind = 'late_settlement'
+      and hold_id > ${after} and hold_id <= ${last.holdId}`,
+  );
+  const lateOf = Map.groupBy(late.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
+  for (const request of requests) {
+    checkRequest(request, lateOf.get(request.holdId) ?? [], (_invariant, message) => {
+      throw new Error(`the request ${request.holdId} violates an invariant: ${message}`);
+    });
+    tally.add(request);
+  }
+  return requests.length < limit;
+}
+
+/**
+ * Stores the sums, and the balance of the statement at the time. `earlier` is the closing that was read before the sums were
+ * begun, and whose rows are all removed. Returns false if another process has closed since.
+ */
+async function close(database: Database, tally: ClosingTally, earlier: ClosingRow | undefined): Promise<boolean> {
+  const { kysely } = database;
+  const { organizationId, beforeMs } = tally;
+  const balance = await openingBalance(database, organizationId, beforeMs);
+  const row = CLOSING.toRecord(tally.withEarlier(earlier));
+  const stores = kysely
+    .insertInto("closing")
+    .values(row)
+    .onConflict((conflict) =>
+      conflict
+        .column("organization_id")
+        .doUpdateSet(row)
+        .where("closing.before_at", "=", BigInt(earlier?.beforeAtMs ?? 0)),
+    );
+  const [of, before] = [sql`organization_id = ${organizationId}`, BigInt(beforeMs)];
+  const recorded = { organization_id: organizationId, before_at: before, balance };
+  return database.writeIf(
+    [stores.compile()],
+    [
+      ...partWrites(kysely, tally.parts()),
+      sql`delete from statement_balance where ${of} and before_at <= ${before}`.compile(kysely),
+      kysely.insertInto("statement_balance").values(recorded).compile(),
+    ],
+  );
+}
+
+function partWrites(kysely: Database["kysely"], parts: readonly ClosingPartRow[]) {
+  const chunks = Array.from({ length: Math.ceil(parts.length / PARTS_A_STATEMENT) }, (_, index) =>
+    parts.slice(index * PARTS_A_STATEMENT, (index + 1) * PARTS_A_STATEMENT),
+  );
+  return chunks.map((chunk) =>
+    kysely
+      .insertInto("closing_part")
+      .values(chunk.map((part) => CLOSING_PART.toRecord(part)))
+      .onConflict((conflict) =>
+        conflict
+          .columns(["organization_id", "dimension", "name"])
+          .doUpdateSet({ amount: sql<bigint>`closing_part.amount + excluded.amount` }),
+      )
+      .compile(),
+  );
+}
+
+/** Deletes nothing unless the closing is stored. */
+async function removeChunk(
+  database: Database,
+  { organizationId, beforeAtMs }: ClosingRow,
+  after: string,
+  limit: number,
+): Promise<string | undefined> {
+  const condition = isClosed(beforeAtMs);
+  const ids = await read<{ id: string }>(
+    database,
+    sql`
+    select id from request where organization_id = ${organizationId} and id > ${after} and ${condition}
+    order by id limit ${sql.lit(limit)}`,
+  );
+  const last = ids.at(-1)?.id;
+  if (last === undefined) return undefined;
+  const removal = sql`
+    delete from request
+    where organization_id = ${organizationId} and id > ${after} and id <= ${last} and ${condition}
+      and exists (select 1 from closing where closing.organization_id = ${organizationId}
+        and closing.before_at >= ${BigInt(beforeAtMs)})`;
+  await database.write([removal.compile(database.kysely)]);
+  return last;
+}
