@@ -30,6 +30,8 @@ export interface Trial {
 
 /** On a slow machine too, no running answer is aborted because its hold could not be renewed. */
 const DEFAULT_LIVES = { shortenedBy: 1 };
+/** The same for trials that wait until the holds of a killed service have ended. */
+const LONGER_LIVES = { shortenedBy: 5 };
 
 const CRASHES: readonly Trial[] = [
   {
@@ -58,7 +60,7 @@ const CRASHES: readonly Trial[] = [
     name: "three nodes behind nginx under mixed load: one frozen, one killed, one stopped and replaced",
     runs: { postgres: 1 },
     soak: { runs: 20, share: 6 },
-    site: () => ({ programs: ["nginx", "redis-server"] }),
+    site: () => ({ ...LONGER_LIVES, programs: ["nginx", "redis-server"] }),
     run: loseNodes,
   },
   {
@@ -94,6 +96,7 @@ const CRASHES: readonly Trial[] = [
     name: `the connection cut ${cuts} COMMIT, 20 times`,
     runs: { postgres: 1 },
     soak: { runs: 15, share: 2 },
+    site: () => LONGER_LIVES,
     run: cutCommits(cuts),
   })),
   ...[50, 500, 5_000].map((eachMs) => ({
