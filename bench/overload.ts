@@ -2,9 +2,8 @@
  * `npm run bench:overload`: sends streamed completions at growing rates, without waiting for answers, until the service
  * completes no more of them; then at three times the rate of the peak. Each answer takes a second of the upstream's time
  * and has 100 events. An answer counts if it is complete within ten seconds. Options: --first rate a second, --seconds of
- * each rate, --limit of the event loop's
- * delay in milliseconds, 0 to refuse nothing; --peak goodput
- * a second, if it is known.
+ * each rate, --limit of the event loop's delay in milliseconds (250), 0 to refuse nothing; --peak goodput a second, if it
+ * is known.
  */
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -23,7 +22,7 @@ const { values } = parseArgs({
   options: {
     first: { type: "string", default: "50" },
     seconds: { type: "string", default: "15" },
-    limit: { type: "string" },
+    limit: { type: "string", default: "250" },
     peak: { type: "string" },
   },
 });
@@ -124,7 +123,7 @@ const upstream = new Peer("answers", String(UPSTREAM_EVERY_MS));
 const port = await upstream.line();
 const service = await startService({
   config: {
-    server: values.limit === undefined ? {} : { overload: { eventLoopDelayMs: Number(values.limit) } },
+    server: { overload: { eventLoopDelayMs: Number(values.limit) } },
     log: { level: "warn" },
     limits: { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1_000_000 },
     providers: [{ id: "up", kind: "openai-compatible", baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: "bench" }],
