@@ -181,7 +181,8 @@ function tollgateConfiguration(upstream: string): object {
     id: MODEL_EMBEDDING,
     category: "embedding",
     routes: [{ provider: "unstreamed", model: "upstream-model" }],
-    price: EMBEDDING_PRICE,
+    // Older checkouts demand a price of the output.
+    price: { ...EMBEDDING_PRICE, output: "0" },
     contextWindow: 8_192,
   };
   const most = 1_000_000_000;
