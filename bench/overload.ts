@@ -2,14 +2,14 @@
  * `npm run bench:overload`: sends streamed completions at growing rates, without waiting for answers, until the service
  * completes no more of them; then at three times the rate of the peak. Each answer takes a second of the upstream's time
  * and has 100 events. An answer counts if it is complete within ten seconds. Options: --first rate a second, --seconds of
- * each rate, --limit of the event loop's delay in milliseconds (250), 0 to refuse nothing; --peak goodput a second, if it
+ * each rate, --limit of the event loop's delay in milliseconds, 0 to refuse nothing; --peak goodput a second, if it
  * is known.
  */
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { makeOrganization, startService } from "../test/support/service.ts";
-import { Peer, percentile } from "./peer.ts";
+import { startOpenService } from "./open-service.ts";
+import { type Peer, percentile } from "./peer.ts";
 
 const UPSTREAM_EVERY_MS = 50;
 const IN_TIME_MS = 10_000;
@@ -22,11 +22,12 @@ const { values } = parseArgs({
   options: {
     first: { type: "string", default: "50" },
     seconds: { type: "string", default: "15" },
-    limit: { type: "string", default: "250" },
+    limit: { type: "string" },
     peak: { type: "string" },
   },
 });
 const seconds = Number(values.seconds);
+const limitMs = values.limit === undefined ? undefined : Number(values.limit);
 
 interface Round {
   rate: number;
@@ -119,45 +120,20 @@ function print({ rate, goodput, refused, failed, waits, health }: Round): void {
   console.log(`| ${[...cells, health].join(" | ")} |`);
 }
 
-const upstream = new Peer("answers", String(UPSTREAM_EVERY_MS));
-const port = await upstream.line();
-const service = await startService({
-  config: {
-    server: { overload: { eventLoopDelayMs: Number(values.limit) } },
-    log: { level: "warn" },
-    limits: { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1_000_000 },
-    providers: [{ id: "up", kind: "openai-compatible", baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: "bench" }],
-    models: [
-      {
-        id: "open",
-        routes: [{ provider: "up", model: "upstream-model" }],
-        price: { input: 1, output: 2 },
-        contextWindow: 128_000,
-      },
-    ],
-  },
-});
-const health = new Peer("health", service.url);
-try {
-  const { token } = await makeOrganization(service, "1000000");
-  const load = new Load(service.url, token);
-  await play(load, health, Number(values.first));
-  console.log("| sent a second | complete in time | refused | late or broken | p50 ms | p99 ms | /healthz p99 ms |");
-  console.log("|--:|--:|--:|--:|--:|--:|--:|");
-  let peak: Round | undefined;
-  for (let rate = Number(values.peak ?? values.first); ; rate *= GROWTH) {
-    const round = await play(load, health, rate);
-    print(round);
-    if (peak === undefined || round.goodput > peak.goodput) peak = round;
-    if (values.peak !== undefined || round.goodput < rate * 0.8) break;
-  }
-  const overloaded = await play(load, health, peak.goodput * OVERLOAD);
-  print(overloaded);
-  console.log(
-    `\nGoodput at three times the peak: ${Math.round((overloaded.goodput / peak.goodput) * 100)} % of the peak's.`,
-  );
-} finally {
-  health.end();
-  await service.end("SIGKILL");
-  upstream.end();
+await using open = await startOpenService("answers", String(UPSTREAM_EVERY_MS), limitMs);
+const load = new Load(open.service.url, open.token);
+await play(load, open.health, Number(values.first));
+console.log("| sent a second | complete in time | refused | late or broken | p50 ms | p99 ms | /healthz p99 ms |");
+console.log("|--:|--:|--:|--:|--:|--:|--:|");
+let peak: Round | undefined;
+for (let rate = Number(values.peak ?? values.first); ; rate *= GROWTH) {
+  const round = await play(load, open.health, rate);
+  print(round);
+  if (peak === undefined || round.goodput > peak.goodput) peak = round;
+  if (values.peak !== undefined || round.goodput < rate * 0.8) break;
 }
+const overloaded = await play(load, open.health, peak.goodput * OVERLOAD);
+print(overloaded);
+console.log(
+  `\nGoodput at three times the peak: ${Math.round((overloaded.goodput / peak.goodput) * 100)} % of the peak's.`,
+);

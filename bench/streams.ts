@@ -1,15 +1,16 @@
 /**
  * `npm run bench:streams`: opens many streams on a service, each with a connection to an upstream that sends one event a
  * second, and prints how much memory a stream takes, and how long `/healthz` takes meanwhile. Options: --streams, --every
- * milliseconds between two events of a stream, --seconds of the measurement, --sandbox for
- * streams of the sandbox, which needs half as many open files.
+ * milliseconds between two events of a stream, --seconds of the measurement, --sandbox for streams of the sandbox, which
+ * need half as many open files.
  */
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { makeOrganization, type RunningService, startService } from "../test/support/service.ts";
-import { Peer, percentile } from "./peer.ts";
+import type { RunningService } from "../test/support/service.ts";
+import { type OpenService, startOpenService } from "./open-service.ts";
+import { percentile } from "./peer.ts";
 
 const OPENED_AT_ONCE = 100;
 const REST_MS = 5_000;
@@ -76,7 +77,7 @@ function row(phase: string, waits: readonly number[], further: string): void {
   );
 }
 
-async function measure(service: RunningService, token: string, health: Peer): Promise<void> {
+async function measure({ service, token, health }: OpenService): Promise<void> {
   const model = values.sandbox ? "sandbox/fault" : "open";
   const head = [
     "POST /v1/chat/completions HTTP/1.1",
@@ -125,28 +126,5 @@ async function measure(service: RunningService, token: string, health: Peer): Pr
   for (const { socket } of opened) socket.destroy();
 }
 
-const upstream = new Peer("upstream", values.every);
-const port = await upstream.line();
-const service = await startService({
-  config: {
-    limits: { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 100_000 },
-    providers: [{ id: "up", kind: "openai-compatible", baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: "bench" }],
-    models: [
-      {
-        id: "open",
-        routes: [{ provider: "up", model: "upstream-model" }],
-        price: { input: 1, output: 2 },
-        contextWindow: 128_000,
-      },
-    ],
-  },
-});
-const health = new Peer("health", service.url);
-try {
-  const { token } = await makeOrganization(service, "1000000");
-  await measure(service, token, health);
-} finally {
-  health.end();
-  await service.end("SIGKILL");
-  upstream.end();
-}
+await using open = await startOpenService("upstream", values.every);
+await measure(open);
