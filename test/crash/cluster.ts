@@ -1,9 +1,11 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ROOT } from "../support/documents.ts";
+import { nginxConfiguration } from "../support/nginx.ts";
+import { RedisServer } from "../support/redis-server.ts";
 import { freePort, type RunningService } from "../support/service.ts";
 import type { Site } from "./site.ts";
 
@@ -22,25 +24,24 @@ export interface ProxiedRequest {
 export class Cluster {
   readonly nodes: RunningService[] = [];
   readonly #site: Site;
-  readonly #children: ChildProcess[] = [];
   readonly #directory: string;
-  readonly #redisPort: number;
+  readonly #redis: RedisServer;
+  #nginx: ChildProcess | undefined;
   /** The address that clients use. */
   readonly baseUrl: string;
 
-  private constructor(site: Site, directory: string, ports: { redis: number; nginx: number }) {
+  private constructor(site: Site, directory: string, redis: RedisServer, port: number) {
     this.#site = site;
     this.#directory = directory;
-    this.#redisPort = ports.redis;
-    this.baseUrl = `http://127.0.0.1:${ports.nginx}/v1`;
+    this.#redis = redis;
+    this.baseUrl = `http://127.0.0.1:${port}/v1`;
   }
 
   /** Starts everything. */
   static async start(site: Site, size: number): Promise<Cluster> {
     const directory = await mkdtemp(join(site.directory, "cluster-"));
-    const cluster = new Cluster(site, directory, { redis: await freePort(), nginx: await freePort() });
+    const cluster = new Cluster(site, directory, await RedisServer.open(), await freePort());
     try {
-      await cluster.startRedis();
       for (let index = 0; index < size; index += 1) await cluster.startNode(index);
       await cluster.#startNginx();
       return cluster;
@@ -55,20 +56,7 @@ export class Cluster {
     const dataDir = join(this.#directory, `node-${index}`);
     await mkdir(dataDir, { recursive: true });
     const port = this.nodes[index] === undefined ? undefined : Number(new URL(this.nodes[index].url).port);
-    const redis = `redis://127.0.0.1:${this.#redisPort}`;
-    this.nodes[index] = await this.#site.startNode({ dataDir, port, config: { redis } });
-  }
-
-  async startRedis(): Promise<ChildProcess> {
-    const words = ["--port", String(this.#redisPort), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-    const child = spawn("redis-server", words, { cwd: this.#directory, stdio: "ignore" });
-    this.#children.push(child);
-    for (let attempts = 0; ; attempts += 1) {
-      const found = spawnSync("redis-cli", ["-p", String(this.#redisPort), "ping"], { encoding: "utf8" });
-      if (found.stdout?.includes("PONG")) return child;
-      if (attempts === START_ATTEMPTS) throw new Error("Redis did not start");
-      await sleep(START_INTERVAL_MS);
-    }
+    this.nodes[index] = await this.#site.startNode({ dataDir, port, config: { redis: this.#redis.url } });
   }
 
   /** Requests that went through nginx and have ended. */
@@ -82,12 +70,12 @@ export class Cluster {
 
   async end(): Promise<void> {
     await Promise.all(this.nodes.map((node) => node.end("SIGTERM")));
-    for (const child of this.#children) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
-      const ended = new Promise((resolve) => child.once("exit", resolve));
-      child.kill("SIGTERM");
-      await ended;
-    }
+    await this.#redis.close();
+    const nginx = this.#nginx;
+    if (nginx === undefined || nginx.exitCode !== null) return;
+    const ended = new Promise((resolve) => nginx.once("exit", resolve));
+    nginx.kill("SIGTERM");
+    await ended;
   }
 
   async #startNginx(): Promise<void> {
@@ -99,9 +87,11 @@ export class Cluster {
       .replace("listen 443 ssl;", `listen ${listens};`)
       .replace(/ssl_certificate\w* +\S+;/g, "");
     await writeFile(join(this.#directory, "site.conf"), site);
-    await writeFile(join(this.#directory, "nginx.conf"), mainConfiguration(this.#directory));
+    const format = `'{"path":"$uri","nodes":"$upstream_addr","status":$status}'`;
+    const log = `log_format trial escape=json ${format}; access_log ${join(this.#directory, "access.log")} trial;`;
+    await writeFile(join(this.#directory, "nginx.conf"), nginxConfiguration(this.#directory, { log }));
     const words = ["-p", this.#directory, "-c", join(this.#directory, "nginx.conf")];
-    this.#children.push(spawn("nginx", [...words, "-e", join(this.#directory, "error.log")], { stdio: "ignore" }));
+    this.#nginx = spawn("nginx", [...words, "-e", join(this.#directory, "error.log")], { stdio: "ignore" });
     for (let attempts = 0; ; attempts += 1) {
       const answer = await fetch(`${this.baseUrl}/models`).catch(() => undefined);
       if (answer?.status === 401) return;
@@ -109,21 +99,4 @@ export class Cluster {
       await sleep(START_INTERVAL_MS);
     }
   }
-}
-
-function mainConfiguration(directory: string): string {
-  const places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(
-    (name) => `${name}_temp_path ${join(directory, name)};`,
-  );
-  const user = process.getuid?.() === 0 ? "user root;" : "";
-  const log = `'{"path":"$uri","nodes":"$upstream_addr","status":$status}'`;
-  return `daemon off; worker_processes 1; worker_rlimit_nofile 8192; pid ${join(directory, "nginx.pid")}; ${user}
-events { worker_connections 4096; }
-http {
-  log_format trial escape=json ${log};
-  access_log ${join(directory, "access.log")} trial;
-  ${places.join(" ")}
-  include ${join(directory, "site.conf")};
-}
-`;
 }

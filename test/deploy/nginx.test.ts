@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
 import { join } from "node:path";
@@ -9,6 +9,7 @@ import { firstAdminToken, operator } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { visit } from "../support/console.ts";
 import { ROOT } from "../support/documents.ts";
+import { nginxConfiguration } from "../support/nginx.ts";
 import {
   freePort,
   makeDirectory,
@@ -195,7 +196,7 @@ async function startNginx(example: string, serviceUrl: string): Promise<Nginx> {
     .replaceAll(/(ssl_certificate +)\S+\.crt;/g, `$1${certificate.file};`)
     .replaceAll(/(ssl_certificate_key +)\S+\.key;/g, `$1${certificate.key};`);
   writeFileSync(join(directory, "site.conf"), site);
-  writeFileSync(join(directory, "nginx.conf"), mainConfiguration(directory));
+  writeFileSync(join(directory, "nginx.conf"), nginxConfiguration(directory));
   const words = ["-p", directory, "-c", join(directory, "nginx.conf"), "-e", join(directory, "error.log")];
   const child = spawn("nginx", words, { stdio: "ignore" });
   const url = `https://localhost:${port}`;
@@ -235,22 +236,4 @@ function makeCertificate(directory: string): { file: string; key: string; text: 
   const words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"];
   execFileSync("openssl", [...words, "-addext", names, "-out", file, "-keyout", key], { stdio: "ignore" });
   return { file, key, text: readFileSync(file, "utf8") };
-}
-
-/** The distribution's nginx.conf around a site, with all files in the directory. */
-function mainConfiguration(directory: string): string {
-  const places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => {
-    const place = join(directory, name);
-    mkdirSync(place);
-    return `${name}_temp_path ${place};`;
-  });
-  const user = process.getuid?.() === 0 ? "user root;" : "";
-  return `daemon off; worker_processes 1; pid ${join(directory, "nginx.pid")}; ${user}
-events {}
-http {
-  access_log off;
-  ${places.join(" ")}
-  include ${join(directory, "site.conf")};
-}
-`;
 }

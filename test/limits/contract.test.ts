@@ -1,6 +1,7 @@
 import { describe } from "vitest";
 import { LocalLimiter } from "../../src/gateway/limits/local.ts";
-import { hasRedis, RedisServer, startNode } from "../support/redis.ts";
+import { hasRedis, startNode } from "../support/redis.ts";
+import { RedisServer } from "../support/redis-server.ts";
 import { limiterContract } from "./contract.ts";
 
 limiterContract("limits that a process counts by itself", async () => {

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { LimitEntry, LimitKey } from "../../src/gateway/limits.ts";
-import { hasRedis, RedisServer, startNode, type TestNode } from "../support/redis.ts";
+import { hasRedis, startNode, type TestNode } from "../support/redis.ts";
+import { RedisServer } from "../support/redis-server.ts";
 import { admit, name, refusalOf } from "./contract.ts";
 
 /** As short as in a service, so that an outage is noticed. */

@@ -3,7 +3,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { LocalLimiter } from "../../src/gateway/limits/local.ts";
 import { decode, encode, type Message, SCRIPT } from "../../src/gateway/limits/script.ts";
 import type { LimitEntry, LimitKey, RateLimiter } from "../../src/gateway/limits.ts";
-import { hasRedis, RedisServer, startNode, type TestNode } from "../support/redis.ts";
+import { hasRedis, startNode, type TestNode } from "../support/redis.ts";
+import { RedisServer } from "../support/redis-server.ts";
 import { admit, name, refusalOf } from "./contract.ts";
 
 const LEASE_MS = 60_000;

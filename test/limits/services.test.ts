@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
-import { hasRedis, RedisServer } from "../support/redis.ts";
+import { hasRedis } from "../support/redis.ts";
+import { RedisServer } from "../support/redis-server.ts";
 import { makeOrganization, makeToken, type RunningService, send, startService } from "../support/service.ts";
 import { sendJson, startUpstream, type Upstream, type UpstreamRequest } from "../support/upstream.ts";
 
