@@ -269,14 +269,13 @@ describe.skipIf(!hasPostgres)("a copy of a store", () => {
     insert(source, sample);
     const months = ["2026-03", "2026-05"];
     inSqlite(source, (database) => {
-      database.exec("DELETE FROM request WHERE id NOT IN (SELECT min(id) FROM request)");
       const { columns } = ALL_TABLES.find(({ name }) => name === "request") as TableShape;
       const rest = columns.filter((column) => column !== "id").join(", ");
-      for (const month of months) {
-        const id = v7({ msecs: Date.parse(`${month}-15T00:00:00Z`) });
+      const ids = months.map((month) => v7({ msecs: Date.parse(`${month}-15T00:00:00Z`) }));
+      for (const id of ids) {
         database.exec(`INSERT INTO request (id, ${rest}) SELECT '${id}', ${rest} FROM request LIMIT 1`);
       }
-      database.exec("DELETE FROM request WHERE id NOT GLOB '0*'");
+      database.exec(`DELETE FROM request WHERE id NOT IN ('${ids.join("', '")}')`);
     });
     const url = await emptyPostgres();
     const transfer = await openTransferToPostgres(source, url, clock);
