@@ -132,9 +132,7 @@ test("a backup of a damaged database fails and leaves nothing behind", async () 
 test("a backup to where nothing can be written says why", async () => {
   const backup = (file: string) => run("store", "backup", file, "--data-dir", dataDir);
   const missing = join(directory, "missing", "backup.db");
-  expect((await backup(missing)).stderr).toBe(
-    `tollgate: ${missing}: the backup cannot be written: there is no such directory\n`,
-  );
+  expect((await backup(missing)).stderr).toBe(`tollgate: ${missing}: cannot be written: there is no such directory\n`);
   expect(existsSync(join(directory, "missing"))).toBe(false);
 });
 
@@ -155,7 +153,7 @@ test("a backup to a full disk says so and leaves nothing behind", async ({ skip 
       (error) => error,
     );
     expect(failed.code).toBe(1);
-    expect(failed.stderr).toMatch(/^tollgate: \S+backup\.db: the backup cannot be written: the disk is full\n$/);
+    expect(failed.stderr).toMatch(/^tollgate: \S+backup\.db: cannot be written: the disk is full\n$/);
     expect(readdirSync(disk.outside)).toEqual(["filler"]);
   } finally {
     await disk.remove();

@@ -2,7 +2,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
+import { NO_TOKENS } from "../src/credits/price.ts";
+import { toPlain } from "../src/ledger/spool-file.ts";
 import { runTollgate } from "./support/command-line.ts";
+import { factsOf } from "./support/open-ledger.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "tollgate-dead-letters-"));
 afterAll(() => rmSync(directory, { recursive: true }));
@@ -28,19 +31,10 @@ test("commands list dead letters and book them again", async () => {
   expect(await json("org", "create", "Charged", "--credits", "5", ...place)).toBeDefined();
   expect(await json("ledger", "dead-letters", "list", ...place)).toEqual([]);
   const [, { id: organizationId }] = await json("org", "list", ...place);
-  const prices = { input: "1000000", cachedInput: "0", cacheWrite: "0", output: "0", reasoning: "0" };
-  const facts = {
-    tokenId: "tok_1",
-    requestId: "req_1",
-    model: "m",
-    upstream: "p/m",
-    metadata: null,
-    idempotencyKey: null,
-  };
-  const tokens = { input: 2_000_000, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
   const entry = (holdId: string, owner: string) => {
-    const settlement = { kind: "settle", facts: { ...facts, holdId, organizationId: owner, prices }, tokens };
-    const transition = { ...settlement, basis: "reported", end: "complete" };
+    const facts = { ...factsOf(holdId), organizationId: owner };
+    const tokens = { ...NO_TOKENS, input: 2_000_000 };
+    const transition = toPlain({ kind: "settle", facts, tokens, basis: "reported", end: "complete" });
     return JSON.stringify({ at: "2026-11-23T00:00:00.000Z", reason: "no reason", transition });
   };
   mkdirSync(join(dataDir, "quarantine"));

@@ -22,11 +22,11 @@ export async function verifyStore({ clock }: Terminal, place: Place): Promise<Ve
   }
 }
 
-/** Verifies a copy before it counts. Rejects with OperatorError if its books do not balance. */
+/** Verifies the books of a source or of a copy. Rejects with OperatorError if they do not balance. */
 export async function expectBooks(terminal: Terminal, place: Place): Promise<Verification> {
   const found = await verifyStore(terminal, place);
   const [first] = found.violations;
-  if (!found.ok) throw new OperatorError(`The books of the copy do not balance: ${first?.message ?? ""}`);
+  if (!found.ok) throw new OperatorError(`The books do not balance: ${first?.message ?? ""}`);
   return found;
 }
 

@@ -200,9 +200,6 @@ function visitMessage(message: RequestMessage, visit: (text: string) => void, ot
   for (const text of [message.name, message.reasoning_content, message.refusal, message.tool_call_id]) {
     if (text !== undefined) visit(text);
   }
-  if (message.reasoning_details !== undefined) {
-    others.opaqueBytes += Buffer.byteLength(JSON.stringify(message.reasoning_details));
-  }
   for (const call of message.tool_calls ?? []) {
     others.toolCalls += 1;
     if (call.extra_content !== undefined) others.opaqueBytes += Buffer.byteLength(JSON.stringify(call.extra_content));

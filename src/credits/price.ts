@@ -226,41 +226,19 @@ function isNatural(count: number): boolean {
 }
 
 /** Formats token counts for the admin API. */
-export function tokensByClass({
-  input,
-  cachedInput,
-  cacheWrite,
-  output,
-  reasoning,
-  further,
-}: TokenCounts): TokensByClass {
-  const counts = { input, cached_input: cachedInput, cache_write: cacheWrite, output, reasoning };
-  return further === undefined ? counts : { ...counts, ...furtherByName(further, (count) => count) };
+export function tokensByClass(tokens: TokenCounts): TokensByClass {
+  return byName(tokens, (count) => count);
 }
 
 /** Formats prices for the admin API, in credits per million tokens; those of calls in credits a call. */
-export function pricesByClass({
-  input,
-  cachedInput,
-  cacheWrite,
-  output,
-  reasoning,
-  further,
-}: UnitPrices): PricesByClass {
-  const prices = {
-    input: pricePerMillion(input),
-    cached_input: pricePerMillion(cachedInput),
-    cache_write: pricePerMillion(cacheWrite),
-    output: pricePerMillion(output),
-    reasoning: pricePerMillion(reasoning),
-  };
-  if (further === undefined) return prices;
-  return { ...prices, ...furtherByName(further, (price, name) => displayPrice(price, name)) };
+export function pricesByClass(prices: UnitPrices): PricesByClass {
+  return byName(prices, displayPrice);
 }
 
-/** Converts a price of a part to credits per million tokens, one of a call to credits a call. */
-export function displayPrice(price: PicoCredits, name: FurtherClass): number {
-  return CLASS_OF_FURTHER[name] === undefined ? pricePerMillion(price) / 1e6 : pricePerMillion(price);
+/** Converts a price of a class or a part to credits per million tokens, one of a call to credits a call. */
+export function displayPrice(price: PicoCredits, name?: FurtherClass): number {
+  const isOfCall = name !== undefined && CLASS_OF_FURTHER[name] === undefined;
+  return isOfCall ? pricePerMillion(price) / 1e6 : pricePerMillion(price);
 }
 
 /** Names of the parts and calls in the APIs. */
@@ -288,4 +266,19 @@ export function furtherByName<Value>(
       return value === undefined ? [] : [[FURTHER_NAMES[name], format(value, name)]];
     }),
   );
+}
+
+/** Returns the values of all classes, and those of parts and calls, by their names in the APIs. */
+function byName<Value>(
+  values: Record<TokenClass, Value> & { further?: Further<Value> },
+  format: (value: Value, name?: FurtherClass) => number,
+) {
+  return {
+    input: format(values.input),
+    cached_input: format(values.cachedInput),
+    cache_write: format(values.cacheWrite),
+    output: format(values.output),
+    reasoning: format(values.reasoning),
+    ...(values.further && furtherByName(values.further, format)),
+  };
 }

@@ -283,7 +283,9 @@ export class Ledger {
   async #bookOrDeadLetter<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]]> {
     const { log, deadLetters } = this.#options;
     try {
-      return this.#logShortfall(transition, await this.#durable.push(transition));
+      const outcome = await this.#durable.push(transition);
+      if (outcome.outcome === "closed") throw new Error(refusalOf(transition, outcome));
+      return this.#logShortfall(transition, outcome);
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error;
       await deadLetters.add(transition, error).catch((failure: unknown) => {

@@ -270,6 +270,9 @@ describe("a settlement that no retry can book", () => {
     await until(async () => (await entries()) === 0);
     const reason = "the request belongs to a closed period, and may have been booked in it";
     expect(await deadLetters()).toMatchObject([{ reason }, { reason }]);
+    await expect(settle("00000000-0003-7000-8000-000000000000", 3)).rejects.toThrow(reason);
+    await expect(ledger.release({ facts: factsOf("00000000-0004-7000-8000-000000000000") })).rejects.toThrow(reason);
+    expect(await deadLetters()).toMatchObject([{ reason }, { reason }, { reason }, { reason }]);
     expect(await books.balance(ORGANIZATION)).toEqual(balance);
     expect(books.requests.size).toBe(0);
   });

@@ -64,7 +64,7 @@ export function schemaRefusal(place: string, found: number | undefined, migratio
   }
   if (found > known) return newer(place, found, known);
   if (found === known) return undefined;
-  return `${place} was written by an older Tollgate: its schema is ${found}, this one needs ${known}. The next start of the service migrates it, or tollgate store migrate.`;
+  return `${place} was written by an older Tollgate: its schema is ${found}, this one needs ${known}. To migrate it, start the service or run tollgate store migrate.`;
 }
 
 function newestOf(migrations: readonly Migration[]): number {

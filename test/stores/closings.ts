@@ -3,7 +3,6 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { type ClosingRow, ClosingTally } from "../../src/credits/closing.ts";
 import { isBookedLate } from "../../src/credits/request-id.ts";
-
 import { factsOf, grantOf, holdOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 const DAY_MS = 86_400_000;
@@ -229,6 +228,12 @@ function stepCases(subject: Subject): void {
     expect(await subject.one(settleOf(hold, 5))).toMatchObject({ outcome: "charged", charged: 5n });
     expect(await subject.store.closings.freeze(organizationId, startOf(1))).toBe(true);
     expect((await subject.books.balance(organizationId))?.closedBeforeMs).toBe(startOf(1));
+  });
+
+  test("no time in the future is closed, because new requests would be refused until then", async () => {
+    const { organizationId } = await owner(subject);
+    expect(await subject.store.closings.freeze(organizationId, Date.now() + DAY_MS)).toBe(false);
+    expect((await subject.books.balance(organizationId))?.closedBeforeMs).toBeNull();
   });
 
   test("of processes that close at once, one stores its sum", async () => {

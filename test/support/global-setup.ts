@@ -48,7 +48,7 @@ const PROGRAMS: [ProgramKey, { programs: Words[]; tests: string }][] = [
         ["prometheus", "--version"],
         ["promtool", "--version"],
       ],
-      tests: "those of the metrics",
+      tests: "the tests of the metrics",
     },
   ],
 ];

@@ -73,15 +73,17 @@ async function closingOf(database: Database, organizationId: string): Promise<Cl
 }
 
 /**
- * Refuses every later transition for requests that began before a time. Returns false while one of them is running. The
- * first statement locks the balance, so that the second sees every hold that was made under the lock.
+ * Refuses every later transition for requests that began before a time. Returns false while one of them is running, and for
+ * a time in the future: with a wrong clock, a process could otherwise let all new requests be refused. The first statement
+ * locks the balance, so that the second sees every hold that was made under the lock.
  */
 async function freeze(database: Database, organizationId: string, beforeMs: number): Promise<boolean> {
   const before = BigInt(beforeMs);
   const locks = sql`update balance set closed_before = closed_before where organization_id = ${organizationId}`;
   const freezes = sql`
     update balance set closed_before = ${before}
-    where organization_id = ${organizationId} and coalesce(closed_before, 0) <= ${before} and not exists (
+    where organization_id = ${organizationId} and coalesce(closed_before, 0) <= ${before}
+      and ${before} <= ${database.now()} and not exists (
       select 1 from hold where hold.organization_id = ${organizationId} and hold.id < ${idAt(beforeMs)})`;
   return database.writeIf(
     [locks, freezes].map((query) => query.compile(database.kysely)),

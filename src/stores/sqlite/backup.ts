@@ -177,5 +177,5 @@ function writeFailure(destination: string, error: unknown): OperatorError {
   if (error instanceof OperatorError) return error;
   const { code = "", message, cause } = error as NodeJS.ErrnoException;
   const reason = unavailableReason(error) ?? unavailableReason(cause) ?? REASONS[code] ?? message;
-  return new OperatorError(`${destination}: the backup cannot be written: ${reason}`, { cause: error });
+  return new OperatorError(`${destination}: cannot be written: ${reason}`, { cause: error });
 }
