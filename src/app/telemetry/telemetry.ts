@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Sampler } from "@opentelemetry/sdk-trace";
 import packageJson from "../../../package.json" with { type: "json" };
@@ -16,6 +17,7 @@ import { beginSpan } from "./spans.ts";
 
 /** Time for the last exports of a process that stops. A collector that cannot be reached is tried for longer. */
 const STOP_MS = 2_000;
+const INSTANCE_ID = randomUUID();
 
 export interface TelemetryOptions {
   version: string;
@@ -197,6 +199,8 @@ async function resourceOf({ telemetry }: Config, { version, log }: TelemetryOpti
   const logger = { error: report, warn: report, info: silent, debug: silent, verbose: silent };
   diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
   return resourceFromAttributes({
+    // A collector would otherwise add the counters of several processes to one series, which jumps between them.
+    "service.instance.id": INSTANCE_ID,
     ...telemetry.resourceAttributes,
     "service.name": telemetry.serviceName,
     "service.version": version,
