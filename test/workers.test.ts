@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
 import { text } from "node:stream/consumers";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -43,9 +43,11 @@ describe.skipIf(!hasPostgres || process.platform !== "linux")("a service with tw
     return service.output().match(/a worker accepts requests/g)?.length ?? 0;
   }
 
+  /** Returns the ids of the running workers; none after the end of the supervisor. */
   function workers(): number[] {
     const { pid } = service.child;
-    return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).map(Number);
+    const list = `/proc/${pid}/task/${pid}/children`;
+    return existsSync(list) ? readFileSync(list, "utf8").split(" ").filter(Boolean).map(Number) : [];
   }
 
   /** Begins a stream on a connection of its own: the workers get new connections in turns. */
@@ -80,6 +82,31 @@ describe.skipIf(!hasPostgres || process.platform !== "linux")("a service with tw
     const ended = service.end("SIGTERM");
     for (const stream of streams) expect(await text(stream)).toContain("data: [DONE]");
     expect(await ended).toBe(0);
+  });
+
+  test("reloads the configuration of all workers at SIGHUP", async () => {
+    await start();
+    service.child.kill("SIGHUP");
+    const reloads = () => service.output().match(/"cause":"signal".*"the configuration was reloaded/g)?.length ?? 0;
+    await expect.poll(reloads, { timeout: 10_000 }).toBe(2);
+    expect(workers()).toHaveLength(2);
+  });
+
+  test("stops with exit code 1 when five workers in a row end soon after their starts", async () => {
+    await start();
+    const killed = new Set<number>();
+    while (service.child.exitCode === null && service.child.signalCode === null) {
+      for (const worker of workers().filter((pid) => !killed.has(pid))) {
+        killed.add(worker);
+        process.kill(worker, "SIGKILL");
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    expect(await service.end()).toBe(1);
+    // The first worker may have lived longer on a busy machine.
+    const restarts = service.output().match(/a worker has ended: another one is started/g)?.length ?? 0;
+    expect(restarts).toBeGreaterThanOrEqual(4);
+    expect(service.output()).toContain("workers end soon after their starts: the service stops");
   });
 
   test("completes running answers when its supervisor is killed", async () => {

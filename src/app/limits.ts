@@ -1,21 +1,16 @@
 import { randomUUID } from "node:crypto";
-import packageJson from "../../package.json" with { type: "json" };
 import type { Config } from "../config.ts";
-import { OperatorError } from "../errors.ts";
 import { LocalLimiter } from "../gateway/limits/local.ts";
 import { SharedLimiter } from "../gateway/limits/shared.ts";
 import type { RateLimiter } from "../gateway/limits.ts";
 import { Outage } from "../telemetry/outage.ts";
+import { loadOptional } from "./optional-package.ts";
 import type { StartOptions } from "./parts.ts";
 
 /** Creates the limiter that the configuration asks for. Rejects with OperatorError if the client of Redis is not installed. */
 export async function createLimits({ redis }: Config, { clock, log }: StartOptions): Promise<RateLimiter> {
   if (redis === null) return new LocalLimiter(clock);
-  const { createClient } = await import("@redis/client").catch((error) => {
-    const version = packageJson.optionalDependencies["@redis/client"];
-    const message = `redis needs the package @redis/client, which is not installed: npm install @redis/client@${version}`;
-    throw new OperatorError(message, { cause: error });
-  });
+  const { createClient } = await loadOptional("redis needs", "@redis/client", () => import("@redis/client"));
   const outage = new Outage({
     log,
     level: "warn",

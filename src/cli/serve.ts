@@ -23,10 +23,8 @@ export function addServe(program: Command, terminal: Terminal, version: string):
     .action(async (flags: Flags) => {
       const workers = workersFlag(flags.workers);
       const started = Promise.withResolvers<RunningService>();
-      // From the beginning, since a service manager may ask for a reload as soon as the process runs.
-      if (workers === 1 || isWorker()) {
-        process.on("SIGHUP", () => void started.promise.then((service) => service.reload()));
-      }
+      // From the beginning: a service manager may ask for a reload at once, and an unhandled signal would end the process.
+      process.on("SIGHUP", () => void started.promise.then((service) => service.reload()));
       const files = new Set<string>();
       const config = await readConfig(flags, { files });
       if (workers > 1) requireSharedStore(config);

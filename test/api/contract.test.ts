@@ -10,7 +10,14 @@ import {
   startService,
 } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
-import { expectChunk, expectCompletion, expectModel, expectModelList, expectUsage } from "./contract-checks.ts";
+import {
+  expectChunk,
+  expectCompletion,
+  expectError,
+  expectModel,
+  expectModelList,
+  expectUsage,
+} from "./contract-checks.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
 const user = (content: string) => [{ role: "user", content }];
@@ -235,7 +242,7 @@ describe("POST /v1/chat/completions, streamed", () => {
     expect(events).not.toContain("[DONE]");
     const last = JSON.parse(events.at(-1) ?? "");
     expect(last).not.toHaveProperty("choices");
-    expect(last.error).toMatchObject({ code: "upstream_error", type: "server_error" });
+    expect(expectError(last)).toMatchObject({ code: "upstream_error", type: "server_error" });
   });
 });
 

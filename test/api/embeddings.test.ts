@@ -1,6 +1,7 @@
 import { OpenAIEmbeddings } from "@langchain/openai";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { EmbeddingList } from "../../src/api/embeddings/request.ts";
 import { operator } from "../support/admin.ts";
 import {
   makeOrganization,
@@ -12,6 +13,7 @@ import {
   usageOf,
 } from "../support/service.ts";
 import { type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { expectEmbeddings } from "./contract-checks.ts";
 
 const DIMENSIONS = 4;
 /** A credit for each token, so that a charge shows the counted tokens. */
@@ -131,6 +133,20 @@ describe("Embeddings through the openai package:", () => {
       const answer = await openai.embeddings.create({ model, input: "a", encoding_format: "float" });
       expect(answer.data).toEqual([{ object: "embedding", index: 0, embedding: [0, 0.25, 0.5, 0.75] }]);
     }
+  });
+
+  test("An answer in base64 has OpenAI's type once its vectors are decoded.", async () => {
+    const embed = async (fields: object) => {
+      const body = { model: "plain", input: ["a", "b"], ...fields };
+      return (await (await send(service, "/v1/embeddings", organization.token, body)).json()) as EmbeddingList;
+    };
+    const { data, ...list } = await embed({ encoding_format: "base64" });
+    const decoded = data.map(({ embedding, ...fields }) => {
+      expect(embedding).toEqual(expect.any(String));
+      const bytes = Uint8Array.from(Buffer.from(String(embedding), "base64"));
+      return { ...fields, embedding: [...new Float32Array(bytes.buffer)] };
+    });
+    expect(expectEmbeddings({ ...list, data: decoded })).toEqual(await embed({}));
   });
 
   test("Token ids and dimensions reach the upstream.", async () => {

@@ -7,6 +7,8 @@ import { answering, sendJson, startUpstream, type Upstream } from "../support/up
 const COMPLETIONS = "/v1/chat/completions";
 const TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT_ID = "00f067aa0ba902b7";
+/** The attribute of the resource by which a collector tells the processes of a service apart. */
+const INSTANCE_ID = /service\.instance\.id[^-]*?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/;
 const METRICS_TOKEN = "metrics-token-of-this-test";
 
 let upstream: Upstream;
@@ -166,6 +168,8 @@ test("metrics and traces are exported as protobuf, with the headers and the reso
       expect(body.includes(text)).toBe(true);
     for (const id of [organization.id, organization.tokenId, organization.token]) expect(body.includes(id)).toBe(false);
   }
+  const instances = collector.received.map(({ body }) => INSTANCE_ID.exec(body.toString("latin1"))?.[1]);
+  expect(new Set(instances)).toEqual(new Set([expect.any(String)]));
   expect(service.output()).not.toContain("secret tenant");
 });
 

@@ -5,7 +5,7 @@ import type { DecodedRequest, NativeRequest } from "../wire.ts";
 import { shown, typeOf } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, toMessages } from "./input.ts";
-import { FIELD_NAME, withKnownFields } from "./known.ts";
+import { FIELD_NAME, WEB_SEARCH, withKnownFields } from "./known.ts";
 import { isSealed } from "./reasoning.ts";
 import { type InputItem, ResponsesRequest } from "./request.ts";
 import { settingsOf } from "./settings.ts";
@@ -31,8 +31,8 @@ const NEVER_SENT = ["max_tool_calls", "service_tier", "prompt_cache_retention", 
 const IGNORED_MAX = 32;
 const TOOL_TYPES = ["function", "custom", "namespace", "tool_search"];
 const CHOICE_TYPES = ["allowed_tools", "function", "custom"];
-/** Clients such as Codex offer it with each request, and the model need not use it. */
-const WEB_SEARCH = "web_search";
+/** Items whose tools become tools of the request. */
+const TOOL_ITEMS = ["additional_tools", "tool_search_output"];
 
 type Invalid = { issue: ValidationIssue };
 
@@ -104,10 +104,7 @@ function checkBody(body: unknown): { asked: ResponsesRequest; ignored: string[] 
   if (issue !== undefined) return { issue };
   const entries = Object.entries(body).filter(([name, value]) => REQUEST_FIELDS.has(name) && value !== undefined);
   const { known, unknown } = withKnownFields(Object.fromEntries(entries) as ResponsesRequest);
-  const tools = known.tools?.filter(({ type }) => type !== WEB_SEARCH);
-  const isSearchLeftOut = tools?.length !== known.tools?.length;
-  const ignored = [...ignoredFields(body), ...(isSearchLeftOut ? ["tools.web_search"] : []), ...unknown];
-  return { asked: { ...known, ...(tools && { tools }) }, ignored: ignored.slice(0, IGNORED_MAX) };
+  return { asked: known, ignored: [...ignoredFields(body), ...unknown].slice(0, IGNORED_MAX) };
 }
 
 /** Nulls count as absent. Those of JSON schemas have a meaning and stay. */
@@ -135,7 +132,7 @@ function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | unde
     if (value === undefined || value === false) continue;
     return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}': ${reason}.` };
   }
-  const toolIssue = unsupportedToolIssue(body.tools);
+  const toolIssue = unsupportedToolIssue(body);
   if (toolIssue !== undefined) return toolIssue;
   const mode = isRecord(body.reasoning) ? body.reasoning.mode : undefined;
   if (mode !== undefined && mode !== "standard") {
@@ -147,18 +144,29 @@ function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | unde
   return CHOICE_TYPES.includes(choice.type) ? undefined : unsupportedTool("tool_choice.type", choice.type);
 }
 
-function unsupportedToolIssue(given: unknown): ValidationIssue | undefined {
-  const tools = recordsIn(given);
-  const hasOthers = tools.some(({ type }) => type !== WEB_SEARCH);
-  for (const [index, tool] of tools.entries()) {
+/** Returns the tools of a body and of its items, each with its path; those of namespaces are not included. */
+function outerTools(body: Record<string, unknown>) {
+  const items: unknown[] = Array.isArray(body.input) ? body.input : [];
+  const places = items.map((item, index) => ({ owner: item, at: `input[${index}].tools` }));
+  return [{ owner: body, at: "tools" }, ...places].flatMap(({ owner, at }) => {
+    if (!isRecord(owner) || (owner !== body && !TOOL_ITEMS.includes(String(owner.type)))) return [];
+    const isFound = owner.type === "tool_search_output";
+    return recordsIn(owner.tools).map((tool, index) => ({ tool, path: `${at}[${index}]`, isFound }));
+  });
+}
+
+function unsupportedToolIssue(body: Record<string, unknown>): ValidationIssue | undefined {
+  const tools = outerTools(body);
+  const hasOthers = tools.some(({ tool }) => tool.type !== WEB_SEARCH);
+  for (const { tool, path, isFound } of tools) {
     const { type } = tool;
     const isLeftOut = type === WEB_SEARCH && hasOthers;
     if (typeof type === "string" && !TOOL_TYPES.includes(type) && !isLeftOut) {
-      return unsupportedTool(`tools[${index}].type`, type);
+      return unsupportedTool(`${path}.type`, type);
     }
-    const inner = recordsIn(tool.tools).map((one, number) => ({ one, place: `tools[${index}].tools[${number}]` }));
-    for (const { one, place } of [{ one: tool, place: `tools[${index}]` }, ...inner]) {
-      const field = ["defer_loading", "async"].find((name) => one[name] === true);
+    const inner = recordsIn(tool.tools).map((one, number) => ({ one, place: `${path}.tools[${number}]` }));
+    for (const { one, place } of [{ one: tool, place: path }, ...inner]) {
+      const field = ["async", ...(isFound ? [] : ["defer_loading"])].find((name) => one[name] === true);
       if (field === undefined) continue;
       const param = `${place}.${field}`;
       return { code: "unsupported_value", param, message: `Unsupported value: '${param}' must be false.` };

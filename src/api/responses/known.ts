@@ -13,9 +13,12 @@ export const FIELD_NAME = /^\w{1,64}$/;
 
 const NO_FIELDS: ReadonlySet<string> = new Set();
 
+/** Clients such as Codex offer it with each request, and the model need not use it. Its searches would not be charged. */
+export const WEB_SEARCH = "web_search";
+
 /**
- * Copies only the fields of the schema, because upstreams that speak this wire receive the copy. Returns the paths of the
- * others.
+ * Copies only the fields of the schema and the tools that the client runs, because upstreams that speak this wire receive
+ * the copy. Returns the paths of the others.
  */
 export function withKnownFields(asked: ResponsesRequest): { known: ResponsesRequest; unknown: ReadonlySet<string> } {
   const unknown = new Set<string>();
@@ -27,11 +30,15 @@ export function withKnownFields(asked: ResponsesRequest): { known: ResponsesRequ
     return known(value, TYPED_FIELDS.get(value.type) ?? NO_FIELDS, path);
   };
   const ofTools = (tools: readonly ResponsesTool[], path: string): ResponsesTool[] =>
-    tools.map((given) => {
+    tools.flatMap((given): ResponsesTool[] => {
+      if (given.type === WEB_SEARCH) {
+        unknown.add(`${path}.${WEB_SEARCH}`);
+        return [];
+      }
       const tool = ofType(given, path);
       return tool.type === "namespace"
-        ? { ...tool, tools: tool.tools.map((one) => ofType(one, `${path}.tools`)) }
-        : tool;
+        ? [{ ...tool, tools: tool.tools.map((one) => ofType(one, `${path}.tools`)) }]
+        : [tool];
     });
   const ofParts = <T>(parts: T): T =>
     Array.isArray(parts) ? (parts.map((part) => ofType(part, "input.content")) as T) : parts;

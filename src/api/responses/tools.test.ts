@@ -30,6 +30,16 @@ function issueOf(fields: object) {
   return "issue" in result ? result.issue : undefined;
 }
 
+/** A request whose only tool is that of an item. */
+const addedTools = (tool: object) => {
+  return {
+    input: [
+      { role: "user", content: "Go" },
+      { type: "additional_tools", tools: [tool] },
+    ],
+  };
+};
+
 type Event = { type: string } & Record<string, unknown>;
 
 /** Encodes the pieces of calls, streamed and as a document; returns the output items of both and the events. */
@@ -170,8 +180,24 @@ describe("The tools of a request", () => {
     expect(ignored).toContain("tools.web_search");
   });
 
+  test.each(["additional_tools", "tool_search_output"])("leave it out of an item too: %s.", (type) => {
+    const item = {
+      type,
+      ...(type === "tool_search_output" && { call_id: "a" }),
+      tools: [{ type: "web_search" }, CUSTOM],
+    };
+    const call = { type: "tool_search_call", call_id: "a", arguments: {} };
+    const { native, ignored, request } = decoded({ tools: [SEARCH], input: [call, item] });
+    expect(JSON.stringify([native, request])).not.toContain("web_search");
+    expect(native?.body.input).toMatchObject([call, { ...item, tools: [CUSTOM] }]);
+    expect(ignored).toEqual(["input.tools.web_search"]);
+  });
+
   test.each([
     [{ tools: [{ type: "web_search" }] }, "tools[0].type"],
+    [addedTools({ type: "web_search" }), "input[1].tools[0].type"],
+    [addedTools({ type: "local_shell" }), "input[1].tools[0].type"],
+    [addedTools({ type: "function", name: "f", defer_loading: true }), "input[1].tools[0].defer_loading"],
     [{ tools: [CUSTOM, { type: "web_search" }], tool_choice: { type: "web_search" } }, "tool_choice.type"],
     [{ tools: [{ type: "local_shell" }] }, "tools[0].type"],
     [{ tools: [{ ...SEARCH, execution: "server" }] }, "tools[0].execution"],

@@ -1,14 +1,14 @@
+import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Sampler } from "@opentelemetry/sdk-trace";
-import packageJson from "../../../package.json" with { type: "json" };
 import type { Config } from "../../config.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
-import { OperatorError } from "../../errors.ts";
 import type { BegunRequest, RequestObserver } from "../../http/access.ts";
 import type { LedgerObserver } from "../../ledger/ledger.ts";
 import { Instruments } from "../../telemetry/instruments.ts";
 import type { Log } from "../../telemetry/logger.ts";
 import { METRICS } from "../../telemetry/metrics.ts";
+import { loadOptional } from "../optional-package.ts";
 import { type GaugeSources, observeService, ProcessGauges } from "./gauges.ts";
 import { serveOnOwnPort, toPrometheusNames } from "./prometheus.ts";
 import { RequestMetrics, type RequestSpan } from "./requests.ts";
@@ -16,6 +16,7 @@ import { beginSpan } from "./spans.ts";
 
 /** Time for the last exports of a process that stops. A collector that cannot be reached is tried for longer. */
 const STOP_MS = 2_000;
+const INSTANCE_ID = randomUUID();
 
 export interface TelemetryOptions {
   version: string;
@@ -197,6 +198,8 @@ async function resourceOf({ telemetry }: Config, { version, log }: TelemetryOpti
   const logger = { error: report, warn: report, info: silent, debug: silent, verbose: silent };
   diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
   return resourceFromAttributes({
+    // A collector would otherwise add the counters of several processes to one series, which jumps between them.
+    "service.instance.id": INSTANCE_ID,
     ...telemetry.resourceAttributes,
     "service.name": telemetry.serviceName,
     "service.version": version,
@@ -216,14 +219,6 @@ function urlOf(endpoint: string | undefined, path: string): string {
   return `${endpoint?.replace(/\/+$/, "")}/${path}`;
 }
 
-/** Loads an optional package. Rejects with OperatorError if it is not installed. */
-async function load<Module>(name: string, importIt: () => Promise<Module>): Promise<Module> {
-  try {
-    return await importIt();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
-    const versions: Record<string, string> = packageJson.optionalDependencies;
-    const hint = `npm install ${name}@${versions[name]}`;
-    throw new OperatorError(`metrics and telemetry need the package ${name}, which is not installed: ${hint}`);
-  }
+function load<Module>(name: string, importIt: () => Promise<Module>): Promise<Module> {
+  return loadOptional("metrics and telemetry need", name, importIt);
 }
