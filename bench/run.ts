@@ -27,6 +27,7 @@ import { type Cell, toMarkdown } from "./report.ts";
 import { loadGenerator, type Measured, type MeasuredRound, type Round } from "./round.ts";
 
 const WARM_UP_SECONDS = 3;
+const KINDS = ["unstreamed", "streamed"];
 const LOAD = join(dirname(fileURLToPath(import.meta.url)), "load.ts");
 
 interface Plan {
@@ -53,7 +54,7 @@ function readPlan(): Plan {
       rounds: { type: "string", default: "5" },
       connections: { type: "string", default: "8,32,256" },
       before: { type: "string" },
-      answers: { type: "string", default: "unstreamed,streamed" },
+      answers: { type: "string", default: KINDS.join() },
       wires: { type: "boolean", default: false },
       quick: { type: "boolean", default: false },
     },
@@ -70,6 +71,10 @@ function readPlan(): Plan {
   const all = [plan.seconds, plan.rounds, ...plan.connections];
   if (!all.every((one) => Number.isInteger(one) && one > 0)) {
     console.error("bench: --seconds, --rounds and --connections take whole numbers above 0, --connections with commas");
+    process.exit(1);
+  }
+  if (!values.answers.split(",").every((kind) => KINDS.includes(kind))) {
+    console.error(`bench: --answers takes ${KINDS.join(", ")} or both with a comma`);
     process.exit(1);
   }
   return plan;
