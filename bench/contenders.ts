@@ -89,14 +89,16 @@ http {
   return file;
 }
 
-export async function startBareProxy(processes: Processes, upstream: string): Promise<Contender> {
+/** Starts a proxy on Fastify and undici: one that passes bytes, or one that parses and serializes what it forwards. */
+export async function startProxy(kind: "bare" | "parsing", processes: Processes, upstream: string): Promise<Contender> {
   const url = `http://127.0.0.1:${await freePort()}`;
-  const words = [join(here, "bare-proxy.ts"), new URL(url).port, upstream];
-  await processes.start("bare-proxy", process.execPath, words, `${url}/ready`);
+  const program = `${kind}-proxy`;
+  const words = [join(here, `${program}.ts`), new URL(url).port, upstream];
+  await processes.start(program, process.execPath, words, `${url}/ready`);
   return {
-    name: "bare proxy",
+    name: `${kind} proxy`,
     wire: "chat",
-    processorMs: () => processes.processorMs("bare-proxy"),
+    processorMs: () => processes.processorMs(program),
     url: (streamed) => `${url}${streamed ? "/streamed" : ""}/v1/chat/completions`,
     headers: () => ({ "content-type": "application/json", authorization: "Bearer bench" }),
   };

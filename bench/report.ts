@@ -23,12 +23,22 @@ function processorTimeOf(cell: Cell): string {
   return times.length === 0 ? "" : median(times).toFixed(0);
 }
 
-/** The table: a row for each cell, with how Tollgate's rate compares to each other contender's. */
+/** Returns the ratio of a figure of two contenders: the median over the rounds, whose turns are next to each other. */
+function ratioOf(own: Cell, other: Cell, figure: (round: MeasuredRound) => number | undefined): string {
+  const ratios = own.rounds.flatMap((round, index) => {
+    const [mine, theirs] = [round, other.rounds[index]].map((one) => one && figure(one));
+    return mine === undefined || theirs === undefined ? [] : mine / theirs;
+  });
+  return ratios.length === 0 ? "" : median(ratios).toFixed(2);
+}
+
+/** The table: a row for each cell, with how Tollgate's rate and processor time compare to each other contender's. */
 export function toMarkdown(cells: readonly Cell[], subject: string): string {
   const rows = cells.map((cell) => {
     const peers = cells.filter((one) => one.streamed === cell.streamed && one.connections === cell.connections);
     const own = peers.find((one) => one.contender === subject);
-    const ratio = own === undefined || own === cell ? "" : `${(rateOf(own) / rateOf(cell)).toFixed(2)}`;
+    const ratio = (figure: (round: MeasuredRound) => number | undefined) =>
+      own === undefined || own === cell ? "" : ratioOf(own, cell, figure);
     const rates = cell.rounds.map((round) => round.requestsPerSecond);
     return [
       cell.streamed ? "streamed" : "unstreamed",
@@ -38,8 +48,9 @@ export function toMarkdown(cells: readonly Cell[], subject: string): string {
       `${Math.round(Math.min(...rates))} to ${Math.round(Math.max(...rates))}`,
       median(cell.rounds.map((round) => round.p50Ms)).toFixed(1),
       median(cell.rounds.map((round) => round.p99Ms)).toFixed(1),
+      ratio((round) => round.requestsPerSecond),
       processorTimeOf(cell),
-      ratio,
+      ratio((round) => round.processorMicrosecondsPerAnswer),
     ];
   });
   const head = [
@@ -50,9 +61,10 @@ export function toMarkdown(cells: readonly Cell[], subject: string): string {
     "of the rounds",
     "p50 ms",
     "p99 ms",
+    `rate, ${subject} / it`,
     "CPU µs per request",
-    `${subject} / it`,
+    `CPU, ${subject} / it`,
   ];
-  const rule = ["---", "--:", "---", "--:", "--:", "--:", "--:", "--:", "--:"];
+  const rule = ["---", "--:", "---", "--:", "--:", "--:", "--:", "--:", "--:", "--:"];
   return [head, rule, ...rows].map((row) => `| ${row.join(" | ")} |`).join("\n");
 }

@@ -1,8 +1,9 @@
 /**
- * `npm run bench`: what the gate costs. A bare proxy, Portkey's gateway and Tollgate in front of the same upstream, in
- * turns, each with the same load; prints a table. Options: --seconds of a round, --rounds, --connections 32,256, and
- * --before FOLDER: another checkout of Tollgate, with its packages, that takes part as well; --wires: instead of the other
- * gateways, the inbound wires of Tollgate; embeddings are not streamed.
+ * `npm run bench`: what the gate costs. Two proxies, Portkey's gateway and Tollgate in front of the same upstream, in
+ * turns, each with the same load; prints a table. Options: --seconds of a round, --rounds, --connections 8,32,256, and
+ * --before FOLDER: another checkout of Tollgate, with its packages, that takes part as well; --answers unstreamed: one kind
+ * of answer alone; --quick: without the proxy that passes bytes and Portkey; --wires: instead of the other gateways, the
+ * inbound wires of Tollgate; embeddings are not streamed.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,8 +15,8 @@ import {
   type Contender,
   machineFacts,
   otherWires,
-  startBareProxy,
   startPortkey,
+  startProxy,
   startTollgate,
   startUpstream,
   type Tollgate,
@@ -26,6 +27,7 @@ import { type Cell, toMarkdown } from "./report.ts";
 import { loadGenerator, type Measured, type MeasuredRound, type Round } from "./round.ts";
 
 const WARM_UP_SECONDS = 3;
+const KINDS = ["unstreamed", "streamed"];
 const LOAD = join(dirname(fileURLToPath(import.meta.url)), "load.ts");
 
 interface Plan {
@@ -33,7 +35,10 @@ interface Plan {
   rounds: number;
   connections: number[];
   before: string | undefined;
+  /** The kinds of answers: streamed or not. */
+  kinds: boolean[];
   wires: boolean;
+  quick: boolean;
 }
 
 /** One kind of answer: who takes part, how long an answer is, and who was left out and why. */
@@ -47,9 +52,11 @@ function readPlan(): Plan {
     options: {
       seconds: { type: "string", default: "5" },
       rounds: { type: "string", default: "5" },
-      connections: { type: "string", default: "32,256" },
+      connections: { type: "string", default: "8,32,256" },
       before: { type: "string" },
+      answers: { type: "string", default: KINDS.join() },
       wires: { type: "boolean", default: false },
+      quick: { type: "boolean", default: false },
     },
   });
   const plan = {
@@ -57,11 +64,17 @@ function readPlan(): Plan {
     rounds: Number(values.rounds),
     connections: values.connections.split(",").map(Number),
     before: values.before,
+    kinds: values.answers.split(",").map((kind) => kind === "streamed"),
     wires: values.wires,
+    quick: values.quick,
   };
   const all = [plan.seconds, plan.rounds, ...plan.connections];
   if (!all.every((one) => Number.isInteger(one) && one > 0)) {
     console.error("bench: --seconds, --rounds and --connections take whole numbers above 0, --connections with commas");
+    process.exit(1);
+  }
+  if (!values.answers.split(",").every((kind) => KINDS.includes(kind))) {
+    console.error(`bench: --answers takes ${KINDS.join(", ")} or both with a comma`);
     process.exit(1);
   }
   return plan;
@@ -152,14 +165,21 @@ async function audit(tollgate: Tollgate, answers: number, cutOffMost: number): P
   return `Tollgate's books balance: ${answers} whole answers, ${Math.round(charged)} times the price of one charged.`;
 }
 
+/** Starts the gateways that Tollgate is compared with. */
+async function startOthers({ quick }: Plan, processes: Processes, upstream: string): Promise<Contender[]> {
+  const parsing = await startProxy("parsing", processes, upstream);
+  if (quick) return [parsing];
+  return [await startProxy("bare", processes, upstream), parsing, await startPortkey(processes, upstream)];
+}
+
 async function main(processes: Processes, folder: string): Promise<void> {
   const plan = readPlan();
   const notes: string[] = [];
   const upstream = await startUpstream(processes, folder);
   const tollgate = await startTollgate(processes, upstream.url, join(folder, "now"));
-  const contenders: Contender[] = plan.wires
+  const contenders = plan.wires
     ? [tollgate, ...otherWires(tollgate)]
-    : [await startBareProxy(processes, upstream.url), await startPortkey(processes, upstream.url), tollgate];
+    : [...(await startOthers(plan, processes, upstream.url)), tollgate];
   const audited = new Set(contenders.filter((one) => plan.wires || one === tollgate).map(({ name }) => name));
   if (plan.before !== undefined) {
     const other = { name: "Tollgate before", checkout: resolve(plan.before) };
@@ -168,7 +188,7 @@ async function main(processes: Processes, folder: string): Promise<void> {
   let answers = 0;
   let cutOffMost = 0;
   const cells: Cell[] = [];
-  for (const streamed of [false, true]) {
+  for (const streamed of plan.kinds) {
     const able = contenders.filter(({ wire }) => !streamed || wire !== "embeddings");
     const field = await enter(able, streamed, notes);
     answers += able.filter(({ name }) => audited.has(name)).length;

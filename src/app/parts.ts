@@ -86,9 +86,6 @@ export function openStoreOf(
   });
 }
 
-/** Share of a batch for SQLite, which runs in this process. PostgreSQL mostly waits for the network, whatever the length. */
-const SQLITE_BATCH_SHARE = 1 / 2;
-
 export async function createLedger(
   config: Config,
   options: StartOptions,
@@ -113,7 +110,6 @@ export async function createLedger(
     now: () => ({ monotonicMs: performance.now(), wallMs: clock() }),
     renewEveryMs: ledger.renewSeconds * 1000,
     sweepEveryMs: ledger.sweepSeconds * 1000,
-    batchShare: kind === "sqlite" ? SQLITE_BATCH_SHARE : 1,
     clock,
     random,
     log,

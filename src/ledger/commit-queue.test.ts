@@ -35,7 +35,6 @@ function createQueue(options: Partial<CommitQueueOptions> = {}): CommitQueue {
     books,
     durability: "durable",
     retryMs: 0,
-    batchShare: 1,
     clock: () => performance.now(),
     random: () => 0,
     log,
@@ -89,15 +88,6 @@ describe("a commit queue", () => {
     const queue = createQueue();
     await Promise.all(numbers(2_500).map((number) => queue.push(holding(number))));
     expect(books.sizes("durable")).toEqual([1_000, 1_000, 500]);
-  });
-
-  test("takes its share of the waiting transitions, unless the share is too small", async () => {
-    const queue = createQueue({ batchShare: 1 / 2 });
-    const outcomes = await Promise.all(numbers(100).map((number) => queue.push(holding(number))));
-    expect(books.sizes("durable")).toEqual([50, 25, 13, 8, 4]);
-    expect(outcomes.map((outcome) => "available" in outcome && outcome.available)).toEqual(
-      numbers(100).map((number) => 999_999n - BigInt(number)),
-    );
   });
 
   test("never names a hold twice in a batch, and keeps the order of its transitions", async () => {

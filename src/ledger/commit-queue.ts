@@ -6,8 +6,6 @@ import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { LockedOrganizations, type QueuedTransition, rejectAll, takeBatch } from "./locked-organizations.ts";
 
-/** Minimum number of transitions in a batch: a smaller one would not be worth its transaction. */
-const SHARE_SIZE_MIN = 8;
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1_000;
 /** A frozen node loses its locks after a second without a statement. */
@@ -18,8 +16,6 @@ export interface CommitQueueOptions {
   durability: Durability;
   /** Time for which an unavailable store is retried before all waiting transitions are rejected; 0 for no retry. */
   retryMs: number;
-  /** Share of the waiting transitions that one batch takes. */
-  batchShare: number;
   clock: () => number;
   /** Numbers from 0 up to 1. */
   random: () => number;
@@ -91,8 +87,7 @@ export class CommitQueue {
   }
 
   #nextBatch(): QueuedTransition[] {
-    const share = Math.max(SHARE_SIZE_MIN, Math.ceil(this.#waiting.length * this.#options.batchShare));
-    const { batch, rest } = takeBatch(this.#waiting, share);
+    const { batch, rest } = takeBatch(this.#waiting);
     this.#waiting = rest;
     return batch;
   }

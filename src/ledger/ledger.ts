@@ -43,11 +43,6 @@ export interface LedgerOptions {
   sweepEveryMs: number;
   /** Time for which an unavailable store is retried before a transition goes to the spool. */
   settleRetryMs?: number;
-  /**
-   * Share of the waiting transitions that goes into one batch; 1 by default. A smaller share suits a store that books on
-   * one thread: it works on the next batch while this process handles the outcomes of the last.
-   */
-  batchShare?: number;
   clock: () => number;
   /** The present moment, for the age of holds. */
   now: () => Moment;
@@ -101,8 +96,8 @@ export class Ledger {
   readonly #ending = new Set<Promise<unknown>>();
 
   constructor(options: LedgerOptions) {
-    const { books, spool, clock, random, log, settleRetryMs = 1_000, batchShare = 1 } = options;
-    const common = { books, batchShare, clock, random, log };
+    const { books, spool, clock, random, log, settleRetryMs = 1_000 } = options;
+    const common = { books, clock, random, log };
     const { observer } = options;
     const observed = (queue: "holds" | "durable" | "replays") => ({
       ...common,

@@ -173,18 +173,17 @@ export interface QueuedTransition {
 
 const BATCH_SIZE_MAX = 1_000;
 
-/** Takes a batch of at most `size` transitions, in which no hold is named twice. Returns it and the rest in its order. */
-export function takeBatch(
-  waiting: readonly QueuedTransition[],
-  size: number = BATCH_SIZE_MAX,
-): { batch: QueuedTransition[]; rest: QueuedTransition[] } {
+/** Takes a batch of the waiting transitions, in which no hold is named twice. Returns it and the rest in its order. */
+export function takeBatch(waiting: readonly QueuedTransition[]): {
+  batch: QueuedTransition[];
+  rest: QueuedTransition[];
+} {
   const batch: QueuedTransition[] = [];
   const later: QueuedTransition[] = [];
   const holdIds = new Set<string>();
-  const sizeMax = Math.min(BATCH_SIZE_MAX, size);
   let seen = 0;
   for (const entry of waiting) {
-    if (batch.length === sizeMax) break;
+    if (batch.length === BATCH_SIZE_MAX) break;
     seen += 1;
     if (entry.holdId !== null && holdIds.has(entry.holdId)) later.push(entry);
     else batch.push(entry);

@@ -9,7 +9,7 @@ import type { Store } from "../store.ts";
 import { closePools, connectionErrorOf, openPools } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";
 
-const rest = { retryMs: 0, batchShare: 1, clock: () => 0, random: () => 0, log: keepLog() };
+const rest = { retryMs: 0, clock: () => 0, random: () => 0, log: keepLog() };
 
 describe.skipIf(!hasPostgres)("a balance that another transaction has locked", () => {
   let database: TestDatabase;

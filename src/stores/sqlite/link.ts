@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { Worker } from "node:worker_threads";
 import type { Outcome } from "../../credits/books.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import type { Durability, PoolUse } from "../driver.ts";
+import type { PoolUse } from "../driver.ts";
 import type { SchemaVersions } from "../migrations.ts";
 import type { PackedTransition } from "./packed-transitions.ts";
 
@@ -24,10 +24,16 @@ export interface CheckpointResult {
   checkpointedPages: number;
 }
 
+export interface PackedBatch {
+  isDurable: boolean;
+  transitions: PackedTransition[];
+}
+
 interface Requests {
   /** Opens the database, and migrates its schema if `creates`; otherwise refuses one that is not current. */
   open: { request: { creates: boolean }; result: SchemaVersions };
-  apply: { request: { durability: Durability; nowMs: number; transitions: PackedTransition[] }; result: Outcome[] };
+  /** Applies batches one after the other in one transaction, durable if one of them is. Returns the outcomes of each. */
+  apply: { request: { nowMs: number; batches: PackedBatch[] }; result: Outcome[][] };
   run: { request: { statement: Statement }; result: StatementResult };
   write: { request: { required: Statement[]; rest: Statement[]; isDurable: boolean }; result: number[] | undefined };
   snapshot: { request: { statements: Statement[] }; result: Record<string, unknown>[][] };

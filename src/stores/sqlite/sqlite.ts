@@ -4,9 +4,9 @@ import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { SqlDialect } from "../driver.ts";
 import { type MigratedDriver, schemaRefusal } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
+import { BatchSender } from "./batch-sender.ts";
 import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
 import { type Statement, WorkerLink } from "./link.ts";
-import { packTransitions } from "./packed-transitions.ts";
 
 /** More free space than a batch needs. */
 const ROOM_LEAST_BYTES = 65_536;
@@ -48,7 +48,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
  * the file cannot be used, if another service runs on it, or if its schema is newer than this code.
  */
 export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDriver> {
-  const { dataDir, role, creates = true, busyTimeoutMs = 5_000 } = options;
+  const { dataDir, role, creates = true, busyTimeoutMs = 5_000, clock = Date.now } = options;
   const databasePath = creates ? prepareDirectory(dataDir) : findDatabase(dataDir);
   if (databasePath === undefined) throw new OperatorError(`${schemaRefusal(dataDir, undefined, [])}`);
   const unlock = role === "service" ? lockDirectory(dataDir) : undefined;
@@ -58,8 +58,10 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
   const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
   const checkpoints = role === "service" ? new Checkpoints(writer, side) : undefined;
   let closed: Promise<void> | undefined;
+  const batches = new BatchSender({ writer, clock, onBooked: () => checkpoints?.noteWrite() });
   const end = async () => {
     try {
+      await batches.idle();
       await checkpoints?.stop();
       await side.close();
       await writer.close();
@@ -73,7 +75,7 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
   };
   try {
     const schema = await writer.request({ kind: "open", creates });
-    return { ...driverOver({ writer, side, checkpoints }, options), schema, close };
+    return { ...driverOver({ writer, side, batches, checkpoints }, options), schema, close };
   } catch (error) {
     await close();
     throw error;
@@ -84,11 +86,12 @@ interface Threads {
   writer: WorkerLink;
   /** Reads that take long. */
   side: WorkerLink;
+  batches: BatchSender;
   checkpoints: Checkpoints | undefined;
 }
 
 function driverOver(
-  { writer, side, checkpoints }: Threads,
+  { writer, side, batches, checkpoints }: Threads,
   options: SqliteOptions,
 ): Omit<SqliteDriver, "close" | "schema"> {
   const { dataDir, clock = Date.now, droppableRoomLeastBytes = DROPPABLE_ROOM_LEAST_BYTES } = options;
@@ -96,12 +99,7 @@ function driverOver(
     kind: "sqlite",
     dialect: sqliteDialect(clock),
     writer,
-    async apply(durability, transitions) {
-      const packed = packTransitions(transitions);
-      const outcomes = await writer.request({ kind: "apply", durability, nowMs: clock(), transitions: packed });
-      checkpoints?.noteWrite();
-      return outcomes;
-    },
+    apply: (durability, transitions) => batches.apply(durability, transitions),
     run: (query) => writer.request({ kind: "run", statement: toStatement(query) }),
     async write({ required, rest, isDurable, isDroppable }) {
       if (isDroppable) await requireRoom(dataDir, droppableRoomLeastBytes);
@@ -111,7 +109,10 @@ function driverOver(
       return changed;
     },
     snapshot: (queries) => side.request({ kind: "snapshot", statements: queries.map(toStatement) }),
-    pools: () => (writer === side ? [writer.use] : [writer.use, side.use]),
+    pools: () => {
+      const use = { ...writer.use, waiting: writer.use.waiting + batches.waiting };
+      return writer === side ? [use] : [use, side.use];
+    },
     // The directory is locked: no other service uses it.
     runExclusively: (work) => work(),
     async ping() {

@@ -1,9 +1,11 @@
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
+import type { Outcome } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import { OperatorError } from "../../errors.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { Connection, lengthenLog, unavailableReason } from "./connection.ts";
 import {
+  type PackedBatch,
   type Request,
   type RequestKind,
   type RequestOf,
@@ -91,13 +93,19 @@ function open({ creates }: RequestOf<"open">): ResultOf<"open"> {
   }
 }
 
-/** Applies a batch. BEGIN IMMEDIATE locks all balances, so everything is read after it. */
-function apply({ durability, nowMs, transitions: packed }: RequestOf<"apply">): ResultOf<"apply"> {
+/**
+ * Applies batches. BEGIN IMMEDIATE locks all balances, so everything is read after it. Each batch reads what the ones
+ * before it wrote: they may name the same hold.
+ */
+function apply({ nowMs, batches }: RequestOf<"apply">): ResultOf<"apply"> {
+  const isDurable = batches.some((batch) => batch.isDurable);
+  return connection.transaction("BEGIN IMMEDIATE", isDurable, () => batches.map((batch) => applyBatch(batch, nowMs)));
+}
+
+function applyBatch({ transitions: packed }: PackedBatch, nowMs: number): Outcome[] {
   const transitions = unpackTransitions(packed);
-  return connection.transaction("BEGIN IMMEDIATE", durability === "durable", () => {
-    const rows = readRows(connection, transitions, nowMs);
-    const { outcomes, writes } = decide(rows, transitions);
-    writeRows(connection, writes);
-    return outcomes;
-  });
+  const rows = readRows(connection, transitions, nowMs);
+  const { outcomes, writes } = decide(rows, transitions);
+  writeRows(connection, writes);
+  return outcomes;
 }
