@@ -1,5 +1,12 @@
 import type { Contender } from "./contenders.ts";
-import { ANSWER_TEXT, EMBEDDING_DIMENSIONS, requestBody, type Wire } from "./payload.ts";
+import {
+  ANSWER_TEXT,
+  EMBEDDING_DIMENSIONS,
+  type EmbeddingWire,
+  isEmbeddings,
+  requestBody,
+  type Wire,
+} from "./payload.ts";
 
 interface Choice {
   message?: { content?: string };
@@ -32,14 +39,21 @@ export async function checkAnswer(contender: Contender, streamed: boolean): Prom
   const text = await answer.text();
   const shown = `status ${answer.status}: ${JSON.stringify(text.slice(0, 300))}`;
   if (answer.status !== 200) throw new Error(shown);
-  if (contender.wire === "embeddings") {
-    const { data } = JSON.parse(text) as { data: { embedding: number[] }[] };
-    if (data[0]?.embedding.length !== EMBEDDING_DIMENSIONS) throw new Error(`another vector, ${shown}`);
+  const { wire } = contender;
+  if (isEmbeddings(wire)) {
+    if (dimensionsIn(text) !== EMBEDDING_DIMENSIONS) throw new Error(`another vector, ${shown}`);
     return Buffer.byteLength(text);
   }
-  const content = streamed ? streamedContent(contender.wire, text) : unstreamedContent(text);
+  const content = streamed ? streamedContent(wire, text) : unstreamedContent(text);
   if (content !== ANSWER_TEXT) throw new Error(`another text than the upstream's, ${shown}`);
   return Buffer.byteLength(text);
+}
+
+/** Returns the length of the vector in an answer. */
+function dimensionsIn(text: string): number | undefined {
+  const { data } = JSON.parse(text) as { data: { embedding: number[] | string }[] };
+  const vector = data[0]?.embedding;
+  return typeof vector === "string" ? Buffer.from(vector, "base64").length / 4 : vector?.length;
 }
 
 function unstreamedContent(text: string): string | undefined {
@@ -48,7 +62,7 @@ function unstreamedContent(text: string): string | undefined {
 }
 
 /** The last event of a stream on each wire. */
-const LAST: Record<Exclude<Wire, "embeddings">, string> = {
+const LAST: Record<Exclude<Wire, EmbeddingWire>, string> = {
   chat: "[DONE]",
   responses: "response.completed",
   messages: "message_stop",

@@ -5,8 +5,12 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import {
   EMBEDDING_ANSWER,
+  EMBEDDING_BASE64_ANSWER,
   EMBEDDING_PRICE,
+  EMBEDDING_WIRES,
+  isEmbeddings,
   MODEL_EMBEDDING,
+  MODEL_EMBEDDING_BASE64,
   MODEL_STREAMED,
   MODEL_UNSTREAMED,
   PRICE,
@@ -57,6 +61,7 @@ function writeNginxConfiguration(folder: string, port: number): string {
   mkdirSync(answers, { recursive: true });
   writeFileSync(join(answers, "unstreamed"), UNSTREAMED_ANSWER);
   writeFileSync(join(answers, "embedding"), EMBEDDING_ANSWER);
+  writeFileSync(join(answers, "base64"), EMBEDDING_BASE64_ANSWER);
   writeFileSync(join(answers, "streamed"), STREAMED_EVENTS.join(""));
   writeFileSync(
     file,
@@ -79,7 +84,9 @@ http {
     location / { error_page 405 =200 /unstreamed; try_files /unstreamed =404; }
     location /streamed/ { error_page 405 =200 /streamed; try_files /streamed =404; }
     location = /v1/embeddings { error_page 405 =200 /embedding; try_files /embedding =404; }
+    location = /base64/v1/embeddings { error_page 405 =200 /base64; try_files /base64 =404; }
     location = /embedding { default_type application/json; }
+    location = /base64 { default_type application/json; }
     location = /unstreamed { default_type application/json; }
     location = /streamed { default_type text/event-stream; }
   }
@@ -165,8 +172,9 @@ export async function startTollgate(
 /** Returns the same service, called on its other inbound wires. */
 export function otherWires({ name, ...service }: Tollgate): Contender[] {
   const chatUrl = service.url(false);
-  return (["responses", "messages", "embeddings"] as const).map((wire) => {
-    return { ...service, wire, name: `${name}, ${wire}`, url: () => chatUrl.replace("chat/completions", wire) };
+  return (["responses", "messages", ...EMBEDDING_WIRES] as const).map((wire) => {
+    const path = isEmbeddings(wire) ? "embeddings" : wire;
+    return { ...service, wire, name: `${name}, ${wire}`, url: () => chatUrl.replace("chat/completions", path) };
   });
 }
 
@@ -179,19 +187,28 @@ function tollgateConfiguration(upstream: string): object {
     contextWindow: 128_000,
     cutoffDate: "2026-01-01",
   });
-  const embedding = {
-    id: MODEL_EMBEDDING,
+  const embedding = (id: string, from: string) => ({
+    id,
     category: "embedding",
-    routes: [{ provider: "unstreamed", model: "upstream-model" }],
+    routes: [{ provider: from, model: "upstream-model" }],
     // Older checkouts demand a price of the output.
     price: { ...EMBEDDING_PRICE, output: "0" },
     contextWindow: 8_192,
-  };
+  });
   const most = 1_000_000_000;
   return {
     limits: { requestsPerMinute: most, tokensPerMinute: most, concurrentRequests: 10_000 },
-    providers: [provider("unstreamed", `${upstream}/v1`), provider("streamed", `${upstream}/streamed/v1`)],
-    models: [model(MODEL_UNSTREAMED, "unstreamed"), model(MODEL_STREAMED, "streamed"), embedding],
+    providers: [
+      provider("unstreamed", `${upstream}/v1`),
+      provider("streamed", `${upstream}/streamed/v1`),
+      { ...provider("base64", `${upstream}/base64/v1`), kind: "openai" },
+    ],
+    models: [
+      model(MODEL_UNSTREAMED, "unstreamed"),
+      model(MODEL_STREAMED, "streamed"),
+      embedding(MODEL_EMBEDDING, "unstreamed"),
+      embedding(MODEL_EMBEDDING_BASE64, "base64"),
+    ],
   };
 }
 

@@ -21,12 +21,21 @@ export const EMBEDDING_PRICE = { input: String(MICRO_CREDITS_AN_ANSWER / EMBEDDI
 export const EMBEDDING_DIMENSIONS = 1_536;
 
 export const MODEL_EMBEDDING = "bench-embedding";
+/** Its upstream answers in base64, as OpenAI does. */
+export const MODEL_EMBEDDING_BASE64 = "bench-embedding-base64";
 export const MODEL_UNSTREAMED = "bench";
 export const MODEL_STREAMED = "bench-streamed";
 export const ANSWER_TEXT = WORDS.join(" ");
 
+/** Embeddings as numbers, and in base64 from an upstream that sends base64, as OpenAI does, or numbers. */
+export const EMBEDDING_WIRES = ["embeddings", "base64 as sent", "base64 of numbers"] as const;
+export type EmbeddingWire = (typeof EMBEDDING_WIRES)[number];
 /** An inbound wire of Tollgate. */
-export type Wire = "chat" | "responses" | "messages" | "embeddings";
+export type Wire = "chat" | "responses" | "messages" | EmbeddingWire;
+
+export function isEmbeddings(wire: Wire): wire is EmbeddingWire {
+  return EMBEDDING_WIRES.some((one) => one === wire);
+}
 
 const SYSTEM = "You are the help desk of a toll road. Answer in two sentences, friendly and exact.";
 const QUESTION = `What does the gate do? ${"I have read the guide and still wonder. ".repeat(4)}`;
@@ -38,6 +47,10 @@ export function requestBody(wire: Wire, streamed: boolean): string {
   switch (wire) {
     case "embeddings":
       return JSON.stringify({ model: MODEL_EMBEDDING, input: QUESTION });
+    case "base64 as sent":
+      return JSON.stringify({ model: MODEL_EMBEDDING_BASE64, input: QUESTION, encoding_format: "base64" });
+    case "base64 of numbers":
+      return JSON.stringify({ model: MODEL_EMBEDDING, input: QUESTION, encoding_format: "base64" });
     case "responses":
       return JSON.stringify({ ...common, instructions: SYSTEM, input: [user], max_output_tokens: 256 });
     case "messages":
@@ -72,18 +85,18 @@ export const UNSTREAMED_ANSWER = JSON.stringify({
   system_fingerprint: null,
 });
 
-export const EMBEDDING_ANSWER = JSON.stringify({
-  object: "list",
-  data: [
-    {
-      object: "embedding",
-      index: 0,
-      embedding: Array.from({ length: EMBEDDING_DIMENSIONS }, (_, index) => Number(Math.sin(index).toFixed(8))),
-    },
-  ],
-  model: MODEL,
-  usage: { prompt_tokens: EMBEDDING_TOKENS, total_tokens: EMBEDDING_TOKENS },
-});
+const VECTOR = Array.from({ length: EMBEDDING_DIMENSIONS }, (_, index) => Number(Math.sin(index).toFixed(8)));
+export const EMBEDDING_ANSWER = embeddingAnswer(VECTOR);
+export const EMBEDDING_BASE64_ANSWER = embeddingAnswer(Buffer.from(new Float32Array(VECTOR).buffer).toString("base64"));
+
+function embeddingAnswer(embedding: number[] | string): string {
+  return JSON.stringify({
+    object: "list",
+    data: [{ object: "embedding", index: 0, embedding }],
+    model: MODEL,
+    usage: { prompt_tokens: EMBEDDING_TOKENS, total_tokens: EMBEDDING_TOKENS },
+  });
+}
 
 /** About 30 events: the role, the text in pieces, the finish reason, the usage, the end. */
 export const STREAMED_EVENTS: readonly string[] = makeEvents();

@@ -21,7 +21,7 @@ import {
   startUpstream,
   type Tollgate,
 } from "./contenders.ts";
-import { MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
+import { isEmbeddings, MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
 import { Processes, pause, run } from "./processes.ts";
 import { type Cell, toMarkdown } from "./report.ts";
 import { loadGenerator, type Measured, type MeasuredRound, type Round } from "./round.ts";
@@ -189,7 +189,7 @@ async function main(processes: Processes, folder: string): Promise<void> {
   let cutOffMost = 0;
   const cells: Cell[] = [];
   for (const streamed of plan.kinds) {
-    const able = contenders.filter(({ wire }) => !streamed || wire !== "embeddings");
+    const able = contenders.filter(({ wire }) => !streamed || !isEmbeddings(wire));
     const field = await enter(able, streamed, notes);
     answers += able.filter(({ name }) => audited.has(name)).length;
     for (const connections of plan.connections) {

@@ -1,9 +1,12 @@
 /** The upstream where nginx is not at hand: answers at once, a stream where the path says so. Argument: the port. */
 import { createServer } from "node:http";
-import { EMBEDDING_ANSWER, STREAMED_EVENTS, UNSTREAMED_ANSWER } from "./payload.ts";
+import { EMBEDDING_ANSWER, EMBEDDING_BASE64_ANSWER, STREAMED_EVENTS, UNSTREAMED_ANSWER } from "./payload.ts";
 
 const answer = Buffer.from(UNSTREAMED_ANSWER);
-const embedding = Buffer.from(EMBEDDING_ANSWER);
+const embeddings: Record<string, Buffer> = {
+  "/v1/embeddings": Buffer.from(EMBEDDING_ANSWER),
+  "/base64/v1/embeddings": Buffer.from(EMBEDDING_BASE64_ANSWER),
+};
 const events = STREAMED_EVENTS.map((event) => Buffer.from(event));
 
 const server = createServer((request, response) => {
@@ -14,7 +17,7 @@ const server = createServer((request, response) => {
       for (const event of events) response.write(event);
       response.end();
     } else {
-      const body = request.url === "/v1/embeddings" ? embedding : answer;
+      const body = embeddings[request.url ?? ""] ?? answer;
       response.writeHead(200, { "content-type": "application/json", "content-length": body.length });
       response.end(body);
     }

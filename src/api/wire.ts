@@ -61,11 +61,8 @@ export interface NativeRequest {
   prefersNative?: boolean;
 }
 
-/**
- * Adds one server-sent event to the response: whole lines with the empty line at its end. A caller that knows the length
- * in bytes avoids the cost of computing it.
- */
-export type AddEvent = (event: string, byteLength?: number) => void;
+/** Adds one server-sent event to the response: whole lines with the empty line at its end. */
+export type AddEvent = (event: string) => void;
 
 /** Writes one streamed answer as server-sent events. Called in this order; `close` or `fail` ends the answer. */
 export interface EventEncoder {

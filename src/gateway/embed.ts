@@ -1,6 +1,5 @@
-import { dimensionsOf, type EmbeddingVector, encoded, toEmbeddingList } from "../api/embeddings/answer.ts";
+import { dimensionsOf, type EmbeddingVector, toEmbeddingListText, toEncodedText } from "../api/embeddings/answer.ts";
 import type { EmbeddingOrder } from "../api/embeddings/decode.ts";
-import type { EmbeddingList } from "../api/embeddings/request.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { isOwnCut, StoreUnavailableError, UpstreamError } from "../errors.ts";
 import type { Provider, ProviderEmbeddingCall, ProviderEmbeddings } from "../providers/provider.ts";
@@ -12,6 +11,7 @@ import { type EmbeddingPlan, planForEmbeddings } from "./embedding-plan.ts";
 import {
   type CheckedEmbeddings,
   type EmbeddingRun,
+  type EncodedEmbeddings,
   providerRecordOf,
   type StoredEmbeddings,
   settleEmbeddings,
@@ -23,7 +23,8 @@ import { endOfAnswer, isCharged, type Settlement, totalTokens } from "./settle.t
 
 /** A response that is complete and charged. */
 interface EmbeddingResponse {
-  body: EmbeddingList;
+  /** JSON. */
+  body: string;
   headers: Record<string, string>;
 }
 
@@ -40,12 +41,12 @@ export async function embed(gateway: Gateway, call: EmbeddingCall): Promise<Embe
   admission.lease.onOver(call.cut);
   const upstream = await attempt(gateway, call, plan, admission, askForEmbeddings(call, plan));
   const run = { plan, admission, upstream, ...received(gateway, call, admission, upstream) };
-  const stored = upstream.answer === null ? undefined : answerOf(gateway, call, run, upstream.answer);
+  const encoded = upstream.answer === null ? undefined : answerOf(gateway, call, run, upstream.answer);
   const deliveredMs = gateway.clock();
-  const { settlement, failure } = await conclude(gateway, call, run, stored);
+  const { settlement, failure } = await conclude(gateway, call, run, encoded);
   report(call, { ...run, settlement, failure }, { startedMs, deliveredMs, settledMs: gateway.clock() });
-  if (failure === undefined && stored !== undefined && settlement !== undefined) {
-    return responseOf(call, stored, stored.headers, settlement);
+  if (failure === undefined && encoded !== undefined && settlement !== undefined) {
+    return responseOf(call, encoded.embeddings, encoded.headers, settlement);
   }
   return fail(gateway, call, run, failure);
 }
@@ -55,11 +56,11 @@ async function conclude(
   gateway: Gateway,
   call: EmbeddingCall,
   run: EmbeddingRun,
-  stored: Omit<StoredEmbeddings, "tokens"> | undefined,
+  encoded: EncodedEmbeddings | undefined,
 ): Promise<{ settlement: Settlement | undefined; failure: unknown }> {
   let settlement: Settlement | undefined;
   try {
-    settlement = await settleEmbeddings(gateway, call, run, stored);
+    settlement = await settleEmbeddings(gateway, call, run, encoded);
     return { settlement, failure: run.failure };
   } catch (failure) {
     return { settlement: undefined, failure };
@@ -148,21 +149,21 @@ function answerOf(
   call: EmbeddingCall,
   { plan: { model, request }, admission, upstream: { route } }: EmbeddingRun,
   { vectors, ignored = [] }: CheckedEmbeddings,
-): Omit<StoredEmbeddings, "tokens"> {
+): EncodedEmbeddings {
   const head = headOf(gateway, admission, { model, route, ignored: [...call.ignored, ...ignored] });
   const { id, created, headers } = head;
-  return { id, created, headers, embeddings: vectors.map((vector) => encoded(vector, request.encoding)) };
+  return { id, created, headers, embeddings: vectors.map((vector) => toEncodedText(vector, request.encoding)) };
 }
 
 function responseOf(
   { principal: { organizationId }, request: { model } }: EmbeddingCall,
-  { embeddings }: Pick<StoredEmbeddings, "embeddings">,
+  embeddings: readonly string[],
   headers: Record<string, string>,
   settlement: Settlement,
 ): EmbeddingResponse {
   const cost = creditsFromMicro(settlement.charged);
   const usage = { promptTokens: totalTokens(settlement.tokens), cost };
-  const body = toEmbeddingList({ model, organizationId }, embeddings, usage);
+  const body = toEmbeddingListText({ model, organizationId }, embeddings, usage);
   return { body, headers: { ...headers, ...endOfAnswer(settlement).headers } };
 }
 
@@ -174,7 +175,8 @@ function replay(
 ): EmbeddingResponse {
   const stored = JSON.parse(answer) as StoredEmbeddings;
   const { headers } = headOfReplay(call, model, stored, { available, ...limits });
-  return responseOf(call, stored, headers, { tokens: stored.tokens, charged, available });
+  const embeddings = stored.embeddings.map((vector) => JSON.stringify(vector));
+  return responseOf(call, embeddings, headers, { tokens: stored.tokens, charged, available });
 }
 
 /** Throws the public error of a failure, unless the client has disconnected. */

@@ -1,7 +1,7 @@
 import type { EmbeddingVector } from "../api/embeddings/answer.ts";
 import type { EmbeddingInput } from "../api/embeddings/decode.ts";
 import { printable } from "../api/wording.ts";
-import { NO_TOKENS, TOKEN_CLASSES } from "../credits/price.ts";
+import { NO_TOKENS, TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
 import type { ProviderEmbeddings } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";
 import type { Answered, Unanswered } from "./attempt.ts";
@@ -28,18 +28,24 @@ export interface EmbeddingRun extends Pick<Delivery, "end" | "failure" | "firstT
 
 /** An answer as it is stored under its idempotency key. */
 export interface StoredEmbeddings extends Pick<StoredAnswer, "id" | "created" | "headers" | "tokens"> {
-  embeddings: (number[] | string)[];
+  embeddings: unknown[];
+}
+
+/** An answer but for its charge. */
+export interface EncodedEmbeddings extends Pick<StoredEmbeddings, "id" | "created" | "headers"> {
+  /** JSON of the vectors. */
+  embeddings: readonly string[];
 }
 
 /**
  * Charges embeddings by their input tokens, or releases the hold, by the rules of a completion that is not streamed.
- * `stored` is the answer, if there is one. Rejects with StoreUnavailableError where neither the store nor the spool takes it.
+ * `encoded` is the answer, if there is one. Rejects with StoreUnavailableError where neither the store nor the spool takes it.
  */
 export async function settleEmbeddings(
   gateway: Gateway,
   call: EmbeddingCall,
   run: EmbeddingRun,
-  stored: Omit<StoredEmbeddings, "tokens"> | undefined,
+  encoded: EncodedEmbeddings | undefined,
 ): Promise<Settlement> {
   const { admission, upstream, end } = run;
   const { facts, available } = admission;
@@ -52,14 +58,14 @@ export async function settleEmbeddings(
   const { basis, reported } = charge;
   const { facts: charging, tokens } = chargedAt(admission, upstream.route, charge.tokens, undefined);
   logDifference(gateway, facts, { route: upstream.route, charge, isComplete: end === "complete" });
-  const isStored = call.idempotency !== null && end === "complete" && stored !== undefined;
+  const isStored = call.idempotency !== null && end === "complete" && encoded !== undefined;
   return book(gateway, admission, {
     facts: charging,
     tokens,
     basis,
     end,
     trace: traceOf(run, reported),
-    answer: isStored ? storedText({ ...stored, tokens }) : null,
+    answer: isStored ? storedText(encoded, tokens) : null,
   });
 }
 
@@ -119,8 +125,9 @@ export function providerRecordOf({ answer }: EmbeddingRun["upstream"]): Provider
 }
 
 /** Returns the JSON text of an answer to store under its idempotency key; null where it is too long. */
-function storedText({ headers, ...rest }: StoredEmbeddings): string | null {
+function storedText({ id, created, headers, embeddings }: EncodedEmbeddings, tokens: TokenCounts): string | null {
   const own = Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-")));
-  const text = JSON.stringify({ ...rest, headers: own } satisfies StoredEmbeddings);
+  const facts = { id, created, headers: own, tokens } satisfies Omit<StoredEmbeddings, "embeddings">;
+  const text = `${JSON.stringify(facts).slice(0, -1)},"embeddings":[${embeddings.join(",")}]}`;
   return text.length > STORED_CHARACTERS_MAX ? null : text;
 }

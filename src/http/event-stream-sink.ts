@@ -39,7 +39,7 @@ export class EventStreamSink implements AnswerSink {
     this.#response = options.response;
     const events = new EventWriter(options.response);
     this.#events = events;
-    this.#add = (event, byteLength) => events.add(event, byteLength);
+    this.#add = (event) => events.add(event);
   }
 
   open(head: AnswerHead): void {
@@ -116,7 +116,6 @@ class EventWriter {
   /** False for HTTP/1.0, which has no chunked encoding. */
   #isChunked = false;
   #pending = "";
-  #pendingBytes = 0;
   #turnEnd: NodeJS.Immediate | undefined;
   #endTimer: NodeJS.Timeout | undefined;
   readonly #send = () => {
@@ -138,13 +137,9 @@ class EventWriter {
     this.#response.chunkedEncoding = false;
   }
 
-  /**
-   * Adds an event to the pending text: whole lines with the empty line at its end. A caller that knows the length in
-   * bytes avoids the cost of computing it.
-   */
-  add(event: string, byteLength: number = Buffer.byteLength(event)): void {
+  /** Adds an event to the pending text: whole lines with the empty line at its end. */
+  add(event: string): void {
     this.#pending += event;
-    this.#pendingBytes += byteLength;
   }
 
   /** Sends the pending events at the end of this turn of the event loop. */
@@ -181,9 +176,9 @@ class EventWriter {
   /** Takes the pending text, framed as a chunk and followed by `end` where the response is chunked. */
   #take(end: string): { text: string; encoding: "latin1" | "utf8" } {
     const pending = this.#pending;
-    const byteLength = this.#pendingBytes;
+    // Counted once for all events: counting each copies its text.
+    const byteLength = Buffer.byteLength(pending);
     this.#pending = "";
-    this.#pendingBytes = 0;
     // ASCII text is written faster with this encoding.
     const encoding = byteLength === pending.length ? "latin1" : "utf8";
     if (!this.#isChunked) return { text: pending, encoding };

@@ -1,11 +1,11 @@
-import type { EmbeddingVector } from "../api/embeddings/answer.ts";
-import { failureInside, type Scrub, scrubFor } from "./errors.ts";
+import { scrubFor } from "./errors.ts";
 import { fitFields, refusalOf } from "./fields.ts";
 import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, readText, unknownType } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
-import { isObject, parseJson, textOf } from "./json.ts";
+import { isObject, parseJson } from "./json.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { ChunkReader } from "./openai/chunks.ts";
+import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import {
   once,
@@ -19,9 +19,6 @@ import {
 } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
 import { type Environment, isPrivateUpstream, type ProviderSettings } from "./settings.ts";
-
-/** Longest answer: 2,048 vectors of 1,536 numbers as text. */
-const EMBEDDINGS_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
  * Creates a provider for an upstream that speaks OpenAI's chat completions. `environment` names proxies. Throws
@@ -68,7 +65,7 @@ class OpenAiCompatible implements Provider {
     const { signal } = call;
     const { scrub } = this.#client;
     const answer = await this.#client.post("/embeddings", body, { isStreamed: false, signal, scrub });
-    return readEmbeddings(await readText(answer.body, EMBEDDINGS_BYTES_MAX), call.inputs.length, scrub);
+    return readEmbeddings(await readText(answer.body, EMBEDDINGS_BYTES_MAX), call, scrub);
   }
 
   async listModels(signal: AbortSignal): Promise<string[]> {
@@ -85,35 +82,4 @@ class OpenAiCompatible implements Provider {
   async close(): Promise<void> {
     await this.#client.close();
   }
-}
-
-/** Writes the body of a request of embeddings. A single input is sent alone, because not every API takes an array of token arrays. */
-function toEmbeddingBody(
-  { model, inputs, dimensions, encoding, user }: ProviderEmbeddingCall,
-  { encodesEmbeddings }: Pick<RequestFormat, "encodesEmbeddings">,
-): string {
-  const format = encodesEmbeddings ? encoding : "float";
-  const input = inputs.length === 1 ? inputs[0] : inputs;
-  return JSON.stringify({ model, input, encoding_format: format, dimensions, user });
-}
-
-/** Reads an answer. Items are placed by their `index`, or in their order where they have none. Throws UpstreamError. */
-function readEmbeddings(text: string, count: number, scrub: Scrub): ProviderEmbeddings {
-  const answer = parseJson(text);
-  if (answer === undefined) throw new UpstreamError("malformed", "The upstream's embeddings are not JSON");
-  if (!isObject(answer)) throw new UpstreamError("malformed", "The upstream's embeddings are not an object");
-  const failure = failureInside(answer, scrub);
-  if (failure !== undefined) throw failure;
-  if (!Array.isArray(answer.data) || answer.data.length !== count) {
-    throw new UpstreamError("malformed", "The upstream's answer does not have one embedding for each input");
-  }
-  const vectors: (EmbeddingVector | undefined)[] = Array.from({ length: count }, () => undefined);
-  for (const [position, item] of answer.data.entries()) {
-    if (!isObject(item)) continue;
-    const index = typeof item.index === "number" ? item.index : position;
-    if (index in vectors) vectors[index] = item.embedding as EmbeddingVector;
-  }
-  const { prompt_tokens, total_tokens, cost } = isObject(answer.usage) ? answer.usage : {};
-  const usage = { prompt_tokens: prompt_tokens ?? total_tokens, completion_tokens: 0, cost };
-  return { vectors, usage: isObject(answer.usage) ? usage : undefined, responseId: textOf(answer.id) };
 }

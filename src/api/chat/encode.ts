@@ -79,7 +79,6 @@ export class ChatEventEncoder implements EventEncoder {
   /** Text around the content of an event with only content, which most events are. */
   #beforeContent = "";
   #afterContent = "";
-  #aroundContentBytes = 0;
   /** True when any text, refusal, tool call or other content was sent. */
   #hasContent = false;
   readonly #isLegacy: boolean;
@@ -106,7 +105,6 @@ export class ChatEventEncoder implements EventEncoder {
     this.#prefix = `data: ${JSON.stringify(this.#common).slice(0, -1)},"choices":[`;
     this.#beforeContent = `${this.#prefix}{"index":0,"delta":{"content":`;
     this.#afterContent = `},"finish_reason":null}${this.#suffix}`;
-    this.#aroundContentBytes = Buffer.byteLength(this.#beforeContent + this.#afterContent);
   }
 
   push(pieces: readonly AnswerPiece[], add: AddEvent): void {
@@ -146,9 +144,7 @@ export class ChatEventEncoder implements EventEncoder {
 
   #addContent(add: AddEvent, content: string): void {
     this.#hasContent = true;
-    const text = JSON.stringify(content);
-    const byteLength = this.#aroundContentBytes + Buffer.byteLength(text);
-    add(this.#beforeContent + text + this.#afterContent, byteLength);
+    add(this.#beforeContent + JSON.stringify(content) + this.#afterContent);
   }
 
   #addDelta(add: AddEvent, delta: Delta | undefined, beside: Beside): void {

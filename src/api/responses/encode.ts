@@ -2,7 +2,7 @@ import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.
 import type { AnswerFold } from "../answer-fold.ts";
 import type { CompletionUsage, FinishReason } from "../chat/completion.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
-import { OutputBuilder } from "./output.ts";
+import { OutputBuilder, type OutputEvents } from "./output.ts";
 import type { OutputItem, ResponseObject, ResponseSettings, ResponseUsage } from "./response.ts";
 import type { CalledTool } from "./tools.ts";
 
@@ -35,7 +35,7 @@ export function outputOf(
   finishReason: FinishReason,
 ): OutputItem[] {
   const { tool_calls: calls, ...message } = answer.message();
-  const builder = new OutputBuilder({ ...options, answerId }, () => {});
+  const builder = new OutputBuilder({ ...options, answerId });
   const delta = { ...message, ...(calls && { tool_calls: calls.map((call, index) => ({ index, ...call })) }) };
   builder.add({ delta, logprobs: answer.logprobs });
   builder.end(incompleteReason(finishReason) !== undefined);
@@ -118,7 +118,7 @@ const OWN_EVENTS: ReadonlySet<string> = new Set([
 ]);
 
 /** Writes a streamed answer in the format of OpenAI's Responses API. */
-export class ResponsesEventEncoder implements EventEncoder {
+export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
   readonly keepAlive = ": keep-alive\n\n";
   readonly #options: EncoderOptions;
   #head: AnswerHead | undefined;
@@ -126,6 +126,9 @@ export class ResponsesEventEncoder implements EventEncoder {
   /** Ended items of an upstream that speaks this wire; undefined for other upstreams. */
   #nativeItems: OutputItem[] | undefined;
   #sequenceNumber = 0;
+  /** The place of the last piece of text, and its JSON. */
+  #place: object | undefined;
+  #placeText = "";
   #add: AddEvent = () => {};
 
   constructor(options: EncoderOptions) {
@@ -135,9 +138,9 @@ export class ResponsesEventEncoder implements EventEncoder {
   open(head: AnswerHead, add: AddEvent): void {
     this.#add = add;
     this.#head = head;
-    const emit = (type: string, fields: object) => this.#emit(type, fields);
-    this.#builder = new OutputBuilder({ ...this.#options, answerId: head.id }, emit);
-    for (const type of ["response.created", "response.in_progress"]) this.#emitResponse(type, RUNNING);
+    this.#builder = new OutputBuilder({ ...this.#options, answerId: head.id }, this);
+    const response = this.#responseField(RUNNING);
+    for (const type of ["response.created", "response.in_progress"]) this.#emitText(type, response);
   }
 
   push(pieces: readonly AnswerPiece[], add: AddEvent): void {
@@ -152,13 +155,14 @@ export class ResponsesEventEncoder implements EventEncoder {
     this.#add = add;
     const fields = endFields(end);
     if (this.#nativeItems === undefined) this.#builder?.end(fields.status === "incomplete");
-    this.#emitResponse(`response.${fields.status}`, fields);
+    this.#emitText(`response.${fields.status}`, this.#responseField(fields));
   }
 
   fail({ status, message }: PublicError, add: AddEvent): void {
     this.#add = add;
     const code = status === 429 ? "rate_limit_exceeded" : status < 500 ? "invalid_prompt" : "server_error";
-    this.#emitResponse("response.failed", { ...RUNNING, status: "failed", error: { code, message } });
+    const failed: Lifecycle = { ...RUNNING, status: "failed", error: { code, message } };
+    this.#emitText("response.failed", this.#responseField(failed));
   }
 
   #passOn({ type, data }: NativeEvent): void {
@@ -166,19 +170,37 @@ export class ResponsesEventEncoder implements EventEncoder {
     if (OWN_EVENTS.has(type)) return;
     if (type === "response.output_item.done") this.#nativeItems.push(data.item as OutputItem);
     const { type: _type, sequence_number: _number, ...fields } = data;
-    this.#emit(type, fields);
+    this.#addEvent(type, JSON.stringify({ type, sequence_number: this.#sequenceNumber, ...fields }));
   }
 
-  #emitResponse(type: string, lifecycle: Lifecycle): void {
+  /** Returns the field of the events that contain the whole response, as JSON. */
+  #responseField(lifecycle: Lifecycle): string {
     const head = this.#head;
     if (head === undefined) throw new Error("An answer was written before it was opened");
     const items = this.#nativeItems ?? this.#builder?.items ?? [];
-    this.#emit(type, { response: responseOf(this.#options, head, items, lifecycle) });
+    return `"response":${JSON.stringify(responseOf(this.#options, head, items, lifecycle))}`;
   }
 
-  #emit(type: string, fields: object): void {
-    const data = { type, sequence_number: this.#sequenceNumber, ...fields };
+  emit(type: string, fields: object): void {
+    this.#emitText(type, JSON.stringify(fields).slice(1, -1));
+  }
+
+  emitDelta(type: string, place: object, delta: string, logprobs?: readonly unknown[]): void {
+    if (place !== this.#place) {
+      this.#place = place;
+      this.#placeText = `${JSON.stringify(place).slice(1, -1)},"delta":`;
+    }
+    const beside = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
+    this.#emitText(type, this.#placeText + JSON.stringify(delta) + beside);
+  }
+
+  /** Adds an event of the service; `fields` are JSON without the braces. */
+  #emitText(type: string, fields: string): void {
+    this.#addEvent(type, `{"type":"${type}","sequence_number":${this.#sequenceNumber},${fields}}`);
+  }
+
+  #addEvent(type: string, data: string): void {
     this.#sequenceNumber += 1;
-    this.#add(`event: ${type}\ndata: ${JSON.stringify(data)}\n\n`);
+    this.#add(`event: ${type}\ndata: ${data}\n\n`);
   }
 }

@@ -7,7 +7,13 @@ import type { OutputItem } from "./response.ts";
 import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";
 
 /** Takes the events of an answer: their type and their fields besides the sequence number. */
-type Emit = (type: string, fields: object) => void;
+export interface OutputEvents {
+  emit(type: string, fields: object): void;
+  /** Adds a piece of a text. `place` is the same object for all pieces of one text. */
+  emitDelta(type: string, place: object, delta: string, logprobs?: readonly unknown[]): void;
+}
+
+const NO_EVENTS: OutputEvents = { emit() {}, emitDelta() {} };
 
 type Item<T extends OutputItem["type"]> = Extract<OutputItem, { type: T }>;
 type CallItem = Item<"function_call"> | Item<"custom_tool_call"> | Item<"tool_search_call">;
@@ -17,6 +23,13 @@ type Part = Item<"message">["content"][number];
 interface Open<T extends OutputItem> {
   item: T;
   index: number;
+  /** Fields of the events that are about its text. */
+  place: { item_id: string; output_index: number };
+}
+
+interface OpenPart {
+  part: Part;
+  place: Open<OutputItem>["place"] & { content_index: number };
 }
 
 interface OpenCall extends Open<CallItem> {
@@ -39,16 +52,19 @@ export interface OutputOptions {
 export class OutputBuilder {
   readonly items: OutputItem[] = [];
   readonly #options: OutputOptions;
-  readonly #emit: Emit;
+  readonly #events: OutputEvents;
   #reasoning: Open<Item<"reasoning">> | undefined;
   #details: ReasoningDetail[] = [];
   #message: Open<Item<"message">> | undefined;
+  /** The last part of the open message. */
+  #part: OpenPart | undefined;
   /** Open until the answer ends, because upstreams may send the pieces of several calls in any order. */
   readonly #calls = new Map<number, OpenCall>();
 
-  constructor(options: OutputOptions, emit: Emit) {
+  /** Without `events` it only builds the items. */
+  constructor(options: OutputOptions, events: OutputEvents = NO_EVENTS) {
     this.#options = options;
-    this.#emit = emit;
+    this.#events = events;
   }
 
   add({ delta, logprobs }: AnswerPiece): void {
@@ -66,8 +82,7 @@ export class OutputBuilder {
 
   /** Ends all items. An answer that was cut at its bound leaves the last one incomplete. */
   end(isIncomplete: boolean): void {
-    if (this.items.length === 0 && !isIncomplete)
-      this.#openPart({ type: "output_text", text: "", annotations: [], logprobs: [] });
+    if (this.items.length === 0 && !isIncomplete) this.#openPart("output_text");
     const last = isIncomplete ? this.items.length - 1 : -1;
     this.#closeReasoning(last);
     this.#closeMessage(last);
@@ -87,15 +102,14 @@ export class OutputBuilder {
   }
 
   #think(text: string): void {
-    const { item, index } = this.#openReasoning();
-    const at = { item_id: item.id, output_index: index, summary_index: 0 };
+    const { item, place } = this.#openReasoning();
     const part = item.summary[0] ?? { type: "summary_text" as const, text: "" };
     if (item.summary.length === 0) {
-      this.#emit("response.reasoning_summary_part.added", { ...at, part });
+      this.#events.emit("response.reasoning_summary_part.added", { ...place, part });
       item.summary.push(part);
     }
     part.text += text;
-    this.#emit("response.reasoning_summary_text.delta", { ...at, delta: text });
+    this.#events.emitDelta("response.reasoning_summary_text.delta", place, text);
   }
 
   #openReasoning(): Open<Item<"reasoning">> {
@@ -107,20 +121,20 @@ export class OutputBuilder {
       summary: [],
       status: "in_progress",
     });
-    this.#reasoning = opened;
-    return opened;
+    const place = { ...opened.place, summary_index: 0 };
+    this.#reasoning = { ...opened, place };
+    return this.#reasoning;
   }
 
   #closeReasoning(last: number): void {
     const open = this.#reasoning;
     if (open === undefined) return;
     this.#reasoning = undefined;
-    const { item, index } = open;
+    const { item, index, place } = open;
     const [part] = item.summary;
     if (part !== undefined) {
-      const at = { item_id: item.id, output_index: index, summary_index: 0 };
-      this.#emit("response.reasoning_summary_text.done", { ...at, text: part.text });
-      this.#emit("response.reasoning_summary_part.done", { ...at, part });
+      this.#events.emit("response.reasoning_summary_text.done", { ...place, text: part.text });
+      this.#events.emit("response.reasoning_summary_part.done", { ...place, part });
     }
     if (this.#details.length > 0) item.encrypted_content = seal({ details: this.#details });
     this.#details = [];
@@ -128,41 +142,40 @@ export class OutputBuilder {
   }
 
   #say(text: string, logprobs: unknown): void {
-    const { at, part } = this.#openPart({ type: "output_text", text: "", annotations: [], logprobs: [] });
+    const { place, part } = this.#openPart("output_text");
     if (part.type !== "output_text") return;
     const given = this.#options.hasLogprobs ? contentLogprobs(logprobs) : [];
     part.text += text;
     part.logprobs.push(...given);
-    this.#emit("response.output_text.delta", { ...at, delta: text, logprobs: given });
+    this.#events.emitDelta("response.output_text.delta", place, text, given);
   }
 
   #annotate(given: unknown): void {
-    const { at, part } = this.#openPart({ type: "output_text", text: "", annotations: [], logprobs: [] });
+    const { place, part } = this.#openPart("output_text");
     if (part.type !== "output_text") return;
     const annotation = toAnnotation(given);
-    const place = { ...at, annotation_index: part.annotations.length };
+    const annotation_index = part.annotations.length;
     part.annotations.push(annotation);
-    this.#emit("response.output_text.annotation.added", { ...place, annotation });
+    this.#events.emit("response.output_text.annotation.added", { ...place, annotation_index, annotation });
   }
 
   #refuse(text: string): void {
-    const { at, part } = this.#openPart({ type: "refusal", refusal: "" });
+    const { place, part } = this.#openPart("refusal");
     if (part.type !== "refusal") return;
     part.refusal += text;
-    this.#emit("response.refusal.delta", { ...at, delta: text });
+    this.#events.emitDelta("response.refusal.delta", place, text);
   }
 
   /** Returns the part that a piece continues: the last one of the open message if it has the same type. */
-  #openPart(empty: Part) {
-    const { item, index } = this.#openMessage();
-    let part = item.content.at(-1);
-    if (part?.type !== empty.type) {
-      if (part !== undefined) this.#partDone(item, index, part);
-      part = empty;
-      item.content.push(part);
-      this.#emit("response.content_part.added", { ...atPart(item, index), part });
-    }
-    return { at: atPart(item, index), part };
+  #openPart(type: Part["type"]): OpenPart {
+    const { item, place } = this.#openMessage();
+    if (this.#part?.part.type === type) return this.#part;
+    this.#closePart();
+    const part: Part = type === "refusal" ? { type, refusal: "" } : { type, text: "", annotations: [], logprobs: [] };
+    this.#part = { part, place: { ...place, content_index: item.content.length } };
+    item.content.push(part);
+    this.#events.emit("response.content_part.added", { ...this.#part.place, part });
+    return this.#part;
   }
 
   #openMessage(): Open<Item<"message">> {
@@ -183,17 +196,17 @@ export class OutputBuilder {
     const open = this.#message;
     if (open === undefined) return;
     this.#message = undefined;
-    const { item, index } = open;
-    const part = item.content.at(-1);
-    if (part !== undefined) this.#partDone(item, index, part);
-    this.#done(item, index, last);
+    this.#closePart();
+    this.#done(open.item, open.index, last);
   }
 
-  #partDone(item: Item<"message">, index: number, part: Part): void {
-    const at = atPart(item, index);
-    if (part.type === "refusal") this.#emit("response.refusal.done", { ...at, refusal: part.refusal });
-    else this.#emit("response.output_text.done", { ...at, text: part.text, logprobs: part.logprobs });
-    this.#emit("response.content_part.done", { ...at, part });
+  #closePart(): void {
+    if (this.#part === undefined) return;
+    const { part, place } = this.#part;
+    this.#part = undefined;
+    if (part.type === "refusal") this.#events.emit("response.refusal.done", { ...place, refusal: part.refusal });
+    else this.#events.emit("response.output_text.done", { ...place, text: part.text, logprobs: part.logprobs });
+    this.#events.emit("response.content_part.done", { ...place, part });
   }
 
   #call({ index, id, function: called, extra_content: extra, isCustom }: ToolCallDelta): void {
@@ -203,8 +216,7 @@ export class OutputBuilder {
     call.text += text;
     if (text === "" || call.item.type !== "function_call") return;
     call.item.arguments = call.text;
-    const at = { item_id: call.item.id, output_index: call.index };
-    this.#emit("response.function_call_arguments.delta", { ...at, delta: text });
+    this.#events.emitDelta("response.function_call_arguments.delta", call.place, text);
   }
 
   #openCall(callIndex: number, callId: string, name: string, isCustom: boolean): OpenCall {
@@ -223,16 +235,16 @@ export class OutputBuilder {
     return call;
   }
 
-  #closeCall({ item, index, text, isCustom }: OpenCall, last: number): void {
-    const at = { item_id: item.id, output_index: index };
+  #closeCall({ item, index, place, text, isCustom }: OpenCall, last: number): void {
     if (item.type === "function_call") {
-      this.#emit("response.function_call_arguments.done", { ...at, name: item.name, arguments: item.arguments });
+      const { name, arguments: given } = item;
+      this.#events.emit("response.function_call_arguments.done", { ...place, name, arguments: given });
     } else if (item.type === "tool_search_call") {
       item.arguments = argumentsOf(text);
     } else {
       item.input = isCustom ? text : customInputOf(text);
-      this.#emit("response.custom_tool_call_input.delta", { ...at, delta: item.input });
-      this.#emit("response.custom_tool_call_input.done", { ...at, input: item.input });
+      this.#events.emitDelta("response.custom_tool_call_input.delta", place, item.input);
+      this.#events.emit("response.custom_tool_call_input.done", { ...place, input: item.input });
     }
     this.#done(item, index, last);
   }
@@ -240,23 +252,19 @@ export class OutputBuilder {
   #open<T extends OutputItem>(item: T): Open<T> {
     const index = this.items.length;
     this.items.push(item);
-    this.#emit("response.output_item.added", { output_index: index, item });
-    return { item, index };
+    this.#events.emit("response.output_item.added", { output_index: index, item });
+    return { item, index, place: { item_id: item.id, output_index: index } };
   }
 
   #done(item: OutputItem, index: number, last: number): void {
     item.status = index === last ? "incomplete" : "completed";
-    this.#emit("response.output_item.done", { output_index: index, item });
+    this.#events.emit("response.output_item.done", { output_index: index, item });
   }
 
   /** Ids contain that of the answer, so that they are unique among answers. */
   #newId(prefix: string): string {
     return `${prefix}_${this.#options.answerId}${this.items.length.toString(16).padStart(4, "0")}`;
   }
-}
-
-function atPart(item: Item<"message">, index: number) {
-  return { item_id: item.id, output_index: index, content_index: Math.max(0, item.content.length - 1) };
 }
 
 /** Chat completions have the fields of a citation one level deeper. */

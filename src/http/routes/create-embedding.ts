@@ -36,6 +36,6 @@ export const createEmbedding: Endpoint = {
     };
     const response = await running.follow(embed(gateway, call));
     if (response === undefined) return reply.hijack();
-    return reply.headers(response.headers).send(response.body);
+    return reply.headers(response.headers).type("application/json; charset=utf-8").send(response.body);
   },
 };
