@@ -132,7 +132,7 @@ export async function startPortkey(processes: Processes, upstream: string): Prom
 
 /**
  * Tollgate as it is run: its own process, SQLite with durable commits, logging as by default, limits out of reach. Of
- * this checkout, or of another one.
+ * this checkout, of another one, or of an installed package.
  */
 export async function startTollgate(
   processes: Processes,
@@ -144,7 +144,7 @@ export async function startTollgate(
   mkdirSync(folder, { recursive: true });
   const file = join(folder, "tollgate.yaml");
   writeFileSync(file, JSON.stringify(tollgateConfiguration(upstream), undefined, 2));
-  const main = join(checkout, "src", "main.ts");
+  const main = join(checkout, "bin", "tollgate.js");
   const common = ["--config", file, "--data-dir", join(folder, "data")];
   const port = new URL(url).port;
   const processName = name.replaceAll(" ", "-");

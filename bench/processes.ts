@@ -59,6 +59,13 @@ export class Processes {
     return ticks * MILLISECONDS_PER_TICK;
   }
 
+  /** Returns the resident memory of a program in MiB (proc(5), status). */
+  residentMiB(name: string): number {
+    const pid = this.#children.find((one) => one.name === name)?.child.pid;
+    const [, kibibytes] = /^VmRSS:[ \t]+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
+    return Number(kibibytes) / 1024;
+  }
+
   /** Fails when one of them has ended by itself. */
   assertRunning(): void {
     for (const { name, child, log } of this.#children) {

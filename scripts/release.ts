@@ -11,7 +11,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { PACKAGES as BUNDLED_IN_SERVICE } from "./bundle-packages.ts";
+import { PACKAGES as BUNDLED_IN_SERVICE } from "./bundle.ts";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 

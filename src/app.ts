@@ -9,6 +9,7 @@ import {
   createConversationLog,
   createHealthFile,
   createLedger,
+  createMemoryRelease,
   createOverload,
   createRefusalLog,
   createRetention,
@@ -24,7 +25,7 @@ import type { Config } from "./config.ts";
 import { Circuits } from "./gateway/circuit.ts";
 import { TokenCounter } from "./gateway/token-counter.ts";
 import type { ShutdownOptions } from "./http/shutdown.ts";
-import { disableIdleCollections, MemoryRelease, makeCollect } from "./internals/memory-release.ts";
+import { makeCollect } from "./internals/memory-release.ts";
 import { UsageDays } from "./reports/usage-days.ts";
 import type { Store } from "./stores/store.ts";
 
@@ -99,9 +100,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   ledger.start();
   for (const part of [lastUses, signInFailures, healthFile, usageDays, retention, refusals, overload]) part.start();
   const requests = () => server.requests();
-  const heapBytes = () => process.memoryUsage().heapTotal;
-  disableIdleCollections();
-  parts.adopt(new MemoryRelease({ requests, heapBytes, collect }), (opened) => opened.stop()).start();
+  parts.adopt(createMemoryRelease(requests, collect, store), (opened) => opened.stop()).start();
   conversationLog.start();
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.

@@ -1,7 +1,6 @@
-import type { ValidateFunction } from "ajv";
 import { type ConfigFile, keyText, type ParseOptions, type Path, parseFile, valueOfText } from "./config/file.ts";
 import { checkValue, firstMistake, foundText, SECRETS } from "./config/mistake.ts";
-import { ConfigSchema, compile, type Settings, schemaAt } from "./config/schema.ts";
+import { addDefaults, compile, configNode, type Settings, schemaAt, schemaOfGiven } from "./config/schema.ts";
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
 import { pairsOfText } from "./config/telemetry-schema.ts";
 import { Variables } from "./config/variables.ts";
@@ -85,7 +84,9 @@ function readConfig(sources: ConfigSources, variables: Variables): Config {
   const values = structuredClone(file?.values ?? {});
   for (const [name, path] of Object.entries(VARIABLES)) override(values, name, path, set(name));
   for (const [flag, { name, path }] of Object.entries(FLAGS)) override(values, name, path, flags[flag as keyof Flags]);
-  const settings = withDefaults(values);
+  addDefaults(values, configNode);
+  // The file and each of the other sources are checked, and a test checks the defaults.
+  const settings = values as unknown as Settings;
   checkTogether(settings, file);
   const { database, redis, providers, dataDir, ...rest } = settings;
   const pick = (names: readonly string[], read: (name: string) => string | undefined = set) =>
@@ -130,8 +131,11 @@ function readConfigFile(
   const read = readConfigText(named, sources);
   if (read === undefined) return undefined;
   const file = parseFile(read.name, read.text, { ...options, schemaAt });
-  const check = checkOfFile();
-  check(structuredClone(file.values));
+  const schema = schemaOfGiven(file.values);
+  const values = structuredClone(file.values);
+  addDefaults(values, schema);
+  const check = compile(schema);
+  check(values);
   const mistake = firstMistake(check.errors ?? []);
   if (mistake !== undefined) {
     throw new OperatorError(`${file.place(mistake.path)}: ${keyText(mistake.path)} ${mistake.text}`);
@@ -151,17 +155,6 @@ function override(values: Record<string, unknown>, name: string, path: Path, tex
     target = target[step] as Record<string, unknown>;
   }
   target[path.at(-1) ?? ""] = value;
-}
-
-let compiledCheck: ValidateFunction | undefined;
-function checkOfFile(): ValidateFunction {
-  compiledCheck ??= compile(ConfigSchema);
-  return compiledCheck;
-}
-
-function withDefaults(values: unknown): Settings {
-  if (!checkOfFile()(values)) throw new Error("The defaults of the configuration do not fit its schema.");
-  return values as Settings;
 }
 
 /** Checks settings against each other: ids must be unique, and times must not contradict each other. */

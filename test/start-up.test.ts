@@ -14,16 +14,20 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { startService } from "./support/service.ts";
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
 const directory = mkdtempSync(join(tmpdir(), "tollgate-start-up-"));
 const dataDir = join(directory, "data");
 const cache = join(dataDir, "compile-cache");
 
-/** Writes the address of each module that the main thread loads to a file. */
+/** Writes the address of each module that the main thread loads to a file, and at the end Node's own ones. */
 const RECORDER = `import { appendFileSync } from "node:fs"; import { registerHooks } from "node:module";
-  registerHooks({ load(url, context, next) { appendFileSync(process.env.LOADED, url + "\\n"); return next(url, context); } });`;
+  const record = (name) => appendFileSync(process.env.LOADED, name + "\\n");
+  registerHooks({ load(url, context, next) { record(url); return next(url, context); } });
+  process.on("exit", () => process.moduleLoadList.forEach(record));`;
+const RECORDING = `--import=data:text/javascript,${encodeURIComponent(RECORDER)}`;
 
 function run(words: string[], environment: Record<string, string> = {}, flags: string[] = []) {
   const env = { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: directory, ...environment };
@@ -35,16 +39,20 @@ beforeAll(() => run(["org", "create", "x", "--data-dir", dataDir]));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 describe("a command loads what it uses", () => {
-  /** The packages that a command loads, without the service's own modules. */
-  function packagesOf(...words: string[]): string[] {
-    const file = join(directory, "loaded");
-    rmSync(file, { force: true });
-    run([...words, "--data-dir", dataDir], { LOADED: file }, [
-      `--import=data:text/javascript,${encodeURIComponent(RECORDER)}`,
-    ]);
-    const urls = readFileSync(file, "utf8").trim().split("\n");
-    const names = urls.flatMap((url) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url)?.[1] ?? []);
+  const file = join(directory, "loaded");
+  beforeEach(() => rmSync(file, { force: true }));
+  const loaded = () => readFileSync(file, "utf8").trim().split("\n");
+
+  /** The packages that were loaded, without the service's own modules. */
+  function packages(): string[] {
+    const names = loaded().flatMap((url) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url)?.[1] ?? []);
     return [...new Set(names)].sort();
+  }
+
+  /** The packages that a command loads. */
+  function packagesOf(...words: string[]): string[] {
+    run([...words, "--data-dir", dataDir], { LOADED: file }, [RECORDING]);
+    return packages();
   }
 
   test.each(["token list", "org list", "credits balance --org org_playground", "ledger verify", "org create y"])(
@@ -55,9 +63,21 @@ describe("a command loads what it uses", () => {
   );
 
   test("tollgate config check loads neither a store nor the HTTP server", () => {
-    const packages = packagesOf("config", "check");
-    expect(packages).toContain("ajv");
-    for (const name of ["fastify", "kysely", "pg"]) expect(packages).not.toContain(name);
+    const found = packagesOf("config", "check");
+    expect(found).toContain("ajv");
+    for (const name of ["fastify", "kysely", "pg"]) expect(found).not.toContain(name);
+  });
+
+  test("tollgate serve on SQLite loads no package of an optional part, and not Node's own client", async () => {
+    const service = await startService({ environment: { LOADED: file, NODE_OPTIONS: RECORDING } });
+    await service.end("SIGTERM");
+    expect(packages()).toContain("fastify");
+    expect(
+      packages().filter((name) => /^(pg|gpt-tokenizer|@ai-sdk\/.*|@opentelemetry\/.*|@redis\/.*)$/.test(name)),
+    ).toEqual([]);
+    expect(loaded()).toContain("NativeModule http");
+    // 12 MiB, which an ES module loads that imports node:http.
+    expect(loaded()).not.toContain("NativeModule internal/deps/undici/undici");
   });
 });
 

@@ -8,6 +8,7 @@ import type { Circuits } from "../gateway/circuit.ts";
 import { HealthFile } from "../gateway/route-health.ts";
 import { loadReader, Overload } from "../http/overload.ts";
 import { uuidV7 } from "../internals/ids.ts";
+import { disableIdleCollections, MemoryRelease, type MemoryReleaseOptions } from "../internals/memory-release.ts";
 import { ConversationLog } from "../ledger/conversation-log.ts";
 import { DeadLetters } from "../ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../ledger/dead-letter-file.ts";
@@ -178,6 +179,20 @@ export function createOverload({ server }: Config, options: StartOptions, collec
   const limits = server.overload;
   const now = () => performance.now();
   return new Overload({ limits, read: loadReader(options), collect, random, now, outage });
+}
+
+export function createMemoryRelease(
+  requests: MemoryReleaseOptions["requests"],
+  collect: () => void,
+  store: Store,
+): MemoryRelease {
+  disableIdleCollections();
+  const release = () => {
+    collect();
+    // A store that does not work reports that to its callers itself.
+    store.releaseMemory().catch(() => undefined);
+  };
+  return new MemoryRelease({ requests, heapBytes: () => process.memoryUsage().heapTotal, release });
 }
 
 export function createRefusalLog(options: StartOptions, store: Store): RefusalLog {

@@ -216,6 +216,7 @@ export type Settings = Static<typeof ConfigSchema>;
 /** The parts of a JSON schema that errors and `schemaAt` read. */
 export interface SchemaNode {
   type?: string | string[];
+  default?: unknown;
   enum?: unknown[];
   format?: string;
   allowed?: string;
@@ -225,6 +226,7 @@ export interface SchemaNode {
   minItems?: number;
   reload?: boolean;
   properties?: Record<string, SchemaNode>;
+  required?: string[];
   items?: SchemaNode;
   /** The schema of the values of a record, by the pattern of their names. */
   patternProperties?: Record<string, SchemaNode>;
@@ -232,13 +234,33 @@ export interface SchemaNode {
 
 export const configNode = ConfigSchema as unknown as SchemaNode;
 
-/** Compiles the schema or a part of it. The check writes defaults into the values. */
+/** Compiles the schema or a part of it. */
 export function compile(schema: object): ValidateFunction {
   // A test checks the schema itself: to do it at each start takes as long as to compile it. The check runs a few times.
   const options = { meta: false, validateSchema: false, strict: false, code: { optimize: false } };
-  const ajv = new Ajv({ useDefaults: true, allErrors: true, verbose: true, ...options });
+  const ajv = new Ajv({ allErrors: true, verbose: true, ...options });
   for (const [name, { test }] of Object.entries(FORMATS)) ajv.addFormat(name, test);
   return ajv.compile(schema);
+}
+
+/** Returns the schema without the groups that are absent: to compile all of it takes long, and memory. */
+export function schemaOfGiven(values: Record<string, unknown>): SchemaNode {
+  const isGiven = (name: string) => Object.hasOwn(values, name);
+  const { properties = {}, required = [] } = configNode;
+  const given = Object.fromEntries(Object.entries(properties).filter(([name]) => isGiven(name)));
+  return { ...configNode, properties: given, required: required.filter(isGiven) };
+}
+
+/** Writes the defaults of absent settings into values, which may be invalid. */
+export function addDefaults(values: unknown, schema: SchemaNode): void {
+  if (Array.isArray(values)) for (const item of values) addDefaults(item, schema.items ?? {});
+  else if (typeof values === "object" && values !== null) {
+    const members = values as Record<string, unknown>;
+    for (const [name, member] of Object.entries(schema.properties ?? {})) {
+      if (members[name] === undefined && member.default !== undefined) members[name] = structuredClone(member.default);
+      addDefaults(members[name], member);
+    }
+  }
 }
 
 /** Returns the part of the schema at a path; undefined if there is none. */

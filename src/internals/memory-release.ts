@@ -7,19 +7,21 @@ export interface MemoryReleaseOptions {
   /** Returns the size of the heap in bytes. */
   heapBytes: () => number;
   /** Collects what can be collected; stops the process for some tenths of a second. */
-  collect: () => void;
+  release: () => void;
 }
 
 /** Long, because a collection also drops compiled code, which makes the load that follows slower at first. */
 const CHECK_EVERY_MS = 60_000;
+/** Sooner, because little code is compiled yet. */
+const FIRST_CHECK_MS = 5_000;
 /** Least growth of the heap that is worth a collection. */
 const GROWN_BYTES = 16 * 1024 * 1024;
 /** 23 days; V8 takes integers of 32 bits. */
 const NEVER_MS = 2_000_000_000;
 
 /**
- * Returns memory to the system after a minute without requests, also after the start. This replaces V8's own collections
- * of an idle process, see {@link disableIdleCollections}.
+ * Returns memory to the system after a minute without requests, and after a start that no request follows. This replaces
+ * V8's own collections of an idle process, see {@link disableIdleCollections}.
  */
 export class MemoryRelease {
   readonly #options: MemoryReleaseOptions;
@@ -32,7 +34,10 @@ export class MemoryRelease {
   }
 
   start(): void {
-    this.#timer = setInterval(() => this.#check(), CHECK_EVERY_MS).unref();
+    this.#timer = setTimeout(() => {
+      this.#check();
+      this.#timer = setInterval(() => this.#check(), CHECK_EVERY_MS).unref();
+    }, FIRST_CHECK_MS).unref();
   }
 
   stop(): void {
@@ -41,12 +46,12 @@ export class MemoryRelease {
 
   /** Collects if no request has come since the last check, none is running, and the heap has grown since it last did. */
   #check(): void {
-    const { requests, heapBytes, collect } = this.#options;
+    const { requests, heapBytes, release } = this.#options;
     const { running, begun } = requests();
     const isIdle = running === 0 && begun === this.#begunAtLastCheck;
     this.#begunAtLastCheck = begun;
     if (!isIdle || heapBytes() < this.#leastBytes + GROWN_BYTES) return;
-    collect();
+    release();
     this.#leastBytes = heapBytes();
   }
 }

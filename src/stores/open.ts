@@ -118,6 +118,7 @@ async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number
     runExclusively: async (work) => current().runExclusively(work),
     ping: async () => current().ping(),
     pools: () => opened?.pools() ?? [],
+    releaseMemory: async () => opened?.releaseMemory(),
     async close() {
       isClosed = true;
       await arrived.catch(() => undefined);
@@ -154,6 +155,7 @@ function observed(driver: StoreDriver, { log, clock }: { log: Log; clock: () => 
     runExclusively: (work) => driver.runExclusively(work),
     ping: () => observe(driver.ping()),
     pools: () => driver.pools(),
+    releaseMemory: () => driver.releaseMemory(),
     close: () => driver.close(),
   };
 }

@@ -37,6 +37,8 @@ export function storeOver(driver: StoreDriver) {
     /** Resolves if the store answers and accepts writes. */
     ping: () => driver.ping(),
     pools: () => driver.pools(),
+    /** See `StoreDriver.releaseMemory`. */
+    releaseMemory: () => driver.releaseMemory(),
     close: () => driver.close(),
   };
 }

@@ -11,7 +11,7 @@ const LAYERS: Record<string, readonly string[]> = {
   config: ["api", "credits", "errors"],
   providers: ["api", "credits", "errors", "internals"],
   catalog: ["api", "credits", "errors", "providers/registry.ts", "providers/local-servers.ts"],
-  stores: ["api", "credits", "errors", "telemetry"],
+  stores: ["api", "credits", "errors", "telemetry", "internals"],
   ledger: ["api", "credits", "errors", "internals", ...STORE_TYPES],
   gateway: ["api", "credits", "catalog", "errors", "ledger", "internals", "type:providers/provider.ts"],
   admin: ["api", "credits", "errors", "ledger", "internals", ...STORE_TYPES],

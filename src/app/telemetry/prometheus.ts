@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { ResourceMetrics } from "@opentelemetry/sdk-metrics";
 import type { Config } from "../../config.ts";
 import { OperatorError } from "../../errors.ts";
@@ -31,6 +31,8 @@ export async function serveOnOwnPort(
   { host, port, token }: Config["metrics"],
   read: () => Promise<string>,
 ): Promise<{ stop(): Promise<void> }> {
+  // Only here: an ES module that imports node:http makes Node load its own copy of undici, which takes 12 MiB.
+  const { createServer } = await import("node:http");
   const server = createServer((request, response) => {
     respond(request, response, { token, read }).catch(() => response.writeHead(500).end());
   });

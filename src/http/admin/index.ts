@@ -75,14 +75,10 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint) {
   };
 }
 
-/**
- * Returns a check of an input against its schema, which throws the error of the first violation. The schema is compiled at
- * the first check: a service whose console is not used needs no memory for it.
- */
+/** Returns a check of an input against its schema, which throws the error of the first violation. */
 function checker(schema: TSchema): (value: unknown) => void {
-  let check: ReturnType<typeof compileCheck> | undefined;
+  const check = compileCheck(schema);
   return (value) => {
-    check ??= compileCheck(schema);
     const issue = check(value);
     if (issue === undefined) return;
     throw new ApiError(issue.code, issue.message, { param: issue.param ?? undefined });

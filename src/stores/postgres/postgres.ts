@@ -117,6 +117,8 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
     write: (writes) => write(pools, writes),
     snapshot: (queries) => snapshot(pools.reports, queries),
     pools: () => usesOf(pools),
+    // The pools close idle connections by themselves.
+    releaseMemory: async () => undefined,
     runExclusively: (work) => runExclusively(pools.durable, work),
     async ping() {
       const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";

@@ -40,6 +40,8 @@ interface Requests {
   checkpoint: { request: { mode: "PASSIVE" | "TRUNCATE" }; result: CheckpointResult };
   /** Extends the log to its size under load. */
   lengthen: { request: object; result: null };
+  /** Empties the cache of pages and collects the garbage of the thread. */
+  release: { request: object; result: null };
   close: { request: object; result: null };
 }
 

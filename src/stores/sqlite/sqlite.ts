@@ -113,6 +113,10 @@ function driverOver(
       const use = { ...writer.use, waiting: writer.use.waiting + batches.waiting };
       return writer === side ? [use] : [use, side.use];
     },
+    async releaseMemory() {
+      // One after the other: both change a flag of V8 for a moment, which is one of the process.
+      for (const thread of new Set([writer, side])) if (thread.running) await thread.request({ kind: "release" });
+    },
     // The directory is locked: no other service uses it.
     runExclusively: (work) => work(),
     async ping() {

@@ -2,6 +2,7 @@ import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import type { Outcome } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import { OperatorError } from "../../errors.ts";
+import { makeCollect } from "../../internals/memory-release.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { Connection, lengthenLog, unavailableReason } from "./connection.ts";
 import {
@@ -21,6 +22,7 @@ import { unpackTransitions } from "./packed-transitions.ts";
 /** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
 const options = workerData as WorkerOptions;
 const connection = new Connection(options);
+let collect: (() => void) | undefined;
 
 if (parentPort !== null) listen(parentPort);
 
@@ -54,6 +56,11 @@ function answer(request: Request): ResultOf<RequestKind> {
       return connection.checkpoint(request.mode);
     case "lengthen":
       connection.transaction("BEGIN IMMEDIATE", false, () => lengthenLog(options.databasePath));
+      return null;
+    case "release":
+      connection.releaseMemory();
+      collect ??= makeCollect();
+      collect();
       return null;
     case "close":
       connection.close();
