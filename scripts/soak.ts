@@ -2,8 +2,11 @@
  * `npm run soak -- --store sqlite|postgres [--minutes 20] [--seed N] [--trials kill,points] [--shortened-by 10]`: splits
  * the streams of all fixtures at every byte once, and then runs the trials of `test/crash/` again and again until the minutes
  * are over, each for its share of them. Prints what was run as a table; exits with 1 on any violation. `--trials splits`
- * runs the first part alone.
+ * runs the first part alone. `--trials nodes --before FOLDER` runs that trial once, for the minutes: its nodes start from a
+ * checkout of an earlier version, and are replaced by this one under load.
  */
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Campaign, TrialError } from "../test/crash/campaign.ts";
 import { NoProgramError, type StoreKind } from "../test/crash/place.ts";
@@ -13,6 +16,8 @@ import { differencesOf, placesIn, splitCases } from "../test/wires/splits.ts";
 
 const READY_LONGEST_MS = 3_000;
 const SPLITS = "splits";
+/** The trial that can start from an earlier version. */
+const UPGRADES = "nodes";
 
 interface Order {
   store: StoreKind;
@@ -22,6 +27,8 @@ interface Order {
   /** True to split the streams of the fixtures too. */
   hasSplits: boolean;
   shortenedBy: number;
+  /** Checkout of the version from which the nodes are upgraded. */
+  before: string | undefined;
 }
 
 function readOrder(): Order {
@@ -32,6 +39,7 @@ function readOrder(): Order {
       minutes: { type: "string", default: "20" },
       trials: { type: "string" },
       "shortened-by": { type: "string", default: "10" },
+      before: { type: "string" },
     },
   });
   const { store } = values;
@@ -45,6 +53,10 @@ function readOrder(): Order {
     throw new Error(`--trials: found ${key}; allowed: ${[SPLITS, ...known.map((one) => one.key)].join(", ")}`);
   });
   const hasSplits = keys.includes(SPLITS);
+  const before = values.before === undefined ? undefined : resolve(values.before);
+  if (before !== undefined && keys.join() !== UPGRADES) throw new Error(`--before: only with --trials ${UPGRADES}`);
+  if (before !== undefined && !existsSync(join(before, "node_modules")))
+    throw new Error(`--before: ${before} is not a checkout with its packages`);
   const number = (name: "seed" | "minutes" | "shortened-by") => {
     const found = Number(values[name]);
     if (Number.isFinite(found) && found >= 0) return found;
@@ -57,6 +69,7 @@ function readOrder(): Order {
     seed: number("seed"),
     minutes: number("minutes"),
     shortenedBy: number("shortened-by"),
+    before,
   };
 }
 
@@ -91,8 +104,11 @@ async function soak({
   minutes,
   trials,
   shortenedBy,
+  before,
 }: Order): Promise<{ campaign: Campaign; faults: Map<string, number> }> {
-  const campaign = new Campaign(seed, { store, shortenedBy, streamShare: 1, slackMs: 1_000, patienceMs: 10_000 });
+  const durations = { streamShare: 1, slackMs: 1_000, patienceMs: 10_000 };
+  const loadMs = before === undefined ? undefined : minutes * 60_000;
+  const campaign = new Campaign(seed, { store, shortenedBy, ...durations, before, loadMs });
   const faults = new Map<string, number>();
   const left = new Set(trials);
   const attempt = async (trial: Trial, work: () => Promise<void>) => {
@@ -114,6 +130,7 @@ async function soak({
     const trial = nextTrial([...left], campaign);
     if (trial === undefined) break;
     await attempt(trial, () => campaign.run(trial));
+    if (before !== undefined) break;
   }
   for (const trial of left) await attempt(trial, () => campaign.finish(trial));
   await campaign.close();
