@@ -19,7 +19,8 @@ import { createDatabase } from "../stores.ts";
 const RATE = 500;
 const RATE_LEAST = 0.9;
 const TICK_MS = 20;
-const LOAD_BEFORE_MS = 1_000;
+/** Requests that have ended when the backup begins, in a soak. */
+const ANSWERED_BEFORE = 500;
 /** Older requests, so that the backup takes a while. */
 const HISTORY = 100_000;
 const SECOND_MS = 1_000;
@@ -30,9 +31,9 @@ const SECOND_MS = 1_000;
  */
 export async function backUp(site: Site, random: Random, trial: string): Promise<void> {
   const share = site.options.streamShare ** 2;
-  await addHistory(site, Math.round(HISTORY * share));
+  await addHistory(site, Math.round(HISTORY * share ** 2));
   const load = new Load(site, random, trial, RATE * share);
-  await sleep(LOAD_BEFORE_MS);
+  while (load.answered < ANSWERED_BEFORE * share) await sleep(TICK_MS);
   const beganAt = Date.now();
   const file = join(site.directory, `${trial}.db`);
   await site.service.tollgate("store", "backup", file);
@@ -55,6 +56,7 @@ const idsOf = ({ organizations }: Site) => organizations.map(({ id }) => id);
 
 /** Sends short requests at a rate, however long their answers take. */
 class Load {
+  answered = 0;
   readonly #startedAt = performance.now();
   readonly #sent: Sent[] = [];
   readonly #timer: NodeJS.Timeout;
@@ -67,7 +69,10 @@ class Load {
         const organization = site.organizations[number % site.organizations.length];
         if (organization === undefined) return;
         const script = scriptOf(`${trial}-${number}`, { words: random.between(1, 3), paceMs: 1 });
-        this.#sent.push(...site.send([{ script, streamed: random.chance(0.5), organization }]));
+        for (const sent of site.send([{ script, streamed: random.chance(0.5), organization }])) {
+          this.#sent.push(sent);
+          void sent.ended.then(() => (this.answered += 1));
+        }
       }
     }, TICK_MS);
   }

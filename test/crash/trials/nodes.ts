@@ -14,9 +14,9 @@ import type { Site } from "../site.ts";
 const NODES = 3;
 const [KILLED, FROZEN, UPGRADED] = [0, 1, 2] as const;
 const RUNNING = 12;
-const PAUSE_MS = 4_000;
+const PAUSE_MS = 3_000;
 /** Number of pauses in the whole trial. */
-const PAUSES = 9;
+const PAUSES = 10;
 const MIGRATIONS = new URL("../../../src/stores/postgres/migrations/", import.meta.url);
 const LATER = 9_999;
 const TABLES = ["balance", "hold", "request", "token"];
