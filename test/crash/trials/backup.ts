@@ -33,11 +33,10 @@ export async function backUp(site: Site, random: Random, trial: string): Promise
   const share = site.options.streamShare ** 2;
   await addHistory(site, Math.round(HISTORY * share ** 2));
   const load = new Load(site, random, trial, RATE * share);
-  while (load.answered < ANSWERED_BEFORE * share) await sleep(TICK_MS);
-  const beganAt = Date.now();
   const file = join(site.directory, `${trial}.db`);
-  await site.service.tollgate("store", "backup", file);
-  const rate = await load.stop();
+  const { beganAt, rate } = await load.during(ANSWERED_BEFORE * share, () => {
+    return site.service.tollgate("store", "backup", file);
+  });
   const mustHold = [...readRecords(site.directory, trial)].filter(([, { client }]) => {
     return client.end === "all" && client.endedAt < beganAt;
   });
@@ -56,7 +55,7 @@ const idsOf = ({ organizations }: Site) => organizations.map(({ id }) => id);
 
 /** Sends short requests at a rate, however long their answers take. */
 class Load {
-  answered = 0;
+  #answered = 0;
   readonly #startedAt = performance.now();
   readonly #sent: Sent[] = [];
   readonly #timer: NodeJS.Timeout;
@@ -71,18 +70,27 @@ class Load {
         const script = scriptOf(`${trial}-${number}`, { words: random.between(1, 3), paceMs: 1 });
         for (const sent of site.send([{ script, streamed: random.chance(0.5), organization }])) {
           this.#sent.push(sent);
-          void sent.ended.then(() => (this.answered += 1));
+          void sent.ended.then(() => (this.#answered += 1));
         }
       }
     }, TICK_MS);
   }
 
-  /** Resolves when all have ended, with the number of requests that were sent a second. */
-  async stop(): Promise<number> {
-    clearInterval(this.#timer);
-    const perSecond = (this.#sent.length * SECOND_MS) / (performance.now() - this.#startedAt);
-    await Promise.all(this.#sent.map(({ ended }) => ended));
-    return perSecond;
+  /**
+   * Does something once this many requests have ended, and then ends the load. Returns the time at which it began, and the
+   * number of requests that were sent a second.
+   */
+  async during(answers: number, work: () => Promise<unknown>): Promise<{ beganAt: number; rate: number }> {
+    try {
+      while (this.#answered < answers) await sleep(TICK_MS);
+      const beganAt = Date.now();
+      await work();
+      const rate = (this.#sent.length * SECOND_MS) / (performance.now() - this.#startedAt);
+      return { beganAt, rate };
+    } finally {
+      clearInterval(this.#timer);
+      await Promise.all(this.#sent.map(({ ended }) => ended));
+    }
   }
 }
 
