@@ -2,17 +2,26 @@
  * `npm run soak -- --store sqlite|postgres [--minutes 20] [--seed N] [--trials kill,points] [--shortened-by 10]`: splits
  * the streams of all fixtures at every byte once, and then runs the trials of `test/crash/` again and again until the minutes
  * are over, each for its share of them. Prints what was run as a table; exits with 1 on any violation. `--trials splits`
- * runs the first part alone.
+ * runs the first part alone. `--trials counts`, or the names in `test/support/counts.ts`, plays tests with many more cases,
+ * `--cases 0.1` a tenth of those. `--trials nodes --before FOLDER` runs that trial once, for the minutes: its nodes start from a
+ * checkout of an earlier version, and are replaced by this one under load.
  */
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Campaign, TrialError } from "../test/crash/campaign.ts";
 import { NoProgramError, type StoreKind } from "../test/crash/place.ts";
 import { type Trial, trialsOf } from "../test/crash/trials.ts";
+import { COUNTS, type CountName, playCases } from "../test/support/counts.ts";
 import { NoSmallDiskError } from "../test/support/small-disk.ts";
 import { differencesOf, placesIn, splitCases } from "../test/wires/splits.ts";
 
 const READY_LONGEST_MS = 3_000;
 const SPLITS = "splits";
+/** All tests with more cases. */
+const ALL_COUNTS = "counts";
+/** The trial that can start from an earlier version. */
+const UPGRADES = "nodes";
 
 interface Order {
   store: StoreKind;
@@ -21,7 +30,12 @@ interface Order {
   trials: Trial[];
   /** True to split the streams of the fixtures too. */
   hasSplits: boolean;
+  /** Tests to play with more cases, and the share of these. */
+  counts: CountName[];
+  cases: number;
   shortenedBy: number;
+  /** Checkout of the version from which the nodes are upgraded. */
+  before: string | undefined;
 }
 
 function readOrder(): Order {
@@ -32,20 +46,29 @@ function readOrder(): Order {
       minutes: { type: "string", default: "20" },
       trials: { type: "string" },
       "shortened-by": { type: "string", default: "10" },
+      before: { type: "string" },
+      cases: { type: "string", default: "1" },
     },
   });
   const { store } = values;
   if (store !== "sqlite" && store !== "postgres") throw new Error(`--store: found ${store}; allowed: sqlite, postgres`);
   const known = trialsOf(store);
   const keys = values.trials?.split(",") ?? [SPLITS, ...known.map(({ key }) => key)];
-  const chosen = keys.filter((key) => key !== SPLITS);
+  const countable = (Object.keys(COUNTS) as CountName[]).filter((name) => !known.some(({ key }) => key === name));
+  const counts = keys.includes(ALL_COUNTS) ? countable : countable.filter((name) => keys.includes(name));
+  const parts: string[] = [SPLITS, ALL_COUNTS, ...countable];
+  const chosen = keys.filter((key) => !parts.includes(key));
   const trials = chosen.map((key) => {
     const trial = known.find((one) => one.key === key);
     if (trial !== undefined) return trial;
-    throw new Error(`--trials: found ${key}; allowed: ${[SPLITS, ...known.map((one) => one.key)].join(", ")}`);
+    throw new Error(`--trials: found ${key}; allowed: ${[...parts, ...known.map((one) => one.key)].join(", ")}`);
   });
   const hasSplits = keys.includes(SPLITS);
-  const number = (name: "seed" | "minutes" | "shortened-by") => {
+  const before = values.before === undefined ? undefined : resolve(values.before);
+  if (before !== undefined && keys.join() !== UPGRADES) throw new Error(`--before: only with --trials ${UPGRADES}`);
+  if (before !== undefined && !existsSync(join(before, "node_modules")))
+    throw new Error(`--before: ${before} is not a checkout with its packages`);
+  const number = (name: "seed" | "minutes" | "shortened-by" | "cases") => {
     const found = Number(values[name]);
     if (Number.isFinite(found) && found >= 0) return found;
     throw new Error(`--${name}: found ${values[name]}; allowed: a number`);
@@ -54,9 +77,12 @@ function readOrder(): Order {
     store,
     trials,
     hasSplits,
+    counts,
+    cases: number("cases"),
     seed: number("seed"),
     minutes: number("minutes"),
     shortenedBy: number("shortened-by"),
+    before,
   };
 }
 
@@ -78,6 +104,25 @@ async function splitStreams(): Promise<number> {
   return faults;
 }
 
+/** Plays tests with more cases; returns the number of those that failed. */
+async function playCounts({ counts, cases, seed }: Order): Promise<number> {
+  let faults = 0;
+  for (const name of counts) {
+    const { soak, unit } = COUNTS[name];
+    const count = Math.ceil(soak * cases);
+    const startedAt = performance.now();
+    const failure = await playCases(name, { count, seed }).catch((error: Error) => error.message);
+    if (failure !== undefined) {
+      console.error(failure);
+      faults += 1;
+    }
+    const seconds = Math.round((performance.now() - startedAt) / 1_000);
+    const outcome = failure === undefined ? "0 violations" : "violated";
+    console.log(`${count.toLocaleString("en")} ${unit}: ${outcome}, ${seconds} s, seed ${seed}.`);
+  }
+  return faults;
+}
+
 /** The trial that has had least of its share of the time. */
 function nextTrial(trials: Trial[], { tallies }: Campaign): Trial | undefined {
   const had = ({ key, soak }: Trial) => (tallies.get(key)?.tookMs ?? 0) / soak.share;
@@ -91,8 +136,11 @@ async function soak({
   minutes,
   trials,
   shortenedBy,
+  before,
 }: Order): Promise<{ campaign: Campaign; faults: Map<string, number> }> {
-  const campaign = new Campaign(seed, { store, shortenedBy, streamShare: 1, slackMs: 1_000, patienceMs: 10_000 });
+  const durations = { streamShare: 1, slackMs: 1_000, patienceMs: 10_000 };
+  const loadMs = before === undefined ? undefined : minutes * 60_000;
+  const campaign = new Campaign(seed, { store, shortenedBy, ...durations, before, loadMs });
   const faults = new Map<string, number>();
   const left = new Set(trials);
   const attempt = async (trial: Trial, work: () => Promise<void>) => {
@@ -114,6 +162,7 @@ async function soak({
     const trial = nextTrial([...left], campaign);
     if (trial === undefined) break;
     await attempt(trial, () => campaign.run(trial));
+    if (before !== undefined) break;
   }
   for (const trial of left) await attempt(trial, () => campaign.finish(trial));
   await campaign.close();
@@ -141,9 +190,9 @@ function print({ store, seed, trials, shortenedBy }: Order, campaign: Campaign, 
 
 const order = readOrder();
 console.log(`Soak: ${order.minutes} minutes on ${order.store}, seed ${order.seed}.`);
-const splitFaults = order.hasSplits ? await splitStreams() : 0;
-if (order.trials.length === 0) process.exit(splitFaults === 0 ? 0 : 1);
+const partFaults = (order.hasSplits ? await splitStreams() : 0) + (await playCounts(order));
+if (order.trials.length === 0) process.exit(partFaults === 0 ? 0 : 1);
 const { campaign, faults } = await soak(order);
-if (splitFaults > 0) faults.set(SPLITS, splitFaults);
+if (partFaults > 0) faults.set("parts", partFaults);
 print(order, campaign, faults);
 process.exit(faults.size === 0 ? 0 : 1);

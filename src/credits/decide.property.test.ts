@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { CoinModel } from "../../test/support/coin-model.ts";
+import { countOf, timeoutOf } from "../../test/support/counts.ts";
 import {
   batchAt,
   CAPPED_TOKEN,
@@ -14,9 +15,8 @@ import { keyOf, MemoryBooks, type SeenRequest } from "../../test/support/memory-
 import type { HoldState, IdempotencyKeyRow, Outcome, TokenBalanceRow, Transition } from "./books.ts";
 import { TOKEN_CLASSES } from "./price.ts";
 
-/** `HISTORIES=100000` for a long run. */
-const RUNS = Number(process.env.HISTORIES ?? 1_000);
-const LONGEST_MS = 120_000 * Math.max(1, RUNS / 1_000);
+const RUNS = countOf("decisions");
+const LONGEST_MS = timeoutOf("decisions");
 
 const ARROWS: Record<HoldState | "none", HoldState[]> = {
   // A request whose hold was lost is charged; one that is released first refuses its hold.

@@ -1,4 +1,4 @@
-import { createHash, randomInt } from "node:crypto";
+import { createHash } from "node:crypto";
 import { rmSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -13,6 +13,7 @@ import type { Books } from "../../src/stores/queries/books.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
 import { CoinModel } from "../support/coin-model.ts";
+import { countOf, seedOfRun } from "../support/counts.ts";
 import {
   CAPPED_TOKEN,
   histories,
@@ -28,9 +29,8 @@ import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
  * an hour in the past or the future, and a hold expires immediately or never. The property test of `decide` covers the
  * passing of time.
  */
-/** `HISTORIES=100000` for a long run, `HISTORIES_SEED` for the same ones again. */
-const RUNS = Number(process.env.HISTORIES ?? 1_000);
-const SEED = Number(process.env.HISTORIES_SEED ?? randomInt(1_000_000_000));
+const RUNS = countOf("histories");
+const SEED = seedOfRun();
 /** Number of histories that run concurrently. */
 const PLAYERS = 16;
 const FAR_MS = 3_600_000;

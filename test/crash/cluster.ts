@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
+import { appendFile, mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ROOT } from "../support/documents.ts";
@@ -18,7 +18,15 @@ export interface ProxiedRequest {
   path: string;
   nodes: string[];
   status: number;
+  /** Milliseconds since 1970. */
+  beganAt: number;
+  endedAt: number;
 }
+
+/** The line of nginx's error log for an answer that a node did not complete. */
+const CUT = /prematurely closed connection while reading upstream,.* upstream: "http:\/\/([^/]+)/;
+/** An nginx that notices the end of a node a moment later reads a reset. */
+const RESET = /reset by peer\) while reading upstream,.* upstream: "http:\/\/([^/]+)/;
 
 /** Three nodes on the database of a site, with a Redis, behind nginx as the guide sets it up. */
 export class Cluster {
@@ -51,25 +59,47 @@ export class Cluster {
     }
   }
 
-  /** Starts a node on its directory, on the port that it had. */
-  async startNode(index: number): Promise<void> {
+  /** Starts a node on its directory, on the port that it had. `isUpgraded`: as this version. */
+  async startNode(index: number, { isUpgraded = false } = {}): Promise<void> {
     const dataDir = join(this.#directory, `node-${index}`);
     await mkdir(dataDir, { recursive: true });
     const port = this.nodes[index] === undefined ? undefined : Number(new URL(this.nodes[index].url).port);
-    this.nodes[index] = await this.#site.startNode({ dataDir, port, config: { redis: this.#redis.url } });
+    const config = { redis: this.#redis.url };
+    this.nodes[index] = await this.#site.startNode({ dataDir, port, config, isUpgraded });
+  }
+
+  /** Ends a node by a signal, and keeps what it printed. Returns its exit code. */
+  async endNode(index: number, signal: NodeJS.Signals): Promise<number | null> {
+    const node = this.nodes[index];
+    if (node === undefined) return null;
+    const exitCode = await node.end(signal);
+    await appendFile(join(this.#directory, `node-${index}.log`), node.output());
+    return exitCode;
+  }
+
+  /** Address of a node as nginx logs it. */
+  hostOf(index: number): string {
+    return new URL(this.nodes[index]?.url ?? "").host;
   }
 
   /** Requests that went through nginx and have ended. */
   proxied(): ProxiedRequest[] {
     const lines = readFileSync(join(this.#directory, "access.log"), "utf8").trim().split("\n");
     return lines.map((line) => {
-      const { path, nodes, status } = JSON.parse(line) as { path: string; nodes: string; status: number };
-      return { path, nodes: nodes.split(", "), status };
+      const { path, nodes, status, endedAt, took } = JSON.parse(line);
+      const endedAtMs = Number(endedAt) * 1_000;
+      return { path, status, nodes: nodes.split(", "), beganAt: endedAtMs - Number(took) * 1_000, endedAt: endedAtMs };
     });
   }
 
+  /** The nodes whose answers ended before they were complete, one for each such answer. */
+  cut(): string[] {
+    const lines = readFileSync(join(this.#directory, "error.log"), "utf8").split("\n");
+    return lines.flatMap((line) => (CUT.exec(line) ?? RESET.exec(line))?.[1] ?? []);
+  }
+
   async end(): Promise<void> {
-    await Promise.all(this.nodes.map((node) => node.end("SIGTERM")));
+    await Promise.all(this.nodes.map((_, index) => this.endNode(index, "SIGTERM")));
     await this.#redis.close();
     const nginx = this.#nginx;
     if (nginx === undefined || nginx.exitCode !== null) return;
@@ -87,7 +117,7 @@ export class Cluster {
       .replace("listen 443 ssl;", `listen ${listens};`)
       .replace(/ssl_certificate\w* +\S+;/g, "");
     await writeFile(join(this.#directory, "site.conf"), site);
-    const format = `'{"path":"$uri","nodes":"$upstream_addr","status":$status}'`;
+    const format = `'{"path":"$uri","nodes":"$upstream_addr","status":$status,"endedAt":"$msec","took":"$request_time"}'`;
     const log = `log_format trial escape=json ${format}; access_log ${join(this.#directory, "access.log")} trial;`;
     await writeFile(join(this.#directory, "nginx.conf"), nginxConfiguration(this.#directory, { log }));
     const words = ["-p", this.#directory, "-c", join(this.#directory, "nginx.conf")];

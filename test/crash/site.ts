@@ -22,6 +22,10 @@ export interface SiteOptions extends PlaceOptions {
   slackMs: number;
   /** Time that the service may take for any action. */
   patienceMs: number;
+  /** Checkout of an earlier version, from which services start unless a trial upgrades them. */
+  before?: string | undefined;
+  /** Duration of the load of a trial that may be long; the trial chooses it by default. */
+  loadMs?: number | undefined;
   /** Time past its expiry for which other nodes leave a hold open; shortened like the other times by default. */
   recoveryMs?: number;
 }
@@ -31,6 +35,8 @@ interface NodeOptions {
   port?: number | undefined;
   config?: object;
   isProxied?: boolean;
+  /** True to start this version where the others are of an earlier one. */
+  isUpgraded?: boolean;
 }
 
 /** Default times, in seconds. */
@@ -159,12 +165,13 @@ export class Site {
   }
 
   /** Starts a service on the same PostgreSQL, with more configuration, on a port of its own or the given one. */
-  startNode({ dataDir, port, config, isProxied = false }: NodeOptions): Promise<RunningService> {
+  startNode({ dataDir, port, config, isProxied, isUpgraded }: NodeOptions): Promise<RunningService> {
     const { postgres } = this;
     if (postgres === undefined) throw new Error("only PostgreSQL serves several nodes");
     const database = isProxied ? postgres.proxy.url : postgres.server.url;
     const all = { ...this.#config(), database, ...config };
-    return startService({ ...this.serviceOptions, dataDir, configDir: dataDir, port, config: all });
+    const checkout = isUpgraded ? undefined : this.options.before;
+    return startService({ ...this.serviceOptions, dataDir, configDir: dataDir, port, config: all, checkout });
   }
 
   /** Starts the service on the existing data. Resolves when it is ready, with the time that took. */
@@ -182,6 +189,7 @@ export class Site {
       dataDir: this.dataDir,
       configDir: this.directory,
       launcher: this.#launcher,
+      checkout: this.options.before,
       config: this.#config(),
       awaits: "/readyz",
     };

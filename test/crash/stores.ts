@@ -40,3 +40,15 @@ export function slowFile(path: string, eachMs: number): () => Promise<void> {
     return working;
   };
 }
+
+/** Creates a database on a server, with a name like this, and returns its address; undefined without a server. */
+export async function createDatabase(server: string | undefined, name: string): Promise<string | undefined> {
+  if (server === undefined) return undefined;
+  const url = new URL(server);
+  url.pathname = `/${name.toLowerCase().replaceAll(/\W/g, "_")}`;
+  const client = new pg.Client({ connectionString: server });
+  await client.connect();
+  await client.query(`CREATE DATABASE ${url.pathname.slice(1)}`);
+  await client.end();
+  return url.href;
+}

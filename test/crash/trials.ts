@@ -2,6 +2,7 @@ import type { StoreKind } from "./place.ts";
 import type { Random } from "./random.ts";
 import type { Site, SiteOptions } from "./site.ts";
 import { absentStore, slowStore } from "./trials/away.ts";
+import { backUp } from "./trials/backup.ts";
 import { killFirstStarts } from "./trials/first-start.ts";
 import { freeze } from "./trials/freeze.ts";
 import { fillDisk } from "./trials/full-disk.ts";
@@ -57,7 +58,7 @@ const CRASHES: readonly Trial[] = [
   },
   {
     key: "nodes",
-    name: "three nodes behind nginx under mixed load: one frozen, one killed, one stopped and replaced",
+    name: "three nodes behind nginx under mixed load: one frozen, one replaced, one killed, one more replaced",
     runs: { postgres: 1 },
     soak: { runs: 20, share: 6 },
     site: () => ({ ...LONGER_LIVES, programs: ["nginx", "redis-server"] }),
@@ -76,6 +77,13 @@ const CRASHES: readonly Trial[] = [
     runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 20, share: 1 },
     run: killFirstStarts,
+  },
+  {
+    key: "backup",
+    name: "a backup under 500 requests a second, restored elsewhere",
+    runs: { sqlite: 1, postgres: 1 },
+    soak: { runs: 20, share: 2 },
+    run: backUp,
   },
   {
     key: "postgres-kill",

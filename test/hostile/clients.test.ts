@@ -2,6 +2,7 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { countOf } from "../support/counts.ts";
 import { cutOffMs } from "../support/patience.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
@@ -17,6 +18,8 @@ const usageCost = 7.25;
 const inputCost = 0.008;
 const CUT_OFF_WITHIN_MS = 500;
 const HEADERS_CUT_WITHIN_MS = 20_000;
+/** Connections with slow headers. */
+const SLOW = countOf("headers");
 
 let upstream: Upstream;
 let service: RunningService;
@@ -263,10 +266,10 @@ test("If a client does not read a long stream, its upstream is paused, others ar
   expect(await settled(organization)).toMatchObject({ creditsUsed: answered * usageCost });
 });
 
-test("300 connections with slowly arriving headers are closed, and others are served meanwhile.", async () => {
+test(`${SLOW} connections with slowly arriving headers are closed, and others are served meanwhile.`, async () => {
   const organization = await makeOrganization(service, "1000");
   const beganAtMs = Date.now();
-  const ends = Array.from({ length: 300 }, async (_, index) => {
+  const ends = Array.from({ length: SLOW }, async (_, index) => {
     const socket = dial(service.url);
     const pieces: Buffer[] = [];
     socket.on("data", (data: Buffer) => pieces.push(data));

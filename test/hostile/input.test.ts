@@ -1,6 +1,7 @@
 import { request as httpRequest } from "node:http";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { countOf, seedOfRun, timeoutOf } from "../support/counts.ts";
 import {
   eventsOf,
   makeOrganization,
@@ -12,8 +13,8 @@ import {
 import { expectEnvelope } from "./envelope.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
-/** Twenty bodies per run. */
-const RUNS = 100;
+const BODIES = countOf("bodies");
+const AT_ONCE = 20;
 const HANG_MS = 120_000;
 const MEBIBYTE = 1024 * 1024;
 
@@ -179,28 +180,32 @@ const bodies = fc.oneof(
   },
 );
 
-test("2,000 generated bodies get a response or the error envelope, never a 5xx, and the charges match the responses.", async () => {
-  const before = await creditsUsed();
-  let charged = 0;
-  const statuses = new Map<number, number>();
-  await fc.assert(
-    fc.asyncProperty(fc.array(bodies, { minLength: 20, maxLength: 20 }), async (batch) => {
-      const costs = batch.map(async (body) => {
-        const answer = await post(unmarked(body));
-        statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
-        const cost = await costOf(answer);
-        charged += cost;
-      });
-      await Promise.all(costs);
-    }),
-    { numRuns: RUNS },
-  );
-  expect(await creditsUsed()).toBe(before + charged);
-  // Enough of the requests must succeed for the test to mean something.
-  expect(statuses.get(200)).toBeGreaterThan(20);
-  expect(statuses.get(400)).toBeGreaterThan(100);
-  expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
-});
+test(
+  `${BODIES} generated bodies get a response or the error envelope, never a 5xx, and the charges match.`,
+  async () => {
+    const before = await creditsUsed();
+    let charged = 0;
+    const statuses = new Map<number, number>();
+    await fc.assert(
+      fc.asyncProperty(fc.array(bodies, { minLength: AT_ONCE, maxLength: AT_ONCE }), async (batch) => {
+        const costs = batch.map(async (body) => {
+          const answer = await post(unmarked(body));
+          statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
+          const cost = await costOf(answer);
+          charged += cost;
+        });
+        await Promise.all(costs);
+      }),
+      { numRuns: BODIES / AT_ONCE, seed: seedOfRun() },
+    );
+    expect(await creditsUsed()).toBe(before + charged);
+    // Enough of the requests must succeed for the test to mean something.
+    expect(statuses.get(200)).toBeGreaterThan(20);
+    expect(statuses.get(400)).toBeGreaterThan(100);
+    expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+  },
+  timeoutOf("bodies"),
+);
 
 const hello = '{"role":"user","content":"hello"}';
 const bodyWith = (fields: string, messages = hello) => `{"model":"sandbox/echo","messages":[${messages}]${fields}}`;

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { countOf, timeoutOf } from "../support/counts.ts";
 import {
   makeOrganization,
   type Organization,
@@ -20,6 +21,14 @@ const TOKEN_EVERY_MS = 10;
 const ANSWERS = 100;
 const AT_ONCE = 20;
 const MODEL = "hidden";
+/** Streams its whole answer, and then neither its usage nor an end. */
+const LINGERING = "lingering";
+/** Half of the clients disconnect before an answer without streaming, the others with all words of a stream. */
+const DEPARTURES = countOf("departures") / 2;
+/** The share of hidden output that is charged is exact enough over this many requests. */
+const GROUP = 100;
+/** Prompts of few and of many tokens for their length. */
+const PROMPTS = ["Hello there, how are you?", "0x9f3c7e1b5a", "🜁🜂🜃🜄", "\\u0000}{][)(*&^%$#@!", "漢字かな交じり文"];
 
 let upstream: Upstream;
 let service: RunningService;
@@ -54,12 +63,22 @@ const produce: Behaviour = ({ response, body }) => {
   });
 };
 
+/** Answers with as many words as the last message names. */
+const linger: Behaviour = ({ response, body }) => {
+  const words = Number((body.messages as { content: string }[]).at(-1)?.content);
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  for (let sent = 0; sent < words; sent += 1) {
+    response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: " word" } }] })}\n\n`);
+  }
+};
+
 beforeAll(async () => {
   upstream = await startUpstream();
   upstream.behave(MODEL, produce);
-  const provider = upstream.provider;
-  const model = { id: MODEL, price: PRICE, routes: [{ provider: "up", model: MODEL }] };
-  service = await startService({ config: { providers: [provider], models: [model] } });
+  upstream.behave(LINGERING, linger);
+  const models = [MODEL, LINGERING].map((id) => ({ id, price: PRICE, routes: [{ provider: "up", model: id }] }));
+  const limits = { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1_000 };
+  service = await startService({ config: { providers: [upstream.provider], models, limits } });
 });
 
 afterAll(async () => {
@@ -97,20 +116,58 @@ async function charged(organization: Organization): Promise<number> {
   return (await settledUsage(service, organization.token)).creditsUsed;
 }
 
-test("Invisible output of 100 clients that disconnect is charged within 50 % of the produced output.", async () => {
-  const organization = await makeOrganization(service, "1000000");
-  await inGroups(ANSWERS, async (index) => {
-    const answer = await send(service, "/v1/chat/completions", organization.token, bodyOf(40 + ((index * 37) % 80)));
-    expect(answer.status).toBe(200);
-    await answer.arrayBuffer();
-  });
-  const chargedBefore = await charged(organization);
-  expect(chargedBefore).toBe(produced.reduce((sum, tokens) => sum + tokens, 0));
-  produced.length = 0;
-  await inGroups(100, (index) => leave(organization, 100 + ((index * 107) % 900)));
-  const estimated = (await charged(organization)) - chargedBefore;
-  const total = produced.reduce((sum, tokens) => sum + tokens, 0);
-  expect(produced.length).toBeGreaterThan(50);
-  expect(estimated).toBeGreaterThan(total / 2);
-  expect(estimated).toBeLessThan(total * 1.5);
-});
+test(
+  `Invisible output of ${DEPARTURES} clients that disconnect is charged within 50 % of the produced output.`,
+  async () => {
+    const organization = await makeOrganization(service, "1000000");
+    await inGroups(ANSWERS, async (index) => {
+      const answer = await send(service, "/v1/chat/completions", organization.token, bodyOf(40 + ((index * 37) % 80)));
+      expect(answer.status).toBe(200);
+      await answer.arrayBuffer();
+    });
+    let chargedBefore = await charged(organization);
+    expect(chargedBefore).toBe(produced.reduce((sum, tokens) => sum + tokens, 0));
+    for (let left = 0; left < DEPARTURES; left += GROUP) {
+      produced.length = 0;
+      await inGroups(GROUP, (index) => leave(organization, 100 + ((index * 107) % 900)));
+      const chargedNow = await charged(organization);
+      const estimated = chargedNow - chargedBefore;
+      const total = produced.reduce((sum, tokens) => sum + tokens, 0);
+      expect(produced.length).toBeGreaterThan(GROUP / 2);
+      expect(estimated).toBeGreaterThan(total / 2);
+      expect(estimated).toBeLessThan(total * 1.5);
+      chargedBefore = chargedNow;
+    }
+  },
+  timeoutOf("departures"),
+);
+
+test(
+  `${DEPARTURES} clients that disconnect with all words of a stream are charged them exactly.`,
+  async () => {
+    const organization = await makeOrganization(service, "1000000");
+    let words = 0;
+    await inGroups(DEPARTURES, async (index) => {
+      const count = 1 + ((index * 37) % 60);
+      words += count;
+      const content = PROMPTS[index % PROMPTS.length]?.repeat(1 + (index % 20));
+      const messages = [
+        { role: "user", content },
+        { role: "user", content: `${count}` },
+      ];
+      const body = { model: LINGERING, messages, max_tokens: 100, stream: true };
+      const leaving = new AbortController();
+      const answer = await send(service, "/v1/chat/completions", organization.token, body, { signal: leaving.signal });
+      expect(answer.status).toBe(200);
+      let received = "";
+      const decoder = new TextDecoder();
+      for await (const bytes of answer.body ?? []) {
+        received += decoder.decode(bytes, { stream: true });
+        if (received.split(" word").length > count) break;
+      }
+      leaving.abort();
+    });
+    expect(await charged(organization)).toBe(words);
+  },
+  timeoutOf("departures"),
+);

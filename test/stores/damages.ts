@@ -96,7 +96,7 @@ const HOLD_DAMAGES: Damage[] = [
     (used) => `update hold set id = '${used.charged}' ${ofRequest(used, "open")}`,
     "charged",
   ],
-  ["an open hold is long overdue", 8, changeHold("expires_at = expires_at - 160000"), "open"],
+  ["an open hold is long overdue", 8, changeHold("expires_at = expires_at - 700000"), "open"],
   ["an open hold expires in the far future", 8, changeHold("expires_at = expires_at + 90000000"), "open"],
   ["an open hold is of another organization", 2, changeHold("organization_id = 'org_absent'")],
   ["an open hold lost its key", 9, changeHold(`details = replace(details, '"open"', 'null')`), "open"],

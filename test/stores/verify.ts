@@ -55,6 +55,17 @@ export function verifyCases(subject: Subject): void {
     expect(verification).toEqual({ organizationId, holds: 5, events: 4, violations: [] });
   });
 
+  test("a hold that was open when the last request was booked is not overdue, however long ago that was", async () => {
+    const organizationId = await subject.organization(1_000n);
+    await subject.books.apply("holds", [holdOf(organizationId, 10n)]);
+    const dayMs = 24 * HOUR_MS;
+    const ofIt = `where organization_id = '${organizationId}'`;
+    await subject.tamper(`update hold set made_at = made_at - ${dayMs}, expires_at = expires_at - ${dayMs} ${ofIt}`);
+    expect((await subject.books.verify(organizationId)).violations).toEqual([]);
+    await subject.books.apply("holds", [holdOf(organizationId, 10n)]);
+    expect((await subject.books.verify(organizationId)).violations).toMatchObject([{ invariant: 8 }]);
+  });
+
   test.each(DAMAGES)("it is found that %s: invariant %i", async (_, invariant, sql, hold) => {
     const used = await usedOrganization(subject);
     for (const statement of sql(used).split("; ")) await subject.tamper(statement);

@@ -25,6 +25,8 @@ export interface ServiceOptions {
   configDir?: string;
   databaseUrl?: string;
   environment?: Record<string, string>;
+  /** Checkout of another version that is started instead of this one. */
+  checkout?: string | undefined;
   /** A program that runs the service, and its arguments: `nice -n 19`, say. */
   launcher?: string[];
   /** Processes that share the port, as `--workers` starts them. */
@@ -105,7 +107,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   const environment = { ...options.environment };
   if (options.databaseUrl !== undefined) environment.DATABASE_URL = options.databaseUrl;
   const env = childEnvironment(environment);
-  const command = [...(options.launcher ?? []), process.execPath, MAIN];
+  const main = options.checkout === undefined ? MAIN : join(options.checkout, "src", "main.ts");
+  const command = [...(options.launcher ?? []), process.execPath, main];
   const [program = "", ...before] = command;
   const child = spawn(program, [...before, "serve", "--port", String(port), ...serveWords, ...words], {
     env,

@@ -1,8 +1,9 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import { idAt } from "../../credits/request-id.ts";
 import { OperatorError } from "../../errors.ts";
 import { type Migration, missingMigrations, type SchemaVersions, schemaRefusal, versionsOf } from "../migrations.ts";
-import { LOCK_NOT_AVAILABLE, sqlStateOf } from "./failure.ts";
+import { LOCK_NOT_AVAILABLE, PostgresFailure, sqlStateOf } from "./failure.ts";
 import type { Pools } from "./pools.ts";
 import { query, type Transaction, transact } from "./transact.ts";
 
@@ -25,6 +26,14 @@ const APPLY = `
 const CREATED_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
 const TURN_TIMEOUT_MS = 60_000;
 const MIGRATION_TIMEOUT_MS = 3_600_000;
+/**
+ * Time for which a migration waits for a table. The statements of running nodes queue behind it, and fail after their own
+ * lock timeout, which is longer.
+ */
+const TABLE_LOCK_TIMEOUT_MS = 50;
+const TABLES_AGAIN_AFTER_MS = 300;
+const TABLES_IN_USE =
+  "The database's tables have been in use for a minute, so that its schema could not be changed; try again later.";
 const MONTHS_AHEAD = 2;
 const PARTITIONS_EVERY_MS = 3_600_000;
 /** Reads of requests queue behind a partition that waits to be attached. */
@@ -35,7 +44,10 @@ interface AppliedRow {
   checksum: string;
 }
 
-/** Migrates the schema in one transaction. Rejects with OperatorError for a newer or an altered schema. */
+/**
+ * Migrates the schema in one transaction, which is tried again while a table that it changes is in use. Rejects with
+ * OperatorError for a newer or an altered schema, and for tables that are in use for a minute.
+ */
 export async function migrate({ durable: pool, place }: Pools, migrations: Migration[]): Promise<SchemaVersions> {
   const missingOf = (applied: AppliedRow[]) => {
     const rows = applied.map(({ version, checksum }) => ({ version: Number(version), checksum }));
@@ -49,16 +61,28 @@ export async function migrate({ durable: pool, place }: Pools, migrations: Migra
       if (!CREATED_BY_ANOTHER.has(sqlStateOf(error))) throw error;
     });
   }
-  return transact(pool, { kind: "booking", isRepeatable: true }, async (transaction) => {
-    await takeTurn(transaction);
-    const { rows } = await transaction.query<AppliedRow>(APPLIED);
-    const missing = missingOf(rows);
-    for (const { version, name, sql, checksum } of missing) {
-      await transaction.query(withTimeout(sql, MIGRATION_TIMEOUT_MS));
-      await transaction.query(APPLY, [version, name, checksum]);
+  const applyMissing = () =>
+    transact(pool, { kind: "booking", isRepeatable: true }, async (transaction) => {
+      await takeTurn(transaction);
+      await transaction.query(`SET LOCAL lock_timeout = ${TABLE_LOCK_TIMEOUT_MS}`);
+      const { rows } = await transaction.query<AppliedRow>(APPLIED);
+      const missing = missingOf(rows);
+      for (const { version, name, sql, checksum } of missing) {
+        await transaction.query(withTimeout(sql, MIGRATION_TIMEOUT_MS));
+        await transaction.query(APPLY, [version, name, checksum]);
+      }
+      return versionsOf(migrations, missing);
+    });
+  const until = performance.now() + TURN_TIMEOUT_MS;
+  for (;;) {
+    try {
+      return await applyMissing();
+    } catch (error) {
+      if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
+      if (performance.now() > until) throw new OperatorError(TABLES_IN_USE);
+      await sleep(TABLES_AGAIN_AFTER_MS);
     }
-    return versionsOf(migrations, missing);
-  });
+  }
 }
 
 /** Returns the migrations that were applied; undefined if the database has no schema. */

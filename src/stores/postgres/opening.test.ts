@@ -130,6 +130,24 @@ describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
     await closePools(pools);
   });
 
+  test("a migration that waits for a table does not make running nodes wait longer than their lock timeout", async () => {
+    const pools = openPools(database.url);
+    const first = migration(1, "CREATE TABLE busy (id bigint)");
+    await migrate(pools, [first]);
+    await beside.query("BEGIN");
+    await beside.query("SELECT FROM busy");
+    const migrated = migrate(pools, [first, migration(2, "ALTER TABLE busy ADD COLUMN name text")]);
+    // While the migration waits, and while it rests.
+    for (let reads = 0; reads < 20; reads += 1) {
+      await pools.holds.query("SELECT FROM busy");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    await beside.query("COMMIT");
+    expect(await migrated).toEqual({ from: 1, to: 2 });
+    expect((await beside.query("SELECT name FROM busy")).rows).toEqual([]);
+    await closePools(pools);
+  });
+
   test("a closed store is unavailable", async () => {
     const store = await openPostgresStore({ url: database.url, role: "service" });
     await store.close();

@@ -112,6 +112,8 @@ class Check {
   #closing: ClosingRow | undefined;
   #requests = 0;
   #charges = 0;
+  /** Time at which a request began or ended last. */
+  #bookedMs = 0;
   /** Requests were closed while they were read. */
   isOutdated = false;
 
@@ -176,6 +178,7 @@ class Check {
     for (const request of rows.map(REQUEST.fromRecord)) {
       checkRequest(request, late.get(request.holdId) ?? [], this.#report);
       this.#requests += 1;
+      this.#bookedMs = Math.max(this.#bookedMs, request.endedAtMs);
       if (request.end !== "released") this.#charges += 1;
       this.#recorded.add(request.endedAtMs, -request.cost);
       if (request.endedAtMs < newestFromMs) this.#sums.charge(request.tokenId, request.cost, request.draws);
@@ -205,8 +208,8 @@ class Check {
     for (const { id } of both as { id: string }[]) this.#report(7, "The request is both open and ended.", id);
     for (const { tokenId, cost, draws } of newest.map(REQUEST.fromRecord)) this.#sums.charge(tokenId, cost, draws);
     const open = holds.map(HOLD.fromRecord);
-    const nowMs = Number(clock?.now);
-    for (const hold of open) checkHold(hold, nowMs, this.#report);
+    const bookedMs = open.reduce((last, { madeAtMs }) => Math.max(last, madeAtMs), this.#bookedMs);
+    for (const hold of open) checkHold(hold, { nowMs: Number(clock?.now), bookedMs }, this.#report);
     const rest = {
       open,
       requests: new Map(namedRequests.map(REQUEST.fromRecord).map((row) => [row.holdId, row])),

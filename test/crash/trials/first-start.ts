@@ -1,11 +1,11 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import pg from "pg";
 import { startTollgate } from "../../support/command-line.ts";
 import { startService } from "../../support/service.ts";
 import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
+import { createDatabase } from "../stores.ts";
 
 const KILLS = 3;
 /** A start takes about a second; the tables are created in the middle of it. */
@@ -15,7 +15,7 @@ const KILL_WITHIN_MS = 1_500;
 export async function killFirstStarts(site: Site, random: Random, trial: string): Promise<void> {
   const dataDir = join(site.directory, trial);
   await mkdir(dataDir);
-  const databaseUrl = await newDatabase(site, trial.replaceAll(/\W/g, "_"));
+  const databaseUrl = await createDatabase(site.postgres?.server.url, trial);
   const environment: Record<string, string> = databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl };
   const words = ["serve", "--port", "0", "--data-dir", dataDir];
   for (let kills = 0; kills < KILLS; kills += 1) {
@@ -34,15 +34,4 @@ export async function killFirstStarts(site: Site, random: Random, trial: string)
   } finally {
     await service.end("SIGKILL");
   }
-}
-
-async function newDatabase({ postgres }: Site, name: string): Promise<string | undefined> {
-  if (postgres === undefined) return undefined;
-  const url = new URL(postgres.server.url);
-  const client = new pg.Client({ connectionString: url.href });
-  await client.connect();
-  await client.query(`CREATE DATABASE ${name}`);
-  await client.end();
-  url.pathname = `/${name}`;
-  return url.href;
 }
