@@ -2,7 +2,9 @@
  * `npm run bench`: what the gate costs. A bare proxy, Portkey's gateway and Tollgate in front of the same upstream, in
  * turns, each with the same load; prints a table. Options: --seconds of a round, --rounds, --connections 32,256, and
  * --before FOLDER: another checkout of Tollgate, with its packages, that takes part as well; --wires: instead of the other
- * gateways, the inbound wires of Tollgate; embeddings are not streamed.
+ * gateways, the inbound wires of Tollgate; embeddings are not streamed; --events of a streamed answer, and the milliseconds
+ * that are --apart between two of them: without these they arrive at once. With either, only streams are measured, and
+ * Portkey does not take part.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,13 +16,14 @@ import {
   type Contender,
   machineFacts,
   otherWires,
+  type Pace,
   startBareProxy,
   startPortkey,
   startTollgate,
   startUpstream,
   type Tollgate,
 } from "./contenders.ts";
-import { MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
+import { EVENTS_DEFAULT, MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
 import { Processes, pause, run } from "./processes.ts";
 import { type Cell, toMarkdown } from "./report.ts";
 import { loadGenerator, type Measured, type MeasuredRound, type Round } from "./round.ts";
@@ -34,6 +37,8 @@ interface Plan {
   connections: number[];
   before: string | undefined;
   wires: boolean;
+  /** Undefined: the streamed answer has the usual events at once, and unstreamed answers are measured, too. */
+  pace: Pace | undefined;
 }
 
 /** One kind of answer: who takes part, how long an answer is, and who was left out and why. */
@@ -50,6 +55,8 @@ function readPlan(): Plan {
       connections: { type: "string", default: "32,256" },
       before: { type: "string" },
       wires: { type: "boolean", default: false },
+      events: { type: "string" },
+      apart: { type: "string" },
     },
   });
   const plan = {
@@ -58,13 +65,21 @@ function readPlan(): Plan {
     connections: values.connections.split(",").map(Number),
     before: values.before,
     wires: values.wires,
+    pace: values.events === undefined && values.apart === undefined ? undefined : paceOf(values),
   };
-  const all = [plan.seconds, plan.rounds, ...plan.connections];
+  const { events, apartMs } = plan.pace ?? paceOf({});
+  const all = [plan.seconds, plan.rounds, ...plan.connections, events, apartMs + 1];
   if (!all.every((one) => Number.isInteger(one) && one > 0)) {
-    console.error("bench: --seconds, --rounds and --connections take whole numbers above 0, --connections with commas");
+    console.error(
+      "bench: --seconds, --rounds, --connections, --events and --apart take whole numbers, --connections with commas",
+    );
     process.exit(1);
   }
   return plan;
+}
+
+function paceOf({ events = EVENTS_DEFAULT, apart = 0 }: { events?: string | number; apart?: string | number }): Pace {
+  return { events: Number(events), apartMs: Number(apart) };
 }
 
 /** Every contender answers once before it is measured; only Portkey may fail here and is then left out. */
@@ -155,11 +170,12 @@ async function audit(tollgate: Tollgate, answers: number, cutOffMost: number): P
 async function main(processes: Processes, folder: string): Promise<void> {
   const plan = readPlan();
   const notes: string[] = [];
-  const upstream = await startUpstream(processes, folder);
+  const upstream = await startUpstream(processes, folder, plan.pace ?? paceOf({}));
   const tollgate = await startTollgate(processes, upstream.url, join(folder, "now"));
   const contenders: Contender[] = plan.wires
     ? [tollgate, ...otherWires(tollgate)]
-    : [await startBareProxy(processes, upstream.url), await startPortkey(processes, upstream.url), tollgate];
+    : [await startBareProxy(processes, upstream.url), tollgate];
+  if (!plan.wires && plan.pace === undefined) contenders.splice(1, 0, await startPortkey(processes, upstream.url));
   const audited = new Set(contenders.filter((one) => plan.wires || one === tollgate).map(({ name }) => name));
   if (plan.before !== undefined) {
     const other = { name: "Tollgate before", checkout: resolve(plan.before) };
@@ -168,7 +184,7 @@ async function main(processes: Processes, folder: string): Promise<void> {
   let answers = 0;
   let cutOffMost = 0;
   const cells: Cell[] = [];
-  for (const streamed of [false, true]) {
+  for (const streamed of plan.pace === undefined ? [false, true] : [true]) {
     const able = contenders.filter(({ wire }) => !streamed || wire !== "embeddings");
     const field = await enter(able, streamed, notes);
     answers += able.filter(({ name }) => audited.has(name)).length;
