@@ -131,8 +131,9 @@ type State = "waiting" | "answering" | "complete" | "broken";
 
 class Exchange implements Dispatcher.DispatchHandler, HttpBody {
   readonly #signal: AbortSignal;
-  readonly #resolve: (answer: HttpAnswer) => void;
-  readonly #reject: (reason: unknown) => void;
+  /** Settle the promise of the answer's headers; undefined once it is settled, so that they can be collected. */
+  #resolve: ((answer: HttpAnswer) => void) | undefined;
+  #reject: ((reason: unknown) => void) | undefined;
   readonly #abort: () => void;
   #controller: Dispatcher.DispatchController | undefined;
   #state: State = "waiting";
@@ -174,7 +175,9 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
       return;
     }
     this.#state = "answering";
-    this.#resolve({ status, headers, body: this });
+    this.#resolve?.({ status, headers, body: this });
+    this.#resolve = undefined;
+    this.#reject = undefined;
   }
 
   onResponseData(controller: Dispatcher.DispatchController, bytes: Buffer): void {
@@ -241,7 +244,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     this.#failure = failure;
     clearTimeout(this.#remainderTimer);
     this.#signal.removeEventListener("abort", this.#abort);
-    if (!hadHeaders) this.#reject(failure);
+    if (!hadHeaders) this.#reject?.(failure);
     this.#close();
     this.#wake();
   }
