@@ -8,13 +8,14 @@ import {
   EMBEDDING_BASE64_ANSWER,
   EMBEDDING_PRICE,
   EMBEDDING_WIRES,
+  EVENTS_DEFAULT,
   isEmbeddings,
   MODEL_EMBEDDING,
   MODEL_EMBEDDING_BASE64,
   MODEL_STREAMED,
   MODEL_UNSTREAMED,
   PRICE,
-  STREAMED_EVENTS,
+  streamedEvents,
   UNSTREAMED_ANSWER,
   type Wire,
 } from "./payload.ts";
@@ -39,22 +40,36 @@ export interface Tollgate extends Contender {
   audit(): Promise<{ ok: boolean; chargedMicroCredits: number; heldMicroCredits: number }>;
 }
 
-/** Starts the upstream: nginx where it is at hand, else a bare Node server. Gives its address and its name. */
-export async function startUpstream(processes: Processes, folder: string): Promise<{ url: string; name: string }> {
+/** Events of a streamed answer, and the milliseconds between two of them; 0: they are sent at once. */
+export interface Pace {
+  events: number;
+  apartMs: number;
+}
+
+/**
+ * Starts the upstream: nginx if it is installed and events are sent at once, otherwise a bare Node server. Returns its
+ * address and its name.
+ */
+export async function startUpstream(
+  processes: Processes,
+  folder: string,
+  { events, apartMs }: Pace = { events: EVENTS_DEFAULT, apartMs: 0 },
+): Promise<{ url: string; name: string }> {
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const nginx = spawnSync("nginx", ["-v"], { encoding: "utf8" });
-  if (nginx.status !== 0) {
-    await processes.start("upstream", process.execPath, [join(here, "upstream.ts"), String(port)], url);
+  if (nginx.status !== 0 || apartMs > 0) {
+    const words = [join(here, "upstream.ts"), ...[port, events, apartMs].map(String)];
+    await processes.start("upstream", process.execPath, words, url);
     return { url, name: "a bare Node server" };
   }
-  const file = writeNginxConfiguration(folder, port);
+  const file = writeNginxConfiguration(folder, port, events);
   await processes.start("upstream", "nginx", ["-p", folder, "-c", file, "-g", "daemon off;"], url);
   return { url, name: (nginx.stderr + nginx.stdout).trim().replace(/^nginx version: /, "") };
 }
 
 /** nginx serves files to GET only: the 405 of a POST is turned into the file, with 200. */
-function writeNginxConfiguration(folder: string, port: number): string {
+function writeNginxConfiguration(folder: string, port: number, events: number): string {
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
   const file = join(folder, "nginx.conf");
   const answers = join(folder, "nginx", "answers");
@@ -62,7 +77,7 @@ function writeNginxConfiguration(folder: string, port: number): string {
   writeFileSync(join(answers, "unstreamed"), UNSTREAMED_ANSWER);
   writeFileSync(join(answers, "embedding"), EMBEDDING_ANSWER);
   writeFileSync(join(answers, "base64"), EMBEDDING_BASE64_ANSWER);
-  writeFileSync(join(answers, "streamed"), STREAMED_EVENTS.join(""));
+  writeFileSync(join(answers, "streamed"), streamedEvents(events).join(""));
   writeFileSync(
     file,
     // Its workers would be another user, to whom the folder is closed.

@@ -5,6 +5,8 @@ const WORDS = (
   "the credits that are there; then the answer flows back piece by piece while somebody keeps count"
 ).split(" ");
 
+/** The role, the finish reason, the usage and the end. */
+const EVENTS_BESIDE_TEXT = 4;
 const PROMPT_TOKENS = 58;
 const COMPLETION_TOKENS = 40;
 const CREATED = 1_790_000_000;
@@ -98,15 +100,17 @@ function embeddingAnswer(embedding: number[] | string): string {
   });
 }
 
-/** About 30 events: the role, the text in pieces, the finish reason, the usage, the end. */
-export const STREAMED_EVENTS: readonly string[] = makeEvents();
+/** Events of a streamed answer unless `--events` states another number: about two words each. */
+export const EVENTS_DEFAULT = Math.ceil(WORDS.length / 2) + EVENTS_BESIDE_TEXT;
 
-function makeEvents(): string[] {
+/** Returns the events of a streamed answer: the role, the text in pieces, the finish reason, the usage, the end. */
+export function streamedEvents(count: number): string[] {
   const head = { id: ID, object: "chat.completion.chunk", created: CREATED, model: MODEL };
   const choice = (delta: object, finish: string | null) => [{ index: 0, delta, logprobs: null, finish_reason: finish }];
-  const pieces: string[] = [];
-  for (let at = 0; at < WORDS.length; at += 2)
-    pieces.push(`${at === 0 ? "" : " "}${WORDS.slice(at, at + 2).join(" ")}`);
+  const length = ANSWER_TEXT.length / (count - EVENTS_BESIDE_TEXT);
+  const pieces = Array.from({ length: count - EVENTS_BESIDE_TEXT }, (_, at) =>
+    ANSWER_TEXT.slice(Math.round(at * length), Math.round((at + 1) * length)),
+  );
   const chunks = [
     { ...head, choices: choice({ role: "assistant", content: "" }, null) },
     ...pieces.map((content) => ({ ...head, choices: choice({ content }, null) })),

@@ -2,7 +2,8 @@
  * `npm run bench`: what the gate costs. Two proxies, Portkey's gateway and Tollgate in front of the same upstream, in
  * turns, each with the same load; prints a table. Options: --seconds of a round, --rounds, --connections 8,32,256, and
  * --before FOLDER: another checkout of Tollgate, with its packages, that takes part as well; --answers unstreamed: one kind
- * of answer alone; --quick: without the proxy that passes bytes and Portkey; --wires: instead of the other gateways, the
+ * of answer alone; --events of a streamed answer, and the milliseconds that are --apart between two of them: by default
+ * they arrive at once; --quick: without the proxy that passes bytes and Portkey; --wires: instead of the other gateways, the
  * inbound wires of Tollgate; embeddings are not streamed.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -15,13 +16,14 @@ import {
   type Contender,
   machineFacts,
   otherWires,
+  type Pace,
   startPortkey,
   startProxy,
   startTollgate,
   startUpstream,
   type Tollgate,
 } from "./contenders.ts";
-import { isEmbeddings, MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
+import { EVENTS_DEFAULT, isEmbeddings, MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
 import { Processes, pause, run } from "./processes.ts";
 import { type Cell, toMarkdown } from "./report.ts";
 import { loadGenerator, type Measured, type MeasuredRound, type Round } from "./round.ts";
@@ -39,6 +41,7 @@ interface Plan {
   kinds: boolean[];
   wires: boolean;
   quick: boolean;
+  pace: Pace;
 }
 
 /** One kind of answer: who takes part, how long an answer is, and who was left out and why. */
@@ -57,6 +60,8 @@ function readPlan(): Plan {
       answers: { type: "string", default: KINDS.join() },
       wires: { type: "boolean", default: false },
       quick: { type: "boolean", default: false },
+      events: { type: "string", default: String(EVENTS_DEFAULT) },
+      apart: { type: "string", default: "0" },
     },
   });
   const plan = {
@@ -67,10 +72,14 @@ function readPlan(): Plan {
     kinds: values.answers.split(",").map((kind) => kind === "streamed"),
     wires: values.wires,
     quick: values.quick,
+    pace: { events: Number(values.events), apartMs: Number(values.apart) },
   };
-  const all = [plan.seconds, plan.rounds, ...plan.connections];
+  const { events, apartMs } = plan.pace;
+  const all = [plan.seconds, plan.rounds, ...plan.connections, events, apartMs + 1];
   if (!all.every((one) => Number.isInteger(one) && one > 0)) {
-    console.error("bench: --seconds, --rounds and --connections take whole numbers above 0, --connections with commas");
+    console.error(
+      "bench: --seconds, --rounds, --connections, --events and --apart take whole numbers, --connections with commas",
+    );
     process.exit(1);
   }
   if (!values.answers.split(",").every((kind) => KINDS.includes(kind))) {
@@ -175,7 +184,7 @@ async function startOthers({ quick }: Plan, processes: Processes, upstream: stri
 async function main(processes: Processes, folder: string): Promise<void> {
   const plan = readPlan();
   const notes: string[] = [];
-  const upstream = await startUpstream(processes, folder);
+  const upstream = await startUpstream(processes, folder, plan.pace);
   const tollgate = await startTollgate(processes, upstream.url, join(folder, "now"));
   const contenders = plan.wires
     ? [tollgate, ...otherWires(tollgate)]

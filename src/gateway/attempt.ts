@@ -7,6 +7,7 @@ import type { Circuit, CircuitChange } from "./circuit.ts";
 import { CONSEQUENCES } from "./failures.ts";
 import type { CompletionCall, Gateway, GatewayCall } from "./gateway.ts";
 import { forUpstream, inOrder, nativeFor, type Plan } from "./plan.ts";
+import { type Item, type Pieces, Resumed } from "./relay.ts";
 
 /** The upstream calls of a request. */
 interface Calls {
@@ -85,7 +86,8 @@ export async function attempt<Answer>(
       calls = { ...calls, route, calledAtMs: startedMs };
       if (made !== undefined) {
         const { attempts, beginnings } = calls;
-        calls = { ...calls, attempts: [...attempts, made], beginnings: [...beginnings, { route, startedMs }] };
+        // Unlike a spread, `concat` makes no room for more, which every open stream would keep.
+        calls = { ...calls, attempts: attempts.concat(made), beginnings: beginnings.concat({ route, startedMs }) };
       }
       if (!("failure" in result)) {
         logChange(gateway, route, circuit.answered(startedMs, nowMs));
@@ -181,8 +183,6 @@ function logChange({ log }: Gateway, route: Route, change: CircuitChange): void 
   else log.info(fields, "an upstream answers again");
 }
 
-type Pieces = readonly UpstreamChunk[];
-type Item = IteratorResult<Pieces, unknown>;
 type CallResult<Answer> = { answer: Answer } | Pick<Unanswered, "answer" | "failure" | "received">;
 
 /** Time to wait for the first text of a stream before its headers are sent to the client. */
@@ -214,12 +214,13 @@ export async function awaitBeginning(
   answer: ProviderAnswer,
   { isStreamed, signal }: { isStreamed: boolean; signal: AbortSignal },
 ): Promise<CallResult<ProviderAnswer>> {
-  const source = answer.chunks[Symbol.asyncIterator]();
+  const { chunks } = answer;
+  const source = chunks[Symbol.asyncIterator]();
   const buffered: Pieces[] = [];
   const late = Promise.withResolvers<undefined>();
   const timer = isStreamed ? setTimeout(late.resolve, FIRST_TEXT_WAIT_MS, undefined) : undefined;
   const resumed = (pending?: Promise<Item>) => ({
-    answer: { ...answer, chunks: new Resumed(buffered, pending, source) },
+    answer: { ...answer, chunks: new Resumed(chunks, buffered, pending) },
   });
   try {
     for (;;) {
@@ -241,36 +242,4 @@ function hasText({ delta, finish_reason }: UpstreamChunk): boolean {
   if (delta === undefined) return false;
   const { content, reasoning_content: reasoning, refusal, tool_calls: calls, audio, images } = delta;
   return Boolean(content || reasoning || refusal || calls?.length || audio || images);
-}
-
-/** Yields the buffered items of an answer, then the rest of it. */
-class Resumed implements AsyncIterableIterator<Pieces> {
-  readonly #buffered: Pieces[];
-  #pending: Promise<Item> | undefined;
-  readonly #source: AsyncIterator<Pieces>;
-
-  constructor(buffered: Pieces[], pending: Promise<Item> | undefined, source: AsyncIterator<Pieces>) {
-    this.#buffered = buffered;
-    this.#pending = pending;
-    this.#source = source;
-    // The next read reports the rejection; until then it must not count as unhandled.
-    pending?.catch(() => {});
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  next(): Promise<Item> {
-    const buffered = this.#buffered.shift();
-    if (buffered !== undefined) return Promise.resolve({ done: false, value: buffered });
-    const pending = this.#pending;
-    this.#pending = undefined;
-    return pending ?? this.#source.next();
-  }
-
-  async return(): Promise<Item> {
-    await this.#source.return?.();
-    return { done: true, value: undefined };
-  }
 }

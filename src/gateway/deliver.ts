@@ -11,6 +11,7 @@ import { checkpointOf } from "./charge.ts";
 import type { CompletionCall, Gateway } from "./gateway.ts";
 import { Meter, type MeterReading } from "./meter.ts";
 import { nativeFor, type Plan } from "./plan.ts";
+import { relay } from "./relay.ts";
 
 /** The delivery of an answer: how it ended, and what was sent of it. */
 export interface Delivery {
@@ -49,15 +50,15 @@ export async function deliver(
   let isStreamed = false;
   let firstTokenMs: number | null = null;
   let failure: unknown;
-  const passOn = ({ done, value }: IteratorResult<readonly UpstreamChunk[]>) => {
+  const passOn = (chunks: readonly UpstreamChunk[]) => {
     // Checked at every write, not only by a timer: after a suspension of the machine the upstream's data may come first.
     lease.require();
-    if (done === true) return "end";
     firstTokenMs ??= gateway.clock() - admittedAtMs;
-    const pieces = toolCalls.complete(value);
+    const pieces = toolCalls.complete(chunks);
     meter.add(pieces);
     fold?.add(pieces);
-    return client.push(pieces);
+    const drained = client.push(pieces);
+    return drained === undefined ? lease.ready() : drained.then(() => lease.ready());
   };
   try {
     const ignored = ignoredFields(gateway, call, plan, answered);
@@ -67,7 +68,8 @@ export async function deliver(
     if (isStreamed) {
       gateway.ledger.checkpoint(facts.holdId, () => checkpointOf(plan.model, route, admission, meter));
     }
-    await relay(answer.chunks, passOn, lease);
+    await relay(answer.chunks, passOn);
+    lease.require();
     if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
   } catch (error) {
     failure = isOwnCut(call.signal.reason) ? call.signal.reason : error;
@@ -104,27 +106,6 @@ export function undelivered(
 /** A whole answer is needed where it is stored under an idempotency key or in a conversation. */
 function needsFold({ idempotency, principal }: CompletionCall): boolean {
   return idempotency !== null || principal.keepsConversations;
-}
-
-/** Reads an answer to its end, waiting for the client and for the lease. Ends the upstream's connection on a failure. */
-async function relay(
-  chunks: AsyncIterable<readonly UpstreamChunk[]>,
-  passOn: (item: IteratorResult<readonly UpstreamChunk[]>) => Promise<void> | "end" | undefined,
-  lease: Admission["lease"],
-): Promise<void> {
-  const reads = chunks[Symbol.asyncIterator]();
-  try {
-    // Unlike `for await`, this keeps no chunks in a variable while it waits for a slow client.
-    for (let next = passOn(await reads.next()); next !== "end"; next = passOn(await reads.next())) {
-      if (next !== undefined) await next;
-      const ready = lease.ready();
-      if (ready !== undefined) await ready;
-    }
-  } catch (error) {
-    // Closes the connection. Where that fails too, the first failure is reported.
-    await reads.return?.().catch(() => undefined);
-    throw error;
-  }
 }
 
 /** An answer that the service itself ends has failed: its client has not disconnected. */

@@ -207,6 +207,8 @@ function unsupported(param: string, model: CatalogModel, value?: string): ApiErr
   return new ApiError("unsupported_value", message, { param });
 }
 
+const NO_PROMPTS: Plan["prompts"] = new Map();
+
 /**
  * Selects the routes whose upstreams can take the request, and converts its prompt for their wires. Throws the first
  * refusal where none can.
@@ -218,7 +220,7 @@ export function routesFor(
 ): Pick<Plan, "routes" | "prompts"> {
   const address = firstAddress(request.messages);
   const maxTokens = output.tokens ?? model.maxOutputTokens;
-  const prompts = new Map<Route, ConvertedPrompt>();
+  let prompts: Map<Route, ConvertedPrompt> | undefined;
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
     const provider = providers.get(route.providerId);
@@ -233,10 +235,12 @@ export function routesFor(
       refusal ??= prompt;
       return false;
     }
-    if (prompt !== undefined) prompts.set(route, prompt);
+    if (prompt === undefined) return true;
+    prompts ??= new Map();
+    prompts.set(route, prompt);
     return true;
   });
-  if (first !== undefined) return { routes: [first, ...others], prompts };
+  if (first !== undefined) return { routes: [first, ...others], prompts: prompts ?? NO_PROMPTS };
   throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
 }
 

@@ -56,12 +56,15 @@ export function completionHandler(decode: Decode): Endpoint["handle"] {
     const events = { onHeld, onSettled: onSettledOf(request) };
     const facts = { request: asked, ...limits, native, ignored, paramOf, requestId: request.id, idempotency };
     const call = { ...events, ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
-    const isStreamed = asked.stream === true;
-    try {
-      return await (isStreamed ? stream(services, call, decoded, reply) : respond(services, call, decoded, reply));
-    } catch (error) {
-      throw error instanceof ApiError ? renamed(error, paramOf) : error;
-    }
+    const answer = asked.stream === true ? stream : respond;
+    // Not awaited: this function and all that it has read would stay in memory while a stream is open.
+    return answer(services, call, decoded, reply).catch(rethrowRenamed(paramOf));
+  };
+}
+
+function rethrowRenamed(paramOf: (param: string) => string): (error: unknown) => never {
+  return (error) => {
+    throw error instanceof ApiError ? renamed(error, paramOf) : error;
   };
 }
 
@@ -103,7 +106,7 @@ interface Abort extends Pick<CompletionCall, "signal" | "cut"> {
 export function abortOnClose(reply: FastifyReply, running: RunningCompletions): Abort {
   const controller = new AbortController();
   const abort = () => controller.abort(running.isCut ? new StoppedError() : new Error("The client disconnected"));
-  reply.raw.once("close", () => {
+  reply.raw.on("close", () => {
     if (!reply.raw.writableFinished) abort();
   });
   return { signal: controller.signal, abort, cut: (reason) => controller.abort(reason) };

@@ -87,7 +87,7 @@ function respondAndClose(socket: Socket, { status, phrase, message }: RawError, 
 
 /** Closes the connection if the client reads nothing of a finished response for `afterMs`. */
 export function closeWhenUnread(response: ServerResponse, afterMs: number = SLOW_CLIENT_MS): void {
-  response.once("prefinish", () => {
+  response.on("prefinish", () => {
     const { socket } = response;
     if (socket === null || socket.writableLength === 0) return;
     socket.setTimeout(afterMs);
@@ -203,7 +203,7 @@ export function limitAnonymousConnections(server: Server, connectionsMax: number
       socket[ENTRY] = undefined;
     };
     socket[ENTRY] = { touch: () => anonymous.get(id), forget };
-    socket.once("close", forget);
+    socket.on("close", forget);
     anonymous.set(id, socket);
   });
 }

@@ -58,7 +58,8 @@ export class EventStreamSink implements AnswerSink {
       this.#events.add(this.#encoder.keepAlive);
       this.#events.flush();
     }, KEEP_ALIVE_MS);
-    this.#response.once("close", () => clearInterval(this.#keepAlive));
+    // The event comes once; `once` would keep an object more while the stream is open. The same holds in other files here.
+    this.#response.on("close", () => clearInterval(this.#keepAlive));
   }
 
   push(pieces: readonly AnswerPiece[]): Promise<void> | undefined {

@@ -228,7 +228,7 @@ function trackRequest(
   const startedMs = access.clock();
   shutdown.begin(reply);
   beginAccess(access, request, startedMs);
-  reply.raw.once("close", () => {
+  reply.raw.on("close", () => {
     request.bodyReservation?.release();
     recordAccess(access, request, reply, startedMs);
     shutdown.end();

@@ -96,14 +96,19 @@ export class LocalLimiter implements RateLimiter {
       return stateOf(use, window.used, window.endsAtMs - nowMs);
     });
     for (const { key } of concurrent) add(this.#running, key, 1);
-    const leave = (tokensUnused: number) => {
-      for (const { key } of concurrent) add(this.#running, key, -1);
+    const keys = concurrent.map(({ key }) => key);
+    // `filter` makes an array with room for more, and `slice` one without, for as long as the request runs.
+    const tokenWindows = windows.filter((_window, index) => uses[index]?.kind !== "requests").slice();
+    return { states, leave: this.#leaving(keys, tokenWindows) };
+  }
+
+  /** Returns the function that ends the uses of a request. A function of its own keeps nothing else while the request runs. */
+  #leaving(keys: readonly string[], tokenWindows: readonly CountWindow[]): Taken["leave"] {
+    return (tokensUnused) => {
+      for (const key of keys) add(this.#running, key, -1);
       if (tokensUnused <= 0) return;
-      for (const [index, { kind }] of uses.entries()) {
-        if (kind !== "requests") (windows[index] as CountWindow).used -= tokensUnused;
-      }
+      for (const window of tokenWindows) window.used -= tokensUnused;
     };
-    return { states, leave };
   }
 
   /** Returns the number of concurrent requests of each key. */
@@ -137,9 +142,12 @@ class CountedRequest implements LimitedRequest {
 
   admit(wanted: WantedLimits): LimitEntry {
     const { states, leave } = this.#limiter.take(usesOf(wanted), wanted.concurrentRequests);
-    const { requestLimit, tokenLimit } = shownLimits(this.#counted, states);
-    return { requestLimit, tokenLimit, leave: (tokensUsed) => leave(wanted.tokens - tokensUsed) };
+    return { ...shownLimits(this.#counted, states), leave: leavingWith(wanted.tokens, leave) };
   }
+}
+
+function leavingWith(tokensWanted: number, leave: Taken["leave"]): LimitEntry["leave"] {
+  return (tokensUsed) => leave(tokensWanted - tokensUsed);
 }
 
 interface CountWindow {

@@ -79,6 +79,12 @@ export interface HttpAnswer {
   body: HttpBody;
 }
 
+/** Receives the result of one read. */
+export interface BodyReader {
+  resolve(bytes: Buffer[] | undefined): void;
+  reject(reason: unknown): void;
+}
+
 /** An answer's body, for one reader. Unread bytes stay in the connection. */
 export interface HttpBody {
   /**
@@ -86,6 +92,8 @@ export interface HttpBody {
    * connection breaks, and with the signal's reason if the signal aborted. Only one read may be pending.
    */
   read(): Promise<Buffer[] | undefined>;
+  /** Reads like `read` and calls one of the reader's functions once, before it returns if bytes have arrived. */
+  readTo(reader: BodyReader): void;
   /** Ends reading, but lets a short remainder of the answer arrive, so that the connection can be reused. */
   finish(): void;
   /** Closes the connection at once, unless the answer is complete. */
@@ -123,8 +131,9 @@ type State = "waiting" | "answering" | "complete" | "broken";
 
 class Exchange implements Dispatcher.DispatchHandler, HttpBody {
   readonly #signal: AbortSignal;
-  readonly #resolve: (answer: HttpAnswer) => void;
-  readonly #reject: (reason: unknown) => void;
+  /** Settle the promise of the answer's headers; undefined once it is settled, so that they can be collected. */
+  #resolve: ((answer: HttpAnswer) => void) | undefined;
+  #reject: ((reason: unknown) => void) | undefined;
   readonly #abort: () => void;
   #controller: Dispatcher.DispatchController | undefined;
   #state: State = "waiting";
@@ -138,7 +147,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     this.#wake();
   };
   #remainderTimer: NodeJS.Timeout | undefined;
-  #reader: { resolve(bytes: Buffer[] | undefined): void; reject(reason: unknown): void } | undefined;
+  #reader: BodyReader | undefined;
 
   constructor(signal: AbortSignal, resolve: (answer: HttpAnswer) => void, reject: (reason: unknown) => void) {
     this.#signal = signal;
@@ -166,7 +175,9 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
       return;
     }
     this.#state = "answering";
-    this.#resolve({ status, headers, body: this });
+    this.#resolve?.({ status, headers, body: this });
+    this.#resolve = undefined;
+    this.#reject = undefined;
   }
 
   onResponseData(controller: Dispatcher.DispatchController, bytes: Buffer): void {
@@ -196,12 +207,14 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
   }
 
   read(): Promise<Buffer[] | undefined> {
-    return new Promise((resolve, reject) => {
-      this.#reader = { resolve, reject };
-      this.#wake();
-      // Resumes only for a waiting reader, so that bytes read ahead stay bounded.
-      if (this.#reader !== undefined) this.#controller?.resume();
-    });
+    return new Promise((resolve, reject) => this.readTo({ resolve, reject }));
+  }
+
+  readTo(reader: BodyReader): void {
+    this.#reader = reader;
+    this.#wake();
+    // Resumes only for a waiting reader, so that bytes read ahead stay bounded.
+    if (this.#reader !== undefined) this.#controller?.resume();
   }
 
   finish(): void {
@@ -231,7 +244,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     this.#failure = failure;
     clearTimeout(this.#remainderTimer);
     this.#signal.removeEventListener("abort", this.#abort);
-    if (!hadHeaders) this.#reject(failure);
+    if (!hadHeaders) this.#reject?.(failure);
     this.#close();
     this.#wake();
   }

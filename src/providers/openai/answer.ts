@@ -1,13 +1,15 @@
 import { failureInside, type Scrub } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/answer.ts";
 import { copied, EventStreamReader } from "../http/event-stream.ts";
-import type { HttpBody } from "../http/exchange.ts";
+import type { BodyReader, HttpBody } from "../http/exchange.ts";
 import { isObject, type JsonObject, parseJson } from "../json.ts";
-import { type UpstreamChunk, UpstreamError } from "../provider.ts";
+import { type AnswerChunks, type TakeChunks, type UpstreamChunk, UpstreamError } from "../provider.ts";
 
 const DONE = "[DONE]";
 /** Limit of events in one item. Events become larger on their way to the client, so a slow client must not get many at once. */
 const EVENTS_AT_ONCE_MAX = 128;
+
+const NO_BYTES: Buffer[] = [];
 
 /** Reads the JSON of one answer on a wire. Keeps the state that later events of the answer depend on. */
 export interface WireReader {
@@ -38,7 +40,7 @@ export async function readAnswer(body: HttpBody, scrub: Scrub, reader: WireReade
  * answer is complete once it has a finish reason, even if `[DONE]` is missing or the connection breaks. Without a finish
  * reason it rejects with UpstreamError after all chunks that arrived. Ending the iteration early closes the connection.
  */
-export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> {
+export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]>, AnswerChunks {
   readonly #body: HttpBody;
   readonly #scrub: Scrub;
   readonly #events: EventStreamReader;
@@ -65,20 +67,52 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
 
   async next(): Promise<IteratorResult<readonly UpstreamChunk[], undefined>> {
     while (!this.#isEnded) {
-      const chunks: UpstreamChunk[] = [];
+      let bytes: Buffer[] | undefined = NO_BYTES;
       try {
-        if (this.#unread.length === 0) this.#read(await this.#nextBytes());
-        this.#readEvents(this.#unread.splice(0, EVENTS_AT_ONCE_MAX), chunks);
+        if (!this.#hasEvents) bytes = await this.#body.read();
       } catch (error) {
-        // An answer with a finish reason is complete, so a later failure is ignored.
-        this.#end(this.#reader.isFinished && error instanceof UpstreamError ? undefined : error);
+        this.#fail(error);
+        break;
       }
+      const chunks = this.#readChunks(bytes);
       if (chunks.length > 0) return { done: false, value: chunks };
     }
-    if (this.#failure === undefined) return { done: true, value: undefined };
-    const failure = this.#failure;
-    this.#failure = undefined;
+    const failure = this.#takeFailure();
+    if (failure === undefined) return { done: true, value: undefined };
     throw failure;
+  }
+
+  passTo(take: TakeChunks): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const close = (error: unknown) => {
+        reject(error);
+        void this.return();
+      };
+      const read = (bytes: Buffer[] | undefined) => {
+        try {
+          for (let next = bytes; !this.#isEnded; next = NO_BYTES) {
+            if (next === NO_BYTES && !this.#hasEvents) return this.#body.readTo(reader);
+            const chunks = this.#readChunks(next);
+            const ready = chunks.length > 0 ? take(chunks) : undefined;
+            if (ready !== undefined) return void ready.then(readOn, close);
+          }
+        } catch (error) {
+          return close(error);
+        }
+        const failure = this.#takeFailure();
+        if (failure === undefined) resolve();
+        else reject(failure);
+      };
+      const readOn = () => read(NO_BYTES);
+      const reader: BodyReader = {
+        resolve: read,
+        reject: (error) => {
+          this.#fail(error);
+          readOn();
+        },
+      };
+      readOn();
+    });
   }
 
   async return(): Promise<IteratorResult<readonly UpstreamChunk[], undefined>> {
@@ -88,9 +122,22 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     return { done: true, value: undefined };
   }
 
-  #nextBytes(): Promise<Buffer[] | undefined> {
-    if (this.#tooLong !== undefined) throw this.#tooLong;
-    return this.#body.read();
+  /** True if chunks can be read without further bytes. */
+  get #hasEvents(): boolean {
+    return this.#unread.length > 0 || this.#tooLong !== undefined;
+  }
+
+  /** Adds further bytes, undefined at the end of the body, and reads the next events. Never throws. */
+  #readChunks(bytes: Buffer[] | undefined): UpstreamChunk[] {
+    const chunks: UpstreamChunk[] = [];
+    try {
+      if (bytes !== NO_BYTES) this.#read(bytes);
+      else if (this.#unread.length === 0 && this.#tooLong !== undefined) throw this.#tooLong;
+      this.#readEvents(this.#unread.splice(0, EVENTS_AT_ONCE_MAX), chunks);
+    } catch (error) {
+      this.#fail(error);
+    }
+    return chunks;
   }
 
   #read(bytes: Buffer[] | undefined): void {
@@ -137,10 +184,19 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     return chunk;
   }
 
-  #end(failure: unknown): void {
-    if (!this.#isEnded) this.#failure = failure;
+  /** Ends the answer. One that has a finish reason is complete, so a later failure is ignored. */
+  #fail(error: unknown): void {
+    const isIgnored = this.#isEnded || (this.#reader.isFinished && error instanceof UpstreamError);
+    if (!isIgnored) this.#failure = error;
     this.#isEnded = true;
     this.#body.destroy();
+  }
+
+  /** Returns the failure once; undefined for a complete answer. */
+  #takeFailure(): unknown {
+    const failure = this.#failure;
+    this.#failure = undefined;
+    return failure;
   }
 }
 
