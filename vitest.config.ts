@@ -18,9 +18,9 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** Tests that replace a module: it may be loaded already in a process that is shared. */
-const MOCKING = ["src/ledger/commit-queue.test.ts"];
-const REST = ["test/**/*.test.ts", "console/src/**/*.test.{ts,tsx}", ...MOCKING];
+/** Tests that replace a module, which may be loaded already in a process that is shared, or variables of the process. */
+const ISOLATED = ["src/ledger/commit-queue.test.ts", "test/commands.test.ts"];
+const TESTS = ["{src,test}/**/*.test.ts", "console/src/**/*.test.{ts,tsx}"];
 
 /** Options of every test. */
 const COMMON = {
@@ -41,8 +41,8 @@ export default defineConfig({
     teardownTimeout: 60_000,
     projects: [
       // These files share the modules of their process, because loading the modules takes longer than most of the tests.
-      { test: { ...COMMON, name: "src", include: ["src/**/*.test.ts"], exclude: MOCKING, isolate: false } },
-      { test: { ...COMMON, name: "service", include: REST } },
+      { test: { ...COMMON, name: "shared", include: TESTS, exclude: ISOLATED, isolate: false } },
+      { test: { ...COMMON, name: "isolated", include: ISOLATED } },
     ],
   },
 });

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import { buildConsole } from "../../scripts/build-console.ts";
 import { findChromium } from "./chromium.ts";
-import { makePostgresServer, NoPostgresError } from "./postgres-server.ts";
+import { makePostgresServer, NoPostgresError, type PostgresServer } from "./postgres-server.ts";
+import { eventsOf, makeOrganization, send, startService } from "./service.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -67,9 +68,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
     project.provide(key, missing === undefined);
   }
   const removeDirectory = await makeTemporaryDirectory();
-  const stopPostgres = await startPostgres(project);
+  const postgres = await startPostgres(project);
+  await Promise.all([fillCompileCache(), postgres && fillCompileCache(postgres.url)]);
   return async () => {
-    await stopPostgres();
+    await postgres?.remove();
     await removeDirectory();
   };
 }
@@ -98,18 +100,35 @@ async function makeTemporaryDirectory(): Promise<() => Promise<void>> {
 }
 
 /**
+ * Lets a service answer a request and exit, because a process writes to the compile cache only when it exits. The services
+ * of the crash trials are killed, and each would compile everything again.
+ */
+async function fillCompileCache(databaseUrl?: string): Promise<void> {
+  const service = await startService(databaseUrl === undefined ? {} : { databaseUrl });
+  try {
+    const { token } = await makeOrganization(service, "1");
+    const body = { model: "sandbox/echo", messages: [{ role: "user", content: "Hello" }], stream: true };
+    const answer = await send(service, "/v1/chat/completions", token, body);
+    const events = eventsOf(await answer.text());
+    if (events.at(-1) !== "[DONE]") throw new Error(`The first completion failed: ${answer.status} ${events.join()}`);
+  } finally {
+    await service.end();
+  }
+}
+
+/**
  * One real PostgreSQL server for the whole run. Where there is none for the machine, the run says so in one line, and the
  * tests that need it are skipped; where there is one and it does not start, the run fails.
  */
-async function startPostgres(project: TestProject): Promise<() => Promise<void>> {
+async function startPostgres(project: TestProject): Promise<PostgresServer | undefined> {
   try {
     const server = await makePostgresServer();
     project.provide("postgresUrl", server.url);
-    return () => server.remove();
+    return server;
   } catch (error) {
     if (!(error instanceof NoPostgresError)) throw error;
     console.warn(`Left out: the tests on PostgreSQL, because ${error.message}.`);
     project.provide("postgresUrl", undefined);
-    return async () => {};
+    return undefined;
   }
 }
