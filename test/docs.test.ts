@@ -20,6 +20,7 @@ import { errorCatalog, UpstreamError } from "../src/errors.ts";
 import { adminEndpoints } from "../src/http/admin/index.ts";
 import { readFault } from "../src/providers/sandbox/fault.ts";
 import { TRIALS } from "./crash/trials.ts";
+import { COUNTS } from "./support/counts.ts";
 import { blocksOf, codeOf, headingsOf, linksOf, ROOT, readDocuments, tableOf } from "./support/documents.ts";
 
 const documents = readDocuments();
@@ -198,6 +199,13 @@ test("reliability.md has the number of runs of each trial in the tests", () => {
     `${postgres}`,
   ]);
   expect(documented).toEqual(real);
+});
+
+test("reliability.md has the numbers of cases of the tests and of soaks", () => {
+  const rows = tableOf(document("docs/reliability.md"), "cases").map((cells) => cells.slice(0, 3));
+  const played = Object.entries(COUNTS).filter(([name]) => !TRIALS.some(({ key }) => key === name));
+  const text = (count: number) => count.toLocaleString("en");
+  expect(rows).toEqual(played.map(([name, { tests, soak }]) => [`\`${name}\``, text(tests), text(soak)]));
 });
 
 test("charging.md and ledger.md name the exceptions to never overspending in the same words, and the README links to them", () => {

@@ -19,6 +19,8 @@ import { createDatabase } from "../stores.ts";
 const RATE = 500;
 const RATE_LEAST = 0.9;
 const TICK_MS = 20;
+/** More running requests would only overload a busy machine. */
+const RUNNING_MAX = 200;
 /** Requests that have ended when the backup begins, in a soak. */
 const ANSWERED_BEFORE = 500;
 /** Older requests, so that the backup takes a while. */
@@ -53,7 +55,7 @@ export async function backUp(site: Site, random: Random, trial: string): Promise
 
 const idsOf = ({ organizations }: Site) => organizations.map(({ id }) => id);
 
-/** Sends short requests at a rate, however long their answers take. */
+/** Sends short requests at a rate, as long as the service keeps up with them. */
 class Load {
   #answered = 0;
   readonly #startedAt = performance.now();
@@ -63,7 +65,7 @@ class Load {
   constructor(site: Site, random: Random, trial: string, perSecond: number) {
     this.#timer = setInterval(() => {
       const due = ((performance.now() - this.#startedAt) * perSecond) / SECOND_MS;
-      while (this.#sent.length < due) {
+      while (this.#sent.length < due && this.#sent.length - this.#answered < RUNNING_MAX) {
         const number = this.#sent.length;
         const organization = site.organizations[number % site.organizations.length];
         if (organization === undefined) return;
