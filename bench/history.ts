@@ -1,9 +1,10 @@
 /**
  * `node bench/history.ts --store sqlite --rows 10000000 --months 24`: what one organization's ended requests of so many months
  * cost those who read and sweep the books: the service's start, a sweep, a page of the statement of any month, and one
- * request by its id. `--store postgres` makes a PostgreSQL of its own.
+ * request by its id. `--store postgres` makes a PostgreSQL of its own. With `--books DIR` the filled store is kept in that
+ * folder, and a later run starts from a copy of it.
  */
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, utimesSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -11,10 +12,11 @@ import { parseArgs } from "node:util";
 import pg from "pg";
 import { idAt } from "../src/credits/request-id.ts";
 import { Statements } from "../src/reports/statement.ts";
+import { UsageDays } from "../src/reports/usage-days.ts";
 import { openPostgresStore } from "../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";
-import { bulkStatements } from "../test/support/bulk.ts";
+import { bulkStatements, pastPartitions } from "../test/support/bulk.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 import { startService } from "../test/support/service.ts";
 
@@ -30,11 +32,15 @@ const { values } = parseArgs({
     store: { type: "string", default: "sqlite" },
     rows: { type: "string", default: "10000000" },
     months: { type: "string", default: "24" },
+    books: { type: "string" },
   },
 });
 const rows = Number(values.rows);
+/** Folder of a store that an earlier run has filled. */
+const kept = values.books !== undefined && existsSync(values.books) ? values.books : undefined;
 const stepMs = Math.floor((Number(values.months) * MONTH_MS) / rows);
-const fromMs = Date.now() - rows * stepMs;
+const endMs = kept === undefined ? Date.now() : statSync(kept).mtimeMs;
+const fromMs = Math.round(endMs) - rows * stepMs;
 
 interface Place {
   store: Store;
@@ -60,6 +66,11 @@ async function fill({ store, run }: Place): Promise<void> {
     const bulk = { organizationId: ORGANIZATION, grantId: GRANT, count, stepMs, fromMs: fromMs + start * stepMs };
     for (const statement of bulkStatements(store.kind, bulk)) await run(statement);
   }
+  const startedAtMs = performance.now();
+  await store.books.recordBalances(ORGANIZATION);
+  await new UsageDays({ rows: store.usage, books: store.books, clock: Date.now, log: console }).sumUp();
+  const seconds = Math.round((performance.now() - startedAtMs) / 1_000);
+  console.log(`balances recorded and days summed up: ${seconds} s, which a service does by the day`);
 }
 
 /** Runs something again and again. Returns the 50th and the 95th percentile and the longest time in milliseconds. */
@@ -81,11 +92,6 @@ const momentOf = (look: number) => fromMs + Math.floor((((look * 37) % LOOKS) / 
 async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
   const { books, requests } = store;
   const statements = new Statements(books);
-  const recordingAtMs = performance.now();
-  await books.recordBalances(ORGANIZATION);
-  console.log(
-    `balances recorded: ${Math.round(performance.now() - recordingAtMs)} ms, which a service does by the day\n`,
-  );
   const search = { lifeMs: LIFE_MS, afterHoldId: null, limit: 500 };
   console.log("| look | p50 ms | p95 ms | longest ms |\n| --- | --: | --: | --: |");
   const sweep = await timed(async () => {
@@ -119,17 +125,31 @@ async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
   }
 }
 
+/** Keeps a copy of the files of a filled store. Their time is that of the last request. */
+function keep(data: string, names?: readonly string[]): void {
+  if (values.books === undefined || kept !== undefined) return;
+  mkdirSync(values.books, { recursive: true });
+  for (const name of names ?? [""]) cpSync(join(data, name), join(values.books, name), { recursive: true });
+  utimesSync(values.books, endMs / 1_000, endMs / 1_000);
+}
+
 async function onSqlite(): Promise<void> {
   const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
+  const path = join(dataDir, "tollgate.db");
+  const run = async (statement: string) => {
+    const beside = new DatabaseSync(path, { timeout: 60_000 });
+    beside.exec(`PRAGMA synchronous = OFF; ${statement}; PRAGMA wal_checkpoint(TRUNCATE)`);
+    beside.close();
+  };
   try {
+    if (kept !== undefined) cpSync(kept, dataDir, { recursive: true });
+    else {
+      const filled = await openSqliteStore({ dataDir, role: "service" });
+      await fill({ store: filled, run, dataDir });
+      await filled.close();
+      keep(dataDir, ["tollgate.db"]);
+    }
     const store = await openSqliteStore({ dataDir, role: "service" });
-    const path = join(dataDir, "tollgate.db");
-    const run = async (statement: string) => {
-      const beside = new DatabaseSync(path, { timeout: 60_000 });
-      beside.exec(`PRAGMA synchronous = OFF; ${statement}; PRAGMA wal_checkpoint(TRUNCATE)`);
-      beside.close();
-    };
-    await fill({ store, run, dataDir });
     console.log(`SQLite: ${rows} requests, ${Math.round(statSync(path).size / rows)} bytes each`);
     await measure({ store, run, dataDir });
   } finally {
@@ -139,36 +159,35 @@ async function onSqlite(): Promise<void> {
 
 async function onPostgres(): Promise<void> {
   const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
-  const server = await makePostgresServer();
+  const copied = kept;
+  const server = await makePostgresServer(
+    copied === undefined ? {} : { fill: async (data) => cpSync(copied, data, { recursive: true }) },
+  );
   try {
-    const store = await openPostgresStore({ url: server.url, role: "service" });
     const client = new pg.Client({ connectionString: server.url });
     await client.connect();
     const run = async (statement: string) => void (await client.query(statement));
-    await run("SET synchronous_commit = off");
-    for (const statement of pastPartitions()) await run(statement);
-    await fill({ store, run, dataDir });
+    if (kept === undefined) {
+      const filled = await openPostgresStore({ url: server.url, role: "service" });
+      await run("SET synchronous_commit = off");
+      for (const statement of pastPartitions(fromMs)) await run(statement);
+      await fill({ store: filled, run, dataDir });
+      await run("VACUUM ANALYZE");
+      await filled.close();
+    }
     const { rows: sizes } = await client.query("SELECT pg_database_size(current_database()) AS bytes");
     await client.end();
+    if (kept === undefined && values.books !== undefined) {
+      await server.stop();
+      keep(server.data);
+      await server.start();
+    }
     console.log(`PostgreSQL: ${rows} requests, ${Math.round(Number(sizes[0].bytes) / rows)} bytes each`);
+    const store = await openPostgresStore({ url: server.url, role: "service" });
     await measure({ store, run, dataDir, databaseUrl: server.url });
   } finally {
     await server.remove();
     rmSync(dataDir, { recursive: true });
-  }
-}
-
-/** The service makes the partitions of the present and the next months; those of the past it would have made in time. */
-function pastPartitions(): string[] {
-  const [from, now] = [new Date(fromMs), new Date()];
-  const statements: string[] = [];
-  for (let month = new Date(Date.UTC(from.getUTCFullYear(), from.getUTCMonth())); ; ) {
-    const next = new Date(Date.UTC(month.getUTCFullYear(), month.getUTCMonth() + 1));
-    if (next.getTime() > now.getTime()) return statements;
-    const name = `request_${month.toISOString().slice(0, 7).replace("-", "")}`;
-    const bounds = `FROM ('${idAt(month.getTime())}') TO ('${idAt(next.getTime())}')`;
-    statements.push(`CREATE TABLE IF NOT EXISTS ${name} PARTITION OF request FOR VALUES ${bounds}`);
-    month = next;
   }
 }
 

@@ -116,6 +116,7 @@ async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number
     write: async (writes) => current().write(writes),
     snapshot: async (queries) => current().snapshot(queries),
     runExclusively: async (work) => current().runExclusively(work),
+    removeClosedMonth: async (beforeMs) => current().removeClosedMonth(beforeMs),
     ping: async () => current().ping(),
     pools: () => opened?.pools() ?? [],
     async close() {
@@ -152,6 +153,7 @@ function observed(driver: StoreDriver, { log, clock }: { log: Log; clock: () => 
     write: (writes) => observe(driver.write(writes)),
     snapshot: (queries) => observe(driver.snapshot(queries)),
     runExclusively: (work) => driver.runExclusively(work),
+    removeClosedMonth: (beforeMs) => driver.removeClosedMonth(beforeMs),
     ping: () => observe(driver.ping()),
     pools: () => driver.pools(),
     close: () => driver.close(),
