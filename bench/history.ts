@@ -2,7 +2,8 @@
  * `node bench/history.ts --store sqlite --rows 10000000 --months 24`: what one organization's ended requests of so many months
  * cost those who read and sweep the books: the service's start, a sweep, a page of the statement of any month, and one
  * request by its id. `--store postgres` makes a PostgreSQL of its own. With `--books DIR` the filled store is kept in that
- * folder, and a later run starts from a copy of it.
+ * folder, and a later run starts from a copy of it. With `--load 10` requests are booked, too, 200 a second: in turns of so many
+ * seconds on an empty store and on this one, and while retention closes its first two months.
  */
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, utimesSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,14 +12,17 @@ import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
 import { idAt } from "../src/credits/request-id.ts";
+import { Overviews } from "../src/reports/overview.ts";
 import { Statements } from "../src/reports/statement.ts";
-import { UsageDays } from "../src/reports/usage-days.ts";
+import { DAY_MS, dayOf, UsageDays } from "../src/reports/usage-days.ts";
 import { openPostgresStore } from "../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";
 import { bulkStatements, pastPartitions } from "../test/support/bulk.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 import { startService } from "../test/support/service.ts";
+import { measureAged } from "./beside.ts";
+import { closeMonths } from "./retention.ts";
 
 const ORGANIZATION = "org_bench";
 const GRANT = "grant_bench";
@@ -26,6 +30,9 @@ const ROWS_AT_ONCE = 500_000;
 const MONTH_MS = 30 * 86_400_000;
 const LIFE_MS = 120_000;
 const LOOKS = 100;
+const TERMS = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+/** Credits for the requests that are booked beside. */
+const SPARE = 1_000_000_000_000n;
 
 const { values } = parseArgs({
   options: {
@@ -33,6 +40,7 @@ const { values } = parseArgs({
     rows: { type: "string", default: "10000000" },
     months: { type: "string", default: "24" },
     books: { type: "string" },
+    load: { type: "string" },
   },
 });
 const rows = Number(values.rows);
@@ -47,6 +55,8 @@ interface Place {
   run(statement: string): Promise<void>;
   dataDir: string;
   databaseUrl?: string;
+  /** A database without tables. */
+  emptyUrl?: string;
 }
 
 async function fill({ store, run }: Place): Promise<void> {
@@ -56,10 +66,9 @@ async function fill({ store, run }: Place): Promise<void> {
     kind: "standard",
     createdAtMs: fromMs - 1_000,
   });
-  const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
   const amount = 1_000n * BigInt(rows);
   await store.books.apply("durable", [
-    { kind: "grant", organizationId: ORGANIZATION, grantId: GRANT, amount, ...terms },
+    { kind: "grant", organizationId: ORGANIZATION, grantId: GRANT, amount, ...TERMS },
   ]);
   for (let start = 0; start < rows; start += ROWS_AT_ONCE) {
     const count = Math.min(ROWS_AT_ONCE, rows - start);
@@ -89,7 +98,31 @@ async function timed(work: (look: number) => Promise<unknown>): Promise<string> 
 /** A time in the history, the same ones in each run. */
 const momentOf = (look: number) => fromMs + Math.floor((((look * 37) % LOOKS) / LOOKS) * rows) * stepMs;
 
-async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
+/** Books requests on the history and on an empty store, in turns, and while retention closes the oldest months. */
+async function measureLoad(store: Store, { dataDir, databaseUrl, emptyUrl }: Place, turnMs: number): Promise<void> {
+  const emptyDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
+  const empty =
+    emptyUrl === undefined
+      ? await openSqliteStore({ dataDir: emptyDir, role: "service" })
+      : await openPostgresStore({ url: emptyUrl, role: "service" });
+  const grant = { kind: "grant" as const, organizationId: ORGANIZATION, amount: SPARE, ...TERMS };
+  await empty.accounts.insertOrganization({ id: ORGANIZATION, name: "Bench", kind: "standard", createdAtMs: 1 });
+  for (const { books } of [store, empty]) await books.apply("durable", [{ ...grant, grantId: "grant_load" }]);
+  // The first month of the history is incomplete.
+  const months = Math.floor((Number(values.months) * MONTH_MS) / (30.44 * 86_400_000));
+  const closings = [1, 2].map((later) => () => closeMonths(store, ORGANIZATION, months - later));
+  const load = { organizationId: ORGANIZATION, turnMs, turns: 3, clients: 16, rate: 200 };
+  const aged = { store, dataDir };
+  console.log(databaseUrl === undefined ? "SQLite" : "PostgreSQL");
+  await measureAged({ ...load, empty: { store: empty, dataDir: emptyDir }, aged, closings });
+  const [violation] = (await store.books.verify(ORGANIZATION)).violations;
+  if (violation !== undefined) throw new Error(violation.message);
+  await empty.close();
+  rmSync(emptyDir, { recursive: true });
+}
+
+async function measure(place: Place): Promise<void> {
+  const { store, dataDir, databaseUrl } = place;
   const { books, requests } = store;
   const statements = new Statements(books);
   const search = { lifeMs: LIFE_MS, afterHoldId: null, limit: 500 };
@@ -113,6 +146,13 @@ async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
     return statements.page({ organizationId: ORGANIZATION, kind: null, cursor: null, limit: 100, ...period });
   };
   console.log(`| statement page with its opening balance | ${await timed(whole)} |`);
+  const toDay = dayOf(Date.now());
+  const days = new UsageDays({ rows: store.usage, books, clock: Date.now, log: console });
+  const overviews = new Overviews({ rows: store.usage, days, clock: Date.now });
+  const range = { fromDay: toDay - 29 * DAY_MS, toDay };
+  const overview = () => overviews.overview({ organizationId: ORGANIZATION, ...range });
+  console.log(`| overview of 30 days | ${await timed(overview)} |`);
+  if (values.load !== undefined) await measureLoad(store, place, Number(values.load) * 1_000);
   await store.close();
   // `npm start` keeps the compiled modules, too: the second start finds them.
   const environment = { NODE_COMPILE_CACHE: join(dataDir, "compile-cache") };
@@ -176,6 +216,7 @@ async function onPostgres(): Promise<void> {
       await filled.close();
     }
     const { rows: sizes } = await client.query("SELECT pg_database_size(current_database()) AS bytes");
+    await run("CREATE DATABASE empty");
     await client.end();
     if (kept === undefined && values.books !== undefined) {
       await server.stop();
@@ -184,7 +225,8 @@ async function onPostgres(): Promise<void> {
     }
     console.log(`PostgreSQL: ${rows} requests, ${Math.round(Number(sizes[0].bytes) / rows)} bytes each`);
     const store = await openPostgresStore({ url: server.url, role: "service" });
-    await measure({ store, run, dataDir, databaseUrl: server.url });
+    const emptyUrl = server.url.replace(/postgres$/, "empty");
+    await measure({ store, run, dataDir, databaseUrl: server.url, emptyUrl });
   } finally {
     await server.remove();
     rmSync(dataDir, { recursive: true });

@@ -178,6 +178,28 @@ describe.skipIf(!hasPostgres)("the partition of a closed month", () => {
     await subject.expectSound(own.organizationId);
   });
 
+  test("a user who may not drop tables leaves it, and deletes its closed requests", async () => {
+    const { open, own } = await closed();
+    const role = `limited_${randomId("role").slice(-8).toLowerCase()}`;
+    const url = new URL(database.url);
+    [url.username, url.password] = [role, "secret"];
+    await beside.query(`create role ${role} login password 'secret'`);
+    await beside.query(`grant select, insert, update, delete on all tables in schema public to ${role}`);
+    await beside.query(`revoke create on schema public from public`);
+    try {
+      const limited = await openPostgresStore({ url: url.href, role: "service" });
+      stores.push(limited);
+      expect(await limited.closings.removeMonth(startOf(1))).toBe("none");
+      const closing = await limited.closings.find(own.organizationId);
+      if (closing !== undefined) expect(await limited.closings.remove(closing, "")).toBeUndefined();
+      expect(await idsLeft()).toEqual([open]);
+      await limited.close();
+    } finally {
+      await beside.query(`drop owned by ${role}`);
+      await beside.query(`drop role ${role}`);
+    }
+  });
+
   test("a copy that has begun keeps it", async () => {
     const { own } = await closed();
     const side = await openPostgresSide(database.url);

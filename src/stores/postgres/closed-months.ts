@@ -26,6 +26,8 @@ const PARTITIONS = `
 const BOUNDS = /FROM \('([0-9a-f-]{13})'\) TO \('([0-9a-f-]{13})'\)/;
 /** Another process has dropped the partition. */
 const UNDEFINED_TABLE = "42P01";
+/** The user of the service may not create or drop tables. */
+const INSUFFICIENT_PRIVILEGE = "42501";
 
 /** As `isClosed` of queries/closings.ts. Every id of the partition is smaller than $1, the end of its month. */
 const IS_CLOSED = `
@@ -45,7 +47,8 @@ interface Month {
 /**
  * Replaces a partition of one month before a time by one with its open requests, or drops it if there is none. One
  * transaction does it, so it is done or not, and a second process finds nothing left to do. Returns `none` if no partition
- * has closed requests, or each has more open ones, or one whose organization can still book for it: those are left alone.
+ * has closed requests, or each has more open ones, or one whose organization can still book for it: those are left alone, and so are all
+ * if the user of the service may not drop tables.
  */
 export async function removeClosedMonth(pool: pg.Pool, beforeMs: number): Promise<"removed" | "locked" | "none"> {
   const { rows } = await query<{ name: string; bounds: string }>(pool, { text: PARTITIONS, isRepeatable: true });
@@ -54,6 +57,7 @@ export async function removeClosedMonth(pool: pg.Pool, beforeMs: number): Promis
     if (from === undefined || to === undefined || to > idAt(beforeMs)) continue;
     const outcome = await removeFrom(pool, { name, from, to }).catch((error: unknown) => {
       if (sqlStateOf(error) === UNDEFINED_TABLE) return "removed" as const;
+      if (sqlStateOf(error) === INSUFFICIENT_PRIVILEGE) return "none" as const;
       if (error instanceof PostgresFailure && error.kind === "locked") return "locked" as const;
       throw error;
     });
