@@ -34,8 +34,7 @@ const IS_CLOSED = `
   closing.before_at >= $1 AND request.ended_at < closing.before_at AND NOT EXISTS (
     SELECT 1 FROM adjustment AS later WHERE later.organization_id = request.organization_id
       AND later.hold_id = request.id AND later.made_at >= closing.before_at)`;
-const rowsOf = (name: string) =>
-  `FROM ${name} AS request LEFT JOIN closing ON closing.organization_id = request.organization_id`;
+const WITH_CLOSING = "LEFT JOIN closing ON closing.organization_id = request.organization_id";
 
 interface Month {
   name: string;
@@ -46,9 +45,9 @@ interface Month {
 
 /**
  * Replaces a partition of one month before a time by one with its open requests, or drops it if there is none. One
- * transaction does it, so it is done or not, and a second process finds nothing left to do. Returns `none` if no partition
- * has closed requests, or each has more open ones, or one whose organization can still book for it: those are left alone, and so are all
- * if the user of the service may not drop tables.
+ * transaction does it, so it is done or not, and a second process finds nothing left to do. A partition is left alone if it
+ * has no closed requests, or more open ones, or one of an organization that can still book for it, and if the user of the
+ * service may not drop tables. Returns `none` if no other is left.
  */
 export async function removeClosedMonth(pool: pg.Pool, beforeMs: number): Promise<"removed" | "locked" | "none"> {
   const { rows } = await query<{ name: string; bounds: string }>(pool, { text: PARTITIONS, isRepeatable: true });
@@ -89,7 +88,7 @@ async function isDue(transaction: Transaction, { name, to }: Month): Promise<boo
         SELECT 1 FROM balance WHERE coalesce(closed_before, 0) < $1
           AND EXISTS (SELECT 1 FROM ${name} AS own WHERE own.organization_id = balance.organization_id)
       ) AS "isInUse"
-    ${rowsOf(name)}`;
+    FROM ${name} AS request ${WITH_CLOSING}`;
   const { rows } = await read(transaction, text, to);
   const { requests, closed, isInUse } = rows[0] as { requests: bigint; closed: bigint; isInUse: boolean };
   return !isInUse && (requests === 0n || closed > requests - closed);
@@ -100,7 +99,10 @@ async function replace(transaction: Transaction, { name, from, to }: Month): Pro
   // With the constraint, the attachment need not read the rows.
   const isWithin = `CHECK (id >= '${from}' AND id < '${to}')`;
   await transaction.query(`CREATE TABLE ${rest} (LIKE request INCLUDING ALL, ${isWithin})`);
-  const insertion = `INSERT INTO ${rest} SELECT request.* ${rowsOf(name)} WHERE (${IS_CLOSED}) IS NOT TRUE`;
+  // Read through the parent, rows have its order of columns, as the new table does.
+  const insertion = `
+    INSERT INTO ${rest} SELECT request.* FROM request ${WITH_CLOSING}
+    WHERE request.id >= '${from}' AND request.id < '${to}' AND (${IS_CLOSED}) IS NOT TRUE`;
   const { rowCount } = await read(transaction, insertion, to);
   const attachment = `
     ALTER TABLE ${rest} RENAME TO ${name};
