@@ -42,11 +42,7 @@ interface Turn {
  * again. Prints a table and the ratio.
  */
 export async function measureBeside(store: Store, plan: BesidePlan): Promise<void> {
-  const { books, allowances } = store;
-  const timing = { holdLifeMs: 120_000, renewEveryMs: 10_000, sweepEveryMs: 10_000 };
-  const parts = { books, allowances, dataDir: plan.dataDir, log: keepLog(), clock: Date.now, random: Math.random };
-  const ledger = await openLedger({ ...parts, ...timing });
-  ledger.start();
+  const ledger = await startLedger(store, plan.dataDir);
   const alone: Turn[] = [];
   const beside: Turn[] = [];
   try {
@@ -64,15 +60,71 @@ export async function measureBeside(store: Store, plan: BesidePlan): Promise<voi
   } finally {
     await ledger.stop();
   }
-  report(alone, beside);
+  report({ alone, "beside the check": beside });
+  const rate = (turns: Turn[]) => median(turns.map(({ pairsPerSecond }) => pairsPerSecond));
+  console.log(`rate beside the check / alone: ${(rate(beside) / rate(alone)).toFixed(2)}`);
+}
+
+interface AgedPlan {
+  organizationId: string;
+  turnMs: number;
+  turns: number;
+  clients: number;
+  rate: number;
+  /** A store without requests, and one with a history. */
+  empty: { store: Store; dataDir: string };
+  aged: { store: Store; dataDir: string };
+  /** Each closes a month of the history. */
+  closings: readonly (() => Promise<void>)[];
+}
+
+/**
+ * Measures what a history, and retention in the same process, add to holds and settlements: in turns on both stores, then
+ * while each month is closed. Prints a table and the ratios.
+ */
+export async function measureAged({ empty, aged, closings, ...plan }: AgedPlan): Promise<void> {
+  const [young, old] = [await startLedger(empty.store, empty.dataDir), await startLedger(aged.store, aged.dataDir)];
+  const turns: Record<string, Turn[]> = { "empty store": [], history: [], "history, during retention": [] };
+  try {
+    for (const ledger of [young, old]) await play(ledger, { ...plan, turnMs: WARM_UP_MS });
+    for (let turn = 0; turn < plan.turns; turn += 1) {
+      turns["empty store"]?.push(await play(young, plan));
+      turns.history?.push(await play(old, plan));
+    }
+    for (const close of closings) {
+      let isClosed = false;
+      const closing = close().finally(() => {
+        isClosed = true;
+      });
+      turns["history, during retention"]?.push(await play(old, { ...plan, isOver: () => isClosed }));
+      await closing;
+    }
+  } finally {
+    for (const ledger of [young, old]) await ledger.stop();
+  }
+  report(turns);
+}
+
+async function startLedger({ books, allowances }: Store, dataDir: string): Promise<Ledger> {
+  const timing = { holdLifeMs: 120_000, renewEveryMs: 10_000, sweepEveryMs: 10_000 };
+  const parts = { books, allowances, dataDir, log: keepLog(), clock: Date.now, random: Math.random };
+  const ledger = await openLedger({ ...parts, ...timing });
+  ledger.start();
+  return ledger;
+}
+
+interface PlayPlan extends Pick<BesidePlan, "organizationId" | "turnMs" | "clients" | "rate"> {
+  /** Ends the turn instead of its time. */
+  isOver?: () => boolean;
 }
 
 /** Holds and settles, one after the other, with every client, for one turn. */
-async function play(ledger: Ledger, { organizationId, turnMs, clients, rate }: BesidePlan): Promise<Turn> {
+async function play(ledger: Ledger, { organizationId, turnMs, clients, rate, isOver }: PlayPlan): Promise<Turn> {
   const turn: Turn = { pairsPerSecond: 0, holds: [], settlements: [] };
   const beganAtMs = performance.now();
   const client = async (number: number) => {
-    for (let made = 0; performance.now() - beganAtMs < turnMs; made += 1) {
+    const isRunning = () => (isOver === undefined ? performance.now() - beganAtMs < turnMs : !isOver());
+    for (let made = 0; isRunning(); made += 1) {
       const dueAtMs = rate === null ? performance.now() : beganAtMs + ((made * clients + number) * 1_000) / rate;
       if (dueAtMs > performance.now()) await sleep(dueAtMs - performance.now());
       // Late requests have waited since they were due; a timer may also be a little early.
@@ -136,23 +188,20 @@ function keepChecking({ dataDir, databaseUrl }: BesidePlan): { begun: Promise<vo
   };
 }
 
-function report(alone: Turn[], beside: Turn[]): void {
+function report(turnsByName: Record<string, Turn[]>): void {
   const summed = (turns: Turn[]) => ({
     rate: median(turns.map(({ pairsPerSecond }) => pairsPerSecond)),
     holds: turns.flatMap(({ holds }) => holds).toSorted((a, b) => a - b),
     settlements: turns.flatMap(({ settlements }) => settlements).toSorted((a, b) => a - b),
   });
-  const [without, with_] = [summed(alone), summed(beside)];
-  const row = (name: string, { rate, holds, settlements }: typeof without) => {
+  const row = (name: string, { rate, holds, settlements }: ReturnType<typeof summed>) => {
     const times = [holds, settlements].flatMap((all) => [at(all, 0.5), at(all, 0.99)].map((ms) => ms.toFixed(1)));
     return `| ${[name, Math.round(rate), ...times].join(" | ")} |`;
   };
   console.log(
     "| | pairs/s | hold p50 ms | p99 ms | settlement p50 ms | p99 ms |\n| --- | --: | --: | --: | --: | --: |",
   );
-  console.log(row("alone", without));
-  console.log(row("beside the check", with_));
-  console.log(`rate beside the check / alone: ${(with_.rate / without.rate).toFixed(2)}`);
+  for (const [name, turns] of Object.entries(turnsByName)) console.log(row(name, summed(turns)));
 }
 
 function at(sorted: readonly number[], share: number): number {

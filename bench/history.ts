@@ -1,22 +1,28 @@
 /**
  * `node bench/history.ts --store sqlite --rows 10000000 --months 24`: what one organization's ended requests of so many months
  * cost those who read and sweep the books: the service's start, a sweep, a page of the statement of any month, and one
- * request by its id. `--store postgres` makes a PostgreSQL of its own.
+ * request by its id. `--store postgres` makes a PostgreSQL of its own. With `--books DIR` the filled store is kept in that
+ * folder, and a later run starts from a copy of it. With `--load 10` requests are booked, too, 200 a second: in turns of so many
+ * seconds on an empty store and on this one, and while retention closes its first two months.
  */
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, utimesSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
 import { idAt } from "../src/credits/request-id.ts";
+import { Overviews } from "../src/reports/overview.ts";
 import { Statements } from "../src/reports/statement.ts";
+import { DAY_MS, dayOf, UsageDays } from "../src/reports/usage-days.ts";
 import { openPostgresStore } from "../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";
-import { bulkStatements } from "../test/support/bulk.ts";
+import { bulkStatements, pastPartitions } from "../test/support/bulk.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 import { startService } from "../test/support/service.ts";
+import { measureAged } from "./beside.ts";
+import { closeMonths } from "./retention.ts";
 
 const ORGANIZATION = "org_bench";
 const GRANT = "grant_bench";
@@ -24,23 +30,33 @@ const ROWS_AT_ONCE = 500_000;
 const MONTH_MS = 30 * 86_400_000;
 const LIFE_MS = 120_000;
 const LOOKS = 100;
+const TERMS = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+/** Credits for the requests that are booked beside. */
+const SPARE = 1_000_000_000_000n;
 
 const { values } = parseArgs({
   options: {
     store: { type: "string", default: "sqlite" },
     rows: { type: "string", default: "10000000" },
     months: { type: "string", default: "24" },
+    books: { type: "string" },
+    load: { type: "string" },
   },
 });
 const rows = Number(values.rows);
+/** Folder of a store that an earlier run has filled. */
+const kept = values.books !== undefined && existsSync(values.books) ? values.books : undefined;
 const stepMs = Math.floor((Number(values.months) * MONTH_MS) / rows);
-const fromMs = Date.now() - rows * stepMs;
+const endMs = kept === undefined ? Date.now() : statSync(kept).mtimeMs;
+const fromMs = Math.round(endMs) - rows * stepMs;
 
 interface Place {
   store: Store;
   run(statement: string): Promise<void>;
   dataDir: string;
   databaseUrl?: string;
+  /** A database without tables. */
+  emptyUrl?: string;
 }
 
 async function fill({ store, run }: Place): Promise<void> {
@@ -50,16 +66,20 @@ async function fill({ store, run }: Place): Promise<void> {
     kind: "standard",
     createdAtMs: fromMs - 1_000,
   });
-  const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
   const amount = 1_000n * BigInt(rows);
   await store.books.apply("durable", [
-    { kind: "grant", organizationId: ORGANIZATION, grantId: GRANT, amount, ...terms },
+    { kind: "grant", organizationId: ORGANIZATION, grantId: GRANT, amount, ...TERMS },
   ]);
   for (let start = 0; start < rows; start += ROWS_AT_ONCE) {
     const count = Math.min(ROWS_AT_ONCE, rows - start);
     const bulk = { organizationId: ORGANIZATION, grantId: GRANT, count, stepMs, fromMs: fromMs + start * stepMs };
     for (const statement of bulkStatements(store.kind, bulk)) await run(statement);
   }
+  const startedAtMs = performance.now();
+  await store.books.recordBalances(ORGANIZATION);
+  await new UsageDays({ rows: store.usage, books: store.books, clock: Date.now, log: console }).sumUp();
+  const seconds = Math.round((performance.now() - startedAtMs) / 1_000);
+  console.log(`balances recorded and days summed up: ${seconds} s, which a service does by the day`);
 }
 
 /** Runs something again and again. Returns the 50th and the 95th percentile and the longest time in milliseconds. */
@@ -78,14 +98,33 @@ async function timed(work: (look: number) => Promise<unknown>): Promise<string> 
 /** A time in the history, the same ones in each run. */
 const momentOf = (look: number) => fromMs + Math.floor((((look * 37) % LOOKS) / LOOKS) * rows) * stepMs;
 
-async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
+/** Books requests on the history and on an empty store, in turns, and while retention closes the oldest months. */
+async function measureLoad(store: Store, { dataDir, databaseUrl, emptyUrl }: Place, turnMs: number): Promise<void> {
+  const emptyDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
+  const empty =
+    emptyUrl === undefined
+      ? await openSqliteStore({ dataDir: emptyDir, role: "service" })
+      : await openPostgresStore({ url: emptyUrl, role: "service" });
+  const grant = { kind: "grant" as const, organizationId: ORGANIZATION, amount: SPARE, ...TERMS };
+  await empty.accounts.insertOrganization({ id: ORGANIZATION, name: "Bench", kind: "standard", createdAtMs: 1 });
+  for (const { books } of [store, empty]) await books.apply("durable", [{ ...grant, grantId: "grant_load" }]);
+  // The first month of the history is incomplete.
+  const months = Math.floor((Number(values.months) * MONTH_MS) / (30.44 * 86_400_000));
+  const closings = [1, 2].map((later) => () => closeMonths(store, ORGANIZATION, months - later));
+  const load = { organizationId: ORGANIZATION, turnMs, turns: 3, clients: 16, rate: 200 };
+  const aged = { store, dataDir };
+  console.log(databaseUrl === undefined ? "SQLite" : "PostgreSQL");
+  await measureAged({ ...load, empty: { store: empty, dataDir: emptyDir }, aged, closings });
+  const [violation] = (await store.books.verify(ORGANIZATION)).violations;
+  if (violation !== undefined) throw new Error(violation.message);
+  await empty.close();
+  rmSync(emptyDir, { recursive: true });
+}
+
+async function measure(place: Place): Promise<void> {
+  const { store, dataDir, databaseUrl } = place;
   const { books, requests } = store;
   const statements = new Statements(books);
-  const recordingAtMs = performance.now();
-  await books.recordBalances(ORGANIZATION);
-  console.log(
-    `balances recorded: ${Math.round(performance.now() - recordingAtMs)} ms, which a service does by the day\n`,
-  );
   const search = { lifeMs: LIFE_MS, afterHoldId: null, limit: 500 };
   console.log("| look | p50 ms | p95 ms | longest ms |\n| --- | --: | --: | --: |");
   const sweep = await timed(async () => {
@@ -107,6 +146,13 @@ async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
     return statements.page({ organizationId: ORGANIZATION, kind: null, cursor: null, limit: 100, ...period });
   };
   console.log(`| statement page with its opening balance | ${await timed(whole)} |`);
+  const toDay = dayOf(Date.now());
+  const days = new UsageDays({ rows: store.usage, books, clock: Date.now, log: console });
+  const overviews = new Overviews({ rows: store.usage, days, clock: Date.now });
+  const range = { fromDay: toDay - 29 * DAY_MS, toDay };
+  const overview = () => overviews.overview({ organizationId: ORGANIZATION, ...range });
+  console.log(`| overview of 30 days | ${await timed(overview)} |`);
+  if (values.load !== undefined) await measureLoad(store, place, Number(values.load) * 1_000);
   await store.close();
   // `npm start` keeps the compiled modules, too: the second start finds them.
   const environment = { NODE_COMPILE_CACHE: join(dataDir, "compile-cache") };
@@ -119,17 +165,31 @@ async function measure({ store, dataDir, databaseUrl }: Place): Promise<void> {
   }
 }
 
+/** Keeps a copy of the files of a filled store. Their time is that of the last request. */
+function keep(data: string, names?: readonly string[]): void {
+  if (values.books === undefined || kept !== undefined) return;
+  mkdirSync(values.books, { recursive: true });
+  for (const name of names ?? [""]) cpSync(join(data, name), join(values.books, name), { recursive: true });
+  utimesSync(values.books, endMs / 1_000, endMs / 1_000);
+}
+
 async function onSqlite(): Promise<void> {
   const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
+  const path = join(dataDir, "tollgate.db");
+  const run = async (statement: string) => {
+    const beside = new DatabaseSync(path, { timeout: 60_000 });
+    beside.exec(`PRAGMA synchronous = OFF; ${statement}; PRAGMA wal_checkpoint(TRUNCATE)`);
+    beside.close();
+  };
   try {
+    if (kept !== undefined) cpSync(kept, dataDir, { recursive: true });
+    else {
+      const filled = await openSqliteStore({ dataDir, role: "service" });
+      await fill({ store: filled, run, dataDir });
+      await filled.close();
+      keep(dataDir, ["tollgate.db"]);
+    }
     const store = await openSqliteStore({ dataDir, role: "service" });
-    const path = join(dataDir, "tollgate.db");
-    const run = async (statement: string) => {
-      const beside = new DatabaseSync(path, { timeout: 60_000 });
-      beside.exec(`PRAGMA synchronous = OFF; ${statement}; PRAGMA wal_checkpoint(TRUNCATE)`);
-      beside.close();
-    };
-    await fill({ store, run, dataDir });
     console.log(`SQLite: ${rows} requests, ${Math.round(statSync(path).size / rows)} bytes each`);
     await measure({ store, run, dataDir });
   } finally {
@@ -139,36 +199,37 @@ async function onSqlite(): Promise<void> {
 
 async function onPostgres(): Promise<void> {
   const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
-  const server = await makePostgresServer();
+  const copied = kept;
+  const server = await makePostgresServer(
+    copied === undefined ? {} : { fill: async (data) => cpSync(copied, data, { recursive: true }) },
+  );
   try {
-    const store = await openPostgresStore({ url: server.url, role: "service" });
     const client = new pg.Client({ connectionString: server.url });
     await client.connect();
     const run = async (statement: string) => void (await client.query(statement));
-    await run("SET synchronous_commit = off");
-    for (const statement of pastPartitions()) await run(statement);
-    await fill({ store, run, dataDir });
+    if (kept === undefined) {
+      const filled = await openPostgresStore({ url: server.url, role: "service" });
+      await run("SET synchronous_commit = off");
+      for (const statement of pastPartitions(fromMs)) await run(statement);
+      await fill({ store: filled, run, dataDir });
+      await run("VACUUM ANALYZE");
+      await filled.close();
+    }
     const { rows: sizes } = await client.query("SELECT pg_database_size(current_database()) AS bytes");
+    await run("CREATE DATABASE empty");
     await client.end();
+    if (kept === undefined && values.books !== undefined) {
+      await server.stop();
+      keep(server.data);
+      await server.start();
+    }
     console.log(`PostgreSQL: ${rows} requests, ${Math.round(Number(sizes[0].bytes) / rows)} bytes each`);
-    await measure({ store, run, dataDir, databaseUrl: server.url });
+    const store = await openPostgresStore({ url: server.url, role: "service" });
+    const emptyUrl = server.url.replace(/postgres$/, "empty");
+    await measure({ store, run, dataDir, databaseUrl: server.url, emptyUrl });
   } finally {
     await server.remove();
     rmSync(dataDir, { recursive: true });
-  }
-}
-
-/** The service makes the partitions of the present and the next months; those of the past it would have made in time. */
-function pastPartitions(): string[] {
-  const [from, now] = [new Date(fromMs), new Date()];
-  const statements: string[] = [];
-  for (let month = new Date(Date.UTC(from.getUTCFullYear(), from.getUTCMonth())); ; ) {
-    const next = new Date(Date.UTC(month.getUTCFullYear(), month.getUTCMonth() + 1));
-    if (next.getTime() > now.getTime()) return statements;
-    const name = `request_${month.toISOString().slice(0, 7).replace("-", "")}`;
-    const bounds = `FROM ('${idAt(month.getTime())}') TO ('${idAt(next.getTime())}')`;
-    statements.push(`CREATE TABLE IF NOT EXISTS ${name} PARTITION OF request FOR VALUES ${bounds}`);
-    month = next;
   }
 }
 

@@ -11,14 +11,13 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
-import { Retention } from "../src/ledger/retention.ts";
 import { openPostgresStore } from "../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";
-import { createLog } from "../src/telemetry/logger.ts";
-import { bulkStatements } from "../test/support/bulk.ts";
+import { bulkStatements, pastPartitions } from "../test/support/bulk.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 import { measureBeside } from "./beside.ts";
+import { closeMonths } from "./retention.ts";
 
 const ORGANIZATION = "org_bench";
 const GRANT = "grant_bench";
@@ -55,6 +54,7 @@ async function check({ store, dataDir, databaseUrl, run }: Place): Promise<void>
   const grant = { kind: "grant" as const, organizationId: ORGANIZATION, grantId: GRANT, ...terms };
   await store.books.apply("durable", [{ ...grant, amount: 1_000n * BigInt(rows) + SPARE }]);
   const fromMs = createdAtMs - (values.close ? CLOSED_AGE_MS : 0) - 1_000 * (rows + 100);
+  if (store.kind === "postgres") await run(pastPartitions(fromMs));
   await run(bulkStatements(store.kind, { organizationId: ORGANIZATION, grantId: GRANT, count: rows, fromMs }));
   const startedAtMs = performance.now();
   const { holds, events, violations } = await store.books.verify(ORGANIZATION);
@@ -62,7 +62,11 @@ async function check({ store, dataDir, databaseUrl, run }: Place): Promise<void>
   const mebibytes = Math.round(process.resourceUsage().maxRSS / 1_024);
   console.log(`${store.kind}: ${holds} holds, ${events} events, ${violations.length} violations`);
   console.log(`${seconds.toFixed(1)} s, ${Math.round(holds / seconds)} holds/s, at most ${mebibytes} MiB resident`);
-  if (values.close) await close(store);
+  if (values.close) {
+    await closeMonths(store, ORGANIZATION, 1);
+    const [violation] = (await store.books.verify(ORGANIZATION)).violations;
+    if (violation !== undefined) throw new Error(violation.message);
+  }
   if (values.beside === undefined) return;
   await measureBeside(store, {
     organizationId: ORGANIZATION,
@@ -73,38 +77,6 @@ async function check({ store, dataDir, databaseUrl, run }: Place): Promise<void>
     clients: Number(values.clients),
     rate: values.rate === undefined ? null : Number(values.rate),
   });
-  const [violation] = (await store.books.verify(ORGANIZATION)).violations;
-  if (violation !== undefined) throw new Error(violation.message);
-}
-
-async function close(store: Store): Promise<void> {
-  const stepsMs: number[] = [];
-  const timed = <Parameters extends unknown[], Result>(step: (...parameters: Parameters) => Promise<Result>) => {
-    return async (...parameters: Parameters) => {
-      const startedAtMs = performance.now();
-      const result = await step(...parameters);
-      stepsMs.push(performance.now() - startedAtMs);
-      return result;
-    };
-  };
-  const { sum, remove, ...rest } = store.closings;
-  const retention = new Retention({
-    closings: { ...rest, sum: timed(sum), remove: timed(remove) },
-    limits: { requestMonths: 1 },
-    isUsageSummedUp: async () => true,
-    spooled: async () => 0,
-    clock: Date.now,
-    now: () => performance.now(),
-    log: createLog("warn"),
-  });
-  const startedAtMs = performance.now();
-  await retention.run();
-  const seconds = (performance.now() - startedAtMs) / 1_000;
-  const { requests = 0 } = (await store.closings.find(ORGANIZATION)) ?? {};
-  stepsMs.sort((a, b) => a - b);
-  const [p50 = 0, p99 = 0] = [0.5, 0.99].map((share) => stepsMs[Math.floor(stepsMs.length * share)]);
-  const steps = `steps: p50 ${p50.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms`;
-  console.log(`${requests} requests closed in ${seconds.toFixed(0)} s; ${steps}`);
   const [violation] = (await store.books.verify(ORGANIZATION)).violations;
   if (violation !== undefined) throw new Error(violation.message);
 }

@@ -23,10 +23,24 @@ export interface ClosingPartRow {
   amount: MicroCredits;
 }
 
-/** The sum of requests that are being closed. */
+/** The sum of requests of one token that were all drawn from one grant, or cost nothing. */
+export interface ClosingGroup {
+  tokenId: string;
+  /** Null: they cost nothing. */
+  grantId: string | null;
+  requests: number;
+  cost: MicroCredits;
+  shortfall: MicroCredits;
+  price: MicroCredits;
+  tokens: TokenCounts;
+}
+
+/** The sum of requests that are being closed: those that an earlier closing does not include. */
 export class ClosingTally {
   readonly organizationId: string;
   readonly beforeMs: number;
+  readonly earlier: ClosingRow | undefined;
+  /** The last id of the requests that are added up. */
   after = "";
   requests = 0;
   cost = 0n;
@@ -35,20 +49,21 @@ export class ClosingTally {
   tokens = NO_TOKENS;
   readonly #parts = new Map<string, ClosingPartRow>();
 
-  constructor(organizationId: string, beforeMs: number) {
+  /** `earlier` is the closing that was read before the sum is begun. */
+  constructor(organizationId: string, beforeMs: number, earlier: ClosingRow | undefined) {
     this.organizationId = organizationId;
     this.beforeMs = beforeMs;
+    this.earlier = earlier;
   }
 
-  add({ holdId, tokenId, cost, shortfall, tokens, prices, draws }: RequestRow): void {
-    this.after = holdId;
-    this.requests += 1;
-    this.cost += cost;
-    this.shortfall += shortfall;
-    this.price += priceOf(tokens, prices);
-    this.tokens = addTokens(this.tokens, tokens);
-    if (cost > 0n) this.#addPart("token", tokenId, cost);
+  add({ tokenId, cost, shortfall, tokens, prices, draws }: RequestRow): void {
+    this.#add({ tokenId, requests: 1, cost, shortfall, price: priceOf(tokens, prices), tokens });
     for (const { grantId, amount } of draws) this.#addPart("grant", grantId, amount);
+  }
+
+  addGroup(group: ClosingGroup): void {
+    this.#add(group);
+    if (group.grantId !== null) this.#addPart("grant", group.grantId, group.cost);
   }
 
   parts(): ClosingPartRow[] {
@@ -56,8 +71,8 @@ export class ClosingTally {
   }
 
   /** Returns the sum of these requests and of those that were closed before. */
-  withEarlier(earlier: ClosingRow | undefined): ClosingRow {
-    const { organizationId, beforeMs: beforeAtMs, requests, cost, shortfall, price, tokens } = this;
+  total(): ClosingRow {
+    const { organizationId, beforeMs: beforeAtMs, earlier, requests, cost, shortfall, price, tokens } = this;
     return {
       organizationId,
       beforeAtMs,
@@ -67,6 +82,15 @@ export class ClosingTally {
       price: price + (earlier?.price ?? 0n),
       tokens: addTokens(tokens, earlier?.tokens ?? NO_TOKENS),
     };
+  }
+
+  #add({ tokenId, requests, cost, shortfall, price, tokens }: Omit<ClosingGroup, "grantId">): void {
+    this.requests += requests;
+    this.cost += cost;
+    this.shortfall += shortfall;
+    this.price += price;
+    this.tokens = addTokens(this.tokens, tokens);
+    if (cost > 0n) this.#addPart("token", tokenId, cost);
   }
 
   #addPart(dimension: ClosingPartRow["dimension"], name: string, amount: MicroCredits): void {

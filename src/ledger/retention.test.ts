@@ -110,7 +110,7 @@ test("an organization whose requests violate an invariant keeps them, and the lo
   beside.exec("update request set output_tokens = output_tokens + 1 where cost = 7");
   await run({ limits: { requestMonths: 1 } });
   expect(count("request")).toBe(REQUESTS);
-  expect(log.messages("error")).toEqual(["the old requests of an organization could not be closed"]);
+  expect(log.messages("error")).toEqual(["the old requests of an organization could not be closed or removed"]);
 });
 
 test("audit records have a limit of their own", async () => {

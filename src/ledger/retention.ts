@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isoTime } from "../api/time.ts";
-import { type ClosingRow, ClosingTally } from "../credits/closing.ts";
+import { ClosingTally } from "../credits/closing.ts";
 import type { Closings } from "../stores/queries/closings.ts";
 import type { Log } from "../telemetry/logger.ts";
 
@@ -24,12 +24,20 @@ const DAY_MS = 86_400_000;
 const EVERY_MS = 3_600_000;
 const ORGANIZATIONS_PAGE = 100;
 const AUDIT_ROWS = 500;
+/** Attempts to remove a month that other transactions use. The next run continues. */
+const LOCKED_ATTEMPTS = 20;
+const LOCKED_PAUSE_MS = 2_000;
+/**
+ * Pause after each removal of a chunk, a multiple of the time for which it keeps other transactions waiting. On a busy
+ * machine a removal itself waits for others most of the time.
+ */
+const REMOVAL_PAUSE_MS = 5;
 /** Share of the time in which chunks run: the rest is left to requests. */
 const WORKING_SHARE = 1 / 4;
 
 /**
  * Removes what is older than the configuration allows: requests, which become one sum per organization, and audit records.
- * Works in small chunks. Every step can be interrupted, and several processes may run it at once, see `closingRows`: the lock
+ * Works in small steps. Every one can be interrupted, and several processes may run it at once, see `closingRows`: the lock
  * of `runExclusively` is not taken, because it would delay the starts of other processes.
  */
 export class Retention {
@@ -78,15 +86,22 @@ export class Retention {
   }
 
   async #closeBefore(beforeMs: number): Promise<void> {
-    const { closings, isUsageSummedUp, spooled, log } = this.#options;
+    const { isUsageSummedUp, spooled } = this.#options;
     // Days that are summed up keep the usage of requests that are removed.
     if ((await spooled()) > 0 || !(await isUsageSummedUp(beforeMs))) return;
+    await this.#ofEach(beforeMs, (organizationId) => this.#close(organizationId, beforeMs));
+    if (await this.#removeMonths(beforeMs)) await this.#ofEach(beforeMs, (id) => this.#remove(id));
+  }
+
+  /** Does something for each organization with requests of before a time. A failure of one does not affect the others. */
+  async #ofEach(beforeMs: number, work: (organizationId: string) => Promise<void>): Promise<void> {
+    const { closings, log } = this.#options;
     for (let after: string | null = null; ; ) {
       const ids: string[] = await closings.organizations(beforeMs, after, ORGANIZATIONS_PAGE);
       for (const organizationId of ids) {
-        await this.#close(organizationId, beforeMs).catch((err: unknown) => {
+        await work(organizationId).catch((err: unknown) => {
           if (this.#stopping.signal.aborted) throw err;
-          log.error({ organizationId, err }, "the old requests of an organization could not be closed");
+          log.error({ organizationId, err }, "the old requests of an organization could not be closed or removed");
         });
       }
       after = ids.at(-1) ?? null;
@@ -97,21 +112,37 @@ export class Retention {
   async #close(organizationId: string, beforeMs: number): Promise<void> {
     const { closings, log } = this.#options;
     const earlier = await closings.find(organizationId);
-    // The next closing is computed from rows that an earlier one did not include.
-    if (earlier !== undefined) await this.#remove(earlier);
     if (earlier !== undefined && earlier.beforeAtMs >= beforeMs) return;
     if (!(await closings.freeze(organizationId, beforeMs))) return;
-    const tally = new ClosingTally(organizationId, beforeMs);
+    const tally = new ClosingTally(organizationId, beforeMs, earlier);
     while (!(await this.#paced(() => closings.sum(tally))));
-    if (!(await closings.close(tally, earlier))) return;
+    if (!(await closings.close(tally))) return;
     log.info({ organizationId, before: isoTime(beforeMs), requests: tally.requests }, "old requests were closed");
-    await this.#remove(tally.withEarlier(earlier));
   }
 
-  async #remove(closing: ClosingRow): Promise<void> {
+  /** Returns false if a month with closed requests is left, because other transactions used the requests all the time. */
+  async #removeMonths(beforeMs: number): Promise<boolean> {
+    const { closings, log } = this.#options;
+    for (let attempts = 0; attempts < LOCKED_ATTEMPTS; ) {
+      const outcome = await this.#paced(() => closings.removeMonth(beforeMs));
+      if (outcome === "none") return true;
+      if (outcome === "removed") continue;
+      attempts += 1;
+      await sleep(LOCKED_PAUSE_MS, undefined, { signal: this.#stopping.signal });
+    }
+    log.info({}, "old requests are removed later, because other transactions read them");
+    return false;
+  }
+
+  async #remove(organizationId: string): Promise<void> {
+    const { closings } = this.#options;
+    const closing = await closings.find(organizationId);
+    if (closing === undefined) return;
     for (let after: string | undefined = ""; after !== undefined; ) {
       const from: string = after;
-      after = await this.#paced(() => this.#options.closings.remove(closing, from));
+      this.#stopping.signal.throwIfAborted();
+      after = await closings.remove(closing, from);
+      await sleep(REMOVAL_PAUSE_MS, undefined, { signal: this.#stopping.signal });
     }
   }
 

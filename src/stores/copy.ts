@@ -8,7 +8,7 @@ import type { TableShape } from "./table.ts";
 
 /** One side of a copy of a whole store. Nothing but the copy writes to its destination. */
 export interface CopySide {
-  readonly dialect: Omit<SqlDialect, "now" | "sharedLock" | "idsWithin">;
+  readonly dialect: Omit<SqlDialect, "now" | "sharedLock" | "idsWithin" | "idAt">;
   /** Lets all later reads see the same moment, until the side is closed. */
   beginSnapshot(): Promise<void>;
   /** Returns rows as cells, with integers as bigint. */

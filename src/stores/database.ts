@@ -3,7 +3,9 @@ import type { SqlDialect, StoreDriver, Writes } from "./driver.ts";
 import type { Tables } from "./schema.ts";
 
 /** The database as the queries use it. */
-export interface Database extends Pick<SqlDialect, "now" | "sharedLock" | "idsWithin">, Pick<StoreDriver, "snapshot"> {
+export interface Database
+  extends Pick<SqlDialect, "now" | "sharedLock" | "idsWithin" | "idAt">,
+    Pick<StoreDriver, "snapshot"> {
   /** Builds queries, and runs single statements. */
   readonly kysely: Kysely<Tables>;
   /** Runs writes in one transaction, in their order; returns the number of rows that each changed. Durable by default. */
@@ -20,12 +22,13 @@ export interface Database extends Pick<SqlDialect, "now" | "sharedLock" | "idsWi
 
 /** Builds the queries' view of a database over its driver. */
 export function databaseOver(driver: StoreDriver): Database {
-  const { now, sharedLock, idsWithin, ...dialect } = driver.dialect;
+  const { now, sharedLock, idsWithin, idAt, ...dialect } = driver.dialect;
   return {
     kysely: new Kysely<Tables>({ dialect: { ...dialect, createDriver: () => new StatementDriver(driver) } }),
     now,
     sharedLock,
     idsWithin,
+    idAt,
     async write(queries, { isDurable = true, isDroppable = false } = {}) {
       return (await driver.write({ required: [], rest: queries, isDurable, isDroppable })) ?? [];
     },

@@ -30,6 +30,11 @@ export interface StoreDriver {
    * dies is released. Rejects with OperatorError after a minute of waiting.
    */
   runExclusively<T>(work: () => Promise<T>): Promise<T>;
+  /**
+   * Removes the closed requests of one month at once, if the database stores the months before a time apart. Returns
+   * `locked` if other transactions use the requests at this moment, `none` if there is no such month.
+   */
+  removeClosedMonth(beforeMs: number): Promise<"removed" | "locked" | "none">;
   /** Resolves if the database answers and accepts writes. */
   ping(): Promise<void>;
   /** Returns how much each of its pools of connections or threads is used now. */
@@ -72,6 +77,8 @@ export interface SqlDialect extends Omit<Dialect, "createDriver"> {
    * month. Only a hint: the query must find the same rows without it.
    */
   idsWithin(column: string, ids: { from: string; to: string | null }): RawBuilder<boolean>;
+  /** The beginning of every id of a time in milliseconds, as `idAt` of `credits/request-id.ts`. */
+  idAt(timeMs: RawBuilder<bigint>): RawBuilder<string>;
 }
 
 /** The store cannot be reached. Nothing else is known to be wrong, so it may become available later. */

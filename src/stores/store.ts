@@ -31,7 +31,7 @@ export function storeOver(driver: StoreDriver) {
     refusals: refusalRows(database),
     usage: usageRows(database),
     conversations: conversationRows(database),
-    closings: closingRows(database),
+    closings: closingRows(database, driver),
     /** See `StoreDriver.runExclusively`. */
     runExclusively: <T>(work: () => Promise<T>) => driver.runExclusively(work),
     /** Resolves if the store answers and accepts writes. */

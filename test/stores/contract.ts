@@ -5,6 +5,7 @@ import { adjustmentCases } from "./adjustments.ts";
 import { adminCases } from "./admin.ts";
 import { adminKeyCases } from "./admin-keys.ts";
 import { allowanceCases } from "./allowances.ts";
+import { closingSumCases } from "./closing-sums.ts";
 import { closingCases } from "./closings.ts";
 import { conversationCases } from "./conversations.ts";
 import { type ContractStore, Subject } from "./fixture.ts";
@@ -43,6 +44,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("usage", () => usageCases(subject));
     describe("kept conversations", () => conversationCases(subject));
     describe("closings", () => closingCases(subject));
+    describe("sums of closings", () => closingSumCases(subject));
     describe("verification", () => verifyCases(subject));
     // Last, because it damages the schema.
     describe("verification without the index", () => repeatedReferenceCase(subject));

@@ -1,3 +1,6 @@
+import { idAt } from "../../src/credits/request-id.ts";
+import { partitionOf } from "../../src/stores/postgres/migrate.ts";
+
 /** SQL that fills the books of one organization with charged requests, faster than any service could. */
 export interface Bulk {
   organizationId: string;
@@ -63,4 +66,15 @@ export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[
     "ANALYZE",
     `UPDATE credit_grant SET remaining = remaining - ${total} WHERE organization_id = '${organizationId}' AND id = '${grantId}'`,
   ];
+}
+
+/** SQL for the partitions of past months: the service makes those of the present and the next months, these in their time. */
+export function pastPartitions(fromMs: number, toMs = Date.now()): string[] {
+  const statements: string[] = [];
+  for (let ahead = 0; ; ahead += 1) {
+    const { name, ...month } = partitionOf(new Date(fromMs), ahead);
+    if (month.fromMs > toMs) return statements;
+    const bounds = `FROM ('${idAt(month.fromMs)}') TO ('${idAt(month.toMs)}')`;
+    statements.push(`CREATE TABLE IF NOT EXISTS ${name} PARTITION OF request FOR VALUES ${bounds}`);
+  }
 }

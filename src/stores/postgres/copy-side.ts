@@ -5,6 +5,7 @@ import { OperatorError } from "../../errors.ts";
 import type { CopySide } from "../copy.ts";
 import type { Cell } from "../fields.ts";
 import type { TableShape } from "../table.ts";
+import { LOCK_REQUESTS } from "./closed-months.ts";
 import { connectFailure, openingFailure, sqlStateOf, statementFailure } from "./failure.ts";
 import { partitionOf } from "./migrate.ts";
 import { placeOf, types } from "./pools.ts";
@@ -128,7 +129,7 @@ function sideOver(client: pg.Client): CopySide {
       createQueryCompiler: () => new PostgresQueryCompiler(),
     },
     beginSnapshot: async () => {
-      await guarded(() => client.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"));
+      await guarded(() => client.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${LOCK_REQUESTS}`));
     },
     read: async ({ sql: text, parameters }) => {
       const result = await guarded(() => client.query<Cell[]>({ text, values: [...parameters], rowMode: "array" }));

@@ -8,6 +8,7 @@ import type { SqlDialect, StoreDriver, Writes } from "../driver.ts";
 import { type MigratedDriver, readMigrations } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
+import { LOCK_REQUESTS, removeClosedMonth } from "./closed-months.ts";
 import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
 import { expectSchema, keepPartitions, migrate } from "./migrate.ts";
 import { closePools, openPools, type Pools, type PoolTimeouts, usesOf } from "./pools.ts";
@@ -52,6 +53,7 @@ export const POSTGRES_DIALECT: SqlDialect = {
     const name = sql.ref(column);
     return to === null ? sql`${name} >= ${from}` : sql`(${name} >= ${from} AND ${name} < ${to})`;
   },
+  idAt: (timeMs) => sql`lpad(to_hex((${timeMs}) / 65536), 8, '0') || '-' || lpad(to_hex((${timeMs}) % 65536), 4, '0')`,
 };
 
 /** Opens a store over `openPostgresDriver`. */
@@ -120,6 +122,7 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
     // The pools close idle connections by themselves.
     releaseMemory: async () => undefined,
     runExclusively: (work) => runExclusively(pools.durable, work),
+    removeClosedMonth: (beforeMs) => removeClosedMonth(pools.durable, beforeMs),
     async ping() {
       const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
       const { rows } = await query<{ refuses: boolean }>(pools.durable, { text, isRepeatable: true });
@@ -196,7 +199,7 @@ function snapshot(pool: pg.Pool, queries: readonly CompiledQuery[]): Promise<Rec
   return transact(pool, { kind: "snapshot", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
     const query_timeout = queries.length * SNAPSHOT_TIMEOUT_MS + 2_000;
     const results = await Promise.all([
-      transaction.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}`),
+      transaction.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}; ${LOCK_REQUESTS}`),
       ...queries.map(({ sql: text, parameters }) => {
         const config = { text, values: [...parameters], query_timeout };
         return transaction.query<Record<string, unknown>>(config);

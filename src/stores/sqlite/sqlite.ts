@@ -119,6 +119,8 @@ function driverOver(
     },
     // The directory is locked: no other service uses it.
     runExclusively: (work) => work(),
+    // One table has all requests.
+    removeClosedMonth: async () => "none",
     async ping() {
       // The remaining room may be enough for this write, but not for that of a batch.
       await requireRoom(dataDir, ROOM_LEAST_BYTES);
@@ -154,6 +156,7 @@ function sqliteDialect(clock: () => number): SqlDialect {
     sharedLock: () => sql``,
     // One table has all requests: the range of ids would only make SQLite prefer the wrong index.
     idsWithin: () => sql`1 = 1`,
+    idAt: (timeMs) => sql`printf('%08x-%04x', (${timeMs}) / 65536, (${timeMs}) % 65536)`,
   };
 }
 
