@@ -83,6 +83,7 @@ const CRASHES: readonly Trial[] = [
     name: "a backup under 500 requests a second, restored elsewhere",
     runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 20, share: 2 },
+    site: () => DEFAULT_LIVES,
     run: backUp,
   },
   {
