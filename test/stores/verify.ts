@@ -93,11 +93,11 @@ export function verifyCases(subject: Subject): void {
     await subject.expectSound(sound.organizationId);
   });
 
-  test("a hold that waits briefly for the sweeper is not a violation", async () => {
+  test("an expired hold is not a violation during the recovery time and while it waits for the sweeper", async () => {
     const organizationId = await subject.organization(10n);
-    await subject.held(holdOf(organizationId, 1n, -5_000));
+    await subject.held(holdOf(organizationId, 1n, -500_000));
     await subject.expectSound(organizationId);
-    await subject.held(holdOf(organizationId, 1n, -40_000));
+    await subject.held(holdOf(organizationId, 1n, -520_000));
     expect((await subject.books.verify(organizationId)).violations).toMatchObject([{ invariant: 8 }]);
   });
 }
