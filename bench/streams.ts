@@ -1,6 +1,7 @@
 /**
  * `npm run bench:streams`: opens many streams on a service, each with a connection to an upstream that sends one event a
- * second, and prints how much memory a stream takes, and how long `/healthz` takes meanwhile. Options: --streams, --every
+ * second, and prints how much memory a stream takes, and how long `/healthz` takes meanwhile. Where other processes take
+ * the cores, `/healthz` waits for one like everything else, so that wait is printed too. Options: --streams, --every
  * milliseconds between two events of a stream, --seconds of the measurement, --sandbox for streams of the sandbox, which
  * need half as many open files.
  */
@@ -66,9 +67,10 @@ function residentKibibytes({ child }: RunningService): number {
   return Number(/^VmRSS:[ \t]*(\d+)/m.exec(status)?.[1]);
 }
 
-/** Processor time of the main thread, in milliseconds (schedstat of proc(5)). */
-function loopMs({ child }: RunningService): number {
-  return Number(readFileSync(`/proc/${child.pid}/task/${child.pid}/schedstat`, "utf8").split(" ")[0]) / 1e6;
+/** Time of the main thread on a core, and waiting for one, in milliseconds (schedstat of proc(5)). */
+function loopMs({ child }: RunningService): { ranMs: number; waitedMs: number } {
+  const fields = readFileSync(`/proc/${child.pid}/task/${child.pid}/schedstat`, "utf8").split(" ");
+  return { ranMs: Number(fields[0]) / 1e6, waitedMs: Number(fields[1]) / 1e6 };
 }
 
 function row(phase: string, waits: readonly number[], further: string): void {
@@ -114,8 +116,10 @@ async function measure({ service, token, health }: OpenService): Promise<void> {
   }
   const seconds = Number(values.seconds);
   const bytes = opened.reduce((sum, one) => sum + one.bytes, 0) - bytesBefore;
-  const share = Math.round((loopMs(service) - loopBefore) / (seconds * 10));
-  row("open", JSON.parse(await health.ask()), `${share} % of a core, ${Math.round(bytes / seconds / 1024)} KiB/s`);
+  const loop = loopMs(service);
+  const share = (ms: number) => `${Math.round(ms / (seconds * 10))} %`;
+  const times = `${share(loop.ranMs - loopBefore.ranMs)} of a core, waited for one ${share(loop.waitedMs - loopBefore.waitedMs)}`;
+  row("open", JSON.parse(await health.ask()), `${times}, ${Math.round(bytes / seconds / 1024)} KiB/s`);
   const served = opened.filter(({ status, isClosed }) => status === 200 && !isClosed).length;
   const each = (kibibytes: number) => ((kibibytes - idleKibibytes) / served).toFixed(1);
   const sorted = resident.toSorted((a, b) => a - b);
