@@ -74,7 +74,7 @@ function linesOf({ output }: RunningService): Line[] {
 
 /** Waits for the next line about a reload after `count` lines. */
 async function lineAfter(running: RunningService, count: number): Promise<Line> {
-  await expect.poll(() => linesOf(running).length, { timeout: 20_000 }).toBeGreaterThan(count);
+  await expect.poll(() => linesOf(running).length).toBeGreaterThan(count);
   return linesOf(running)[count] as Line;
 }
 
@@ -121,7 +121,7 @@ test("a key that is rotated during a stream is used by the next request, and the
   ]);
   // The old pool, with the connection of the stream, is closed once the stream has ended.
   const sockets = upstream.requests.map(({ response }) => response.req.socket);
-  await expect.poll(() => sockets.map(({ destroyed }) => destroyed), { timeout: 10_000 }).toEqual([true, false]);
+  await expect.poll(() => sockets.map(({ destroyed }) => destroyed)).toEqual([true, false]);
   for (const secret of ["canary", "header-canary"]) expect(service.output()).not.toContain(secret);
 });
 
@@ -239,7 +239,7 @@ test("requests during many reloads all succeed, and the pools of earlier provide
     writeFileSync(file("key"), `${CANARY}-${turn}`);
     service.child.kill("SIGHUP");
     const isUsed = () => upstream.requests.some(({ headers }) => headers.authorization === `Bearer ${CANARY}-${turn}`);
-    await expect.poll(isUsed, { timeout: 20_000, interval: 5 }).toBe(true);
+    await expect.poll(isUsed, { interval: 5 }).toBe(true);
   }
   isReloading = false;
   await Promise.all(clients);
@@ -247,7 +247,7 @@ test("requests during many reloads all succeed, and the pools of earlier provide
   expect(statuses.get(200)).toBeGreaterThan(RELOADS);
   const sockets = new Set(upstream.requests.map(({ response }) => response.req.socket));
   const open = () => [...sockets].filter(({ destroyed }) => !destroyed).length;
-  await expect.poll(open, { timeout: 10_000 }).toBeLessThanOrEqual(8);
+  await expect.poll(open).toBeLessThanOrEqual(8);
   expect(sockets.size).toBeGreaterThan(RELOADS);
   expect(service.output()).not.toContain(CANARY);
 });
