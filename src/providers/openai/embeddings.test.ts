@@ -54,6 +54,7 @@ describe("The whole answer is parsed:", () => {
     ["a field twice", '{"data":[{"embedding":[1],"embedding":[2]}]}'],
     ["an escaped name", '{"data":[{"\\u0065mbedding":[0]}]}'],
     ["a field elsewhere", '{"data":[{"embedding":[1]}],"usage":{"embedding":[2]}}'],
+    ["an escaped name, and a field elsewhere", '{"data":[{"\\u0065mbedding":[0]}],"usage":{"embedding":[1]}}'],
     ["a text that looks like a field", '{"data":[{"embedding":[1],"a\\"embedding":[2]}]}'],
   ])("%s", (_name, text) => {
     expect(read(text, 1, "float").vectors.some(isText)).toBe(false);
