@@ -55,6 +55,7 @@ describe("The whole answer is parsed:", () => {
     ["an escaped name", '{"data":[{"\\u0065mbedding":[0]}]}'],
     ["a field elsewhere", '{"data":[{"embedding":[1]}],"usage":{"embedding":[2]}}'],
     ["an escaped name, and a field elsewhere", '{"data":[{"\\u0065mbedding":[0]}],"usage":{"embedding":[1]}}'],
+    ["an escaped text", '{"data":[{"embedding":"\\u00000"}],"usage":{"embedding":[1]}}'],
     ["a text that looks like a field", '{"data":[{"embedding":[1],"a\\"embedding":[2]}]}'],
   ])("%s", (_name, text) => {
     expect(read(text, 1, "float").vectors.some(isText)).toBe(false);
@@ -77,7 +78,12 @@ test("Any answer is understood as one whose numbers are parsed.", () => {
   const space = fc.constantFrom("", "", " ", "\n  ", "\t", "\u00a0", " ".repeat(17));
   const arrayOf = (element: fc.Arbitrary<string>) =>
     fc.tuple(fc.array(element, { maxLength: 4 }), space).map(([all, gap]) => `[${gap}${all.join(`,${gap}`)}${gap}]`);
-  const embedding = fc.oneof(arrayOf(usual), arrayOf(usual), arrayOf(number), fc.constantFrom('"AAAA"', "{}", "[0]"));
+  const embedding = fc.oneof(
+    arrayOf(usual),
+    arrayOf(usual),
+    arrayOf(number),
+    fc.constantFrom('"AAAA"', "{}", "[0]", '"\\u00000"'),
+  );
   const name = fc.constantFrom("embedding", "embedding", "embedding", "\\u0065mbedding", 'a\\"embedding', "other");
   const field = fc.tuple(name, space, embedding).map(([key, gap, value]) => `"${key}"${gap}:${gap}${value}`);
   const index = fc.constantFrom('"index":0', '"index":1', '"index":9', '"index":"0"');
