@@ -1,0 +1,111 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EVENTS_DEFAULT, requestBody, streamedEvents, UNSTREAMED_ANSWER } from "../bench/payload.ts";
+import { makeOrganization, type RunningService, startService } from "./support/service.ts";
+import { startUpstream, type Upstream } from "./support/upstream.ts";
+
+/**
+ * The memory that the main thread allocates for a completion follows from what it does, and hardly depends on the machine
+ * or on other load. So a limit on it finds a completion that does more work than before, where a limit on time could not.
+ */
+const KIB_PER_COMPLETION_MAX = { unstreamed: 125, streamed: 135 };
+
+/** Enough for the compiler to optimize the code that every completion runs. */
+const WARM_UP = 1_500;
+const ROUNDS = 3;
+const PER_ROUND = 500;
+const CONCURRENT = 32;
+
+/** Code that a service runs first: it prints the bytes that the main thread has allocated whenever it receives SIGUSR2. */
+const HOOK = `
+import { getHeapStatistics } from "node:v8";
+import { isMainThread } from "node:worker_threads";
+const print = () => process.stderr.write("ALLOCATED " + getHeapStatistics().total_allocated_bytes + "\\n");
+if (isMainThread) process.on("SIGUSR2", print);`;
+
+let upstream: Upstream;
+let service: RunningService;
+let token: string;
+
+beforeAll(async () => {
+  upstream = await startUpstream();
+  upstream.behave("unstreamed", ({ response }) => {
+    response.writeHead(200, { "content-type": "application/json" }).end(UNSTREAMED_ANSWER);
+  });
+  upstream.behave("streamed", ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" }).end(streamedEvents(EVENTS_DEFAULT).join(""));
+  });
+  const most = 1_000_000_000;
+  service = await startService({
+    environment: { NODE_OPTIONS: `--import "data:text/javascript,${encodeURIComponent(HOOK)}"` },
+    config: {
+      limits: { requestsPerMinute: most, tokensPerMinute: most, concurrentRequests: 10_000 },
+      providers: [upstream.provider],
+      models: [model("bench", "unstreamed"), model("bench-streamed", "streamed")],
+    },
+  });
+  ({ token } = await makeOrganization(service, "1000"));
+});
+
+afterAll(async () => {
+  await service.end();
+  await upstream.close();
+});
+
+function model(id: string, name: string) {
+  return {
+    id,
+    routes: [{ provider: "up", model: name }],
+    price: { input: 1, output: 2 },
+    contextWindow: 128_000,
+    cutoffDate: "2026-01-01",
+  };
+}
+
+async function allocatedBytes(): Promise<number> {
+  const before = service.output().length;
+  service.child.kill("SIGUSR2");
+  for (;;) {
+    const found = /^ALLOCATED (\d+)\n/m.exec(service.output().slice(before));
+    if (found !== null) return Number(found[1]);
+    await sleep(10);
+  }
+}
+
+async function complete(count: number, streamed: boolean): Promise<void> {
+  let left = count;
+  const client = async () => {
+    for (; left > 0; ) {
+      left -= 1;
+      const answer = await fetch(`${service.baseUrl}/chat/completions`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+        body: requestBody("chat", streamed),
+      });
+      expect([answer.status, await answer.text()]).toEqual([
+        200,
+        expect.stringContaining(streamed ? "[DONE]" : "keeps count"),
+      ]);
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENT }, client));
+}
+
+/** Returns the least of some rounds: the compiler may need longer than the warm-up. */
+async function kibPerCompletion(streamed: boolean): Promise<number> {
+  await complete(WARM_UP, streamed);
+  let least = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const before = await allocatedBytes();
+    await complete(PER_ROUND, streamed);
+    least = Math.min(least, ((await allocatedBytes()) - before) / PER_ROUND / 1_024);
+  }
+  return least;
+}
+
+test.each(["unstreamed", "streamed"] as const)("An %s completion allocates no more than its limit.", async (kind) => {
+  const kib = await kibPerCompletion(kind === "streamed");
+  expect(kib).toBeLessThan(KIB_PER_COMPLETION_MAX[kind]);
+  // A limit that is far too high would not notice that a completion allocates more again.
+  expect(kib).toBeGreaterThan(KIB_PER_COMPLETION_MAX[kind] * 0.6);
+});
