@@ -199,7 +199,7 @@ function tollgateConfiguration(upstream: string): object {
     providers: [
       provider("unstreamed", `${upstream}/v1`),
       provider("streamed", `${upstream}/streamed/v1`),
-      { ...provider("base64", `${upstream}/base64/v1`), kind: "openai" },
+      provider("base64", `${upstream}/base64/v1`),
     ],
     models: [
       model(MODEL_UNSTREAMED, "unstreamed"),
