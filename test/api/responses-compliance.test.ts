@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { compileCheck } from "../../src/api/validation.ts";
 import { operator } from "../support/admin.ts";
 import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
-import { type Behaviour, breaking, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { type Behaviour, startUpstream, type Upstream } from "../support/upstream.ts";
 import {
   expectEmbeddings,
   expectError,
@@ -12,6 +12,7 @@ import {
   expectResponseEvent,
   type StreamedEvent,
 } from "./contract-checks.ts";
+import { callOf, SCRIPTED_ANSWERS, scripted } from "./scripted-answers.ts";
 
 /** All cases of the compliance suite of Open Responses (github.com/openresponses/openresponses), by their ids. */
 const CASES = {
@@ -66,56 +67,14 @@ const openResponsesIssue = compileCheck(
   }),
 );
 
-type Delta = Record<string, unknown>;
-const USAGE = {
-  prompt_tokens: 40,
-  completion_tokens: 12,
-  total_tokens: 52,
-  prompt_tokens_details: { cached_tokens: 8 },
-  completion_tokens_details: { reasoning_tokens: 5 },
-};
-
-/** Answers with deltas, as one message if the request is not streamed. */
-const scripted =
-  (deltas: Delta[], reason = "stop", logprobs?: object): Behaviour =>
-  ({ body, response }) => {
-    const more = logprobs && { logprobs };
-    if (body.stream !== true) {
-      const message = { role: "assistant", content: null, ...Object.assign({}, ...deltas) };
-      sendJson(response, 200, { choices: [{ index: 0, message, finish_reason: reason, ...more }], usage: USAGE });
-      return;
-    }
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    const event = (delta: Delta, finish_reason: string | null = null) =>
-      response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason, ...more }] })}\n\n`);
-    for (const delta of deltas) event(delta);
-    event({}, reason);
-    response.end(`data: ${JSON.stringify({ choices: [], usage: USAGE })}\n\ndata: [DONE]\n\n`);
-  };
-
-const callOf = (name: string, text: string, index = 0) => {
-  const called = { name, arguments: text };
-  return { tool_calls: [{ index, id: `call_${name}`, type: "function", function: called }] };
-};
-const LOGPROBS = { content: [{ token: "Hi", logprob: -0.5, bytes: [72, 105], top_logprobs: [] }] };
-const CITATION = { type: "url_citation", url_citation: { url: "https://a.example.com", title: "A" } };
 const ANSWERS: Record<string, Behaviour> = {
-  text: scripted([{ content: "Hello to you." }]),
-  thinking: scripted([{ reasoning_content: "They greet." }, { content: "Hello." }]),
-  calling: scripted([callOf("get_weather", '{"location":"Bern"}')], "tool_calls"),
-  custom: scripted([callOf("patch", '{"input":"+ x"}')], "tool_calls"),
-  cut: scripted([{ content: "Too lo" }], "length"),
-  filtered: scripted([{ refusal: "I cannot say." }], "content_filter"),
-  empty: scripted([]),
-  probable: scripted([{ content: "Hi" }], "stop", LOGPROBS),
-  citing: scripted([{ content: "As A says." }, { annotations: [CITATION] }]),
+  ...SCRIPTED_ANSWERS,
   weather: (request) => {
     const messages = request.body.messages as { role: string }[];
     const isAnswered = messages.some(({ role }) => role === "tool");
     const answer = isAnswered ? [{ content: "64 degrees." }] : [callOf("get_weather", '{"location":"Bern"}')];
     return scripted(answer, isAnswered ? "stop" : "tool_calls")(request);
   },
-  breaking,
 };
 
 let upstream: Upstream;
@@ -169,12 +128,16 @@ async function stream(body: object): Promise<StreamedEvent[]> {
   return events;
 }
 
+/** Types of the events that were checked. */
+const checkedTypes = new Set<string>();
+
 async function eventsOf(answer: Response): Promise<StreamedEvent[]> {
   expect(answer.headers.get("content-type")).toContain("text/event-stream");
   const records = (await answer.text()).split("\n\n").filter((record) => record.startsWith("event: "));
   return records.map((record, number) => {
     const [, name, json = ""] = /^event: (.*)\ndata: (.*)$/.exec(record) ?? [];
     const event = expectResponseEvent(JSON.parse(json));
+    checkedTypes.add(event.type);
     expect([event.type, event.sequence_number]).toEqual([name, number]);
     return event;
   });
@@ -314,6 +277,7 @@ test("The documentation lists each case of Open Responses, and each has a test t
 describe("OpenAI's types describe", () => {
   const asking: Record<string, object> = {
     custom: { tools: [{ type: "custom", name: "patch" }] },
+    searching: { tools: [{ type: "tool_search", execution: "client", description: "d", parameters: {} }] },
     calling: { tools: [WEATHER], tool_choice: "required" },
     probable: { include: ["message.output_text.logprobs"], top_logprobs: 0 },
     text: { text: { format: { type: "json_schema", name: "n", schema: { type: "object" }, strict: true } } },
@@ -324,22 +288,24 @@ describe("OpenAI's types describe", () => {
       instructions: "Be kind.",
     },
   };
-  const models = ["text", "thinking", "calling", "custom", "cut", "filtered", "empty", "probable", "citing"];
 
-  test.each(models)("the response of %s and each of its events.", async (model) => {
-    const body = { model, input: "Go", ...asking[model] };
-    // A custom tool has no parameters, so the schema of Open Responses, which has only functions, does not apply.
-    const response = expectResponse(await (await post(body)).json());
-    const answer = await post({ ...body, stream: true });
-    const events = await eventsOf(answer);
-    const last = events.at(-1);
-    const isCut = model === "cut" || model === "filtered";
-    expect(last?.type).toBe(isCut ? "response.incomplete" : "response.completed");
-    const ended = expectResponse(last?.response);
-    for (const one of [response, ended]) expect(one.completed_at === null).toBe(isCut);
-    const outputOf = ({ output }: typeof response) => output.map((item) => ({ ...item, id: "" }));
-    expect(outputOf(ended)).toEqual(outputOf(response));
-  });
+  test.each(Object.keys(SCRIPTED_ANSWERS).filter((model) => model !== "breaking"))(
+    "the response of %s and each of its events.",
+    async (model) => {
+      const body = { model, input: "Go", ...asking[model] };
+      // A custom tool has no parameters, so the schema of Open Responses, which has only functions, does not apply.
+      const response = expectResponse(await (await post(body)).json());
+      const answer = await post({ ...body, stream: true });
+      const events = await eventsOf(answer);
+      const last = events.at(-1);
+      const isCut = model === "cut" || model === "filtered";
+      expect(last?.type).toBe(isCut ? "response.incomplete" : "response.completed");
+      const ended = expectResponse(last?.response);
+      for (const one of [response, ended]) expect(one.completed_at === null).toBe(isCut);
+      const outputOf = ({ output }: typeof response) => output.map((item) => ({ ...item, id: "" }));
+      expect(outputOf(ended)).toEqual(outputOf(response));
+    },
+  );
 
   test("the events of a failure in the middle of a stream.", async () => {
     const events = await stream({ model: "breaking", input: "Go" });
@@ -347,6 +313,21 @@ describe("OpenAI's types describe", () => {
       type: "response.failed",
       response: { status: "failed", completed_at: null },
     });
+  });
+
+  test("each type of event that the service can send.", async () => {
+    const sources = await Promise.all(
+      ["encode", "output"].map((name) =>
+        readFile(new URL(`../../src/api/responses/${name}.ts`, import.meta.url), "utf8"),
+      ),
+    );
+    const written = sources.flatMap((source) =>
+      [...source.matchAll(/"(response\.[a-z_.]+)"/g)].map(([, type]) => type),
+    );
+    // Only upstreams that speak this wire send it, and it is not passed on.
+    const types = new Set(written.filter((type) => type !== "response.queued"));
+    expect(types.size).toBeGreaterThan(20);
+    expect([...checkedTypes].sort()).toEqual([...types].sort());
   });
 
   test("a stored response.", async () => {
