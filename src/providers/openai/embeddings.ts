@@ -50,24 +50,23 @@ const NUMBERS = `\\[${SPACE}(?:${NUMBER},${SPACE}){0,8191}${NUMBER}${SPACE}\\]`;
 /** All repetitions have a bound, because the stack of a regular expression has one too: 64 MiB in V8. */
 const FIELD = new RegExp(`"embedding"${SPACE}:${SPACE}(${NUMBERS})`, "g");
 
+/** Stands for a vector that was taken out: JSON without a backslash cannot contain this text. */
+const TAKEN = "\0";
+
 /**
  * Takes the vectors out of an answer as text and parses only the rest, because parsing numbers and writing them again
  * takes a third of the time of a request. Undefined if not every item has one array of numbers as most upstreams write
- * them, or if there are others; the whole answer is then parsed.
+ * them, or if there are others or escapes; the whole answer is then parsed.
  */
 function takeVectors(text: string): { answer: JsonObject; vectors: NumbersText[] } | undefined {
+  if (text.includes("\\")) return undefined;
   const vectors: NumbersText[] = [];
-  // An array that an upstream wrote like the replacement has been replaced itself.
   const rest = text.replace(FIELD, (_field, numbers: string) => {
     vectors.push(new NumbersText(numbers));
-    return `"embedding":[${vectors.length - 1}]`;
+    return `"embedding":${JSON.stringify(TAKEN)}`;
   });
   const answer = parseJson(rest);
   if (!isObject(answer) || !Array.isArray(answer.data) || answer.data.length !== vectors.length) return undefined;
-  return answer.data.every(isReplaced) ? { answer, vectors } : undefined;
-}
-
-function isReplaced(item: unknown, position: number): boolean {
-  const array = isObject(item) ? item.embedding : undefined;
-  return Array.isArray(array) && array.length === 1 && array[0] === position;
+  const areTaken = answer.data.every((item: unknown) => isObject(item) && item.embedding === TAKEN);
+  return areTaken ? { answer, vectors } : undefined;
 }
