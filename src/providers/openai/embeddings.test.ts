@@ -53,6 +53,7 @@ describe("The whole answer is parsed:", () => {
     ["a vector that is too long", listOf(itemOf(`[${"1,".repeat(8_192)}1]`))],
     ["a field twice", '{"data":[{"embedding":[1],"embedding":[2]}]}'],
     ["an escaped name", '{"data":[{"\\u0065mbedding":[0]}]}'],
+    ["an unusual number, and a field elsewhere", '{"data":[{"embedding":[0e000]}],"usage":{"embedding":[1]}}'],
     ["a field elsewhere", '{"data":[{"embedding":[1]}],"usage":{"embedding":[2]}}'],
     ["an escaped name, and a field elsewhere", '{"data":[{"\\u0065mbedding":[0]}],"usage":{"embedding":[1]}}'],
     ["an escaped text", '{"data":[{"embedding":"\\u00000"}],"usage":{"embedding":[1]}}'],
@@ -72,7 +73,23 @@ test("Any answer is understood as one whose numbers are parsed.", () => {
   const number = fc.oneof(
     fc.double({ noNaN: true, noDefaultInfinity: true }).map(String),
     fc.integer({ min: -9, max: 9 }).map(String),
-    fc.constantFrom("01", "1.", ".5", "+1", "-", "NaN", "1e999", "1e5", "null", '"1"', "[1]", "-0", "1 2", "0x1"),
+    fc.constantFrom(
+      "01",
+      "1.",
+      ".5",
+      "+1",
+      "-",
+      "NaN",
+      "1e999",
+      "1e5",
+      "0e000",
+      "null",
+      '"1"',
+      "[1]",
+      "-0",
+      "1 2",
+      "0x1",
+    ),
   );
   const usual = fc.double({ noNaN: true, noDefaultInfinity: true, min: -1, max: 1 }).map(String);
   const space = fc.constantFrom("", "", " ", "\n  ", "\t", "\u00a0", " ".repeat(17));
