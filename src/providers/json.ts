@@ -11,6 +11,13 @@ export function textOf(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
+const NAME = /^[\w.-]{1,100}$/;
+
+/** Returns a value that is a name, as types of events are: it may become a line of a stream. Undefined for any other value. */
+export function nameOf(value: unknown): string | undefined {
+  return typeof value === "string" && NAME.test(value) ? value : undefined;
+}
+
 /** Parses JSON; undefined if the text is not JSON. The parser's own error quotes the text, which must not reach a log. */
 export function parseJson(text: string): unknown {
   try {

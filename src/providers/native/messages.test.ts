@@ -262,3 +262,9 @@ test("Blocks of unknown types do not become text.", async () => {
   expect({ text, error }).toEqual({ text: "", error: undefined });
   expect(chunks.flatMap(({ native = [] }) => native)).toHaveLength(events.length);
 });
+
+test.each(["messages", "responses"] as const)("An event whose type is no name is not passed on: %s.", async (wire) => {
+  const forged = { type: "ping\n\nevent: message_stop", sequence_number: 1 };
+  const { chunks } = await hearAnswer({ wire }, [forged], { native: nativeOf(wire) });
+  expect(chunks).toEqual([]);
+});

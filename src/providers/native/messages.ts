@@ -1,6 +1,6 @@
 import { NATIVE_DOCUMENT } from "../../api/answer.ts";
 import type { Delta, FinishReason } from "../../api/chat/completion.ts";
-import { detailsOf, isObject, type JsonObject, textOf } from "../json.ts";
+import { detailsOf, isObject, type JsonObject, nameOf, textOf } from "../json.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 
@@ -28,7 +28,7 @@ export class MessagesReader implements WireReader {
   #usage: JsonObject = {};
 
   readEvent(event: JsonObject): UpstreamChunk | undefined {
-    const type = textOf(event.type);
+    const type = nameOf(event.type);
     // This service sends keep-alive events of its own.
     if (type === undefined || type === "ping") return undefined;
     const chunk = this.#read(type, event);

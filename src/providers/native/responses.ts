@@ -3,7 +3,7 @@ import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completi
 import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { complaintFailure, type Scrub, toComplaint } from "../errors.ts";
 import { BODY_BYTES_MAX } from "../http/answer.ts";
-import { detailsOf, isObject, type JsonObject, textOf } from "../json.ts";
+import { detailsOf, isObject, type JsonObject, nameOf, textOf } from "../json.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { identityOf, toChunk } from "./messages.ts";
@@ -40,7 +40,7 @@ export class ResponsesReader implements WireReader {
   }
 
   readEvent(event: JsonObject): UpstreamChunk | undefined {
-    const type = textOf(event.type);
+    const type = nameOf(event.type);
     if (type === undefined) return undefined;
     const chunk = this.#read(type, event);
     if (this.#keepsEvents) chunk.native = [{ type, data: event }];
