@@ -71,7 +71,7 @@ export interface ProviderCall {
 export type TakeChunks = (chunks: readonly UpstreamChunk[]) => Promise<void> | undefined;
 
 /** One item for each read from the connection, so that many small events cost one turn of the event loop. */
-export interface AnswerChunks extends AsyncIterable<readonly UpstreamChunk[]> {
+export interface AnswerChunks extends AsyncIterableIterator<readonly UpstreamChunk[]> {
   /**
    * Passes every item to `take`. Resolves at the end. Rejects as the iteration does, or with the error of `take`, after which
    * the connection is closed. Unlike an iteration it makes no promise for an item: those of a stream that waits a second for
