@@ -1,4 +1,10 @@
-import { dimensionsOf, type EmbeddingVector, toEmbeddingListText, toEncodedText } from "../api/embeddings/answer.ts";
+import {
+  dimensionsOf,
+  type EmbeddingVector,
+  NumbersText,
+  toEmbeddingListText,
+  toEncodedText,
+} from "../api/embeddings/answer.ts";
 import type { EmbeddingOrder } from "../api/embeddings/decode.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { isOwnCut, StoreUnavailableError, UpstreamError } from "../errors.ts";
@@ -105,6 +111,10 @@ async function embeddingsOf(provider: Provider, call: ProviderEmbeddingCall): Pr
 
 /** Checks that there is one vector for each input, all of the same length. Throws UpstreamError. */
 function checked(answer: ProviderEmbeddings, { inputs }: EmbeddingOrder, wanted: number | undefined) {
+  const [only, ...others] = answer.vectors;
+  // Its numbers are checked, and there is no length to compare theirs with.
+  const isAlone = inputs.length === 1 && others.length === 0 && wanted === undefined;
+  if (isAlone && only instanceof NumbersText) return { ...answer, vectors: [only] };
   const vectors: EmbeddingVector[] = [];
   let dimensions = wanted;
   for (const vector of answer.vectors) {
