@@ -1,7 +1,7 @@
 /**
  * `node bench/console.ts`: how fast the console's figures and lists come from a store with a history. Fills a new store with
- * organizations, tokens and the holds of 30 days, sums up their days as a service does, and sends the console's queries.
- * Options: --store sqlite|postgres (one of its own), --holds, --organizations, --tokens, --asks.
+ * organizations, tokens and the requests of 30 days, sums up their days as a service does, and sends the console's queries.
+ * Options: --store sqlite|postgres (one of its own), --requests, --organizations, --tokens, --asks.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,42 +14,79 @@ import { Overviews } from "../src/reports/overview.ts";
 import { Conversations, Requests } from "../src/reports/requests.ts";
 import { DAY_MS, dayOf, UsageDays } from "../src/reports/usage-days.ts";
 import { openStore } from "../src/stores/open.ts";
+import { pastPartitions } from "../test/support/bulk.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 
 const DAYS = 30;
 const { values } = parseArgs({
   options: {
-    holds: { type: "string", default: "1000000" },
+    requests: { type: "string", default: "1000000" },
     organizations: { type: "string", default: "1000" },
     tokens: { type: "string", default: "10000" },
     asks: { type: "string", default: "100" },
     store: { type: "string", default: "sqlite" },
   },
 });
-const [holds, organizations, tokens, asks] = [values.holds, values.organizations, values.tokens, values.asks].map(
-  Number,
-) as [number, number, number, number];
+const [requestCount, organizations, tokens, asks] = [
+  values.requests,
+  values.organizations,
+  values.tokens,
+  values.asks,
+].map(Number) as [number, number, number, number];
+
+const firstMsOfHistory = () => dayOf(Date.now()) - (DAYS - 1) * DAY_MS;
 
 /** Rows by number, in SQL that both stores know; `n` counts from 0. */
-const HOLD_ID = (hex: (number: string, digits: number) => string, firstMs: number) => {
-  const atMs = `(${firstMs} + CAST(n % ${Math.ceil(holds / organizations)} AS bigint) * ${stepMs(firstMs)})`;
-  const time = hex(atMs, 12);
+const requestTime = (firstMs: number) =>
+  `(${firstMs} + CAST(n % ${Math.ceil(requestCount / organizations)} AS bigint) * ${stepMs(firstMs)})`;
+const requestId = (hex: (number: string, digits: number) => string, firstMs: number) => {
+  const time = hex(requestTime(firstMs), 12);
   return `substr(${time}, 1, 8) || '-' || substr(${time}, 9, 4) || '-7000-8000-' || ${hex("n", 12)}`;
 };
-const stepMs = (firstMs: number) => Math.floor((Date.now() - firstMs) / Math.ceil(holds / organizations));
+const stepMs = (firstMs: number) => Math.floor((Date.now() - firstMs) / Math.ceil(requestCount / organizations));
 
 function statements(hex: (number: string, digits: number) => string, series: (count: number) => string): string[] {
-  const firstMs = dayOf(Date.now()) - (DAYS - 1) * DAY_MS;
+  const firstMs = firstMsOfHistory();
   const organization = `'org_' || ${hex("n", 8)}`;
-  const perOrganization = Math.ceil(holds / organizations);
+  const perOrganization = Math.ceil(requestCount / organizations);
   const owner = `CAST(n / ${perOrganization} AS bigint)`;
-  const columns =
-    "organization_id, id, token_id, request_id, model, upstream, input_price, cached_input_price, cache_write_price, output_price, reasoning_price, metadata, amount, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens, idempotency_key, made_at, expires_at, draws, state, charged, shortfall, is_streamed, first_token_ms, failure";
+  const atMs = requestTime(firstMs);
+  const released = "n % 50 = 0";
+  const request = {
+    organization_id: `'org_' || ${hex(owner, 8)}`,
+    id: requestId(hex, firstMs),
+    token_id: `'tok_' || ${hex(`${owner} + ${organizations} * (n % ${Math.max(1, Math.floor(tokens / organizations))})`, 8)}`,
+    request_id: "'req_' || n",
+    model: "'model/' || (n % 7)",
+    upstream: "'upstream/' || (n % 7)",
+    input_price: "1000000",
+    cached_input_price: "0",
+    cache_write_price: "0",
+    output_price: "0",
+    reasoning_price: "0",
+    input_tokens: `CASE WHEN ${released} THEN 0 ELSE 50 + n % 900 END`,
+    cached_input_tokens: "0",
+    cache_write_tokens: "0",
+    output_tokens: "0",
+    reasoning_tokens: "0",
+    amount: "1000",
+    cost: `CASE WHEN ${released} THEN 0 ELSE 50 + n % 900 END`,
+    shortfall: "0",
+    draws: "'[]'",
+    basis: `CASE WHEN ${released} THEN NULL ELSE 'reported' END`,
+    ending: `CASE WHEN ${released} THEN 'released' ELSE 'complete' END`,
+    made_at: atMs,
+    ended_at: `${atMs} + 500`,
+    is_late: "0",
+    is_streamed: "1",
+    first_token_ms: "50 + n % 3000",
+    failure: `CASE WHEN ${released} THEN 'upstream_error' END`,
+  };
   return [
     `INSERT INTO organization (id, name, kind, created_at) SELECT ${organization}, 'Organization ' || n, 'standard', ${firstMs} + n FROM ${series(organizations)}`,
     `INSERT INTO balance (organization_id, granted, available, held, spent, expired) SELECT ${organization}, 100000000, 100000000, 0, 0, 0 FROM ${series(organizations)}`,
     `INSERT INTO token (organization_id, id, name, hash, prefix, scopes, created_at) SELECT 'org_' || ${hex(`n % ${organizations}`, 8)}, 'tok_' || ${hex("n", 8)}, 'Token ' || n, HASH, 'sk-tg-', '[]', ${firstMs} + n FROM ${series(tokens)}`,
-    `INSERT INTO hold (${columns}) SELECT 'org_' || ${hex(owner, 8)}, ${HOLD_ID(hex, firstMs)}, 'tok_' || ${hex(`${owner} + ${organizations} * (n % ${Math.max(1, Math.floor(tokens / organizations))})`, 8)}, 'req_' || n, 'model/' || (n % 7), 'upstream/' || (n % 7), 1, 1, 1, 2, 2, NULL, 1000, 10, 0, 0, 20, 0, NULL, ${firstMs}, ${firstMs}, '[]', CASE WHEN n % 50 = 0 THEN 'released' ELSE 'charged' END, 50 + n % 900, 0, 1, 50 + n % 3000, CASE WHEN n % 50 = 0 THEN 'upstream_error' END FROM ${series(holds)}`,
+    `INSERT INTO request (${Object.keys(request).join(", ")}) SELECT ${Object.values(request).join(", ")} FROM ${series(requestCount)}`,
   ];
 }
 
@@ -66,6 +103,7 @@ async function fill(dataDir: string, url: string | undefined): Promise<void> {
   }
   const client = new pg.Client({ connectionString: url });
   await client.connect();
+  for (const text of pastPartitions(firstMsOfHistory())) await client.query(text);
   const series = (count: number) => `generate_series(0, ${count - 1}) AS s (n)`;
   const texts = statements((number, digits) => `lpad(to_hex(${number}), ${digits}, '0')`, series);
   for (const text of texts) await client.query(text.replace("HASH", "decode(md5(n::text) || md5(n::text), 'hex')"));
@@ -99,7 +137,7 @@ try {
   const startedMs = performance.now();
   await days.sumUp();
   console.log(
-    `${store.kind}: ${holds} holds, days summed up in ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
+    `${store.kind}: ${requestCount} requests, days summed up in ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
   );
   const toDay = dayOf(Date.now());
   const range = { fromDay: toDay - (DAYS - 1) * DAY_MS, toDay };
