@@ -27,11 +27,6 @@ const AUDIT_ROWS = 500;
 /** Attempts to remove a month that other transactions use. The next run continues. */
 const LOCKED_ATTEMPTS = 20;
 const LOCKED_PAUSE_MS = 2_000;
-/**
- * Pause after each removal of a chunk, a multiple of the time for which it keeps other transactions waiting. On a busy
- * machine a removal itself waits for others most of the time.
- */
-const REMOVAL_PAUSE_MS = 5;
 /** Share of the time in which chunks run: the rest is left to requests. */
 const WORKING_SHARE = 1 / 4;
 
@@ -140,9 +135,7 @@ export class Retention {
     if (closing === undefined) return;
     for (let after: string | undefined = ""; after !== undefined; ) {
       const from: string = after;
-      this.#stopping.signal.throwIfAborted();
-      after = await closings.remove(closing, from);
-      await sleep(REMOVAL_PAUSE_MS, undefined, { signal: this.#stopping.signal });
+      after = await this.#paced(() => closings.remove(closing, from));
     }
   }
 

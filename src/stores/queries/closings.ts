@@ -15,7 +15,7 @@ const SUM_ROWS = 10_000;
 /** Requests that this process adds up at once: few milliseconds of the event loop. */
 const EXAMINED_ROWS = 500;
 /** Requests that are removed in one transaction, for which all others wait on SQLite. */
-const REMOVED_ROWS = 1_000;
+const REMOVED_ROWS = 200;
 const PARTS_A_STATEMENT = 200;
 /** Counts and prices up to it cannot exceed a 64-bit integer when they are multiplied and added. */
 const FACTOR_MAX = 1_000_000_000;
