@@ -1,4 +1,4 @@
-/** The bar: Fastify in front, undici behind, and nothing between but the bytes. Arguments: the port, the upstream. */
+/** A proxy on Fastify and undici that passes bytes without reading them. Arguments: the port, the upstream. */
 import Fastify from "fastify";
 import { Pool } from "undici";
 

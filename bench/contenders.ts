@@ -126,7 +126,7 @@ export async function startProxy(kind: "bare" | "parsing", processes: Processes,
   };
 }
 
-/** Portkey's gateway, started as its guide does; it is told its upstream by headers. */
+/** Starts Portkey's gateway as its guide does. Headers name its upstream. */
 export async function startPortkey(processes: Processes, upstream: string): Promise<Contender> {
   const url = `http://127.0.0.1:${await freePort()}`;
   const program = join(here, "node_modules", "@portkey-ai", "gateway", "build", "start-server.js");
@@ -227,7 +227,7 @@ function tollgateConfiguration(upstream: string): object {
   };
 }
 
-/** The machine, as far as it bears on the figures. */
+/** Returns the facts about the machine that the figures depend on. */
 export function machineFacts(): string {
   const [processor] = cpus();
   return `${cpus().length} cores (${processor?.model.trim() || "unknown processor"}), Node ${process.versions.node}`;

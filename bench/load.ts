@@ -55,7 +55,7 @@ interface Summary {
   lost: number;
 }
 
-/** wrk counts statuses and bytes but keeps no answer, so whether answers are whole is seen by their bytes together. */
+/** wrk stores no answer. So answers count as complete if they have enough bytes on average. */
 function withWrk({ url, headers, body, connections, seconds, leastBytes }: Round): Measured {
   const folder = mkdtempSync(join(tmpdir(), "tollgate-load-"));
   const script = join(folder, "round.lua");

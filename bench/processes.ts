@@ -17,7 +17,7 @@ export class Processes {
     this.#folder = folder;
   }
 
-  /** Starts a program and waits until the address answers anything at all. */
+  /** Starts a program and waits until the address answers with any status but 503. */
   async start(
     name: string,
     command: string,
@@ -66,7 +66,7 @@ export class Processes {
     return Number(kibibytes) / 1024;
   }
 
-  /** Fails when one of them has ended by itself. */
+  /** Throws if one of them has ended by itself. */
   assertRunning(): void {
     for (const { name, child, log } of this.#children) {
       if (child.exitCode === null && child.signalCode === null) continue;
@@ -86,7 +86,7 @@ export class Processes {
   }
 }
 
-/** Runs a program to its end and gives what it printed; rejects with what it said where it fails. */
+/** Runs a program to its end. Resolves with its standard output; rejects with all of its output if it fails. */
 export function run(command: string, words: string[], options: { cwd?: string } = {}): Promise<string> {
   const child = spawn(command, words, { ...options, stdio: ["ignore", "pipe", "pipe"] });
   let printed = "";

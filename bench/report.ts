@@ -8,7 +8,7 @@ export interface Cell {
   rounds: MeasuredRound[];
 }
 
-/** The middle of the rounds: one that something else on the machine disturbed does not move it. */
+/** Returns the median. A round that other work disturbed hardly changes it. */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;

@@ -89,7 +89,7 @@ function readPlan(): Plan {
   return plan;
 }
 
-/** Every contender answers once before it is measured; only Portkey may fail here and is then left out. */
+/** Lets every contender answer once before it is measured. Only Portkey may fail here, and is then left out. */
 async function enter(contenders: Contender[], streamed: boolean, notes: string[]): Promise<Field> {
   const field: Field = { streamed, entrants: [] };
   for (const contender of contenders) {
@@ -171,7 +171,7 @@ async function audit(tollgate: Tollgate, answers: number, cutOffMost: number): P
   if (!ok || heldMicroCredits !== 0 || charged < answers || charged > answers + cutOffMost) {
     throw new Error(`The books: ok ${ok}, held ${heldMicroCredits}, charged for ${charged} of ${answers} answers`);
   }
-  return `Tollgate's books balance: ${answers} whole answers, ${Math.round(charged)} times the price of one charged.`;
+  return `Tollgate's books balance: ${answers} complete answers, ${Math.round(charged)} charged.`;
 }
 
 /** Starts the gateways that Tollgate is compared with. */
