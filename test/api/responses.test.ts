@@ -6,15 +6,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AnswerFold } from "../../src/api/answer-fold.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { type Behaviour, breaking, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { USAGE } from "./scripted-answers.ts";
 
 const PRICE = { input: 1_000, cachedInput: 100, output: 2_000 };
-const USAGE = {
-  prompt_tokens: 40,
-  completion_tokens: 12,
-  total_tokens: 52,
-  prompt_tokens_details: { cached_tokens: 8 },
-  completion_tokens_details: { reasoning_tokens: 5 },
-};
 const TEXT = "Grüße from far away.";
 const JSON_TEXT = '{"city":"Bern","warm":true}';
 const SCHEMA = {

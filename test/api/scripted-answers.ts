@@ -1,7 +1,7 @@
 import { type Behaviour, breaking, sendJson } from "../support/upstream.ts";
 
 type Delta = Record<string, unknown>;
-const USAGE = {
+export const USAGE = {
   prompt_tokens: 40,
   completion_tokens: 12,
   total_tokens: 52,

@@ -16,6 +16,9 @@ const EVERYTHING = Number.POSITIVE_INFINITY;
 /** `MONTHS=100` for a long run. */
 const RUNS = Number(process.env.MONTHS ?? 4);
 
+/** The partitions that every test begins with. */
+const PARTITIONS = ["request_202401", "request_202402", "request_202403", "request_202404", "request_202405"];
+
 describe.skipIf(!hasPostgres)("the partition of a closed month", () => {
   let database: TestDatabase;
   let beside: pg.Client;
@@ -76,13 +79,7 @@ describe.skipIf(!hasPostgres)("the partition of a closed month", () => {
     await charge(other, 0, 3);
     const across = await charge(other, 0, 30.5, 0.75);
     const later = await charge(one, 1, 3);
-    expect(await partitions()).toEqual([
-      "request_202401",
-      "request_202402",
-      "request_202403",
-      "request_202404",
-      "request_202405",
-    ]);
+    expect(await partitions()).toEqual(PARTITIONS);
     const before = await statementFrom(subject, one, startOf(1));
     expect(await close(subject, one, startOf(1), 4)).toBe(false);
     // The other organization can still book.
@@ -91,13 +88,7 @@ describe.skipIf(!hasPostgres)("the partition of a closed month", () => {
     expect(await idsLeft()).toEqual([across, later]);
     const { rows } = await beside.query("select tableoid::regclass::text as name from request order by id");
     expect(rows.map(({ name }) => name)).toEqual(["request_202401", "request_202402"]);
-    expect(await partitions()).toEqual([
-      "request_202401",
-      "request_202402",
-      "request_202403",
-      "request_202404",
-      "request_202405",
-    ]);
+    expect(await partitions()).toEqual(PARTITIONS);
     expect(await statementFrom(subject, one, startOf(1))).toEqual(before);
     for (const { organizationId } of [one, other]) await subject.expectSound(organizationId);
     for (const each of [one, other]) expect(await close(subject, each, startOf(3), EVERYTHING)).toBe(true);
