@@ -52,6 +52,14 @@ export const COUNTS = {
     soak: 100_000,
     unit: "histories of decisions",
   },
+  closings: { file: "src/stores/sqlite/sqlite.test.ts", tests: 4, soak: 500, unit: "histories that are closed" },
+  sums: {
+    file: "src/stores/sqlite/sqlite.test.ts",
+    tests: 25,
+    soak: 10_000,
+    unit: "sets of requests that are added up",
+  },
+  months: { file: "src/stores/postgres/closed-months.test.ts", tests: 4, soak: 200, unit: "months that are removed" },
 } as const satisfies Record<string, Count>;
 
 export type CountName = keyof typeof COUNTS;

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { close, type Owner, owner, startOf, statementFrom } from "../../../test/stores/closings.ts";
 import { factsOf, grantOf, holdOf, randomId, Subject, settleOf } from "../../../test/stores/fixture.ts";
 import { pastPartitions } from "../../../test/support/bulk.ts";
+import { countOf, seedOfRun, timeoutOf } from "../../../test/support/counts.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { ClosingTally } from "../../credits/closing.ts";
 import type { Store } from "../store.ts";
@@ -13,8 +14,7 @@ import { openPostgresStore } from "./postgres.ts";
 
 const DAY_MS = 86_400_000;
 const EVERYTHING = Number.POSITIVE_INFINITY;
-/** `MONTHS=100` for a long run. */
-const RUNS = Number(process.env.MONTHS ?? 4);
+const RUNS = countOf("months");
 
 /** The partitions that every test begins with. */
 const PARTITIONS = ["request_202401", "request_202402", "request_202403", "request_202404", "request_202405"];
@@ -129,9 +129,9 @@ describe.skipIf(!hasPostgres)("the partition of a closed month", () => {
           for (const { organizationId } of owners) await subject.expectSound(organizationId);
         }
       });
-      await fc.assert(property, { numRuns: RUNS, endOnFailure: true });
+      await fc.assert(property, { numRuns: RUNS, seed: seedOfRun(), endOnFailure: true });
     },
-    60_000 + RUNS * 10_000,
+    timeoutOf("months"),
   );
 
   /** Closes January of an organization with one open request, but removes nothing. */
