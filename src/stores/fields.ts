@@ -222,9 +222,10 @@ export function trace(): Field<Trace | null, TraceColumns> {
 }
 
 /** JSON has no bigint: prices are decimal text. */
-type PlainPrices = Record<TokenClass, string> & { further?: Further<string> };
+/** Prices as JSON can write them. */
+export type PlainPrices = Record<TokenClass, string> & { further?: Further<string> };
 
-function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, further }: UnitPrices): PlainPrices {
+export function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, further }: UnitPrices): PlainPrices {
   return {
     input: input.toString(),
     cachedInput: cachedInput.toString(),
@@ -235,7 +236,14 @@ function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, furthe
   };
 }
 
-function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning, further }: PlainPrices): UnitPrices {
+export function pricesFromPlain({
+  input,
+  cachedInput,
+  cacheWrite,
+  output,
+  reasoning,
+  further,
+}: PlainPrices): UnitPrices {
   return {
     input: BigInt(input),
     cachedInput: BigInt(cachedInput),

@@ -3,7 +3,7 @@ import type { Outcome, Transition } from "../../credits/books.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import type { Durability } from "../driver.ts";
 import type { WorkerLink } from "./link.ts";
-import { packTransitions } from "./packed-transitions.ts";
+import { packTransitions, unpackOutcomes } from "./packed-batch.ts";
 
 export interface BatchSenderOptions {
   writer: Pick<WorkerLink, "request">;
@@ -70,7 +70,10 @@ export class BatchSender {
       });
       const outcomes = await writer.request({ kind: "apply", nowMs: clock(), batches: packed });
       onBooked();
-      for (const [index, batch] of batches.entries()) batch.resolve(outcomes[index] ?? []);
+      for (const [index, batch] of batches.entries()) {
+        const packed = outcomes[index];
+        batch.resolve(packed === undefined ? [] : unpackOutcomes(packed));
+      }
     } catch (error) {
       // Nothing was booked. A defect concerns one of them, so that each gets a transaction of its own.
       const isCommon = batches.length === 1 || error instanceof StoreUnavailableError;
