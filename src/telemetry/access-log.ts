@@ -43,7 +43,7 @@ export class BoundedAccessLog implements AccessLog {
   #levels: ReadonlySet<string>;
   readonly #write: (lines: string) => void;
   /** Serialized only when they are written: a batch costs a fraction of serializing each line during a request. */
-  #lines: { level: LogLevel; timeMs: number; fields: object; msg: string }[] = [];
+  #lines: Line[] = [];
   #flushing: NodeJS.Timeout | undefined;
   #isWindowOpen = false;
   /** Lines of failed requests in this minute. */
@@ -66,7 +66,8 @@ export class BoundedAccessLog implements AccessLog {
   record(entry: AccessEntry, makeFields: (() => object) | null = null): void {
     const level = this.#levelOf(entry);
     if (level === undefined || !this.#levels.has(level)) return;
-    this.#gather(level, makeFields === null ? entry : { ...entry, ...makeFields() }, "request");
+    const fields = makeFields?.();
+    this.#gather(level, fields === undefined ? [entry] : [entry, fields], "request");
   }
 
   /** Returns the level of a request's line; undefined if it is not written. */
@@ -87,16 +88,14 @@ export class BoundedAccessLog implements AccessLog {
     this.#flushing = undefined;
     if (this.#lines.length === 0) return;
     let text = "";
-    for (const { level, timeMs, fields, msg } of this.#lines) {
-      text += `${JSON.stringify({ level, time: new Date(timeMs), ...fields, msg })}\n`;
-    }
+    for (const line of this.#lines) text += textOf(line);
     this.#lines = [];
     this.#write(withoutTokens(text));
   }
 
-  #gather(level: LogLevel, fields: object, msg: string): void {
+  #gather(level: LogLevel, parts: readonly object[], msg: string): void {
     if (!this.#levels.has(level)) return;
-    this.#lines.push({ level, timeMs: this.#options.clock(), fields, msg });
+    this.#lines.push({ level, timeMs: this.#options.clock(), parts, msg });
     if (this.#lines.length >= FLUSH_LINES) this.flush();
     else this.#flushing ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }
@@ -126,8 +125,26 @@ export class BoundedAccessLog implements AccessLog {
     const counts = Object.fromEntries(this.#omitted);
     this.#omitted.clear();
     const fields = { counts, seconds: WINDOW_MS / 1000 };
-    this.#gather("warn", fields, "failed requests that were not logged");
+    this.#gather("warn", [fields], "failed requests that were not logged");
   }
+}
+
+interface Line {
+  level: LogLevel;
+  timeMs: number;
+  /** The fields, of one or more objects. */
+  parts: readonly object[];
+  msg: string;
+}
+
+/** Joins the texts of the parts: copying their fields into one object first takes twice as long. */
+function textOf({ level, timeMs, parts, msg }: Line): string {
+  let text = `{"level":"${level}","time":"${new Date(timeMs).toISOString()}"`;
+  for (const part of parts) {
+    const fields = JSON.stringify(part).slice(1, -1);
+    if (fields !== "") text += `,${fields}`;
+  }
+  return `${text},"msg":"${msg}"}\n`;
 }
 
 function levelsFrom(level: LogLevel): ReadonlySet<string> {
