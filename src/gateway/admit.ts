@@ -79,7 +79,8 @@ export async function admit(
     const prices = isFree ? FREE : pricesUsed(pricesAt(model, first.promptTokensMost), NO_TOKENS);
     const facts = factsOf(gateway, call, model, first.route, prices);
     const idempotency = call.idempotency === null ? null : { ...call.idempotency, keepMs: KEY_KEPT_MS };
-    const outcome = await gateway.ledger.hold({ facts, ...boundsOfAll(needs, call.maxCost), idempotency });
+    const { least, most } = boundsOfAll(needs, call.maxCost);
+    const outcome = await gateway.ledger.hold({ facts, least, most, idempotency });
     if (outcome.outcome === "replayed") {
       entry.leave(0);
       const { requestLimit, tokenLimit } = entry;
@@ -89,10 +90,23 @@ export async function admit(
     const affordable = affordableOnAll(outcome.amount, needs);
     const maxTokens = Math.max(Math.min(1, range.most), Math.min(affordable, range.most));
     const isShortened = maxTokens < range.requested;
+    const { requestLimit, tokenLimit, leave } = entry;
     const { lease, available } = outcome;
     const admittedAtMs = gateway.clock();
-    const bounds = { facts, routes, lease, estimate, maxTokens, isShortened };
-    return { ...bounds, ...entry, available, isFree, admittedAtMs };
+    return {
+      facts,
+      routes,
+      lease,
+      estimate,
+      maxTokens,
+      isShortened,
+      available,
+      isFree,
+      admittedAtMs,
+      requestLimit,
+      tokenLimit,
+      leave,
+    };
   } catch (error) {
     entry.leave(0);
     throw error;

@@ -45,22 +45,40 @@ type Decode = (request: FastifyRequest, services: EndpointServices) => Decoded |
 export function completionHandler(decode: Decode): Endpoint["handle"] {
   return async (services, request, reply) => {
     request.modelName = modelIn(request.body);
-    const decoded = await decode(request, services);
+    const decoding = decode(request, services);
+    const decoded = decoding instanceof Promise ? await decoding : decoding;
     if ("issue" in decoded) throw toApiIssue(decoded.issue);
     const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
     const onHeld = () => {
       request.isHeld = true;
     };
-    const { request: asked, output, native, ignored = [], paramOf = (param) => param } = decoded;
-    const limits = { output, maxCost: maxCostOf(request) };
-    const events = { onHeld, onSettled: onSettledOf(request) };
-    const facts = { request: asked, ...limits, native, ignored, paramOf, requestId: request.id, idempotency };
-    const call = { ...events, ...callerOf(request), ...facts, ...abortOnClose(reply, services.running) };
+    const { request: asked, output, native, ignored = [], paramOf = same } = decoded;
+    const { principal, limited } = callerOf(request);
+    const { signal, abort, cut } = abortOnClose(reply, services.running);
+    const call = {
+      principal,
+      request: asked,
+      output,
+      native,
+      ignored,
+      paramOf,
+      requestId: request.id,
+      limited,
+      idempotency,
+      maxCost: maxCostOf(request),
+      onHeld,
+      onSettled: onSettledOf(request),
+      signal,
+      abort,
+      cut,
+    };
     const answer = asked.stream === true ? stream : respond;
     // Not awaited: this function and all that it has read would stay in memory while a stream is open.
     return answer(services, call, decoded, reply).catch(rethrowRenamed(paramOf));
   };
 }
+
+const same = (param: string) => param;
 
 function rethrowRenamed(paramOf: (param: string) => string): (error: unknown) => never {
   return (error) => {

@@ -141,8 +141,9 @@ export class Ledger {
     try {
       // A hold with an idempotency key must survive a crash: the request may be repeated after it.
       const queue = request.idempotency ? this.#durable : this.#holds;
-      const owner = this.#spool.name;
-      const outcome = await queue.push({ kind: "hold", lifeMs: this.#options.holdLifeMs, owner, ...request });
+      const { facts, least, most, idempotency = null } = request;
+      const terms = { least, most, lifeMs: this.#options.holdLifeMs, owner: this.#spool.name };
+      const outcome = await queue.push({ kind: "hold", facts, ...terms, idempotency });
       this.#refusedAtMs = null;
       // The store is available again: the spool can be booked now.
       if (this.#spool.isStoreUnavailable) void this.#spool.replay();

@@ -1,6 +1,6 @@
 import type { Dispatcher } from "undici";
 import type { Scrub } from "../errors.ts";
-import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, refuseFailure, unknownType } from "../http/answer.ts";
+import { accepted, EVENT_STREAM, JSON_TYPE, mediaTypeOf, unknownType } from "../http/answer.ts";
 import { createDispatcher, exchange, type HttpAnswer, type HttpBody } from "../http/exchange.ts";
 import { type Environment, OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
 import { AMAZON_EVENT_STREAM, boundsOf, PIECE_BYTES } from "./bounds.ts";
@@ -68,7 +68,7 @@ export class CallFetch {
   readonly fetch: Fetch = async (address, init = {}) => {
     try {
       const answer = await this.#connections.send(new URL(String(address)), init, headersOf(init), this.#signal);
-      await refuseFailure(answer, this.#scrub);
+      await accepted(answer, this.#scrub);
       const type = mediaTypeOf(answer.headers);
       if (!KNOWN_TYPES.has(type)) throw unknownType(answer);
       const { status, body } = answer;

@@ -12,15 +12,20 @@ const ERROR_BYTES_MAX = 64 * 1024;
 const ERROR_TIME_MS = 5_000;
 
 /**
- * Rejects with the failure of an answer whose status is not 200, or with `malformed` if the body is encoded although the
- * request accepts only `identity`. The body is then closed.
+ * Returns an answer whose status is 200. Rejects with the failure of any other one; throws `malformed` if the body is
+ * encoded although the request accepts only `identity`. The body is then closed.
  */
-export async function refuseFailure({ status, headers, body }: HttpAnswer, scrub: Scrub): Promise<void> {
-  if (status !== 200) throw statusFailure(status, headers, await readErrorText(body), scrub);
+export function accepted(answer: HttpAnswer, scrub: Scrub): HttpAnswer | Promise<never> {
+  const { status, headers, body } = answer;
+  if (status !== 200) return readFailure(answer, scrub);
   const encoding = headers["content-encoding"] ?? "identity";
-  if (encoding.toLowerCase() === "identity") return;
+  if (encoding.toLowerCase() === "identity") return answer;
   body.destroy();
   throw new UpstreamError("malformed", "The upstream encoded its answer");
+}
+
+async function readFailure({ status, headers, body }: HttpAnswer, scrub: Scrub): Promise<never> {
+  throw statusFailure(status, headers, await readErrorText(body), scrub);
 }
 
 /** Closes the body of an answer whose media type cannot be read. Returns the failure `malformed`. */

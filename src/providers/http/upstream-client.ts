@@ -2,7 +2,7 @@ import type { Dispatcher } from "undici";
 import { OperatorError } from "../../errors.ts";
 import { createScrub, type Scrub } from "../errors.ts";
 import { type Environment, type ProviderSettings, refuseOwnHeaders } from "../settings.ts";
-import { EVENT_STREAM, JSON_TYPE, refuseFailure } from "./answer.ts";
+import { accepted, EVENT_STREAM, JSON_TYPE } from "./answer.ts";
 import { createDispatcher, exchange, type HttpAnswer } from "./exchange.ts";
 
 /** Returns the header with the key of an upstream, in the form of most APIs; none without a key. */
@@ -51,13 +51,13 @@ export class UpstreamClient {
   }
 
   /** `path` starts at the base address; `body` is JSON. */
-  async post(path: string, body: string, { isStreamed, headers, signal, scrub }: PostOptions): Promise<HttpAnswer> {
+  post(path: string, body: string, { isStreamed, headers, signal, scrub }: PostOptions): Promise<HttpAnswer> {
     const own = isStreamed ? this.#headers.streamed : this.#headers.unstreamed;
     const all = headers === undefined ? own : withHeaders(own, headers);
     return this.#send("POST", path, { headers: all, body, signal, scrub });
   }
 
-  async get(path: string, signal: AbortSignal): Promise<HttpAnswer> {
+  get(path: string, signal: AbortSignal): Promise<HttpAnswer> {
     return this.#send("GET", path, { headers: this.#headers.unstreamed, body: null, signal, scrub: this.scrub });
   }
 
@@ -65,13 +65,13 @@ export class UpstreamClient {
     await this.#dispatcher.destroy();
   }
 
-  async #send(
+  #send(
     method: "GET" | "POST",
     path: string,
     { headers, body, signal, scrub }: { headers: string[]; body: string | null; signal: AbortSignal; scrub: Scrub },
   ): Promise<HttpAnswer> {
     const { firstByteMs, idleMs } = this.#settings.timeouts;
-    const answer = await exchange(this.#dispatcher, this.#origin, {
+    return exchange(this.#dispatcher, this.#origin, {
       method,
       path: `${this.#path}${path}${this.#search}`,
       headers,
@@ -79,9 +79,7 @@ export class UpstreamClient {
       firstByteMs,
       idleMs,
       signal,
-    });
-    await refuseFailure(answer, scrub);
-    return answer;
+    }).then((answer) => accepted(answer, scrub));
   }
 }
 
