@@ -178,7 +178,7 @@ export function createOverload({ server }: Config, options: StartOptions, collec
   const outage = new Outage({ ...options, level: "warn", texts });
   const limits = server.overload;
   const now = () => performance.now();
-  return new Overload({ limits, read: loadReader(options), collect, random, now, outage });
+  return new Overload({ limits, read: loadReader({ workers: options.workers, now }), collect, random, now, outage });
 }
 
 export function createMemoryRelease(

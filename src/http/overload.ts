@@ -147,10 +147,10 @@ export function refuseWhenOverloaded(overload: Pick<Overload, "refusal">): onReq
 /**
  * Returns a function that reads the load of this process: the delay of the event loop since the last reading, and the
  * larger one of two shares, of V8's heap limit and of the memory that the container or the machine has for each of
- * `workers` processes.
+ * `workers` processes. `now` returns monotonic milliseconds.
  */
-export function loadReader({ workers }: { workers: number }): () => LoadReading {
-  const readDelay = delayReader();
+export function loadReader({ workers, now }: { workers: number; now: () => number }): () => LoadReading {
+  const readDelay = delayReader(now);
   const memoryBytes = Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()) / workers;
   return () => {
     const { used_heap_size: heapBytes, heap_size_limit: heapLimitBytes } = getHeapStatistics();
@@ -168,12 +168,12 @@ const RESOLUTION_MS = 10;
  * Delays are weighted by their length: a request is more likely to arrive during a long one than during a short one.
  * Node's own monitor cannot tell that without going through its whole histogram, which takes 0.4 ms.
  */
-function delayReader(): () => number | undefined {
-  let lastMs = performance.now();
+function delayReader(now: () => number): () => number | undefined {
+  let lastMs = now();
   let sum = 0;
   let sumOfSquares = 0;
   setInterval(() => {
-    const nowMs = performance.now();
+    const nowMs = now();
     const periodMs = nowMs - lastMs;
     lastMs = nowMs;
     sum += periodMs;
