@@ -83,12 +83,7 @@ export async function attempt<Answer>(
       const nowMs = gateway.clock();
       const outcome = outcomeOf(result, call.signal);
       const made = outcome && { route: upstreamOf(route), outcome, durationMs: nowMs - startedMs };
-      calls = { ...calls, route, calledAtMs: startedMs };
-      if (made !== undefined) {
-        const { attempts, beginnings } = calls;
-        // Unlike a spread, `concat` makes no room for more, which every open stream would keep.
-        calls = { ...calls, attempts: attempts.concat(made), beginnings: beginnings.concat({ route, startedMs }) };
-      }
+      calls = withCall(calls, { route, startedMs }, made);
       if (!("failure" in result)) {
         logChange(gateway, route, circuit.answered(startedMs, nowMs));
         return { ...calls, answer: result.answer, circuit };
@@ -101,6 +96,18 @@ export async function attempt<Answer>(
   } catch (error) {
     return { ...calls, answer: null, failure: error, received: [] };
   }
+}
+
+/** Adds a call. One that failed by a defect is only the last one, and no attempt. */
+function withCall(
+  { attempts, beginnings }: Calls,
+  beginning: Calls["beginnings"][number],
+  made: Attempt | undefined,
+): Calls {
+  const last = { route: beginning.route, calledAtMs: beginning.startedMs };
+  if (made === undefined) return { ...last, attempts, beginnings };
+  if (attempts.length === 0) return { ...last, attempts: [made], beginnings: [beginning] };
+  return { ...last, attempts: [...attempts, made], beginnings: [...beginnings, beginning] };
 }
 
 /** Result of a call; undefined for a defect, which is not an attempt's outcome. */
