@@ -222,10 +222,9 @@ export function trace(): Field<Trace | null, TraceColumns> {
 }
 
 /** JSON has no bigint: prices are decimal text. */
-/** Prices as JSON can write them. */
-export type PlainPrices = Record<TokenClass, string> & { further?: Further<string> };
+type PlainPrices = Record<TokenClass, string> & { further?: Further<string> };
 
-export function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, further }: UnitPrices): PlainPrices {
+function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, further }: UnitPrices): PlainPrices {
   return {
     input: input.toString(),
     cachedInput: cachedInput.toString(),
@@ -236,14 +235,7 @@ export function plainPrices({ input, cachedInput, cacheWrite, output, reasoning,
   };
 }
 
-export function pricesFromPlain({
-  input,
-  cachedInput,
-  cacheWrite,
-  output,
-  reasoning,
-  further,
-}: PlainPrices): UnitPrices {
+function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning, further }: PlainPrices): UnitPrices {
   return {
     input: BigInt(input),
     cachedInput: BigInt(cachedInput),

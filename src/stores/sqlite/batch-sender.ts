@@ -3,7 +3,7 @@ import type { Outcome, Transition } from "../../credits/books.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import type { Durability } from "../driver.ts";
 import type { WorkerLink } from "./link.ts";
-import { packTransitions, unpackOutcomes } from "./packed-batch.ts";
+import { packTransitions } from "./packed-transitions.ts";
 
 export interface BatchSenderOptions {
   writer: Pick<WorkerLink, "request">;
@@ -70,10 +70,7 @@ export class BatchSender {
       });
       const outcomes = await writer.request({ kind: "apply", nowMs: clock(), batches: packed });
       onBooked();
-      for (const [index, batch] of batches.entries()) {
-        const packed = outcomes[index];
-        batch.resolve(packed === undefined ? [] : unpackOutcomes(packed));
-      }
+      for (const [index, batch] of batches.entries()) batch.resolve(outcomes[index] ?? []);
     } catch (error) {
       // Nothing was booked. A defect concerns one of them, so that each gets a transaction of its own.
       const isCommon = batches.length === 1 || error instanceof StoreUnavailableError;

@@ -17,7 +17,7 @@ import {
   type WorkerRequest,
 } from "./link.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
-import { type Packed, packOutcomes, unpackTransitions } from "./packed-batch.ts";
+import { unpackTransitions } from "./packed-transitions.ts";
 
 /** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
 const options = workerData as WorkerOptions;
@@ -109,10 +109,10 @@ function apply({ nowMs, batches }: RequestOf<"apply">): ResultOf<"apply"> {
   return connection.transaction("BEGIN IMMEDIATE", isDurable, () => batches.map((batch) => applyBatch(batch, nowMs)));
 }
 
-function applyBatch({ transitions: packed }: PackedBatch, nowMs: number): Packed<Outcome> {
+function applyBatch({ transitions: packed }: PackedBatch, nowMs: number): Outcome[] {
   const transitions = unpackTransitions(packed);
   const rows = readRows(connection, transitions, nowMs);
   const { outcomes, writes } = decide(rows, transitions);
   writeRows(connection, writes);
-  return packOutcomes(outcomes);
+  return outcomes;
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { Outcome, Transition } from "../../credits/books.ts";
+import type { Transition } from "../../credits/books.ts";
 import { FREE, NO_TOKENS } from "../../credits/price.ts";
-import { packOutcomes, packTransitions, unpackOutcomes, unpackTransitions } from "./packed-batch.ts";
+import { packTransitions, unpackTransitions } from "./packed-transitions.ts";
 
 const facts = {
   holdId: "hold_1",
@@ -34,7 +34,6 @@ const CASES: [given: Transition, expected?: Transition][] = [
   [settle, { ...settle, answer: null, trace: null }],
   [{ ...settle, answer: "{}", trace }],
   [{ ...settle, answer: null, trace: null, tokens: { ...tokens, further: { searches: 2 } } }],
-  [{ ...settle, facts: { ...facts, prices: { ...FREE, further: { searches: 9n } } }, answer: null, trace: null }],
   [{ kind: "release", facts, trace }],
   [{ kind: "expire", organizationId: "org_1", holdId: "hold_1" }],
   [{ kind: "renew", facts, amount: 1n, tokens, lifeMs: 3, owner: "owner" }],
@@ -43,26 +42,4 @@ const CASES: [given: Transition, expected?: Transition][] = [
 test.each(CASES)("a transition arrives as it was sent: %o", (given, expected = given) => {
   const cloned = structuredClone(packTransitions([given, given]));
   expect(unpackTransitions(cloned)).toEqual([expected, expected]);
-});
-
-test("transitions of one batch keep their order and their own prices", () => {
-  const other = { ...facts, holdId: "hold_2", prices: { ...FREE, output: 2n ** 62n } };
-  const batch = [
-    { ...settle, answer: null, trace: null },
-    { kind: "release", facts: other, trace: null },
-    { ...hold, facts: other, idempotency: null },
-    { ...hold, idempotency: null },
-  ] as const;
-  expect(unpackTransitions(structuredClone(packTransitions(batch)))).toEqual(batch);
-});
-
-test("outcomes arrive as they were sent, in their order", () => {
-  const outcomes: Outcome[] = [
-    { outcome: "charged", charged: 1n, shortfall: 2n, available: -(2n ** 62n) },
-    { outcome: "charged" },
-    { outcome: "held", amount: 2n ** 62n, available: 0n },
-    { outcome: "insufficient", limitedBy: "token", available: 3n, reach: 4n },
-    { outcome: "unknown_organization" },
-  ];
-  expect(unpackOutcomes(structuredClone(packOutcomes(outcomes)))).toEqual(outcomes);
 });
