@@ -69,6 +69,24 @@ export function loadConfig(sources: ConfigSources = {}): Config {
   }
 }
 
+/** Reads the settings of the ledger alone, so that a missing provider key does not stop a command. Throws OperatorError. */
+export function loadLedgerSettings({
+  flags = {},
+  environment = process.env,
+  ...sources
+}: ConfigSources): Config["ledger"] {
+  const variables = new Variables(environment, sources.files);
+  try {
+    const named = flags.config ?? (environment.TOLLGATE_CONFIG || undefined);
+    const file = readConfigFile(named, sources, { variables, only: ["ledger"] });
+    const values = structuredClone(file?.values ?? {});
+    addDefaults(values, configNode);
+    return (values as unknown as Settings).ledger;
+  } catch (error) {
+    throw variables.masked(error);
+  }
+}
+
 function readConfig(sources: ConfigSources, variables: Variables): Config {
   const { flags = {}, environment = process.env } = sources;
   const set = (name: string) => variables.get(name);

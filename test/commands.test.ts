@@ -303,6 +303,36 @@ test("commands list and check models", async () => {
   });
 });
 
+test("ledger verify reports a hold that is open longer than the configured times allow", async () => {
+  const dataDir = join(directory, "overdue");
+  const { id } = await json("org", "create", "Overdue", "--credits", "1", "--data-dir", dataDir);
+  const database = new DatabaseSync(join(dataDir, "tollgate.db"));
+  const columns = "organization_id, id, amount, draws, owner, made_at, expires_at, details";
+  const details = JSON.stringify(["tok_1", "req_1", "m", "p/m", null, null, ..."00000", 0, 0, 0, 0, 0]);
+  const [expiredMs, now] = [Date.now() - 200_000, Date.now()];
+  for (const [holdId, expiresAtMs] of [
+    ["overdue", expiredMs],
+    ["booked", now],
+  ] as const) {
+    const hold = database.prepare(`insert into hold (${columns}) values (?, ?, 0, '[]', 'o', ?, ?, ?)`);
+    hold.run(id, holdId, expiresAtMs, expiresAtMs, details);
+  }
+  database.close();
+  const verify = async (ledger: string) => {
+    const file = join(directory, "times.yaml");
+    // A provider whose key is not set is of no importance for this command.
+    writeFileSync(file, `ledger: ${ledger}\nproviders: [{ id: p, kind: openai, apiKey: "\${NOT_SET}" }]\n`);
+    const { stdout, stderr } = await run("ledger", "verify", "--data-dir", dataDir, "--config", file, "--json");
+    return stdout === "" ? stderr : JSON.parse(stdout).violations;
+  };
+  expect(await verify("{}")).toEqual([]);
+  expect(await verify("{ recoverySeconds: 0 }")).toMatchObject([{ invariant: 8, holdId: "overdue" }]);
+  expect(await verify("{ recoverySeconds: 0, holdSeconds: 180 }")).toEqual([]);
+  expect(await verify("{ recoverySeconds: soon }")).toMatch(
+    /^tollgate: \S+times\.yaml:1: ledger\.recoverySeconds is "soon"/,
+  );
+});
+
 test("a route that does not answer fails the check", async () => {
   const file = join(directory, "dead.yaml");
   writeFileSync(

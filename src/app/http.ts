@@ -22,6 +22,7 @@ import { createServer, type Server, type ServerSettings } from "../http/server.t
 import { requestId } from "../internals/ids.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
 import type { Ledger } from "../ledger/ledger.ts";
+import { holdEndsWithinMs } from "../ledger/verify.ts";
 import { Overviews } from "../reports/overview.ts";
 import type { RefusalLog } from "../reports/refusal-log.ts";
 import { Conversations, Requests } from "../reports/requests.ts";
@@ -135,7 +136,7 @@ function metricsEndpoint({ metrics: { port, token } }: Config, { read }: Telemet
 
 /** Returns the parts of the service whose state the metrics show. */
 export function gaugeSources(
-  { ledger: { holdSeconds } }: Config,
+  { ledger: holdTimes }: Config,
   { clock }: StartOptions,
   { store, ledger, circuits, limits }: Services,
   runningRequests: () => number,
@@ -145,7 +146,8 @@ export function gaugeSources(
     ledgerStatus: () => ledger.status(),
     circuits: () => circuits.health(clock()),
     runningRequests,
-    holdLifeMs: holdSeconds * 1000,
+    holdLifeMs: holdTimes.holdSeconds * 1000,
+    holdEndsWithinMs: holdEndsWithinMs(holdTimes),
     areLimitsShared: () => limits.status().mode === "shared",
   };
 }

@@ -1,10 +1,9 @@
 import type { Command } from "commander";
 import { countDeadLetters, deadLetterFileOf } from "../ledger/dead-letter-file.ts";
-import { verifyBooks } from "../ledger/verify.ts";
-import type { Store } from "../stores/store.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { addDeadLetters } from "./dead-letters.ts";
-import { allRows, withWorkspace } from "./workspace.ts";
+import { verifyAll } from "./store-verification.ts";
+import { withWorkspace } from "./workspace.ts";
 
 export function addLedger(program: Command, terminal: Terminal): void {
   const ledger = program
@@ -14,7 +13,7 @@ export function addLedger(program: Command, terminal: Terminal): void {
   addCommand(ledger, "verify", "Check that the books balance; the service may be running").action(
     async (flags: CommonFlags) => {
       await withWorkspace(terminal, flags, async (workspace) => {
-        const found = await verifyBooks(workspace.store.books, organizationIds(workspace.store));
+        const found = await verifyAll(workspace.store, flags);
         const { organizations, holds, events, violations } = found;
         const checked = `${organizations} organizations, ${holds} holds and ${events} charges checked`;
         const [first] = violations;
@@ -39,9 +38,4 @@ export function addLedger(program: Command, terminal: Terminal): void {
       });
     },
   );
-}
-
-/** Yields the ids of all organizations of a store. */
-export async function* organizationIds({ accounts }: Pick<Store, "accounts">): AsyncGenerator<string> {
-  for await (const { id } of allRows((page) => accounts.organizations(page))) yield id;
 }

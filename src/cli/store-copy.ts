@@ -40,11 +40,11 @@ async function copyStore(terminal: Terminal, flags: Flags): Promise<void> {
   ]);
   const transfer = await openTransferToPostgres(databasePathOf(dataDir), url, terminal.clock);
   try {
-    await expectBooks(terminal, { database: null, dataDir });
+    await expectBooks(terminal, flags, { database: null, dataDir });
     await transfer.copyAhead();
     const { rows, pausedMs } = await copyWhileStopped(terminal, flags, dataDir, transfer);
     await transfer.analyze();
-    const found = await expectBooks(terminal, { database: url, dataDir });
+    const found = await expectBooks(terminal, flags, { database: url, dataDir });
     print(terminal, flags, { json: { ...found, rows, pausedMs }, text: facts({ books: booksText(found) }) });
   } finally {
     await transfer.close();

@@ -14,7 +14,7 @@ export function addStoreRestore(store: Command, terminal: Terminal): void {
   ).action(async (file: string, flags: CommonFlags) => {
     const { database, dataDir } = await loadStoreSettings({ flags });
     const path = resolve(file);
-    const found = await restore(terminal, { path, database, dataDir });
+    const found = await restore(terminal, flags, { path, database, dataDir });
     const { ok, organizations, holds, events, violations } = found;
     const text = facts({ restored: path, to: database === null ? dataDir : "PostgreSQL", books: booksText(found) });
     print(terminal, flags, { json: { ok, file: path, organizations, holds, events, violations }, text });
@@ -29,7 +29,11 @@ interface Restoration {
 }
 
 /** Restores a copy of the backup, which is migrated if it is from an older version. No service runs on the data directory. */
-async function restore(terminal: Terminal, { path, database, dataDir }: Restoration): Promise<Verification> {
+async function restore(
+  terminal: Terminal,
+  flags: CommonFlags,
+  { path, database, dataDir }: Restoration,
+): Promise<Verification> {
   const [directory, { copyBackup, makeDatabase }] = await Promise.all([
     import("../stores/sqlite/directory.ts"),
     import("../stores/sqlite/backup.ts"),
@@ -44,8 +48,8 @@ async function restore(terminal: Terminal, { path, database, dataDir }: Restorat
       const { clock } = terminal;
       const store = await openStore({ database: null, dataDir: copy.directory, role: "command", creates: true, clock });
       await store.close();
-      if (database !== null) return await restorePostgres(terminal, { path: copy.path, database, dataDir });
-      const found = await expectBooks(terminal, { database, dataDir: copy.directory });
+      if (database !== null) return await restorePostgres(terminal, flags, { path: copy.path, database, dataDir });
+      const found = await expectBooks(terminal, flags, { database, dataDir: copy.directory });
       copy.keep();
       return found;
     } finally {
@@ -58,6 +62,7 @@ async function restore(terminal: Terminal, { path, database, dataDir }: Restorat
 
 async function restorePostgres(
   terminal: Terminal,
+  flags: CommonFlags,
   { path, database, dataDir }: Restoration & { database: string },
 ): Promise<Verification> {
   const { openTransferToPostgres } = await import("../stores/transfer.ts");
@@ -65,7 +70,7 @@ async function restorePostgres(
   try {
     await transfer.complete();
     await transfer.analyze();
-    const found = await expectBooks(terminal, { database, dataDir, isCopyTarget: true });
+    const found = await expectBooks(terminal, flags, { database, dataDir, isCopyTarget: true });
     await transfer.markComplete();
     return found;
   } finally {

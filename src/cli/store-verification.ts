@@ -1,10 +1,22 @@
 import { OperatorError } from "../errors.ts";
-import { type Verification, verifyBooks } from "../ledger/verify.ts";
+import { holdEndsWithinMs, type Verification, verifyBooks } from "../ledger/verify.ts";
 import { type OpenStoreOptions, openStore } from "../stores/open.ts";
-import type { Terminal } from "./command.ts";
-import { organizationIds } from "./ledger.ts";
+import type { Store } from "../stores/store.ts";
+import type { CommonFlags, Terminal } from "./command.ts";
+import { allRows } from "./workspace.ts";
 
 type Place = Pick<OpenStoreOptions, "database" | "dataDir" | "isCopyTarget">;
+
+/** Verifies the books of all organizations, with the configured times of holds. */
+export async function verifyAll({ books, accounts }: Store, flags: CommonFlags): Promise<Verification> {
+  // The schema of the configuration is loaded only for commands that verify.
+  const { loadLedgerSettings } = await import("../config.ts");
+  return verifyBooks(books, organizationIds(accounts), holdEndsWithinMs(loadLedgerSettings({ flags })));
+}
+
+async function* organizationIds(accounts: Store["accounts"]): AsyncGenerator<string> {
+  for await (const { id } of allRows((page) => accounts.organizations(page))) yield id;
+}
 
 /** Rejects with OperatorError if there is no store, or one of another version. */
 export async function expectStore({ clock }: Terminal, place: Place): Promise<void> {
@@ -13,18 +25,18 @@ export async function expectStore({ clock }: Terminal, place: Place): Promise<vo
 }
 
 /** Verifies the books of a store that no service uses yet. */
-export async function verifyStore({ clock }: Terminal, place: Place): Promise<Verification> {
+export async function verifyStore({ clock }: Terminal, flags: CommonFlags, place: Place): Promise<Verification> {
   const store = await openStore({ ...place, role: "command", creates: false, clock });
   try {
-    return await verifyBooks(store.books, organizationIds(store));
+    return await verifyAll(store, flags);
   } finally {
     await store.close();
   }
 }
 
 /** Verifies the books of a source or of a copy. Rejects with OperatorError if they do not balance. */
-export async function expectBooks(terminal: Terminal, place: Place): Promise<Verification> {
-  const found = await verifyStore(terminal, place);
+export async function expectBooks(terminal: Terminal, flags: CommonFlags, place: Place): Promise<Verification> {
+  const found = await verifyStore(terminal, flags, place);
   const [first] = found.violations;
   if (!found.ok) throw new OperatorError(`The books do not balance: ${first?.message ?? ""}`);
   return found;

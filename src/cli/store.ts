@@ -17,7 +17,7 @@ export function addStore(program: Command, terminal: Terminal): void {
     const path = resolve(file);
     const copy = await backUp(terminal, flags, path);
     try {
-      const found = await verifyStore(terminal, { database: null, dataDir: copy.directory });
+      const found = await verifyStore(terminal, flags, { database: null, dataDir: copy.directory });
       copy.keep();
       const { ok, organizations, holds, events, violations } = found;
       const json = { ok, file: path, bytes: copy.bytes, organizations, holds, events, violations };

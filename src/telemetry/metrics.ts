@@ -116,6 +116,12 @@ export const METRICS = {
     help: "Longest time since an open hold was made or renewed.",
     labels: [],
   },
+  "tollgate.holds.unrenewed.limit": {
+    kind: "observedGauge",
+    unit: "s",
+    help: "Time without a renewal within which a service ends a hold, by its configuration.",
+    labels: [],
+  },
   "tollgate.spool.entries": {
     kind: "observedGauge",
     unit: "{entry}",

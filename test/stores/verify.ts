@@ -99,6 +99,7 @@ export function verifyCases(subject: Subject): void {
     await subject.expectSound(organizationId);
     await subject.held(holdOf(organizationId, 1n, -520_000));
     expect((await subject.books.verify(organizationId)).violations).toMatchObject([{ invariant: 8 }]);
+    expect((await subject.books.verify(organizationId, 600_000)).violations).toEqual([]);
   });
 }
 

@@ -17,6 +17,8 @@ export interface GaugeSources {
   runningRequests(): number;
   /** Time after which a hold expires without a renewal. */
   holdLifeMs: number;
+  /** Time after its expiry within which a service ends a hold. */
+  holdEndsWithinMs: number;
   /** True while processes count their limits together. */
   areLimitsShared(): boolean;
 }
@@ -42,7 +44,8 @@ async function observeStore({ store }: GaugeSources, observe: Observe): Promise<
   observe("tollgate.store.up", isUp === true ? 1 : 0, { "db.system.name": system });
 }
 
-async function observeHolds({ store, holdLifeMs }: GaugeSources, observe: Observe): Promise<void> {
+async function observeHolds({ store, holdLifeMs, holdEndsWithinMs }: GaugeSources, observe: Observe): Promise<void> {
+  observe("tollgate.holds.unrenewed.limit", (holdLifeMs + holdEndsWithinMs) / 1000);
   const open = await within(store.books.openHolds());
   if (open === undefined) return;
   const unrenewedMs = open.count === 0 ? 0 : holdLifeMs - open.earliestExpiryMs;

@@ -15,7 +15,7 @@ const SUM_ROWS = 10_000;
 /** Requests that this process adds up at once: few milliseconds of the event loop. */
 const EXAMINED_ROWS = 500;
 /** Requests that are removed in one transaction, for which all others wait on SQLite. */
-const REMOVED_ROWS = 200;
+const REMOVED_ROWS = 500;
 const PARTS_A_STATEMENT = 200;
 /** Counts and prices up to it cannot exceed a 64-bit integer when they are multiplied and added. */
 const FACTOR_MAX = 1_000_000_000;
@@ -67,8 +67,16 @@ const SUM_LIMITS: SumLimits = { rows: SUM_ROWS, examined: EXAMINED_ROWS };
  * complete.
  */
 export function isClosed(beforeMs: number): RawBuilder<boolean> {
+  return sql`(request.id < ${idAt(beforeMs)} and ${isBooked(beforeMs)})`;
+}
+
+/**
+ * The part of `isClosed` for requests that are known to have begun before the time. A chunk must not bound its ids twice: of
+ * two upper bounds SQLite uses the first one, and would read all that is left of a month for every chunk.
+ */
+function isBooked(beforeMs: number): RawBuilder<boolean> {
   const before = BigInt(beforeMs);
-  return sql`(request.id < ${idAt(beforeMs)} and request.ended_at < ${before} and not exists (
+  return sql`(request.ended_at < ${before} and not exists (
     select 1 from adjustment as later where later.organization_id = request.organization_id
       and later.hold_id = request.id and later.made_at >= ${before}))`;
 }
@@ -136,7 +144,7 @@ async function sumChunk(database: Database, tally: ClosingTally, limits: SumLimi
     database,
     sql`
     select request.* from request
-    where ${within(to)} and not ${plain} and ${isClosed(beforeMs)} and ${isNew}
+    where ${within(to)} and not ${plain} and ${isBooked(beforeMs)} and ${isNew}
     order by id limit ${sql.lit(limits.examined)}`,
   );
   const requests = found.map(REQUEST.fromRecord);
@@ -162,9 +170,10 @@ async function sumChunk(database: Database, tally: ClosingTally, limits: SumLimi
   return isAll && end === undefined;
 }
 
+/** Returns the last id of as many requests that began before a time, closed or not; undefined if there are fewer. */
 async function lastOfChunk(
   database: Database,
-  { organizationId, beforeMs, after }: ClosingTally,
+  { organizationId, beforeMs, after }: Pick<ClosingTally, "organizationId" | "beforeMs" | "after">,
   rows: number,
 ): Promise<string | undefined> {
   const [last] = await read<{ id: string }>(
@@ -284,16 +293,13 @@ async function removeChunk(
   after: string,
   limit: number,
 ): Promise<string | undefined> {
-  const condition = isClosed(beforeAtMs);
-  const rows = sql`from request where organization_id = ${organizationId} and id > ${after} and ${condition}`;
-  const [last] = await read<{ id: string }>(
-    database,
-    sql`select id ${rows} order by id limit 1 offset ${sql.lit(limit - 1)}`,
-  );
+  const last = await lastOfChunk(database, { organizationId, beforeMs: beforeAtMs, after }, limit);
   const removal = sql`
-    delete ${rows} and id <= ${last?.id ?? idAt(beforeAtMs)}
+    delete from request
+    where organization_id = ${organizationId} and id > ${after} and id <= ${last ?? idAt(beforeAtMs)}
+      and ${isBooked(beforeAtMs)}
       and exists (select 1 from closing where closing.organization_id = ${organizationId}
         and closing.before_at >= ${BigInt(beforeAtMs)})`;
   await database.write([removal.compile(database.kysely)], { isDurable: false });
-  return last?.id;
+  return last;
 }

@@ -16,8 +16,6 @@ import { isBookedLate } from "../../credits/request-id.ts";
 /** Reports a violation, with the number of the invariant in docs/ledger.md. */
 export type ReportViolation = (invariant: number, message: string, holdId?: string | null) => void;
 
-/** Time after its expiry for which an open hold may wait: the default of `ledger.recoverySeconds`, and for the sweeper. */
-const OVERDUE_MS_MAX = 480_000 + 30_000;
 /** Maximum life of a hold; a later expiry comes from a wrong clock. */
 const LIFE_MS_MAX = 86_400_000;
 
@@ -65,21 +63,23 @@ function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: R
   if (sumOf(draws) !== amount) report(2, `It draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
 }
 
-/** Times of the store that a hold is compared with. */
-export interface StoreTimes {
+/** Times that a hold is compared with. */
+export interface HoldLimits {
   nowMs: number;
   /** Time of the last booking. In a copy, or while no service runs, no hold is ended after it. */
   bookedMs: number;
+  /** Time after its expiry within which a service ends it. */
+  endsWithinMs: number;
 }
 
 /** Checks an open hold. */
-export function checkHold(hold: HoldRow, { nowMs, bookedMs }: StoreTimes, report: ReportViolation): void {
+export function checkHold(hold: HoldRow, { nowMs, bookedMs, endsWithinMs }: HoldLimits, report: ReportViolation): void {
   const { holdId, amount, draws, expiresAtMs } = hold;
   if (amount < 0n) report(6, "The hold has an amount below 0.", holdId);
   if (sumOf(draws) !== amount) report(2, `The hold draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
   checkDraws(draws, holdId, report);
   const overdueMs = bookedMs - expiresAtMs;
-  if (overdueMs > OVERDUE_MS_MAX) report(8, `The hold was open ${overdueMs} ms after its expiry.`, holdId);
+  if (overdueMs > endsWithinMs) report(8, `The hold was open ${overdueMs} ms after its expiry.`, holdId);
   const leftMs = expiresAtMs - nowMs;
   if (leftMs > LIFE_MS_MAX) report(8, `The hold expires only in ${leftMs} ms.`, holdId);
 }

@@ -45,14 +45,16 @@ const REPORTED_MAX = 10;
 
 /**
  * Checks the books of one organization: its requests in chunks, each in a short snapshot, then everything that may change,
- * with the newest requests, in one more. The numbers are those of the invariants in docs/ledger.md.
+ * with the newest requests, in one more. The numbers are those of the invariants in docs/ledger.md. A service ends a hold
+ * `endsWithinMs` after its expiry.
  */
 export async function verifyOrganization(
   database: Database,
   organizationId: string,
+  endsWithinMs: number,
 ): Promise<OrganizationVerification> {
   for (let attempt = 1; ; ) {
-    const check = new Check(database, organizationId);
+    const check = new Check(database, organizationId, endsWithinMs);
     const verification = await check.run();
     // Requests that were closed meanwhile were added up twice, or not at all.
     if (check.isOutdated) continue;
@@ -106,6 +108,7 @@ class Sums {
 class Check {
   readonly #database: Database;
   readonly #organizationId: string;
+  readonly #endsWithinMs: number;
   readonly #violations: Violation[] = [];
   readonly #sums = new Sums();
   #recorded = new RecordedBalances([]);
@@ -117,9 +120,10 @@ class Check {
   /** Requests were closed while they were read. */
   isOutdated = false;
 
-  constructor(database: Database, organizationId: string) {
+  constructor(database: Database, organizationId: string, endsWithinMs: number) {
     this.#database = database;
     this.#organizationId = organizationId;
+    this.#endsWithinMs = endsWithinMs;
   }
 
   async run(): Promise<OrganizationVerification> {
@@ -209,7 +213,8 @@ class Check {
     for (const { tokenId, cost, draws } of newest.map(REQUEST.fromRecord)) this.#sums.charge(tokenId, cost, draws);
     const open = holds.map(HOLD.fromRecord);
     const bookedMs = open.reduce((last, { madeAtMs }) => Math.max(last, madeAtMs), this.#bookedMs);
-    for (const hold of open) checkHold(hold, { nowMs: Number(clock?.now), bookedMs }, this.#report);
+    const limits = { nowMs: Number(clock?.now), bookedMs, endsWithinMs: this.#endsWithinMs };
+    for (const hold of open) checkHold(hold, limits, this.#report);
     const rest = {
       open,
       requests: new Map(namedRequests.map(REQUEST.fromRecord).map((row) => [row.holdId, row])),
