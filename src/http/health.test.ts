@@ -1,5 +1,5 @@
 import fastify from "fastify";
-import { expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { StoreUnavailableError } from "../errors.ts";
 import { serveHealth } from "./health.ts";
 
@@ -13,6 +13,7 @@ test("/readyz checks the store once for concurrent requests, and again later.", 
   serveHealth(server, { ping, ledgerStatus: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }) });
   // With fake timers, all requests count as concurrent even on a busy machine.
   vi.useFakeTimers({ toFake: ["setTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
   const statusOf = async () => (await server.inject("/readyz")).statusCode;
   const statuses = await Promise.all(Array.from({ length: 50 }, statusOf));
   expect(new Set(statuses)).toEqual(new Set([200]));
