@@ -46,13 +46,7 @@ const ALLOCATED: Figure = (round) => round.allocatedKiB;
 
 const figuresOf = (cell: Cell, figure: Figure) => cell.rounds.flatMap((round) => figure(round) ?? []);
 
-/** Formats the median of a figure; empty where it was not measured. */
-function middle(cell: Cell, figure: Figure, digits: number): string {
-  const all = figuresOf(cell, figure);
-  return all.length === 0 ? "" : median(all).toFixed(digits);
-}
-
-/** Formats the median with the least and the most of the rounds. */
+/** Formats the median with the least and the most of the rounds; empty where the figure was not measured. */
 function spread(cell: Cell, figure: Figure, digits: number): string {
   const all = figuresOf(cell, figure);
   if (all.length === 0) return "";
@@ -91,7 +85,6 @@ const ofCell = (heading: string, figure: Figure, digits: number): Column => [
   heading,
   ({ cell }) => spread(cell, figure, digits),
 ];
-const median1 = (heading: string, figure: Figure): Column => [heading, ({ cell }) => middle(cell, figure, 1)];
 const ratio = (heading: string, figure: Figure): Column => [
   heading,
   ({ cell, subject }) => paired([subject, cell], figure, quotient, 2),
@@ -109,15 +102,15 @@ const COMMON: Column[] = [
 const COSTS = (subject: string): Column[] => [
   ofCell("CPU µs a request", PROCESSOR, 0),
   ratio(`CPU, ${subject} / it`, PROCESSOR),
-  ["KiB allocated a request", ({ cell }) => middle(cell, ALLOCATED, 1)],
+  ofCell("KiB allocated a request", ALLOCATED, 1),
 ];
 
 const closedLoop = (subject: string): Column[] => [
   ...COMMON,
   ofCell("requests/s", RATE, 0),
   ratio(`rate, ${subject} / it`, RATE),
-  median1("p50 ms", P50),
-  median1("p99 ms", P99),
+  ofCell("p50 ms", P50, 1),
+  ofCell("p99 ms", P99, 1),
   ...COSTS(subject),
 ];
 

@@ -95,28 +95,30 @@ async function main(): Promise<void> {
 
 function printFooter({ loads, rounds, seconds, warmUp, promptBytes, pace }: Plan, upstream: string): void {
   const generator = hasWrk() && loads.every(({ rate }) => rate === undefined) ? "wrk" : "bench/generator.ts";
-  const load = loadavg()[0]?.toFixed(1);
-  console.log(`${machineFacts()}, load average at the end ${load}; upstream: ${upstream};`);
-  console.log(
-    `load: ${generator} in a process of its own on the same machine; prompts of ${promptBytes || "some 200"} bytes;`,
-  );
-  console.log(`streams of ${pace.events} events, ${pace.apartMs} ms apart; warm-up: ${warmUp} answers of each kind at`);
-  console.log(
-    `${WARM_UP_CONNECTIONS} connections, at most ${WARM_UP_SECONDS_MAX} s; ${rounds} rounds of ${seconds} s each, in turns;`,
-  );
-  console.log(
-    "each figure is the median of the rounds, with the least and the most of them; ratios and differences are the",
-  );
-  console.log("medians of those of the rounds. Processor time includes the database server's; memory does not.");
+  const sentences = [
+    `${machineFacts()}; load average at the end ${loadavg()[0]?.toFixed(1)}.`,
+    `Upstream: ${upstream}; load: ${generator} in a process of its own on the same machine.`,
+    `Prompts of ${promptBytes || "some 200"} bytes; streams of ${pace.events} events, ${pace.apartMs} ms apart.`,
+    `Warm-up: ${warmUp} answers of each kind at ${WARM_UP_CONNECTIONS} connections, in at most ${WARM_UP_SECONDS_MAX} s.`,
+    `${rounds} rounds of ${seconds} s each, in turns; each figure is their median, with the least and the most.`,
+    "Ratios and differences are the medians of those of the rounds.",
+    "Processor time includes that of the database server; memory does not.",
+  ];
+  console.log(sentences.join("\n"));
 }
 
+async function end(): Promise<void> {
+  await processes.endAll();
+  await databases.remove();
+  rmSync(processes.folder, { recursive: true, force: true });
+}
+
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => end().then(() => process.exit(1)));
 try {
   await main();
 } catch (error) {
   console.error(`bench: ${error instanceof Error ? error.message : String(error)}`);
   process.exitCode = 1;
 } finally {
-  await processes.endAll();
-  await databases.remove();
-  rmSync(processes.folder, { recursive: true, force: true });
+  await end();
 }
