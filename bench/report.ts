@@ -36,7 +36,6 @@ export function median(values: readonly number[]): number {
 
 type Figure = (round: MeasuredRound) => number | undefined;
 
-/** Figures of a round, by the headings of their columns. */
 const RATE: Figure = (round) => round.requestsPerSecond;
 const P50: Figure = (round) => round.p50Ms;
 const P99: Figure = (round) => round.p99Ms;
@@ -81,7 +80,7 @@ interface Row {
 }
 type Column = [heading: string, value: (row: Row) => string];
 
-const ofCell = (heading: string, figure: Figure, digits: number): Column => [
+const figureOf = (heading: string, figure: Figure, digits: number): Column => [
   heading,
   ({ cell }) => spread(cell, figure, digits),
 ];
@@ -99,30 +98,30 @@ const COMMON: Column[] = [
   ["load", ({ cell }) => formatLoad(cell.load)],
   ["gateway", ({ cell }) => cell.entrant],
 ];
-const COSTS = (subject: string): Column[] => [
-  ofCell("CPU µs a request", PROCESSOR, 0),
+const costs = (subject: string): Column[] => [
+  figureOf("CPU µs a request", PROCESSOR, 0),
   ratio(`CPU, ${subject} / it`, PROCESSOR),
-  ofCell("KiB allocated a request", ALLOCATED, 1),
+  figureOf("KiB allocated a request", ALLOCATED, 1),
 ];
 
 const closedLoop = (subject: string): Column[] => [
   ...COMMON,
-  ofCell("requests/s", RATE, 0),
+  figureOf("requests/s", RATE, 0),
   ratio(`rate, ${subject} / it`, RATE),
-  ofCell("p50 ms", P50, 1),
-  ofCell("p99 ms", P99, 1),
-  ...COSTS(subject),
+  figureOf("p50 ms", P50, 1),
+  figureOf("p99 ms", P99, 1),
+  ...costs(subject),
 ];
 
 const openLoop = (subject: string, floor: string): Column[] => [
   ...COMMON,
-  ofCell("p50 ms", P50, 1),
-  above(`above ${floor}`, P50),
-  ofCell("p99 ms", P99, 1),
-  above(`above ${floor}`, P99),
-  ofCell("first token p50 ms", FIRST_TOKEN, 1),
-  above(`above ${floor}`, FIRST_TOKEN),
-  ...COSTS(subject),
+  figureOf("p50 ms", P50, 1),
+  above(`p50 above ${floor}`, P50),
+  figureOf("p99 ms", P99, 1),
+  above(`p99 above ${floor}`, P99),
+  figureOf("first token p50 ms", FIRST_TOKEN, 1),
+  above(`first token above ${floor}`, FIRST_TOKEN),
+  ...costs(subject),
 ];
 
 const formatLoad = ({ connections, rate }: Load) => (rate === undefined ? `${connections} connections` : `${rate}/s`);

@@ -63,7 +63,7 @@ export class Rounds {
         }
       }
     }
-    const secondsMost = Math.floor(REST_SECONDS_MAX / (entrants.length - 1));
+    const secondsMost = Math.floor(REST_SECONDS_MAX / Math.max(0, entrants.length - 1));
     if (this.#plan.seconds > secondsMost) {
       throw new Error(
         `--seconds can be at most ${secondsMost}, so that none of ${entrants.length} rests for a minute.`,
