@@ -46,7 +46,7 @@ export class Rounds {
     this.#processes = processes;
   }
 
-  /** Lets every contender answer each kind of request once. Only `Portkey` may fail here, and is then left out. */
+  /** Lets every contender answer each kind of request once. Only Portkey may fail here, and is then left out. */
   async enter(contenders: readonly Contender[], streamed: boolean): Promise<Entrant[]> {
     const entrants: Entrant[] = [];
     for (const contender of contenders) {
@@ -72,11 +72,9 @@ export class Rounds {
     return entrants;
   }
 
-  /** Warms up each contender with the same number of answers, in turns; V8 optimizes a service for a long time. */
+  /** Warms up each entrant with the same number of answers, in turns; V8 optimizes a service for a long time. */
   async warmUp(entrants: readonly Entrant[]): Promise<void> {
-    const isFirst = ({ contender, endpoint }: Entrant, index: number) =>
-      entrants.findIndex((one) => one.contender === contender && one.endpoint === endpoint) === index;
-    const turns = entrants.filter(isFirst).map((entrant) => ({ entrant, answers: 0, seconds: 0 }));
+    const turns = entrants.map((entrant) => ({ entrant, answers: 0, seconds: 0 }));
     const isCold = ({ answers, seconds }: { answers: number; seconds: number }) =>
       answers < this.#plan.warmUp && seconds < WARM_UP_SECONDS_MAX;
     while (turns.some(isCold)) {
