@@ -5,12 +5,16 @@ export interface Cell {
   streamed: boolean;
   load: Load;
   entrant: string;
+  /** End of the entrant's name, by which the same requests to another service are found. */
+  request: string;
   rounds: MeasuredRound[];
 }
 
 /** Names of the entrants that the others are compared with. */
 export interface Comparison {
-  /** Tollgate, with whose figures the others are divided into; undefined if it does not take part. */
+  /** This Tollgate; undefined if it does not take part. Its figures are divided by those of other services. */
+  service: string | undefined;
+  /** Its first kind of requests. */
   subject: string | undefined;
   /** Other stores, workers, endpoints and numbers of organizations of Tollgate, which are divided by the subject. */
   variants: string[];
@@ -127,11 +131,12 @@ const openLoop = (subject: string, floor: string): Column[] => [
 const formatLoad = ({ connections, rate }: Load) => (rate === undefined ? `${connections} connections` : `${rate}/s`);
 
 /** Returns the table of a run: a row for each cell, and how it compares with Tollgate or with the floor. */
-export function toMarkdown(cells: readonly Cell[], { subject, floor, variants }: Comparison): string {
-  const name = subject ?? "Tollgate";
+export function toMarkdown(cells: readonly Cell[], { service, subject, floor, variants }: Comparison): string {
+  const name = service ?? "Tollgate";
   const columns = cells.some(({ load }) => load.rate !== undefined) ? openLoop(name, floor) : closedLoop(name);
   const rows = cells.map((cell) => {
-    const own = variants.includes(cell.entrant) ? undefined : beside(cells, cell, subject);
+    const same = beside(cells, cell, `${service}${cell.request}`) ?? beside(cells, cell, subject);
+    const own = variants.includes(cell.entrant) ? undefined : same;
     const row: Row = { cell, subject: own, floor: beside(cells, cell, floor) };
     return columns.map(([, value]) => value(row));
   });

@@ -22,6 +22,8 @@ const SAMPLE_EVERY_MS = 200;
 export interface Entrant {
   name: string;
   contender: Contender;
+  /** End of its name: the endpoint and the organizations, unless they are as by default. */
+  request: string;
   endpoint: EndpointName;
   streamed: boolean;
   target: Target;
@@ -95,7 +97,9 @@ export class Rounds {
 
   /** Measures the rounds of one kind of answer at one load: A B C, B C A, and so on. */
   async measureCells(entrants: readonly Entrant[], load: Load): Promise<Cell[]> {
-    const cells = entrants.map(({ name, streamed }): Cell => ({ streamed, load, entrant: name, rounds: [] }));
+    const cells = entrants.map(({ name: entrant, streamed, request }): Cell => {
+      return { streamed, load, entrant, request, rounds: [] };
+    });
     for (const entrant of entrants) await this.#measure(entrant, load, CELL_WARM_UP_SECONDS);
     for (let round = 0; round < this.#plan.rounds; round += 1) {
       for (let turn = 0; turn < entrants.length; turn += 1) {
@@ -197,7 +201,7 @@ function entrantsOf(contender: Contender, streamed: boolean, plan: Plan): Entran
     if (address === undefined || (streamed && stream === undefined)) return [];
     const body = requestBody(endpoint, streamed, plan.promptBytes);
     return counts.map((count) => {
-      const suffixes = [...(endpoint === "chat" ? [] : [endpoint]), ...(count === 1 ? [] : [`${count} organizations`])];
+      const request = (endpoint === "chat" ? "" : `, ${endpoint}`) + (count === 1 ? "" : `, ${count} organizations`);
       const target: Target = {
         method: body === undefined ? "GET" : "POST",
         url: address.url,
@@ -206,7 +210,7 @@ function entrantsOf(contender: Contender, streamed: boolean, plan: Plan): Entran
         leastBytes: 0,
         stream: streamed ? stream : undefined,
       };
-      return { name: [contender.name, ...suffixes].join(", "), contender, endpoint, streamed, target };
+      return { name: contender.name + request, contender, request, endpoint, streamed, target };
     });
   });
 }

@@ -86,7 +86,7 @@ async function main(): Promise<void> {
   const memories = rounds.memories();
   for (const contender of contenders) await rounds.audit(contender);
   const [subject, ...variants] = ownNames(all, own);
-  const comparison = { subject, variants, floor: all[0]?.name ?? "" };
+  const comparison = { service: own[0]?.name, subject, variants, floor: all[0]?.name ?? "" };
   console.log(`\n${toMarkdown(cells, comparison)}${toVariantTable(cells, comparison)}`);
   console.log(`\n${toMemoryTable(memories, REST_SECONDS)}\n`);
   printFooter(plan, upstream.name);

@@ -75,17 +75,25 @@ test("SQLite takes part with one process, PostgreSQL with each number of workers
   ]);
 });
 
-test("A ratio is the median of those of the rounds, and a variant is divided by Tollgate.", () => {
+test("A ratio is the median of those of the rounds, and compares the same requests.", () => {
   const load = { connections: 8 };
-  const cell = (entrant: string, rates: number[]): Cell => {
+  const cell = (entrant: string, rates: number[], request = ""): Cell => {
     const figures = { answers: 1, p50Ms: 1, p99Ms: 2, failures: 0, statuses: {} };
     const rounds = rates.map((requestsPerSecond) => ({ ...figures, requestsPerSecond }));
-    return { streamed: false, load, entrant, rounds };
+    return { streamed: false, load, entrant: entrant + request, request, rounds };
   };
-  const cells = [cell("nginx", [100, 10, 20]), cell("Tollgate", [50, 10, 5]), cell("PostgreSQL", [100, 20, 5])];
-  const comparison = { subject: "Tollgate", variants: ["PostgreSQL"], floor: "nginx" };
-  const [, , nginx, own] = toMarkdown(cells, comparison).split("\n");
+  const cells = [
+    cell("nginx", [100, 10, 20]),
+    cell("Tollgate", [50, 10, 5]),
+    cell("Tollgate", [100, 20, 5], ", models"),
+    cell("Tollgate before", [10, 10, 10], ", models"),
+  ];
+  const variants = ["Tollgate, models"];
+  const comparison = { service: "Tollgate", subject: "Tollgate", variants, floor: "nginx" };
+  const [, , nginx, own, models, before] = toMarkdown(cells, comparison).split("\n");
   expect(nginx).toContain("| nginx | 20 (10 to 100) | 0.50 |");
   expect(own).toContain("| Tollgate | 10 (5 to 50) |  |");
-  expect(toVariantTable(cells, comparison)).toContain("| unstreamed | 8 connections | PostgreSQL | 2.00 |");
+  expect(models).toContain("| Tollgate, models | 20 (5 to 100) |  |");
+  expect(before).toContain("| Tollgate before, models | 10 (10 to 10) | 2.00 |");
+  expect(toVariantTable(cells, comparison)).toContain("| unstreamed | 8 connections | Tollgate, models | 2.00 |");
 });
