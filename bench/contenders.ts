@@ -16,12 +16,16 @@ export interface Contender {
   pids: number[];
   /** Returns where its requests go; undefined for an endpoint that it does not serve. */
   address(endpoint: EndpointName, streamed: boolean): Pick<Target, "url" | "headers"> | undefined;
-  /** Returns the books after the run: whether they balance, and the charges in micro-credits. A proxy has none. */
+  /** Returns the books after the run; a proxy has none. */
   audit?(): Promise<Audit>;
 }
 
+/** The books of all organizations. */
 export interface Audit {
+  /** True if they balance. */
   ok: boolean;
+  /** Number of answers that were charged. */
+  charges: number;
   chargedMicroCredits: number;
   heldMicroCredits: number;
 }

@@ -5,6 +5,7 @@ import {
   MODEL_EMBEDDING_BASE64,
   MODEL_STREAMED,
   MODEL_UNSTREAMED,
+  TOKENS_MAX,
 } from "./payload.ts";
 
 /** An endpoint that is measured. */
@@ -32,7 +33,7 @@ const CHAT: Endpoint = {
   path: "chat/completions",
   body: (question, streamed) => {
     const messages = [{ role: "system", content: SYSTEM }, user(question)];
-    return { ...common(streamed), messages, max_tokens: 256 };
+    return { ...common(streamed), messages, max_tokens: TOKENS_MAX };
   },
   stream: { last: "[DONE]", firstToken: '"content":"[^"]' },
   isRight: (text, streamed) => contentOf(text, streamed, CHAT) === ANSWER_TEXT,
@@ -41,7 +42,7 @@ const CHAT: Endpoint = {
 const RESPONSES: Endpoint = {
   path: "responses",
   body: (question, streamed) => {
-    return { ...common(streamed), instructions: SYSTEM, input: [user(question)], max_output_tokens: 256 };
+    return { ...common(streamed), instructions: SYSTEM, input: [user(question)], max_output_tokens: TOKENS_MAX };
   },
   stream: { last: "response.completed", firstToken: "response.output_text.delta" },
   isRight: (text, streamed) => contentOf(text, streamed, RESPONSES) === ANSWER_TEXT,
@@ -50,7 +51,7 @@ const RESPONSES: Endpoint = {
 const MESSAGES: Endpoint = {
   path: "messages",
   body: (question, streamed) => {
-    return { ...common(streamed), system: SYSTEM, messages: [user(question)], max_tokens: 256 };
+    return { ...common(streamed), system: SYSTEM, messages: [user(question)], max_tokens: TOKENS_MAX };
   },
   stream: { last: "message_stop", firstToken: "content_block_delta" },
   isRight: (text, streamed) => contentOf(text, streamed, MESSAGES) === ANSWER_TEXT,

@@ -7,6 +7,8 @@ const WORDS = (
 
 /** The role, the finish reason, the usage and the end. */
 const EVENTS_BESIDE_TEXT = 4;
+/** Longest answer that a request asks for. */
+export const TOKENS_MAX = 256;
 const PROMPT_TOKENS = 58;
 const COMPLETION_TOKENS = 40;
 const CREATED = 1_790_000_000;
@@ -16,6 +18,13 @@ const ID = "chatcmpl-upstream";
 /** Micro-credits that Tollgate charges for one answer at 1 and 2 credits per million tokens. */
 export const PRICE = { input: "1", output: "2" };
 export const MICRO_CREDITS_AN_ANSWER = PROMPT_TOKENS + 2 * COMPLETION_TOKENS;
+
+/** Returns the most that an answer can cost that was cut off before its usage: no text has more tokens than bytes. */
+export function mostMicroCredits(requestBytes: number): number {
+  return (
+    requestBytes * Math.max(Number(PRICE.input), Number(EMBEDDING_PRICE.input)) + TOKENS_MAX * Number(PRICE.output)
+  );
+}
 
 /** An embedding costs as much as an answer. */
 const EMBEDDING_TOKENS = 46;

@@ -2,7 +2,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Contender } from "./contenders.ts";
 import { type EndpointName, endpointOf, requestBody } from "./endpoints.ts";
-import { MICRO_CREDITS_AN_ANSWER } from "./payload.ts";
+import { MICRO_CREDITS_AN_ANSWER, mostMicroCredits } from "./payload.ts";
 import type { Plan } from "./plan.ts";
 import { type Processes, processorMs, run } from "./processes.ts";
 import type { Cell, Memory } from "./report.ts";
@@ -33,6 +33,8 @@ export interface Entrant {
 interface Charges {
   answers: number;
   cutOffMost: number;
+  /** Micro-credits that one of the latter can cost at most. */
+  dearest: number;
 }
 
 /** The rounds of a run, with what they say about each contender. */
@@ -147,12 +149,13 @@ export class Rounds {
     };
   }
 
-  #count({ contender, endpoint }: Entrant, answers: number, cutOffMost: number): void {
-    if (endpointOf(endpoint).body === undefined) return;
-    const counted = this.#charges.get(contender) ?? { answers: 0, cutOffMost: 0 };
+  #count({ contender, target: { body } }: Entrant, answers: number, cutOffMost: number): void {
+    if (body === undefined) return;
+    const counted = this.#charges.get(contender) ?? { answers: 0, cutOffMost: 0, dearest: 0 };
     this.#charges.set(contender, {
       answers: counted.answers + answers,
       cutOffMost: counted.cutOffMost + cutOffMost,
+      dearest: Math.max(counted.dearest, mostMicroCredits(body.length)),
     });
   }
 
@@ -179,16 +182,22 @@ export class Rounds {
   async audit(contender: Contender): Promise<void> {
     const books = await contender.audit?.();
     if (books === undefined) return;
-    const { ok, chargedMicroCredits, heldMicroCredits } = books;
-    const { answers, cutOffMost } = this.#charges.get(contender) ?? { answers: 0, cutOffMost: 0 };
-    const charged = chargedMicroCredits / MICRO_CREDITS_AN_ANSWER;
+    const { ok, charges, chargedMicroCredits, heldMicroCredits } = books;
+    const { answers, cutOffMost, dearest } = this.#charges.get(contender) ?? { answers: 0, cutOffMost: 0, dearest: 0 };
+    const cutOff = charges - answers;
+    const restMicroCredits = chargedMicroCredits - answers * MICRO_CREDITS_AN_ANSWER;
     const { name } = contender;
-    if (!ok || heldMicroCredits !== 0 || charged < answers || charged > answers + cutOffMost) {
+    if (!ok || heldMicroCredits !== 0 || cutOff < 0 || cutOff > cutOffMost) {
       throw new Error(
-        `The books of ${name}: ok ${ok}, held ${heldMicroCredits}, charged for ${charged} of ${answers} answers`,
+        `The books of ${name}: ${JSON.stringify(books)} for ${answers} answers, ${cutOffMost} cut off at most`,
       );
     }
-    this.notes.push(`The books of ${name} balance: ${answers} complete answers, ${Math.round(charged)} charged.`);
+    if (restMicroCredits < 0 || restMicroCredits > cutOff * dearest) {
+      throw new Error(
+        `The books of ${name}: ${restMicroCredits} micro-credits for ${cutOff} answers that were cut off`,
+      );
+    }
+    this.notes.push(`The books of ${name} balance: ${answers} complete answers, ${charges} charged.`);
   }
 }
 

@@ -94,8 +94,8 @@ export async function startTollgate(
     pids: [program.pid, ...(database === undefined ? [] : [database.pid])],
     address: (endpoint) => ({ url: `${url}/v1/${endpointOf(endpoint).path}`, headers }),
     audit: async () => {
-      const { ok } = await command<{ ok: boolean }>("ledger", "verify");
-      return { ok, ...(await chargesOf(url, headers)) };
+      const { ok, events: charges } = await command<{ ok: boolean; events: number }>("ledger", "verify");
+      return { ok, charges, ...(await creditsOf(url, headers)) };
     },
   };
 }
@@ -126,7 +126,7 @@ async function makeTokens(url: string, adminToken: string, count: number): Promi
 }
 
 /** Returns the sums of the charges and holds of all organizations. */
-async function chargesOf(url: string, tokens: readonly Headers[]): Promise<Omit<Audit, "ok">> {
+async function creditsOf(url: string, tokens: readonly Headers[]): Promise<Omit<Audit, "ok" | "charges">> {
   const sum = { chargedMicroCredits: 0, heldMicroCredits: 0 };
   const micro = (credits: number | undefined) => Math.round((credits ?? Number.NaN) * 1e6);
   for (const headers of tokens) {
