@@ -128,7 +128,9 @@ const openLoop = (subject: string, floor: string): Column[] => [
   ...costs(subject),
 ];
 
-const formatLoad = ({ connections, rate }: Load) => (rate === undefined ? `${connections} connections` : `${rate}/s`);
+function formatLoad({ connections, rate }: Load): string {
+  return rate === undefined ? `${connections} ${connections === 1 ? "connection" : "connections"}` : `${rate}/s`;
+}
 
 /** Returns the table of a run: a row for each cell, and how it compares with Tollgate or with the floor. */
 export function toMarkdown(cells: readonly Cell[], { service, subject, floor, variants }: Comparison): string {

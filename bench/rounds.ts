@@ -14,8 +14,6 @@ export const WARM_UP_CONNECTIONS = 32;
 const REST_SECONDS_MAX = 50;
 const WARM_UP_TURN_SECONDS = 4;
 export const WARM_UP_SECONDS_MAX = 60;
-/** Before the rounds of each load. */
-const CELL_WARM_UP_SECONDS = 1;
 const SAMPLE_EVERY_MS = 200;
 
 /** A contender that answers one kind of request. */
@@ -44,10 +42,14 @@ export class Rounds {
   readonly #processes: Processes;
   readonly #charges = new Map<Contender, Charges>();
   readonly #memories = new Map<Contender, Memory>();
+  /** Length of a warm-up in which several answers end, even where their events are apart. */
+  readonly #leastSeconds: number;
 
   constructor(plan: Plan, processes: Processes) {
+    const { events, apartMs } = plan.pace;
     this.#plan = plan;
     this.#processes = processes;
+    this.#leastSeconds = 1 + Math.ceil((2 * events * apartMs) / 1_000);
   }
 
   /** Lets every contender answer each kind of request once. Only Portkey may fail here, and is then left out. */
@@ -84,7 +86,7 @@ export class Rounds {
     while (turns.some(isCold)) {
       for (const turn of turns.filter(isCold)) {
         const left = ((this.#plan.warmUp - turn.answers) * turn.seconds) / turn.answers;
-        const seconds = Math.max(1, Math.min(WARM_UP_TURN_SECONDS, Math.ceil(left || 1)));
+        const seconds = Math.max(this.#leastSeconds, Math.min(WARM_UP_TURN_SECONDS, Math.ceil(left || 1)));
         const { answers } = await this.#measure(turn.entrant, { connections: WARM_UP_CONNECTIONS }, seconds);
         turn.answers += answers;
         turn.seconds += seconds;
@@ -102,7 +104,7 @@ export class Rounds {
     const cells = entrants.map(({ name: entrant, streamed, request }): Cell => {
       return { streamed, load, entrant, request, rounds: [] };
     });
-    for (const entrant of entrants) await this.#measure(entrant, load, CELL_WARM_UP_SECONDS);
+    for (const entrant of entrants) await this.#measure(entrant, load, this.#leastSeconds);
     for (let round = 0; round < this.#plan.rounds; round += 1) {
       for (let turn = 0; turn < entrants.length; turn += 1) {
         const index = (round + turn) % entrants.length;
