@@ -1,49 +1,11 @@
-/** One round of load in a process of its own. Argument: the round as JSON. Prints what was measured as JSON. */
+/** One round of load in a process of its own. Input: the round as JSON. Prints what was measured as JSON. */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createHistogram } from "node:perf_hooks";
-import { loadGenerator, type Measured, type Round } from "./round.ts";
-
-interface Run extends Promise<{ errors: number; timeouts: number; duration: number }> {
-  on(
-    event: "response",
-    listener: (client: unknown, status: number, bytes: number, milliseconds: number) => void,
-  ): unknown;
-}
-type Autocannon = (options: object) => Run;
-
-/** autocannon counts whole milliseconds, so the times are taken from its events, in microseconds. */
-async function withAutocannon(round: Round): Promise<Measured> {
-  const autocannon: Autocannon = createRequire(import.meta.url)("autocannon");
-  const times = createHistogram({ figures: 3 });
-  const statuses: Record<string, number> = {};
-  let answers = 0;
-  let failures = 0;
-  const startedAtMs = performance.now();
-  let lastAtMs = startedAtMs;
-  const { url, headers, body, connections, seconds } = round;
-  const run = autocannon({ url, headers, body, connections, duration: seconds, method: "POST", timeout: 30 });
-  run.on("response", (_client, status, bytes, milliseconds) => {
-    statuses[status] = (statuses[status] ?? 0) + 1;
-    if (status !== 200 || bytes < round.leastBytes) failures += 1;
-    else answers += 1;
-    times.record(Math.max(1, Math.round(milliseconds * 1000)));
-    lastAtMs = performance.now();
-  });
-  const result = await run;
-  failures += result.errors + result.timeouts;
-  return {
-    answers,
-    requestsPerSecond: (answers * 1000) / (lastAtMs - startedAtMs),
-    p50Ms: times.percentile(50) / 1000,
-    p99Ms: times.percentile(99) / 1000,
-    failures,
-    statuses,
-  };
-}
+import { text } from "node:stream/consumers";
+import { generate } from "./generator.ts";
+import { hasWrk, type Measured, type Round } from "./round.ts";
 
 interface Summary {
   requests: number;
@@ -55,25 +17,45 @@ interface Summary {
   lost: number;
 }
 
-/** wrk stores no answer. So answers count as complete if they have enough bytes on average. */
-function withWrk({ url, headers, body, connections, seconds, leastBytes }: Round): Measured {
-  const folder = mkdtempSync(join(tmpdir(), "tollgate-load-"));
-  const script = join(folder, "round.lua");
-  const quote = (text: string) => `[==[${text}]==]`;
-  const lines = Object.entries(headers).map(([name, value]) => `wrk.headers[ ${quote(name)} ] = ${quote(value)}`);
-  writeFileSync(
-    script,
-    `wrk.method = "POST"
-wrk.body = ${quote(body)}
-${lines.join("\n")}
+const quote = (text: string) => `[==[${text}]==]`;
+
+/** Requests are made before the first is sent; with several tokens each is made once, and they are sent in turn. */
+function wrkScript({ method, headers, body }: Round): string {
+  const tables = headers.map((one) => {
+    const fields = Object.entries(one).map(([name, value]) => `[ ${quote(name)} ] = ${quote(value)}`);
+    return `{ ${fields.join(", ")} }`;
+  });
+  const inTurn = `
+local requests = {}
+init = function()
+  for at, headers in ipairs(tokens) do requests[at] = wrk.format(nil, nil, headers) end
+end
+local at = 0
+request = function()
+  at = at % #requests + 1
+  return requests[at]
+end`;
+  return `
+wrk.method = ${quote(method)}
+${body === undefined ? "" : `wrk.body = ${quote(body)}`}
+local tokens = { ${tables.join(",\n")} }
+wrk.headers = tokens[1]
+${tables.length > 1 ? inTurn : ""}
 done = function(summary, latency)
   local e = summary.errors
   io.write(string.format('\\n{"requests":%d,"bytes":%d,"microseconds":%d,"p50":%d,"p99":%d,"status":%d,"lost":%d}\\n',
     summary.requests, summary.bytes, summary.duration, latency:percentile(50), latency:percentile(99),
     e.status, e.connect + e.read + e.write + e.timeout))
 end
-`,
-  );
+`;
+}
+
+/** wrk stores no answer. So answers count as complete if they have enough bytes on average. */
+function withWrk(round: Round): Measured {
+  const folder = mkdtempSync(join(tmpdir(), "tollgate-load-"));
+  const script = join(folder, "round.lua");
+  writeFileSync(script, wrkScript(round));
+  const { url, connections, seconds, leastBytes } = round;
   const words = ["-t1", `-c${connections}`, `-d${seconds}`, "--timeout", "30", "-s", script, url];
   const { stdout, stderr, status } = spawnSync("wrk", words, { encoding: "utf8" });
   rmSync(folder, { recursive: true });
@@ -92,5 +74,5 @@ end
   };
 }
 
-const round = JSON.parse(process.argv[2] ?? "{}") as Round;
-console.log(JSON.stringify(loadGenerator() === "wrk" ? withWrk(round) : await withAutocannon(round)));
+const round = JSON.parse(await text(process.stdin)) as Round;
+console.log(JSON.stringify(round.rate === undefined && hasWrk() ? withWrk(round) : await generate(round)));

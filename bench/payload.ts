@@ -7,6 +7,8 @@ const WORDS = (
 
 /** The role, the finish reason, the usage and the end. */
 const EVENTS_BESIDE_TEXT = 4;
+/** Longest answer that a request asks for. */
+export const TOKENS_MAX = 256;
 const PROMPT_TOKENS = 58;
 const COMPLETION_TOKENS = 40;
 const CREATED = 1_790_000_000;
@@ -16,6 +18,13 @@ const ID = "chatcmpl-upstream";
 /** Micro-credits that Tollgate charges for one answer at 1 and 2 credits per million tokens. */
 export const PRICE = { input: "1", output: "2" };
 export const MICRO_CREDITS_AN_ANSWER = PROMPT_TOKENS + 2 * COMPLETION_TOKENS;
+
+/** Returns the most that an answer can cost that was cut off before its usage: no text has more tokens than bytes. */
+export function mostMicroCredits(requestBytes: number): number {
+  return (
+    requestBytes * Math.max(Number(PRICE.input), Number(EMBEDDING_PRICE.input)) + TOKENS_MAX * Number(PRICE.output)
+  );
+}
 
 /** An embedding costs as much as an answer. */
 const EMBEDDING_TOKENS = 46;
@@ -28,41 +37,6 @@ export const MODEL_EMBEDDING_BASE64 = "bench-embedding-base64";
 export const MODEL_UNSTREAMED = "bench";
 export const MODEL_STREAMED = "bench-streamed";
 export const ANSWER_TEXT = WORDS.join(" ");
-
-/** Embeddings as numbers, and in base64 from an upstream that sends base64, as OpenAI does, or numbers. */
-export const EMBEDDING_WIRES = ["embeddings", "base64 as sent", "base64 of numbers"] as const;
-export type EmbeddingWire = (typeof EMBEDDING_WIRES)[number];
-/** An inbound wire of Tollgate. */
-export type Wire = "chat" | "responses" | "messages" | EmbeddingWire;
-
-export function isEmbeddings(wire: Wire): wire is EmbeddingWire {
-  return EMBEDDING_WIRES.some((one) => one === wire);
-}
-
-const SYSTEM = "You are the help desk of a toll road. Answer in two sentences, friendly and exact.";
-const QUESTION = `What does the gate do? ${"I have read the guide and still wonder. ".repeat(4)}`;
-
-/** The body of every request on a wire. */
-export function requestBody(wire: Wire, streamed: boolean): string {
-  const common = { model: streamed ? MODEL_STREAMED : MODEL_UNSTREAMED, temperature: 0.7, stream: streamed };
-  const user = { role: "user", content: QUESTION };
-  switch (wire) {
-    case "embeddings":
-      return JSON.stringify({ model: MODEL_EMBEDDING, input: QUESTION });
-    case "base64 as sent":
-      return JSON.stringify({ model: MODEL_EMBEDDING_BASE64, input: QUESTION, encoding_format: "base64" });
-    case "base64 of numbers":
-      return JSON.stringify({ model: MODEL_EMBEDDING, input: QUESTION, encoding_format: "base64" });
-    case "responses":
-      return JSON.stringify({ ...common, instructions: SYSTEM, input: [user], max_output_tokens: 256 });
-    case "messages":
-      return JSON.stringify({ ...common, system: SYSTEM, messages: [user], max_tokens: 256 });
-    default: {
-      const messages = [{ role: "system", content: SYSTEM }, user];
-      return JSON.stringify({ ...common, messages, max_tokens: 256 });
-    }
-  }
-}
 
 const usage = {
   prompt_tokens: PROMPT_TOKENS,

@@ -1,235 +1,124 @@
 /**
- * `npm run bench`: what the gate costs. Two proxies, Portkey's gateway and Tollgate in front of the same upstream, in
- * turns, each with the same load; prints a table. Options: --seconds of a round, --rounds, --connections 8,32,256, and
- * --before FOLDER: another checkout of Tollgate, with its packages, that takes part as well; --answers unstreamed: one kind
- * of answer alone; --events of a streamed answer, and the milliseconds that are --apart between two of them: by default
- * they arrive at once; --quick: without the proxy that passes bytes and Portkey; --wires: instead of the other gateways, the
- * inbound wires of Tollgate; embeddings are not streamed.
+ * `npm run bench`: what the gate costs. Proxies, other gateways and Tollgate in front of the same upstream, in turns, each
+ * with the same load; prints tables of throughput, times, processor time, allocations and memory. `bench/plan.ts` has the
+ * options, docs/performance.md explains them.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
-import { checkAnswer } from "./answers.ts";
-import {
-  type Contender,
-  machineFacts,
-  otherWires,
-  type Pace,
-  startPortkey,
-  startProxy,
-  startTollgate,
-  startUpstream,
-  type Tollgate,
-} from "./contenders.ts";
-import { EVENTS_DEFAULT, isEmbeddings, MICRO_CREDITS_AN_ANSWER, requestBody } from "./payload.ts";
-import { Processes, pause, run } from "./processes.ts";
-import { type Cell, toMarkdown } from "./report.ts";
-import { loadGenerator, type Measured, type MeasuredRound, type Round } from "./round.ts";
+import { loadavg, tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { type Contender, machineFacts, OTHERS } from "./contenders.ts";
+import { type Plan, readPlan } from "./plan.ts";
+import { Processes, pause } from "./processes.ts";
+import { type Cell, toMarkdown, toMemoryTable, toVariantTable } from "./report.ts";
+import { hasWrk } from "./round.ts";
+import { type Entrant, Rounds, WARM_UP_CONNECTIONS, WARM_UP_SECONDS_MAX } from "./rounds.ts";
+import { CHECKOUT, Databases, startTollgate, type Variant } from "./tollgate.ts";
+import { startUpstream } from "./upstreams.ts";
 
-const WARM_UP_SECONDS = 3;
-const KINDS = ["unstreamed", "streamed"];
-const LOAD = join(dirname(fileURLToPath(import.meta.url)), "load.ts");
+/** Time after starts and after the load before memory is read. */
+const REST_SECONDS = 10;
 
-interface Plan {
-  seconds: number;
-  rounds: number;
-  connections: number[];
-  before: string | undefined;
-  /** The kinds of answers: streamed or not. */
-  kinds: boolean[];
-  wires: boolean;
-  quick: boolean;
-  pace: Pace;
+const processes = new Processes(makeFolder());
+const databases = new Databases();
+
+function makeFolder(): string {
+  const parent = join(tmpdir(), "tollgate-bench");
+  mkdirSync(parent, { recursive: true });
+  return mkdtempSync(join(parent, "run-"));
 }
 
-/** One kind of answer: who takes part, how long an answer is, and who was left out and why. */
-interface Field {
-  streamed: boolean;
-  entrants: { contender: Contender; leastBytes: number }[];
-}
-
-function readPlan(): Plan {
-  const { values } = parseArgs({
-    options: {
-      seconds: { type: "string", default: "5" },
-      rounds: { type: "string", default: "5" },
-      connections: { type: "string", default: "8,32,256" },
-      before: { type: "string" },
-      answers: { type: "string", default: KINDS.join() },
-      wires: { type: "boolean", default: false },
-      quick: { type: "boolean", default: false },
-      events: { type: "string", default: String(EVENTS_DEFAULT) },
-      apart: { type: "string", default: "0" },
-    },
-  });
-  const plan = {
-    seconds: Number(values.seconds),
-    rounds: Number(values.rounds),
-    connections: values.connections.split(",").map(Number),
-    before: values.before,
-    kinds: values.answers.split(",").map((kind) => kind === "streamed"),
-    wires: values.wires,
-    quick: values.quick,
-    pace: { events: Number(values.events), apartMs: Number(values.apart) },
-  };
-  const { events, apartMs } = plan.pace;
-  const all = [plan.seconds, plan.rounds, ...plan.connections, events, apartMs + 1];
-  if (!all.every((one) => Number.isInteger(one) && one > 0)) {
-    console.error(
-      "bench: --seconds, --rounds, --connections, --events and --apart take whole numbers, --connections with commas",
-    );
-    process.exit(1);
-  }
-  if (!values.answers.split(",").every((kind) => KINDS.includes(kind))) {
-    console.error(`bench: --answers takes ${KINDS.join(", ")} or both with a comma`);
-    process.exit(1);
-  }
-  return plan;
-}
-
-/** Lets every contender answer once before it is measured. Only Portkey may fail here, and is then left out. */
-async function enter(contenders: Contender[], streamed: boolean, notes: string[]): Promise<Field> {
-  const field: Field = { streamed, entrants: [] };
-  for (const contender of contenders) {
+/** Starts the gateways that Tollgate is compared with; one that cannot start is left out. */
+async function startOthers(names: readonly string[], upstream: string, notes: string[]): Promise<Contender[]> {
+  const started: Contender[] = [];
+  for (const name of names) {
     try {
-      const bytes = await checkAnswer(contender, streamed);
-      field.entrants.push({ contender, leastBytes: Math.floor(bytes * 0.9) });
+      started.push(...(OTHERS[name] === undefined ? [] : [await OTHERS[name](processes, upstream, processes.folder)]));
     } catch (error) {
-      const what = `${contender.name}, ${streamed ? "streamed" : "unstreamed"}: ${String(error)}`;
-      if (contender.name !== "Portkey") throw new Error(what);
-      notes.push(`Left out: ${what}`);
+      notes.push(`Left out: ${name}: ${String(error)}`);
     }
   }
-  return field;
+  return started;
 }
 
-async function measure(
-  contender: Contender,
-  field: Field,
-  round: Omit<Round, "url" | "headers" | "body">,
-): Promise<MeasuredRound> {
-  const { streamed } = field;
-  const url = contender.url(streamed);
-  const whole: Round = {
-    ...round,
-    url,
-    headers: contender.headers(streamed),
-    body: requestBody(contender.wire, streamed),
-  };
-  const beforeMs = contender.processorMs();
-  const measured = JSON.parse(await run(process.execPath, [LOAD, JSON.stringify(whole)])) as Measured;
-  const afterMs = contender.processorMs();
-  if (measured.failures > 0 || measured.answers === 0) {
-    const statuses = JSON.stringify(measured.statuses);
-    throw new Error(`${contender.name}: ${measured.failures} failures and ${measured.answers} answers, ${statuses}`);
+/** Starts this checkout on each store and with each number of workers. */
+async function startVariants({ variants, organizations }: Plan, upstream: string): Promise<Contender[]> {
+  const started: Contender[] = [];
+  for (const { store, workers } of variants) {
+    const isPostgres = store === "postgres";
+    const name = `Tollgate${isPostgres ? " on PostgreSQL" : ""}${workers === 1 ? "" : `, ${workers} workers`}`;
+    const variant: Variant = { name, checkout: CHECKOUT, workers, organizations: Math.max(...organizations) };
+    if (isPostgres) variant.database = await databases.make();
+    started.push(await startTollgate(processes, upstream, join(processes.folder, name), variant));
   }
-  const usedMs = beforeMs === undefined || afterMs === undefined ? undefined : afterMs - beforeMs;
-  const processorMicrosecondsPerAnswer = usedMs === undefined ? undefined : (usedMs * 1000) / measured.answers;
-  return { ...measured, processorMicrosecondsPerAnswer };
+  return started;
 }
 
-/** The rounds of one kind of answer at one number of connections: A B C, B C A, and so on. */
-async function measureCells(
-  field: Field,
-  connections: number,
-  plan: Plan,
-  onRound: (m: Measured, name: string) => void,
-) {
-  const cells = field.entrants.map(({ contender }): Cell => {
-    return { streamed: field.streamed, connections, contender: contender.name, rounds: [] };
-  });
-  for (const { contender, leastBytes } of field.entrants) {
-    const warmedUp = await measure(contender, field, { connections, seconds: WARM_UP_SECONDS, leastBytes });
-    onRound(warmedUp, contender.name);
-  }
-  for (let round = 0; round < plan.rounds; round += 1) {
-    for (let turn = 0; turn < field.entrants.length; turn += 1) {
-      const index = (round + turn) % field.entrants.length;
-      const entrant = field.entrants[index];
-      if (entrant === undefined) continue;
-      const { contender, leastBytes } = entrant;
-      const measured = await measure(contender, field, { connections, seconds: plan.seconds, leastBytes });
-      cells[index]?.rounds.push(measured);
-      onRound(measured, contender.name);
-      const kind = field.streamed ? "streamed" : "unstreamed";
-      console.error(
-        `${kind}, ${connections} connections: ${contender.name} ${Math.round(measured.requestsPerSecond)}/s, ` +
-          `${measured.processorMicrosecondsPerAnswer?.toFixed(0)} µs of processor time per request`,
-      );
-    }
-  }
-  return cells;
+async function startBefore({ before, organizations }: Plan, upstream: string): Promise<Contender[]> {
+  if (before === undefined) return [];
+  const name = "Tollgate before";
+  const variant = { name, checkout: resolve(before), workers: 1, organizations: Math.max(...organizations) };
+  return [await startTollgate(processes, upstream, join(processes.folder, name), variant)];
 }
 
-/** Checks that every complete answer was charged, and otherwise only answers that the end of a round cut off. */
-async function audit(tollgate: Tollgate, answers: number, cutOffMost: number): Promise<string> {
-  await pause(1000);
-  const { ok, chargedMicroCredits, heldMicroCredits } = await tollgate.audit();
-  const charged = chargedMicroCredits / MICRO_CREDITS_AN_ANSWER;
-  if (!ok || heldMicroCredits !== 0 || charged < answers || charged > answers + cutOffMost) {
-    throw new Error(`The books: ok ${ok}, held ${heldMicroCredits}, charged for ${charged} of ${answers} answers`);
-  }
-  return `Tollgate's books balance: ${answers} complete answers, ${Math.round(charged)} charged.`;
+/** Returns the names of the entrants of this checkout: the first is compared with the others. */
+function ownNames(entrants: readonly Entrant[], own: readonly Contender[]): string[] {
+  return [...new Set(entrants.filter(({ contender }) => own.includes(contender)).map(({ name }) => name))];
 }
 
-/** Starts the gateways that Tollgate is compared with. */
-async function startOthers({ quick }: Plan, processes: Processes, upstream: string): Promise<Contender[]> {
-  const parsing = await startProxy("parsing", processes, upstream);
-  if (quick) return [parsing];
-  return [await startProxy("bare", processes, upstream), parsing, await startPortkey(processes, upstream)];
-}
-
-async function main(processes: Processes, folder: string): Promise<void> {
+async function main(): Promise<void> {
   const plan = readPlan();
-  const notes: string[] = [];
-  const upstream = await startUpstream(processes, folder, plan.pace);
-  const tollgate = await startTollgate(processes, upstream.url, join(folder, "now"));
-  const contenders = plan.wires
-    ? [tollgate, ...otherWires(tollgate)]
-    : [...(await startOthers(plan, processes, upstream.url)), tollgate];
-  const audited = new Set(contenders.filter((one) => plan.wires || one === tollgate).map(({ name }) => name));
-  if (plan.before !== undefined) {
-    const other = { name: "Tollgate before", checkout: resolve(plan.before) };
-    contenders.push(await startTollgate(processes, upstream.url, join(folder, "before"), other));
-  }
-  let answers = 0;
-  let cutOffMost = 0;
+  const upstream = await startUpstream(processes, processes.folder, plan.pace);
+  const rounds = new Rounds(plan, processes);
+  const others = await startOthers(plan.others, upstream.url, rounds.notes);
+  const own = await startVariants(plan, upstream.url);
+  const contenders = [...others, ...own, ...(await startBefore(plan, upstream.url))];
+  await pause(REST_SECONDS * 1_000);
+  rounds.readStartedMemory(contenders);
   const cells: Cell[] = [];
+  const all: Entrant[] = [];
   for (const streamed of plan.kinds) {
-    const able = contenders.filter(({ wire }) => !streamed || !isEmbeddings(wire));
-    const field = await enter(able, streamed, notes);
-    answers += able.filter(({ name }) => audited.has(name)).length;
-    for (const connections of plan.connections) {
-      const onRound = (measured: Measured, name: string) => {
-        processes.assertRunning();
-        if (!audited.has(name)) return;
-        answers += measured.answers;
-        cutOffMost += connections;
-      };
-      cells.push(...(await measureCells(field, connections, plan, onRound)));
-    }
+    const entrants = await rounds.enter(contenders, streamed);
+    await rounds.warmUp(entrants);
+    for (const load of plan.loads) cells.push(...(await rounds.measureCells(entrants, load)));
+    all.push(...entrants);
   }
-  notes.push(await audit(tollgate, answers, cutOffMost));
-  console.log(`\n${toMarkdown(cells, tollgate.name)}\n`);
-  console.log(
-    `${machineFacts()}; upstream: ${upstream.name}; load: ${loadGenerator()} in a process of its own on the same machine;`,
-  );
-  console.log(`${plan.rounds} rounds of ${plan.seconds} s each, in turns; each figure is the median of the rounds.`);
-  for (const note of notes) console.log(note);
+  await pause(REST_SECONDS * 1_000);
+  const memories = rounds.memories();
+  for (const contender of contenders) await rounds.audit(contender);
+  const [subject, ...variants] = ownNames(all, own);
+  const comparison = { service: own[0]?.name, subject, variants, floor: all[0]?.name ?? "" };
+  console.log(`\n${toMarkdown(cells, comparison)}${toVariantTable(cells, comparison)}`);
+  console.log(`\n${toMemoryTable(memories, REST_SECONDS)}\n`);
+  printFooter(plan, upstream.name);
+  for (const note of rounds.notes) console.log(note);
 }
 
-const parent = join(tmpdir(), "tollgate-bench");
-mkdirSync(parent, { recursive: true });
-const folder = mkdtempSync(join(parent, "run-"));
-const processes = new Processes(folder);
+function printFooter({ loads, rounds, seconds, warmUp, promptBytes, pace }: Plan, upstream: string): void {
+  const generator = hasWrk() && loads.every(({ rate }) => rate === undefined) ? "wrk" : "bench/generator.ts";
+  const sentences = [
+    `${machineFacts()}; load average at the end ${loadavg()[0]?.toFixed(1)}.`,
+    `Upstream: ${upstream}; load: ${generator} in a process of its own on the same machine.`,
+    `Prompts of ${promptBytes || "some 200"} bytes; streams of ${pace.events} events, ${pace.apartMs} ms apart.`,
+    `Warm-up: ${warmUp} answers of each kind at ${WARM_UP_CONNECTIONS} connections, in at most ${WARM_UP_SECONDS_MAX} s.`,
+    `${rounds} rounds of ${seconds} s each, in turns; each figure is their median, with the least and the most.`,
+    "Ratios and differences are the medians of those of the rounds.",
+    "Processor time includes that of the database server; memory does not.",
+  ];
+  console.log(sentences.join("\n"));
+}
+
+async function end(): Promise<void> {
+  await processes.endAll();
+  await databases.remove();
+  rmSync(processes.folder, { recursive: true, force: true });
+}
+
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => end().then(() => process.exit(1)));
 try {
-  await main(processes, folder);
+  await main();
 } catch (error) {
   console.error(`bench: ${error instanceof Error ? error.message : String(error)}`);
   process.exitCode = 1;
 } finally {
-  await processes.endAll();
-  rmSync(folder, { recursive: true, force: true });
+  await end();
 }

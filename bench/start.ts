@@ -10,11 +10,13 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { machineFacts, startTollgate, startUpstream } from "./contenders.ts";
-import { requestBody } from "./payload.ts";
+import { machineFacts } from "./contenders.ts";
+import { requestBody } from "./endpoints.ts";
 import { freePort, Processes, pause, run } from "./processes.ts";
 import { median } from "./report.ts";
 import type { Measured, Round } from "./round.ts";
+import { startTollgate } from "./tollgate.ts";
+import { startUpstream } from "./upstreams.ts";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const LOAD = join(here, "load.ts");
@@ -117,9 +119,9 @@ async function measureMemory({ folder, scratch }: Subject): Promise<number[]> {
   const processes = new Processes(scratch);
   try {
     const upstream = await startUpstream(processes, scratch);
-    const name = "Tollgate";
-    const service = await startTollgate(processes, upstream.url, join(scratch, "loaded"), { name, checkout: folder });
-    const resident = () => processes.residentMiB(name);
+    const variant = { name: "Tollgate", checkout: folder, workers: 1, organizations: 1 };
+    const service = await startTollgate(processes, upstream.url, join(scratch, "loaded"), variant);
+    const resident = () => service.program.residentMiB() ?? Number.NaN;
     await pause(SOON_SECONDS * 1000);
     const soon = resident();
     await pause((rest - SOON_SECONDS) * 1000);
@@ -129,10 +131,12 @@ async function measureMemory({ folder, scratch }: Subject): Promise<number[]> {
       most = Math.max(most, resident());
     }, SAMPLE_EVERY_MS);
     for (const streamed of [false, true]) {
-      const target = { url: service.url(streamed), headers: service.headers(streamed) };
-      const body = requestBody(service.wire, streamed);
-      const round: Round = { ...target, body, connections: CONNECTIONS, seconds: seconds / 2, leastBytes: 1 };
-      const { failures } = JSON.parse(await run(process.execPath, [LOAD, JSON.stringify(round)])) as Measured;
+      const address = service.address("chat", streamed);
+      if (address === undefined) throw new Error("Tollgate serves chat completions");
+      const target = { ...address, method: "POST" as const, body: requestBody("chat", streamed), leastBytes: 1 };
+      const round: Round = { ...target, connections: CONNECTIONS, seconds: seconds / 2 };
+      const input = JSON.stringify(round);
+      const { failures } = JSON.parse(await run(process.execPath, [LOAD], { input })) as Measured;
       if (failures > 0) throw new Error(`${failures} requests failed`);
     }
     clearInterval(sampling);

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { EVENTS_DEFAULT, requestBody, streamedEvents, UNSTREAMED_ANSWER } from "../bench/payload.ts";
+import { requestBody } from "../bench/endpoints.ts";
+import { EVENTS_DEFAULT, streamedEvents, UNSTREAMED_ANSWER } from "../bench/payload.ts";
+import { allocationsIn, PRINTS_ALLOCATIONS } from "../bench/processes.ts";
 import { makeOrganization, type RunningService, startService } from "./support/service.ts";
 import { startUpstream, type Upstream } from "./support/upstream.ts";
 
@@ -16,13 +18,6 @@ const ROUNDS = 3;
 const PER_ROUND = 500;
 const CONCURRENT = 32;
 
-/** Code that a service runs first: it prints the bytes that the main thread has allocated whenever it receives SIGUSR2. */
-const HOOK = `
-import { getHeapStatistics } from "node:v8";
-import { isMainThread } from "node:worker_threads";
-const print = () => process.stderr.write("ALLOCATED " + getHeapStatistics().total_allocated_bytes + "\\n");
-if (isMainThread) process.on("SIGUSR2", print);`;
-
 let upstream: Upstream;
 let service: RunningService;
 let token: string;
@@ -37,7 +32,7 @@ beforeAll(async () => {
   });
   const most = 1_000_000_000;
   service = await startService({
-    environment: { NODE_OPTIONS: `--import "data:text/javascript,${encodeURIComponent(HOOK)}"` },
+    environment: PRINTS_ALLOCATIONS,
     config: {
       limits: { requestsPerMinute: most, tokensPerMinute: most, concurrentRequests: 10_000 },
       providers: [upstream.provider],
@@ -66,8 +61,8 @@ async function allocatedBytes(): Promise<number> {
   const before = service.output().length;
   service.child.kill("SIGUSR2");
   for (;;) {
-    const found = /^ALLOCATED (\d+)\n/m.exec(service.output().slice(before));
-    if (found !== null) return Number(found[1]);
+    const [bytes] = allocationsIn(service.output().slice(before));
+    if (bytes !== undefined) return bytes;
     await sleep(10);
   }
 }

@@ -68,13 +68,19 @@ interface ServerOptions {
   diskMegabytes?: number | undefined;
   /** Puts the data of another server into the folder, instead of an empty database. */
   fill?: (data: string) => Promise<void>;
+  /** "on" for a benchmark, which compares with stores that flush what they write. */
+  fsync?: "on" | "off";
 }
 
 /**
  * Makes a PostgreSQL server of its own directory and port, and starts it. `diskMegabytes` puts its data on a disk of that
  * size. Rejects with NoPostgresError where there is none for this machine, with NoSmallDiskError where there is no such disk.
  */
-export async function makePostgresServer({ diskMegabytes, fill }: ServerOptions = {}): Promise<PostgresServer> {
+export async function makePostgresServer({
+  diskMegabytes,
+  fill,
+  fsync = "off",
+}: ServerOptions = {}): Promise<PostgresServer> {
   const user = unprivilegedUser();
   const directory = await mkdtemp(join(tmpdir(), "tollgate-postgres-"));
   let disk: SmallDisk | undefined;
@@ -90,7 +96,7 @@ export async function makePostgresServer({ diskMegabytes, fill }: ServerOptions 
     else await fillFolder(data, fill, user);
     const port = await freePort();
     // No test cuts the machine's power: what a server has written survives its own end without being flushed.
-    const settings = { max_connections: "200", listen_addresses: "127.0.0.1", fsync: "off" };
+    const settings = { max_connections: "200", listen_addresses: "127.0.0.1", fsync };
     const flags = Object.entries({ ...settings, unix_socket_directories: "" }).flatMap(([name, value]) => [
       "-c",
       `${name}=${value}`,
