@@ -301,6 +301,31 @@ function stepCases(subject: Subject): void {
     await subject.expectSound(organizationId);
   });
 
+  test("a removal passes over requests that stay, and ends at the end of its chunk", async () => {
+    const closing = await owner(subject);
+    const { organizationId } = closing;
+    const plain: Past = { day: 1, days: [0, 0], kind: "charged", output: 5, isCapped: false };
+    // The first two are credited and booked after the month.
+    await book(subject, closing, 0, { ...plain, days: [0, 40], kind: "credited" });
+    await book(subject, closing, 0, { ...plain, day: 2, days: [40, 0] });
+    for (const day of [3, 4, 5]) await book(subject, closing, 0, { ...plain, day });
+    const ids = async () => {
+      const rows = await subject.read(`select id from request where organization_id = '${organizationId}' order by id`);
+      return rows.map(({ id }) => id);
+    };
+    const all = await ids();
+    const { closings } = subject.store;
+    expect(await closings.freeze(organizationId, startOf(1))).toBe(true);
+    const tally = new ClosingTally(organizationId, startOf(1), undefined);
+    expect(await closings.sum(tally)).toBe(true);
+    expect(await closings.close(tally)).toBe(true);
+    const remove = (after: unknown, limit: number) => closings.remove(tally.total(), String(after), limit);
+    expect([await remove("", 1), await ids()]).toEqual([all[0], all]);
+    expect([await remove(all[0], 2), await ids()]).toEqual([all[2], [...all.slice(0, 2), ...all.slice(3)]]);
+    expect([await remove(all[2], 3), await ids()]).toEqual([undefined, all.slice(0, 2)]);
+    await subject.expectSound(organizationId);
+  });
+
   test("a request that violates an invariant is not closed", async () => {
     const closing = await owner(subject);
     const { organizationId } = closing;

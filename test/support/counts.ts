@@ -91,8 +91,9 @@ export async function playCases(
   const env = { ...process.env, [variableOf(name)]: String(count), SEED: String(seed) };
   const place = { cwd: ROOT, env, maxBuffer: OUTPUT_BYTES_MAX };
   await promisify(execFile)(process.execPath, [vitest, "run", COUNTS[name].file, ...words], place).catch(
-    (error: { stdout?: string }) => {
-      throw new Error(`${name}, seed ${seed}: ${error.stdout ?? String(error)}`);
+    // vitest writes the results to one and the failures to the other.
+    (error: { stdout?: string; stderr?: string }) => {
+      throw new Error(`${name}, seed ${seed}: ${[error.stdout, error.stderr].join("\n").trim() || String(error)}`);
     },
   );
 }
