@@ -69,7 +69,8 @@ export function bookRows(database: Database, driver: StoreDriver) {
         .orderBy("organization_id")
         .limit(limit);
       if (after !== null) query = query.where("organization_id", ">", after);
-      return (await read<{ organization_id: string }>(database, query)).map((row) => row.organization_id);
+      // Every sweep asks this: a snapshot would keep the thread of long reads running.
+      return (await query.execute()).map((row) => row.organization_id);
     },
     /**
      * Returns everything that changed an organization's balance, oldest first: grants, also those not yet in force,

@@ -55,6 +55,11 @@ export interface WorkerOptions {
   busyTimeoutMs: number;
 }
 
+interface LinkOptions extends WorkerOptions {
+  /** Time without requests after which the thread ends. Absent: it does not. */
+  idleMs?: number;
+}
+
 export interface WorkerRequest {
   id: number;
   request: Request;
@@ -98,6 +103,8 @@ function environmentOfWorker(): NodeJS.ProcessEnv {
 }
 
 interface Waiting {
+  /** The thread that answers it. */
+  worker: Worker;
   resolve: (result: never) => void;
   reject: (error: unknown) => void;
 }
@@ -105,14 +112,17 @@ interface Waiting {
 /** The main thread's side of a worker, which the first request starts, also after it died. */
 export class WorkerLink {
   readonly #options: WorkerOptions;
+  readonly #idleMs: number | undefined;
   readonly #name: string;
   readonly #waiting = new Map<number, Waiting>();
   #worker: Worker | undefined;
   #lastId = 0;
   #ended = false;
+  #idle: NodeJS.Timeout | undefined;
 
-  constructor(name: string, options: WorkerOptions) {
+  constructor(name: string, { idleMs, ...options }: LinkOptions) {
     this.#name = name;
+    this.#idleMs = idleMs;
     this.#options = options;
   }
 
@@ -121,7 +131,7 @@ export class WorkerLink {
     return new Promise((resolve, reject) => {
       const id = ++this.#lastId;
       const worker = this.#start();
-      this.#waiting.set(id, { resolve, reject });
+      this.#waiting.set(id, { worker, resolve, reject });
       try {
         worker.postMessage({ id, request } as unknown as WorkerRequest);
       } catch (error) {
@@ -147,9 +157,20 @@ export class WorkerLink {
     await this.#worker?.terminate();
   }
 
+  /** Ends the thread if it has nothing to do; a later request starts another. */
+  async rest(): Promise<void> {
+    const worker = this.#worker;
+    if (worker === undefined || this.#ended || this.#waiting.size > 0) return;
+    const closed = this.request({ kind: "close" });
+    this.#worker = undefined;
+    await closed;
+    await worker.terminate();
+  }
+
   /** Lets the thread finish its requests, closes its connection, and refuses later requests. */
   async close(): Promise<void> {
     if (this.#ended) return;
+    clearTimeout(this.#idle);
     const closed = this.running ? this.request({ kind: "close" }) : undefined;
     this.#ended = true;
     try {
@@ -180,16 +201,19 @@ export class WorkerLink {
     this.#waiting.delete(reply.id);
     if ("error" in reply) waiting.reject(fromWorkerError(reply.error));
     else waiting.resolve(reply.result as never);
+    if (this.#idleMs === undefined || this.#waiting.size > 0) return;
+    this.#idle ??= setTimeout(() => void this.rest().catch(() => undefined), this.#idleMs).unref();
+    this.#idle.refresh();
   }
 
   #lose(worker: Worker, cause: unknown): void {
-    if (this.#worker !== worker) return;
-    this.#worker = undefined;
-    for (const { reject } of this.#waiting.values()) {
+    if (this.#worker === worker) this.#worker = undefined;
+    for (const [id, waiting] of this.#waiting) {
+      if (waiting.worker !== worker) continue;
+      this.#waiting.delete(id);
       const error = new StoreUnavailableError("The thread that works on the database died.", { cause });
       error.mayBeBooked = true;
-      reject(error);
+      waiting.reject(error);
     }
-    this.#waiting.clear();
   }
 }

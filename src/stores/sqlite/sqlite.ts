@@ -13,6 +13,8 @@ const ROOM_LEAST_BYTES = 65_536;
 /** Free space that droppable writes leave to the books. */
 const DROPPABLE_ROOM_LEAST_BYTES = 256 * 1024 * 1024;
 const CHECKPOINT_EVERY_MS = 500;
+/** An idle service needs one thread; each takes more than 10 MiB. */
+const SIDE_IDLE_MS = 60_000;
 /** 32 MiB of log: beyond it, the writer copies the last pages itself, so that the log can start over. */
 const LOG_PAGES_MAX = 8_192;
 /** Only load writes so many pages between two checkpoints. */
@@ -36,6 +38,8 @@ export interface SqliteOptions {
 export interface SqliteDriver extends MigratedDriver {
   /** The thread that writes. */
   readonly writer: WorkerLink;
+  /** The thread of long reads and checkpoints; of a command the one that writes. */
+  readonly side: WorkerLink;
 }
 
 /** Opens a store over `openSqliteDriver`. */
@@ -55,7 +59,8 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
   const workerOptions = { databasePath, busyTimeoutMs };
   const writer = new WorkerLink("tollgate-books", workerOptions);
   // The reads of a command block nothing: it uses one thread.
-  const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
+  const sideOptions = { ...workerOptions, idleMs: SIDE_IDLE_MS };
+  const side = role === "service" ? new WorkerLink("tollgate-side", sideOptions) : writer;
   const checkpoints = role === "service" ? new Checkpoints(writer, side) : undefined;
   let closed: Promise<void> | undefined;
   const batches = new BatchSender({ writer, clock, onBooked: () => checkpoints?.noteWrite() });
@@ -99,6 +104,7 @@ function driverOver(
     kind: "sqlite",
     dialect: sqliteDialect(clock),
     writer,
+    side,
     apply: (durability, transitions) => batches.apply(durability, transitions),
     run: (query) => writer.request({ kind: "run", statement: toStatement(query) }),
     async write({ required, rest, isDurable, isDroppable }) {
@@ -114,8 +120,8 @@ function driverOver(
       return writer === side ? [use] : [use, side.use];
     },
     async releaseMemory() {
-      // One after the other: both change a flag of V8 for a moment, which is one of the process.
-      for (const thread of new Set([writer, side])) if (thread.running) await thread.request({ kind: "release" });
+      if (side !== writer) await side.rest();
+      if (writer.running) await writer.request({ kind: "release" });
     },
     // The directory is locked: no other service uses it.
     runExclusively: (work) => work(),
@@ -160,9 +166,13 @@ function sqliteDialect(clock: () => number): SqlDialect {
   };
 }
 
+/** A service without load makes fewer transactions between two checkpoints. */
+const WRITES_FEW = 4;
+
 /**
- * Copies the log into the database, on a connection of its own, so that the writer does not wait. No timer runs while
- * nothing is written. Under continuous writes the log cannot start over by this alone, because its last pages are never
+ * Copies the log into the database, on a connection of its own, so that the writer does not wait. After few writes the
+ * writer does it itself unless the other thread runs: an idle service, whose readiness is asked for, needs only one. No
+ * timer runs while nothing is written. Under continuous writes the log cannot start over by this alone, because its last pages are never
  * copied. Beyond a size, the writer therefore copies the rest between two batches. Under load the log gets its full size at
  * once instead of growing with every commit.
  */
@@ -172,6 +182,8 @@ class Checkpoints {
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> = Promise.resolve();
   #stopped = false;
+  /** Writes since the last checkpoint began. */
+  #writes = 0;
   /** Tried once: if it fails, commits are only slower. */
   #isLengthened = false;
 
@@ -182,6 +194,7 @@ class Checkpoints {
 
   /** Schedules a checkpoint after a write. */
   noteWrite(): void {
+    this.#writes += 1;
     if (this.#timer !== undefined || this.#stopped) return;
     this.#timer = setTimeout(() => {
       this.#running = this.#run();
@@ -199,8 +212,10 @@ class Checkpoints {
   }
 
   async #run(): Promise<void> {
+    const thread = this.#writes > WRITES_FEW || this.#side.running ? this.#side : this.#writer;
+    this.#writes = 0;
     try {
-      const { logPages } = await this.#side.request({ kind: "checkpoint", mode: "PASSIVE" });
+      const { logPages } = await thread.request({ kind: "checkpoint", mode: "PASSIVE" });
       if (logPages > LOG_PAGES_UNDER_LOAD && !this.#isLengthened) {
         this.#isLengthened = true;
         await this.#writer.request({ kind: "lengthen" });
