@@ -60,18 +60,7 @@ export function bookRows(database: Database, driver: StoreDriver) {
      * Finds organizations that have a grant that is due to take effect or to expire, by the store's clock, in the order of
      * their ids. Takes no locks: `refresh` checks again.
      */
-    async dueOrganizations({ after, limit }: { after: string | null; limit: number }): Promise<string[]> {
-      let query = kysely
-        .selectFrom("balance")
-        .select("organization_id")
-        .where("next_change_at", "is not", null)
-        .where("next_change_at", "<=", database.now())
-        .orderBy("organization_id")
-        .limit(limit);
-      if (after !== null) query = query.where("organization_id", ">", after);
-      // Every sweep asks this: a snapshot would keep the thread of long reads running.
-      return (await query.execute()).map((row) => row.organization_id);
-    },
+    dueOrganizations: (page: OrganizationPage) => dueOrganizations(database, page),
     /**
      * Returns everything that changed an organization's balance, oldest first: grants, also those not yet in force,
      * charges, and adjustments. Their sum is what is available, held and pending.
@@ -103,6 +92,24 @@ export function bookRows(database: Database, driver: StoreDriver) {
       verifyOrganization(database, organizationId, endsWithinMs),
     verifyOwners: () => verifyOwners(database),
   };
+}
+
+interface OrganizationPage {
+  after: string | null;
+  limit: number;
+}
+
+async function dueOrganizations(database: Database, { after, limit }: OrganizationPage): Promise<string[]> {
+  let query = database.kysely
+    .selectFrom("balance")
+    .select("organization_id")
+    .where("next_change_at", "is not", null)
+    .where("next_change_at", "<=", database.now())
+    .orderBy("organization_id")
+    .limit(limit);
+  if (after !== null) query = query.where("organization_id", ">", after);
+  // Every sweep asks this: a snapshot would keep the thread of long reads running.
+  return (await query.execute()).map((row) => row.organization_id);
 }
 
 async function recoverableHolds(
