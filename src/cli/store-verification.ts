@@ -1,3 +1,4 @@
+import { readCommandConfigText } from "../config/sources.ts";
 import { OperatorError } from "../errors.ts";
 import { holdEndsWithinMs, type Verification, verifyBooks } from "../ledger/verify.ts";
 import { type OpenStoreOptions, openStore } from "../stores/open.ts";
@@ -9,9 +10,14 @@ type Place = Pick<OpenStoreOptions, "database" | "dataDir" | "isCopyTarget">;
 
 /** Verifies the books of all organizations, with the configured times of holds. */
 export async function verifyAll({ books, accounts }: Store, flags: CommonFlags): Promise<Verification> {
-  // The schema of the configuration is loaded only for commands that verify.
+  return verifyBooks(books, organizationIds(accounts), await configuredEndMs(flags));
+}
+
+/** Returns the configured time within which a hold ends; undefined without a configuration file, whose schema is not loaded then. */
+async function configuredEndMs(flags: CommonFlags): Promise<number | undefined> {
+  if (readCommandConfigText({ flags }) === undefined) return undefined;
   const { loadLedgerSettings } = await import("../config.ts");
-  return verifyBooks(books, organizationIds(accounts), holdEndsWithinMs(loadLedgerSettings({ flags })));
+  return holdEndsWithinMs(loadLedgerSettings({ flags }));
 }
 
 async function* organizationIds(accounts: Store["accounts"]): AsyncGenerator<string> {

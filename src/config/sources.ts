@@ -58,6 +58,12 @@ export function readConfigText(
   }
 }
 
+/** Reads the configuration file of a command: the one that a flag or the environment names, or the default one. */
+export function readCommandConfigText(sources: ConfigSources): { name: string; text: string } | undefined {
+  const { flags = {}, environment = process.env } = sources;
+  return readConfigText(flags.config ?? (environment.TOLLGATE_CONFIG || undefined), sources);
+}
+
 /** Returns the absolute path of a data directory. Throws OperatorError if the working directory has been removed. */
 export function absolute(path: string): string {
   try {
@@ -93,8 +99,8 @@ export async function loadStoreSettings(sources: ConfigSources = {}): Promise<St
 }
 
 async function readStoreSettings(sources: ConfigSources, variables: Variables): Promise<StoreSettings> {
-  const { flags = {}, environment = process.env } = sources;
-  const read = readConfigText(flags.config ?? (environment.TOLLGATE_CONFIG || undefined), sources);
+  const { flags = {} } = sources;
+  const read = readCommandConfigText(sources);
   const only = SETTINGS.map(({ key }) => key);
   const file = read && (await import("./file.ts")).parseFile(read.name, read.text, { variables, only });
   const found: Record<string, string | undefined> = {};

@@ -33,12 +33,12 @@ export interface Verification {
 
 /**
  * Verifies the books of the organizations one after another, each in a snapshot of its own. A hold that stays open longer than
- * `holdEndsWithinMs` after its expiry is a violation.
+ * `endsWithinMs` after its expiry is a violation; undefined: by the default configuration.
  */
 export async function verifyBooks(
   books: Pick<Books, "verify" | "verifyOwners">,
   organizationIds: AsyncIterable<string>,
-  endsWithinMs: number,
+  endsWithinMs: number | undefined,
 ): Promise<Verification> {
   const verification: Verification = { ok: true, organizations: 0, holds: 0, events: 0, violations: [] };
   for await (const organizationId of organizationIds) {
