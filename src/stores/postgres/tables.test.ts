@@ -1,6 +1,6 @@
 import pg from "pg";
 import { v7 } from "uuid";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { factsOf, grantOf, holdOf, one, PRICES, randomId, settleOf } from "../../../test/stores/fixture.ts";
 import { onOneDay } from "../../../test/support/patience.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
@@ -45,6 +45,19 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     const today = new Date();
     return Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + ahead, 15);
   };
+
+  test("a hold is planned for the partitions of its own month alone", async () => {
+    const organizationId = await organization(100n);
+    const query = vi.spyOn(pg.Client.prototype, "query");
+    await one(store.books, holdOf(organizationId, 9n), "holds");
+    const sent = query.mock.calls.map(([statement]) => statement as unknown as pg.QueryConfig);
+    query.mockRestore();
+    const search = sent.find(({ text }) => text?.includes("JOIN request "));
+    if (search === undefined) throw new Error("no statement looks for ended requests");
+    const plan = await beside.query({ text: `EXPLAIN ${search.text}`, values: search.values ?? [] });
+    const planned = plan.rows.flatMap((row) => [...(/ on (request_\w+)/.exec(row["QUERY PLAN"])?.slice(1) ?? [])]);
+    expect(new Set(planned).size).toBe(1);
+  });
 
   test("requests are in the partition of their month, and there is one for this month and two more", async () => {
     const before = Date.now();
