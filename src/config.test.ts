@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { lineOf, load, noFile } from "../test/support/config.ts";
 import type { ConfigSources } from "./config/sources.ts";
-import { loadConfig } from "./config.ts";
+import { loadConfig, loadLedgerSettings } from "./config.ts";
+import { holdEndsWithinMs } from "./ledger/verify.ts";
 
 describe("precedence", () => {
   test("without any source, the defaults apply", () => {
@@ -124,6 +125,11 @@ const providers = "providers:\n  - id: a\n    kind: k\n";
 const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
 const groups =
   "server, dataDir, database, redis, credits, limits, playground, completions, conversations, retention, ledger, log, metrics, telemetry, sandbox, providers, models";
+
+test("without a configuration, a hold ends within the time that the stores allow by default", () => {
+  // The constant of stores/queries/books.ts, which a command uses that reads no schema of the configuration.
+  expect(holdEndsWithinMs(loadLedgerSettings({ environment: {}, readFile: noFile }))).toBe(510_000);
+});
 
 describe("a mistake in the file is reported in one line", () => {
   test.each([

@@ -70,15 +70,10 @@ export function loadConfig(sources: ConfigSources = {}): Config {
 }
 
 /** Reads the settings of the ledger alone, so that a missing provider key does not stop a command. Throws OperatorError. */
-export function loadLedgerSettings({
-  flags = {},
-  environment = process.env,
-  ...sources
-}: ConfigSources): Config["ledger"] {
-  const variables = new Variables(environment, sources.files);
+export function loadLedgerSettings(sources: ConfigSources): Config["ledger"] {
+  const variables = new Variables(sources.environment ?? process.env, sources.files);
   try {
-    const named = flags.config ?? (environment.TOLLGATE_CONFIG || undefined);
-    const file = readConfigFile(named, sources, { variables, only: ["ledger"] });
+    const file = readConfigFile(sources, { variables, only: ["ledger"] });
     const values = structuredClone(file?.values ?? {});
     addDefaults(values, configNode);
     return (values as unknown as Settings).ledger;
@@ -88,7 +83,7 @@ export function loadLedgerSettings({
 }
 
 function readConfig(sources: ConfigSources, variables: Variables): Config {
-  const { flags = {}, environment = process.env } = sources;
+  const { flags = {} } = sources;
   const set = (name: string) => variables.get(name);
   const protocol = set("OTEL_EXPORTER_OTLP_PROTOCOL") ?? "http/protobuf";
   if (protocol !== "http/protobuf") {
@@ -97,8 +92,7 @@ function readConfig(sources: ConfigSources, variables: Variables): Config {
     );
   }
   const unread = sources.secrets === "unread" ? SECRETS : new Set<string>();
-  const named = flags.config ?? (environment.TOLLGATE_CONFIG || undefined);
-  const file = readConfigFile(named, sources, { variables, unread });
+  const file = readConfigFile(sources, { variables, unread });
   const values = structuredClone(file?.values ?? {});
   for (const [name, path] of Object.entries(VARIABLES)) override(values, name, path, set(name));
   for (const [flag, { name, path }] of Object.entries(FLAGS)) override(values, name, path, flags[flag as keyof Flags]);
@@ -141,12 +135,8 @@ function checkedProxies(variables: Record<string, string>): Record<string, strin
   return variables;
 }
 
-function readConfigFile(
-  named: string | undefined,
-  sources: ConfigSources,
-  options: Omit<ParseOptions, "schemaAt">,
-): ConfigFile | undefined {
-  const read = readConfigText(named, sources);
+function readConfigFile(sources: ConfigSources, options: Omit<ParseOptions, "schemaAt">): ConfigFile | undefined {
+  const read = readConfigText(sources);
   if (read === undefined) return undefined;
   const file = parseFile(read.name, read.text, { ...options, schemaAt });
   const schema = schemaOfGiven(file.values);

@@ -81,16 +81,9 @@ export interface Route extends PriceList {
 /** The most searches, and the most images, that one answer is charged for if the configuration does not set it. */
 export const CALLS_MOST_DEFAULT = 10;
 
-/** Each request needs the name several times, also as a key, for which a new text would be hashed again. */
-const UPSTREAMS = new WeakMap<Pick<Route, "providerId" | "model">, string>();
-
 /** Returns the name of an upstream in the books, in headers and in logs. */
-export function upstreamOf(route: Pick<Route, "providerId" | "model">): string {
-  const known = UPSTREAMS.get(route);
-  if (known !== undefined) return known;
-  const upstream = `${route.providerId}/${route.model}`;
-  UPSTREAMS.set(route, upstream);
-  return upstream;
+export function upstreamOf({ providerId, model }: Pick<Route, "providerId" | "model">): string {
+  return `${providerId}/${model}`;
 }
 
 /** Prices of a request whose prompt has at most `promptTokensMax` tokens of all classes together. */

@@ -1,4 +1,4 @@
-import { readCommandConfigText } from "../config/sources.ts";
+import { readConfigText } from "../config/sources.ts";
 import { OperatorError } from "../errors.ts";
 import { holdEndsWithinMs, type Verification, verifyBooks } from "../ledger/verify.ts";
 import { type OpenStoreOptions, openStore } from "../stores/open.ts";
@@ -13,9 +13,9 @@ export async function verifyAll({ books, accounts }: Store, flags: CommonFlags):
   return verifyBooks(books, organizationIds(accounts), await configuredEndMs(flags));
 }
 
-/** Returns the configured time within which a hold ends; undefined without a configuration file, whose schema is not loaded then. */
+/** Returns the configured time within which a hold ends. Undefined without a configuration file: no schema is loaded then. */
 async function configuredEndMs(flags: CommonFlags): Promise<number | undefined> {
-  if (readCommandConfigText({ flags }) === undefined) return undefined;
+  if (readConfigText({ flags }) === undefined) return undefined;
   const { loadLedgerSettings } = await import("../config.ts");
   return holdEndsWithinMs(loadLedgerSettings({ flags }));
 }

@@ -36,13 +36,12 @@ export function dataDirectoryOfEnvironment(environment: Record<string, string | 
 }
 
 /**
- * Reads the named configuration file, or the default one if it exists. Throws OperatorError if it cannot be read, is too
- * large or is not text.
+ * Reads the configuration file that a flag or the environment names, or the default one if it exists. Throws OperatorError if
+ * it cannot be read, is too large or is not text.
  */
-export function readConfigText(
-  named: string | undefined,
-  { readFile, files, isReload = false }: Pick<ConfigSources, "readFile" | "files" | "isReload">,
-): { name: string; text: string } | undefined {
+export function readConfigText(sources: ConfigSources): { name: string; text: string } | undefined {
+  const { flags = {}, environment = process.env, readFile, files, isReload = false } = sources;
+  const named = flags.config ?? (environment.TOLLGATE_CONFIG || undefined);
   const name = named ?? DEFAULT_FILE;
   const title = `${name}: the configuration file`;
   files?.add(name);
@@ -56,12 +55,6 @@ export function readConfigText(
     if ((error as NodeJS.ErrnoException).code === "ENOENT" && named === undefined) return undefined;
     throw new OperatorError(`${title} cannot be read: ${reasonOf(error)}`, { cause: error });
   }
-}
-
-/** Reads the configuration file of a command: the one that a flag or the environment names, or the default one. */
-export function readCommandConfigText(sources: ConfigSources): { name: string; text: string } | undefined {
-  const { flags = {}, environment = process.env } = sources;
-  return readConfigText(flags.config ?? (environment.TOLLGATE_CONFIG || undefined), sources);
 }
 
 /** Returns the absolute path of a data directory. Throws OperatorError if the working directory has been removed. */
@@ -100,7 +93,7 @@ export async function loadStoreSettings(sources: ConfigSources = {}): Promise<St
 
 async function readStoreSettings(sources: ConfigSources, variables: Variables): Promise<StoreSettings> {
   const { flags = {} } = sources;
-  const read = readCommandConfigText(sources);
+  const read = readConfigText(sources);
   const only = SETTINGS.map(({ key }) => key);
   const file = read && (await import("./file.ts")).parseFile(read.name, read.text, { variables, only });
   const found: Record<string, string | undefined> = {};

@@ -98,7 +98,7 @@ export async function attempt<Answer>(
   }
 }
 
-/** Adds a call. One that failed by a defect is only the last one, and no attempt. */
+/** Notes a call as the last one, and as an attempt unless it failed by a defect. */
 function withCall(
   { attempts, beginnings }: Calls,
   beginning: Calls["beginnings"][number],
@@ -106,6 +106,7 @@ function withCall(
 ): Calls {
   const last = { route: beginning.route, calledAtMs: beginning.startedMs };
   if (made === undefined) return { ...last, attempts, beginnings };
+  // Unlike a spread, a literal has no room for more, which every open stream would keep.
   if (attempts.length === 0) return { ...last, attempts: [made], beginnings: [beginning] };
   return { ...last, attempts: [...attempts, made], beginnings: [...beginnings, beginning] };
 }

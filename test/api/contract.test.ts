@@ -335,9 +335,15 @@ describe("Other endpoints", () => {
       const answer = await send(service, path, organization.token, body, { headers });
       expect(answer.headers.get("access-control-allow-origin")).toBe("*");
       expect(answer.headers.get("access-control-expose-headers")).toContain("x-credits-available");
+      expect(answer.headers.get("vary")).toBe("Origin");
       expect(answer.headers.get("x-request-id")).toMatch(/^req_/);
       await answer.text();
     }
+    // Other clients do not get the long list, so caches must tell the two apart.
+    const { headers: others } = await send(service, "/v1/models", organization.token);
+    expect(others.get("access-control-allow-origin")).toBe("*");
+    expect(others.has("access-control-expose-headers")).toBe(false);
+    expect(others.get("vary")).toBe("Origin");
   });
 
   test("A cookie has no effect on /v1.", async () => {

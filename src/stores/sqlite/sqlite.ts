@@ -171,10 +171,10 @@ const WRITES_FEW = 4;
 
 /**
  * Copies the log into the database, on a connection of its own, so that the writer does not wait. After few writes the
- * writer does it itself unless the other thread runs: an idle service, whose readiness is asked for, needs only one. No
- * timer runs while nothing is written. Under continuous writes the log cannot start over by this alone, because its last pages are never
- * copied. Beyond a size, the writer therefore copies the rest between two batches. Under load the log gets its full size at
- * once instead of growing with every commit.
+ * writer does it itself unless the other thread runs, because an idle service, which is asked for its readiness, needs only
+ * one thread. No timer runs while nothing is written. Under continuous writes the log cannot start over by this alone,
+ * because its last pages are never copied. Beyond a size, the writer therefore copies the rest between two batches. Under
+ * load the log gets its full size at once instead of growing with every commit.
  */
 class Checkpoints {
   readonly #writer: WorkerLink;
