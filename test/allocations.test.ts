@@ -10,13 +10,12 @@ import { startUpstream, type Upstream } from "./support/upstream.ts";
  * The memory that the main thread allocates for a completion follows from what it does, and hardly depends on the machine
  * or on other load. So a limit on it finds a completion that does more work than before, where a limit on time could not.
  */
-const KIB_PER_COMPLETION_MAX = { unstreamed: 140, streamed: 165 };
+const KIB_PER_COMPLETION_MAX = { unstreamed: 165, streamed: 190 };
 
 /** Enough for the compiler to optimize the code that every completion runs. */
 const WARM_UP = 1_500;
 const ROUNDS = 3;
 const PER_ROUND = 500;
-const CONCURRENT = 32;
 
 let upstream: Upstream;
 let service: RunningService;
@@ -67,23 +66,19 @@ async function allocatedBytes(): Promise<number> {
   }
 }
 
+/** Sends one request after the other: concurrent ones share batches, whose sizes depend on the load of the machine. */
 async function complete(count: number, streamed: boolean): Promise<void> {
-  let left = count;
-  const client = async () => {
-    for (; left > 0; ) {
-      left -= 1;
-      const answer = await fetch(`${service.baseUrl}/chat/completions`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-        body: requestBody("chat", streamed),
-      });
-      expect([answer.status, await answer.text()]).toEqual([
-        200,
-        expect.stringContaining(streamed ? "[DONE]" : "keeps count"),
-      ]);
-    }
-  };
-  await Promise.all(Array.from({ length: CONCURRENT }, client));
+  for (let done = 0; done < count; done += 1) {
+    const answer = await fetch(`${service.baseUrl}/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: requestBody("chat", streamed),
+    });
+    expect([answer.status, await answer.text()]).toEqual([
+      200,
+      expect.stringContaining(streamed ? "[DONE]" : "keeps count"),
+    ]);
+  }
 }
 
 /** Returns the least of some rounds: the compiler may need longer than the warm-up. */
@@ -102,5 +97,5 @@ test.each(["unstreamed", "streamed"] as const)("An %s completion allocates no mo
   const kib = await kibPerCompletion(kind === "streamed");
   expect(kib).toBeLessThan(KIB_PER_COMPLETION_MAX[kind]);
   // A limit that is far too high would not notice that a completion allocates more again.
-  expect(kib).toBeGreaterThan(KIB_PER_COMPLETION_MAX[kind] * 0.6);
+  expect(kib).toBeGreaterThan(KIB_PER_COMPLETION_MAX[kind] * 0.75);
 });
