@@ -4,7 +4,8 @@ import { pathToFileURL } from "node:url";
 import { StoreUnavailableError } from "../../errors.ts";
 import type { CheckpointResult, Statement, StatementResult, WorkerOptions } from "./link.ts";
 
-const CACHE_KIBIBYTES = 32_768;
+/** The pages that a batch uses; the system keeps the others in its own cache of the file. */
+const CACHE_KIBIBYTES = 8 * 1024;
 /** The texts of the queries are few; the limit only bounds the memory that a mistake could use. */
 const STATEMENTS_KEPT_MAX = 256;
 const RETRY_MS = 20;

@@ -55,6 +55,9 @@ export interface WorkerOptions {
   busyTimeoutMs: number;
 }
 
+/** Nothing of a batch outlives it, so a small young generation costs no time; by default it may grow to 64 MiB. */
+const YOUNG_GENERATION_MIB_MAX = 6;
+
 interface LinkOptions extends WorkerOptions {
   /** Time without requests after which the thread ends. Absent: it does not. */
   idleMs?: number;
@@ -183,7 +186,13 @@ export class WorkerLink {
   #start(): Worker {
     if (this.#worker !== undefined) return this.#worker;
     // The worker inherits no loader or flag of the process.
-    const options = { name: this.#name, workerData: this.#options, execArgv: [], env: environmentOfWorker() };
+    const options = {
+      name: this.#name,
+      workerData: this.#options,
+      execArgv: [],
+      env: environmentOfWorker(),
+      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MIB_MAX },
+    };
     const worker = new Worker(WORKER, options);
     let failure: unknown;
     worker.on("message", (reply: WorkerReply) => this.#receive(reply));
