@@ -1,10 +1,5 @@
 import { firstAddress } from "../api/chat/image-address.ts";
-import {
-  type ChatCompletionRequest,
-  type ContentPart,
-  MAX_TOKENS_DEFAULT,
-  type RequestMessage,
-} from "../api/chat/request.ts";
+import { type ChatCompletionRequest, type ContentPart, MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
 import type { Principal } from "../api/principal.ts";
 import type { NativeRequest, StatedOutput } from "../api/wire.ts";
 import { printable } from "../api/wording.ts";
@@ -289,11 +284,11 @@ function refuseAddress(place: string): UpstreamError {
 /** Returns the request as it is sent upstream on a route, with at most `maxTokens` of output. */
 export function forUpstream(request: ChatCompletionRequest, route: Route, maxTokens: number): UpstreamRequest {
   const { instructions, max_completion_tokens: _other, metadata: _kept, n: _one, ...rest } = request;
-  const first: RequestMessage[] = instructions === undefined ? [] : [{ role: "system", content: instructions }];
   return {
     ...rest,
     model: route.model,
-    messages: [...first, ...request.messages],
+    messages:
+      instructions === undefined ? request.messages : [{ role: "system", content: instructions }, ...request.messages],
     max_tokens: maxTokens,
     stream: request.stream === true,
   };

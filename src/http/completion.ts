@@ -41,41 +41,55 @@ export const COMPLETION_HEADERS = Type.Object({
 type Decoded = DecodedRequest | { issue: ValidationIssue };
 type Decode = (request: FastifyRequest, services: EndpointServices) => Decoded | Promise<Decoded>;
 
-/** Returns the handler of an inbound wire of completions. `decode` reads the body of a request on this wire. */
+/**
+ * Returns the handler of an inbound wire of completions. `decode` reads the body of a request on this wire. Nothing is
+ * awaited here: this function and all that it has read would stay in memory while a stream is open.
+ */
 export function completionHandler(decode: Decode): Endpoint["handle"] {
-  return async (services, request, reply) => {
+  return (services, request, reply) => {
     request.modelName = modelIn(request.body);
-    const decoding = decode(request, services);
-    const decoded = decoding instanceof Promise ? await decoding : decoding;
-    if ("issue" in decoded) throw toApiIssue(decoded.issue);
-    const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
-    const onHeld = () => {
-      request.isHeld = true;
-    };
-    const { request: asked, output, native, ignored = [], paramOf = same } = decoded;
-    const { principal, limited } = callerOf(request);
-    const { signal, abort, cut } = abortOnClose(reply, services.running);
-    const call = {
-      principal,
-      request: asked,
-      output,
-      native,
-      ignored,
-      paramOf,
-      requestId: request.id,
-      limited,
-      idempotency,
-      maxCost: maxCostOf(request),
-      onHeld,
-      onSettled: onSettledOf(request),
-      signal,
-      abort,
-      cut,
-    };
-    const answer = asked.stream === true ? stream : respond;
-    // Not awaited: this function and all that it has read would stay in memory while a stream is open.
-    return answer(services, call, decoded, reply).catch(rethrowRenamed(paramOf));
+    const decoded = decode(request, services);
+    if (decoded instanceof Promise) return decoded.then((one) => run(services, request, reply, one));
+    return run(services, request, reply, decoded);
   };
+}
+
+/** Runs a decoded request. Throws or rejects with the error that the client receives. */
+function run(
+  services: EndpointServices,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  decoded: Decoded,
+): Promise<FastifyReply> {
+  // The decoded request has what is needed of the body, which would stay in memory as well.
+  request.body = undefined;
+  if ("issue" in decoded) throw toApiIssue(decoded.issue);
+  const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
+  const onHeld = () => {
+    request.isHeld = true;
+  };
+  const { request: asked, output, native, ignored = [], paramOf = same } = decoded;
+  const { principal, limited } = callerOf(request);
+  const { signal, abort, cut } = abortOnClose(reply, services.running);
+  const call = {
+    principal,
+    request: asked,
+    output,
+    native,
+    ignored,
+    paramOf,
+    requestId: request.id,
+    limited,
+    idempotency,
+    maxCost: maxCostOf(request),
+    onHeld,
+    onSettled: onSettledOf(request),
+    signal,
+    abort,
+    cut,
+  };
+  const answer = asked.stream === true ? stream : respond;
+  return answer(services, call, decoded, reply);
 }
 
 const same = (param: string) => param;
@@ -130,11 +144,19 @@ export function abortOnClose(reply: FastifyReply, running: RunningCompletions): 
   return { signal: controller.signal, abort, cut: (reason) => controller.abort(reason) };
 }
 
-async function respond(services: EndpointServices, call: CompletionCall, decoded: DecodedRequest, reply: FastifyReply) {
+/** Returns a promise instead of being async, like {@link stream}. */
+function respond(
+  services: EndpointServices,
+  call: CompletionCall,
+  decoded: DecodedRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
   const sink = new DocumentSink(decoded);
-  await services.running.follow(complete(services.gateway, call, sink));
-  if (sink.response === undefined) return reply.hijack();
-  return reply.headers(sink.response.headers).send(sink.response.body);
+  const send = () => {
+    if (sink.response === undefined) return reply.hijack();
+    return reply.headers(sink.response.headers).send(sink.response.body);
+  };
+  return services.running.follow(complete(services.gateway, call, sink)).then(send, rethrowRenamed(call.paramOf));
 }
 
 /** Returns a promise instead of being async: while a stream is open, each async function on its way takes half a KiB. */
@@ -156,7 +178,9 @@ function stream(
       reply.raw.destroy();
     },
   });
-  return services.running.follow(complete(services.gateway, call, sink)).then(() => reply.hijack());
+  return services.running
+    .follow(complete(services.gateway, call, sink))
+    .then(() => reply.hijack(), rethrowRenamed(call.paramOf));
 }
 
 /** Folds the pieces of an answer into one response body. */

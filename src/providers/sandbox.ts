@@ -141,12 +141,15 @@ function usageOf(request: UpstreamRequest, script: Script): UpstreamChunk {
 }
 
 /** Simulates a silent upstream. Rejects with UpstreamError `timeout` once the provider's own timeout has passed. */
-async function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
-  if (silenceMs === 0) return;
-  try {
-    await sleep(Math.min(silenceMs, timeoutMs), undefined, { signal });
-  } catch {
-    throw signal.reason;
-  }
-  if (silenceMs > timeoutMs) throw new UpstreamError("timeout", "The sandbox was silent for longer than the timeout");
+function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  if (silenceMs === 0) return Promise.resolve();
+  return sleep(Math.min(silenceMs, timeoutMs), undefined, { signal }).then(
+    () => {
+      if (silenceMs <= timeoutMs) return;
+      throw new UpstreamError("timeout", "The sandbox was silent for longer than the timeout");
+    },
+    () => {
+      throw signal.reason;
+    },
+  );
 }

@@ -116,7 +116,7 @@ export function readFault(message: string): Fault {
     if (understood === undefined) throw notUnderstood(`'${words.slice(0, 60)}'`);
     understood.apply(fault, understood.pattern.exec(words)?.groups ?? {});
   }
-  fault.events.sort((one, other) => one.afterTokens - other.afterTokens);
+  fault.events = fault.events.toSorted((one, other) => one.afterTokens - other.afterTokens);
   return fault;
 }
 

@@ -51,6 +51,8 @@ const SENTENCES: readonly string[] = [
   "In the morning the river was quiet, as if nothing had been owed.",
 ];
 const SENTENCES_A_PARAGRAPH = 5;
+/** The tokens of each sentence, made once: an answer that waits keeps those that it has still to send. */
+const SENTENCE_TOKENS = SENTENCES.map((sentence) => [...tokensOf(`${sentence} `)]);
 
 /** Generates the tokens of an endless story, the same ones for the same seed. */
 export function* story(seed: number): Generator<string, undefined> {
@@ -58,10 +60,13 @@ export function* story(seed: number): Generator<string, undefined> {
   for (let count = 1; ; count += 1) {
     // Park and Miller's "minimal standard" generator: any distribution of the sentences is fine, as long as it is deterministic.
     state = (state * 48_271) % 2_147_483_647;
-    const sentence = SENTENCES[state % SENTENCES.length] ?? "";
-    const words = sentence.split(" ");
-    for (const word of words.slice(0, -1)) yield `${word} `;
-    yield `${words.at(-1)}${count % SENTENCES_A_PARAGRAPH === 0 ? "\n\n" : " "}`;
+    const tokens = SENTENCE_TOKENS[state % SENTENCES.length] ?? [];
+    if (count % SENTENCES_A_PARAGRAPH !== 0) {
+      yield* tokens;
+      continue;
+    }
+    yield* tokens.slice(0, -1);
+    yield `${tokens.at(-1)?.trimEnd()}\n\n`;
   }
 }
 
