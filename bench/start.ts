@@ -15,7 +15,7 @@ import { requestBody } from "./endpoints.ts";
 import { freePort, Processes, pause, run } from "./processes.ts";
 import { median } from "./report.ts";
 import type { Measured, Round } from "./round.ts";
-import { startTollgate } from "./tollgate.ts";
+import { MEMORY_SETTINGS, NODE_FLAGS, startTollgate } from "./tollgate.ts";
 import { startUpstream } from "./upstreams.ts";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -83,9 +83,10 @@ function timeCommand(subject: Subject, command: string): Timing {
 /** Starts the service until `/readyz` answers 200, and ends it. */
 async function timeStart(subject: Subject): Promise<Timing> {
   const port = await freePort();
-  const words = [programOf(subject), "serve", "--port", String(port), "--data-dir", dataOf(subject)];
+  const words = [...NODE_FLAGS, programOf(subject), "serve", "--port", String(port), "--data-dir", dataOf(subject)];
   const startedAtMs = performance.now();
-  const options = { cwd: subject.scratch, env: environmentOf(subject), stdio: "ignore" } as const;
+  const env = { ...environmentOf(subject), ...MEMORY_SETTINGS };
+  const options = { cwd: subject.scratch, env, stdio: "ignore" } as const;
   const child = spawn(process.execPath, words, options);
   while ((await statusOf(`http://127.0.0.1:${port}/readyz`)) !== 200) {
     if (child.exitCode !== null) throw new Error(`${subject.name} did not start`);

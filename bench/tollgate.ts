@@ -17,6 +17,9 @@ import { freePort, type Processes, run } from "./processes.ts";
 
 export const CHECKOUT = dirname(dirname(fileURLToPath(import.meta.url)));
 const CREDITS = 10_000_000;
+/** The options of Node, and the environment, with which `npm start`, the image and the systemd unit start the service. */
+export const NODE_FLAGS = ["--max-semi-space-size=16"];
+export const MEMORY_SETTINGS = { MALLOC_ARENA_MAX: "2" };
 
 /** Tollgate as it is run for a benchmark. */
 export interface Variant {
@@ -75,8 +78,9 @@ export async function startTollgate(
   const common = ["--config", file, "--data-dir", join(folder, "data")];
   const serve = ["serve", "--port", new URL(url).port, ...(workers === 1 ? [] : ["--workers", String(workers)])];
   const environment = database === undefined ? {} : { DATABASE_URL: database.url };
-  const words = [process.execPath, main, ...serve, ...common];
-  const program = await processes.start(name.replaceAll(/\W+/g, "-"), words, `${url}/readyz`, environment);
+  const words = [process.execPath, ...NODE_FLAGS, main, ...serve, ...common];
+  const settings = { ...environment, ...MEMORY_SETTINGS };
+  const program = await processes.start(name.replaceAll(/\W+/g, "-"), words, `${url}/readyz`, settings);
   const command = async <T>(...words: string[]): Promise<T> => {
     const env = { ...process.env, ...environment };
     return JSON.parse(await run(process.execPath, [main, ...words, ...common, "--json"], { env })) as T;

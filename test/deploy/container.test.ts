@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
+import { MEMORY_SETTINGS, NODE_FLAGS } from "../../bench/tollgate.ts";
 import { ROOT } from "../support/documents.ts";
 
 const dockerfile = readFileSync(join(ROOT, "deploy", "Dockerfile"), "utf8");
@@ -42,9 +43,18 @@ describe("the Dockerfile", () => {
   test("sets only variables that the documentation names", () => {
     const stated = /^ENV ((?:.*\\\n)*.*)$/m.exec(dockerfile)?.[1] ?? "";
     const names = [...stated.matchAll(/([A-Z_]+)=/g)].map(([, name]) => name as string);
-    expect(names).toEqual(["NODE_ENV", "HOST", "PORT", "TOLLGATE_DATA_DIR"]);
-    for (const name of names.slice(1)) expect(documented).toContain(name);
+    expect(names).toEqual(["NODE_ENV", "MALLOC_ARENA_MAX", "HOST", "PORT", "TOLLGATE_DATA_DIR"]);
+    for (const name of names.slice(2)) expect(documented).toContain(name);
   });
+});
+
+test("The image, the systemd unit, npm start and the benchmarks bound memory in the same way.", () => {
+  const starts = ["deploy/Dockerfile", "deploy/systemd/tollgate.service", "package.json"];
+  for (const file of starts) {
+    const text = readFileSync(join(ROOT, file), "utf8");
+    for (const flag of NODE_FLAGS) expect(text, file).toMatch(new RegExp(`\\bnode"?,? "?${flag}\\b`));
+    for (const setting of Object.entries(MEMORY_SETTINGS)) expect(text, file).toContain(setting.join("="));
+  }
 });
 
 describe("the Compose file", () => {
