@@ -139,7 +139,12 @@ describe.each([
     await execute(`ALTER TABLE adjustment DROP COLUMN ${column}`);
     for (const name of ["further_prices", "further_tokens"]) await execute(`ALTER TABLE request DROP COLUMN ${name}`);
     await execute("ALTER TABLE balance DROP COLUMN closed_before");
-    for (const name of ["closing", "closing_part"]) await execute(`DROP TABLE ${name}`);
+    for (const name of ["closing", "closing_part", "account_version"]) await execute(`DROP TABLE ${name}`);
+    const triggers = migrationOf(store, "0004_account_version.sql").matchAll(/TRIGGER (\w+)\s+AFTER [^;]*? ON (\w+)/g);
+    for (const [, name, table] of triggers) {
+      await execute(`DROP TRIGGER ${name}${store === "postgres" ? ` ON ${table}` : ""}`);
+    }
+    if (store === "postgres") await execute("DROP FUNCTION replace_account_version");
     await execute("DELETE FROM schema_migration WHERE version > 1");
     expect((await run("ledger", "verify")).stderr).toMatch(
       /was written by an older Tollgate: its schema is 1, this one needs \d+\./,

@@ -5,7 +5,7 @@ import { ApiError, StoreUnavailableError } from "../errors.ts";
 import type { TokenWithOrganization } from "../stores/queries/accounts.ts";
 import { Authenticator } from "./authenticator.ts";
 
-/** A store with one token that counts lookups. */
+/** A store with one token that counts reads of it and of the version of the accounts. */
 function setUp(changes: Partial<TokenWithOrganization> = {}) {
   const { token, hash, prefix } = makeToken(randomBytes);
   const row: TokenWithOrganization = {
@@ -28,9 +28,27 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     successorId: null,
     ...changes,
   };
-  const uses: [string, number][] = [];
-  const state = { nowMs: 1_000_000, lookups: 0, down: false, row: row as TokenWithOrganization | undefined };
+  const uses: [string, number, boolean][] = [];
+  const state = {
+    nowMs: 1_000_000,
+    version: 0,
+    versionReads: 0,
+    lookups: 0,
+    down: false,
+    row: row as TokenWithOrganization | undefined,
+    change(fields: Partial<TokenWithOrganization>) {
+      if (state.row !== undefined) Object.assign(state.row, fields);
+      state.version += 1;
+    },
+  };
   const rows = {
+    async accountVersion() {
+      state.versionReads += 1;
+      const { version } = state;
+      await new Promise((resolve) => setImmediate(resolve));
+      if (state.down) throw new StoreUnavailableError("down");
+      return version;
+    },
     async tokenByHash(asked: Uint8Array) {
       state.lookups += 1;
       const found = state.row;
@@ -39,7 +57,7 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
       return found !== undefined && Buffer.from(asked).equals(found.hash) ? { ...found } : undefined;
     },
   };
-  const noteUse = (tokenId: string, atMs: number) => uses.push([tokenId, atMs]);
+  const noteUse = (...use: [string, number, boolean]) => uses.push(use);
   return { token, state, uses, authenticator: new Authenticator({ rows, clock: () => state.nowMs, noteUse }) };
 }
 const settled = () => new Promise((resolve) => setTimeout(resolve, 5));
@@ -53,12 +71,12 @@ const codeOf = async (answer: () => unknown) => {
 };
 
 describe("Lookups", () => {
-  test("A hundred concurrent uses of a token need one lookup.", async () => {
+  test("A hundred concurrent uses of a token need one read of the version and one lookup.", async () => {
     const { token, state, authenticator } = setUp();
     const principals = await Promise.all(
       Array.from({ length: 100 }, () => authenticator.authenticate(tokenHashHex(token))),
     );
-    expect(state.lookups).toBe(1);
+    expect([state.versionReads, state.lookups]).toEqual([1, 1]);
     expect(principals[99]).toEqual({
       tokenId: "tok_1",
       organizationId: "org_1",
@@ -93,27 +111,57 @@ describe("Lookups", () => {
     expect(state.lookups).toBe(0);
   });
 
-  test("A cached token is authenticated synchronously, and refreshed in the background from half its lifetime on.", async () => {
+  test("A cached token is authenticated synchronously; two reads of the version a second are made in the background.", async () => {
     const { token, state, authenticator } = setUp();
     const first = await authenticator.authenticate(tokenHashHex(token));
     state.nowMs += 449;
     expect(authenticator.authenticate(tokenHashHex(token))).toBe(first);
-    expect(state.lookups).toBe(1);
+    expect(state.versionReads).toBe(1);
     for (let round = 2; round < 20; round += 1) {
       state.nowMs += round === 2 ? 1 : 450;
-      expect(authenticator.authenticate(tokenHashHex(token))).not.toBeInstanceOf(Promise);
-      expect(authenticator.authenticate(tokenHashHex(token))).not.toBeInstanceOf(Promise);
+      expect(authenticator.authenticate(tokenHashHex(token))).toBe(first);
+      expect(authenticator.authenticate(tokenHashHex(token))).toBe(first);
       await settled();
-      expect(state.lookups).toBe(round);
+      expect(state.versionReads).toBe(round);
     }
+    expect(state.lookups).toBe(1);
   });
 
-  test("A token that was not used for 900 ms waits for the store.", async () => {
+  test("After 900 ms without a use, a token waits for the version, and is only looked up again if it changed.", async () => {
     const { token, state, authenticator } = setUp();
-    await authenticator.authenticate(tokenHashHex(token));
+    const first = await authenticator.authenticate(tokenHashHex(token));
     state.nowMs += 900;
     expect(authenticator.authenticate(tokenHashHex(token))).toBeInstanceOf(Promise);
-    expect(state.lookups).toBe(2);
+    expect(await authenticator.authenticate(tokenHashHex(token))).toBe(first);
+    expect([state.versionReads, state.lookups]).toEqual([2, 1]);
+    state.change({ models: ["echo"] });
+    state.nowMs += 900;
+    expect(await authenticator.authenticate(tokenHashHex(token))).toMatchObject({ models: new Set(["echo"]) });
+    expect([state.versionReads, state.lookups]).toEqual([3, 2]);
+  });
+
+  test("A change while a token is looked up is not missed.", async () => {
+    const { token, state, authenticator } = setUp();
+    const first = authenticator.authenticate(tokenHashHex(token));
+    // The version is read, the token is not: it is read with the change, and outdated by the next version.
+    await new Promise((resolve) => setImmediate(resolve));
+    state.change({ limits: { requestsPerMinute: 7 } });
+    await first;
+    state.change({ limits: { requestsPerMinute: 8 } });
+    state.nowMs += 900;
+    const later = await authenticator.authenticate(tokenHashHex(token));
+    expect(later.limits).toEqual({ requestsPerMinute: 8 });
+  });
+
+  test("Each use is noted, the first one as such.", async () => {
+    const { token, uses, state, authenticator } = setUp();
+    await authenticator.authenticate(tokenHashHex(token));
+    state.nowMs += 10;
+    await authenticator.authenticate(tokenHashHex(token));
+    expect(uses).toEqual([
+      ["tok_1", 1_000_000, true],
+      ["tok_1", 1_000_010, false],
+    ]);
   });
 
   test("An unknown token is not looked up again at once, and works within a second of its creation.", async () => {
@@ -137,17 +185,17 @@ describe("Revocation and expiry", () => {
       const { token, state, authenticator } = setUp();
       await authenticator.authenticate(tokenHashHex(token));
       state.nowMs += atMs;
-      if (state.row !== undefined) state.row.revokedAtMs = state.nowMs;
+      state.change({ revokedAtMs: state.nowMs });
       await codeOf(() => authenticator.authenticate(tokenHashHex(token)));
       state.nowMs += 1000;
       expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("invalid_token");
     },
   );
 
-  test("In steady use, a revocation takes effect at the next background lookup.", async () => {
+  test("In steady use, a revocation takes effect after the next background read.", async () => {
     const { token, state, authenticator } = setUp();
     await authenticator.authenticate(tokenHashHex(token));
-    if (state.row !== undefined) state.row.revokedAtMs = state.nowMs;
+    state.change({ revokedAtMs: state.nowMs });
     const codes = new Map<number, unknown>();
     for (let ms = 100; ms <= 1000; ms += 100) {
       state.nowMs += 100;

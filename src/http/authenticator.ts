@@ -3,11 +3,13 @@ import type { Principal } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
 import type { AccountRows, TokenWithOrganization } from "../stores/queries/accounts.ts";
 
+type Rows = Pick<AccountRows, "tokenByHash" | "accountVersion">;
+
 export interface AuthenticatorOptions {
-  rows: Pick<AccountRows, "tokenByHash">;
+  rows: Rows;
   /** Milliseconds since 1970. */
   clock: () => number;
-  /** Called at each lookup of a token in use: at its first use, and twice a second in steady use. */
+  /** Called at each use of a token. */
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
 }
 
@@ -17,29 +19,38 @@ interface CachedToken {
   revoked: boolean;
   /** True if its organization is paused. */
   paused: boolean;
-  /** Time at which the lookup began; the entry is at least as new. */
+  /** Version of the accounts that was read before the token; the next one is another number, not a greater one. */
+  version: number;
+}
+
+/** A version of the accounts, and the time before it was read. */
+interface ReadVersion {
+  version: number;
   askedAtMs: number;
 }
 
-/** A revocation takes effect within 1 s; the rest of that time is for the lookup itself. */
+/** A revocation takes effect within 1 s; the rest of that time is for the reads themselves. */
 const TIME_TO_LIVE_MS = 900;
 const REFRESH_AFTER_MS = 450;
 const KNOWN_TOKENS_MAX = 50_000;
 const UNKNOWN_TOKENS_MAX = 10_000;
 
 /**
- * Authenticates tokens with a cache. An entry is valid for 900 ms and refreshed in the background in the second half of
- * that time, so that a token in steady use never waits for the store. Keys are SHA-256 hashes: the cache contains no
+ * Authenticates tokens with a cache. A token is valid as long as the version of all accounts is the one that it was read
+ * at. That version is valid for 900 ms and refreshed in the background in the second half of that time, so that under
+ * load two small reads a second are enough, whatever the number of tokens. Keys are SHA-256 hashes: the cache contains no
  * secrets.
  */
 export class Authenticator {
-  readonly #rows: Pick<AccountRows, "tokenByHash">;
+  readonly #rows: Rows;
   readonly #clock: () => number;
   readonly #noteUse: AuthenticatorOptions["noteUse"];
   readonly #known = new LRUCache<string, CachedToken>({ max: KNOWN_TOKENS_MAX });
   /** Separate, so that invalid tokens evict no valid ones. */
   readonly #unknownSinceMs = new LRUCache<string, number>({ max: UNKNOWN_TOKENS_MAX });
   readonly #lookups = new Map<string, Promise<CachedToken | undefined>>();
+  #read: ReadVersion | undefined;
+  #reading: Promise<number> | undefined;
 
   constructor({ rows, clock, noteUse }: AuthenticatorOptions) {
     this.#rows = rows;
@@ -56,10 +67,10 @@ export class Authenticator {
     if (key === undefined) throw new ApiError("invalid_token");
     const nowMs = this.#clock();
     const known = this.#known.get(key);
-    const ageMs = known === undefined ? Number.POSITIVE_INFINITY : nowMs - known.askedAtMs;
-    if (known !== undefined && isWithin(ageMs, TIME_TO_LIVE_MS)) {
-      if (ageMs >= REFRESH_AFTER_MS) this.#refresh(key);
-      return this.#admit(known);
+    if (known !== undefined && known.version === this.#currentVersion(nowMs)) {
+      const principal = this.#admit(known);
+      this.#noteUse(principal.tokenId, nowMs, false);
+      return principal;
     }
     const unknownSinceMs = this.#unknownSinceMs.get(key);
     if (unknownSinceMs !== undefined && isWithin(nowMs - unknownSinceMs, TIME_TO_LIVE_MS)) {
@@ -75,21 +86,48 @@ export class Authenticator {
     return known.principal;
   }
 
-  #refresh(key: string): void {
-    // If the lookup fails, the entry is used until it expires.
-    this.#lookUp(key).catch(() => undefined);
+  /** Returns the version of the accounts; undefined if it must be read first. */
+  #currentVersion(nowMs: number): number | undefined {
+    if (this.#read === undefined) return undefined;
+    const ageMs = nowMs - this.#read.askedAtMs;
+    if (!isWithin(ageMs, TIME_TO_LIVE_MS)) return undefined;
+    // If the read fails, the version is used until its time is over.
+    if (ageMs >= REFRESH_AFTER_MS) this.#readVersion().catch(() => undefined);
+    return this.#read.version;
+  }
+
+  /** Reads the version of the accounts; concurrent callers share one read. */
+  #readVersion(): Promise<number> {
+    this.#reading ??= this.#askVersion().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  async #askVersion(): Promise<number> {
+    const askedAtMs = this.#clock();
+    const version = await this.#rows.accountVersion();
+    this.#read = { version, askedAtMs };
+    return version;
   }
 
   /** Looks a token up; concurrent callers share one lookup. */
   #lookUp(key: string): Promise<CachedToken | undefined> {
     const running = this.#lookups.get(key);
     if (running !== undefined) return running;
-    const lookup = this.#ask(key).finally(() => this.#lookups.delete(key));
+    const lookup = this.#find(key).finally(() => this.#lookups.delete(key));
     this.#lookups.set(key, lookup);
     return lookup;
   }
 
-  async #ask(key: string): Promise<CachedToken | undefined> {
+  async #find(key: string): Promise<CachedToken | undefined> {
+    // Before the token, so that a change between both reads makes the entry outdated, and not the change unnoticed.
+    const version = this.#currentVersion(this.#clock()) ?? (await this.#readVersion());
+    const known = this.#known.get(key);
+    return known?.version === version ? known : this.#ask(key, version);
+  }
+
+  async #ask(key: string, version: number): Promise<CachedToken | undefined> {
     const askedAtMs = this.#clock();
     const row = await this.#rows.tokenByHash(Buffer.from(key, "hex"));
     if (row === undefined) {
@@ -97,7 +135,7 @@ export class Authenticator {
       this.#unknownSinceMs.set(key, askedAtMs);
       return undefined;
     }
-    const known = cachedToken(row, askedAtMs);
+    const known = cachedToken(row, version);
     if (!known.revoked) this.#noteUse(row.id, askedAtMs, row.lastUsedAtMs === null);
     this.#unknownSinceMs.delete(key);
     this.#known.set(key, known);
@@ -105,7 +143,7 @@ export class Authenticator {
   }
 }
 
-function cachedToken(row: TokenWithOrganization, askedAtMs: number): CachedToken {
+function cachedToken(row: TokenWithOrganization, version: number): CachedToken {
   return {
     principal: {
       tokenId: row.id,
@@ -120,7 +158,7 @@ function cachedToken(row: TokenWithOrganization, askedAtMs: number): CachedToken
     expiresAtMs: row.expiresAtMs,
     revoked: row.revokedAtMs !== null,
     paused: row.organizationStatus !== "active",
-    askedAtMs,
+    version,
   };
 }
 

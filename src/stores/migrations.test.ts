@@ -20,11 +20,14 @@ test("a store with the newest known schema is accepted", () => {
 function hazardsOf(sql: string): string[] {
   const statements = sql
     .replaceAll(/--.*$/gm, "")
+    // The bodies of functions and triggers.
+    .replaceAll(/\$\$.*?\$\$/gs, "")
+    .replaceAll(/(CREATE TRIGGER [^;]*?)\bBEGIN\b.*?\bEND;/gs, "$1;")
     .split(";")
     .map((text) => text.replaceAll(/\s+/g, " ").trim());
   const created = new Set(statements.flatMap((text) => /^CREATE TABLE (\w+)/i.exec(text)?.[1] ?? []));
   return statements.filter((text) => {
-    if (text === "" || /^CREATE TABLE /i.test(text)) return false;
+    if (text === "" || /^CREATE (TABLE|FUNCTION|TRIGGER) /i.test(text)) return false;
     const index = /^CREATE (UNIQUE )?INDEX \w+ ON (\w+)/i.exec(text);
     if (index !== null) return index[1] !== undefined && !created.has(index[2] ?? "");
     const [, table = "", change = ""] = /^ALTER TABLE (\w+) (.*)$/i.exec(text) ?? [];
@@ -59,12 +62,15 @@ test.each([
   "ALTER TABLE request ADD CONSTRAINT model_known CHECK (model <> '')",
   "CREATE UNIQUE INDEX request_model ON request (model)",
   "UPDATE request SET model = ''",
+  "BEGIN",
 ])("a migration that is not additive is found: %s", (sql) => {
   expect(hazardsOf(`-- A comment; with a semicolon.\n${sql};`)).toEqual([sql]);
 });
 
-test("a migration that adds tables, indexes and optional columns is additive", () => {
+test("a migration that adds tables, triggers, indexes and optional columns is additive", () => {
   const sql = `CREATE TABLE song (title text NOT NULL UNIQUE);
+    CREATE TRIGGER song_removed AFTER DELETE ON song BEGIN UPDATE song SET title = title; END;
+    CREATE FUNCTION sing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END; $$;
     CREATE UNIQUE INDEX song_title ON song (title);
     CREATE INDEX request_model ON request (model);
     ALTER TABLE request ADD COLUMN one text, ADD COLUMN two bigint NOT NULL DEFAULT 0;`;

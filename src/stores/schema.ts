@@ -241,6 +241,12 @@ export const SHORT_TOKEN = table("short_token", ["hash"], {
   adminTokenId: optionalText("admin_token_id"),
 });
 
+/** One row with the id 1, or none: a random number that triggers replace at every change of what a token may do. */
+export const ACCOUNT_VERSION = table("account_version", ["id"], {
+  id: number("id"),
+  version: number("version"),
+});
+
 export const ADMIN_KEY = table("admin_idempotency_key", ["scope", "key"], {
   /** `operator`, or the id of a member's organization. */
   scope: text("scope"),
@@ -342,6 +348,8 @@ export const ALL_TABLES: readonly TableShape[] = [
   ...[BALANCE, TOKEN_BALANCE, GRANT, ALLOWANCE, HOLD, KEY, REQUEST, ADJUSTMENT, STATEMENT_BALANCE, AUDIT_ENTRY],
   ...[CLOSING, CLOSING_PART],
   ...[USAGE_DAY, USAGE_DAY_DONE, CONVERSATION, REFUSAL],
+  // The last one: to copy the others changes it.
+  ACCOUNT_VERSION,
 ];
 
 /** The columns of all tables, for queries. */
@@ -357,6 +365,7 @@ export interface Tables {
   audit_entry: ColumnsOf<typeof AUDIT_ENTRY>;
   organization: ColumnsOf<typeof ORGANIZATION>;
   token: ColumnsOf<typeof TOKEN>;
+  account_version: ColumnsOf<typeof ACCOUNT_VERSION>;
   admin_token: ColumnsOf<typeof ADMIN_TOKEN>;
   admin_session: ColumnsOf<typeof ADMIN_SESSION>;
   short_token: ColumnsOf<typeof SHORT_TOKEN>;

@@ -3,7 +3,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { SCOPES } from "../../src/api/principal.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
-import type { TokenRow } from "../../src/stores/queries/accounts.ts";
+import type { OrganizationChange, TokenRow } from "../../src/stores/queries/accounts.ts";
 import type { AdminTokenRow, SessionRow } from "../../src/stores/queries/admin.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
@@ -53,6 +53,7 @@ const plain = <Row extends { hash: Uint8Array }>(row: Row | undefined) =>
 export function adminCases(subject: Subject): void {
   operatorCases(subject);
   shortTokenCases(subject);
+  accountVersionCases(subject);
   tokenCases(subject);
 }
 
@@ -174,6 +175,76 @@ function shortTokenCases(subject: Subject): void {
     const recorded = { organizationId: null, before: null, limit: 10 };
     expect(await admin.audit({ ...recorded, action: "session.sign_out" })).toHaveLength(1);
     expect(await admin.audit({ ...recorded, action: "playground_token.create" })).toHaveLength(5);
+  });
+}
+
+/**
+ * A service keeps the tokens that it has read while the version stays the same. So whatever changes the row of a token must
+ * replace the version; what happens often should not.
+ */
+function accountVersionCases(subject: Subject): void {
+  const setUp = async () => {
+    const { accounts, admin } = subject.store;
+    const token = tokenOf(await subject.organization(), { expiresAtMs: NOW + 5_000 });
+    await accounts.insertToken(token, null);
+    const adminToken = adminTokenOf();
+    await admin.replaceAdminTokens(adminToken, auditOf());
+    const session = sessionOf({ adminTokenId: adminToken.id, expiresAtMs: NOW + 1_000 });
+    await admin.insertSession(session);
+    const short = { hash: hash(), tokenId: token.id, expiresAtMs: NOW + 90, adminTokenId: adminToken.id };
+    await admin.insertShortToken({ ...short, sessionHash: session.hash }, NOW);
+    const read = async () => {
+      const tokens = await Promise.all([token.hash, short.hash].map((key) => accounts.tokenByHash(key)));
+      return { version: await accounts.accountVersion(), tokens: tokens.map(plain) };
+    };
+    return { accounts, admin, token, session, read };
+  };
+  type SetUp = Awaited<ReturnType<typeof setUp>>;
+  const change = (fields: OrganizationChange) => (made: SetUp) =>
+    made.accounts.changeOrganization(made.token.organizationId, fields, () => auditOf());
+
+  test.each<[string, (made: SetUp) => Promise<unknown>]>([
+    ["a revocation", ({ accounts, token }) => accounts.revokeToken(token.id, NOW)],
+    [
+      "a rotation",
+      ({ accounts, token }) => accounts.replaceToken(token.id, NOW + 10, tokenOf(token.organizationId), auditOf()),
+    ],
+    ["a pause of the organization", change({ status: "suspended" })],
+    ["limits of the organization", change({ limits: { tokensPerMinute: 7 } })],
+    ["storage of conversations", change({ keepsConversations: true })],
+    ["a sign-out", ({ admin, session }) => admin.deleteSession(session.hash)],
+    ["a sign-in after the session's end", ({ admin }) => admin.insertSession(sessionOf({ createdAtMs: NOW + 2_000 }))],
+    ["new admin tokens", ({ admin }) => admin.replaceAdminTokens(adminTokenOf(), auditOf())],
+  ])("%s replaces the version of the accounts", async (_, act) => {
+    const made = await setUp();
+    const before = await made.read();
+    await act(made);
+    const after = await made.read();
+    expect(after.tokens).not.toEqual(before.tokens);
+    expect(after.version).not.toBe(before.version);
+    expect(Number.isSafeInteger(after.version)).toBe(true);
+  });
+
+  test("uses, new tokens, names and a short token leave the version of the accounts as it is", async () => {
+    const made = await setUp();
+    const { accounts, admin, token, read } = made;
+    const before = await read();
+    await accounts.noteUses([{ tokenId: token.id, atMs: NOW }]);
+    await accounts.insertToken(tokenOf(token.organizationId), null);
+    await subject.organization();
+    await change({ name: "Other" })(made);
+    const short = { hash: hash(), tokenId: token.id, sessionHash: null, adminTokenId: null };
+    await admin.insertShortToken({ ...short, expiresAtMs: NOW + 9 }, NOW + 1);
+    await accounts.revokeToken("tok_absent", NOW);
+    expect((await read()).version).toBe(before.version);
+  });
+
+  test("a change that is not committed leaves the version of the accounts as it is", async () => {
+    const { accounts, token, read } = await setUp();
+    const before = await read();
+    const successor = tokenOf(token.organizationId, { hash: token.hash });
+    await expect(accounts.replaceToken(token.id, NOW + 10, successor)).rejects.toThrow();
+    expect((await read()).version).toBe(before.version);
   });
 }
 

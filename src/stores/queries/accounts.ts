@@ -142,6 +142,14 @@ function tokens({ kysely }: Database) {
       const row = await withOrganization().where("token.hash", "=", hash).executeTakeFirst();
       return row === undefined ? shortToken(hash) : tokenWithOrganization(row);
     },
+    /**
+     * Returns a number that is another one after every change of what a token may do. As long as it stays the same, a token
+     * is as it was when it was read after the number.
+     */
+    async accountVersion(): Promise<number> {
+      const row = await kysely.selectFrom("account_version").select("version").where("id", "=", 1n).executeTakeFirst();
+      return row === undefined ? 0 : Number(row.version);
+    },
     async token(id: string): Promise<TokenWithBudget | undefined> {
       const row = await tokensWithBudget(kysely).where("token.id", "=", id).executeTakeFirst();
       return row && withBudget(row);
