@@ -83,10 +83,10 @@ describe("the lookup of a reference uses an index", () => {
     const asked: { text: string; values: unknown[] }[] = [];
     const pools = openPools(database.url);
     const rows = await transact(pools.durable, { kind: "booking", isRepeatable: true }, (transaction) => {
-      const cells = transaction.cells.bind(transaction);
-      transaction.cells = (text, values) => {
+      const planned = transaction.planned.bind(transaction);
+      transaction.planned = (text, values) => {
         if (text.includes(".reference = ")) asked.push({ text, values });
-        return cells(text, values);
+        return planned(text, values);
       };
       return readPostgresRows(transaction, referring());
     });

@@ -37,7 +37,7 @@ const LIVE_GRANTS = `
   SELECT ${columnsIn(GRANT)} FROM credit_grant
   WHERE organization_id = ANY ($1) AND (state = 'pending' OR is_used_up = 0)`;
 const HOLDS = namedRows(HOLD, "id");
-/** The bounds are for the planner, which would otherwise plan for every partition, each time. */
+/** The bounds are for the server, which would otherwise search every partition. */
 const REQUESTS = `${namedRows(REQUEST, "id")} AND request.id >= $3 AND request.id <= $4`;
 const KEYS = namedRows(KEY, "key");
 const NAMED_GRANTS = namedRows(GRANT, "id");
@@ -87,7 +87,7 @@ export async function readRows(transaction: Transaction, transitions: readonly T
   const reader = new Reader(transaction);
   const [balances, clock, holds, requests, keys, tokenBalances, grants, adjustments] = await Promise.all([
     reader.rows(BALANCE, LOCK_BALANCES, [arrayText(names.organizationIds)]),
-    transaction.query<{ now: bigint }>(CLOCK),
+    transaction.planned(CLOCK, []),
     reader.named(HOLD, HOLDS, names.holds),
     reader.requests(names.newHolds),
     reader.named(KEY, KEYS, names.keys),
@@ -98,7 +98,7 @@ export async function readRows(transaction: Transaction, transitions: readonly T
   const rows = { holds, requests, keys, tokenBalances, grants, adjustments };
   await readNamedByRows(reader, names, rows);
   return {
-    nowMs: Number(clock.rows[0]?.now),
+    nowMs: Number(clock.rows[0]?.[0]),
     balances,
     tokenBalances,
     holds,
@@ -117,7 +117,7 @@ class Reader {
   }
 
   async rows<Row extends object>(table: Table<Row>, text: string, values: unknown[]): Promise<Row[]> {
-    const rows = await this.#transaction.cells(text, values);
+    const { rows } = await this.#transaction.planned(text, values);
     return rows.map((cells) => table.fromCells(cells));
   }
 
@@ -222,13 +222,13 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
   const write = async <Row>({ table, part, kinds, text }: Write<Row>, rows: readonly Row[]) => {
     if (rows.length === 0) return;
     const parameters = parametersOf(part, kinds, rows);
-    expectAll(table, (await transaction.query(text(parameters), parameters.values)).rowCount, rows.length);
+    expectAll(table, (await transaction.planned(text(parameters), parameters.values)).rowCount, rows.length);
   };
   const removedKeys = writes.removedKeys.map(({ organizationId, key }) => ({ organizationId, id: key }));
   const removedHolds = holdNamesOf(writes.removedHolds);
   const removeHolds = async () => {
     if (removedHolds.length === 0) return;
-    const { rowCount } = await transaction.query(DELETE_HOLDS, columnsOf(removedHolds));
+    const { rowCount } = await transaction.planned(DELETE_HOLDS, columnsOf(removedHolds));
     expectAll("hold", rowCount, removedHolds.length);
   };
   await Promise.all([
@@ -242,7 +242,7 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
     write(INSERT_REQUESTS, writes.newRequests),
     write(UPSERT_KEYS, writes.keys),
     // An expired key may have been removed already.
-    removedKeys.length > 0 && transaction.query(DELETE_KEYS, columnsOf(removedKeys)),
+    removedKeys.length > 0 && transaction.planned(DELETE_KEYS, columnsOf(removedKeys)),
     write(INSERT_ADJUSTMENTS, writes.newAdjustments),
     write(INSERT_AUDIT_ENTRIES, writes.newAuditEntries),
   ]);

@@ -5,7 +5,9 @@ import type { PoolUse } from "../driver.ts";
 export interface Pools {
   /** For holds, which need not survive a crash of the server. */
   holds: pg.Pool;
-  /** For everything else, which is on disk before the server answers. */
+  /** For all other batches, which are on disk before the server answers. */
+  settlements: pg.Pool;
+  /** For everything else, which is on disk before the server answers, too. */
   durable: pg.Pool;
   /** For reports, so that they never use the connections of settlements. */
   reports: pg.Pool;
@@ -22,9 +24,14 @@ const QUERY_TIMEOUT_MS = 7_000;
 /** Ends the transaction of a process that is frozen or disconnected, so that its locks are released. */
 const IDLE_IN_TRANSACTION_TIMEOUT_MS = 1_000;
 const IDLE_IN_REPORT_TIMEOUT_MS = 10_000;
-const HOLD_CONNECTIONS = 4;
-const DURABLE_CONNECTIONS = 8;
-const REPORT_CONNECTIONS = 4;
+const CONNECTIONS_A_POOL = 4;
+/**
+ * Statements of batches find all rows by their keys, so one plan fits all values, and is kept for a connection. Without
+ * these settings a plan from when a table was small would read all of it. Reads of whole tables, which such a plan never
+ * contains, count as so expensive that the server would compile the statement.
+ */
+const KEPT_PLANS =
+  "plan_cache_mode=force_generic_plan enable_seqscan=off enable_hashjoin=off enable_mergejoin=off jit=off";
 
 const INT8 = 20;
 const NUMERIC = 1700;
@@ -54,15 +61,15 @@ export function openPools(
   url: string,
   { currentUrl = () => url, connectMs = CONNECT_TIMEOUT_MS, lockMs = LOCK_TIMEOUT_MS }: PoolOptions = {},
 ): Pools {
-  const open = (max: number, setting: string, idleInTransactionMs = IDLE_IN_TRANSACTION_TIMEOUT_MS) => {
+  const open = (settings: string, idleInTransactionMs = IDLE_IN_TRANSACTION_TIMEOUT_MS) => {
     const pool = new pg.Pool({
       // Created for each connection, so that a changed password needs no new pool.
       Client: class extends pg.Client {
         constructor(config: pg.ClientConfig) {
-          super({ ...config, connectionString: withSetting(currentUrl(), setting) });
+          super({ ...config, connectionString: withSettings(currentUrl(), settings) });
         }
       } as unknown as new () => pg.ClientBase,
-      max,
+      max: CONNECTIONS_A_POOL,
       types,
       application_name: "tollgate",
       keepAlive: true,
@@ -81,18 +88,19 @@ export function openPools(
   };
   return {
     place: placeOf(url),
-    // Every statement of a batch finds rows by key. Without statistics of a new table, PostgreSQL would read all of it.
-    holds: open(HOLD_CONNECTIONS, "synchronous_commit=off -c enable_hashjoin=off -c enable_mergejoin=off"),
-    durable: open(DURABLE_CONNECTIONS, "synchronous_commit=on"),
-    reports: open(REPORT_CONNECTIONS, "default_transaction_read_only=on", IDLE_IN_REPORT_TIMEOUT_MS),
+    holds: open(`synchronous_commit=off ${KEPT_PLANS}`),
+    settlements: open(`synchronous_commit=on ${KEPT_PLANS}`),
+    durable: open("synchronous_commit=on"),
+    reports: open("default_transaction_read_only=on", IDLE_IN_REPORT_TIMEOUT_MS),
   };
 }
 
-/** The client lets options in an address override others, so the setting follows the address's own options. */
-function withSetting(url: string, setting: string): string {
+/** The client lets options in an address override others, so the settings follow the address's own options. */
+function withSettings(url: string, settings: string): string {
   const address = new URL(url);
-  const options = address.searchParams.get("options");
-  address.searchParams.set("options", [...(options === null ? [] : [options]), `-c ${setting}`].join(" "));
+  const options = settings.split(" ").map((setting) => `-c ${setting}`);
+  const own = address.searchParams.get("options");
+  address.searchParams.set("options", [...(own === null ? [] : [own]), ...options].join(" "));
   return address.href;
 }
 
@@ -116,13 +124,13 @@ export function placeOf(url: string): string {
 }
 
 /** Resolves when every connection is closed; running work is finished first. */
-export async function closePools({ holds, durable, reports }: Pools): Promise<void> {
-  await Promise.all([holds.end(), durable.end(), reports.end()]);
+export async function closePools({ holds, settlements, durable, reports }: Pools): Promise<void> {
+  await Promise.all([holds, settlements, durable, reports].map((pool) => pool.end()));
 }
 
 /** Returns the use of each pool. */
-export function usesOf({ holds, durable, reports }: Pools): PoolUse[] {
-  return Object.entries({ holds, durable, reports }).map(([name, pool]) => {
+export function usesOf({ holds, settlements, durable, reports }: Pools): PoolUse[] {
+  return Object.entries({ holds, settlements, durable, reports }).map(([name, pool]) => {
     const { totalCount, idleCount: idle, waitingCount: waiting, options } = pool;
     return { name, max: options.max, used: totalCount - idle, idle, waiting };
   });

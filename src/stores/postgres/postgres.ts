@@ -110,7 +110,7 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
   return {
     kind: "postgres",
     dialect: POSTGRES_DIALECT,
-    apply: (durability, transitions) => apply(pools[durability], transitions),
+    apply: (durability, transitions) => apply(durability === "holds" ? pools.holds : pools.settlements, transitions),
     async run({ sql: text, parameters, query: { kind } }) {
       const isRepeatable = kind === "SelectQueryNode";
       const { rows, rowCount } = await query(pools.durable, { text, values: [...parameters], isRepeatable });

@@ -46,17 +46,31 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     return Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + ahead, 15);
   };
 
-  test("a hold is planned for the partitions of its own month alone", async () => {
-    const organizationId = await organization(100n);
+  test("the server keeps the plans of batches, which find rows by their keys and in the partition of their month", async () => {
+    const organizationId = await organization(1_000n);
     const query = vi.spyOn(pg.Client.prototype, "query");
-    await one(store.books, holdOf(organizationId, 9n), "holds");
-    const sent = query.mock.calls.map(([statement]) => statement as unknown as pg.QueryConfig);
+    for (let count = 0; count < 10; count += 1) {
+      const hold = holdOf(organizationId, 9n);
+      await one(store.books, hold, "holds");
+      await one(store.books, settleOf(hold, 3), "durable");
+    }
+    const sent = query.mock.calls.map(([statement], index) => {
+      const { name = "", values = [] } = statement as unknown as pg.QueryConfig;
+      return { name, values, client: query.mock.contexts[index] as pg.Client };
+    });
     query.mockRestore();
-    const search = sent.find(({ text }) => text?.includes("JOIN request "));
-    if (search === undefined) throw new Error("no statement looks for ended requests");
-    const plan = await beside.query({ text: `EXPLAIN ${search.text}`, values: search.values ?? [] });
-    const planned = plan.rows.flatMap((row) => [...(/ on (request_\w+)/.exec(row["QUERY PLAN"])?.slice(1) ?? [])]);
-    expect(new Set(planned).size).toBe(1);
+    const named = new Map(sent.filter(({ name }) => name !== "").map((one) => [one.name, one]));
+    expect(named.size).toBeGreaterThan(10);
+    const searched: string[] = [];
+    for (const { name, values, client } of named.values()) {
+      const literals = values.map((value) => (value === null ? "NULL" : pg.escapeLiteral(String(value))));
+      const execution = literals.length === 0 ? name : `${name} (${literals.join(", ")})`;
+      const { rows } = await client.query<Record<string, string>>(`EXPLAIN EXECUTE ${execution}`);
+      const plan = rows.map((row) => row["QUERY PLAN"]).join("\n");
+      expect(plan).not.toContain("Seq Scan");
+      searched.push(...[...plan.matchAll(/ on (request_\w+)/g)].map(([, table]) => table ?? ""));
+    }
+    expect(new Set(searched).size).toBe(1);
   });
 
   test("requests are in the partition of their month, and there is one for this month and two more", async () => {

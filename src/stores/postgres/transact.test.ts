@@ -4,7 +4,7 @@ import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../tes
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import { closePools, openPools, type Pools } from "./pools.ts";
-import { query, Transaction, transact } from "./transact.ts";
+import { query, StatementNames, Transaction, transact } from "./transact.ts";
 
 const BOOKING = { kind: "booking", isRepeatable: true } as const;
 const ONCE = { kind: "booking", isRepeatable: false } as const;
@@ -237,4 +237,30 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     await closePools(ownPools);
     await own.drop();
   });
+});
+
+const useTimes = (names: StatementNames, text: string, times: number) =>
+  Array.from({ length: times }, () => names.use(text)).at(-1);
+
+test("A statement gets a name at its eighth use, and keeps it.", () => {
+  const names = new StatementNames();
+  expect(useTimes(names, "SELECT 1", 7)).toBeUndefined();
+  const name = names.use("SELECT 1");
+  expect(name).toMatch(/^tollgate_\d+$/);
+  expect(names.use("SELECT 1")).toBe(name);
+  expect(useTimes(names, "SELECT 2", 8)).not.toBe(name);
+});
+
+test("There are 64 names at most, for the first statements that are frequent.", () => {
+  const names = new StatementNames();
+  const made = new Set(Array.from({ length: 64 }, (_, index) => useTimes(names, `SELECT ${index}`, 8)));
+  expect(made.size).toBe(64);
+  expect(useTimes(names, "SELECT 64", 100)).toBeUndefined();
+  expect(made).toContain(names.use("SELECT 0"));
+});
+
+test("Rare statements, however many, take no names.", () => {
+  const names = new StatementNames();
+  for (let index = 0; index < 10_000; index += 1) expect(names.use(`SELECT ${index}`)).toBeUndefined();
+  expect(useTimes(names, "SELECT frequent", 8)).toBeDefined();
 });

@@ -4,10 +4,7 @@ import type { Table, TablePart } from "../table.ts";
 const ESCAPED = /["\\]/;
 const ESCAPED_ALL = /["\\]/g;
 
-/**
- * A statement that writes rows; its text depends on them. It is planned each time: a plan from when a table was small would
- * read all of it.
- */
+/** A statement that writes rows; its text depends on them. */
 export interface Write<Row> {
   table: string;
   part: TablePart<Row>;
