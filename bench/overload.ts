@@ -3,8 +3,10 @@
  * completes no more of them; then at three times the rate of the peak. Each answer takes a second of the upstream's time
  * and has 100 events. An answer counts if it is complete within ten seconds. Options: --first rate a second, --seconds of
  * each rate, --limit of the event loop's delay in milliseconds, 0 to refuse nothing; --peak goodput a second, if it
- * is known.
+ * is known; --connections that are open before each rate begins, as clients and proxies keep them: Node accepts one new
+ * connection in a turn of the event loop, and the others wait in the system.
  */
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -13,6 +15,8 @@ import { type Peer, percentile } from "./peer.ts";
 
 const UPSTREAM_EVERY_MS = 50;
 const IN_TIME_MS = 10_000;
+/** A connection without an answer for so long is lost. */
+const LOST_MS = 30_000;
 const GROWTH = 1.25;
 /** Rate of the last round, as a multiple of the best goodput. */
 const OVERLOAD = 3;
@@ -24,6 +28,7 @@ const { values } = parseArgs({
     seconds: { type: "string", default: "15" },
     limit: { type: "string" },
     peak: { type: "string" },
+    connections: { type: "string", default: "9000" },
   },
 });
 const seconds = Number(values.seconds);
@@ -39,19 +44,23 @@ interface Round {
   health: string;
 }
 
+const OPENED_AT_ONCE = 100;
+
 /** Sends requests on bare sockets that are kept open, so that the load takes little of the machine. */
 class Load {
   readonly #url: URL;
+  readonly #authorization: string;
   readonly #bytes: string;
   readonly #idle: Socket[] = [];
 
   constructor(url: string, token: string) {
     this.#url = new URL(url);
+    this.#authorization = `authorization: Bearer ${token}`;
     const body = JSON.stringify({ model: "open", stream: true, messages: [{ role: "user", content: "What now?" }] });
     this.#bytes = [
       "POST /v1/chat/completions HTTP/1.1",
       "host: localhost",
-      `authorization: Bearer ${token}`,
+      this.#authorization,
       "content-type: application/json",
       `content-length: ${body.length}`,
       "",
@@ -59,13 +68,32 @@ class Load {
     ].join("\r\n");
   }
 
+  /** Opens connections, with a request on each that holds no credits: the service keeps few without a caller. */
+  async open(count: number): Promise<void> {
+    for (let opened = 0; opened < count; opened += OPENED_AT_ONCE) {
+      const sockets = Array.from({ length: Math.min(OPENED_AT_ONCE, count - opened) }, () => this.#connect());
+      const answered = sockets.map(async (socket) => {
+        socket.write(`GET /v1/usage HTTP/1.1\r\nhost: localhost\r\n${this.#authorization}\r\n\r\n`);
+        await once(socket, "data");
+      });
+      await Promise.all(answered);
+      this.#idle.push(...sockets);
+    }
+  }
+
+  #connect(): Socket {
+    return connect(Number(this.#url.port), this.#url.hostname);
+  }
+
   /** Resolves with the status, or 0 for an answer that broke off. */
   ask(): Promise<number> {
-    const socket = this.#idle.pop() ?? connect(Number(this.#url.port), this.#url.hostname);
+    let socket = this.#idle.pop() ?? this.#connect();
+    while (socket.destroyed) socket = this.#idle.pop() ?? this.#connect();
     return new Promise((resolve) => {
       let status: number | undefined;
       const settle = (result: number) => {
         socket.removeAllListeners().on("error", () => undefined);
+        socket.setTimeout(0);
         if (result === 0) socket.destroy();
         else this.#idle.push(socket);
         resolve(result);
@@ -77,6 +105,7 @@ class Load {
         else if (text.endsWith("0\r\n\r\n")) settle(text.includes("[DONE]") ? 200 : 0);
       });
       socket.on("error", () => settle(0)).on("close", () => settle(0));
+      socket.setTimeout(LOST_MS, () => settle(0));
       socket.write(this.#bytes);
     });
   }
@@ -88,6 +117,7 @@ class Load {
 
 async function play(load: Load, health: Peer, rate: number): Promise<Round> {
   const round: Round = { rate, goodput: 0, refused: 0, failed: 0, waits: [], health: "" };
+  await load.open(Number(values.connections));
   await health.ask();
   const running: Promise<void>[] = [];
   const ask = async () => {

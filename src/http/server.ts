@@ -123,6 +123,13 @@ function trustedProxies(trustProxy: ServerOptions["trustProxy"]) {
   return (_address: string, hop: number) => hop < trustProxy;
 }
 
+/**
+ * New connections that the system keeps until the process accepts them; Linux allows 4,096 by default
+ * (net.core.somaxconn). Node's own 511 are too few for a burst: the system then drops the last packet of a handshake, the
+ * client takes the connection for open, and waits for minutes.
+ */
+const BACKLOG_CONNECTIONS = 4_096;
+
 /** The endpoints validate and serialize themselves. Without these, Fastify loads two compilers of schemas. */
 const NO_COMPILERS: object = { buildValidator: () => () => () => true, buildSerializer: () => () => JSON.stringify };
 
@@ -197,7 +204,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     requests: () => shutdown.requests,
     reconfigure: (settings) => reconfigure(services, admin, settings),
     async listen(address) {
-      await server.listen(address);
+      await server.listen({ ...address, backlog: BACKLOG_CONNECTIONS });
       return server.server.address() as AddressInfo;
     },
     close: (closing) => shutdown.run(health, closing),
