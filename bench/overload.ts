@@ -74,7 +74,7 @@ class Load {
       const sockets = Array.from({ length: Math.min(OPENED_AT_ONCE, count - opened) }, () => this.#connect());
       const answered = sockets.map(async (socket) => {
         socket.write(`GET /v1/usage HTTP/1.1\r\nhost: localhost\r\n${this.#authorization}\r\n\r\n`);
-        await once(socket, "data");
+        await once(socket, "data", { signal: AbortSignal.timeout(LOST_MS) });
       });
       await Promise.all(answered);
       this.#idle.push(...sockets);

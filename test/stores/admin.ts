@@ -178,6 +178,17 @@ function shortTokenCases(subject: Subject): void {
   });
 }
 
+const OF_TOKEN = "id = (SELECT organization_id FROM token WHERE id = ?)";
+/** Statements of an operator that change what the token may do. */
+const BY_HAND = [
+  `UPDATE token SET scopes = '["models:read"]' WHERE id = ?`,
+  `UPDATE token SET models = '["sandbox/echo"]' WHERE id = ?`,
+  `UPDATE token SET limits = '{"requestsPerMinute":1}' WHERE id = ?`,
+  "DELETE FROM token WHERE id = ?",
+  `UPDATE organization SET kind = 'playground' WHERE ${OF_TOKEN}`,
+  `DELETE FROM organization WHERE ${OF_TOKEN}`,
+];
+
 /**
  * A service keeps the tokens that it has read while the version stays the same. So whatever changes the row of a token must
  * replace the version; what happens often should not.
@@ -200,6 +211,15 @@ function accountVersionCases(subject: Subject): void {
     return { accounts, admin, token, session, read };
   };
   type SetUp = Awaited<ReturnType<typeof setUp>>;
+  const expectReplaced = async (act: (made: SetUp) => Promise<unknown>) => {
+    const made = await setUp();
+    const before = await made.read();
+    await act(made);
+    const after = await made.read();
+    expect(after.tokens).not.toEqual(before.tokens);
+    expect(after.version).not.toBe(before.version);
+    expect(Number.isSafeInteger(after.version)).toBe(true);
+  };
   const change = (fields: OrganizationChange) => (made: SetUp) =>
     made.accounts.changeOrganization(made.token.organizationId, fields, () => auditOf());
 
@@ -215,15 +235,11 @@ function accountVersionCases(subject: Subject): void {
     ["a sign-out", ({ admin, session }) => admin.deleteSession(session.hash)],
     ["a sign-in after the session's end", ({ admin }) => admin.insertSession(sessionOf({ createdAtMs: NOW + 2_000 }))],
     ["new admin tokens", ({ admin }) => admin.replaceAdminTokens(adminTokenOf(), auditOf())],
-  ])("%s replaces the version of the accounts", async (_, act) => {
-    const made = await setUp();
-    const before = await made.read();
-    await act(made);
-    const after = await made.read();
-    expect(after.tokens).not.toEqual(before.tokens);
-    expect(after.version).not.toBe(before.version);
-    expect(Number.isSafeInteger(after.version)).toBe(true);
-  });
+  ])("%s replaces the version of the accounts", (_, act) => expectReplaced(act));
+
+  test.each(BY_HAND)("by hand, %s replaces the version of the accounts", (sql) =>
+    expectReplaced(({ token }) => subject.write(sql.replace("?", `'${token.id}'`))),
+  );
 
   test("uses, new tokens, names and a short token leave the version of the accounts as it is", async () => {
     const made = await setUp();

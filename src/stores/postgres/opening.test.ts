@@ -1,16 +1,29 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { grantOf, one, randomId } from "../../../test/stores/fixture.ts";
+import { ROOT } from "../../../test/support/documents.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { freePort } from "../../../test/support/service.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { type Migration, readMigrations } from "../migrations.ts";
 import { migrate } from "./migrate.ts";
-import { closePools, openPools } from "./pools.ts";
+import { closePools, openPools, usesOf } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";
 
 const VERSIONS = readMigrations(new URL("./migrations/", import.meta.url)).map(({ version }) => version);
 const PASSWORD = "correct-horse-battery";
+
+test("the documentation states how many connections a process opens", async () => {
+  const pools = openPools("postgres://user@127.0.0.1:1/db");
+  const most = usesOf(pools).reduce((sum, { max }) => sum + max, 0);
+  await closePools(pools);
+  for (const page of ["guide.md", "operations.md"]) {
+    const stated = readFileSync(join(ROOT, "docs", page), "utf8").match(/up to \d+ connections/g);
+    expect(new Set(stated), page).toEqual(new Set([`up to ${most} connections`]));
+  }
+});
 
 describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
   let database: TestDatabase;

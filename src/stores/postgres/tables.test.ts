@@ -73,6 +73,33 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
     expect(new Set(searched).size).toBe(1);
   });
 
+  test("batches whose plans are kept are booked after a newer version has changed the tables", async () => {
+    const own = await createTestDatabase();
+    const running = await openPostgresStore({ url: own.url, role: "service" });
+    const newer = new pg.Client({ connectionString: own.url });
+    await newer.connect();
+    const id = randomId("org");
+    await running.accounts.insertOrganization({ id, name: "Upgraded", kind: "standard", createdAtMs: 1 });
+    await one(running.books, grantOf(id, 1_000n), "durable");
+    const bookTen = async () => {
+      for (let count = 0; count < 10; count += 1) {
+        const hold = holdOf(id, 9n);
+        expect(await one(running.books, hold, "holds")).toMatchObject({ outcome: "held" });
+        expect(await one(running.books, settleOf(hold, 3), "durable")).toMatchObject({ outcome: "charged" });
+      }
+    };
+    await bookTen();
+    for (const table of ["balance", "credit_grant", "token_balance", "hold", "request", "idempotency_key"]) {
+      await newer.query(`ALTER TABLE ${table} ADD COLUMN later text`);
+    }
+    await newer.query(`ALTER TABLE request DETACH PARTITION ${nameOf(monthsAhead(2))}`);
+    await bookTen();
+    expect(await running.books.verify(id)).toMatchObject({ events: 20, violations: [] });
+    await newer.end();
+    await running.close();
+    await own.drop();
+  });
+
   test("requests are in the partition of their month, and there is one for this month and two more", async () => {
     const before = Date.now();
     const id = await organization(10n);
