@@ -1,10 +1,11 @@
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { createServer, type Server, type ServerResponse } from "node:http";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { type AddressInfo, connect, Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import type { FastifyReply } from "fastify";
 import { afterEach, describe, expect, test } from "vitest";
-import { clientAddressKey, streamText } from "./connection.ts";
+import { clientAddressKey, limitAnonymousConnections, markAuthenticated, streamText } from "./connection.ts";
 
 const SLOW_CLIENT_MS = 100;
 const PIECE = "x".repeat(1024 * 1024);
@@ -67,6 +68,36 @@ describe("streamText", () => {
     await streamText(replyOf(response), {}, (async function* () {})());
     await once(client, "end");
     expect(received).toMatch(/^HTTP\/1.1 200 OK\r\n/);
+  });
+});
+
+describe("limitAnonymousConnections", () => {
+  const CONNECTIONS_MAX = 2;
+
+  /** Accepts connections in one turn of the event loop. */
+  function accept(count: number): Socket[] {
+    const server = new EventEmitter();
+    limitAnonymousConnections(server as Server, CONNECTIONS_MAX);
+    const sockets = Array.from({ length: count }, () => new Socket());
+    for (const socket of sockets) server.emit("connection", socket);
+    return sockets;
+  }
+
+  test("Connections above the limit that send nothing are closed, the oldest first.", async () => {
+    const sockets = accept(5);
+    await nextTurn();
+    await nextTurn();
+    await nextTurn();
+    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true, true, false, false]);
+  });
+
+  test("Many connections of one turn whose first requests are authenticated in the next one stay open.", async () => {
+    const sockets = accept(5);
+    await nextTurn();
+    for (const socket of sockets) markAuthenticated(socket);
+    await nextTurn();
+    await nextTurn();
+    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false, false, false, false]);
   });
 });
 

@@ -184,7 +184,8 @@ type TrackedSocket = Socket & { [ENTRY]?: AnonymousEntry | undefined };
 
 /**
  * Limits the number of connections without an authenticated request. Above the limit it closes the one with the oldest
- * last request: callers authenticate with their first request, so it most likely has no caller.
+ * last request: callers authenticate with their first request, so it most likely has no caller. A connection counts once
+ * its first bytes have been read.
  */
 export function limitAnonymousConnections(server: Server, connectionsMax: number = ANONYMOUS_CONNECTIONS_MAX): void {
   // Keyed by numbers: a map with sockets as keys would keep closed ones in memory until the next major collection.
@@ -204,7 +205,13 @@ export function limitAnonymousConnections(server: Server, connectionsMax: number
     };
     socket[ENTRY] = { touch: () => anonymous.get(id), forget };
     socket.on("close", forget);
-    anonymous.set(id, socket);
+    // Its first bytes are read in the next turn. Without the wait, an overloaded process, which accepts thousands of
+    // connections in a turn, would close the first ones without having read their requests.
+    setImmediate(() =>
+      setImmediate(() => {
+        if (socket[ENTRY] !== undefined) anonymous.set(id, socket);
+      }),
+    );
   });
 }
 
