@@ -100,6 +100,20 @@ test("open connections learn of the drain until the last answer has ended", asyn
   agent.destroy();
 });
 
+test("answers on connections of several sockets are completed, and idle connections of others do not hold a stop up", async () => {
+  const { service, token, exited } = await startWith({});
+  const agents = Array.from({ length: 20 }, () => new Agent({ keepAlive: true }));
+  for (const agent of agents) expect(await askOver(agent, `${service.url}/healthz`)).toBe("200 ok");
+  const streams = await Promise.all(
+    Array.from({ length: 20 }, () => send(service, "/v1/chat/completions", token, silenceOf(2))),
+  );
+  service.child.kill("SIGTERM");
+  await expect.poll(() => isRefused(service.url)).toBe(true);
+  for (const stream of streams) expect(await stream.text()).toContain("data: [DONE]");
+  expect(await exited).toBe(0);
+  for (const agent of agents) agent.destroy();
+});
+
 test("a connection that has not sent its request does not hold a stop up", async () => {
   const { service, exited } = await startWith({});
   const { port } = new URL(service.url);

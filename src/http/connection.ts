@@ -1,5 +1,5 @@
 import type { IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
-import { isIP, type Socket } from "node:net";
+import { isIP, type Server as NetServer, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { FastifyReply } from "fastify";
 import { LRUCache } from "lru-cache";
@@ -152,11 +152,18 @@ function writeWhole(response: ServerResponse, text: string, slowClientMs: number
 
 const DROPPED_LOGGED_EVERY_MS = 60_000;
 
-/** Closes connections above a limit as soon as they are accepted, and logs their number once a minute. */
-export function limitConnections(server: Server, connectionsMax: number, log: Log): void {
-  server.maxConnections = connectionsMax;
-  // In a cluster, a full worker would otherwise pass the connection on, and full ones would pass it around.
-  Object.assign(server, { dropMaxConnection: true });
+/**
+ * Closes connections above a limit as soon as they are accepted, and logs their number once a minute. Returns a function
+ * that applies the limit to a further socket whose connections `server` serves.
+ */
+export function limitConnections(server: Server, connectionsMax: number, log: Log): (listener: NetServer) => void {
+  let open = 0;
+  server.on("connection", (socket: Socket) => {
+    open += 1;
+    socket.on("close", () => {
+      open -= 1;
+    });
+  });
   let closed = 0;
   let timer: NodeJS.Timeout | undefined;
   const report = () => {
@@ -164,15 +171,23 @@ export function limitConnections(server: Server, connectionsMax: number, log: Lo
     if (closed > 0) log.warn({ closed, connectionsMax }, "new connections were closed: too many are open");
     closed = 0;
   };
-  server.on("drop", () => {
-    closed += 1;
-    if (timer !== undefined) return;
-    report();
-    timer = setTimeout(report, DROPPED_LOGGED_EVERY_MS).unref();
-  });
+  const limit = (listener: NetServer) => {
+    // Node compares it with the connections of this socket only, so it is no limit or 0, which closes every new connection.
+    Object.defineProperty(listener, "maxConnections", { get: () => (open < connectionsMax ? undefined : 0) });
+    // In a cluster, a full worker would otherwise pass the connection on, and full ones would pass it around.
+    Object.assign(listener, { dropMaxConnection: true });
+    listener.on("drop", () => {
+      closed += 1;
+      if (timer !== undefined) return;
+      report();
+      timer = setTimeout(report, DROPPED_LOGGED_EVERY_MS).unref();
+    });
+  };
+  limit(server);
+  return limit;
 }
 
-/** Slowly arriving headers take up to 17 KiB per connection (measured), so less than 40 MiB in total. */
+/** Slowly arriving headers take up to 17 KiB per connection (measured), so less than 40 MiB once they count. */
 const ANONYMOUS_CONNECTIONS_MAX = 2_048;
 
 const ENTRY = Symbol("entry of an anonymous connection");

@@ -28,6 +28,7 @@ import {
 import { serveConsole } from "./console.ts";
 import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
 import { type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
+import { Listeners } from "./listeners.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { type Overload, refuseWhenOverloaded } from "./overload.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
@@ -123,13 +124,6 @@ function trustedProxies(trustProxy: ServerOptions["trustProxy"]) {
   return (_address: string, hop: number) => hop < trustProxy;
 }
 
-/**
- * New connections that the system keeps until the process accepts them; Linux allows 4,096 by default
- * (net.core.somaxconn). Node's own 511 are too few for a burst: the system then drops the last packet of a handshake, the
- * client takes the connection for open, and waits for minutes.
- */
-const BACKLOG_CONNECTIONS = 4_096;
-
 /** The endpoints validate and serialize themselves. Without these, Fastify loads two compilers of schemas. */
 const NO_COMPILERS: object = { buildValidator: () => () => () => true, buildSerializer: () => () => JSON.stringify };
 
@@ -164,9 +158,10 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const { log, bodyLimitBytes, basePath } = options;
   const running = new RunningCompletions();
   const server = createFastify(options);
-  const shutdown = new Shutdown(server, running);
   handleConnections(server.server, options.newRequestId);
-  limitConnections(server.server, options.maxConnections, log);
+  const limit = limitConnections(server.server, options.maxConnections, log);
+  const listeners = new Listeners({ server: server.server, listen: (address) => server.listen(address), limit });
+  const shutdown = new Shutdown({ server, running, listeners });
   limitAnonymousConnections(server.server);
   server.decorate("basePath", basePath);
   if (options.trustProxy !== false) sendStrictTransportSecurity(server);
@@ -203,10 +198,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     instance: server,
     requests: () => shutdown.requests,
     reconfigure: (settings) => reconfigure(services, admin, settings),
-    async listen(address) {
-      await server.listen({ ...address, backlog: BACKLOG_CONNECTIONS });
-      return server.server.address() as AddressInfo;
-    },
+    listen: (address) => listeners.listen(address),
     close: (closing) => shutdown.run(health, closing),
   };
 }

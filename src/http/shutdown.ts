@@ -1,8 +1,8 @@
 import type { Server as HttpServer } from "node:http";
-import { Server as NetServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { HEADERS_TIMEOUT_MS } from "./connection.ts";
+import type { Listeners } from "./listeners.ts";
 
 export interface ShutdownOptions {
   /** Time in which new connections are still accepted, so that a load balancer sees `draining` first. */
@@ -30,6 +30,7 @@ const CLOSE_IDLE_EVERY_MS = 50;
 export class Shutdown {
   readonly #server: FastifyInstance;
   readonly #running: RunningCompletions;
+  readonly #listeners: Listeners;
   /**
    * Number of requests without a complete response. It is not a set: discarded tables of a set would keep finished
    * requests in memory until the next major collection.
@@ -39,9 +40,10 @@ export class Shutdown {
   #isListenerClosed = false;
   #noneOpen: (() => void) | undefined;
 
-  constructor(server: FastifyInstance, running: RunningCompletions) {
-    this.#server = server;
-    this.#running = running;
+  constructor(parts: { server: FastifyInstance; running: RunningCompletions; listeners: Listeners }) {
+    this.#server = parts.server;
+    this.#running = parts.running;
+    this.#listeners = parts.listeners;
   }
 
   get requests(): RequestCounts {
@@ -66,7 +68,8 @@ export class Shutdown {
     health.drain();
     if (delayMs > 0) await sleep(delayMs, undefined, { signal: skipDelay }).catch(() => undefined);
     const { server } = this.#server;
-    this.#closeListener(server);
+    this.#isListenerClosed = true;
+    this.#listeners.close();
     let cut: NodeJS.Timeout | undefined;
     const cutting = new Promise<void>((resolve) => {
       cut = setTimeout(() => {
@@ -79,12 +82,6 @@ export class Shutdown {
     clearTimeout(cut);
     await this.#closeConnections(server);
     await this.#running.ended();
-  }
-
-  /** Closes only the listener: http.Server.close would also close idle connections that health checks still use. */
-  #closeListener(server: HttpServer): void {
-    this.#isListenerClosed = true;
-    NetServer.prototype.close.call(server);
   }
 
   async #allEnded(): Promise<void> {
@@ -103,7 +100,7 @@ export class Shutdown {
     const closingIdle = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_EVERY_MS);
     const cut = setTimeout(() => server.closeAllConnections(), HEADERS_TIMEOUT_MS);
     try {
-      await this.#server.close();
+      await Promise.all([this.#server.close(), this.#listeners.furtherClosed()]);
     } finally {
       clearInterval(closingIdle);
       clearTimeout(cut);

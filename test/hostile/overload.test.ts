@@ -1,5 +1,4 @@
 import { once } from "node:events";
-import { connect } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import { ApiError } from "../../src/errors.ts";
 import type { Server } from "../../src/http/server.ts";
@@ -38,27 +37,38 @@ test("An overloaded service refuses new work before it reads a token or a body, 
   expect(authentications).toBe(3);
 });
 
-test("A connection above the limit is closed at once, and one that closes makes room.", async () => {
+test("A connection above the limit is closed at once, whichever socket accepted the others, and one that closes makes room.", async () => {
   const log = keepLog();
-  const started = await startTestServer({ maxConnections: 2, log });
+  const started = await startTestServer({ maxConnections: OPEN, log });
   server = started.server;
-  const { port } = new URL(started.url);
   const open = await Promise.all(
-    [1, 2].map(async () => {
-      const socket = connect(Number(port), "127.0.0.1");
-      await once(socket, "connect");
+    Array.from({ length: OPEN }, async () => {
+      const socket = dial(started.url);
+      socket.write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+      const [answer] = await once(socket, "data");
+      expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK/);
       return socket;
     }),
   );
-  await expect.poll(() => connectionsOf(server)).toBe(2);
+  // Other systems may listen on one socket only.
+  if (process.platform === "linux") expect(await connectionsOfFirstSocket(server)).toBeLessThan(OPEN);
   await closeOf(dial(started.url));
-  expect(log.lines).toMatchObject([{ level: "warn", fields: { connectionsMax: 2, closed: 1 } }]);
+  expect(log.lines).toMatchObject([{ level: "warn", fields: { connectionsMax: OPEN, closed: 1 } }]);
   open[0]?.destroy();
-  await expect.poll(() => connectionsOf(server)).toBe(1);
-  expect((await send(started, "/healthz", null)).status).toBe(200);
-  open[1]?.destroy();
+  await expect
+    .poll(() =>
+      send(started, "/healthz", null).then(
+        ({ status }) => status,
+        () => 0,
+      ),
+    )
+    .toBe(200);
+  for (const socket of open) socket.destroy();
 });
 
-function connectionsOf({ instance }: Server): Promise<number> {
+/** Enough that the system does not give all of them to one socket. */
+const OPEN = 20;
+
+function connectionsOfFirstSocket({ instance }: Server): Promise<number> {
   return new Promise((resolve) => instance.server.getConnections((_error, count) => resolve(count)));
 }
