@@ -21,6 +21,17 @@ export interface Names {
   adjustmentReferences: (Name & { kind: AdjustmentRow["kind"] })[];
 }
 
+/** Returns the organization whose balance a transition locks. */
+export function organizationIdOf(transition: Transition): string {
+  return "facts" in transition ? transition.facts.organizationId : transition.organizationId;
+}
+
+/** Returns the hold of a transition, null if it has none. */
+export function holdIdOf(transition: Transition): string | null {
+  if ("facts" in transition) return transition.facts.holdId;
+  return "holdId" in transition ? transition.holdId : null;
+}
+
 /** Returns the rows that transitions name. */
 export function namesOf(transitions: readonly Transition[]): Names {
   const organizationIds = new Set<string>();

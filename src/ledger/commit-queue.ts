@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { Outcome, Outcomes, Transition } from "../credits/books.ts";
+import { holdIdOf, organizationIdOf } from "../credits/names.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Durability } from "../stores/driver.ts";
 import type { Books } from "../stores/queries/books.ts";
@@ -186,13 +187,4 @@ export class CommitQueue {
     this.#options.log.error({ kind: transition.kind, organizationId, holdId, defect: error }, "transition not booked");
     reject(error);
   }
-}
-
-function holdIdOf(transition: Transition): string | null {
-  if ("facts" in transition) return transition.facts.holdId;
-  return "holdId" in transition ? transition.holdId : null;
-}
-
-function organizationIdOf(transition: Transition): string {
-  return "facts" in transition ? transition.facts.organizationId : transition.organizationId;
 }

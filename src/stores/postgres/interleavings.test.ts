@@ -16,7 +16,6 @@ import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../tes
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
 import type { HoldTransition, Outcome, Transition } from "../../credits/books.ts";
 import type { Durability } from "../driver.ts";
-import type { Books } from "../queries/books.ts";
 import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
 
@@ -30,6 +29,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
   let proxy: PostgresProxy;
   let direct: Store;
   let proxied: Store;
+  let further: Store;
   let gate: pg.Client;
   let watch: pg.Client;
   beforeAll(async () => {
@@ -39,12 +39,13 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     const timeouts = { lockMs: 60_000 };
     direct = await openPostgresStore({ url: database.url, role: "service", timeouts });
     proxied = await openPostgresStore({ url: proxy.url, role: "service", timeouts });
+    further = await openPostgresStore({ url: database.url, role: "service", timeouts });
     gate = new pg.Client({ connectionString: database.url });
     watch = new pg.Client({ connectionString: database.url });
     await Promise.all([gate.connect(), watch.connect()]);
   });
   afterAll(async () => {
-    await Promise.all([gate.end(), watch.end(), direct.close(), proxied.close()]);
+    await Promise.all([gate.end(), watch.end(), direct.close(), proxied.close(), further.close()]);
     await proxy.close();
     await database.drop();
   });
@@ -66,15 +67,16 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     while ((await watch.query<{ count: number }>(text)).rows[0]?.count !== count) await wait(5);
   }
   /**
-   * Applies the first through the proxied store, the others through the direct one. PostgreSQL grants the lock to the first
-   * one first, and to the others in any order.
+   * Applies each through a store of its own, the first through the proxied one: transitions of one store would share a
+   * transaction. PostgreSQL grants the lock to the first one first, and to the others in any order.
    */
   async function inOrder(id: string, ...transitions: Transition[]): Promise<Outcome[]> {
     await gate.query("BEGIN");
     await gate.query("SELECT 1 FROM balance WHERE organization_id = $1 FOR UPDATE", [id]);
     const outcomes: Promise<Outcome>[] = [];
+    const stores = [proxied, direct, further];
     for (const [index, transition] of transitions.entries()) {
-      const books: Books = index === 0 ? proxied.books : direct.books;
+      const { books } = stores[index] as Store;
       const durability: Durability = transition.kind === "hold" || transition.kind === "renew" ? "holds" : "durable";
       outcomes.push(one(books, transition, durability));
       await waiting(index + 1);

@@ -12,6 +12,7 @@ import { LOCK_REQUESTS, removeClosedMonth } from "./closed-months.ts";
 import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
 import { expectSchema, keepPartitions, migrate } from "./migrate.ts";
 import { closePools, openPools, type Pools, type PoolTimeouts, usesOf } from "./pools.ts";
+import { SharedTransactions } from "./shared-transactions.ts";
 import { query, transact } from "./transact.ts";
 
 export interface PostgresOptions {
@@ -107,10 +108,13 @@ async function checkServer({ durable, place }: Pools, isCopyTarget: boolean): Pr
 
 function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
   let closed: Promise<void> | undefined;
+  const batches = new SharedTransactions((durability, transitions) => {
+    return apply(durability === "holds" ? pools.holds : pools.settlements, transitions);
+  });
   return {
     kind: "postgres",
     dialect: POSTGRES_DIALECT,
-    apply: (durability, transitions) => apply(durability === "holds" ? pools.holds : pools.settlements, transitions),
+    apply: (durability, transitions) => batches.apply(durability, transitions),
     async run({ sql: text, parameters, query: { kind } }) {
       const isRepeatable = kind === "SelectQueryNode";
       const { rows, rowCount } = await query(pools.durable, { text, values: [...parameters], isRepeatable });
