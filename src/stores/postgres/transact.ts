@@ -67,6 +67,7 @@ export class Transaction {
   readonly begun: Promise<void>;
   readonly #client: pg.PoolClient;
   #failure: { error: unknown } | undefined;
+  #isGathering = false;
 
   constructor(client: pg.PoolClient, begin: string) {
     this.#client = client;
@@ -93,12 +94,25 @@ export class Transaction {
 
   async #send<Result>(query: () => Promise<Result>): Promise<Result> {
     this.#refuseAfterFailure();
+    this.#gatherWrites();
     const result = await query().catch((error: unknown) => {
       this.#failure ??= { error };
     });
     this.#refuseAfterFailure();
     if (result === undefined) throw new Error("a statement was not answered");
     return result;
+  }
+
+  /** Sends the statements of one turn of the event loop in one packet: each would be a system call here and at the server. */
+  #gatherWrites(): void {
+    if (this.#isGathering) return;
+    this.#isGathering = true;
+    const { stream } = this.#client.connection;
+    stream.cork();
+    process.nextTick(() => {
+      this.#isGathering = false;
+      stream.uncork();
+    });
   }
 
   async commit(): Promise<void> {
