@@ -55,6 +55,11 @@ export interface WorkerOptions {
   busyTimeoutMs: number;
 }
 
+export interface WorkerData extends WorkerOptions {
+  /** Number of requests that were sent to the thread, which waits for it to change. */
+  sentCount: Int32Array<SharedArrayBuffer>;
+}
+
 /** Nothing of a batch outlives it, so a small young generation costs no time; by default it may grow to 64 MiB. */
 const YOUNG_GENERATION_MIB_MAX = 6;
 
@@ -105,6 +110,10 @@ function environmentOfWorker(): NodeJS.ProcessEnv {
   return directory === undefined ? {} : { NODE_COMPILE_CACHE: dirname(directory) };
 }
 
+function makeCount(): Int32Array<SharedArrayBuffer> {
+  return new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+}
+
 interface Waiting {
   /** The thread that answers it. */
   worker: Worker;
@@ -119,6 +128,7 @@ export class WorkerLink {
   readonly #name: string;
   readonly #waiting = new Map<number, Waiting>();
   #worker: Worker | undefined;
+  #sentCount = makeCount();
   #lastId = 0;
   #ended = false;
   #idle: NodeJS.Timeout | undefined;
@@ -137,6 +147,8 @@ export class WorkerLink {
       this.#waiting.set(id, { worker, resolve, reject });
       try {
         worker.postMessage({ id, request } as unknown as WorkerRequest);
+        Atomics.add(this.#sentCount, 0, 1);
+        Atomics.notify(this.#sentCount, 0);
       } catch (error) {
         this.#waiting.delete(id);
         reject(error);
@@ -186,9 +198,10 @@ export class WorkerLink {
   #start(): Worker {
     if (this.#worker !== undefined) return this.#worker;
     // The worker inherits no loader or flag of the process.
+    this.#sentCount = makeCount();
     const options = {
       name: this.#name,
-      workerData: this.#options,
+      workerData: { ...this.#options, sentCount: this.#sentCount } satisfies WorkerData,
       execArgv: [],
       env: environmentOfWorker(),
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MIB_MAX },

@@ -1,4 +1,4 @@
-import { type MessagePort, parentPort, workerData } from "node:worker_threads";
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import type { Outcome } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import { OperatorError } from "../../errors.ts";
@@ -12,7 +12,7 @@ import {
   type RequestOf,
   type ResultOf,
   toWorkerError,
-  type WorkerOptions,
+  type WorkerData,
   type WorkerReply,
   type WorkerRequest,
 } from "./link.ts";
@@ -20,22 +20,27 @@ import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
 import { unpackTransitions } from "./packed-transitions.ts";
 
 /** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
-const options = workerData as WorkerOptions;
+const options = workerData as WorkerData;
 const connection = new Connection(options);
 let collect: (() => void) | undefined;
 
-if (parentPort !== null) listen(parentPort);
-
-function listen(port: MessagePort): void {
-  port.on("message", ({ id, request }: WorkerRequest) => {
-    let reply: WorkerReply;
-    try {
-      reply = { id, result: answer(request) };
-    } catch (error) {
-      reply = { id, error: toWorkerError(error) };
+/** Answers requests for ever. To wake a thread that waits for a number takes less time than to wake its event loop. */
+function listen(port: MessagePort): never {
+  const { sentCount } = options;
+  for (;;) {
+    const seen = Atomics.load(sentCount, 0);
+    for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port)) {
+      const { id, request } = next.message as WorkerRequest;
+      let reply: WorkerReply;
+      try {
+        reply = { id, result: answer(request) };
+      } catch (error) {
+        reply = { id, error: toWorkerError(error) };
+      }
+      port.postMessage(reply);
     }
-    port.postMessage(reply);
-  });
+    Atomics.wait(sentCount, 0, seen);
+  }
 }
 
 function answer(request: Request): ResultOf<RequestKind> {
@@ -116,3 +121,5 @@ function applyBatch({ transitions: packed }: PackedBatch, nowMs: number): Outcom
   writeRows(connection, writes);
   return outcomes;
 }
+
+if (parentPort !== null) listen(parentPort);
