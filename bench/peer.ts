@@ -31,7 +31,7 @@ export class Peer {
 }
 
 /** Formats a percentile of some times. */
-export function percentile(waits: readonly number[], share: number): string {
+export function percentile(waits: readonly number[], share: number, decimals = 0): string {
   const sorted = waits.toSorted((a, b) => a - b);
-  return (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN).toFixed(0);
+  return (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN).toFixed(decimals);
 }

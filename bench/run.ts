@@ -7,6 +7,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type Contender, machineFacts, OTHERS } from "./contenders.ts";
+import { measureSyncs } from "./disk.ts";
 import { type Plan, readPlan } from "./plan.ts";
 import { Processes, pause } from "./processes.ts";
 import { type Cell, toMarkdown, toMemoryTable, toVariantTable } from "./report.ts";
@@ -90,6 +91,8 @@ async function main(): Promise<void> {
   console.log(`\n${toMarkdown(cells, comparison)}${toVariantTable(cells, comparison)}`);
   console.log(`\n${toMemoryTable(memories, REST_SECONDS)}\n`);
   printFooter(plan, upstream.name);
+  const { p50, p99 } = await measureSyncs(processes.folder);
+  console.log(`To sync what one settlement writes takes this disk ${p50} ms (p50) and ${p99} ms (p99).`);
   for (const note of rounds.notes) console.log(note);
 }
 
