@@ -2,6 +2,7 @@ import { lookup } from "node:dns/promises";
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { connect, type ListenOptions, Server as NetServer, type Socket } from "node:net";
+import { networkInterfaces } from "node:os";
 import { afterEach, describe, expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
 import { limitConnections } from "./connection.ts";
@@ -10,6 +11,9 @@ import { Listeners, type ListenersOptions } from "./listeners.ts";
 const CLIENTS = 40;
 /** Other systems may have no SO_REUSEPORT that spreads connections, and only one address of 127.0.0.0/8. */
 const isLinux = process.platform === "linux";
+const [linkLocal] = Object.entries(networkInterfaces()).flatMap(([name, addresses = []]) =>
+  addresses.filter(({ address }) => address.startsWith("fe80:")).map(({ address }) => `${address}%${name}`),
+);
 
 const closing: (() => void)[] = [];
 afterEach(() => {
@@ -140,6 +144,12 @@ describe("A port that is taken is reported", () => {
 test("An address that the machine does not have and a host that does not exist are reported.", async () => {
   await expect(open({}, "192.0.2.1")).rejects.toMatchObject({ code: "EADDRNOTAVAIL" });
   await expect(open({}, "host.invalid")).rejects.toMatchObject({ syscall: "getaddrinfo" });
+});
+
+test.skipIf(linkLocal === undefined)("A link-local address is served with its zone.", async () => {
+  const { port } = await open({}, linkLocal);
+  const answers = await Promise.all(Array.from({ length: CLIENTS }, () => ask(port, linkLocal)));
+  expect(answers.every(({ text }) => text.startsWith("HTTP/1.1 200 OK"))).toBe(true);
 });
 
 test("Where sockets cannot share a port, one socket listens.", async () => {
