@@ -10,6 +10,7 @@ import { freePort } from "./support/service.ts";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const INSTALL_TIMEOUT_MS = 240_000;
+const FETCH_TIMEOUT_MS = 30_000;
 const START_TIMEOUT_MS = 60_000;
 
 const TOKEN = /sk-tg-[0-9A-Za-z]{49}/;
@@ -32,7 +33,9 @@ describe("the packed package, installed into an empty folder", () => {
     release = JSON.parse(stdout).files;
     tarball = join(folder, "release", release.find((name) => name.endsWith(".tgz")) ?? "");
     const quiet = ["--no-audit", "--no-fund", "--loglevel=error"];
-    await run("npm", ["install", "--prefix", folder, ...quiet, tarball], folder);
+    // The packages of this checkout are in npm's cache. npm itself would wait five minutes for a download that stalls.
+    const fetching = ["--prefer-offline", `--fetch-timeout=${FETCH_TIMEOUT_MS}`];
+    await run("npm", ["install", "--prefix", folder, ...quiet, ...fetching, tarball], folder);
   }, INSTALL_TIMEOUT_MS);
 
   const readRelease = async (name: string) => JSON.parse(await readFile(join(dirname(tarball), name), "utf8"));
