@@ -96,6 +96,6 @@ async function kibPerCompletion(streamed: boolean): Promise<number> {
 test.each(["unstreamed", "streamed"] as const)("An %s completion allocates no more than its limit.", async (kind) => {
   const kib = await kibPerCompletion(kind === "streamed");
   expect(kib).toBeLessThan(KIB_PER_COMPLETION_MAX[kind]);
-  // A limit that is far too high would not notice that a completion allocates more again.
+  // A limit that is far too high would not notice that a completion allocates more again. A quiet machine needs 0.7 of it.
   expect(kib).toBeGreaterThan(KIB_PER_COMPLETION_MAX[kind] * 0.5);
 });

@@ -154,7 +154,7 @@ const DROPPED_LOGGED_EVERY_MS = 60_000;
 
 /**
  * Closes connections above a limit as soon as they are accepted, and logs their number once a minute. Returns a function
- * that applies the limit to a further socket whose connections `server` serves.
+ * that applies the limit to a further listening socket, whose connections `server` serves.
  */
 export function limitConnections(server: Server, connectionsMax: number, log: Log): (listener: NetServer) => void {
   let open = 0;

@@ -1,5 +1,6 @@
 import { lookup } from "node:dns/promises";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import { connect, type ListenOptions, Server as NetServer, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
@@ -83,6 +84,12 @@ test.skipIf(!isLinux)("Several sockets accept connections, and the HTTP server a
   const counts = await Promise.all([server, ...further].map(connectionsOf));
   expect(counts.reduce((sum, count) => sum + count, 0)).toBe(CLIENTS);
   expect(counts.filter((count) => count > 0).length).toBeGreaterThan(1);
+});
+
+test.skipIf(!isLinux)("The guide states the number of sockets.", async () => {
+  const { further } = await open();
+  const guide = readFileSync(new URL("../../docs/guide.md", import.meta.url), "utf8");
+  expect(guide).toContain(`A process listens with ${further.length + 1} sockets on its port`);
 });
 
 test.skipIf(!isLinux)("A further socket has the options of the HTTP server.", async () => {

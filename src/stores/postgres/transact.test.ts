@@ -1,5 +1,5 @@
 import pg from "pg";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
 import { StoreUnavailableError } from "../../errors.ts";
@@ -41,6 +41,24 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
   }
   const add = (client: { query(text: string, values: unknown[]): Promise<unknown> }, name: string) =>
     client.query("UPDATE counter SET value = value + 1 WHERE name = $1", [name]);
+
+  test("the statements of one turn are one write to the connection", async () => {
+    const client = await pools.holds.connect();
+    const { stream } = client.connection;
+    const written = vi.spyOn(stream as Required<typeof stream>, "_writev");
+    const single = vi.spyOn(stream, "_write");
+    try {
+      const transaction = new Transaction(client, "BEGIN");
+      const answers = [1, 2, 3].map((value) => transaction.planned("SELECT $1::integer", [value]));
+      const results = await Promise.all(answers);
+      expect(results.map(({ rows }) => rows)).toEqual([[[1]], [[2]], [[3]]]);
+      expect([written.mock.calls.length, single.mock.calls.length]).toEqual([1, 0]);
+      await transaction.commit();
+    } finally {
+      vi.restoreAllMocks();
+      client.release();
+    }
+  });
 
   test("both transactions of a deadlock succeed, one by a retry", async () => {
     // PostgreSQL checks for deadlocks after a second of waiting for a lock.
