@@ -3,7 +3,6 @@ import { hear, requestOf, settingsOf } from "../../test/support/wire.ts";
 import type { RequestMessage, Tool } from "../api/chat/request.ts";
 import { createProvider } from "./index.ts";
 import type { UpstreamChunk, UpstreamRequest } from "./provider.ts";
-import { WORK_STEPS_MAX } from "./sandbox/work.ts";
 
 const timeouts = { connectMs: 1_000, firstByteMs: 300, idleMs: 300 };
 const sandbox = createProvider(settingsOf("", { kind: "sandbox", baseUrl: null, timeouts }), {});
@@ -78,9 +77,9 @@ describe("The model story", () => {
     expect(first.items).toBeGreaterThan(1);
   });
 
-  test("refuses an answer that exceeds the work budget.", async () => {
-    const { error } = await say("story", "go", { max_tokens: WORK_STEPS_MAX });
-    expect(error).toMatchObject({ failure: "rejected", param: "max_tokens" });
+  test("writes at most 65,536 tokens.", async () => {
+    const { chunks } = await say("story", "go", { max_tokens: 1_000_000 });
+    expect([pieces(chunks).length, reason(chunks)]).toEqual([65_536, ["length"]]);
   });
 
   test("stops at a stop sequence.", async () => {
@@ -175,26 +174,19 @@ describe("A sandbox model with tools", () => {
     }
   });
 
-  test("handles each schema in a turn of the event loop of its own.", async () => {
-    let round = 0;
-    const count = () => {
-      round += 1;
-      counter = setImmediate(count);
+  test("refuses an unsupported schema by its keyword, before it is asked for an answer.", async () => {
+    const odd = [tool("plain"), tool("odd", { not: {} })];
+    const refused = {
+      failure: "unsupported",
+      param: "tools[1].function.parameters",
+      publicReason: "Invalid 'tools[1].function.parameters': the sandbox does not support the keyword 'not' (at #).",
     };
-    let counter = setImmediate(count);
-    const rounds: number[] = [];
-    const follow = async () => {
-      await sandbox.complete({ request: requestOf({ model: "echo", tools }), signal: new AbortController().signal });
-      rounds.push(round);
-    };
-    await Promise.all(Array.from({ length: 10 }, follow));
-    clearImmediate(counter);
-    expect(new Set(rounds).size).toBe(10);
-  });
-
-  test("refuses an unsupported schema with the reason.", async () => {
-    const { error } = await say("echo", "x", { tools: [tool("odd", { not: {} })] });
-    expect(error).toMatchObject({ failure: "rejected", publicReason: expect.stringContaining("'not'") });
+    const converted = (content: string) =>
+      sandbox.convert?.(requestOf({ model: "echo", messages: [user(content)], tools: odd }));
+    expect(converted("odd")).toMatchObject(refused);
+    expect((await say("echo", "odd", { tools: odd })).error).toMatchObject(refused);
+    // Only the tool that is called has to be understood.
+    expect(converted("plain")).toBeUndefined();
   });
 });
 
@@ -210,7 +202,7 @@ describe("Structured output", () => {
 
 describe("The model fault", () => {
   test.each([
-    ["status 429 retry-after 3", { failure: "overloaded", retryAfterSeconds: 3 }],
+    ["status 429 retry-after 3", { failure: "rate_limited", retryAfterSeconds: 3 }],
     ["status 503", { failure: "overloaded", retryAfterSeconds: undefined }],
     ["status 400", { failure: "rejected", publicReason: "The sandbox simulates the status 400." }],
     ["status 401", { failure: "credentials", publicReason: undefined }],

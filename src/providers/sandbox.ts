@@ -10,9 +10,8 @@ import {
 } from "./provider.ts";
 import { EMBEDDING_MODEL, embedInSandbox } from "./sandbox/embed.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
-import { followsSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
+import { refusalOfSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
 import { countPromptTokens, lastUserText, story, tokensOf } from "./sandbox/text.ts";
-import { Work } from "./sandbox/work.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
 
 /** Pieces in one item of the answer. The event loop serves other requests between items. */
@@ -25,18 +24,16 @@ const MODELS = ["echo", "story", "fault"] as const;
 /**
  * Creates the provider of the sandbox models: deterministic, without a network, with correct usage. `echo` answers with the
  * last user message, `story` writes until `max_tokens`, and `fault` simulates the faults that its message names
- * (sandbox/fault.ts). All three call tools and follow a `response_format` (sandbox/script.ts). A work budget limits what one
- * request costs (sandbox/work.ts).
+ * (sandbox/fault.ts). All three call tools and follow a `response_format` (sandbox/script.ts).
  */
 export function createSandbox({ id, timeouts }: ProviderSettings, _environment: Environment): Provider {
-  const turns = new Turns();
   return {
     id,
     isScripted: true,
-    convert: (request) => refusalOf(request, NO_FIELDS),
+    convert: (request) => refusalOf(request, NO_FIELDS) ?? refusalOfSchema(request),
     complete: async (call) => {
       const { request, ignored } = fitFields(call.request, NO_FIELDS);
-      return { ...(await complete({ ...call, request }, timeouts, turns)), ignored };
+      return { ...(await complete({ ...call, request }, timeouts)), ignored };
     },
     embed: embedInSandbox,
     takesTokenIds: true,
@@ -45,41 +42,21 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
   };
 }
 
-/** Runs expensive requests in separate turns of the event loop, so that other requests are served between them. */
-class Turns {
-  #last: Promise<void> = Promise.resolve();
-
-  next(): Promise<void> {
-    this.#last = this.#last.then(() => new Promise<void>((resolve) => setImmediate(resolve)));
-    return this.#last;
-  }
-}
-
-async function complete(
-  { request, signal }: ProviderCall,
-  timeouts: ProviderTimeouts,
-  turns: Turns,
-): Promise<ProviderAnswer> {
+async function complete({ request, signal }: ProviderCall, timeouts: ProviderTimeouts): Promise<ProviderAnswer> {
   signal.throwIfAborted();
-  const fault = request.model === "fault" ? readFault(lastUserText(request.messages)) : undefined;
-  if (fault !== undefined) {
-    await wait(fault.delayMs, timeouts.firstByteMs, signal);
-    if (fault.failure !== undefined) throw fault.failure;
-  }
-  if (followsSchema(request)) {
-    await turns.next();
-    signal.throwIfAborted();
-  }
-  if (fault === undefined) return { chunks: perform(request, scriptOf(request), signal) };
+  if (request.model !== "fault") return { chunks: perform(request, scriptOf(request), signal) };
+  const fault = readFault(lastUserText(request.messages));
+  await wait(fault.delayMs, timeouts.firstByteMs, signal);
+  if (fault.failure !== undefined) throw fault.failure;
   return { chunks: performFaulty(request, faultScript(request, fault), fault, signal, timeouts.idleMs) };
 }
 
 function scriptOf(request: UpstreamRequest): Script {
   switch (request.model) {
     case "echo":
-      return toScript(request, tokensOf(lastUserText(request.messages)), new Work());
+      return toScript(request, tokensOf(lastUserText(request.messages)));
     case "story":
-      return toScript(request, story(request.seed ?? 0), new Work());
+      return toScript(request, story(request.seed ?? 0));
     default: {
       const reason = `The sandbox has the models ${MODELS.join(", ")}.`;
       throw new UpstreamError("misconfigured", reason, { said: reason });
@@ -90,7 +67,7 @@ function scriptOf(request: UpstreamRequest): Script {
 function faultScript(request: UpstreamRequest, fault: Fault): Script {
   const last = fault.events.at(-1)?.afterTokens ?? 0;
   const tokens = story(request.seed ?? 0).take(fault.tokens ?? Math.max(FAULT_TOKENS, last));
-  const script = toScript(request, tokens, new Work());
+  const script = toScript(request, tokens);
   return fault.isRefusal ? toRefusal(script) : script;
 }
 

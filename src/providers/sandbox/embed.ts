@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { EmbeddingInput } from "../../api/embeddings/decode.ts";
+import type { EmbeddingInput } from "../../api/embeddings/request.ts";
 import { type ProviderEmbeddingCall, type ProviderEmbeddings, UpstreamError } from "../provider.ts";
 import { countTokens } from "./text.ts";
 

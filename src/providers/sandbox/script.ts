@@ -1,9 +1,8 @@
 import type { Delta, FinishReason } from "../../api/chat/completion.ts";
 import type { RequestMessage, Tool } from "../../api/chat/request.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
-import { minimalInstance } from "./instance.ts";
+import { exampleOf } from "./example.ts";
 import { indexOfFirst, lastUserText, tokensOf } from "./text.ts";
-import { toJson, UnsupportedSchemaError, type Work, WorkExceededError } from "./work.ts";
 
 /** An answer of the sandbox. Each piece has one token. */
 export interface Script {
@@ -11,35 +10,28 @@ export interface Script {
   finishReason: FinishReason;
 }
 
-const STEPS_A_TOKEN = 8;
-
-/** Tests whether the answer may have to follow the caller's schema, which takes more work than other answers. */
-export function followsSchema(request: UpstreamRequest): boolean {
-  return request.tools !== undefined || request.response_format?.type === "json_schema";
-}
+const TOKENS_MAX = 65_536;
 
 /**
- * Writes an answer's script of at most `max_tokens`: a tool call if the request has tools and allows one, JSON if the
- * response format requires it, otherwise the given tokens up to a stop sequence. Throws UpstreamError `rejected` if the
- * answer would cost more than the work budget, or if the sandbox cannot follow the schema.
+ * Writes an answer's script of at most `max_tokens`, and at most 65,536: a tool call if the request has tools and allows one,
+ * JSON if the response format requires it, otherwise the given tokens up to a stop sequence. Throws UpstreamError
+ * `unsupported` if the sandbox cannot follow the schema.
  */
-export function toScript(request: UpstreamRequest, tokens: Iterable<string>, work: Work): Script {
+export function toScript(request: UpstreamRequest, tokens: Iterable<string>): Script {
+  const tool = calledTool(request);
+  const json = jsonOf(request, tool);
+  if (json === undefined) return textScript(request, tokens);
+  return tool === undefined ? textScript(request, tokensOf(json)) : toolScript(request, tool.function.name, json);
+}
+
+/** Returns why the sandbox cannot follow the schema of a request; undefined if it can. */
+export function refusalOfSchema(request: UpstreamRequest): UpstreamError | undefined {
   try {
-    const tool = calledTool(request);
-    if (tool !== undefined) {
-      const param = `tools[${request.tools?.indexOf(tool)}].function.parameters`;
-      const { name, parameters } = tool.function;
-      return toolScript(request, name, jsonOf(parameters ?? { type: "object" }, param, work), work);
-    }
-    const format = request.response_format;
-    if (format === undefined || format.type === "text") return textScript(request, tokens, work);
-    const schema = format.type === "json_schema" ? format.json_schema.schema : undefined;
-    const json = jsonOf(schema ?? { type: "object" }, "response_format.json_schema.schema", work);
-    return textScript(request, tokensOf(json), work);
+    jsonOf(request, calledTool(request));
+    return undefined;
   } catch (error) {
-    if (!(error instanceof WorkExceededError)) throw error;
-    const reason = "This answer would exceed the sandbox's work budget. Reduce max_tokens.";
-    throw new UpstreamError("rejected", reason, { publicReason: reason, param: "max_tokens", cause: error });
+    if (error instanceof UpstreamError) return error;
+    throw error;
   }
 }
 
@@ -49,26 +41,25 @@ export function toRefusal(script: Script): Script {
   return { ...script, pieces };
 }
 
-function textScript(request: UpstreamRequest, tokens: Iterable<string>, work: Work): Script {
-  const { taken, isCut } = take(tokens, request.max_tokens, work);
+function textScript(request: UpstreamRequest, tokens: Iterable<string>): Script {
+  const { taken, isCut } = take(tokens, request.max_tokens);
   const stopped = upToStop(taken, request.stop);
   const pieces = (stopped ?? taken).map((content) => ({ content }));
   return { pieces, finishReason: isCut && stopped === undefined ? "length" : "stop" };
 }
 
-function toolScript(request: UpstreamRequest, name: string, json: string, work: Work): Script {
-  const { taken, isCut } = take(tokensOf(json), request.max_tokens - 1, work);
+function toolScript(request: UpstreamRequest, name: string, json: string): Script {
+  const { taken, isCut } = take(tokensOf(json), request.max_tokens - 1);
   const id = callId(request.messages);
   const head: Delta = { tool_calls: [{ index: 0, id, type: "function", function: { name, arguments: "" } }] };
   const pieces = taken.map((piece): Delta => ({ tool_calls: [{ index: 0, function: { arguments: piece } }] }));
   return { pieces: [head, ...pieces], finishReason: isCut ? "length" : "tool_calls" };
 }
 
-function take(tokens: Iterable<string>, count: number, work: Work): { taken: string[]; isCut: boolean } {
+function take(tokens: Iterable<string>, count: number): { taken: string[]; isCut: boolean } {
   const taken: string[] = [];
   for (const token of tokens) {
-    work.spend(STEPS_A_TOKEN);
-    if (taken.length >= count) return { taken, isCut: true };
+    if (taken.length >= Math.min(count, TOKENS_MAX)) return { taken, isCut: true };
     taken.push(token);
   }
   return { taken, isCut: false };
@@ -83,16 +74,14 @@ function upToStop(tokens: readonly string[], stop: string | readonly string[] | 
   return found.length === 0 ? undefined : [...tokensOf(text.slice(0, Math.min(...found)))];
 }
 
-/** Writes a minimal instance of a schema as JSON. `param` is the request parameter that contains the schema. */
-function jsonOf(schema: unknown, param: string, work: Work): string {
-  try {
-    return toJson(minimalInstance(schema, work), work);
-  } catch (error) {
-    if (!(error instanceof UnsupportedSchemaError)) throw error;
-    const place = error.place === undefined ? "" : ` (at ${error.place})`;
-    const reason = `The sandbox cannot make an example of the JSON schema in '${param}': ${error.message}${place}.`;
-    throw new UpstreamError("rejected", reason, { publicReason: reason, param, cause: error });
-  }
+/** Returns the arguments of a tool call, or the text of structured output, in several tokens; undefined for other answers. */
+function jsonOf({ tools, response_format: format }: UpstreamRequest, tool: Tool | undefined): string | undefined {
+  if (tool === undefined && (format === undefined || format.type === "text")) return undefined;
+  const [schema, param] =
+    tool !== undefined
+      ? [tool.function.parameters, `tools[${tools?.indexOf(tool)}].function.parameters`]
+      : [format?.type === "json_schema" ? format.json_schema.schema : undefined, "response_format.json_schema.schema"];
+  return JSON.stringify(exampleOf(schema ?? { type: "object" }, param), undefined, 1);
 }
 
 /** A word that may be the name of a function, by OpenAI's rules. */
