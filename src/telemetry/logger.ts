@@ -11,6 +11,8 @@ export interface Log {
 /** A request in the access log, without secrets and without prompts or answers. */
 export interface AccessEntry {
   requestId: string;
+  /** The id that the client, or a proxy before the service, gave the request in the header `x-request-id`. */
+  clientRequestId?: string | undefined;
   method: string;
   /** Pattern of the matched route, not the requested path; null if no route matched. */
   route: string | null;

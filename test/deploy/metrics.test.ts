@@ -3,7 +3,6 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
 import { parse } from "yaml";
-import { METRICS, type MetricRow, prometheusName } from "../../src/telemetry/metrics.ts";
 import { ROOT, readDocuments, tableOf } from "../support/documents.ts";
 import { type ExportedMetric, readExposition, sumOf } from "../support/prometheus.ts";
 import {
@@ -21,7 +20,6 @@ const COMPLETIONS = "/v1/chat/completions";
 /** About as many tokens as the upstream reports. */
 const PROMPT = "hello there ".repeat(500);
 const RULES = join(ROOT, "deploy/prometheus");
-const rows: [string, MetricRow][] = Object.entries(METRICS);
 
 let upstream: Upstream;
 let service: RunningService;
@@ -82,20 +80,6 @@ describe("What is exported", () => {
     metrics = await exercised();
   });
 
-  test("every metric of the table is exported, with its kind and with no other labels", () => {
-    const kinds = { counter: "counter", observedCounter: "counter", histogram: "histogram" } as Record<string, string>;
-    for (const [name, row] of rows) {
-      const known = prometheusName(name, row);
-      const exported = metrics.get(row.kind === "histogram" ? `${known}_count` : known);
-      expect.soft(exported?.type, name).toBe(kinds[row.kind] ?? "gauge");
-      const labels = row.labels.map((label) => label.replaceAll(".", "_")).sort();
-      expect.soft([...(exported?.labels ?? [])].sort(), name).toEqual(labels);
-    }
-    const known = new Set(rows.map(([name, row]) => prometheusName(name, row)));
-    const others = [...metrics.keys()].filter((name) => !known.has(name.replace(/_(bucket|sum|count)$/, "")));
-    expect(others.filter((name) => !known.has(name))).toEqual(["target_info"]);
-  });
-
   test("requests are counted by their error code, also those that were refused before they ran", () => {
     const counted = (labels: Record<string, string>) =>
       sumOf(metrics, "http_server_request_duration_seconds_count", { http_route: COMPLETIONS, ...labels });
@@ -123,9 +107,27 @@ describe("What is exported", () => {
     const credits = { ...known, tollgate_cost_known: "true" };
     expect(sumOf(metrics, "tollgate_credits_charged_total", credits)).toBeCloseTo(charged, 9);
     expect(sumOf(metrics, "tollgate_credits_cost_total", known)).toBeCloseTo(0.5, 9);
-    expect(sumOf(metrics, "tollgate_credits_margin", known)).toBeCloseTo(charged - 0.5, 9);
     expect(sumOf(metrics, "tollgate_credits_cost_total", { gen_ai_request_model: "fine" })).toBe(0);
     expect(sumOf(metrics, "gen_ai_server_time_to_first_token_seconds_count", known)).toBe(1);
+  });
+
+  test("the configuration of the service is shown by its hash, and so are a mistake in it and a change that waits", async () => {
+    const file = join(service.dataDir, "tollgate.yaml");
+    const text = readFileSync(file, "utf8");
+    const stateOf = (all: Map<string, ExportedMetric>) =>
+      ["read", "restart_needed"].map((name) => sumOf(all, `tollgate_configuration_${name}`));
+    const hashOf = (all: Map<string, ExportedMetric>) => sumOf(all, "tollgate_configuration_hash");
+    const checked = async () => (await service.tollgate<{ hash: number }>("config", "check")).hash;
+    expect([hashOf(metrics), ...stateOf(metrics)]).toEqual([await checked(), 1, 0]);
+    writeFileSync(file, text.replace('"metrics"', '"metrix"'));
+    await expect.poll(async () => stateOf(await scrape())).toEqual([0, 0]);
+    writeFileSync(file, JSON.stringify({ ...JSON.parse(text), ledger: { holdSeconds: 60 } }));
+    await expect.poll(async () => stateOf(await scrape())).toEqual([1, 1]);
+    const changed = hashOf(await scrape());
+    expect(changed).not.toBe(hashOf(metrics));
+    expect(changed).toBe(await checked());
+    writeFileSync(file, text);
+    await expect.poll(async () => stateOf(await scrape())).toEqual([1, 0]);
   });
 
   test("the state of the service is shown", () => {
@@ -177,11 +179,17 @@ describe("The endpoint", () => {
   test("on its own port there is nothing but /metrics", async () => {
     const { origin } = new URL(metricsUrl);
     expect((await fetch(`${origin}/v1/models`)).status).toBe(404);
-    expect((await fetch(metricsUrl, { method: "POST" })).status).toBe(405);
+    expect((await fetch(metricsUrl, { method: "POST" })).status).toBe(404);
     expect((await fetch(metricsUrl)).headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
     expect((await fetch(`${service.url}/metrics`)).status).toBe(404);
   });
 });
+
+/** Returns the exported metrics by their names, without those that describe the process to Prometheus. */
+function familiesOf(metrics: Map<string, ExportedMetric>): Map<string, ExportedMetric> {
+  const named = [...metrics.values()].map((metric) => [metric.family, metric] as const);
+  return new Map(named.filter(([name]) => name !== "target_info"));
+}
 
 /** Every query of the dashboard, and of the alerts. */
 function queries(): { place: string; query: string }[] {
@@ -244,26 +252,40 @@ describe("The dashboard and the alerts", () => {
     expect(unknownIn('tollgate_store_up{model="a"}', metrics)).toEqual(["tollgate_store_up.model"]);
   });
 
-  test("show every metric of the table", () => {
+  test("ask for both open states of a circuit, as the service names them", async () => {
+    await exercised();
+    const text = await (await fetch(metricsUrl)).text();
+    const states = new Set([...text.matchAll(/tollgate_circuit_state="(\w+)"/g)].map(([, state]) => state));
+    expect(states).toEqual(new Set(["closed", "partly_open", "open"]));
+    const asked = queries().filter(({ query }) => query.includes("tollgate_circuits"));
+    expect(asked.map(({ place }) => place)).toEqual([
+      "Open circuits",
+      "Circuits that are not closed",
+      "TollgateCircuitOpen",
+    ]);
+    for (const { query } of asked) expect(query).toContain('tollgate_circuit_state=~"open|partly_open"');
+  });
+
+  test("show every metric that the service exports", async () => {
     const all = queries()
       .map(({ query }) => query)
       .join("\n");
-    expect(rows.map(([name, row]) => prometheusName(name, row)).filter((name) => !all.includes(name))).toEqual([]);
+    expect([...familiesOf(await exercised()).keys()].filter((name) => !all.includes(name))).toEqual([]);
   });
 
-  test("docs/observability.md has the table of metrics and of alerts", () => {
+  test("docs/observability.md has the table of metrics and of alerts", async () => {
     const page = readDocuments().find(({ path }) => path === "docs/observability.md");
     if (page === undefined) throw new Error("There is no docs/observability.md");
-    const documented = tableOf(page, "metric");
-    const code = (text: string) => `\`${text}\``;
-    const real = rows.map(([name, row]) => [
-      code(name),
-      code(prometheusName(name, row)),
-      row.kind.replace("observed", "").replace(/^\w/, (first) => first.toLowerCase()),
-      row.labels.map(code).join(" "),
-      row.help,
-    ]);
-    expect(documented).toEqual(real);
+    const plain = (text: string) => text.replaceAll("`", "");
+    const inPrometheus = (name: string) => name.replaceAll(".", "_");
+    const documented = tableOf(page, "metric").map(([name = "", exported = "", kind, labels = ""]) => {
+      expect(plain(exported)).toMatch(new RegExp(`^${inPrometheus(plain(name))}(_seconds|_bytes|_ratio)?(_total)?$`));
+      return [plain(exported), kind, ...inPrometheus(plain(labels)).split(" ").sort()].join(" ").trim();
+    });
+    const exported = [...familiesOf(await exercised())].map(([name, { type, labels }]) =>
+      [name, type, ...[...labels].filter((label) => label !== "le").sort()].join(" "),
+    );
+    expect(documented.sort()).toEqual(exported.sort());
     const alerts = tableOf(page, "alert").map(([name = ""]) => name.replaceAll("`", ""));
     expect(alerts).toEqual(
       queries()

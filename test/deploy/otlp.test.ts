@@ -16,12 +16,16 @@ let collector: Collector;
 let service: RunningService;
 let organization: Organization;
 /** Ids of the requests that were made before the tests: all traces are exported together. */
-let requests: Record<"traced" | "unsampled" | "refused" | "unanswered" | "last", string>;
+let requests: Record<
+  "traced" | "unsampled" | "continued" | "unsampledAtOwn" | "refused" | "unanswered" | "last",
+  string
+>;
 
 beforeAll(async () => {
   [upstream, collector] = await Promise.all([startUpstream(), startCollector()]);
   const usage = { prompt_tokens: 5, completion_tokens: 2 };
   upstream.behave("fine-1", answering({ words: ["one ", "two"], usage }));
+  upstream.behave("own-1", answering({ words: ["one"], usage }));
   upstream.behave("broken-1", ({ response }) => sendJson(response, 503, { error: { message: "no" } }));
   const route = (model: string) => ({ provider: "up", model });
   service = await startService({
@@ -34,9 +38,13 @@ beforeAll(async () => {
     config: {
       metrics: { token: METRICS_TOKEN },
       telemetry: { metricsSeconds: 1 },
-      providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl }],
+      providers: [
+        { id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl },
+        { id: "own", kind: "openai-compatible", baseUrl: upstream.baseUrl, traceparent: true },
+      ],
       models: [
         { id: "fine", price: { input: 1, output: 1 }, routes: [route("broken-1"), route("fine-1")] },
+        { id: "own", price: { input: 1, output: 1 }, routes: [{ provider: "own", model: "own-1" }] },
         { id: "broken", price: { input: 1, output: 1 }, routes: [route("broken-1")] },
       ],
     },
@@ -46,6 +54,8 @@ beforeAll(async () => {
   requests = {
     traced: await ask("fine", { stream: true, headers: traceparent("01") }),
     unsampled: await ask("fine", { headers: traceparent("00") }),
+    continued: await ask("own", { headers: traceparent("01") }),
+    unsampledAtOwn: await ask("own", { headers: traceparent("00") }),
     refused: await ask("none-such", { headers: { traceparent: "00-zz-invalid-01" } }),
     unanswered: await ask("broken"),
     last: await ask("fine"),
@@ -128,9 +138,18 @@ describe("A trace", () => {
     expect(exported).not.toContain(requests.unsampled);
   });
 
-  test("is not made known to upstreams", () => {
-    expect(upstream.requests.length).toBeGreaterThan(3);
-    expect(upstream.requests.filter(({ headers }) => headers.traceparent !== undefined)).toEqual([]);
+  test("is made known to no upstream that is not trusted with it", () => {
+    const others = upstream.requests.filter(({ body }) => body.model !== "own-1");
+    expect(others.length).toBeGreaterThan(3);
+    expect(others.filter(({ headers }) => headers.traceparent !== undefined)).toEqual([]);
+  });
+
+  test("can be continued, below the span of the request, by an upstream that is", async () => {
+    const { span } = await traceOf(requests.continued);
+    const sentWith = (id: string) => upstream.requests.find(({ headers }) => headers["x-request-id"] === id)?.headers;
+    expect(sentWith(requests.continued)?.traceparent).toBe(`00-${TRACE_ID}-${span.spanId}-01`);
+    const unsampled = new RegExp(`^00-${TRACE_ID}-(?!${PARENT_ID})[0-9a-f]{16}-00$`);
+    expect(sentWith(requests.unsampledAtOwn)?.traceparent).toMatch(unsampled);
   });
 });
 

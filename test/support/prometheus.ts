@@ -1,5 +1,7 @@
 /** A metric as Prometheus' text format has it: a histogram is its `_bucket`, `_sum` and `_count`. */
 export interface ExportedMetric {
+  /** Name without the `_bucket`, `_sum` and `_count` of a histogram. */
+  family: string;
   type: string;
   /** Names of all labels of its samples. */
   labels: Set<string>;
@@ -22,8 +24,13 @@ export function readExposition(text: string): Map<string, ExportedMetric> {
     const labels = Object.fromEntries(
       [...inner.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, label = "", text = ""]) => [label, text]),
     );
-    const type = types.get(name) ?? types.get(name.replace(/_(bucket|sum|count)$/, "")) ?? "";
-    const metric = metrics.get(name) ?? { type, labels: new Set<string>(), samples: [] };
+    const family = types.has(name) ? name : name.replace(/_(bucket|sum|count)$/, "");
+    const metric = metrics.get(name) ?? {
+      family,
+      type: types.get(family) ?? "",
+      labels: new Set<string>(),
+      samples: [],
+    };
     for (const label of Object.keys(labels)) metric.labels.add(label);
     metric.samples.push({ labels, value: Number(value) });
     metrics.set(name, metric);

@@ -1,12 +1,21 @@
 import { type EventLoopUtilization, monitorEventLoopDelay, performance } from "node:perf_hooks";
-import type { RouteHealth } from "../../gateway/circuit.ts";
+import type { BatchObservableResult, Meter } from "@opentelemetry/api";
+import type { RouteHealth } from "../../gateway/route-health.ts";
 import type { LedgerStatus } from "../../ledger/ledger.ts";
 import type { Store } from "../../stores/store.ts";
-import type { Observe } from "../../telemetry/instruments.ts";
 
 /** Time for which the store is asked; a reader of the metrics waits no longer. */
 const STORE_WAIT_MS = 2_000;
 const DELAY_RESOLUTION_MS = 20;
+
+/** State of the configuration of a service, to compare it with others. */
+export interface ConfigurationState {
+  hash: number;
+  /** False after a mistake in the configuration, until it can be read again. */
+  isRead: boolean;
+  /** True if a changed setting takes effect only at the next start. */
+  needsRestart: boolean;
+}
 
 /** The parts of a service whose state the metrics show. */
 export interface GaugeSources {
@@ -21,52 +30,85 @@ export interface GaugeSources {
   holdEndsWithinMs: number;
   /** True while processes count their limits together. */
   areLimitsShared(): boolean;
+  configuration(): ConfigurationState;
 }
 
-/** Reports the present state of a service. */
-export async function observeService(sources: GaugeSources, observe: Observe): Promise<void> {
-  observe("http.server.active_requests", sources.runningRequests());
-  observe("tollgate.limits.shared", sources.areLimitsShared() ? 1 : 0);
-  observeCircuits(sources.circuits(), observe);
+/** Reports the state of a service whenever the metrics are read. Returns the function that ends it. */
+export function observeService(meter: Meter, sources: GaugeSources): () => void {
+  const gauges = createGauges(meter);
+  const observe = async (result: BatchObservableResult) => {
+    observeParts(gauges, sources, result);
+    const { store, holdLifeMs } = sources;
+    const [isUp, open, status] = await Promise.all([
+      within(store.ping().then(() => true)),
+      within(store.books.openHolds()),
+      within(sources.ledgerStatus()),
+    ]);
+    const system = { sqlite: "sqlite", postgres: "postgresql" }[store.kind];
+    result.observe(gauges.storeUp, isUp === true ? 1 : 0, { "db.system.name": system });
+    if (open !== undefined) {
+      const unrenewedMs = open.count === 0 ? 0 : holdLifeMs - open.earliestExpiryMs;
+      result.observe(gauges.openHolds, open.count);
+      result.observe(gauges.unrenewed, Math.max(0, unrenewedMs) / 1000);
+    }
+    if (status === undefined) return;
+    result.observe(gauges.spoolEntries, status.spool.entries);
+    result.observe(gauges.deadLetters, status.quarantine.entries);
+  };
+  const observables = Object.values(gauges);
+  meter.addBatchObservableCallback(observe, observables);
+  return () => meter.removeBatchObservableCallback(observe, observables);
+}
+
+function createGauges(meter: Meter) {
+  const gauge = (name: string, description: string, unit?: string) =>
+    meter.createObservableGauge(name, { description, unit });
+  const count = (name: string, description: string, unit: string) =>
+    meter.createObservableUpDownCounter(name, { description, unit });
+  return {
+    activeRequests: count("http.server.active_requests", "Requests that are not answered and settled.", "{request}"),
+    circuits: gauge("tollgate.circuits", "Upstreams that were called since the start, by the state of their circuit."),
+    openHolds: gauge("tollgate.holds.open", "Open holds in the store, of all services that share it."),
+    unrenewed: gauge("tollgate.holds.oldest.unrenewed", "Longest time since an open hold was made or renewed.", "s"),
+    unrenewedMax: gauge("tollgate.holds.unrenewed.limit", "Time within which a service ends an unrenewed hold.", "s"),
+    spoolEntries: gauge("tollgate.spool.entries", "Settlements and releases that wait in the spool for the store."),
+    deadLetters: gauge("tollgate.dead_letters", "Transitions that could not be booked. Above 0, they need a person."),
+    storeUp: gauge("tollgate.store.up", "1 if the store answers and accepts writes, otherwise 0."),
+    limitsShared: gauge("tollgate.limits.shared", "1 while processes count their limits together, otherwise 0."),
+    configurationHash: gauge("tollgate.configuration.hash", "Hash of the configuration, to compare it with others."),
+    configurationRead: gauge("tollgate.configuration.read", "1 if the configuration could be read, 0 after a mistake."),
+    restartNeeded: gauge("tollgate.configuration.restart_needed", "1 if a changed setting waits for the next start."),
+    connections: count("db.client.connection.count", "Connections to the store by pool and state.", "{connection}"),
+    connectionsMax: count("db.client.connection.max", "Maximum number of connections of a pool.", "{connection}"),
+    pending: count("db.client.connection.pending_requests", "Requests that wait for a connection.", "{request}"),
+  };
+}
+
+/** Reports the state that needs no answer of the store. */
+function observeParts(
+  gauges: ReturnType<typeof createGauges>,
+  sources: GaugeSources,
+  result: BatchObservableResult,
+): void {
+  result.observe(gauges.activeRequests, sources.runningRequests());
+  result.observe(gauges.limitsShared, sources.areLimitsShared() ? 1 : 0);
+  const { hash, isRead, needsRestart } = sources.configuration();
+  result.observe(gauges.configurationHash, hash);
+  result.observe(gauges.configurationRead, isRead ? 1 : 0);
+  result.observe(gauges.restartNeeded, needsRestart ? 1 : 0);
+  result.observe(gauges.unrenewedMax, (sources.holdLifeMs + sources.holdEndsWithinMs) / 1000);
   for (const { name, max, used, idle, waiting } of sources.store.pools()) {
-    const pool = { "db.client.connection.pool.name": name } as const;
-    observe("db.client.connection.count", used, { ...pool, "db.client.connection.state": "used" });
-    observe("db.client.connection.count", idle, { ...pool, "db.client.connection.state": "idle" });
-    observe("db.client.connection.max", max, pool);
-    observe("db.client.connection.pending_requests", waiting, pool);
+    const pool = { "db.client.connection.pool.name": name };
+    result.observe(gauges.connections, used, { ...pool, "db.client.connection.state": "used" });
+    result.observe(gauges.connections, idle, { ...pool, "db.client.connection.state": "idle" });
+    result.observe(gauges.connectionsMax, max, pool);
+    result.observe(gauges.pending, waiting, pool);
   }
-  await Promise.all([observeStore(sources, observe), observeHolds(sources, observe), observeQueues(sources, observe)]);
-}
-
-async function observeStore({ store }: GaugeSources, observe: Observe): Promise<void> {
-  const isUp = await within(store.ping().then(() => true));
-  const system = { sqlite: "sqlite", postgres: "postgresql" }[store.kind];
-  observe("tollgate.store.up", isUp === true ? 1 : 0, { "db.system.name": system });
-}
-
-async function observeHolds({ store, holdLifeMs, holdEndsWithinMs }: GaugeSources, observe: Observe): Promise<void> {
-  observe("tollgate.holds.unrenewed.limit", (holdLifeMs + holdEndsWithinMs) / 1000);
-  const open = await within(store.books.openHolds());
-  if (open === undefined) return;
-  const unrenewedMs = open.count === 0 ? 0 : holdLifeMs - open.earliestExpiryMs;
-  observe("tollgate.holds.open", open.count);
-  observe("tollgate.holds.oldest.age", Math.max(0, open.oldestMs) / 1000);
-  observe("tollgate.holds.oldest.unrenewed", Math.max(0, unrenewedMs) / 1000);
-}
-
-async function observeQueues({ ledgerStatus }: GaugeSources, observe: Observe): Promise<void> {
-  const status = await within(ledgerStatus());
-  if (status === undefined) return;
-  observe("tollgate.spool.entries", status.spool.entries);
-  observe("tollgate.dead_letters", status.quarantine.entries);
-}
-
-/** Counts each provider's circuits by state, with a zero for each state, so that an alert on one can end. */
-function observeCircuits(circuits: readonly RouteHealth[], observe: Observe): void {
-  for (const [provider, ofProvider] of Map.groupBy(circuits, (circuit) => circuit.provider)) {
-    for (const state of ["closed", "half_open", "open"] as const) {
-      const count = ofProvider.filter((circuit) => circuit.state === state).length;
-      observe("tollgate.circuits", count, { "gen_ai.provider.name": provider, "tollgate.circuit.state": state });
+  for (const [provider, circuits] of Map.groupBy(sources.circuits(), (circuit) => circuit.provider)) {
+    // With a zero for each state, so that an alert on one can end.
+    for (const state of ["closed", "partly_open", "open"] as const) {
+      const inState = circuits.filter((circuit) => circuit.state === state).length;
+      result.observe(gauges.circuits, inState, { "gen_ai.provider.name": provider, "tollgate.circuit.state": state });
     }
   }
 }
@@ -84,36 +126,41 @@ async function within<T>(result: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Measures the process itself. */
-export class ProcessGauges {
-  readonly #delay = monitorEventLoopDelay({ resolution: DELAY_RESOLUTION_MS });
-  #utilization: EventLoopUtilization = performance.eventLoopUtilization();
-
-  start(): void {
-    this.#delay.enable();
-  }
-
-  stop(): void {
-    this.#delay.disable();
-  }
-
-  /** Reports the state of the process, and begins the next period of the event loop's figures. */
-  async observe(observe: Observe): Promise<void> {
+/** Reports the state of the process whenever the metrics are read. Returns the function that ends it. */
+export function observeProcess(meter: Meter): () => void {
+  const delay = monitorEventLoopDelay({ resolution: DELAY_RESOLUTION_MS });
+  let last: EventLoopUtilization = performance.eventLoopUtilization();
+  delay.enable();
+  const options = (description: string, unit: string) => ({ description, unit });
+  const cpuTime = meter.createObservableCounter("process.cpu.time", options("Processor time of the process.", "s"));
+  const memory = meter.createObservableUpDownCounter(
+    "process.memory.usage",
+    options("Resident memory of the process.", "By"),
+  );
+  const eventLoopDelay = meter.createObservableGauge(
+    "nodejs.eventloop.delay.p99",
+    options("99th percentile of the event loop's delay since the last read.", "s"),
+  );
+  const utilization = meter.createObservableGauge(
+    "nodejs.eventloop.utilization",
+    options("Share of time in which the event loop was busy since the last read.", "1"),
+  );
+  const observe = (result: BatchObservableResult) => {
     const { user, system } = process.cpuUsage();
-    observe("process.cpu.time", user / 1e6, { "cpu.mode": "user" });
-    observe("process.cpu.time", system / 1e6, { "cpu.mode": "system" });
-    observe("process.memory.usage", process.memoryUsage.rss());
-    observe("process.uptime", process.uptime());
-    observe("nodejs.eventloop.delay.p50", delaySeconds(this.#delay.percentile(50)));
-    observe("nodejs.eventloop.delay.p99", delaySeconds(this.#delay.percentile(99)));
-    this.#delay.reset();
+    result.observe(cpuTime, user / 1e6, { "cpu.mode": "user" });
+    result.observe(cpuTime, system / 1e6, { "cpu.mode": "system" });
+    result.observe(memory, process.memoryUsage.rss());
+    // The histogram contains the interval of its own timer.
+    result.observe(eventLoopDelay, Math.max(0, delay.percentile(99) - DELAY_RESOLUTION_MS * 1e6) / 1e9);
+    delay.reset();
     const now = performance.eventLoopUtilization();
-    observe("nodejs.eventloop.utilization", performance.eventLoopUtilization(now, this.#utilization).utilization);
-    this.#utilization = now;
-  }
-}
-
-/** The histogram contains the interval of its own timer. */
-function delaySeconds(nanoseconds: number): number {
-  return Math.max(0, nanoseconds - DELAY_RESOLUTION_MS * 1e6) / 1e9;
+    result.observe(utilization, performance.eventLoopUtilization(now, last).utilization);
+    last = now;
+  };
+  const observables = [cpuTime, memory, eventLoopDelay, utilization];
+  meter.addBatchObservableCallback(observe, observables);
+  return () => {
+    meter.removeBatchObservableCallback(observe, observables);
+    delay.disable();
+  };
 }

@@ -2,14 +2,11 @@ import type { Attributes, Context, Span, Tracer } from "@opentelemetry/api";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import { tokenTotals } from "../../credits/price.ts";
 import type { CompletionReport } from "../../gateway/report.ts";
-import type { BegunRequest } from "../../http/access.ts";
+import { type BegunRequest, toTraceparent } from "../../http/access.ts";
 import type { AccessEntry } from "../../telemetry/logger.ts";
-import { OPERATIONS, type RequestSpan } from "./requests.ts";
+import { OPERATIONS } from "./requests.ts";
 
 type OpenTelemetryApi = typeof import("@opentelemetry/api");
-
-/** W3C Trace Context, section 3.2; later versions may append fields. */
-const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
 
 export interface SpanOptions {
   api: OpenTelemetryApi;
@@ -18,9 +15,19 @@ export interface SpanOptions {
   modelId(name: string): string | undefined;
 }
 
+/** The span of a request. */
+export interface RequestSpan {
+  /** Undefined if the span is not recorded. */
+  readonly traceId: string | undefined;
+  /** The context of the span, for upstreams that continue the trace. */
+  readonly traceparent: string;
+  /** Ends the span. `report` is undefined for a request that held no credits. */
+  end(entry: AccessEntry, report: CompletionReport | undefined): void;
+}
+
 /**
- * Begins the span of a request of the API, continuing the trace that its client names. Returns undefined for other routes
- * and for requests that are not sampled.
+ * Begins the span of a request of the API, continuing the trace that its client names. Returns undefined for other routes.
+ * The span of a request that is not sampled has only the context for upstreams.
  */
 export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestSpan | undefined {
   const { api, tracer } = options;
@@ -29,23 +36,23 @@ export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestSpa
   const parent = parentOf(api, begun);
   const kind = api.SpanKind.SERVER;
   const span = tracer.startSpan(`${method} ${route}`, { kind, startTime: timeOf(startedMs) }, parent);
-  if (!span.isRecording()) return undefined;
-  const { traceId } = span.spanContext();
-  return { traceId, end: (entry, report) => endSpan(options, { span, parent, startedMs }, entry, report) };
+  const { traceId, spanId, traceFlags } = span.spanContext();
+  const traceparent = toTraceparent({ traceId, spanId, flags: traceFlags.toString(16).padStart(2, "0") });
+  if (!span.isRecording()) return { traceId: undefined, traceparent, end: () => {} };
+  return { traceId, traceparent, end: (entry, report) => endSpan(options, { span, parent, startedMs }, entry, report) };
 }
 
-/** Returns the context of the request's own `traceparent`; an empty one if it has none or an invalid one. */
-function parentOf(api: OpenTelemetryApi, { traceparent, tracestate }: BegunRequest): Context {
-  const [, traceId, spanId, flags] = TRACEPARENT.exec(traceparent?.trim() ?? "") ?? [];
-  if (traceId === undefined || spanId === undefined || flags === undefined) return api.ROOT_CONTEXT;
-  const context = {
+/** Returns the context that the client sent; an empty one if there is none. */
+function parentOf(api: OpenTelemetryApi, { parent, tracestate }: BegunRequest): Context {
+  if (parent === undefined) return api.ROOT_CONTEXT;
+  const { traceId, spanId, flags } = parent;
+  return api.trace.setSpanContext(api.ROOT_CONTEXT, {
     traceId,
     spanId,
     traceFlags: Number.parseInt(flags, 16) & api.TraceFlags.SAMPLED,
     isRemote: true,
     ...(tracestate !== undefined && { traceState: api.createTraceState(tracestate) }),
-  };
-  return api.isSpanContextValid(context) ? api.trace.setSpanContext(api.ROOT_CONTEXT, context) : api.ROOT_CONTEXT;
+  });
 }
 
 interface Begun {

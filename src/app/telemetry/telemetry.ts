@@ -1,22 +1,20 @@
-import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Sampler } from "@opentelemetry/sdk-trace";
+import type { Meter } from "@opentelemetry/api";
 import type { Config } from "../../config.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import type { BegunRequest, RequestObserver } from "../../http/access.ts";
+import { listenForMetrics } from "../../http/health.ts";
 import type { LedgerObserver } from "../../ledger/ledger.ts";
-import { Instruments } from "../../telemetry/instruments.ts";
 import type { Log } from "../../telemetry/logger.ts";
-import { METRICS } from "../../telemetry/metrics.ts";
-import { loadOptional } from "../optional-package.ts";
-import { type GaugeSources, observeService, ProcessGauges } from "./gauges.ts";
-import { serveOnOwnPort, toPrometheusNames } from "./prometheus.ts";
-import { RequestMetrics, type RequestSpan } from "./requests.ts";
-import { beginSpan } from "./spans.ts";
+import { type GaugeSources, observeProcess, observeService } from "./gauges.ts";
+import { RequestMetrics } from "./requests.ts";
+import { createMeters, createTracers } from "./sdk.ts";
+import { beginSpan, type RequestSpan } from "./spans.ts";
 
+const COMMIT_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+const BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /** Time for the last exports of a process that stops. A collector that cannot be reached is tried for longer. */
 const STOP_MS = 2_000;
-const INSTANCE_ID = randomUUID();
 
 export interface TelemetryOptions {
   version: string;
@@ -41,39 +39,34 @@ export interface Telemetry {
 
 /** Creates the telemetry of a configuration. Rejects with OperatorError if a package that it needs is not installed. */
 export async function createTelemetry(config: Config, options: TelemetryOptions): Promise<Telemetry> {
-  const { metrics, telemetry } = config;
-  const isServed = metrics.port !== undefined || metrics.token !== undefined;
-  const isExported = telemetry.endpoint !== undefined;
-  const [meters, tracers] = await Promise.all([
-    isServed || (isExported && telemetry.metrics === "otlp") ? createMeters(config, options, isServed) : undefined,
-    isExported && telemetry.traces === "otlp" ? createTracers(config, options) : undefined,
-  ]);
-  const instruments = meters && new Instruments(meters.meter);
+  const { version, log } = options;
+  const onFailure = (failure: unknown) => log.warn({ err: failure }, "telemetry could not be exported");
+  const sdkOptions = { version, onFailure };
+  const [meters, tracers] = await Promise.all([createMeters(config, sdkOptions), createTracers(config, sdkOptions)]);
   const perDollar = Number(config.credits.perDollar);
-  const requests = instruments && new RequestMetrics(instruments, { ...options, perDollar });
+  const requests = meters && new RequestMetrics(meters.meter, { ...options, perDollar });
   const spans = tracers && { ...options, ...tracers };
-  const gauges = new ProcessGauges();
   const observed: (() => void)[] = [];
-  let own: { stop(): Promise<void> } | undefined;
+  let stopServing: (() => Promise<void>) | undefined;
   return {
     observeRequest: (requests ?? spans) && ((begun) => observerOf(requests, spans && beginSpan(spans, begun))),
-    ledger: instruments && ledgerMetrics(instruments),
+    ledger: meters && ledgerMetrics(meters.meter),
     read: meters?.read,
     async start(sources) {
-      if (instruments === undefined) return;
-      gauges.start();
-      observed.push(instruments.observe((observe) => gauges.observe(observe)));
-      observed.push(instruments.observe((observe) => observeService(sources, observe)));
-      if (meters?.read !== undefined && metrics.port !== undefined) own = await serveOnOwnPort(metrics, meters.read);
+      if (meters === undefined) return;
+      observed.push(observeProcess(meters.meter), observeService(meters.meter, sources));
+      const { host, port, token } = config.metrics;
+      if (meters.read === undefined || port === undefined) return;
+      stopServing = await listenForMetrics({ host, port }, { token, read: meters.read });
     },
     detach() {
       for (const end of observed.splice(0)) end();
     },
     async stop() {
-      gauges.stop();
-      const stopped = Promise.all([own?.stop(), meters?.stop(), tracers?.stop()]);
+      const exported = [meters, tracers].map((one) => one?.stop().catch(onFailure));
+      const stopped = Promise.all([stopServing?.(), ...exported]);
       const late = await Promise.race([stopped, sleep(STOP_MS, "late" as const, { ref: false })]);
-      if (late === "late") logFailure(options.log, new Error(`the collector did not take them within ${STOP_MS} ms`));
+      if (late === "late") onFailure(new Error(`the collector did not take them within ${STOP_MS} ms`));
     },
   };
 }
@@ -81,6 +74,7 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
 function observerOf(metrics: RequestMetrics | undefined, span: RequestSpan | undefined): RequestObserver {
   return {
     traceId: span?.traceId,
+    traceparent: span?.traceparent,
     ended(entry, report) {
       metrics?.record(entry, report);
       span?.end(entry, report);
@@ -88,137 +82,33 @@ function observerOf(metrics: RequestMetrics | undefined, span: RequestSpan | und
   };
 }
 
-function ledgerMetrics(instruments: Instruments): LedgerObserver {
-  const labels = (queue: string) => ({
-    size: { "tollgate.commit.queue": queue },
-    booked: { "tollgate.commit.queue": queue, "tollgate.commit.outcome": "booked" },
-    failed: { "tollgate.commit.queue": queue, "tollgate.commit.outcome": "failed" },
+function ledgerMetrics(meter: Meter): LedgerObserver {
+  const duration = meter.createHistogram("tollgate.commit.duration", {
+    description: "Time that the store took to commit a batch of transitions, or to fail.",
+    unit: "s",
+    advice: { explicitBucketBoundaries: COMMIT_SECONDS },
   });
-  const sets = { holds: labels("holds"), durable: labels("durable"), replays: labels("replays") };
+  const batchSize = meter.createHistogram("tollgate.commit.batch.size", {
+    description: "Transitions in a batch.",
+    unit: "{transition}",
+    advice: { explicitBucketBoundaries: BATCH_SIZES },
+  });
+  const shortfall = meter.createCounter("tollgate.credits.shortfall", {
+    description: "Charges that no credits covered. Above 0, the books need a person.",
+    unit: "{credit}",
+  });
   // An alert needs the 0 before the first one.
-  instruments.add("tollgate.credits.shortfall", 0);
+  shortfall.add(0);
   return {
     sending(queue, size) {
-      const { [queue]: set } = sets;
       const startedMs = performance.now();
-      instruments.record("tollgate.commit.batch.size", size, set.size);
+      const labels = { "tollgate.commit.queue": queue };
+      batchSize.record(size, labels);
       return (isBooked) => {
-        const seconds = (performance.now() - startedMs) / 1000;
-        instruments.record("tollgate.commit.duration", seconds, isBooked ? set.booked : set.failed);
+        const outcome = isBooked ? "booked" : "failed";
+        duration.record((performance.now() - startedMs) / 1000, { ...labels, "tollgate.commit.outcome": outcome });
       };
     },
-    shortfall: (amount) => instruments.add("tollgate.credits.shortfall", creditsFromMicro(amount)),
+    shortfall: (amount) => shortfall.add(creditsFromMicro(amount)),
   };
-}
-
-async function createMeters(config: Config, options: TelemetryOptions, isServed: boolean) {
-  const { telemetry } = config;
-  const [resource, sdk] = await Promise.all([
-    resourceOf(config, options),
-    load("@opentelemetry/sdk-metrics", () => import("@opentelemetry/sdk-metrics")),
-  ]);
-  /** Collects when it is asked. */
-  class ScrapeReader extends sdk.MetricReader {
-    protected override async onForceFlush(): Promise<void> {}
-    protected override async onShutdown(): Promise<void> {}
-  }
-  const scraped = isServed ? new ScrapeReader() : undefined;
-  const exported =
-    telemetry.endpoint !== undefined && telemetry.metrics === "otlp"
-      ? await createMetricExporter(telemetry)
-      : undefined;
-  const exportIntervalMillis = telemetry.metricsSeconds * 1000;
-  const exportTimeoutMillis = Math.min(exportIntervalMillis, 30_000);
-  const intervals = { exportIntervalMillis, exportTimeoutMillis };
-  const pushed = exported && new sdk.PeriodicExportingMetricReader({ exporter: exported, ...intervals });
-  const readers = [scraped, pushed].filter((reader) => reader !== undefined);
-  const provider = new sdk.MeterProvider({ resource, readers });
-  return {
-    meter: provider.getMeter("tollgate", options.version),
-    read: scraped && (await serializerOf(() => scraped.collect())),
-    stop: () => provider.shutdown().catch((error: unknown) => logFailure(options.log, error)),
-  };
-}
-
-async function createMetricExporter({ endpoint, headers }: Config["telemetry"]) {
-  const name = "@opentelemetry/exporter-metrics-otlp-proto";
-  const { OTLPMetricExporter } = await load(name, () => import("@opentelemetry/exporter-metrics-otlp-proto"));
-  return new OTLPMetricExporter({ url: urlOf(endpoint, "v1/metrics"), headers });
-}
-
-async function serializerOf(
-  collect: () => Promise<{ resourceMetrics: Parameters<typeof toPrometheusNames>[0] }>,
-): Promise<() => Promise<string>> {
-  const name = "@opentelemetry/exporter-prometheus";
-  const { PrometheusSerializer } = await load(name, () => import("@opentelemetry/exporter-prometheus"));
-  const serializer = new PrometheusSerializer("", false, undefined, false, true);
-  return async () => serializer.serialize(toPrometheusNames((await collect()).resourceMetrics, METRICS));
-}
-
-async function createTracers(config: Config, options: TelemetryOptions) {
-  const { endpoint, headers } = config.telemetry;
-  const [resource, api, sdk, { OTLPTraceExporter }] = await Promise.all([
-    resourceOf(config, options),
-    load("@opentelemetry/api", () => import("@opentelemetry/api")),
-    load("@opentelemetry/sdk-trace", () => import("@opentelemetry/sdk-trace")),
-    load("@opentelemetry/exporter-trace-otlp-proto", () => import("@opentelemetry/exporter-trace-otlp-proto")),
-  ]);
-  const exporter = new OTLPTraceExporter({ url: urlOf(endpoint, "v1/traces"), headers });
-  const spanProcessors = [new sdk.BatchSpanProcessor({ exporter })];
-  const provider = new sdk.TracerProvider({ resource, sampler: samplerOf(sdk, config.telemetry), spanProcessors });
-  return {
-    api,
-    tracer: provider.getTracer("tollgate", options.version),
-    stop: () => provider.shutdown().catch((error: unknown) => logFailure(options.log, error)),
-  };
-}
-
-function samplerOf(
-  sdk: typeof import("@opentelemetry/sdk-trace"),
-  { sampler, sampleRatio }: Config["telemetry"],
-): Sampler {
-  const roots = {
-    always_on: () => new sdk.AlwaysOnSampler(),
-    always_off: () => new sdk.AlwaysOffSampler(),
-    traceidratio: () => new sdk.TraceIdRatioBasedSampler(sampleRatio),
-  };
-  const [, isParentBased, root = ""] = /^(parentbased_)?(\w+)$/.exec(sampler) ?? [];
-  const made = roots[root as keyof typeof roots]();
-  return isParentBased === undefined ? made : new sdk.ParentBasedSampler({ root: made });
-}
-
-/** Also shows the failures of exports in the log. */
-async function resourceOf({ telemetry }: Config, { version, log }: TelemetryOptions) {
-  const [{ resourceFromAttributes }, { diag, DiagLogLevel }] = await Promise.all([
-    load("@opentelemetry/resources", () => import("@opentelemetry/resources")),
-    load("@opentelemetry/api", () => import("@opentelemetry/api")),
-  ]);
-  const report = (message: string) => logFailure(log, messageIn(message));
-  const silent = () => {};
-  const logger = { error: report, warn: report, info: silent, debug: silent, verbose: silent };
-  diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
-  return resourceFromAttributes({
-    // A collector would otherwise add the counters of several processes to one series, which jumps between them.
-    "service.instance.id": INSTANCE_ID,
-    ...telemetry.resourceAttributes,
-    "service.name": telemetry.serviceName,
-    "service.version": version,
-  });
-}
-
-/** Returns the message of an error that OpenTelemetry reports as JSON with its stack. */
-function messageIn(text: string): string {
-  return /"message":"((?:[^"\\]|\\.)*)"/.exec(text)?.[1] ?? text;
-}
-
-function logFailure(log: Log, failure: unknown): void {
-  log.warn({ err: failure }, "telemetry could not be exported");
-}
-
-function urlOf(endpoint: string | undefined, path: string): string {
-  return `${endpoint?.replace(/\/+$/, "")}/${path}`;
-}
-
-function load<Module>(name: string, importIt: () => Promise<Module>): Promise<Module> {
-  return loadOptional("metrics and telemetry need", name, importIt);
 }
