@@ -20,7 +20,7 @@ import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { runTollgate } from "./support/command-line.ts";
+import { runTollgate, splitStore } from "./support/command-line.ts";
 import { mountSmallDisk, NoSmallDiskError } from "./support/small-disk.ts";
 
 /** More than what `node:sqlite` copies in one step by default, so that a copy in steps would begin again at every write. */
@@ -153,7 +153,9 @@ test("a backup to a full disk says so and leaves nothing behind", async ({ skip 
       (error) => error,
     );
     expect(failed.code).toBe(1);
-    expect(failed.stderr).toMatch(/^tollgate: \S+backup\.db: cannot be written: the disk is full\n$/);
+    expect(splitStore(failed.stderr).stderr).toMatch(
+      /^tollgate: \S+backup\.db: cannot be written: the disk is full\n$/,
+    );
     expect(readdirSync(disk.outside)).toEqual(["filler"]);
   } finally {
     await disk.remove();

@@ -79,7 +79,18 @@ describe.skipIf(!hasPostgres)("tollgate store copy", () => {
     const shown = await before.tollgate("org", "show", id);
     expect(await before.end()).toBe(0);
     const ended = await copy.ended;
-    expect(ended).toMatchObject({ code: 0, stderr: "" });
+    expect(ended).toMatchObject({ code: 0, stderr: "", store: `SQLite in ${dataDir}` });
+    // A service on the old store would spend the same credits again.
+    for (const command of [
+      ["serve", "--port", "0"],
+      ["org", "create", "By mistake"],
+    ]) {
+      const { code, stderr, store } = await runTollgate([...command, "--data-dir", dataDir], directory);
+      expect({ code, store }).toEqual({ code: 1, store: null });
+      expect(stderr).toMatch(
+        /^tollgate: The data directory \S+ belongs to services on PostgreSQL at .* Set DATABASE_URL, /,
+      );
+    }
     expect(ended.stdout).toMatch(
       /with equal sums on both sides\npause +[\d.]+ s\nnext +start the service with DATABASE_URL/,
     );
@@ -151,19 +162,21 @@ describe("tollgate store restore", () => {
     expect(readdirSync(log).sort()).toEqual(["service.lock", "tollgate.db-wal"]);
   });
 
-  test("migrates a backup of an older version, and leaves the file as it is", async () => {
+  test("refuses a backup of another commit, and leaves the file as it is", async () => {
     const [from, to, file] = [join(directory, "from"), join(directory, "to"), join(directory, "backup.db")];
-    const { id } = await json(["org", "create", "Old", "--credits", "5", "--data-dir", from]);
+    await json(["org", "create", "Old", "--credits", "5", "--data-dir", from]);
     await json(["store", "backup", file, "--data-dir", from]);
     const database = new DatabaseSync(file);
-    for (const table of ["request", "adjustment"]) database.exec(`ALTER TABLE ${table} DROP COLUMN further_tokens`);
-    database.exec("ALTER TABLE request DROP COLUMN further_prices; DELETE FROM schema_migration WHERE version = 2");
-    database.exec("PRAGMA journal_mode = DELETE");
+    database.exec("UPDATE schema_migration SET checksum = 'other', committed_at = 0; PRAGMA journal_mode = DELETE");
     database.close();
     const bytes = readFileSync(file);
-    await json(["store", "restore", file, "--data-dir", to]);
-    expect(await json(["org", "show", String(id), "--data-dir", to])).toMatchObject({ creditsAvailable: 5 });
+    const { code, stderr } = await restore(file, to);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /was written by an older Tollgate, \S+: its schema 1 is other, .* There are no migrations between/,
+    );
     expect(readFileSync(file)).toEqual(bytes);
+    expect(readdirSync(to)).toEqual(["service.lock"]);
   });
 
   test("refuses a file that is not a backup, a damaged one, and one whose books do not balance", async () => {

@@ -1,5 +1,6 @@
 import type { CompiledQuery, Dialect, RawBuilder } from "kysely";
-import type { Outcome, Transition } from "../credits/books.ts";
+import type { Transition } from "../credits/books.ts";
+import type { Outcome } from "../credits/outcomes.ts";
 import { OperatorError } from "../errors.ts";
 
 /**

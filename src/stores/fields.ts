@@ -1,5 +1,5 @@
 import type { ColumnType } from "kysely";
-import type { Attempt, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
+import type { Attempt, CallerKey, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
 import type { Further, TokenClass, TokenCounts, UnitPrices } from "../credits/price.ts";
 
 /** The value of a column. */
@@ -98,6 +98,7 @@ const PRICE_COLUMNS = {
   output_price: "bigint",
   reasoning_price: "bigint",
   further_prices: "text",
+  price_tier: "text",
 } as const;
 const TOKEN_COLUMNS = {
   input_tokens: "bigint",
@@ -109,21 +110,24 @@ const TOKEN_COLUMNS = {
 } as const;
 const CLASS_COUNT = 5;
 
-/** The type of a column: `further_…` are JSON objects, null for most requests. */
+/** The type of a column: texts are JSON objects, null for most requests. */
 type ClassColumns<Columns> = { [Name in keyof Columns]: Columns[Name] extends "text" ? string | null : Integer };
 
-/** The prices of all classes of tokens, a column each, and of the parts and calls, in JSON text. */
+/** The prices of all classes of tokens, a column each, and of the parts and calls, and their tier, in JSON text. */
 export function prices(): Field<UnitPrices, ClassColumns<typeof PRICE_COLUMNS>> {
   return {
     columns: PRICE_COLUMNS,
     encode: (value, cells) => {
       pushClasses<Cell>(value, cells);
       cells.push(value.further === undefined ? null : JSON.stringify(plainFurther(value.further)));
+      cells.push(value.tier === undefined ? null : JSON.stringify(value.tier));
     },
     decode: (cells, at) => {
-      const values = classesFrom(cells, at, (cell) => cell as bigint);
-      const further = cells[at + CLASS_COUNT];
-      return typeof further === "string" ? { ...values, further: furtherFromPlain(JSON.parse(further)) } : values;
+      const values: UnitPrices = classesFrom(cells, at, (cell) => cell as bigint);
+      const [further, tier] = cells.slice(at + CLASS_COUNT, at + CLASS_COUNT + 2);
+      if (typeof further === "string") values.further = furtherFromPlain(JSON.parse(further));
+      if (typeof tier === "string") values.tier = JSON.parse(tier);
+      return values;
     },
   };
 }
@@ -175,6 +179,21 @@ export function remaining(): Field<bigint, { remaining: Integer; is_used_up: Int
   };
 }
 
+/** The idempotency key of a request, or null. */
+export function callerKey(): Field<
+  CallerKey | null,
+  Record<"idempotency_caller_id" | "idempotency_key", string | null>
+> {
+  return {
+    columns: { idempotency_caller_id: "text", idempotency_key: "text" },
+    encode: (value, cells) => void cells.push(value?.callerId ?? null, value?.key ?? null),
+    decode: (cells, at) => {
+      const [callerId, key] = cells.slice(at, at + 2) as (string | null)[];
+      return callerId == null || key == null ? null : { callerId, key };
+    },
+  };
+}
+
 interface TraceColumns {
   /** 0 or 1; null if the request has no trace. */
   is_streamed: OptionalInteger;
@@ -222,9 +241,11 @@ export function trace(): Field<Trace | null, TraceColumns> {
 }
 
 /** JSON has no bigint: prices are decimal text. */
-type PlainPrices = Record<TokenClass, string> & { further?: Further<string> };
+interface PlainPrices extends Record<TokenClass, string>, Pick<UnitPrices, "tier"> {
+  further?: Further<string>;
+}
 
-function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, further }: UnitPrices): PlainPrices {
+function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, further, tier }: UnitPrices): PlainPrices {
   return {
     input: input.toString(),
     cachedInput: cachedInput.toString(),
@@ -232,10 +253,19 @@ function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, furthe
     output: output.toString(),
     reasoning: reasoning.toString(),
     ...(further && { further: plainFurther(further) }),
+    ...(tier && { tier }),
   };
 }
 
-function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning, further }: PlainPrices): UnitPrices {
+function pricesFromPlain({
+  input,
+  cachedInput,
+  cacheWrite,
+  output,
+  reasoning,
+  further,
+  tier,
+}: PlainPrices): UnitPrices {
   return {
     input: BigInt(input),
     cachedInput: BigInt(cachedInput),
@@ -243,6 +273,7 @@ function pricesFromPlain({ input, cachedInput, cacheWrite, output, reasoning, fu
     output: BigInt(output),
     reasoning: BigInt(reasoning),
     ...(further && { further: furtherFromPlain(further) }),
+    ...(tier && { tier }),
   };
 }
 
@@ -259,26 +290,31 @@ export function details<const Name extends string>(name: Name) {
   return json<Name, HoldDetails>(name, encodeDetails, decodeDetails);
 }
 
+/** Values of the list before the prices. */
+const FACT_COUNT = 5;
+
 /** Encodes a list: with their names, the properties would take several times the space. */
 function encodeDetails(hold: HoldDetails): string {
-  const { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = hold;
-  const list: unknown[] = [tokenId, requestId, model, upstream, metadata, idempotencyKey];
+  const { requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = hold;
+  const list: unknown[] = [requestId, model, upstream, metadata, idempotencyKey];
   const plain = plainPrices(unitPrices);
   pushClasses<unknown>(plain, list);
   pushClasses<unknown>(counts, list);
-  if (plain.further !== undefined || counts.further !== undefined) list.push(plain.further ?? null, counts.further);
+  const further = [plain.further, counts.further, plain.tier];
+  if (further.some((value) => value !== undefined)) list.push(...further);
   return JSON.stringify(list);
 }
 
 function decodeDetails(found: string): HoldDetails {
   const list = JSON.parse(found);
-  const [tokenId, requestId, model, upstream, metadata, idempotencyKey] = list;
-  const [furtherPrices, furtherCounts] = list.slice(6 + 2 * CLASS_COUNT);
-  const unitPrices: UnitPrices = classesFrom(list, 6, (text) => BigInt(text as string));
+  const [requestId, model, upstream, metadata, idempotencyKey] = list;
+  const [furtherPrices, furtherCounts, tier] = list.slice(FACT_COUNT + 2 * CLASS_COUNT);
+  const unitPrices: UnitPrices = classesFrom(list, FACT_COUNT, (text) => BigInt(text as string));
   if (furtherPrices) unitPrices.further = furtherFromPlain(furtherPrices);
-  const counts: TokenCounts = classesFrom(list, 6 + CLASS_COUNT, Number);
+  if (tier) unitPrices.tier = tier;
+  const counts: TokenCounts = classesFrom(list, FACT_COUNT + CLASS_COUNT, Number);
   if (furtherCounts) counts.further = furtherCounts;
-  return { tokenId, requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts };
+  return { requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts };
 }
 
 interface SettlementColumns {

@@ -1,19 +1,83 @@
 import { expect, test } from "vitest";
-import { type Migration, readMigrations, schemaRefusal } from "./migrations.ts";
+import { programVersion } from "../version.ts";
+import { appliedFrom, expectCurrent, type Migration, missingMigrations, readMigrations } from "./migrations.ts";
 
-const upTo = (version: number): Migration[] =>
-  Array.from({ length: version }, (_, index) => ({ version: index + 1, name: "", sql: "", checksum: "" }));
+const program = programVersion();
+const migrations: Migration[] = [1, 2].map((version) => {
+  return { version, name: `000${version}_test.sql`, sql: "", checksum: `${version}`.repeat(64) };
+});
+const applied = (version: number, changes: object = {}) => {
+  const checksum = `${version}`.repeat(64);
+  return { version: BigInt(version), checksum, program: program.name, committed_at: program.committedAtMs, ...changes };
+};
+const committed = (differenceMs: number) => BigInt((program.committedAtMs ?? 0) + differenceMs);
+const writtenBy = (committedAt: bigint | null) => ({ program: "0.1.0+aaaaaaa", committed_at: committedAt });
+const otherText = { checksum: "abcdef0123456789" };
 
 test.each([
-  [undefined, 2, /^There is no store in \/data\. /],
-  [1, 2, /^\/data was written by an older Tollgate: its schema is 1, this one needs 2\./],
-  [3, 2, /^\/data was written by a newer Tollgate: its schema is 3, this one knows up to 2\./],
-])("a store with schema %s is refused if schema %s is the newest known", (found, known, expected) => {
-  expect(schemaRefusal("/data", found, upTo(known))).toMatch(expected);
+  [
+    "a migration that is not known",
+    [1, 2, 3],
+    {},
+    "a newer Tollgate, 0.1.0+aaaaaaa: its schema is 3, this one, PROGRAM, knows up to 2. Use the newer one.",
+  ],
+  [
+    "another text by a commit before",
+    [1],
+    { ...otherText, ...writtenBy(committed(-1000)) },
+    "an older Tollgate, 0.1.0+aaaaaaa: its schema 1 is abcdef01, that of this one, PROGRAM, is 11111111. REMEDY",
+  ],
+  [
+    "another text by a commit after",
+    [1],
+    { ...otherText, ...writtenBy(committed(1000)) },
+    "a newer Tollgate, 0.1.0+aaaaaaa: its schema 1 is abcdef01, that of this one, PROGRAM, is 11111111. REMEDY",
+  ],
+  [
+    "another text of the same commit",
+    [1],
+    { ...otherText, ...writtenBy(committed(0)) },
+    "another Tollgate, 0.1.0+aaaaaaa: its schema 1 is abcdef01, that of this one, PROGRAM, is 11111111. REMEDY",
+  ],
+  [
+    "another text of a program without a commit",
+    [1],
+    { ...otherText, ...writtenBy(null) },
+    "another Tollgate, 0.1.0+aaaaaaa: its schema 1 is abcdef01, that of this one, PROGRAM, is 11111111. REMEDY",
+  ],
+])("a store with %s is refused, and the refusal tells which of the two is older", (_what, versions, last, expected) => {
+  const rows = versions.map((version, index) =>
+    applied(version, index === versions.length - 1 ? { ...writtenBy(null), ...last } : {}),
+  );
+  const text = `The store was written by ${expected}`
+    .replace("PROGRAM", program.name)
+    .replace(
+      "REMEDY",
+      "There are no migrations between commits: use that commit for this store, or begin with a new store.",
+    );
+  expect(() => missingMigrations("The store", appliedFrom(rows), migrations)).toThrow(text);
+  expect(() => expectCurrent("The store", appliedFrom(rows), migrations)).toThrow(text);
 });
 
-test("a store with the newest known schema is accepted", () => {
-  expect(schemaRefusal("/data", 2, upTo(2))).toBeUndefined();
+test("a store of a commit that did not store its name is older, whatever the number of its schema", () => {
+  const rows = [1n, 2n, 3n, 4n].map((version) => ({ version, name: "x", checksum: "another", applied_at: 1n }));
+  expect(() => missingMigrations("The store", appliedFrom(rows), migrations)).toThrow(
+    "The store was written by an older Tollgate, of an unknown commit: its schema 1 is another, that of",
+  );
+});
+
+test("a store that lacks a migration gets it, but not from a command that changes nothing", () => {
+  const rows = appliedFrom([applied(1)]);
+  expect(missingMigrations("The store", rows, migrations)).toEqual([migrations[1]]);
+  expect(() => expectCurrent("The store", rows, migrations)).toThrow(
+    "The store was written by an older Tollgate: its schema is 1, this one needs 2. To migrate it, start the service or run tollgate store migrate.",
+  );
+});
+
+test("a store with every migration is accepted, in whatever order its rows are read", () => {
+  const rows = appliedFrom([applied(2), applied(1)]);
+  expect(missingMigrations("The store", rows, migrations)).toEqual([]);
+  expect(() => expectCurrent("The store", rows, migrations)).not.toThrow();
 });
 
 /** Reasons why a service that does not know a migration could fail beside it. */
@@ -47,7 +111,6 @@ test.each(["sqlite", "postgres"])(
   "every migration of %s is additive, so that older services work beside it",
   (store) => {
     const [, ...later] = readMigrations(new URL(`./${store}/migrations/`, import.meta.url));
-    expect(later.length).toBeGreaterThan(0);
     expect(later.flatMap(({ name, sql }) => hazardsOf(sql).map((text) => `${name}: ${text}`))).toEqual([]);
   },
 );

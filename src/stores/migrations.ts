@@ -1,13 +1,22 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { OperatorError } from "../errors.ts";
+import { type ProgramVersion, programVersion } from "../version.ts";
 import type { StoreDriver } from "./driver.ts";
 
 export interface Migration {
   version: number;
   name: string;
   sql: string;
+  /** Tells states of a migration apart, which changes from commit to commit until it is released. */
   checksum: string;
+}
+
+/** A migration that was applied to a store, and the program that did it. */
+export interface AppliedMigration {
+  version: number;
+  checksum: string;
+  writer: ProgramVersion;
 }
 
 /** Version of a schema before and after it was opened; 0: there was none. */
@@ -22,6 +31,7 @@ export interface MigratedDriver extends StoreDriver {
 }
 
 const FILE_NAME = /^(\d{4})_\w+\.sql$/;
+const DIGEST_DIGITS = 8;
 
 /** Returns the migrations in a directory, in order. */
 export function readMigrations(directory: URL): Migration[] {
@@ -32,45 +42,84 @@ export function readMigrations(directory: URL): Migration[] {
   });
 }
 
+/** Reads rows of `schema_migration`, in order. Those of another commit may lack the columns of the writer. */
+export function appliedFrom(rows: readonly Record<string, unknown>[]): AppliedMigration[] {
+  const applied = rows.map(({ version, checksum, program = "", committed_at: committedAt = null }) => ({
+    version: Number(version),
+    checksum: String(checksum),
+    writer: { name: String(program), committedAtMs: committedAt === null ? null : Number(committedAt) },
+  }));
+  return applied.sort((a, b) => a.version - b.version);
+}
+
 /** Returns the versions before and after migrations that `missingMigrations` has returned. */
 export function versionsOf(migrations: readonly Migration[], missing: readonly Migration[]): SchemaVersions {
   const applied = migrations.filter((migration) => !missing.includes(migration));
   return { from: newestOf(applied), to: newestOf(migrations) };
 }
 
-/** Returns the migrations that a database lacks. Throws OperatorError if its schema is newer, or was altered. */
+/** Returns the migrations that a store lacks. Throws OperatorError if its schema is newer, or that of another commit. */
 export function missingMigrations(
-  database: string,
-  applied: readonly { version: number; checksum: string }[],
-  migrations: Migration[],
+  store: string,
+  applied: readonly AppliedMigration[],
+  migrations: readonly Migration[],
 ): Migration[] {
-  const checksums = new Map(applied.map(({ version, checksum }) => [version, checksum]));
-  const [found, known] = [Math.max(0, ...checksums.keys()), newestOf(migrations)];
-  if (found > known) throw new OperatorError(newer(database, found, known));
-  return migrations.filter(({ version, name, checksum }) => {
-    const earlier = checksums.get(version);
-    if (earlier !== undefined && earlier !== checksum) {
-      throw new OperatorError(`${database} was created with another version of the migration ${name}.`);
-    }
-    return earlier === undefined;
+  const other = applied.flatMap((found) => {
+    const own = migrations.find(({ version }) => version === found.version);
+    return own === undefined || own.checksum === found.checksum ? [] : [otherCommit(store, found, own)];
   });
+  if (other[0] !== undefined) throw new OperatorError(other[0]);
+  const newest = applied.at(-1);
+  if (newest !== undefined && newest.version > newestOf(migrations)) {
+    throw new OperatorError(newer(store, newest, newestOf(migrations)));
+  }
+  const versions = new Set(applied.map(({ version }) => version));
+  return migrations.filter(({ version }) => !versions.has(version));
 }
 
-/** Returns why a command that may not create or migrate a store cannot open it; undefined if it can. */
-export function schemaRefusal(place: string, found: number | undefined, migrations: Migration[]): string | undefined {
-  const known = newestOf(migrations);
-  if (found === undefined) {
-    return `There is no store in ${place}. To name another place, use --data-dir or --config; tollgate serve and tollgate org create make a store.`;
-  }
-  if (found > known) return newer(place, found, known);
-  if (found === known) return undefined;
-  return `${place} was written by an older Tollgate: its schema is ${found}, this one needs ${known}. To migrate it, start the service or run tollgate store migrate.`;
+/** Throws OperatorError unless the schema of a store is current, for commands that may not migrate it. */
+export function expectCurrent(
+  store: string,
+  applied: readonly AppliedMigration[],
+  migrations: readonly Migration[],
+): void {
+  if (missingMigrations(store, applied, migrations).length === 0) return;
+  const [found, needed] = [applied.at(-1)?.version, newestOf(migrations)];
+  throw new OperatorError(
+    `${store} was written by an older Tollgate: its schema is ${found}, this one needs ${needed}. To migrate it, start the service or run tollgate store migrate.`,
+  );
+}
+
+/** Returns the error of a command that may not create a store. */
+export function missingStore(place: string): OperatorError {
+  return new OperatorError(
+    `There is no store in ${place}. To name another place, use --data-dir, --config or, for PostgreSQL, DATABASE_URL; tollgate serve and tollgate org create make a store.`,
+  );
 }
 
 function newestOf(migrations: readonly Migration[]): number {
   return migrations.at(-1)?.version ?? 0;
 }
 
-function newer(place: string, found: number, known: number): string {
-  return `${place} was written by a newer Tollgate: its schema is ${found}, this one knows up to ${known}.`;
+function newer(store: string, { version, writer }: AppliedMigration, known: number): string {
+  const names = `was written by a newer Tollgate, ${writer.name}: its schema is ${version}, `;
+  return `${store} ${names}this one, ${programVersion().name}, knows up to ${known}. Use the newer one.`;
+}
+
+/** Describes a store with another text of a migration: one was made between two releases. */
+function otherCommit(store: string, { version, checksum, writer }: AppliedMigration, own: Migration): string {
+  const program = programVersion();
+  const [found, needed] = [checksum, own.checksum].map((digest) => digest.slice(0, DIGEST_DIGITS));
+  const writerName = writer.name === "" ? "of an unknown commit" : writer.name;
+  const schemas = `its schema ${version} is ${found}, that of this one, ${program.name}, is ${needed}`;
+  const remedy = "There are no migrations between commits: use that commit for this store, or begin with a new store.";
+  return `${store} was written by ${ageOf(writer, program)} Tollgate, ${writerName}: ${schemas}. ${remedy}`;
+}
+
+function ageOf({ name, committedAtMs }: ProgramVersion, program: ProgramVersion): "an older" | "a newer" | "another" {
+  // Commits that did not store their name are older than this text.
+  if (name === "") return "an older";
+  if (committedAtMs === null || program.committedAtMs === null || committedAtMs === program.committedAtMs)
+    return "another";
+  return committedAtMs < program.committedAtMs ? "an older" : "a newer";
 }

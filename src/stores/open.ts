@@ -4,16 +4,14 @@ import type { Log } from "../telemetry/logger.ts";
 import { Outage } from "../telemetry/outage.ts";
 import { StoreAbsentError, type StoreDriver } from "./driver.ts";
 import type { MigratedDriver, SchemaVersions } from "./migrations.ts";
+import { expectKind, rememberPlace, type StorePlace } from "./place.ts";
 import type { Store } from "./store.ts";
 
 const RETRY_MS = 250;
 
-export interface OpenStoreOptions {
-  /** A PostgreSQL address; null: SQLite in `dataDir`. */
-  database: string | null;
+export interface OpenStoreOptions extends StorePlace {
   /** Returns the same address with the current password, for a new connection. */
   currentDatabase?: () => string | null;
-  dataDir: string;
   /** A data directory has one service at a time; commands work beside it. */
   role: "service" | "command";
   /** Creates a store that does not exist, and migrates an older schema. */
@@ -24,9 +22,16 @@ export interface OpenStoreOptions {
   clock: () => number;
 }
 
+/** A store that a command has opened. */
+export type OpenedStore = Store & {
+  /** True if the command has created it. */
+  isNew: boolean;
+};
+
 /** Opens the configured store. Rejects with OperatorError if it cannot be used. */
-export async function openStore(options: OpenStoreOptions): Promise<Store> {
-  return storeOf(await openDriver(options));
+export async function openStore(options: OpenStoreOptions): Promise<OpenedStore> {
+  const driver = await openDriver(options);
+  return { ...(await storeOf(driver)), isNew: driver.schema.from === 0 };
 }
 
 /** Creates the configured store or migrates its schema; services may be running. Rejects with OperatorError. */
@@ -70,11 +75,16 @@ export interface AwaitedStore {
 
 /**
  * Opens the store of a service, which waits for a database that cannot be reached and logs outages. Rejects with
- * OperatorError if the store cannot be used.
+ * OperatorError if the store cannot be used, or is not of the kind of the data directory.
  */
 export async function openServiceStore(options: ServiceStoreOptions): Promise<AwaitedStore> {
   const { log, longestWaitMs, onAbsent, ...openOptions } = options;
-  const open = () => openDriver({ ...openOptions, role: "service", creates: true });
+  await expectKind(openOptions);
+  const open = async () => {
+    const opened = await openDriver({ ...openOptions, role: "service", creates: true });
+    await rememberPlace(openOptions);
+    return opened;
+  };
   const { driver, arrived } = await open().then(
     (opened) => ({ driver: opened, arrived: Promise.resolve() }),
     (error: unknown) => {

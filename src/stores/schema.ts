@@ -14,6 +14,7 @@ import type { ClosingPartRow, ClosingRow } from "../credits/closing.ts";
 import {
   amount,
   bytes,
+  callerKey,
   details,
   draws,
   flag,
@@ -76,6 +77,7 @@ export const GRANT = table("credit_grant", ["organizationId", "id"], {
 export const HOLD = table("hold", ["organizationId", "holdId"], {
   organizationId: text("organization_id"),
   holdId: text("id"),
+  tokenId: text("token_id"),
   amount: amount("amount"),
   draws: draws("draws"),
   owner: text("owner"),
@@ -103,12 +105,13 @@ export const REQUEST = table("request", ["organizationId", "holdId"], {
   endedAtMs: number("ended_at"),
   isLate: flag("is_late"),
   trace: trace(),
-  idempotencyKey: optionalText("idempotency_key"),
+  idempotencyKey: callerKey(),
   metadata: optionalJson<"metadata", Record<string, string>>("metadata"),
 } satisfies Fields<RequestRow>);
 
-export const KEY = table("idempotency_key", ["organizationId", "key"], {
+export const KEY = table("idempotency_key", ["organizationId", "callerId", "key"], {
   organizationId: text("organization_id"),
+  callerId: text("caller_id"),
   key: text("key"),
   fingerprint: text("fingerprint"),
   holdId: text("hold_id"),
@@ -208,6 +211,8 @@ export const TOKEN = table("token", ["id"], {
   lastUsedAtMs: optionalNumber("last_used_at"),
   /** The token that replaced this one in a rotation. */
   successorId: optionalText("successor_id"),
+  /** The caller that the token identifies: the first token of the rotations to this one. */
+  callerId: text("caller_id"),
 });
 
 export const ADMIN_TOKEN = table("admin_token", ["id"], {
@@ -248,7 +253,7 @@ export const ACCOUNT_VERSION = table("account_version", ["id"], {
 });
 
 export const ADMIN_KEY = table("admin_idempotency_key", ["scope", "key"], {
-  /** `operator`, or the id of a member's organization. */
+  /** `operator`, or the caller that a member's token identifies. */
   scope: text("scope"),
   key: text("key"),
   /** Fingerprint of the request: the same key with another request is refused. */

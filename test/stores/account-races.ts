@@ -25,7 +25,7 @@ function recordOf(organizationId: string, subjectId = organizationId, action = "
 
 function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): TokenRow {
   const terms = { prefix: "sk-tg-races", scopes: [], models: null, limits: null, createdAtMs: NOW };
-  const state = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
+  const state = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null, callerId: "tok_first" };
   const hash = new Uint8Array(randomBytes(32));
   return { id: randomId("tok"), organizationId, name: "t", hash, ...terms, ...state, ...changes };
 }

@@ -109,6 +109,7 @@ function tokenOf(organizationId: string, token: Partial<TokenRow> = {}): TokenRo
     revokedAtMs: null,
     lastUsedAtMs: null,
     successorId: null,
+    callerId: "tok_first",
     ...token,
   };
 }

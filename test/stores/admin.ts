@@ -33,7 +33,7 @@ function auditOf(changes: Partial<AuditRow> = {}): AuditRow {
 
 function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): TokenRow {
   const terms = { scopes: [...SCOPES], models: null, limits: null, createdAtMs: NOW };
-  const ends = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
+  const ends = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null, callerId: "tok_first" };
   return {
     id: randomId("tok"),
     organizationId,

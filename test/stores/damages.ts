@@ -43,8 +43,8 @@ function tokenBalanceOf({ organizationId }: Used, token: string, held: number, s
 }
 
 function keyOf({ organizationId }: Used, holdId: string, answer = "null"): string {
-  const columns = "organization_id, key, fingerprint, hold_id, answer, created_at, expires_at";
-  return `insert into idempotency_key (${columns}) values ('${organizationId}', 'extra', 'f', '${holdId}', ${answer}, 1, 2)`;
+  const columns = "organization_id, caller_id, key, fingerprint, hold_id, answer, created_at, expires_at";
+  return `insert into idempotency_key (${columns}) values ('${organizationId}', 'tok_first', 'extra', 'f', '${holdId}', ${answer}, 1, 2)`;
 }
 
 const BALANCE_DAMAGES: Damage[] = [
@@ -121,6 +121,12 @@ const REQUEST_DAMAGES: Damage[] = [
   ["a request costs less than nothing", 6, changeRequest("cost = -1"), "charged"],
   ["a request is of another token", 3, changeRequest("token_id = 'tok_other'")],
   ["a request lost its key", 9, changeRequest("idempotency_key = null"), "charged"],
+  [
+    "a key belongs to another caller",
+    9,
+    change("idempotency_key", "caller_id = 'tok_other'", "key = 'charged'"),
+    "charged",
+  ],
 ];
 
 const ADJUSTMENT_DAMAGES: Damage[] = [

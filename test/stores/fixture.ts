@@ -5,12 +5,12 @@ import type {
   GrantTransition,
   HoldFacts,
   HoldTransition,
-  Outcomes,
   ReleaseTransition,
   RenewTransition,
   SettleTransition,
   Transition,
 } from "../../src/credits/books.ts";
+import type { Outcomes } from "../../src/credits/outcomes.ts";
 import { FREE, NO_TOKENS, type TokenCounts } from "../../src/credits/price.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import type { TokenRow } from "../../src/stores/queries/accounts.ts";
@@ -147,7 +147,14 @@ export class Subject {
 function newToken(organizationId: string): TokenRow {
   const [id, hash] = [randomId("tok"), new Uint8Array(randomBytes(32))];
   const rights = { prefix: "sk-tg-capp", scopes: [], models: null, limits: null };
-  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
+  const times = {
+    createdAtMs: 0,
+    expiresAtMs: null,
+    revokedAtMs: null,
+    lastUsedAtMs: null,
+    successorId: null,
+    callerId: "tok_first",
+  };
   return { id, organizationId, name: "capped", hash, ...rights, ...times };
 }
 

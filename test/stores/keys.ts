@@ -17,7 +17,7 @@ import {
 const DAY_MS = 86_400_000;
 
 function claimOf(key: string, claim: Partial<IdempotencyClaim> = {}): IdempotencyClaim {
-  return { key, fingerprint: "body", keepMs: DAY_MS, ...claim };
+  return { callerId: "tok_first", key, fingerprint: "body", keepMs: DAY_MS, ...claim };
 }
 
 /** Another request with the same key. */

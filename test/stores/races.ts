@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { HoldTransition, Outcome, Transition } from "../../src/credits/books.ts";
+import type { HoldTransition, Transition } from "../../src/credits/books.ts";
+import type { Outcome } from "../../src/credits/outcomes.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
 import type { Store } from "../../src/stores/store.ts";

@@ -149,6 +149,7 @@ function settleCases(subject: Subject): void {
       prices: {
         ...{ input: 1n, cachedInput: 2n, cacheWrite: 3n, output: 4_000_000n, reasoning: 5_000_000n },
         further: { outputAudio: 9_000_000n, searches: 2n ** 53n + 1n },
+        tier: { from: "2027-01-01", serviceTier: "flex \0", abovePromptTokens: 10, promptTokensMax: 2 ** 53 },
       },
     };
     const classes = { input: 11, cachedInput: 12, cacheWrite: 13, output: 14, reasoning: 15 };

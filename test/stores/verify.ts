@@ -7,7 +7,7 @@ import { grantOf, HOUR_MS, holdOf, referenceOf, releaseOf, type Subject, settleO
 async function usedOrganization(subject: Subject): Promise<Used> {
   const organizationId = await subject.organization(1_000n);
   const keyed = (hold: HoldTransition, key: string) => {
-    return { ...hold, idempotency: { key, fingerprint: "f", keepMs: HOUR_MS } };
+    return { ...hold, idempotency: { callerId: "tok_first", key, fingerprint: "f", keepMs: HOUR_MS } };
   };
   const open = keyed(holdOf(organizationId, 10n), "open");
   const charged = keyed(holdOf(organizationId, 10n), "charged");

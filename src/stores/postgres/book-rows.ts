@@ -12,6 +12,7 @@ import {
   budgetsOf,
   grantsOf,
   holdNamesOf,
+  type KeyName,
   keysOf,
   type Name,
   NameMap,
@@ -39,7 +40,11 @@ const LIVE_GRANTS = `
 const HOLDS = namedRows(HOLD, "id");
 /** The bounds are for the server, which would otherwise search every partition. */
 const REQUESTS = `${namedRows(REQUEST, "id")} AND request.id >= $3 AND request.id <= $4`;
-const KEYS = namedRows(KEY, "key");
+const NAMED_KEYS = "unnest($1::text[], $2::text[], $3::text[]) AS named (organization_id, caller_id, key)";
+const IS_NAMED_KEY = ["organization_id", "caller_id", "key"]
+  .map((column) => `idempotency_key.${column} = named.${column}`)
+  .join(" AND ");
+const KEYS = `SELECT ${columnsIn(KEY)} FROM ${NAMED_KEYS} JOIN idempotency_key ON ${IS_NAMED_KEY}`;
 const NAMED_GRANTS = namedRows(GRANT, "id");
 const REFERRED_GRANTS = namedRows(GRANT, "reference");
 const NAMED_ADJUSTMENTS = namedRows(ADJUSTMENT, "id");
@@ -49,9 +54,7 @@ const REFERRED_ADJUSTMENTS = `
   FROM unnest($1::text[], $2::text[], $3::text[]) AS named (organization_id, reference, kind)
   JOIN adjustment ON adjustment.organization_id = named.organization_id
     AND adjustment.kind = named.kind AND adjustment.reference = named.reference`;
-const DELETE_KEYS = `
-  DELETE FROM idempotency_key USING unnest($1::text[], $2::text[]) AS named (organization_id, key)
-  WHERE idempotency_key.organization_id = named.organization_id AND idempotency_key.key = named.key`;
+const DELETE_KEYS = `DELETE FROM idempotency_key USING ${NAMED_KEYS} WHERE ${IS_NAMED_KEY}`;
 const DELETE_HOLDS = `
   DELETE FROM hold USING unnest($1::text[], $2::text[]) AS named (organization_id, id)
   WHERE hold.organization_id = named.organization_id AND hold.id = named.id`;
@@ -90,7 +93,7 @@ export async function readRows(transaction: Transaction, transitions: readonly T
     transaction.planned(CLOCK, []),
     reader.named(HOLD, HOLDS, names.holds),
     reader.requests(names.newHolds),
-    reader.named(KEY, KEYS, names.keys),
+    readKeys(reader, names.keys),
     readTokenBalances(reader, names.tokens, []),
     readGrants(reader, names),
     readAdjustments(reader, names),
@@ -135,6 +138,14 @@ class Reader {
 /** Returns an array of the organizations and one of the ids, in PostgreSQL's input syntax. */
 function columnsOf(names: readonly Name[]): [string, string] {
   return [arrayText(names.map(({ organizationId }) => organizationId)), arrayText(names.map(({ id }) => id))];
+}
+
+async function readKeys(reader: Reader, names: readonly KeyName[]): Promise<IdempotencyKeyRow[]> {
+  return names.length === 0 ? [] : reader.rows(KEY, KEYS, keyColumnsOf(names));
+}
+
+function keyColumnsOf(keys: readonly BookWrites["removedKeys"][number][]): string[] {
+  return (["organizationId", "callerId", "key"] as const).map((column) => arrayText(keys.map((key) => key[column])));
 }
 
 async function readTokenBalances(
@@ -201,7 +212,7 @@ async function readNamedByRows(reader: Reader, names: Names, read: Read): Promis
   const [keyedHolds, keyedRequests, ownKeys, drawn, more] = await Promise.all([
     reader.named(HOLD, HOLDS, ofKeys),
     reader.requests(ofKeys),
-    reader.named(KEY, KEYS, without(keysOf(holds, requests), names.keys)),
+    readKeys(reader, without(keysOf(holds, requests), names.keys)),
     reader.named(GRANT, NAMED_GRANTS, drawnOn),
     readTokenBalances(reader, tokens, tokenBalances),
   ]);
@@ -224,7 +235,7 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
     const parameters = parametersOf(part, kinds, rows);
     expectAll(table, (await transaction.planned(text(parameters), parameters.values)).rowCount, rows.length);
   };
-  const removedKeys = writes.removedKeys.map(({ organizationId, key }) => ({ organizationId, id: key }));
+  const { removedKeys } = writes;
   const removedHolds = holdNamesOf(writes.removedHolds);
   const removeHolds = async () => {
     if (removedHolds.length === 0) return;
@@ -242,7 +253,7 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
     write(INSERT_REQUESTS, writes.newRequests),
     write(UPSERT_KEYS, writes.keys),
     // An expired key may have been removed already.
-    removedKeys.length > 0 && transaction.planned(DELETE_KEYS, columnsOf(removedKeys)),
+    removedKeys.length > 0 && transaction.planned(DELETE_KEYS, keyColumnsOf(removedKeys)),
     write(INSERT_ADJUSTMENTS, writes.newAdjustments),
     write(INSERT_AUDIT_ENTRIES, writes.newAuditEntries),
   ]);

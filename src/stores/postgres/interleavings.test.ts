@@ -14,7 +14,8 @@ import {
 } from "../../../test/stores/fixture.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
-import type { HoldTransition, Outcome, Transition } from "../../credits/books.ts";
+import type { HoldTransition, Transition } from "../../credits/books.ts";
+import type { Outcome } from "../../credits/outcomes.ts";
 import type { Durability } from "../driver.ts";
 import type { Store } from "../store.ts";
 import { openPostgresStore } from "./postgres.ts";
@@ -159,7 +160,7 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
 
   test("a request that waited finds its idempotency key in use", async () => {
     const id = await organization(100n);
-    const idempotency = { key: "once", fingerprint: "body", keepMs: 60_000 };
+    const idempotency = { callerId: "tok_first", key: "once", fingerprint: "body", keepMs: 60_000 };
     const holds = [1, 2, 3].map(() => ({ ...holdOf(id, 10n), idempotency }));
     const outcomes = await inOrder(id, ...holds);
     expect(outcomes.map(({ outcome }) => outcome)).toEqual(["held", "in_progress", "in_progress"]);

@@ -2,26 +2,39 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import { idAt } from "../../credits/request-id.ts";
 import { OperatorError } from "../../errors.ts";
-import { type Migration, missingMigrations, type SchemaVersions, schemaRefusal, versionsOf } from "../migrations.ts";
+import { programVersion } from "../../version.ts";
+import {
+  type AppliedMigration,
+  appliedFrom,
+  expectCurrent,
+  type Migration,
+  missingMigrations,
+  missingStore,
+  type SchemaVersions,
+  versionsOf,
+} from "../migrations.ts";
 import { LOCK_NOT_AVAILABLE, PostgresFailure, sqlStateOf } from "./failure.ts";
 import type { Pools } from "./pools.ts";
 import { query, type Transaction, transact } from "./transact.ts";
 
 const SCHEMA_MIGRATION = `
   CREATE TABLE IF NOT EXISTS schema_migration (
-    version    bigint NOT NULL PRIMARY KEY,
-    name       text   NOT NULL,
-    checksum   text   NOT NULL,
-    applied_at bigint NOT NULL
+    version      bigint NOT NULL PRIMARY KEY,
+    name         text   NOT NULL,
+    checksum     text   NOT NULL,
+    applied_at   bigint NOT NULL,
+    program      text   NOT NULL,
+    committed_at bigint
   )`;
 /** A migration locks this row, so that processes that start together take turns. */
-const TURN = "INSERT INTO schema_migration VALUES (0, 'turn', '', 0) ON CONFLICT (version) DO NOTHING";
+const TURN = "INSERT INTO schema_migration VALUES (0, 'turn', '', 0, '') ON CONFLICT (version) DO NOTHING";
 const TAKE_TURN = "SELECT version FROM schema_migration WHERE version = 0 FOR UPDATE";
 const SCHEMA_EXISTS = "SELECT to_regclass('schema_migration') IS NOT NULL AS exists";
-const APPLIED = "SELECT version, checksum FROM schema_migration WHERE version > 0";
+/** The table of another commit may have other columns. */
+const APPLIED = "SELECT * FROM schema_migration WHERE version > 0";
 const APPLY = `
-  INSERT INTO schema_migration (version, name, checksum, applied_at)
-  VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)`;
+  INSERT INTO schema_migration (version, name, checksum, applied_at, program, committed_at)
+  VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $4, $5)`;
 /** Two processes that find no table may both try to create it; the second one fails with one of these. */
 const CREATED_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
 const TURN_TIMEOUT_MS = 60_000;
@@ -39,20 +52,12 @@ const PARTITIONS_EVERY_MS = 3_600_000;
 /** Reads of requests queue behind a partition that waits to be attached. */
 const PARTITION_LOCK_TIMEOUT_MS = 500;
 
-interface AppliedRow {
-  version: bigint;
-  checksum: string;
-}
-
 /**
  * Migrates the schema in one transaction, which is tried again while a table that it changes is in use. Rejects with
  * OperatorError for a newer or an altered schema, and for tables that are in use for a minute.
  */
 export async function migrate({ durable: pool, place }: Pools, migrations: Migration[]): Promise<SchemaVersions> {
-  const missingOf = (applied: AppliedRow[]) => {
-    const rows = applied.map(({ version, checksum }) => ({ version: Number(version), checksum }));
-    return missingMigrations(`The database at ${place}`, rows, migrations);
-  };
+  const missingOf = (applied: AppliedMigration[]) => missingMigrations(nameOf(place), applied, migrations);
   // Most starts find nothing to do: they neither write nor wait, and need no privilege to create tables.
   const before = await appliedRows(pool);
   if (before !== undefined && missingOf(before).length === 0) return versionsOf(migrations, []);
@@ -65,11 +70,11 @@ export async function migrate({ durable: pool, place }: Pools, migrations: Migra
     transact(pool, { kind: "booking", isRepeatable: true }, async (transaction) => {
       await takeTurn(transaction);
       await transaction.query(`SET LOCAL lock_timeout = ${TABLE_LOCK_TIMEOUT_MS}`);
-      const { rows } = await transaction.query<AppliedRow>(APPLIED);
-      const missing = missingOf(rows);
+      const missing = missingOf(appliedFrom((await transaction.query(APPLIED)).rows));
+      const program = programVersion();
       for (const { version, name, sql, checksum } of missing) {
         await transaction.query(withTimeout(sql, MIGRATION_TIMEOUT_MS));
-        await transaction.query(APPLY, [version, name, checksum]);
+        await transaction.query(APPLY, [version, name, checksum, program.name, program.committedAtMs]);
       }
       return versionsOf(migrations, missing);
     });
@@ -86,19 +91,22 @@ export async function migrate({ durable: pool, place }: Pools, migrations: Migra
 }
 
 /** Returns the migrations that were applied; undefined if the database has no schema. */
-async function appliedRows(pool: pg.Pool): Promise<AppliedRow[] | undefined> {
+async function appliedRows(pool: pg.Pool): Promise<AppliedMigration[] | undefined> {
   const found = await query<{ exists: boolean }>(pool, { text: SCHEMA_EXISTS, isRepeatable: true });
   if (found.rows[0]?.exists !== true) return undefined;
-  return (await query<AppliedRow>(pool, { text: APPLIED, isRepeatable: true })).rows;
+  return appliedFrom((await query(pool, { text: APPLIED, isRepeatable: true })).rows);
 }
 
 /** Rejects with OperatorError unless the schema is current. Changes nothing. */
 export async function expectSchema({ durable, place }: Pools, migrations: Migration[]): Promise<SchemaVersions> {
-  const versions = ((await appliedRows(durable)) ?? []).map(({ version }) => Number(version));
-  const newest = versions.length === 0 ? undefined : Math.max(...versions);
-  const refusal = schemaRefusal(`the database at ${place}`, newest, migrations);
-  if (refusal !== undefined) throw new OperatorError(refusal[0]?.toUpperCase() + refusal.slice(1));
+  const applied = (await appliedRows(durable)) ?? [];
+  if (applied.length === 0) throw missingStore(`the database at ${place}`);
+  expectCurrent(nameOf(place), applied, migrations);
   return versionsOf(migrations, []);
+}
+
+function nameOf(place: string): string {
+  return `The database at ${place}`;
 }
 
 async function takeTurn(transaction: Transaction): Promise<void> {

@@ -116,15 +116,20 @@ describe.skipIf(!hasPostgres)("opening a PostgreSQL database", () => {
 
   test("a newer schema, or one from another text, is refused", async () => {
     await (await openPostgresStore({ url: database.url, role: "command" })).close();
-    await beside.query("INSERT INTO schema_migration VALUES (9999, '9999_later.sql', '', 0)");
+    await beside.query("INSERT INTO schema_migration VALUES (9999, '9999_later.sql', '', 0, '2.0.0+aaaaaaa')");
     expect(await refusal(database.url)).toMatch(
-      /^The database at \S+ was written by a newer Tollgate: its schema is 9999, this one knows up to \d+\.$/,
+      /^The database at \S+ was written by a newer Tollgate, 2\.0\.0\+aaaaaaa: its schema is 9999, this one, \S+, knows up to 1\./,
     );
     await beside.query("DELETE FROM schema_migration WHERE version = 9999");
-    await beside.query("UPDATE schema_migration SET checksum = 'other' WHERE version = 1");
-    expect(await refusal(database.url)).toMatch(
-      /^The database at \S+ was created with another version of the migration 0001_schema\.sql\.$/,
-    );
+    await beside.query("UPDATE schema_migration SET checksum = 'other', committed_at = 0 WHERE version = 1");
+    const other =
+      /^The database at \S+ was written by an older Tollgate, \S+: its schema 1 is other, that of this one, /;
+    expect(await refusal(database.url)).toMatch(other);
+    // The table of a commit that did not store its name.
+    await beside.query("ALTER TABLE schema_migration DROP COLUMN program, DROP COLUMN committed_at");
+    expect(await refusal(database.url)).toMatch(/an older Tollgate, of an unknown commit: its schema 1 is other, /);
+    const { rows } = await beside.query("SELECT checksum FROM schema_migration WHERE version > 0");
+    expect(rows).toEqual([{ checksum: "other" }]);
   });
 
   test("a migration that fails is rolled back with those before it", async () => {

@@ -1,8 +1,9 @@
 import { type CompiledQuery, PostgresAdapter, PostgresIntrospector, PostgresQueryCompiler, sql } from "kysely";
 import type pg from "pg";
-import type { Outcome, Transition } from "../../credits/books.ts";
+import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import { namesOf } from "../../credits/names.ts";
+import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, OrganizationsLockedError, StoreUnavailableError } from "../../errors.ts";
 import type { SqlDialect, StoreDriver, Writes } from "../driver.ts";
 import { type MigratedDriver, readMigrations } from "../migrations.ts";

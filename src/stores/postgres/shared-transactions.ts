@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Outcome, Transition } from "../../credits/books.ts";
+import type { Transition } from "../../credits/books.ts";
 import { holdIdOf, organizationIdOf } from "../../credits/names.ts";
+import type { Outcome } from "../../credits/outcomes.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../../errors.ts";
 import type { Durability } from "../driver.ts";
 

@@ -29,6 +29,8 @@ export interface AdminKeyRow extends Pick<AdminKey, "fingerprint" | "state" | "s
 export interface AuditPage {
   organizationId: string | null;
   action: string | null;
+  /** Only entries with a greater id. */
+  after?: string;
   /** Id of the last entry seen. */
   before: string | null;
   limit: number;
@@ -135,10 +137,11 @@ function auditEntries({ kysely, write }: Database) {
       await write([insertAuditQuery(kysely, entry)]);
     },
     /** Returns audit records, the newest first. */
-    async audit({ organizationId, action, before, limit }: AuditPage): Promise<AuditRow[]> {
+    async audit({ organizationId, action, after, before, limit }: AuditPage): Promise<AuditRow[]> {
       let query = kysely.selectFrom("audit_entry").selectAll().orderBy("id", "desc").limit(limit);
       if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
       if (action !== null) query = query.where("action", "=", action);
+      if (after !== undefined) query = query.where("id", ">", after);
       if (before !== null) query = query.where("id", "<", before);
       return (await query.execute()).map(AUDIT_ENTRY.fromRecord);
     },

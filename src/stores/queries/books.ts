@@ -1,9 +1,11 @@
 import { sql } from "kysely";
 import type { MicroCredits } from "../../credits/amount.ts";
-import type { BalanceRow, Outcomes, Transition } from "../../credits/books.ts";
+import type { BalanceRow, Transition } from "../../credits/books.ts";
+import type { Outcomes } from "../../credits/outcomes.ts";
 import { type Database, read } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
-import { BALANCE } from "../schema.ts";
+import { ADMIN_KEY, BALANCE, KEY } from "../schema.ts";
+import type { TableShape } from "../table.ts";
 import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
 import { verifyOrganization, verifyOwners } from "./verify.ts";
 
@@ -139,12 +141,10 @@ async function recoverableHolds(
   return { nowMs: Number(rows[0]?.now ?? 0), holds };
 }
 
-/** The open holds of a store. Ages are in milliseconds, and 0 without an open hold. */
+/** The open holds of a store. */
 export interface OpenHolds {
   count: number;
-  /** Since the oldest one was made. */
-  oldestMs: number;
-  /** From now to the earliest expiry; negative if it has passed. */
+  /** Milliseconds from now to the earliest expiry; negative if it has passed, and 0 without an open hold. */
   earliestExpiryMs: number;
 }
 
@@ -152,26 +152,25 @@ async function openHolds(database: Database): Promise<OpenHolds> {
   const { count, min } = database.kysely.fn;
   const query = database.kysely
     .selectFrom("hold")
-    .select([count("id").as("count"), min("made_at").as("made"), min("expires_at").as("expires")])
+    .select([count("id").as("count"), min("expires_at").as("expires")])
     .select(sql<bigint>`${database.now()}`.as("now"));
-  type Row = Record<"count" | "now", bigint | number> & Record<"made" | "expires", bigint | number | null>;
+  type Row = Record<"count" | "now", bigint | number> & Record<"expires", bigint | number | null>;
   const [row] = await read<Row>(database, query);
   const nowMs = Number(row?.now ?? 0);
   return {
     count: Number(row?.count ?? 0),
-    oldestMs: nowMs - Number(row?.made ?? nowMs),
     earliestExpiryMs: Number(row?.expires ?? nowMs) - nowMs,
   };
 }
 
 async function removeOldKeys({ kysely, now: nowOf }: Database, limit: number): Promise<number> {
   const now = nowOf();
-  const remove = async (table: "idempotency_key" | "admin_idempotency_key", owner: "organization_id" | "scope") => {
-    const [from, columns] = [sql.table(table), sql`${sql.ref(owner)}, key`];
+  const remove = async ({ name, key }: TableShape) => {
+    const [from, columns] = [sql.table(name), sql.join(key.map((column) => sql.ref(column)))];
     const old = sql`select ${columns} from ${from} where expires_at <= ${now} limit ${sql.lit(limit)}`;
     // Checked again: another process may have claimed the key since the read.
     const removal = sql`delete from ${from} where (${columns}) in (${old}) and expires_at <= ${now}`;
     return Number((await removal.execute(kysely)).numAffectedRows ?? 0n);
   };
-  return (await remove("idempotency_key", "organization_id")) + (await remove("admin_idempotency_key", "scope"));
+  return (await remove(KEY)) + (await remove(ADMIN_KEY));
 }

@@ -241,22 +241,30 @@ function requestQuery({ kysely }: Database) {
 
 async function namedHolds(database: Database, rows: readonly OpenNames[]): Promise<ListedRequest[]> {
   const holds = rows.map((row) => ({ organizationName: row.organization_name, hold: HOLD.fromRecord(row) }));
-  const ids = [...new Set(holds.map(({ hold }) => hold.details.tokenId))];
+  const ids = [...new Set(holds.map(({ hold }) => hold.tokenId))];
   const query = database.kysely.selectFrom("token").select(["id", "name"]).where("id", "in", ids);
   const tokens = ids.length === 0 ? [] : await read<{ id: string; name: string }>(database, query);
   const nameOf = new Map(tokens.map(({ id, name }) => [id, name]));
   return holds.map(({ hold, organizationName }) => {
-    const names = { organizationName, tokenName: nameOf.get(hold.details.tokenId) ?? null };
+    const names = { organizationName, tokenName: nameOf.get(hold.tokenId) ?? null };
     return { ...names, ...listedHold(hold) };
   });
 }
 
 type Unnamed = Omit<ListedRequest, "organizationName" | "tokenName">;
 
-function listedHold({ organizationId, holdId, amount, draws, madeAtMs, details }: HoldRow): Unnamed {
+function listedHold({ organizationId, holdId, tokenId, amount, draws, madeAtMs, details }: HoldRow): Unnamed {
   const { tokens, ...facts } = details;
   const nothing = { charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, events: [] };
-  return { facts: { ...facts, organizationId, holdId }, state: "open", amount, tokens, draws, madeAtMs, ...nothing };
+  return {
+    facts: { ...facts, organizationId, holdId, tokenId },
+    state: "open",
+    amount,
+    tokens,
+    draws,
+    madeAtMs,
+    ...nothing,
+  };
 }
 
 /** Converts rows of requests, with their late settlements and credits. */

@@ -102,8 +102,8 @@ function sum(expression: string) {
 /** Open holds are few; their tokens and models are in their details. */
 async function openSums(database: Database, { from, to }: IdRange): Promise<RequestSum[]> {
   const query = database.kysely.selectFrom("hold").selectAll().where("id", ">=", from).where("id", "<", to);
-  return (await read<object>(database, query)).map(HOLD.fromRecord).map(({ organizationId, details }) => {
-    const { tokenId, model, tokens } = details;
+  return (await read<object>(database, query)).map(HOLD.fromRecord).map(({ organizationId, tokenId, details }) => {
+    const { model, tokens } = details;
     const input = tokens.input + tokens.cachedInput + tokens.cacheWrite;
     const counts = { requests: 1, errors: 0, charged: 0n, inputTokens: input };
     const outputTokens = tokens.output + tokens.reasoning;

@@ -183,7 +183,7 @@ export function checkKey(
   of: { hold?: HoldRow | undefined; request?: RequestRow | undefined; isSettledLate: boolean },
   report: ReportViolation,
 ): void {
-  const { key, holdId, answer } = row;
+  const { callerId, key, holdId, answer } = row;
   const { hold, request, isSettledLate } = of;
   const name = JSON.stringify(key);
   const ownKey = request?.idempotencyKey ?? hold?.details.idempotencyKey ?? null;
@@ -191,7 +191,8 @@ export function checkKey(
     report(9, `The key ${name} names no request.`, holdId);
     return;
   }
-  if (ownKey !== key) report(9, `The key ${name} names a request that came without it.`, holdId);
+  if (ownKey?.key !== key || ownKey.callerId !== callerId)
+    report(9, `The key ${name} names a request that came without it.`, holdId);
   if (request?.end === "released") report(9, `The key ${name} names a request that was released.`, holdId);
   const isCharged = request !== undefined && (request.end !== "recovered" || isSettledLate);
   if (answer !== null && !isCharged) report(9, `The key ${name} has the answer of a request without a charge.`, holdId);

@@ -341,7 +341,7 @@ class Check {
       const sharing = rows.filter((other) => other.tokenId === tokenId || other.budgetId === tokenId);
       const own = new Set(sharing.map((other) => other.tokenId));
       const held = total(
-        open.filter(({ details }) => own.has(details.tokenId)),
+        open.filter(({ tokenId }) => own.has(tokenId)),
         ({ amount }) => amount,
       );
       const spent = total([...own], (id) => this.#sums.spentOfToken.get(id) ?? 0n);

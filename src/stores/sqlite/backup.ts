@@ -14,6 +14,7 @@ import {
 import { dirname } from "node:path";
 import { backup, DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
+import { missingStore } from "../migrations.ts";
 import { unavailableReason } from "./connection.ts";
 import { databasePathOf, findDatabase, makeFile } from "./directory.ts";
 
@@ -40,7 +41,7 @@ export interface DatabaseCopy {
  */
 export async function copyDatabase(dataDir: string, destination: string): Promise<DatabaseCopy> {
   const source = findDatabase(dataDir);
-  if (source === undefined) throw new OperatorError(`There is no store in ${dataDir}.`);
+  if (source === undefined) throw missingStore(dataDir);
   return makeDatabase(destination, (path) => copyPages(source, path));
 }
 

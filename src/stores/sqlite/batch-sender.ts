@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Outcome, Transition } from "../../credits/books.ts";
+import type { Transition } from "../../credits/books.ts";
+import type { Outcome } from "../../credits/outcomes.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import type { Durability } from "../driver.ts";
 import type { WorkerLink } from "./link.ts";

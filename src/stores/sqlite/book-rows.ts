@@ -1,10 +1,18 @@
 import type { SQLInputValue } from "node:sqlite";
 import type { BookRows, BookWrites } from "../../credits/batch.ts";
-import type { AdjustmentRow, GrantRow, HoldRow, RequestRow, Transition } from "../../credits/books.ts";
+import type {
+  AdjustmentRow,
+  GrantRow,
+  HoldRow,
+  IdempotencyKeyRow,
+  RequestRow,
+  Transition,
+} from "../../credits/books.ts";
 import {
   budgetsOf,
   grantsOf,
   holdNamesOf,
+  type KeyName,
   keysOf,
   type Name,
   NameMap,
@@ -29,7 +37,7 @@ const SELECT_GRANT = select(GRANT, "organization_id = ? AND id = ?");
 const SELECT_GRANT_BY_REFERENCE = select(GRANT, "organization_id = ? AND reference = ?");
 const SELECT_HOLD = select(HOLD, "organization_id = ? AND id = ?");
 const SELECT_REQUEST = select(REQUEST, "organization_id = ? AND id = ?");
-const SELECT_KEY = select(KEY, "organization_id = ? AND key = ?");
+const SELECT_KEY = select(KEY, "organization_id = ? AND caller_id = ? AND key = ?");
 const SELECT_ADJUSTMENT = select(ADJUSTMENT, "organization_id = ? AND id = ?");
 const SELECT_ADJUSTMENTS_OF_REQUEST = select(ADJUSTMENT, "organization_id = ? AND hold_id = ?");
 const SELECT_ADJUSTMENT_BY_REFERENCE = select(ADJUSTMENT, "organization_id = ? AND kind = ? AND reference = ?");
@@ -43,7 +51,7 @@ const RENEW_HOLD = update(HOLD, WRITES.renewedHold);
 const DELETE_HOLD = "DELETE FROM hold WHERE organization_id = ? AND id = ?";
 const INSERT_REQUEST = insert(REQUEST, WRITES.newRequest);
 const UPSERT_KEY = insert(KEY, WRITES.key, "INSERT OR REPLACE");
-const DELETE_KEY = "DELETE FROM idempotency_key WHERE organization_id = ? AND key = ?";
+const DELETE_KEY = "DELETE FROM idempotency_key WHERE organization_id = ? AND caller_id = ? AND key = ?";
 const INSERT_ADJUSTMENT = insert(ADJUSTMENT, WRITES.newAdjustment);
 const INSERT_AUDIT_ENTRY = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
 
@@ -69,14 +77,14 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   const names = namesOf(transitions);
   const reader = new Reader(connection);
   const balances = names.organizationIds.flatMap((id) => reader.all(BALANCE, SELECT_BALANCE, [id]));
-  const keys = reader.each(KEY, SELECT_KEY, names.keys);
+  const keys = readKeys(reader, names.keys);
   const ids = keys.length === 0 ? names.holds : without([...names.holds, ...holdNamesOf(keys)], []);
   const holds = reader.each(HOLD, SELECT_HOLD, ids);
   // Most batches find a hold for every id, or for none.
   const isEachFound = holds.length === ids.length;
   const ended = isEachFound ? [] : without(ids, holdNamesOf(holds));
   const requests = reader.each(REQUEST, SELECT_REQUEST, ended);
-  keys.push(...reader.each(KEY, SELECT_KEY, without(keysOf(holds, requests), names.keys)));
+  keys.push(...readKeys(reader, without(keysOf(holds, requests), names.keys)));
   const tokens = without([...names.tokens, ...tokensOf(holds, requests)], []);
   const tokenBalances = reader.each(TOKEN_BALANCE, SELECT_TOKEN_BALANCE, tokens);
   const shared = without(budgetsOf(tokenBalances), tokens);
@@ -110,6 +118,12 @@ class Reader {
     }
     return rows;
   }
+}
+
+function readKeys(reader: Reader, names: readonly KeyName[]): IdempotencyKeyRow[] {
+  return names.flatMap(({ organizationId, callerId, key }) =>
+    reader.all(KEY, SELECT_KEY, [organizationId, callerId, key]),
+  );
 }
 
 function readGrants(reader: Reader, names: Names, drawing: readonly (HoldRow | RequestRow)[]): GrantRow[] {
@@ -148,7 +162,9 @@ export function writeRows(connection: Connection, writes: BookWrites): void {
   for (const { organizationId, holdId } of writes.removedHolds) deletion.run(organizationId, holdId);
   each(connection, INSERT_REQUEST, WRITES.newRequest, writes.newRequests);
   each(connection, UPSERT_KEY, WRITES.key, writes.keys);
-  for (const { organizationId, key } of writes.removedKeys) connection.prepare(DELETE_KEY).run(organizationId, key);
+  for (const { organizationId, callerId, key } of writes.removedKeys) {
+    connection.prepare(DELETE_KEY).run(organizationId, callerId, key);
+  }
   each(connection, INSERT_ADJUSTMENT, WRITES.newAdjustment, writes.newAdjustments);
   each(connection, INSERT_AUDIT_ENTRY, WRITES.newAuditEntry, writes.newAuditEntries);
 }

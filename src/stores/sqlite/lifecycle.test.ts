@@ -21,7 +21,8 @@ import { grantOf, holdOf, one, randomId, settleOf } from "../../../test/stores/f
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { type Database, databaseOver } from "../database.ts";
 import { type Store, storeOver } from "../store.ts";
-import { LOG_BYTES } from "./connection.ts";
+import { Connection, LOG_BYTES } from "./connection.ts";
+import { migrate, sqliteMigrations } from "./migrate.ts";
 import { openSqliteDriver, openSqliteStore, type SqliteDriver, type SqliteOptions } from "./sqlite.ts";
 
 let parent: string;
@@ -252,14 +253,37 @@ describe("a file or directory that cannot be used", () => {
     expect(readFileSync(path)).toEqual(before);
   });
 
+  test("a store gets the migrations of a later release, all of them or none", async () => {
+    await (await open()).close();
+    const databasePath = join(dataDir, "tollgate.db");
+    const connection = new Connection({ databasePath, busyTimeoutMs: 1_000 });
+    const further = (version: number, text: string) => ({ version, name: `${version}.sql`, sql: text, checksum: text });
+    const [good, bad] = [further(2, "CREATE TABLE two (id INTEGER)"), further(3, "CREATE TABLE three (")];
+    const versions = () => connection.run({ sql: "SELECT version FROM schema_migration", parameters: [] }, false).rows;
+    expect(() => migrate(connection, databasePath, [...sqliteMigrations(), good, bad], 7)).toThrow(/incomplete input/);
+    expect(versions()).toEqual([{ version: 1n }]);
+    expect(migrate(connection, databasePath, [...sqliteMigrations(), good], 7)).toEqual({ from: 1, to: 2 });
+    expect(versions()).toEqual([{ version: 1n }, { version: 2n }]);
+    connection.close();
+    expect(await refusal()).toMatch(
+      / was written by a newer Tollgate, .*: its schema is 2, this one, \S+, knows up to 1\./,
+    );
+  });
+
   test("a newer schema, or one from another text, is refused", async () => {
     await (await open()).close();
     const path = join(dataDir, "tollgate.db");
     const beside = new DatabaseSync(path);
-    beside.exec("INSERT INTO schema_migration VALUES (9999, '9999_later.sql', 'x', 1)");
-    expect(await refusal()).toMatch(/^The database .* was written by a newer Tollgate: its schema is 9999/);
-    beside.exec("DELETE FROM schema_migration WHERE version = 9999; UPDATE schema_migration SET checksum = 'other'");
-    expect(await refusal({ role: "command" })).toContain("another version of the migration 0001");
+    beside.exec("INSERT INTO schema_migration VALUES (9999, '9999_later.sql', 'x', 1, '2.0.0', NULL)");
+    expect(await refusal()).toMatch(/^The database .* was written by a newer Tollgate, 2\.0\.0: its schema is 9999/);
+    beside.exec("DELETE FROM schema_migration WHERE version = 9999");
+    beside.exec("UPDATE schema_migration SET checksum = 'other', committed_at = 0");
+    const other = /^The database \S+ was written by an older Tollgate, \S+: its schema 1 is other, that of this one, /;
+    for (const creates of [true, false]) expect(await refusal({ role: "command", creates })).toMatch(other);
+    // The table of a commit that did not store its name.
+    beside.exec("ALTER TABLE schema_migration DROP COLUMN program");
+    beside.exec("ALTER TABLE schema_migration DROP COLUMN committed_at");
+    expect(await refusal()).toMatch(/an older Tollgate, of an unknown commit: its schema 1 is other, /);
     beside.close();
   });
 });

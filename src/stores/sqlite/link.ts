@@ -1,7 +1,7 @@
 import { getCompileCacheDir } from "node:module";
 import { dirname } from "node:path";
 import { Worker } from "node:worker_threads";
-import type { Outcome } from "../../credits/books.ts";
+import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { PoolUse } from "../driver.ts";
 import type { SchemaVersions } from "../migrations.ts";

@@ -1,10 +1,13 @@
 import { OperatorError } from "../../errors.ts";
+import { programVersion } from "../../version.ts";
 import {
+  appliedFrom,
+  expectCurrent,
   type Migration,
   missingMigrations,
+  missingStore,
   readMigrations,
   type SchemaVersions,
-  schemaRefusal,
   versionsOf,
 } from "../migrations.ts";
 import type { Connection } from "./connection.ts";
@@ -12,11 +15,17 @@ import type { Connection } from "./connection.ts";
 const DIRECTORY = new URL("./migrations/", import.meta.url);
 const SCHEMA_MIGRATION = `
   CREATE TABLE IF NOT EXISTS schema_migration (
-    version    INTEGER NOT NULL PRIMARY KEY,
-    name       TEXT    NOT NULL,
-    checksum   TEXT    NOT NULL,
-    applied_at INTEGER NOT NULL
+    version      INTEGER NOT NULL PRIMARY KEY,
+    name         TEXT    NOT NULL,
+    checksum     TEXT    NOT NULL,
+    applied_at   INTEGER NOT NULL,
+    program      TEXT    NOT NULL,
+    committed_at INTEGER
   ) STRICT`;
+/** The table of another commit may have other columns. */
+const APPLIED = { sql: "SELECT * FROM schema_migration", parameters: [] };
+const APPLY = `
+  INSERT INTO schema_migration (version, name, checksum, applied_at, program, committed_at) VALUES (?, ?, ?, ?, ?, ?)`;
 
 /** Returns all migrations, in order. */
 export const sqliteMigrations = () => readMigrations(DIRECTORY);
@@ -32,14 +41,13 @@ export function migrate(
   connection.enterWalMode();
   return connection.transaction("BEGIN IMMEDIATE", true, () => {
     connection.script(SCHEMA_MIGRATION);
-    const applied = connection.step({ sql: "SELECT version, checksum FROM schema_migration", parameters: [] }).rows;
-    const rows = applied.map(({ version, checksum }) => ({ version: Number(version), checksum: String(checksum) }));
-    const missing = missingMigrations(`The database ${databasePath}`, rows, migrations);
+    const missing = missingMigrations(nameOf(databasePath), appliedFrom(connection.step(APPLIED).rows), migrations);
+    const program = programVersion();
     for (const { version, name, sql, checksum } of missing) {
       connection.script(sql);
       connection.step({
-        sql: "INSERT INTO schema_migration (version, name, checksum, applied_at) VALUES (?, ?, ?, ?)",
-        parameters: [version, name, checksum, nowMs],
+        sql: APPLY,
+        parameters: [version, name, checksum, nowMs, program.name, program.committedAtMs],
       });
     }
     return versionsOf(migrations, missing);
@@ -51,12 +59,14 @@ export function expectSchema(connection: Connection, databasePath: string, migra
   refuseForeign(connection, databasePath);
   const isMade = "SELECT count(*) AS made FROM sqlite_schema WHERE name = 'schema_migration'";
   const [table] = connection.run({ sql: isMade, parameters: [] }, false).rows;
-  const newest = "SELECT max(version) AS version FROM schema_migration";
-  const [row] = table?.made === 0n ? [] : connection.run({ sql: newest, parameters: [] }, false).rows;
-  const version = row?.version;
-  const refusal = schemaRefusal(databasePath, typeof version === "bigint" ? Number(version) : undefined, migrations);
-  if (refusal !== undefined) throw new OperatorError(refusal);
+  const applied = table?.made === 0n ? [] : appliedFrom(connection.run(APPLIED, false).rows);
+  if (applied.length === 0) throw missingStore(databasePath);
+  expectCurrent(nameOf(databasePath), applied, migrations);
   return versionsOf(migrations, []);
+}
+
+function nameOf(databasePath: string): string {
+  return `The database ${databasePath}`;
 }
 
 /** Throws OperatorError for the file of another program, before anything is changed. */

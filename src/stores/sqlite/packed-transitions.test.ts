@@ -12,7 +12,7 @@ const facts = {
   upstream: "sandbox/echo",
   prices: { ...FREE, input: 7n },
   metadata: { team: "a" },
-  idempotencyKey: "key",
+  idempotencyKey: { callerId: "tok_first", key: "key" },
 };
 const tokens = { ...NO_TOKENS, input: 1, output: 2, reasoning: 3 };
 const attempts = [{ route: "sandbox/echo", outcome: "ok", durationMs: 5 }];
@@ -26,7 +26,7 @@ const trace = {
 };
 const hold = { kind: "hold", facts, least: 1n, most: 2n, lifeMs: 3, owner: "owner" } as const;
 const settle = { kind: "settle", facts, tokens, basis: "reported", end: "complete" } as const;
-const idempotency = { key: "key", fingerprint: "f", keepMs: 9 };
+const idempotency = { callerId: "tok_first", key: "key", fingerprint: "f", keepMs: 9 };
 
 const CASES: [given: Transition, expected?: Transition][] = [
   [hold, { ...hold, idempotency: null }],

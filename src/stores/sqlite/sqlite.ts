@@ -1,8 +1,8 @@
 import { statfs } from "node:fs/promises";
 import { type CompiledQuery, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler, sql } from "kysely";
-import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { StoreUnavailableError } from "../../errors.ts";
 import type { SqlDialect } from "../driver.ts";
-import { type MigratedDriver, schemaRefusal } from "../migrations.ts";
+import { type MigratedDriver, missingStore } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
 import { BatchSender } from "./batch-sender.ts";
 import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
@@ -54,7 +54,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDriver> {
   const { dataDir, role, creates = true, busyTimeoutMs = 5_000, clock = Date.now } = options;
   const databasePath = creates ? prepareDirectory(dataDir) : findDatabase(dataDir);
-  if (databasePath === undefined) throw new OperatorError(`${schemaRefusal(dataDir, undefined, [])}`);
+  if (databasePath === undefined) throw missingStore(dataDir);
   const unlock = role === "service" ? lockDirectory(dataDir) : undefined;
   const workerOptions = { databasePath, busyTimeoutMs };
   const writer = new WorkerLink("tollgate-books", workerOptions);

@@ -1,6 +1,6 @@
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
-import type { Outcome } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
+import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError } from "../../errors.ts";
 import { makeCollect } from "../../internals/memory-release.ts";
 import { readRows, writeRows } from "./book-rows.ts";

@@ -12,7 +12,8 @@ CREATE TABLE organization (
   keeps_conversations bigint NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1))
 );
 
--- `successor_id`: the token that a rotation made of this one. A token is rotated once.
+-- `successor_id`: the token that a rotation made of this one. A token is rotated once. `caller_id`: the first token of the
+-- rotations to this one.
 CREATE TABLE token (
   organization_id text COLLATE "C" NOT NULL,
   id              text COLLATE "C" NOT NULL,
@@ -27,12 +28,14 @@ CREATE TABLE token (
   revoked_at      bigint,
   last_used_at    bigint,
   successor_id    text COLLATE "C",
+  caller_id       text COLLATE "C" NOT NULL,
   PRIMARY KEY (organization_id, id)
 );
 
 CREATE UNIQUE INDEX token_id ON token (id);
 CREATE UNIQUE INDEX token_hash ON token (hash);
 
+-- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none.
 CREATE TABLE balance (
   organization_id text COLLATE "C" NOT NULL PRIMARY KEY,
   granted         bigint NOT NULL CHECK (granted >= 0),
@@ -41,6 +44,7 @@ CREATE TABLE balance (
   spent           bigint NOT NULL CHECK (spent >= 0),
   expired         bigint NOT NULL CHECK (expired >= 0),
   next_change_at  bigint,
+  closed_before   bigint,
   CHECK (granted = available + held + spent + expired)
 ) WITH (fillfactor = 50);
 
@@ -89,6 +93,7 @@ CREATE INDEX credit_grant_created_at ON credit_grant (organization_id, created_a
 CREATE TABLE hold (
   organization_id text COLLATE "C" NOT NULL,
   id              text COLLATE "C" NOT NULL,
+  token_id        text COLLATE "C" NOT NULL,
   amount          bigint NOT NULL CHECK (amount >= 0),
   draws           text NOT NULL,
   owner           text COLLATE "C" NOT NULL,
@@ -100,7 +105,9 @@ CREATE TABLE hold (
 
 CREATE INDEX hold_expires_at ON hold (expires_at);
 
--- Every request that ended, once. Append-only.
+-- Every request that ended, once. Append-only. `further_…`: parts of the classes with a price of their own, such as audio
+-- tokens, and calls: JSON by class, null where a request has none. Prices are decimal texts of pico-credits. `price_tier`: JSON
+-- of what chose these prices, null where the route has the same for all requests.
 CREATE TABLE request (
   organization_id     text COLLATE "C" NOT NULL,
   id                  text COLLATE "C" NOT NULL,
@@ -113,18 +120,21 @@ CREATE TABLE request (
   cache_write_price   bigint NOT NULL,
   output_price        bigint NOT NULL,
   reasoning_price     bigint NOT NULL,
+  further_prices      text,
+  price_tier          text,
   input_tokens        bigint NOT NULL,
   cached_input_tokens bigint NOT NULL,
   cache_write_tokens  bigint NOT NULL,
   output_tokens       bigint NOT NULL,
   reasoning_tokens    bigint NOT NULL,
+  further_tokens      text,
   amount              bigint NOT NULL CHECK (amount >= 0),
   cost                bigint NOT NULL CHECK (cost >= 0),
   shortfall           bigint NOT NULL CHECK (shortfall >= 0),
   draws               text NOT NULL,
   basis               text CHECK (basis IN ('reported', 'counted', 'bounded', 'estimated')),
   ending              text COLLATE "C" NOT NULL CHECK (
-    ending IN ('complete', 'client_left', 'upstream_failed', 'timed_out', 'recovered', 'released')
+    ending IN ('complete', 'client_left', 'upstream_failed', 'timed_out', 'service_failed', 'recovered', 'released')
   ),
   made_at             bigint NOT NULL,
   ended_at            bigint NOT NULL,
@@ -135,6 +145,7 @@ CREATE TABLE request (
   failure             text,
   provider_response_id text,
   provider_cost       text,
+  idempotency_caller_id text COLLATE "C",
   idempotency_key     text COLLATE "C",
   metadata            text,
   PRIMARY KEY (organization_id, id)
@@ -147,15 +158,17 @@ CREATE TABLE request_default PARTITION OF request DEFAULT;
 CREATE INDEX request_ended_at ON request (organization_id, ended_at, id, cost) WHERE is_late = 0 AND ending <> 'released';
 CREATE INDEX request_late ON request (organization_id, ended_at, id) WHERE is_late = 1 AND ending <> 'released';
 
+-- A key belongs to a caller: to the first token of the rotations to the one that a request came with.
 CREATE TABLE idempotency_key (
   organization_id text COLLATE "C" NOT NULL,
+  caller_id       text COLLATE "C" NOT NULL,
   key             text COLLATE "C" NOT NULL,
   fingerprint     text COLLATE "C" NOT NULL,
   hold_id         text COLLATE "C" NOT NULL,
   answer          text COLLATE "C",
   created_at      bigint NOT NULL,
   expires_at      bigint NOT NULL,
-  PRIMARY KEY (organization_id, key)
+  PRIMARY KEY (organization_id, caller_id, key)
 );
 
 CREATE INDEX idempotency_key_expires_at ON idempotency_key (expires_at);
@@ -181,6 +194,7 @@ CREATE TABLE adjustment (
   cache_write_tokens  bigint,
   output_tokens       bigint,
   reasoning_tokens    bigint,
+  further_tokens      text,
   shortfall           bigint,
   settlement          text,
   PRIMARY KEY (organization_id, id)
@@ -198,6 +212,33 @@ CREATE TABLE statement_balance (
   before_at       bigint NOT NULL,
   balance         bigint NOT NULL,
   PRIMARY KEY (organization_id, before_at)
+);
+
+-- What the closed requests of an organization add up to: those that began before `before_at` and were booked, with all their
+-- adjustments, before it. Their rows are removed later; until then they count as absent. `price`: their tokens at their
+-- prices.
+CREATE TABLE closing (
+  organization_id     text COLLATE "C" NOT NULL PRIMARY KEY,
+  before_at           bigint NOT NULL,
+  requests            bigint NOT NULL,
+  cost                bigint NOT NULL CHECK (cost >= 0),
+  shortfall           bigint NOT NULL CHECK (shortfall >= 0),
+  price               bigint NOT NULL,
+  input_tokens        bigint NOT NULL,
+  cached_input_tokens bigint NOT NULL,
+  cache_write_tokens  bigint NOT NULL,
+  output_tokens       bigint NOT NULL,
+  reasoning_tokens    bigint NOT NULL,
+  further_tokens      text
+);
+
+-- The cost of the closed requests by the token that made them, and by the grant that it was drawn from.
+CREATE TABLE closing_part (
+  organization_id text COLLATE "C" NOT NULL,
+  dimension       text COLLATE "C" NOT NULL CHECK (dimension IN ('token', 'grant')),
+  name            text COLLATE "C" NOT NULL,
+  amount          bigint NOT NULL CHECK (amount >= 0),
+  PRIMARY KEY (organization_id, dimension, name)
 );
 
 -- A grant every month, from the anchor on. The next one begins at `next_at`.
@@ -270,7 +311,7 @@ CREATE INDEX audit_entry_organization ON audit_entry (organization_id, id);
 CREATE INDEX audit_entry_failed_sign_in ON audit_entry (id) WHERE action = 'session.sign_in_failed';
 
 -- Requests of administrators that carry an Idempotency-Key, with the answer to send again. The scope is 'operator' or the
--- id of a member's organization. No answer holds a secret.
+-- caller that a member's token identifies. No answer holds a secret.
 CREATE TABLE admin_idempotency_key (
   scope       text COLLATE "C" NOT NULL,
   key         text COLLATE "C" NOT NULL,
@@ -338,6 +379,36 @@ CREATE TABLE refusal (
 );
 
 CREATE INDEX refusal_id ON refusal (id);
+
+-- A number that every change of what a token may do replaces, for services that keep tokens in memory. It is random, so that
+-- it never comes again, not even after a failover that loses changes. No row: no change yet. New rows of the tables below
+-- change no token that a service can know, and short tokens are only removed after their expiry.
+CREATE TABLE account_version (
+  id      bigint NOT NULL PRIMARY KEY,
+  version bigint NOT NULL
+);
+
+CREATE FUNCTION replace_account_version() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, floor(random() * 9007199254740991))
+  ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+  RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER token_changed
+  AFTER DELETE OR UPDATE OF organization_id, hash, scopes, models, limits, expires_at, revoked_at ON token
+  FOR EACH ROW EXECUTE FUNCTION replace_account_version();
+
+CREATE TRIGGER organization_changed
+  AFTER DELETE OR UPDATE OF kind, status, limits, keeps_conversations ON organization
+  FOR EACH ROW EXECUTE FUNCTION replace_account_version();
+
+CREATE TRIGGER admin_session_removed AFTER DELETE ON admin_session
+  FOR EACH ROW EXECUTE FUNCTION replace_account_version();
+
+CREATE TRIGGER admin_token_changed AFTER UPDATE OF revoked_at ON admin_token
+  FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 INSERT INTO organization (id, name, kind, created_at)
 VALUES ('org_playground', 'Playground', 'playground', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);

@@ -12,7 +12,8 @@ CREATE TABLE organization (
   keeps_conversations INTEGER NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1))
 ) STRICT, WITHOUT ROWID;
 
--- `successor_id`: the token that a rotation made of this one. A token is rotated once.
+-- `successor_id`: the token that a rotation made of this one. A token is rotated once. `caller_id`: the first token of the
+-- rotations to this one.
 CREATE TABLE token (
   organization_id TEXT NOT NULL,
   id              TEXT NOT NULL,
@@ -27,12 +28,14 @@ CREATE TABLE token (
   revoked_at      INTEGER,
   last_used_at    INTEGER,
   successor_id    TEXT,
+  caller_id       TEXT NOT NULL,
   PRIMARY KEY (organization_id, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX token_id ON token (id);
 CREATE UNIQUE INDEX token_hash ON token (hash);
 
+-- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none.
 CREATE TABLE balance (
   organization_id TEXT NOT NULL PRIMARY KEY,
   granted         INTEGER NOT NULL CHECK (granted >= 0),
@@ -41,6 +44,7 @@ CREATE TABLE balance (
   spent           INTEGER NOT NULL CHECK (spent >= 0),
   expired         INTEGER NOT NULL CHECK (expired >= 0),
   next_change_at  INTEGER,
+  closed_before   INTEGER,
   CHECK (granted = available + held + spent + expired)
 ) STRICT, WITHOUT ROWID;
 
@@ -89,6 +93,7 @@ CREATE INDEX credit_grant_created_at ON credit_grant (organization_id, created_a
 CREATE TABLE hold (
   organization_id TEXT NOT NULL,
   id              TEXT NOT NULL,
+  token_id        TEXT NOT NULL,
   amount          INTEGER NOT NULL CHECK (amount >= 0),
   draws           TEXT NOT NULL,
   owner           TEXT NOT NULL,
@@ -98,7 +103,9 @@ CREATE TABLE hold (
   PRIMARY KEY (organization_id, id)
 ) STRICT, WITHOUT ROWID;
 
--- Every request that ended, once. Append-only.
+-- Every request that ended, once. Append-only. `further_…`: parts of the classes with a price of their own, such as audio
+-- tokens, and calls: JSON by class, null where a request has none. Prices are decimal texts of pico-credits. `price_tier`: JSON
+-- of what chose these prices, null where the route has the same for all requests.
 CREATE TABLE request (
   organization_id     TEXT NOT NULL,
   id                  TEXT NOT NULL,
@@ -111,11 +118,14 @@ CREATE TABLE request (
   cache_write_price   INTEGER NOT NULL,
   output_price        INTEGER NOT NULL,
   reasoning_price     INTEGER NOT NULL,
+  further_prices      TEXT,
+  price_tier          TEXT,
   input_tokens        INTEGER NOT NULL,
   cached_input_tokens INTEGER NOT NULL,
   cache_write_tokens  INTEGER NOT NULL,
   output_tokens       INTEGER NOT NULL,
   reasoning_tokens    INTEGER NOT NULL,
+  further_tokens      TEXT,
   amount              INTEGER NOT NULL CHECK (amount >= 0),
   cost                INTEGER NOT NULL CHECK (cost >= 0),
   shortfall           INTEGER NOT NULL CHECK (shortfall >= 0),
@@ -125,7 +135,7 @@ CREATE TABLE request (
   ),
   ending              TEXT NOT NULL CHECK (
     ending = 'complete' OR ending = 'client_left' OR ending = 'upstream_failed' OR ending = 'timed_out'
-    OR ending = 'recovered' OR ending = 'released'
+    OR ending = 'service_failed' OR ending = 'recovered' OR ending = 'released'
   ),
   made_at             INTEGER NOT NULL,
   ended_at            INTEGER NOT NULL,
@@ -136,6 +146,7 @@ CREATE TABLE request (
   failure             TEXT,
   provider_response_id TEXT,
   provider_cost       TEXT,
+  idempotency_caller_id TEXT,
   idempotency_key     TEXT,
   metadata            TEXT,
   PRIMARY KEY (organization_id, id)
@@ -146,15 +157,17 @@ CREATE TABLE request (
 CREATE INDEX request_ended_at ON request (organization_id, ended_at, id, cost) WHERE is_late = 0 AND ending <> 'released';
 CREATE INDEX request_late ON request (organization_id, ended_at, id) WHERE is_late = 1 AND ending <> 'released';
 
+-- A key belongs to a caller: to the first token of the rotations to the one that a request came with.
 CREATE TABLE idempotency_key (
   organization_id TEXT NOT NULL,
+  caller_id       TEXT NOT NULL,
   key             TEXT NOT NULL,
   fingerprint     TEXT NOT NULL,
   hold_id         TEXT NOT NULL,
   answer          TEXT,
   created_at      INTEGER NOT NULL,
   expires_at      INTEGER NOT NULL,
-  PRIMARY KEY (organization_id, key)
+  PRIMARY KEY (organization_id, caller_id, key)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX idempotency_key_expires_at ON idempotency_key (expires_at);
@@ -180,6 +193,7 @@ CREATE TABLE adjustment (
   cache_write_tokens  INTEGER,
   output_tokens       INTEGER,
   reasoning_tokens    INTEGER,
+  further_tokens      TEXT,
   shortfall           INTEGER,
   settlement          TEXT,
   PRIMARY KEY (organization_id, id)
@@ -197,6 +211,33 @@ CREATE TABLE statement_balance (
   before_at       INTEGER NOT NULL,
   balance         INTEGER NOT NULL,
   PRIMARY KEY (organization_id, before_at)
+) STRICT, WITHOUT ROWID;
+
+-- What the closed requests of an organization add up to: those that began before `before_at` and were booked, with all their
+-- adjustments, before it. Their rows are removed later; until then they count as absent. `price`: their tokens at their
+-- prices.
+CREATE TABLE closing (
+  organization_id     TEXT NOT NULL PRIMARY KEY,
+  before_at           INTEGER NOT NULL,
+  requests            INTEGER NOT NULL,
+  cost                INTEGER NOT NULL CHECK (cost >= 0),
+  shortfall           INTEGER NOT NULL CHECK (shortfall >= 0),
+  price               INTEGER NOT NULL,
+  input_tokens        INTEGER NOT NULL,
+  cached_input_tokens INTEGER NOT NULL,
+  cache_write_tokens  INTEGER NOT NULL,
+  output_tokens       INTEGER NOT NULL,
+  reasoning_tokens    INTEGER NOT NULL,
+  further_tokens      TEXT
+) STRICT, WITHOUT ROWID;
+
+-- The cost of the closed requests by the token that made them, and by the grant that it was drawn from.
+CREATE TABLE closing_part (
+  organization_id TEXT NOT NULL,
+  dimension       TEXT NOT NULL CHECK (dimension IN ('token', 'grant')),
+  name            TEXT NOT NULL,
+  amount          INTEGER NOT NULL CHECK (amount >= 0),
+  PRIMARY KEY (organization_id, dimension, name)
 ) STRICT, WITHOUT ROWID;
 
 -- A grant every month, from the anchor on. The next one begins at `next_at`.
@@ -269,7 +310,7 @@ CREATE INDEX audit_entry_organization ON audit_entry (organization_id, id);
 CREATE INDEX audit_entry_failed_sign_in ON audit_entry (id) WHERE action = 'session.sign_in_failed';
 
 -- Requests of administrators that carry an Idempotency-Key, with the answer to send again. The scope is 'operator' or the
--- id of a member's organization. No answer holds a secret.
+-- caller that a member's token identifies. No answer holds a secret.
 CREATE TABLE admin_idempotency_key (
   scope       TEXT NOT NULL,
   key         TEXT NOT NULL,
@@ -337,6 +378,46 @@ CREATE TABLE refusal (
 ) STRICT;
 
 CREATE INDEX refusal_id ON refusal (id);
+
+-- A number that every change of what a token may do replaces, for services that keep tokens in memory. It is random, so that
+-- it never comes again, not even after a failover that loses changes. No row: no change yet. New rows of the tables below
+-- change no token that a service can know, and short tokens are only removed after their expiry.
+CREATE TABLE account_version (
+  id      INTEGER NOT NULL PRIMARY KEY,
+  version INTEGER NOT NULL
+) STRICT;
+
+CREATE TRIGGER token_changed
+  AFTER UPDATE OF organization_id, hash, scopes, models, limits, expires_at, revoked_at ON token
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
+
+CREATE TRIGGER token_removed AFTER DELETE ON token
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
+
+CREATE TRIGGER organization_changed
+  AFTER UPDATE OF kind, status, limits, keeps_conversations ON organization
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
+
+CREATE TRIGGER organization_removed AFTER DELETE ON organization
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
+
+CREATE TRIGGER admin_session_removed AFTER DELETE ON admin_session
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
+
+CREATE TRIGGER admin_token_changed AFTER UPDATE OF revoked_at ON admin_token
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
 
 INSERT INTO organization (id, name, kind, created_at)
 VALUES ('org_playground', 'Playground', 'playground', CAST(unixepoch('subsec') * 1000 AS INTEGER));
