@@ -86,6 +86,7 @@ describe("tokens", () => {
     const { token, row } = await create();
     expect(await authenticator.authenticate(tokenHashHex(token))).toEqual({
       tokenId: row.id,
+      callerId: row.id,
       organizationId: row.organizationId,
       organizationLimits: null,
       keepsConversations: false,
@@ -182,6 +183,7 @@ describe("rotation", () => {
     if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
     expect(rotated.row).toMatchObject({ name: "test", scopes: ["models:read"], models: ["a"], expiresAtMs: null });
     expect(rotated.row.id).not.toBe(old.row.id);
+    expect([old.row.callerId, rotated.row.callerId]).toEqual([old.row.id, old.row.id]);
     expect(await codeOf(old.token)).toBe("admitted");
     expect(await codeOf(rotated.token)).toBe("admitted");
     nowMs += 60_000;

@@ -34,6 +34,11 @@ export interface TokenDraft {
   cap: MicroCredits | null;
 }
 
+type TokenTerms = Pick<
+  TokenRow,
+  "organizationId" | "name" | "scopes" | "models" | "limits" | "createdAtMs" | "expiresAtMs"
+>;
+
 /** A token at the only moment when its secret is known. */
 export interface NewToken {
   row: TokenRow;
@@ -137,7 +142,7 @@ export class Accounts {
       throw new InvalidValueError("expiry", isoTime(draft.expiresAtMs), "a time in the future");
     }
     if ((await this.#rows.organization(draft.organizationId)) === undefined) return { outcome: "unknown_organization" };
-    const made = this.#newToken({ ...draft, scopes, createdAtMs: nowMs });
+    const made = this.#newToken({ ...draft, scopes, createdAtMs: nowMs, callerId: null });
     const after = { ...termsOf(made.row), cap: draft.cap === null ? null : formatCredits(draft.cap) };
     await this.#rows.insertToken(made.row, draft.cap, this.#record(changeOf("token.create", made.row, { after })));
     return { outcome: "created", ...made };
@@ -207,7 +212,8 @@ export class Accounts {
     return auditRow(this.#options.actor, change, this.#options);
   }
 
-  #newToken(from: Omit<TokenRow, "id" | "hash" | "prefix" | "revokedAtMs" | "lastUsedAtMs" | "successorId">): NewToken {
+  /** `callerId` is null for a token that no rotation makes. */
+  #newToken(from: TokenTerms & { callerId: string | null }): NewToken {
     const { token, hash, prefix } = makeToken(this.#random);
     const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs } = from;
     const id = makeId("tok", this.#random);
@@ -220,6 +226,7 @@ export class Accounts {
       revokedAtMs: null,
       lastUsedAtMs: null,
       successorId: null,
+      callerId: from.callerId ?? id,
     };
     return { token, row: { id, organizationId, name, hash, prefix, ...terms } };
   }

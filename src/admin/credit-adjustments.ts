@@ -6,10 +6,10 @@ import type {
   AdjustmentRow,
   BalanceRow,
   CreditTransition,
-  GrantTerms,
   GrantTransition,
   RevokeTransition,
 } from "../credits/books.ts";
+import type { GrantTerms } from "../credits/outcomes.ts";
 import { createAllowance, endAllowance, findAllowance } from "../ledger/allowances.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";

@@ -24,6 +24,7 @@ let adminToken: string;
 let failures: SignInFailures;
 const uses: [string, boolean][] = [];
 const ORIGIN = { address: "192.0.2.7", requestId: "req_1" };
+const UNCOUNTED = async () => {};
 
 beforeAll(async () => {
   store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
@@ -41,7 +42,7 @@ afterAll(async () => {
 });
 
 async function signIn(token: string): Promise<string> {
-  const outcome = await sessions.signIn(token, ORIGIN);
+  const outcome = await sessions.signIn(token, ORIGIN, UNCOUNTED);
   if (outcome.outcome !== "signed_in") throw new Error(outcome.outcome);
   return outcome.secret;
 }
@@ -81,7 +82,7 @@ describe("a session", () => {
     expect((await sessions.find(secret))?.session?.expiresAtMs).toBe(nowMs + HOUR_MS);
     nowMs += HOUR_MS;
     expect(await sessions.find(secret)).toBeUndefined();
-    expect((await sessions.signIn(token, ORIGIN)).outcome).toBe("expired");
+    expect((await sessions.signIn(token, ORIGIN, UNCOUNTED)).outcome).toBe("expired");
   });
 
   test("the session of a member needs a token with console:read, which tokens do not have by default", async () => {
@@ -90,7 +91,7 @@ describe("a session", () => {
     for (const scopes of [null, ["usage:read"]]) {
       const made = await accounts.createToken({ ...terms, scopes, expiresAtMs: null });
       if (made.outcome !== "created") throw new Error(made.outcome);
-      expect(await sessions.signIn(made.token, ORIGIN)).toEqual({ outcome: "scope_missing" });
+      expect(await sessions.signIn(made.token, ORIGIN, UNCOUNTED)).toEqual({ outcome: "scope_missing" });
     }
   });
 
@@ -99,8 +100,8 @@ describe("a session", () => {
     const options = { rows: store.admin, clock, random: randomBytes, newId: v7 };
     const { token } = await replaceAdminToken(options, COMMAND_ACTOR);
     expect(await sessions.find(secret)).toBeUndefined();
-    expect((await sessions.signIn(adminToken, ORIGIN)).outcome).toBe("unknown");
-    expect((await sessions.signIn(token, ORIGIN)).outcome).toBe("signed_in");
+    expect((await sessions.signIn(adminToken, ORIGIN, UNCOUNTED)).outcome).toBe("unknown");
+    expect((await sessions.signIn(token, ORIGIN, UNCOUNTED)).outcome).toBe("signed_in");
     adminToken = token;
   });
 
@@ -142,7 +143,7 @@ describe("the record of sign-ins", () => {
       [token, { reason: "revoked_token", token: row.prefix }, row.id],
     ];
     for (const [text, after, subjectId] of cases) {
-      await sessions.signIn(text, ORIGIN);
+      await sessions.signIn(text, ORIGIN, UNCOUNTED);
       const [entry] = await recorded("session.sign_in_failed", 1);
       expect(entry).toMatchObject({ actorKind: "anonymous", actorId: null, ...ORIGIN, subjectId, after });
       if (text.length > 30) expect(JSON.stringify(entry)).not.toContain(text.slice(16));
@@ -152,10 +153,10 @@ describe("the record of sign-ins", () => {
   test("at most 20 failures per minute are recorded one by one, and the others are counted", async () => {
     nowMs += HOUR_MS;
     const before = (await recorded("session.sign_in_failed", 200)).length;
-    for (let attempt = 0; attempt < 50; attempt += 1) await sessions.signIn("wrong", ORIGIN);
+    for (let attempt = 0; attempt < 50; attempt += 1) await sessions.signIn("wrong", ORIGIN, UNCOUNTED);
     expect(await recorded("session.sign_in_failed", 200)).toHaveLength(before + 20);
     nowMs += 60_000;
-    await sessions.signIn("wrong", ORIGIN);
+    await sessions.signIn("wrong", ORIGIN, UNCOUNTED);
     const [next, counted] = await recorded("session.sign_in_failed", 2);
     expect([next?.after, counted?.after]).toEqual([{ reason: "unknown_token", token: null }, { furtherAttempts: 30 }]);
     await failures.stop();

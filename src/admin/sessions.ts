@@ -47,6 +47,11 @@ export interface Member {
 }
 export type Administrator = Operator | Member;
 
+/** Returns whose share of the service an administrator uses: that of an organization, or that of an admin token. */
+export function shareOwnerOf(who: Administrator): string {
+  return who.role === "operator" ? who.adminToken.id : who.token.organizationId;
+}
+
 export type SignInOutcome =
   | { outcome: "signed_in"; secret: string; who: Administrator; expiresAtMs: number }
   | { outcome: "unknown" | "expired" }
@@ -79,11 +84,15 @@ export class Sessions {
     this.#options = options;
   }
 
-  /** Begins a session with a new secret. */
-  async signIn(token: string, origin: Origin): Promise<SignInOutcome> {
+  /**
+   * Begins a session with a new secret. For a token that is refused it calls `countFailure` first, whose error refuses the
+   * attempt without a record. A valid token is never counted: failures of others must not lock its holder out.
+   */
+  async signIn(token: string, origin: Origin, countFailure: () => Promise<void>): Promise<SignInOutcome> {
     const found = await this.#holderOf(token);
     if ("refusal" in found) {
       const { refusal, reason, row } = found;
+      await countFailure();
       await this.#options.failures.record(origin, { reason, prefix: displayPrefix(token), token: row ?? null });
       return { outcome: refusal };
     }
@@ -174,7 +183,7 @@ export class Sessions {
   async #member(tokenId: string): Promise<Omit<Member, "session"> | undefined> {
     const token = await this.#options.accounts.token(tokenId);
     if (token === undefined || token.revokedAtMs !== null || this.#hasEnded(token)) return undefined;
-    // A session of an earlier version may lack the scope.
+    // The scopes of a token may change after its sign-in.
     if (!token.scopes.includes(MEMBER_SCOPE)) return undefined;
     return { role: "member", token };
   }

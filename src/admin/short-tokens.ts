@@ -95,6 +95,7 @@ export class ShortTokens {
       revokedAtMs: null,
       lastUsedAtMs: null,
       successorId: null,
+      callerId: id,
     };
     const change = { action: "token.create" as const, organizationId, subjectId: id, after: { name, prefix, scopes } };
     try {

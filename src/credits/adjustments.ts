@@ -1,14 +1,8 @@
 import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
 import { type Batch, chargeOf, creditedOf, holdOf, recordBooking, requestOf, tokenBalanceOf } from "./batch.ts";
-import type {
-  AdjustmentRow,
-  CreditTransition,
-  GrantRow,
-  GrantTransition,
-  Outcomes,
-  RevokeTransition,
-} from "./books.ts";
+import type { AdjustmentRow, CreditTransition, GrantRow, GrantTransition, RevokeTransition } from "./books.ts";
 import { addCredit, addGrant, type Funds, revocableIn, revoke as revokeFrom, sumOf } from "./funds.ts";
+import type { Outcomes } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
 
 /** Adds a grant. A repetition of an earlier one changes nothing. */
@@ -94,7 +88,7 @@ function chargedFor(
     return { charged, tokenId: request.tokenId, isRunning: false };
   }
   const open = holdOf(batch, { organizationId, holdId });
-  return open && { charged: 0n, tokenId: open.details.tokenId, isRunning: true };
+  return open && { charged: 0n, tokenId: open.tokenId, isRunning: true };
 }
 
 function findEarlier(batch: Batch, transition: RevokeTransition | CreditTransition): AdjustmentRow | undefined {

@@ -8,13 +8,13 @@ import type {
   GrantTransition,
   HoldRow,
   IdempotencyKeyRow,
-  Outcome,
   RequestRow,
   RevokeTransition,
   TokenBalanceRow,
 } from "./books.ts";
 import { type Funds, openFunds } from "./funds.ts";
-import { NameMap } from "./names.ts";
+import { keyIdOf, NameMap } from "./names.ts";
+import type { Outcome } from "./outcomes.ts";
 
 /** The rows that a batch needs, read under the locks of its balances. `names.ts` lists the rows that it names. */
 export interface BookRows {
@@ -50,7 +50,7 @@ export interface BookWrites {
   newRequests: RequestRow[];
   /** Keys to insert, or to replace. */
   keys: IdempotencyKeyRow[];
-  removedKeys: { organizationId: string; key: string }[];
+  removedKeys: Pick<IdempotencyKeyRow, "organizationId" | "callerId" | "key">[];
   newAdjustments: AdjustmentRow[];
   /** Records of the bookings that this batch made first. */
   newAuditEntries: AuditRow[];
@@ -76,6 +76,7 @@ export interface Batch {
   requests: NameMap<RequestRow>;
   /** Requests that this batch ended. */
   newRequests: RequestRow[];
+  /** By `keyIdOf`. */
   keys: NameMap<IdempotencyKeyRow>;
   adjustments: AdjustmentRow[];
   newAuditEntries: AuditRow[];
@@ -99,7 +100,7 @@ export function openBatch(rows: BookRows): Batch {
   for (const row of rows.tokenBalances) batch.tokenBalances.set(row.organizationId, row.tokenId, { ...row });
   for (const row of rows.holds) batch.holds.set(row.organizationId, row.holdId, row);
   for (const row of rows.requests) batch.requests.set(row.organizationId, row.holdId, row);
-  for (const row of rows.keys) batch.keys.set(row.organizationId, row.key, row);
+  for (const row of rows.keys) batch.keys.set(row.organizationId, keyIdOf(row), row);
   return batch;
 }
 
@@ -241,10 +242,9 @@ function writesOfFunds(batch: Batch): Pick<BookWrites, "balances" | "newGrants" 
 }
 
 function writesOfKeys(batch: Batch, before: IdempotencyKeyRow[]): Pick<BookWrites, "keys" | "removedKeys"> {
-  const removed = before.filter(({ organizationId, key }) => !batch.keys.has(organizationId, key));
   return {
     keys: batch.keys.values().filter((row) => !before.includes(row)),
-    removedKeys: removed.map(({ organizationId, key }) => ({ organizationId, key })),
+    removedKeys: before.filter((row) => !batch.keys.has(row.organizationId, keyIdOf(row))),
   };
 }
 

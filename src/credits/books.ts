@@ -72,7 +72,13 @@ export interface HoldFacts {
   /** The request's own `metadata`, copied to the ended request. */
   metadata: Record<string, string> | null;
   /** Key that the request came with. */
-  idempotencyKey: string | null;
+  idempotencyKey: CallerKey | null;
+}
+
+/** An idempotency key. Those of one caller are not known to the others of its organization. */
+export interface CallerKey {
+  callerId: string;
+  key: string;
 }
 
 /** One call of an upstream on behalf of a request. */
@@ -107,6 +113,7 @@ export type HoldState = "open" | EndedState;
 export interface HoldRow {
   organizationId: string;
   holdId: string;
+  tokenId: string;
   amount: MicroCredits;
   /** Amounts reserved of each grant; they add up to `amount`. */
   draws: Draw[];
@@ -118,7 +125,7 @@ export interface HoldRow {
 }
 
 /** The facts that another process needs to charge an open hold. */
-export interface HoldDetails extends Omit<HoldFacts, "holdId" | "organizationId"> {
+export interface HoldDetails extends Omit<HoldFacts, "holdId" | "organizationId" | "tokenId"> {
   /** Delivered at the last checkpoint. */
   tokens: TokenCounts;
 }
@@ -143,9 +150,8 @@ export interface RequestRow extends HoldFacts {
   trace: Trace | null;
 }
 
-export interface IdempotencyKeyRow {
+export interface IdempotencyKeyRow extends CallerKey {
   organizationId: string;
-  key: string;
   fingerprint: string;
   holdId: string;
   /** JSON text of the answer, once there is one. */
@@ -195,7 +201,7 @@ export interface LateSettlement {
 
 /** Reported by the provider, counted by the service, limited to the bound of the hold, or estimated if output is not visible. */
 export type EventBasis = "reported" | "counted" | "bounded" | "estimated";
-export type EventEnd = "complete" | "client_left" | "upstream_failed" | "timed_out" | "recovered";
+export type EventEnd = "complete" | "client_left" | "upstream_failed" | "timed_out" | "service_failed" | "recovered";
 export type RequestEnd = EventEnd | "released";
 
 export function endedStateOf(end: RequestEnd): EndedState {
@@ -203,9 +209,8 @@ export function endedStateOf(end: RequestEnd): EndedState {
 }
 
 /** Claim of a request to be the first with its idempotency key. */
-export interface IdempotencyClaim {
-  key: string;
-  /** Hash of the request's body: the same key with another body is refused. */
+export interface IdempotencyClaim extends CallerKey {
+  /** Hash of the request's endpoint and body: the same key with others is refused. */
   fingerprint: string;
   keepMs: number;
 }
@@ -317,83 +322,3 @@ export type Transition =
   | RevokeTransition
   | CreditTransition
   | RefreshTransition;
-
-export type HoldOutcome =
-  | { outcome: "held"; amount: MicroCredits; available: MicroCredits }
-  /** The credits would not suffice even if every running request returned its hold. */
-  | ({ outcome: "insufficient" } & Shortage)
-  /** Running requests hold the missing amount. */
-  | ({ outcome: "busy"; held: MicroCredits } & Shortage)
-  /** A hold of this id ended before. */
-  | Ended
-  | KeyOutcome;
-/** Why a hold was refused. */
-export interface Shortage {
-  limitedBy: "organization" | "token";
-  available: MicroCredits;
-  /** Amount that the request could have held: the available credits, at most the rest of its token's cap. */
-  reach: MicroCredits;
-}
-/** State of the first request with the key. */
-export type KeyOutcome =
-  | { outcome: "replayed"; answer: string; charged: MicroCredits; available: MicroCredits }
-  | { outcome: "in_progress" }
-  /** It ended without a stored answer. */
-  | { outcome: "interrupted" }
-  /** It had another body. */
-  | { outcome: "mismatch" };
-export type RenewOutcome = { outcome: "renewed"; remade: boolean } | Ended;
-/** The request belongs to a closed period, so nothing is booked. */
-type Closed = { outcome: "closed"; beforeMs: number };
-export type SettleOutcome =
-  | Closed
-  | { outcome: "charged"; charged: MicroCredits; shortfall: MicroCredits; available: MicroCredits }
-  | { outcome: "released" };
-export type ReleaseOutcome =
-  | Closed
-  | { outcome: "released"; available: MicroCredits }
-  | { outcome: "charged" | "recovered" };
-export type ExpireOutcome =
-  | { outcome: "expired"; charged: MicroCredits; shortfall: MicroCredits }
-  /** Renewed, or ended by its owner, since the sweeper read it. */
-  | { outcome: "kept"; state: HoldState }
-  | Missing;
-export type GrantOutcome =
-  | { outcome: "granted"; grantId: string; balance: BalanceRow; repeated: boolean }
-  /** The organization has another grant under this reference. */
-  | { outcome: "reference_mismatch"; first: GrantTerms };
-/** Terms under which a grant was made. */
-export type GrantTerms = Pick<GrantRow, "id" | "amount" | "effectiveAtMs" | "expiresAtMs" | "priority" | "createdAtMs">;
-/** The organization has another adjustment of the same kind under this reference. */
-export type AdjustmentMismatch = { outcome: "reference_mismatch"; first: AdjustmentRow };
-export type RevokeOutcome =
-  | { outcome: "revoked"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
-  /** More than is available, or than remains of the grant. */
-  | { outcome: "excessive"; most: MicroCredits }
-  | AdjustmentMismatch
-  | { outcome: "unknown_grant" };
-export type CreditOutcome =
-  | { outcome: "credited"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
-  /** More than was spent, or than the hold was charged and not credited yet. */
-  | { outcome: "excessive"; most: MicroCredits }
-  | AdjustmentMismatch
-  | Closed
-  | Missing;
-export type RefreshOutcome = { outcome: "refreshed"; balance: BalanceRow };
-type Missing = { outcome: "missing" };
-type Ended = { outcome: "ended"; state: EndedState };
-export type UnknownOrganization = { outcome: "unknown_organization" };
-
-/** The outcome that belongs to a kind of transition. */
-export interface Outcomes {
-  hold: HoldOutcome | UnknownOrganization;
-  renew: RenewOutcome | UnknownOrganization;
-  settle: SettleOutcome | UnknownOrganization;
-  release: ReleaseOutcome | UnknownOrganization;
-  expire: ExpireOutcome | UnknownOrganization;
-  grant: GrantOutcome | UnknownOrganization;
-  revoke: RevokeOutcome | UnknownOrganization;
-  credit: CreditOutcome | UnknownOrganization;
-  refresh: RefreshOutcome | UnknownOrganization;
-}
-export type Outcome = Outcomes[keyof Outcomes];

@@ -12,7 +12,8 @@ import {
   TOKEN_CAP,
 } from "../../test/support/histories.ts";
 import { keyOf, MemoryBooks, type SeenRequest } from "../../test/support/memory-books.ts";
-import type { HoldState, IdempotencyKeyRow, Outcome, TokenBalanceRow, Transition } from "./books.ts";
+import type { HoldState, IdempotencyKeyRow, TokenBalanceRow, Transition } from "./books.ts";
+import type { Outcome } from "./outcomes.ts";
 import { TOKEN_CLASSES } from "./price.ts";
 
 const RUNS = countOf("decisions");
@@ -116,9 +117,10 @@ function checkToken(books: MemoryBooks, { organizationId, tokenId, held, spent }
   must(spent === sumOf(holds.map(({ charged, credited }) => charged - credited)), "spent of a token = its charges");
 }
 
-function checkKey(books: MemoryBooks, { organizationId, key, holdId, answer }: IdempotencyKeyRow): void {
+function checkKey(books: MemoryBooks, { organizationId, callerId, key, holdId, answer }: IdempotencyKeyRow): void {
   const hold = books.seen.get(keyOf(organizationId, holdId));
-  must(hold?.idempotencyKey === key, "a key's hold was made with it");
+  const own = hold?.idempotencyKey;
+  must(own?.key === key && own.callerId === callerId, "a key's hold was made with it");
   must(hold?.state !== "released", "a released hold has freed its key");
   const isCharged = hold?.state === "charged" || hold?.isSettledLate === true;
   must(answer === null || isCharged, "an answer is kept of a charged request only");
@@ -159,7 +161,11 @@ function picture(books: MemoryBooks, organizationId: string) {
   });
   const budgets = own(books.tokenBalances).filter(({ budgetId }) => budgetId === null);
   const tokens = budgets.map(({ tokenId: id, cap, held, spent }) => ({ id, cap, held, spent }));
-  const keys = own(books.keys).map(({ key: id, holdId, answer }) => ({ id, holdId, answer }));
+  const keys = own(books.keys).map(({ callerId, key, holdId, answer }) => ({
+    id: `${callerId} ${key}`,
+    holdId,
+    answer,
+  }));
   return { balance, grants: byId(grants), holds: byId(holds), tokens, keys: byId(keys) };
 }
 

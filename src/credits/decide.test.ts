@@ -9,6 +9,7 @@ import type {
   RenewTransition,
   SettleTransition,
 } from "./books.ts";
+import { keyIdOf } from "./names.ts";
 import { FREE, NO_TOKENS, type TokenCounts } from "./price.ts";
 
 const ORGANIZATION = "org_1";
@@ -297,12 +298,12 @@ describe("credits", () => {
 describe("a key that was claimed again", () => {
   test.each(["settle", "release"])("The key does not change when its first hold ends by %s.", (kind) => {
     grant("g", 50n);
-    const claim = { key: "k", fingerprint: "f", keepMs: 10 };
+    const claim = { callerId: "tok_first", key: "k", fingerprint: "f", keepMs: 10 };
     books.bookOne({ ...holding("a", 5n), idempotency: claim });
     books.nowMs += 10;
     books.bookOne({ ...holding("b", 5n), idempotency: claim });
     books.bookOne(kind === "settle" ? { ...settling("a", { input: 1 }), answer: "1" } : releasing("a"));
-    expect(books.keys.get(keyOf(ORGANIZATION, "k"))).toMatchObject({ holdId: "b", answer: null });
+    expect(books.keys.get(keyOf(ORGANIZATION, keyIdOf(claim)))).toMatchObject({ holdId: "b", answer: null });
   });
 });
 

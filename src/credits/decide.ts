@@ -1,8 +1,9 @@
 import { credit, grant, revoke } from "./adjustments.ts";
 import { type Batch, type BookRows, type Decision, fundsOf, openBatch, writesOf } from "./batch.ts";
-import type { HoldFacts, Outcome, Transition } from "./books.ts";
+import type { HoldFacts, Transition } from "./books.ts";
 import type { Funds } from "./funds.ts";
 import { expire, hold, release, renew, settle } from "./holds.ts";
+import type { Outcome } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
 
 /**

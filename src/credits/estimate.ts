@@ -1,5 +1,5 @@
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/chat/request.ts";
-import type { EmbeddingInput } from "../api/embeddings/decode.ts";
+import type { EmbeddingInput } from "../api/embeddings/request.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
 import { CLASS_OF_FURTHER, FURTHER_CLASSES, furtherPrice, type TokenClass, type UnitPrices } from "./price.ts";
 

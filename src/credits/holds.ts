@@ -12,6 +12,7 @@ import {
 } from "./batch.ts";
 import {
   type AdjustmentRow,
+  type CallerKey,
   type Draw,
   type EventBasis,
   type EventEnd,
@@ -22,16 +23,15 @@ import {
   type HoldRow,
   type HoldTransition,
   type IdempotencyClaim,
-  type KeyOutcome,
-  type Outcomes,
   type ReleaseTransition,
   type RenewTransition,
   type RequestRow,
-  type SettleOutcome,
   type SettleTransition,
   type Trace,
 } from "./books.ts";
 import { type Funds, mergeDraws, returnDraws, splitDraws, sumOf, take } from "./funds.ts";
+import { keyIdOf } from "./names.ts";
+import type { KeyOutcome, Outcomes, SettleOutcome } from "./outcomes.ts";
 import { addTokens, assertCounts, NO_TOKENS, priceOf, type TokenCounts, type UnitPrices } from "./price.ts";
 import { isBookedLate } from "./request-id.ts";
 
@@ -48,7 +48,7 @@ export function hold(batch: Batch, funds: Funds, transition: HoldTransition): Ou
   assertAmount(most);
   const reach = reachOf(batch, funds, facts);
   if (reach < least) return shortage(batch, funds, transition, reach);
-  const idempotencyKey = idempotency?.key ?? facts.idempotencyKey;
+  const idempotencyKey = idempotency ? callerKeyOf(idempotency) : facts.idempotencyKey;
   const amount = minimum(most, reach);
   const row = reserve(batch, funds, { ...facts, idempotencyKey }, amount);
   putHold(batch, { ...row, owner, expiresAtMs: batch.nowMs + lifeMs });
@@ -96,8 +96,9 @@ export function release(batch: Batch, funds: Funds, transition: ReleaseTransitio
 /** Makes a hold that reserves nothing, for a request whose hold is missing. */
 function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
   const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey } = facts;
-  const details = { tokenId, requestId, model, upstream, prices, metadata, idempotencyKey, tokens: NO_TOKENS };
-  return { organizationId, holdId, amount: 0n, draws: [], owner: "", madeAtMs: nowMs, expiresAtMs: nowMs, details };
+  const details = { requestId, model, upstream, prices, metadata, idempotencyKey, tokens: NO_TOKENS };
+  const nothing = { amount: 0n, draws: [], owner: "", madeAtMs: nowMs, expiresAtMs: nowMs };
+  return { organizationId, holdId, tokenId, ...nothing, details };
 }
 
 type EndOfRequest = Pick<RequestRow, "tokens" | "cost" | "shortfall" | "basis" | "end" | "trace"> & {
@@ -108,8 +109,8 @@ type EndOfRequest = Pick<RequestRow, "tokens" | "cost" | "shortfall" | "basis" |
 
 /** Makes the row of a request that ends now. */
 function endedRequest({ nowMs }: Batch, row: HoldRow, { route, ...end }: EndOfRequest): RequestRow {
-  const { organizationId, holdId, amount, madeAtMs, details } = row;
-  const { tokenId, requestId, model, metadata, idempotencyKey } = details;
+  const { organizationId, holdId, tokenId, amount, madeAtMs, details } = row;
+  const { requestId, model, metadata, idempotencyKey } = details;
   const { upstream, prices } = route ?? details;
   const facts = { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey };
   return { ...facts, amount, ...end, madeAtMs, endedAtMs: nowMs, isLate: isBookedLate(holdId, nowMs) };
@@ -118,8 +119,7 @@ function endedRequest({ nowMs }: Batch, row: HoldRow, { route, ...end }: EndOfRe
 /** Subtracts an open hold's amount from the amounts held. The caller books the amount elsewhere. */
 function unreserve(batch: Batch, funds: Funds, row: HoldRow): void {
   funds.balance.held -= row.amount;
-  const { organizationId, details } = row;
-  const tokenBalance = tokenBalanceOf(batch, { organizationId, tokenId: details.tokenId });
+  const tokenBalance = tokenBalanceOf(batch, row);
   if (tokenBalance !== undefined) tokenBalance.held -= row.amount;
 }
 
@@ -293,11 +293,11 @@ function atLeast(a: MicroCredits, b: MicroCredits): MicroCredits {
 /** Returns the outcome of the earlier request with the key; undefined if there was none, or the key has expired. */
 function earlierAnswer(
   batch: Batch,
-  { key, fingerprint }: IdempotencyClaim,
+  { fingerprint, ...name }: IdempotencyClaim,
   { organizationId }: HoldTransition["facts"],
   available: bigint,
 ): KeyOutcome | undefined {
-  const row = batch.keys.get(organizationId, key);
+  const row = batch.keys.get(organizationId, keyIdOf(name));
   if (row === undefined || row.expiresAtMs <= batch.nowMs) return undefined;
   if (row.fingerprint !== fingerprint) return { outcome: "mismatch" };
   const request = requestOf(batch, row);
@@ -314,27 +314,32 @@ interface Named {
 }
 
 /** Claims the key for a hold; replaces an expired key. */
-function claimKey(batch: Batch, { key, fingerprint, keepMs }: IdempotencyClaim, hold: Named): void {
-  const { organizationId, holdId } = hold;
+function claimKey(batch: Batch, claim: IdempotencyClaim, { organizationId, holdId }: Named): void {
+  const { fingerprint, keepMs } = claim;
   const times = { createdAtMs: batch.nowMs, expiresAtMs: batch.nowMs + keepMs };
-  batch.keys.set(organizationId, key, { organizationId, key, fingerprint, holdId, answer: null, ...times });
+  const row = { organizationId, ...callerKeyOf(claim), fingerprint, holdId, answer: null, ...times };
+  batch.keys.set(organizationId, keyIdOf(claim), row);
+}
+
+function callerKeyOf({ callerId, key }: CallerKey): CallerKey {
+  return { callerId, key };
 }
 
 /** Stores the answer of a request under its key. */
-function storeAnswer(batch: Batch, request: Named, key: string | null, answer: string): void {
+function storeAnswer(batch: Batch, request: Named, key: CallerKey | null, answer: string): void {
   const row = keyOf(batch, request, key);
-  if (row !== undefined) batch.keys.set(row.organizationId, row.key, { ...row, answer });
+  if (row !== undefined) batch.keys.set(row.organizationId, keyIdOf(row), { ...row, answer });
 }
 
 /** Removes the key of a request that was released. */
-function freeKey(batch: Batch, request: Named, key: string | null): void {
+function freeKey(batch: Batch, request: Named, key: CallerKey | null): void {
   const row = keyOf(batch, request, key);
-  if (row !== undefined) batch.keys.delete(row.organizationId, row.key);
+  if (row !== undefined) batch.keys.delete(row.organizationId, keyIdOf(row));
 }
 
 /** Returns the key while it names this request: after its expiry it may belong to another one. */
-function keyOf(batch: Batch, { organizationId, holdId }: Named, key: string | null) {
+function keyOf(batch: Batch, { organizationId, holdId }: Named, key: CallerKey | null) {
   if (key === null) return undefined;
-  const row = batch.keys.get(organizationId, key);
+  const row = batch.keys.get(organizationId, keyIdOf(key));
   return row?.holdId === holdId ? row : undefined;
 }

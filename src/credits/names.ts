@@ -1,10 +1,13 @@
-import type { AdjustmentRow, HoldRow, RequestRow, TokenBalanceRow, Transition } from "./books.ts";
+import type { AdjustmentRow, CallerKey, HoldRow, RequestRow, TokenBalanceRow, Transition } from "./books.ts";
 
-/** A row of an organization, by its id, its key or its reference. */
+/** A row of an organization, by its id or its reference. */
 export interface Name {
   organizationId: string;
   id: string;
 }
+
+/** An idempotency key of an organization; its id is that of `keyIdOf`. */
+export type KeyName = Name & CallerKey;
 
 /** The rows that a batch names, each once. A store reads them beside the balances and their active grants. */
 export interface Names {
@@ -14,7 +17,7 @@ export interface Names {
   /** Holds that the batch makes: they rarely exist already. */
   newHolds: Name[];
   tokens: Name[];
-  keys: Name[];
+  keys: KeyName[];
   grants: Name[];
   grantReferences: Name[];
   adjustments: Name[];
@@ -36,7 +39,8 @@ export function holdIdOf(transition: Transition): string | null {
 export function namesOf(transitions: readonly Transition[]): Names {
   const organizationIds = new Set<string>();
   const [holds, tokens] = [new NameSet(), new NameSet()];
-  const [keys, grants, grantReferences, adjustments] = [new NameSet(), new NameSet(), new NameSet(), new NameSet()];
+  const [grants, grantReferences, adjustments] = [new NameSet(), new NameSet(), new NameSet()];
+  const keys = new NameMap<KeyName>();
   const adjustmentReferences: Names["adjustmentReferences"] = [];
   const newHolds: Name[] = [];
   for (const transition of transitions) {
@@ -46,8 +50,8 @@ export function namesOf(transitions: readonly Transition[]): Names {
       holds.add(organizationId, holdId);
       if (transition.kind === "hold") newHolds.push({ organizationId, id: holdId });
       tokens.add(organizationId, tokenId);
-      if (idempotencyKey !== null) keys.add(organizationId, idempotencyKey);
-      if (transition.kind === "hold" && transition.idempotency) keys.add(organizationId, transition.idempotency.key);
+      if (idempotencyKey !== null) addKey(keys, organizationId, idempotencyKey);
+      if (transition.kind === "hold" && transition.idempotency) addKey(keys, organizationId, transition.idempotency);
       continue;
     }
     const { organizationId } = transition;
@@ -71,7 +75,7 @@ export function namesOf(transitions: readonly Transition[]): Names {
     holds: holds.names,
     newHolds,
     tokens: tokens.names,
-    keys: keys.names,
+    keys: keys.values(),
     grants: grants.names,
     grantReferences: grantReferences.names,
     adjustments: adjustments.names,
@@ -89,20 +93,30 @@ export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): Name[] {
 }
 
 /** Returns the keys of holds and requests that have one, each once. */
-export function keysOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): Name[] {
-  const keys = new NameSet();
-  const add = (organizationId: string, key: string | null) => {
-    if (key !== null) keys.add(organizationId, key);
+export function keysOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): KeyName[] {
+  const keys = new NameMap<KeyName>();
+  const add = (organizationId: string, key: CallerKey | null) => {
+    if (key !== null) addKey(keys, organizationId, key);
   };
   for (const { organizationId, details } of holds) add(organizationId, details.idempotencyKey);
   for (const { organizationId, idempotencyKey } of requests) add(organizationId, idempotencyKey);
-  return keys.names;
+  return keys.values();
+}
+
+/** Returns a text that identifies a key within its organization. No key contains a line feed. */
+export function keyIdOf({ callerId, key }: CallerKey): string {
+  return `${callerId}\n${key}`;
+}
+
+function addKey(keys: NameMap<KeyName>, organizationId: string, { callerId, key }: CallerKey): void {
+  const id = keyIdOf({ callerId, key });
+  keys.set(organizationId, id, { organizationId, id, callerId, key });
 }
 
 /** Returns the tokens of holds and requests, each once. */
 export function tokensOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): Name[] {
   const tokens = new NameSet();
-  for (const { organizationId, details } of holds) tokens.add(organizationId, details.tokenId);
+  for (const { organizationId, tokenId } of holds) tokens.add(organizationId, tokenId);
   for (const { organizationId, tokenId } of requests) tokens.add(organizationId, tokenId);
   return tokens.names;
 }

@@ -26,6 +26,20 @@ export interface UnitPrices {
   output: PicoCredits;
   reasoning: PicoCredits;
   further?: Further<PicoCredits>;
+  /** Absent where these prices apply to every request on the route. */
+  tier?: PriceTier;
+}
+
+/** The requests that prices apply to. */
+export interface PriceTier {
+  /** YYYY-MM-DD in UTC, from which on they are in force. */
+  from?: string;
+  /** The service tier that the provider reports. */
+  serviceTier?: string;
+  /** Prompts of more tokens, */
+  abovePromptTokens?: number;
+  /** and of at most so many. */
+  promptTokensMax?: number;
 }
 
 export const TOKEN_CLASSES = ["input", "cachedInput", "cacheWrite", "output", "reasoning"] as const;

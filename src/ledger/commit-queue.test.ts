@@ -90,6 +90,16 @@ describe("a commit queue", () => {
     expect(books.sizes("durable")).toEqual([1_000, 1_000, 500]);
   });
 
+  test("takes the organizations in turn, so that one with many transitions fills no batch alone", async () => {
+    books.addOrganization("org_2");
+    const queue = createQueue();
+    const { facts, ...terms } = holding(3_000);
+    const ofOther: Transition = { ...terms, facts: { ...facts, organizationId: "org_2" } };
+    await Promise.all([...numbers(2_500).map((number) => holding(number)), ofOther].map((each) => queue.push(each)));
+    expect(books.sizes("durable")).toEqual([1_000, 1_000, 501]);
+    expect(books.batches[0]?.transitions.slice(0, 3)).toEqual([holding(0), ofOther, holding(1)]);
+  });
+
   test("never names a hold twice in a batch, and keeps the order of its transitions", async () => {
     const queue = createQueue();
     const pushed = [holding(1), releasing(1), holding(2), holding(1), releasing(2)].map((each) => queue.push(each));

@@ -1,11 +1,13 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import type { Outcome, Outcomes, Transition } from "../credits/books.ts";
+import type { Transition } from "../credits/books.ts";
 import { holdIdOf, organizationIdOf } from "../credits/names.ts";
+import type { Outcome, Outcomes } from "../credits/outcomes.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Durability } from "../stores/driver.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { LockedOrganizations, type QueuedTransition, rejectAll, takeBatch } from "./locked-organizations.ts";
+import type { FairQueue } from "./fair-queue.ts";
+import { LockedOrganizations, type QueuedTransition, queueOf, rejectAll, takeBatch } from "./locked-organizations.ts";
 
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1_000;
@@ -26,13 +28,14 @@ export interface CommitQueueOptions {
 }
 
 /**
- * Gathers transitions into batches, in their order of arrival, and books them with one durability. One batch is in flight
- * while the next gathers. An idle queue sends what arrives within one turn of the event loop. Transitions of an organization
- * whose rows are locked by another transaction, or broken, wait in a queue of their own, so that they delay no others.
+ * Gathers transitions into batches and books them with one durability: those of each organization in their order of arrival,
+ * and the organizations in turn, so that none fills the batches. One batch is in flight while the next gathers. An idle queue
+ * sends what arrives within one turn of the event loop. Transitions of an organization whose rows are locked by another
+ * transaction, or broken, wait in a queue of their own, so that they delay no others.
  */
 export class CommitQueue {
   readonly #options: CommitQueueOptions;
-  #waiting: QueuedTransition[] = [];
+  readonly #waiting: FairQueue<QueuedTransition> = queueOf([]);
   #running: Promise<void> | undefined;
   readonly #lockedOrganizations: LockedOrganizations;
   #failuresInARow = 0;
@@ -46,7 +49,7 @@ export class CommitQueue {
     this.#lockedOrganizations = new LockedOrganizations({
       attempt: (batch) => this.#attempt(batch),
       requeue: (entries) => {
-        this.#waiting = entries.concat(this.#waiting);
+        this.#waiting.unshift(entries);
         if (entries.length > 0) this.#start();
       },
       refuse: (entry, error) => this.#refuse(entry, error),
@@ -65,7 +68,7 @@ export class CommitQueue {
       const entry = { transition, organizationId, holdId, resolve, reject };
       if (!this.#lockedOrganizations.enqueue(entry)) this.#waiting.push(entry);
     });
-    if (this.#waiting.length > 0) this.#start();
+    if (this.#waiting.size > 0) this.#start();
     return promise as Promise<Outcomes[T["kind"]]>;
   }
 
@@ -83,14 +86,8 @@ export class CommitQueue {
 
   async #run(): Promise<void> {
     await nextTurn();
-    while (this.#waiting.length > 0) await this.#send(this.#nextBatch());
+    while (this.#waiting.size > 0) await this.#send(takeBatch(this.#waiting));
     this.#running = undefined;
-  }
-
-  #nextBatch(): QueuedTransition[] {
-    const { batch, rest } = takeBatch(this.#waiting);
-    this.#waiting = rest;
-    return batch;
   }
 
   async #send(batch: QueuedTransition[]): Promise<void> {
@@ -118,22 +115,19 @@ export class CommitQueue {
   /** Refuses a transition. Others of its organization may fail for the same reason, so they get a queue of their own. */
   #refuseBroken(entry: QueuedTransition, error: unknown, behind: readonly QueuedTransition[]): void {
     this.#refuse(entry, error);
-    const isOfSame = ({ organizationId }: QueuedTransition) => organizationId === entry.organizationId;
-    const all = behind.concat(this.#waiting);
-    this.#waiting = all.filter((other) => !isOfSame(other));
-    this.#lockedOrganizations.addBroken(entry.organizationId, all.filter(isOfSame));
+    this.#waiting.unshift(behind);
+    const { organizationId } = entry;
+    this.#lockedOrganizations.addBroken(organizationId, this.#waiting.takeOwner(organizationId));
   }
 
   /** Moves the transitions of locked organizations to queues of their own, and sends the rest again. */
   #separateLocked(batch: QueuedTransition[], { organizationIds }: OrganizationsLockedError): void {
-    const isLocked = ({ organizationId }: QueuedTransition) => organizationIds.has(organizationId);
-    const all = batch.concat(this.#waiting);
     this.#options.log.warn(
       { organizationIds: [...organizationIds] },
       "balances are locked by another transaction: their organizations wait in queues of their own",
     );
-    this.#waiting = all.filter((entry) => !isLocked(entry));
-    this.#lockedOrganizations.addLocked(all.filter(isLocked));
+    this.#waiting.unshift(batch);
+    this.#lockedOrganizations.addLocked([...organizationIds].flatMap((id) => this.#waiting.takeOwner(id)));
   }
 
   async #attempt(batch: QueuedTransition[]): Promise<{ error: unknown } | undefined> {
@@ -171,10 +165,12 @@ export class CommitQueue {
     // A negative duration means that the clock was set back: waiting for it to catch up could take as long.
     const isOver = unavailableMs >= retryMs || unavailableMs < 0;
     // A refresh only reads the balance, so it fails immediately. After the time limit, everything that waits fails.
-    const isGivenUp = ({ transition }: QueuedTransition) => isOver || transition.kind === "refresh";
-    rejectAll(batch.concat(this.#waiting).filter(isGivenUp), error);
-    this.#waiting = batch.concat(this.#waiting).filter((entry) => !isGivenUp(entry));
-    if (this.#waiting.length === 0) {
+    this.#waiting.unshift(batch);
+    for (const entry of this.#waiting.takeAll()) {
+      if (isOver || entry.transition.kind === "refresh") entry.reject(error);
+      else this.#waiting.push(entry);
+    }
+    if (this.#waiting.size === 0) {
       this.#unavailableSinceMs = null;
       return;
     }

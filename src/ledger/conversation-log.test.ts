@@ -34,9 +34,9 @@ function setUp(options: Partial<ConversationLogOptions> = {}) {
     retryMs: 5,
     ...options,
   });
-  const add = (holdId: string, content = "Hello", answer: () => null = () => null) =>
+  const add = (holdId: string, content = "Hello", answer: () => null = () => null, organizationId = "org_1") =>
     conversationLog.add({
-      organizationId: "org_1",
+      organizationId,
       holdId,
       request: { model: "m", messages: [{ role: "user", content }] },
       answer,
@@ -82,16 +82,30 @@ test("conversations wait while the store is unavailable; those that do not fit a
   state.insert = () => Promise.reject(UNAVAILABLE);
   for (let index = 0; index < 20; index += 1) add(`${index}`, "x".repeat(900));
   await nextTurn();
-  expect(dropped()).toEqual([10]);
+  expect(dropped()).toEqual([15]);
   add("late", "x".repeat(900));
   await nextTurn();
-  expect(dropped()).toEqual([10]);
+  expect(dropped()).toEqual([15]);
   state.insert = async () => {};
-  await expect.poll(ids).toEqual(["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+  await expect.poll(ids).toEqual(["0", "1", "2", "3", "4"]);
   add("again");
   await expect.poll(() => ids().at(-1)).toBe("again");
   await conversationLog.stop();
-  expect(dropped()).toEqual([10, 1]);
+  expect(dropped()).toEqual([15, 1]);
+});
+
+test("an organization takes half of the queue at most, and the organizations are written in turn", async () => {
+  const { conversationLog, add, state, ids, batches } = setUp({ queueBytesMax: 200_000 });
+  state.insert = () => Promise.reject(UNAVAILABLE);
+  for (let index = 0; index < 1_000; index += 1) add(`many-${index}`, "x".repeat(900));
+  await nextTurn();
+  for (const id of ["few-0", "few-1"]) add(id, "x".repeat(900), undefined, "org_2");
+  await nextTurn();
+  state.insert = async () => {};
+  await expect.poll(() => ids().length).toBe(106);
+  expect(ids().slice(0, 50)).toEqual(expect.arrayContaining(["few-0", "few-1"]));
+  expect(batches[0]).toBe(50);
+  await conversationLog.stop();
 });
 
 test("a conversation that cannot be written does not prevent others, and its content is not logged", async () => {

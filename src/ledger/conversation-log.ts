@@ -4,6 +4,8 @@ import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/
 import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow, ConversationRows } from "../stores/queries/conversations.ts";
 import type { Log } from "../telemetry/logger.ts";
+import { FairBudget } from "./fair-budget.ts";
+import { FairQueue } from "./fair-queue.ts";
 
 export interface ConversationLogOptions {
   rows: Pick<ConversationRows, "insert" | "removeOld">;
@@ -47,13 +49,14 @@ interface QueuedConversation {
 
 /**
  * Stores conversations in the background, so that no request waits for it. Ended requests go into a queue in memory that is
- * limited by bytes. Conversations that do not fit are dropped and counted in the log. Removes expired conversations.
+ * limited by bytes, of which one organization may use half, and are written for the organizations in turn. Conversations that
+ * do not fit are dropped and counted in the log. Removes expired conversations.
  */
 export class ConversationLog {
   readonly #options: ConversationLogOptions;
   #ended: EndedConversation[] = [];
-  readonly #queue: QueuedConversation[] = [];
-  #queuedBytes = 0;
+  readonly #queue = new FairQueue<QueuedConversation>(({ row }) => row.organizationId);
+  readonly #budget: FairBudget;
   #dropped = 0;
   #droppedLoggedAtMs = Number.NEGATIVE_INFINITY;
   #writing: Promise<void> | undefined;
@@ -63,6 +66,7 @@ export class ConversationLog {
 
   constructor(options: ConversationLogOptions) {
     this.#options = options;
+    this.#budget = new FairBudget(options.queueBytesMax ?? QUEUE_BYTES_MAX);
   }
 
   /** Adds a conversation. Never throws; the work is done in a later turn of the event loop. */
@@ -97,18 +101,17 @@ export class ConversationLog {
     for (const conversation of ended) {
       if (!this.#enqueue(conversation)) this.#dropped += 1;
     }
-    if (this.#queue.length > 0) this.#writing ??= this.#write();
+    if (this.#queue.size > 0) this.#writing ??= this.#write();
     this.#logDropped();
   }
 
   #enqueue({ organizationId, holdId, request, answer }: EndedConversation): boolean {
-    const { queueBytesMax = QUEUE_BYTES_MAX, limitBytes, clock } = this.#options;
-    if (this.#queuedBytes >= queueBytesMax) return false;
+    const { limitBytes, clock } = this.#options;
+    if (this.#budget.room(organizationId) <= 0) return false;
     try {
       const { byteLength, ...record } = toRecord(request, answer(), limitBytes);
-      if (this.#queuedBytes + byteLength > queueBytesMax) return false;
+      if (!this.#budget.take(organizationId, byteLength)) return false;
       this.#queue.push({ row: { organizationId, holdId, endedAtMs: clock(), ...record }, byteLength });
-      this.#queuedBytes += byteLength;
       return true;
     } catch {
       // The value is nested too deeply for JSON.stringify.
@@ -119,51 +122,55 @@ export class ConversationLog {
   async #write(): Promise<void> {
     const { gatherMs = GATHER_MS, retryMs = RETRY_MS } = this.#options;
     await this.#pause(gatherMs);
-    while (this.#queue.length > 0) {
-      const isDone = await this.#writeChunk(this.#nextChunk());
-      if (!isDone && this.#stopping.signal.aborted) this.#drop(this.#queue.length);
-      else if (!isDone) await this.#pause(retryMs);
+    while (this.#queue.size > 0) {
+      const unwritten = await this.#writeChunk(this.#takeChunk());
+      this.#queue.unshift(unwritten);
+      if (unwritten.length > 0 && this.#stopping.signal.aborted) this.#drop(this.#queue.takeAll());
+      else if (unwritten.length > 0) await this.#pause(retryMs);
       this.#logDropped();
     }
     this.#writing = undefined;
   }
 
-  #nextChunk(): QueuedConversation[] {
+  #takeChunk(): QueuedConversation[] {
+    const chunk: QueuedConversation[] = [];
     let bytes = 0;
-    const end = this.#queue.findIndex(({ byteLength }, index) => {
-      bytes += byteLength;
-      return index > 0 && (bytes > CHUNK_BYTES_MAX || index === CHUNK_ROWS_MAX);
-    });
-    return this.#queue.slice(0, end === -1 ? undefined : end);
+    for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
+      bytes += next.byteLength;
+      if (chunk.length === CHUNK_ROWS_MAX || (chunk.length > 0 && bytes > CHUNK_BYTES_MAX)) {
+        this.#queue.unshift([next]);
+        break;
+      }
+      chunk.push(next);
+    }
+    return chunk;
   }
 
-  /** Returns true if the chunk has left the queue. A conversation that fails on its own is dropped. */
-  async #writeChunk(chunk: QueuedConversation[]): Promise<boolean> {
+  /** Writes a chunk. Returns what the store could not take now. A conversation that fails on its own is dropped. */
+  async #writeChunk(chunk: QueuedConversation[]): Promise<QueuedConversation[]> {
     const { rows, log } = this.#options;
     try {
       await rows.insert(chunk.map(({ row }) => row));
-      this.#dequeue(chunk.length);
-      return true;
+      for (const { row, byteLength } of chunk) this.#budget.putBack(row.organizationId, byteLength);
+      return [];
     } catch (error) {
-      if (error instanceof StoreUnavailableError) return false;
+      if (error instanceof StoreUnavailableError) return chunk;
       if (chunk.length > 1) {
-        for (const one of chunk) if (!(await this.#writeChunk([one]))) return false;
-        return true;
+        for (const [index, one] of chunk.entries()) {
+          if ((await this.#writeChunk([one])).length > 0) return chunk.slice(index);
+        }
+        return [];
       }
       // Only the message is logged: other properties of the error may contain the row.
       log.error({ reason: (error as Error).message }, "a conversation cannot be stored: it is dropped");
-      this.#drop(1);
-      return true;
+      this.#drop(chunk);
+      return [];
     }
   }
 
-  #drop(count: number): void {
-    this.#dequeue(count);
-    this.#dropped += count;
-  }
-
-  #dequeue(count: number): void {
-    for (const { byteLength } of this.#queue.splice(0, count)) this.#queuedBytes -= byteLength;
+  #drop(conversations: readonly QueuedConversation[]): void {
+    for (const { row, byteLength } of conversations) this.#budget.putBack(row.organizationId, byteLength);
+    this.#dropped += conversations.length;
   }
 
   #logDropped(isLast = false): void {

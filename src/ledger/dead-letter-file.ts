@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { type FileHandle, open, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { createDurableDirectory, fromPlain, fromRecord, type SpooledTransition, syncDirectory } from "./spool-file.ts";
+import { createDurableDirectory, fromPlain, type SpooledTransition, syncDirectory } from "./spool-file.ts";
 
 /*
  * A dead-letter file has one JSON document per line: an entry, or the note that an entry was booked. Nothing is ever removed
@@ -151,8 +151,7 @@ function toDeadLetter(line: Buffer): DeadLetter {
   try {
     const { at, reason, transition, line: spooled } = JSON.parse(line.toString());
     if (typeof at !== "string" || typeof reason !== "string") throw new TypeError("The entry has no time or reason.");
-    // A line of a kind that an older version did not know may be readable now.
-    const found = spooled === undefined ? fromPlain(transition) : fromRecord(Buffer.from(String(spooled)));
+    const found = spooled === undefined ? fromPlain(transition) : undefined;
     if (found?.kind === "settle" && typeof found.tokens !== "object") throw new TypeError("The entry has no tokens.");
     return { id, at, reason, transition: found ?? null };
   } catch {

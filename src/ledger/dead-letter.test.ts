@@ -17,7 +17,6 @@ import {
   deadLetterFileOf,
   readDeadLetters,
 } from "./dead-letter-file.ts";
-import { toRecord } from "./spool-file.ts";
 
 test("an incomplete line, left by a full disk or a crash, is counted and does not damage later lines", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
@@ -105,8 +104,7 @@ test("a dead letter is booked again once, also if the note of its booking was lo
   await deadLetters.add(settlement("a", 7), new Error("first"));
   await deadLetters.add({ kind: "release", facts: factsOf("b") }, new Error("second"));
   await deadLetters.add(settlement("c", -1), new Error("third"));
-  // The line of a spool that this version can read.
-  await deadLetters.addLine(toRecord(settlement("d", 5)).toString().trim());
+  await deadLetters.add(settlement("d", 5), new Error("fourth"));
   await deadLetters.addLine("damaged");
   const retryAll = async (apply = books.apply) => {
     const outcomes = [];

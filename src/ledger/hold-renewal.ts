@@ -1,4 +1,5 @@
-import type { ExpireTransition, HoldFacts, Outcomes } from "../credits/books.ts";
+import type { ExpireTransition, HoldFacts } from "../credits/books.ts";
+import type { Outcomes } from "../credits/outcomes.ts";
 import { NO_TOKENS, type TokenCounts } from "../credits/price.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Books, SeenHold } from "../stores/queries/books.ts";

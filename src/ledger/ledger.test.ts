@@ -54,9 +54,10 @@ describe("the ledger", () => {
   });
 
   test("releases a hold that may have been booked in the background, and frees its idempotency key", async () => {
-    const idempotency = { key: "key", fingerprint: "body", keepMs: 60_000 };
+    const name = { callerId: "tok_first", key: "key" };
+    const idempotency = { ...name, fingerprint: "body", keepMs: 60_000 };
     const ask = (asked: Ledger, holdId: string) =>
-      asked.hold({ facts: { ...factsOf(holdId), idempotencyKey: "key" }, least: 10n, most: 10n, idempotency });
+      asked.hold({ facts: { ...factsOf(holdId), idempotencyKey: name }, least: 10n, most: 10n, idempotency });
     let isLost = true;
     fixture.books.failWith = (transitions) => {
       const [first] = transitions;

@@ -5,11 +5,11 @@ import type {
   GrantTransition,
   HoldFacts,
   HoldTransition,
-  Outcomes,
   ReleaseTransition,
   RevokeTransition,
   SettleTransition,
 } from "../credits/books.ts";
+import type { Outcomes } from "../credits/outcomes.ts";
 import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
@@ -17,14 +17,18 @@ import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { CommitQueue } from "./commit-queue.ts";
 import { type DeadLetters, refusalOf } from "./dead-letter.ts";
+import { FairBudget } from "./fair-budget.ts";
 import { type Checkpoint, HoldRenewal } from "./hold-renewal.ts";
 import type { Lease, Moment } from "./lease.ts";
 import { Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
 import type { SpooledTransition } from "./spool-file.ts";
 
-/** Maximum number of running requests and spooled transitions, so that every running request has room in the spool. */
-const RUNNING_AND_SPOOLED_MAX = 10_000;
+/**
+ * Maximum number of running requests and spooled transitions, so that every running request has room in the spool. Half of
+ * them may be requests of one organization.
+ */
+const RUNNING_AND_SPOOLED_MAX = 20_000;
 /** Short, because a service that reports itself as not ready gets no requests that could show that it is. */
 const REFUSING_MS = 5_000;
 
@@ -91,8 +95,9 @@ export class Ledger {
   readonly #spool: Spool;
   /** When the store last failed to book a hold; null after it has booked one. */
   #refusedAtMs: number | null = null;
-  /** Holds that were requested and have not ended. */
-  readonly #running = new Set<string>();
+  /** Holds that were requested and have not ended, with their organizations. */
+  readonly #running = new Map<string, string>();
+  readonly #runningShares = new FairBudget(RUNNING_AND_SPOOLED_MAX);
   readonly #ending = new Set<Promise<unknown>>();
 
   constructor(options: LedgerOptions) {
@@ -132,11 +137,12 @@ export class Ledger {
    * with StoreUnavailableError.
    */
   async hold(request: Pick<HoldTransition, "facts" | "least" | "most" | "idempotency">): Promise<Held> {
-    const { holdId } = request.facts;
-    if (this.#running.size + this.#spool.entries >= RUNNING_AND_SPOOLED_MAX) {
+    const { holdId, organizationId } = request.facts;
+    const isFull = this.#running.size + this.#spool.entries >= RUNNING_AND_SPOOLED_MAX;
+    if (isFull || !this.#runningShares.take(organizationId, 1)) {
       throw new StoreUnavailableError("The spool has no room for another request.");
     }
-    this.#running.add(holdId);
+    this.#running.set(holdId, organizationId);
     const queuedAt = this.#options.now();
     try {
       // A hold with an idempotency key must survive a crash: the request may be repeated after it.
@@ -150,15 +156,22 @@ export class Ledger {
       if (outcome.outcome === "held") {
         return { ...outcome, lease: this.#renewal.track(request.facts, outcome.amount, queuedAt) };
       }
-      this.#running.delete(holdId);
+      this.#endRunning(holdId);
       return outcome;
     } catch (error) {
       const isUnavailable = error instanceof StoreUnavailableError;
       if (isUnavailable) this.#refusedAtMs = this.#options.clock();
       if (isUnavailable && error.mayBeBooked) this.#releaseLater(request.facts);
-      else this.#running.delete(holdId);
+      else this.#endRunning(holdId);
       throw error;
     }
+  }
+
+  #endRunning(holdId: string): void {
+    const organizationId = this.#running.get(holdId);
+    if (organizationId === undefined) return;
+    this.#running.delete(holdId);
+    this.#runningShares.putBack(organizationId, 1);
   }
 
   /** Releases a hold that may have been booked, so that its credits and its idempotency key become free. */
@@ -254,7 +267,7 @@ export class Ledger {
       return await ended;
     } finally {
       this.#ending.delete(ended);
-      this.#running.delete(holdId);
+      this.#endRunning(holdId);
       this.#renewal.forget(holdId);
     }
   }

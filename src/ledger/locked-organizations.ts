@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Outcome, Transition } from "../credits/books.ts";
+import type { Transition } from "../credits/books.ts";
+import type { Outcome } from "../credits/outcomes.ts";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
+import { FairQueue } from "./fair-queue.ts";
 
 /** Organizations tried concurrently: each uses a connection while it waits for its lock. */
 const CONCURRENT_MAX = 2;
@@ -21,7 +23,7 @@ export interface LockedOrganizationsOptions {
 }
 
 interface OrganizationQueue {
-  waiting: QueuedTransition[];
+  waiting: FairQueue<QueuedTransition>;
   /** When its rows were first found locked. */
   sinceMs: number;
   isTried: boolean;
@@ -48,7 +50,7 @@ export class LockedOrganizations {
   enqueue(entry: QueuedTransition): boolean {
     const queue = this.#queues.get(entry.organizationId);
     if (queue === undefined) return false;
-    const isIdle = queue.waiting.length === 0 && !queue.isTried;
+    const isIdle = queue.waiting.size === 0 && !queue.isTried;
     if (isIdle && this.#options.clock() - (queue.brokenAtMs ?? 0) >= BROKEN_MS) {
       this.#queues.delete(entry.organizationId);
       return false;
@@ -80,8 +82,13 @@ export class LockedOrganizations {
     while (this.#runs.size > 0) await Promise.all(this.#runs);
   }
 
-  #add(organizationId: string, waiting: QueuedTransition[], brokenAtMs: number | null): void {
-    this.#queues.set(organizationId, { waiting, sinceMs: this.#options.clock(), isTried: false, brokenAtMs });
+  #add(organizationId: string, entries: readonly QueuedTransition[], brokenAtMs: number | null): void {
+    this.#queues.set(organizationId, {
+      waiting: queueOf(entries),
+      sinceMs: this.#options.clock(),
+      isTried: false,
+      brokenAtMs,
+    });
   }
 
   #start(): void {
@@ -107,21 +114,19 @@ export class LockedOrganizations {
 
   async #try(organizationId: string, queue: OrganizationQueue): Promise<void> {
     const { attempt, requeue } = this.#options;
-    const { batch, rest } = takeBatch(queue.waiting);
-    queue.waiting = rest;
+    const batch = takeBatch(queue.waiting);
     const failure = await attempt(batch);
     this.#queues.delete(organizationId);
-    if (failure === undefined) return requeue(queue.waiting);
+    if (failure === undefined) return requeue(queue.waiting.takeAll());
     if (failure.error instanceof OrganizationsLockedError) {
       return this.#waitForLock(organizationId, queue, batch, failure.error);
     }
     if (failure.error instanceof StoreUnavailableError || queue.brokenAtMs === null) {
-      return requeue(batch.concat(queue.waiting));
+      return requeue(batch.concat(queue.waiting.takeAll()));
     }
     queue.brokenAtMs = this.#options.clock();
     this.#queues.set(organizationId, queue);
-    const left = await this.#trySingly(batch, failure.error);
-    queue.waiting = left.concat(queue.waiting);
+    queue.waiting.unshift(await this.#trySingly(batch, failure.error));
   }
 
   /** Refuses the transitions that fail again. Returns those that were not tried because the store is unavailable or locked. */
@@ -149,16 +154,16 @@ export class LockedOrganizations {
   ): Promise<void> {
     const { retryMsMax, clock } = this.#options;
     const waitedMs = clock() - queue.sinceMs;
-    queue.waiting = batch.concat(queue.waiting);
+    queue.waiting.unshift(batch);
     // A negative duration means that the clock was set back.
-    if (waitedMs >= retryMsMax || waitedMs < 0) return rejectAll(queue.waiting, error);
+    if (waitedMs >= retryMsMax || waitedMs < 0) return rejectAll(queue.waiting.takeAll(), error);
     this.#queues.set(organizationId, queue);
     await sleep(PAUSE_MS);
   }
 }
 
 function isReady({ waiting, isTried }: OrganizationQueue): boolean {
-  return waiting.length > 0 && !isTried;
+  return waiting.size > 0 && !isTried;
 }
 
 /** A transition that waits to be booked. */
@@ -173,23 +178,27 @@ export interface QueuedTransition {
 
 const BATCH_SIZE_MAX = 1_000;
 
-/** Takes a batch of the waiting transitions, in which no hold is named twice. Returns it and the rest in its order. */
-export function takeBatch(waiting: readonly QueuedTransition[]): {
-  batch: QueuedTransition[];
-  rest: QueuedTransition[];
-} {
+/** Returns a queue of transitions, of their organizations in turn. */
+export function queueOf(entries: readonly QueuedTransition[]): FairQueue<QueuedTransition> {
+  const queue = new FairQueue<QueuedTransition>(({ organizationId }) => organizationId);
+  for (const entry of entries) queue.push(entry);
+  return queue;
+}
+
+/** Takes a batch of the waiting transitions, in which no hold is named twice. */
+export function takeBatch(waiting: FairQueue<QueuedTransition>): QueuedTransition[] {
   const batch: QueuedTransition[] = [];
   const later: QueuedTransition[] = [];
   const holdIds = new Set<string>();
-  let seen = 0;
-  for (const entry of waiting) {
-    if (batch.length === BATCH_SIZE_MAX) break;
-    seen += 1;
+  while (batch.length < BATCH_SIZE_MAX) {
+    const entry = waiting.shift();
+    if (entry === undefined) break;
     if (entry.holdId !== null && holdIds.has(entry.holdId)) later.push(entry);
     else batch.push(entry);
     if (entry.holdId !== null) holdIds.add(entry.holdId);
   }
-  return { batch, rest: later.concat(waiting.slice(seen)) };
+  waiting.unshift(later);
+  return batch;
 }
 
 /** Rejects transitions with one error. */

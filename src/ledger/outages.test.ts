@@ -158,10 +158,19 @@ describe("while the store is unavailable", () => {
     expect(books.events.size).toBe(1);
   });
 
-  test("a request is refused while 10,000 requests are running or spooled", async () => {
-    await grantTo(ledger, "grant_2", 1_000_000n);
-    const ids = Array.from({ length: 10_000 }, (_, index) => `hold_${index}`);
-    await Promise.all(ids.map((id) => hold(id)));
+  test("a request is refused while 20,000 are running or spooled, of which its organization has half at most", async () => {
+    const other = "org_2";
+    books.addOrganization(other);
+    const rest = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+    for (const organizationId of [ORGANIZATION, other]) {
+      await ledger.grant({ organizationId, grantId: `grant_of_${organizationId}`, amount: 1_000_000n, ...rest });
+    }
+    const holdOf = (holdId: string, organizationId: string) =>
+      ledger.hold({ facts: { ...factsOf(holdId), organizationId }, least: 10n, most: 10n });
+    const numbers = Array.from({ length: 10_000 }, (_, index) => index);
+    await Promise.all(numbers.map((index) => hold(`hold_${index}`)));
+    await expect(hold("more")).rejects.toBeInstanceOf(StoreUnavailableError);
+    await Promise.all(numbers.map((index) => holdOf(`other_${index}`, other)));
     books.failWith = (transitions) => (transitions[0]?.kind === "settle" ? unavailable() : undefined);
     const asked = books.batches.filter(({ durability }) => durability === "holds").length;
     await settle("hold_0", 1);

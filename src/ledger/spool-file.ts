@@ -3,7 +3,7 @@ import { dirname, resolve } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 import type { HoldFacts, ReleaseTransition, SettleTransition } from "../credits/books.ts";
-import { type Further, TOKEN_CLASSES, type TokenClass } from "../credits/price.ts";
+import { type Further, TOKEN_CLASSES, type TokenClass, type UnitPrices } from "../credits/price.ts";
 
 /** Transitions that end a hold. They wait in the spool while the store is unavailable. */
 export type SpooledTransition = SettleTransition | ReleaseTransition;
@@ -22,7 +22,7 @@ export function toRecord(transition: SpooledTransition): Buffer {
   return Buffer.concat([Buffer.from(`\n${checksumOf(text)} `), text, Buffer.from("\n")]);
 }
 
-/** Parses a line of a spool; returns undefined if it is damaged, or of a kind that this version does not know. */
+/** Parses a line of a spool; returns undefined if it is damaged. */
 export function fromRecord(line: Buffer): SpooledTransition | undefined {
   const text = line.subarray(HEAD_BYTES);
   if (line.toString("latin1", 0, HEAD_BYTES) !== `${checksumOf(text)} `) return undefined;
@@ -43,18 +43,18 @@ type Plain<Transition> = Omit<Transition, "facts"> & {
   facts: Omit<HoldFacts, "prices"> & { prices: Priced<string> };
 };
 
-/** Converts such an object back; returns undefined for a kind that this version does not know. Throws if it is incomplete. */
+/** Converts such an object back; returns undefined for another kind. Throws if it is incomplete. */
 export function fromPlain(plain: Plain<SettleTransition> | Plain<ReleaseTransition>): SpooledTransition | undefined {
   if (plain.kind !== "settle" && plain.kind !== "release") return undefined;
   const { facts } = plain;
   return { ...plain, facts: { ...facts, prices: mapPrices(facts.prices, BigInt) } };
 }
 
-type Priced<Price> = Record<TokenClass, Price> & { further?: Further<Price> };
+type Priced<Price> = Record<TokenClass, Price> & Pick<UnitPrices, "tier"> & { further?: Further<Price> };
 
-function mapPrices<From, To>({ further, ...prices }: Priced<From>, map: (price: From) => To): Priced<To> {
+function mapPrices<From, To>({ further, tier, ...prices }: Priced<From>, map: (price: From) => To): Priced<To> {
   const entries = TOKEN_CLASSES.map((tokenClass) => [tokenClass, map(prices[tokenClass])]);
-  const mapped = Object.fromEntries(entries) as Priced<To>;
+  const mapped = { ...(Object.fromEntries(entries) as Record<TokenClass, To>), ...(tier && { tier }) };
   if (further === undefined) return mapped;
   const mappedFurther = Object.entries(further).map(([name, price]) => [name, map(price as From)]);
   return { ...mapped, further: Object.fromEntries(mappedFurther) };
@@ -67,8 +67,8 @@ function checksumOf(text: Buffer): string {
 /** Size of one read: some thousand records, or a single large one. */
 const PAGE_BYTES = 1024 * 1024;
 const LINE_END = 0x0a;
-/** Space for the records of 10,000 settlements, the most that may wait. */
-const RESERVE_BYTES = 8 * 1024 * 1024;
+/** Space for the records of 20,000 settlements, the most that may wait. Records with a stored answer are longer. */
+export const RESERVE_BYTES = 16 * 1024 * 1024;
 const ZEROS = Buffer.alloc(1024 * 1024);
 
 export interface SpoolPage {

@@ -149,9 +149,9 @@ describe.skipIf(process.platform === "win32")("a spool on a full disk", () => {
   });
 });
 
-/** Runs a command with the directory on a 12 MiB disk that only this command sees. */
+/** Runs a command with the directory on a 24 MiB disk that only this command sees. */
 const onSmallDisk = (): string[] => {
-  const script = 'mount -t tmpfs -o size=12m tmpfs "$1" && shift && exec "$@"';
+  const script = 'mount -t tmpfs -o size=24m tmpfs "$1" && shift && exec "$@"';
   return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", directory];
 };
 function hasSmallDisks(): boolean {
@@ -187,7 +187,7 @@ describe.skipIf(!hasSmallDisks())("a spool on a disk that others fill", () => {
       const file = await SpoolFile.create(path);
       say(fill());
       await file.append(toRecord(release("a")));
-      say(await file.append(toRecord(release("z".repeat(9_000_000)))).catch((error) => error.code));
+      say(await file.append(toRecord(release("z".repeat(18_000_000)))).catch((error) => error.code));
       say(fill());
       for (let index = 0; index < 1000; index += 1) await file.append(toRecord(release("b" + index + "y".repeat(2_000))));
       const next = await SpoolFile.open(path);
@@ -205,6 +205,25 @@ describe.skipIf(!hasSmallDisks())("a spool on a disk that others fill", () => {
     const said = [];
     for (let line = await lines.next(); !line.done; line = await lines.next()) said.push(line.value);
     expect(said).toEqual(["ENOSPC", "ENOSPC", "ENOSPC", "1001 a b999 0"]);
+  });
+
+  test("keeps half of its space from an organization with long records, so that others find room", async () => {
+    const { lines } = start(
+      `${OPEN}
+      import { appendFileSync } from "node:fs";
+      const ofOther = () => ({ kind: "release", facts: { ...factsOf("other"), organizationId: "org_2" } });
+      const long = () => spool.append(release("x".repeat(1_000_000))).then(() => true, () => false);
+      try {
+        for (;;) appendFileSync(directory + "/filler", "x".repeat(4096));
+      } catch {}
+      let taken = 0;
+      while (await long()) taken += 1;
+      const [isLongTaken] = await Promise.all([long(), spool.append(ofOther())]);
+      say(taken + " " + isLongTaken + " " + spool.entries);
+      process.exit(0);`,
+      onSmallDisk(),
+    );
+    expect((await lines.next()).value).toBe("8 false 9");
   });
 });
 

@@ -1,10 +1,12 @@
-import { readdir, rm } from "node:fs/promises";
+import { readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { StoreUnavailableError } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
+import { FairBudget } from "./fair-budget.ts";
 import {
   createDurableDirectory,
   exists,
+  RESERVE_BYTES,
   type SpooledTransition,
   SpoolFile,
   type SpoolPage,
@@ -46,6 +48,8 @@ export class Spool {
   readonly #options: SpoolOptions;
   readonly #directory: SpoolDirectory;
   readonly #own: OwnedFile;
+  /** Use of the space that is allocated for this process's file. */
+  #reserve = new FairBudget(RESERVE_BYTES);
   /** Files of ended processes. */
   #inherited: OwnedFile[] = [];
   /** Booked files of ended processes. They are removed when the holds of their processes have ended too. */
@@ -102,8 +106,11 @@ export class Spool {
 
   /** Appends a transition, to be booked later. Resolves when it is on the disk; rejects with StoreUnavailableError. */
   async append(transition: SpooledTransition): Promise<void> {
+    const record = toRecord(transition);
+    const isWithin = this.#reserve.take(transition.facts.organizationId, record.length);
     try {
-      await this.#own.file.append(toRecord(transition));
+      if (!isWithin) await requireRoom(this.#options.directory);
+      await this.#own.file.append(record);
     } catch (error) {
       throw new StoreUnavailableError("The spool cannot be written.", { cause: error });
     }
@@ -157,6 +164,7 @@ export class Spool {
     if (reader === undefined) return this.entries === 0;
     try {
       await this.#replayFile(this.#own, reader);
+      this.#reserve = new FairBudget(RESERVE_BYTES);
       await this.#inherit();
       for (const owned of this.#inherited) {
         await this.#replayFile(owned, reader);
@@ -236,6 +244,15 @@ export class Spool {
     this.#failureLoggedAtMs = clock();
     log.error({ err: error }, "the spool cannot be read: it is retried");
   }
+}
+
+/**
+ * Rejects if the disk is nearly full. An organization that has used its share of the allocated space may write only while the
+ * disk has room for the others.
+ */
+async function requireRoom(directory: string): Promise<void> {
+  const { bavail, bsize } = await statfs(directory);
+  if (bavail * bsize < RESERVE_BYTES) throw new Error("The disk has no room beyond the space of the spool");
 }
 
 /** Takes a lock that ends with the process at the latest. Returns its release, or undefined if another process has it. */

@@ -3,7 +3,7 @@ import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import type { RequestEnd } from "../credits/books.ts";
-import { pricesByClass, tokensByClass } from "../credits/price.ts";
+import { pricesByClass, tokensByClass, type UnitPrices } from "../credits/price.ts";
 import { timeOfId } from "../credits/request-id.ts";
 import { invalidCursor } from "../errors.ts";
 import type { ConversationRows } from "../stores/queries/conversations.ts";
@@ -139,6 +139,7 @@ function toDetail(row: ListedRequest): Omit<RequestDetail, "keeps_conversations"
   return {
     ...toSummary(row),
     prices: pricesByClass(facts.prices),
+    price_tier: priceTierOf(facts.prices),
     basis: last?.basis ?? null,
     ending: last?.end ?? null,
     shortfall: creditsFromMicro(row.shortfall),
@@ -153,6 +154,13 @@ function toDetail(row: ListedRequest): Omit<RequestDetail, "keeps_conversations"
     metadata: facts.metadata,
     is_idempotent: facts.idempotencyKey !== null,
   };
+}
+
+function priceTierOf({ tier }: UnitPrices): RequestDetail["price_tier"] {
+  if (tier === undefined) return null;
+  const { from = null, serviceTier = null, abovePromptTokens = null, promptTokensMax = null } = tier;
+  const length = { above_prompt_tokens: abovePromptTokens, max_prompt_tokens: promptTokensMax };
+  return { from, service_tier: serviceTier, ...length };
 }
 
 function toEvent(event: UsageEvent): RequestDetail["events"][number] {
@@ -207,6 +215,7 @@ function refusalDetail(refusal: RefusalEntry): RequestDetail {
   return {
     ...refusalSummary(refusal),
     prices: null,
+    price_tier: null,
     basis: null,
     ending: null,
     shortfall: 0,

@@ -1,9 +1,9 @@
-import { setImmediate as eventLoopTurn } from "node:timers/promises";
 import type { StatementEntry, StatementPage } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { displayPrice, furtherByName, TOKEN_CLASSES, tokensByClass } from "../credits/price.ts";
 import { invalidCursor, OperatorError } from "../errors.ts";
+import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { LedgerEntry, StatementStart } from "../stores/queries/statement.ts";
 
@@ -70,7 +70,7 @@ type StatementBooks = Pick<Books, "statement" | "statementStart" | "closedBefore
 export class Statements {
   readonly #books: StatementBooks;
   /** Reads and formats the pages of all exports one at a time. */
-  readonly #exportQueue = new WorkQueue();
+  readonly #exports = new FairTurns(1);
 
   constructor(books: StatementBooks) {
     this.#books = books;
@@ -143,7 +143,7 @@ export class Statements {
     let before = `${CSV_HEADINGS}\n`;
     if (period.fromMs !== undefined) before += total(period.fromMs, "opening");
     for (;;) {
-      const lines = await this.#exportQueue.run(nextLines);
+      const lines = await this.#exports.run(organizationId, nextLines);
       if (lines === undefined) break;
       yield before + lines;
       before = "";
@@ -166,23 +166,6 @@ export async function assertUnchanged(
 ): Promise<void> {
   if (closedBeforeMs === (await books.closedBefore(organizationId))) return;
   throw new OperatorError("Old requests were closed during the export of the statement. Start it again.");
-}
-
-/**
- * Runs tasks one at a time, with a turn of the event loop after each. However many exports run, other requests wait for one
- * page of them at most.
- */
-class WorkQueue {
-  #last: Promise<unknown> = Promise.resolve();
-
-  run<T>(task: () => Promise<T>): Promise<T> {
-    const done = this.#last.then(task);
-    this.#last = done.then(
-      () => eventLoopTurn(),
-      () => eventLoopTurn(),
-    );
-    return done;
-  }
 }
 
 /** Position in a statement and the balance there, which would otherwise require reading all earlier entries. */

@@ -5,7 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { HoldFacts, Outcome, Transition } from "../../src/credits/books.ts";
+import type { HoldFacts, Transition } from "../../src/credits/books.ts";
+import type { Outcome } from "../../src/credits/outcomes.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import type { TokenRow } from "../../src/stores/queries/accounts.ts";
@@ -199,7 +200,14 @@ function tokenOf(organizationId: string, name: string): TokenRow {
   const id = `${name}_${organizationId}`;
   const hash = createHash("sha256").update(id).digest();
   const rights = { prefix: "sk-tg-", scopes: [], models: null, limits: null };
-  const times = { createdAtMs: 0, expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null };
+  const times = {
+    createdAtMs: 0,
+    expiresAtMs: null,
+    revokedAtMs: null,
+    lastUsedAtMs: null,
+    successorId: null,
+    callerId: "tok_first",
+  };
   return { id, organizationId, name, hash, ...rights, ...times };
 }
 

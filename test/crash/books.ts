@@ -135,8 +135,8 @@ function toBooks({ balances, grants, open, requests, adjustments }: Tables): Boo
 
 function openHold({ details, ...row }: OpenRow): Hold {
   const list = JSON.parse(details);
-  const metadata = list[4];
-  const [input, cached, written, output, reasoning] = list.slice(11).map(BigInt);
+  const metadata = list[3];
+  const [input, cached, written, output, reasoning] = list.slice(10, 15).map(BigInt);
   const counts = {
     input_tokens: input,
     cached_input_tokens: cached,

@@ -4,7 +4,7 @@ import { appendFile, mkdir, mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ROOT } from "../support/documents.ts";
-import { nginxConfiguration } from "../support/nginx.ts";
+import { nginxConfiguration, nginxSite } from "../support/nginx.ts";
 import { RedisServer } from "../support/redis-server.ts";
 import { freePort, type RunningService } from "../support/service.ts";
 import type { Site } from "./site.ts";
@@ -88,7 +88,13 @@ export class Cluster {
     return lines.map((line) => {
       const { path, nodes, status, endedAt, took } = JSON.parse(line);
       const endedAtMs = Number(endedAt) * 1_000;
-      return { path, status, nodes: nodes.split(", "), beganAt: endedAtMs - Number(took) * 1_000, endedAt: endedAtMs };
+      return {
+        path,
+        status,
+        nodes: nodes.split(/, | : /),
+        beganAt: endedAtMs - Number(took) * 1_000,
+        endedAt: endedAtMs,
+      };
     });
   }
 
@@ -110,13 +116,8 @@ export class Cluster {
 
   async #startNginx(): Promise<void> {
     const listens = new URL(this.baseUrl).host;
-    const nodes = this.nodes.map(({ url }) => `server ${new URL(url).host} max_fails=1 fail_timeout=2s;`);
-    // TLS is left out: the trial is about nodes that come and go.
-    const site = readFileSync(EXAMPLE, "utf8")
-      .replace(/( *server 10\.0\.0\.\d+:8484 [^;]*;\n)+/, `${nodes.join("\n")}\n`)
-      .replace("listen 443 ssl;", `listen ${listens};`)
-      .replace(/ssl_certificate\w* +\S+;/g, "");
-    await writeFile(join(this.#directory, "site.conf"), site);
+    const hosts = this.nodes.map(({ url }) => new URL(url).host);
+    await writeFile(join(this.#directory, "site.conf"), nginxSite(readFileSync(EXAMPLE, "utf8"), listens, hosts));
     const format = `'{"path":"$uri","nodes":"$upstream_addr","status":$status,"endedAt":"$msec","took":"$request_time"}'`;
     const log = `log_format trial escape=json ${format}; access_log ${join(this.#directory, "access.log")} trial;`;
     await writeFile(join(this.#directory, "nginx.conf"), nginxConfiguration(this.#directory, { log }));

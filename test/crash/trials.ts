@@ -129,7 +129,7 @@ const CRASHES: readonly Trial[] = [
     name: "a disk that is full under 250 requests",
     runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 10, share: 2 },
-    site: (store) => ({ diskMegabytes: 48, ...(store === "postgres" && DEFAULT_LIVES) }),
+    site: (store) => ({ diskMegabytes: 56, ...(store === "postgres" && DEFAULT_LIVES) }),
     run: fillDisk,
   },
   {

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import type { AdjustmentRow, Draw, Outcome, Transition } from "../../src/credits/books.ts";
+import type { AdjustmentRow, Draw, Transition } from "../../src/credits/books.ts";
+import type { Outcome } from "../../src/credits/outcomes.ts";
 import {
   availableCoins,
   balanceOf,
@@ -141,7 +142,7 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
   if (earlier !== undefined && earlier.state !== "open") return { outcome: "ended", state: earlier.state };
   const there = availableCoins(organization).length;
   if (earlier !== undefined) return { outcome: "held", amount: BigInt(earlier.amount), available: BigInt(there) };
-  const key = idempotency ? organization.keys.get(idempotency.key) : undefined;
+  const key = idempotency ? organization.keys.get(`${idempotency.callerId} ${idempotency.key}`) : undefined;
   if (idempotency && key !== undefined && key.endsAtMs > nowMs) {
     if (key.fingerprint !== idempotency.fingerprint) return { outcome: "mismatch" };
     const first = organization.holds.get(key.holdId);
@@ -156,7 +157,7 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
   const made = setAside(organization, facts, Math.min(most, reach), nowMs + lifeMs);
   if (idempotency) {
     const { fingerprint, keepMs } = idempotency;
-    organization.keys.set(idempotency.key, {
+    organization.keys.set(`${idempotency.callerId} ${idempotency.key}`, {
       fingerprint,
       holdId: facts.holdId,
       answer: null,

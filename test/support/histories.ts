@@ -32,6 +32,7 @@ const prices: fc.Arbitrary<UnitPrices> = fc.record(
     output: unitPrice,
     reasoning: unitPrice,
     further: fc.record({ cacheWrite1h: unitPrice, outputAudio: unitPrice, searches: unitPrice }),
+    tier: fc.constantFrom({ serviceTier: "flex" }, { abovePromptTokens: 1000, promptTokensMax: 2000 }),
   },
   { requiredKeys: ["input", "cachedInput", "cacheWrite", "output", "reasoning"] },
 );
@@ -62,6 +63,7 @@ const lifeMs = fc.integer({ min: 0, max: 60 });
 
 const idempotency = fc.option(
   fc.record({
+    callerId: fc.constantFrom("tok_one", "tok_one", "tok_two"),
     key: fc.constantFrom("key 1", "key 2", "key 3"),
     fingerprint: fc.constantFrom("body", "body", "other body"),
     keepMs: fc.integer({ min: 0, max: 40 }),

@@ -4,13 +4,13 @@ import type { BookRows, BookWrites } from "../../src/credits/batch.ts";
 import {
   type AdjustmentRow,
   type BalanceRow,
+  type CallerKey,
   type Draw,
   endedStateOf,
   type GrantRow,
   type HoldRow,
   type HoldState,
   type IdempotencyKeyRow,
-  type Outcomes,
   type RequestRow,
   type TokenBalanceRow,
   type Trace,
@@ -18,7 +18,17 @@ import {
 } from "../../src/credits/books.ts";
 import { decide } from "../../src/credits/decide.ts";
 import { mergeDraws } from "../../src/credits/funds.ts";
-import { budgetsOf, grantsOf, holdNamesOf, keysOf, type Name, namesOf, tokensOf } from "../../src/credits/names.ts";
+import {
+  budgetsOf,
+  grantsOf,
+  holdNamesOf,
+  keyIdOf,
+  keysOf,
+  type Name,
+  namesOf,
+  tokensOf,
+} from "../../src/credits/names.ts";
+import type { Outcomes } from "../../src/credits/outcomes.ts";
 import { addTokens, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import type { Books, HoldSearch, OutcomesOf } from "../../src/stores/queries/books.ts";
@@ -180,10 +190,11 @@ export class MemoryBooks
       if (!this.holds.delete(keyOf(organizationId, holdId))) throw new Error(`the hold ${holdId} is not there`);
     }
     for (const row of writes.newRequests) insert(this.requests, keyOf(row.organizationId, row.holdId), row);
-    for (const { organizationId, key } of writes.removedKeys) {
-      if (!this.keys.delete(keyOf(organizationId, key))) throw new Error(`the key ${key} is not there`);
+    for (const row of writes.removedKeys) {
+      if (!this.keys.delete(keyOf(row.organizationId, keyIdOf(row))))
+        throw new Error(`the key ${row.key} is not there`);
     }
-    for (const row of writes.keys) this.keys.set(keyOf(row.organizationId, row.key), row);
+    for (const row of writes.keys) this.keys.set(keyOf(row.organizationId, keyIdOf(row)), row);
     for (const row of writes.newAdjustments) insert(this.adjustments, keyOf(row.organizationId, row.id), row);
     for (const row of writes.newAuditEntries) insert(this.auditEntries, row.id, row);
   }
@@ -197,7 +208,7 @@ export interface SeenRequest {
   organizationId: string;
   holdId: string;
   tokenId: string;
-  idempotencyKey: string | null;
+  idempotencyKey: CallerKey | null;
   upstream: string;
   prices: UnitPrices;
   state: HoldState;
@@ -214,8 +225,8 @@ export interface SeenRequest {
 }
 
 function seenHold({ details, ...hold }: HoldRow): SeenRequest {
-  const { organizationId, holdId, amount, draws, expiresAtMs } = hold;
-  const { tokenId, idempotencyKey, upstream, prices, tokens } = details;
+  const { organizationId, holdId, tokenId, amount, draws, expiresAtMs } = hold;
+  const { idempotencyKey, upstream, prices, tokens } = details;
   const facts = { organizationId, holdId, tokenId, idempotencyKey, upstream, prices };
   const nothing = { charged: 0n, shortfall: 0n, credited: 0n, isSettledLate: false, trace: null, events: [] };
   return { ...facts, state: "open", amount, tokens, draws, expiresAtMs, ...nothing };

@@ -11,7 +11,10 @@ const prices = fc
   .map(([input = 0n, cachedInput = 0n, cacheWrite = 0n, output = 0n, reasoning = 0n]) => {
     return { input, cachedInput, cacheWrite, output, reasoning };
   })
-  .chain((classes) => fc.constantFrom(classes, { ...classes, further: { searches: classes.output } }));
+  .chain((classes) => {
+    const tier = { from: "2027-01-01", serviceTier: "flex", abovePromptTokens: 1000 };
+    return fc.constantFrom(classes, { ...classes, tier }, { ...classes, further: { searches: classes.output } });
+  });
 
 const facts = fc.record({
   holdId: fc.uuid(),
@@ -22,7 +25,7 @@ const facts = fc.record({
   upstream: text,
   prices,
   metadata: fc.option(fc.dictionary(text, text, { noNullPrototype: true })),
-  idempotencyKey: fc.option(text),
+  idempotencyKey: fc.option(fc.record({ callerId: text, key: text })),
 });
 
 const settle = fc.record({

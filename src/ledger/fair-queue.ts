@@ -1,0 +1,128 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+
+const NOBODY: ReadonlySet<string> = new Set();
+
+/**
+ * Queue that serves its owners in turn, and the items of each owner in their order. However many items one owner has, the
+ * first item of another waits for one of them at most.
+ */
+export class FairQueue<Item> {
+  readonly #ownerOf: (item: Item) => string;
+  /** Items of each owner that has some, in the order of the owners' turns. */
+  readonly #owners = new Map<string, Item[]>();
+  #size = 0;
+
+  constructor(ownerOf: (item: Item) => string) {
+    this.#ownerOf = ownerOf;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Adds an item behind the others of its owner. */
+  push(item: Item): void {
+    this.#itemsOf(item).push(item);
+    this.#size += 1;
+  }
+
+  /** Puts items back before the others of their owners, in their order. */
+  unshift(items: readonly Item[]): void {
+    for (const item of items.toReversed()) this.#itemsOf(item).unshift(item);
+    this.#size += items.length;
+  }
+
+  /** Takes the first item of the owner whose turn it is. Owners that are busy are passed over. */
+  shift(busy: ReadonlySet<string> = NOBODY): Item | undefined {
+    const next = this.#owners.entries().find(([owner]) => !busy.has(owner));
+    if (next === undefined) return undefined;
+    const [owner, items] = next;
+    const item = items.shift();
+    if (items.length === 0) this.#owners.delete(owner);
+    else if (this.#owners.size > 1) {
+      this.#owners.delete(owner);
+      this.#owners.set(owner, items);
+    }
+    this.#size -= 1;
+    return item;
+  }
+
+  /** Takes all items of an owner. */
+  takeOwner(owner: string): Item[] {
+    const items = this.#owners.get(owner) ?? [];
+    this.#owners.delete(owner);
+    this.#size -= items.length;
+    return items;
+  }
+
+  /** Takes all items, owner by owner. */
+  takeAll(): Item[] {
+    const items = [...this.#owners.values()].flat();
+    this.#owners.clear();
+    this.#size = 0;
+    return items;
+  }
+
+  /** Removes an item, if it is in the queue. */
+  remove(item: Item): void {
+    const owner = this.#ownerOf(item);
+    const items = this.#owners.get(owner) ?? [];
+    const index = items.indexOf(item);
+    if (index < 0) return;
+    items.splice(index, 1);
+    this.#size -= 1;
+    if (items.length === 0) this.#owners.delete(owner);
+  }
+
+  #itemsOf(item: Item): Item[] {
+    const owner = this.#ownerOf(item);
+    const known = this.#owners.get(owner);
+    if (known !== undefined) return known;
+    const items: Item[] = [];
+    this.#owners.set(owner, items);
+    return items;
+  }
+}
+
+/**
+ * Runs tasks of a few owners at a time, and one of each, with a turn of the event loop after it. However many tasks one owner
+ * has, others wait for one of them at most.
+ */
+export class FairTurns {
+  readonly #ownersMax: number;
+  readonly #waiting = new FairQueue<{ owner: string; run(): Promise<void> }>(({ owner }) => owner);
+  readonly #busy = new Set<string>();
+
+  constructor(ownersMax: number) {
+    this.#ownersMax = ownersMax;
+  }
+
+  /** Resolves or rejects as the task does. */
+  run<Result>(owner: string, task: () => Result | Promise<Result>): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      const run = async () => {
+        try {
+          resolve(await task());
+        } catch (error) {
+          reject(error);
+        }
+        await nextTurn();
+      };
+      this.#waiting.push({ owner, run });
+      this.#start();
+    });
+  }
+
+  #start(): void {
+    while (this.#busy.size < this.#ownersMax) {
+      const next = this.#waiting.shift(this.#busy);
+      if (next === undefined) return;
+      const { owner, run } = next;
+      this.#busy.add(owner);
+      void run().then(() => {
+        this.#busy.delete(owner);
+        this.#start();
+      });
+    }
+  }
+}
