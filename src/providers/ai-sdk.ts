@@ -1,14 +1,13 @@
-import { createRequire } from "node:module";
 import type { LanguageModelV4FinishReason, LanguageModelV4StreamPart } from "@ai-sdk/provider";
-import packageJson from "../../package.json" with { type: "json" };
 import { OperatorError } from "../errors.ts";
+import { missingOf, notInstalledText } from "../internals/optional-packages.ts";
 import { AnswerReader } from "./ai-sdk/answer.ts";
 import { CallFetch, Connections } from "./ai-sdk/call-fetch.ts";
 import { leftOut, toCall } from "./ai-sdk/call-options.ts";
 import { embedInCalls } from "./ai-sdk/embed.ts";
 import type { AiSdkPrompt } from "./ai-sdk/prompt.ts";
 import type { Connect, EmbeddingWire, Fetch, Wire } from "./ai-sdk/wire.ts";
-import { complaintFailure, createScrub, readComplaint, type Scrub, scrubFor, toComplaint } from "./errors.ts";
+import { complaintFailure, readComplaint, toComplaint } from "./errors.ts";
 import { isObject } from "./json.ts";
 import {
   once,
@@ -22,8 +21,10 @@ import {
   type UpstreamFailure,
   type UpstreamRequest,
 } from "./provider.ts";
+import { createScrub, privateTextsOf, type Scrub, scrubFor } from "./scrub.ts";
 import {
   type Environment,
+  identityHeaders,
   isPrivateUpstream,
   type PromptCaching,
   type ProviderSettings,
@@ -47,16 +48,11 @@ export function aiSdk(
   };
 }
 
-/** Throws OperatorError if the package is not installed. Does not load it; the first call does. */
-function refuseWithoutPackage(wire: Wire, { id, kind }: ProviderSettings): void {
-  const versions: Record<string, string> = packageJson.optionalDependencies;
-  try {
-    createRequire(import.meta.url).resolve(wire.package);
-  } catch {
-    throw new OperatorError(
-      `providers '${id}': the kind ${kind} needs the package ${wire.package}, which is not installed: npm install ${wire.package}@${versions[wire.package]}`,
-    );
-  }
+/** Throws OperatorError if a package is not installed. Does not load it; the first call does. */
+function refuseWithoutPackage({ packages }: Wire, { id, kind }: ProviderSettings): void {
+  const missing = missingOf(packages);
+  if (missing.length === 0) return;
+  throw new OperatorError(`providers '${id}': the kind ${kind} needs ${notInstalledText(missing)}`);
 }
 
 class AiSdk implements Provider {
@@ -64,6 +60,7 @@ class AiSdk implements Provider {
   readonly isPrivate: boolean;
   readonly embed?: (call: ProviderEmbeddingCall) => Promise<ProviderEmbeddings>;
   readonly #wire: Wire;
+  readonly #settings: ProviderSettings;
   readonly #connections: Connections;
   readonly #scrub: Scrub;
   readonly #connect: Connect;
@@ -73,15 +70,12 @@ class AiSdk implements Provider {
   constructor(wire: Wire, settings: ProviderSettings, defaultBaseUrl: string | null, environment: Environment) {
     this.id = settings.id;
     this.#wire = wire;
+    this.#settings = settings;
     this.#caching = settings.promptCaching ?? "auto";
     this.#connections = new Connections(settings.timeouts, environment);
-    const { apiKey, accessKeyId, secretAccessKey, sessionToken, project, resourceName, baseUrl } = settings;
+    const { baseUrl } = settings;
     this.isPrivate = isPrivateUpstream(baseUrl);
-    const host = baseUrl === null ? null : (URL.parse(baseUrl)?.hostname ?? null);
-    const secrets = [apiKey, accessKeyId, secretAccessKey, sessionToken, project, resourceName, host];
-    this.#scrub = createScrub(
-      [...secrets, ...Object.values(settings.headers)].filter((secret) => typeof secret === "string"),
-    );
+    this.#scrub = createScrub(privateTextsOf(settings, environment));
     const complete = { ...settings, baseUrl: baseUrl ?? defaultBaseUrl };
     this.#connect = wire.connect(complete, this.#fetchToken);
     const { embedding } = wire;
@@ -99,15 +93,18 @@ class AiSdk implements Provider {
     }
   }
 
-  async complete({ request, prompt, signal }: ProviderCall): Promise<ProviderAnswer> {
+  async complete(call: ProviderCall): Promise<ProviderAnswer> {
+    const { request, prompt, signal } = call;
     signal.throwIfAborted();
     const { options, ignored } = toCall(this.#wire, request, this.#caching, prompt as AiSdkPrompt | undefined);
     // Closes the connection even if a package's pipes do not pass on a cancellation.
     const ended = new AbortController();
     const abortSignal = AbortSignal.any([signal, ended.signal]);
-    const scrub = scrubFor(request, this.#scrub);
-    const http = new CallFetch(this.#connections, scrub, abortSignal, this.#wire.closing);
-    const fail = (error: unknown) => toUpstreamError(error, http.failure, signal, scrub);
+    const http = new CallFetch(this.#connections, scrubFor(request, this.#scrub), abortSignal, {
+      headers: identityHeaders(this.#settings, call),
+      closing: this.#wire.closing,
+    });
+    const fail = (error: unknown) => toUpstreamError(error, http.failure, signal, http.scrub);
     const reader = new AnswerReader(this.#wire);
     try {
       const models = await Promise.race([this.#connect(postOnly(http.fetch)), rejectOnAbort(abortSignal)]);
@@ -138,13 +135,14 @@ class AiSdk implements Provider {
     call.signal.throwIfAborted();
     const ended = new AbortController();
     const signal = AbortSignal.any([call.signal, ended.signal]);
-    const http = new CallFetch(this.#connections, this.#scrub, signal);
+    const headers = identityHeaders(this.#settings, call);
+    const http = new CallFetch(this.#connections, this.#scrub, signal, { headers });
     try {
       const models = await Promise.race([connect(postOnly(http.fetch)), rejectOnAbort(signal)]);
       return await embedInCalls(models(call.model), wire, { ...call, signal });
     } catch (error) {
       // The first failure ends the calls that still run, whose failures are the consequence.
-      const failure = toUpstreamError(error, http.failure, call.signal, this.#scrub);
+      const failure = toUpstreamError(error, http.failure, call.signal, http.scrub);
       ended.abort();
       throw failure;
     }

@@ -1,14 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { firstAddress } from "../api/chat/image-address.ts";
 import { isObject, type JsonObject, parseJson, textOf } from "./json.ts";
-import { UpstreamError, type UpstreamFailure, type UpstreamRequest } from "./provider.ts";
-
-/** Removes private text from an upstream's reason, the message of its error. */
-export interface Scrub {
-  (text: string): string;
-  /** Message that replaces the upstream's reasons if none of them may be shown. */
-  readonly reason?: string;
-}
+import { UpstreamError, type UpstreamFailure } from "./provider.ts";
+import type { Scrub } from "./scrub.ts";
 
 /**
  * Returns the failure of an answer whose status is not 200. `text` is its body. The kind of failure depends on the status
@@ -34,7 +27,8 @@ export function complaintFailure(complaint: Complaint, scrub: Scrub): UpstreamEr
 function toError(status: number, what: string, complaint: Complaint, scrub: Scrub): UpstreamError {
   const { message, words } = complaint;
   const failure = failureOf(status, complaint);
-  const seconds = failure === "overloaded" ? complaint.retryAfterSeconds : undefined;
+  const isBusy = failure === "rate_limited" || failure === "overloaded";
+  const seconds = isBusy ? complaint.retryAfterSeconds : undefined;
   const said = scrub.reason ?? scrub(message);
   const isCallers = failure === "rejected" || failure === "context_length" || failure === "content_filter";
   // The message goes to the log, so it contains no text of the upstream except a code.
@@ -95,7 +89,8 @@ function failureOf(status: number, { message, words }: Complaint): UpstreamFailu
   if (status === 403 && FLAGGED.test(said)) return "content_filter";
   if (status === 401 || status === 402 || status === 403) return "credentials";
   if (ACCOUNT.test(words) || (REJECTING.has(status) && ACCOUNT.test(said))) return "credentials";
-  if (status === 429 || status === 503 || status === 529) return "overloaded";
+  if (status === 429) return "rate_limited";
+  if (status === 503 || status === 529) return "overloaded";
   if (status === 408 || status === 504) return "timeout";
   if (status >= 300 && status < 400) return "malformed";
   if (status >= 200 && status < 300) return "malformed";
@@ -113,7 +108,8 @@ const REFUSED_INPUT = /invalid_prompt|image_|_image/;
 /** Returns the status that fits the code and type of an error object, as in OpenAI's error guide. */
 function statusOfWords(words: string): number {
   if (REFUSED_INPUT.test(words)) return 400;
-  if (/rate_limit|overloaded|too_?many_?requests|resource_exhausted|unavailable|throttling/.test(words)) return 429;
+  if (/rate_limit|too_?many_?requests|resource_exhausted|throttling/.test(words)) return 429;
+  if (/overloaded|unavailable/.test(words)) return 503;
   if (/authentication|permission|api_key|unauthori[sz]ed|forbidden|accessdenied/.test(words)) return 401;
   if (/timeout|timed_out/.test(words)) return 504;
   if (/invalid_request|bad_?request|context_length|content_filter|unprocessable|validation/.test(words)) return 400;
@@ -177,8 +173,8 @@ function detailOf({ detail }: JsonObject): string {
 /** Returns the seconds of Google's retry information, `{retryDelay: "37s"}` (google.rpc.RetryInfo). */
 function delayOf(details: readonly JsonObject[]): number | undefined {
   const delay = details.map(({ retryDelay }) => textOf(retryDelay)).find((text) => text !== undefined);
-  const seconds = /^(\d{1,6}(?:\.\d+)?)s$/.exec(delay ?? "")?.[1];
-  return seconds === undefined ? undefined : Math.ceil(Number(seconds));
+  const seconds = /^(\d+(?:\.\d+)?)s$/.exec(delay ?? "")?.[1];
+  return seconds === undefined ? undefined : wholeSeconds(Number(seconds));
 }
 
 function statusIn(value: unknown): number | undefined {
@@ -197,77 +193,16 @@ function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefined {
   const value = headers["retry-after"]?.trim();
   if (value === undefined || value === "") return undefined;
   const seconds = /^\d+(\.\d+)?$/.test(value) ? Number(value) : secondsUntil(value, headers.date);
-  return Number.isFinite(seconds) ? Math.min(Math.max(Math.ceil(seconds), 0), SECONDS_MAX) : undefined;
+  return Number.isNaN(seconds) ? undefined : wholeSeconds(seconds);
+}
+
+/** Rounds up to whole seconds, from 0 to a day. */
+function wholeSeconds(seconds: number): number {
+  return Math.min(Math.max(Math.ceil(seconds), 0), SECONDS_MAX);
 }
 
 function secondsUntil(date: string, answered: string | undefined): number {
   // Date.parse accepts much that is not a date, such as "-5".
   if (!date.endsWith(" GMT")) return Number.NaN;
   return (Date.parse(date) - Date.parse(answered ?? "")) / 1000;
-}
-
-/** Limits of an upstream's reason, in characters: of the part that is read, and of the part that may be shown. */
-const READ_MAX = 1_000;
-const SHOWN_MAX = 300;
-const REMOVED = "[removed]";
-
-/** Patterns of private text. Each match is replaced before a caller sees an upstream's reason. */
-const PRIVATE: readonly RegExp[] = [
-  // URLs, email addresses, IP addresses and host names.
-  /\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s"'`<>)\]}]+/gi,
-  /[\w.+-]{1,64}@[\w-]{1,63}(\.[\w-]{1,63})+/g,
-  /\b\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?\b/g,
-  /\[?\b[0-9a-f]{0,4}(:[0-9a-f]{0,4}){3,7}\b\]?(:\d{1,5})?/gi,
-  /\blocalhost(:\d{1,5})?\b/gi,
-  /\b[a-z0-9][a-z0-9-]*(\.[a-z0-9-]+)*:\d{2,5}\b/gi,
-  /\b[a-z0-9-]+(\.[a-z0-9-]+)*\.(com|net|org|io|ai|dev|app|cloud|co|eu|us|uk|de|cn|internal|local|lan|corp|svc|intra|test|invalid)\b/gi,
-  // Keys, and texts that look like keys.
-  /\b(bearer|basic)\s+[\w.~+/=-]{6,}/gi,
-  /\b(sk|pk|rk|key|api|gsk|xai|hf|ghp|glpat|AKIA|AIza)[-_*][\w*.-]{4,}/gi,
-  /\bAIza[\w-]{10,}/g,
-  /\b\S{0,40}\*{3,}\S{0,40}/g,
-  /\b(?=[\w-]*\d)(?=[\w-]*[a-z])[\w-]{24,}\b/gi,
-  // Ids of accounts and organizations.
-  /\b(org|proj|acct|user|team|ws|tenant|project|account|workspace)[-_][a-z0-9]{3,}[\w-]*/gi,
-  /\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/gi,
-  // Paths of files on the upstream's machine.
-  /(?<![\w.])(\/[\w.@-]+){2,}\/?(:\d+)*/g,
-  /\b[a-z]:\\[^\s"']+/gi,
-];
-
-/** Names of accounts and organizations, which follow a word for them. */
-const NAMED =
-  /\b(organi[sz]ation|account|project|tenant|workspace|team|subscription|customer|deployment)((?: (?:id|name))?\s*[:=]?\s*)("[^"]*"|'[^']*'|`[^`]*`|[A-Z][\w&.-]*(?: [A-Z][\w&.-]*)*|[\w-]*\d[\w-]*)/g;
-
-/**
- * Creates a function that reduces an upstream's reason to one line that a caller may see: at most 300 characters, without
- * keys, addresses, names of accounts and organizations, file paths and stack traces. `secrets` are texts that are known to
- * be private, such as the provider's own key and host; those under 4 characters are ignored.
- */
-export function createScrub(secrets: readonly string[]): (text: string) => string {
-  const known = secrets.filter((secret) => secret.length >= 4).sort((one, other) => other.length - one.length);
-  return (text) => {
-    let shown = withoutStack(text.slice(0, READ_MAX));
-    for (const secret of known) shown = shown.replaceAll(secret, REMOVED);
-    shown = shown.replace(NAMED, (_all, word: string, between: string) => `${word}${between}${REMOVED}`);
-    for (const pattern of PRIVATE) shown = shown.replace(pattern, REMOVED);
-    return shown.length <= SHOWN_MAX ? shown : `${shown.slice(0, SHOWN_MAX - 1)}…`;
-  };
-}
-
-/**
- * Returns the scrub for the answers to a request. If the request sends an image by its address, the upstream's reasons are
- * hidden, because they may reveal what the upstream found at that address.
- */
-export function scrubFor({ messages }: Pick<UpstreamRequest, "messages">, scrub: Scrub): Scrub {
-  if (firstAddress(messages) === undefined) return scrub;
-  const reason =
-    "The provider refused a request with an image address, and its reason is not shown. Send the image as data:image/…;base64,… to see the reason.";
-  return Object.assign((text: string) => scrub(text), { reason });
-}
-
-function withoutStack(text: string): string {
-  const end = text.search(/\n\s+at |Traceback \(most recent call last\)|\n\s*File "/);
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters must not reach a log or a terminal
-  return (end < 0 ? text : text.slice(0, end)).replace(/[\s\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
 }

@@ -29,7 +29,7 @@ describe.each(STREAMED)("An error status (streamed: %s):", (stream) => {
     [413, "rejected"],
     [418, "failed"],
     [422, "rejected"],
-    [429, "overloaded"],
+    [429, "rate_limited"],
     [500, "failed"],
     [502, "failed"],
     [503, "overloaded"],
@@ -57,7 +57,7 @@ describe.each(STREAMED)("An error status (streamed: %s):", (stream) => {
 
   test("an error with an unreadable body is classified by its status.", async () => {
     expect((await hearBytes(whole(400, "<html>"), { stream })).error).toMatchObject({ failure: "rejected" });
-    expect((await hearBytes(whole(429, "[]"), { stream })).error).toMatchObject({ failure: "overloaded" });
+    expect((await hearBytes(whole(429, "[]"), { stream })).error).toMatchObject({ failure: "rate_limited" });
     expect((await hearBytes(whole(500, "{}").slice(0, -1), { stream })).error).toMatchObject({ failure: "failed" });
   });
 
@@ -85,6 +85,18 @@ describe("Retry-After", () => {
       const { error } = await hearBytes(whole(status, {}, headers));
       expect(error).toHaveProperty("retryAfterSeconds", seconds);
     }
+  });
+
+  test.each([
+    ["36.2s", 37],
+    ["0s", 0],
+    ["99999999s", 86_400],
+    [`${"9".repeat(400)}s`, 86_400],
+    ["-5s", undefined],
+    ["soon", undefined],
+  ])("as Google's retryDelay, '%s' is %s seconds.", async (retryDelay, seconds) => {
+    const { error } = await hearBytes(whole(429, { error: { code: 429, details: [{ retryDelay }] } }));
+    expect(error).toMatchObject({ failure: "rate_limited", retryAfterSeconds: seconds });
   });
 
   test("is ignored on other failures.", async () => {
@@ -180,8 +192,8 @@ describe("A rejection:", () => {
 
 describe("An error in an answer with status 200:", () => {
   test.each([
-    [{ message: "slow down", type: "rate_limit_error" }, "overloaded"],
-    [{ message: "slow down", code: 429 }, "overloaded"],
+    [{ message: "slow down", type: "rate_limit_error" }, "rate_limited"],
+    [{ message: "slow down", code: 429 }, "rate_limited"],
     [{ message: "down", code: "503" }, "overloaded"],
     [{ message: "who are you", code: "invalid_api_key" }, "credentials"],
     [{ message: "too long", code: "context_length_exceeded" }, "context_length"],

@@ -1,4 +1,5 @@
 import type { ContentPart } from "../api/chat/request.ts";
+import { detailsOf } from "./json.ts";
 import { UpstreamError, type UpstreamRequest } from "./provider.ts";
 
 /** Treatment of a field: it goes to the upstream as it is, or under another name, or is refused, or is left out and named. */
@@ -162,4 +163,19 @@ function withoutMark(part: ContentPart): ContentPart {
   if (!("cache_control" in part)) return part;
   const { cache_control: _mark, ...rest } = part;
   return rest;
+}
+
+/** "The minimum is 1,024 tokens" ("Extended thinking" in Anthropic's documentation). */
+const THINKING_TOKENS_MIN = 1_024;
+
+/**
+ * Returns the field `thinking` with a budget below the bound of the answer, where it is not: Anthropic refuses a larger one,
+ * or, with interleaved thinking, lets the answer exceed the bound, which the hold covers.
+ */
+export function thinkingWithin(thinking: unknown, maxTokens: number): { thinking?: object } {
+  const { budget_tokens: budget } = detailsOf(thinking);
+  if (typeof budget !== "number" || budget < maxTokens) return {};
+  if (maxTokens <= THINKING_TOKENS_MIN) return { thinking: { type: "disabled" } };
+  const lowered = Math.max(THINKING_TOKENS_MIN, Math.floor(maxTokens / 2));
+  return { thinking: { ...detailsOf(thinking), budget_tokens: lowered } };
 }

@@ -62,7 +62,7 @@ describe("A request on the second wire of its upstream", () => {
     ["is lowered with the bound", 4_000, 8_000, { type: "enabled", budget_tokens: 2_000 }],
     ["is never below the minimum", 1_500, 8_000, { type: "enabled", budget_tokens: 1_024 }],
     ["is disabled where the bound is too small", 1_000, 8_000, { type: "disabled" }],
-    ["above the client's own bound is left to the upstream", 4_000, 4_000, { type: "enabled", budget_tokens: 6_000 }],
+    ["above the client's own bound is lowered too", 4_000, 4_000, { type: "enabled", budget_tokens: 2_000 }],
     ["below the bound is unchanged", 7_000, 8_000, { type: "enabled", budget_tokens: 6_000 }],
   ])("has a thinking budget that %s.", async (_name, bound, stated, thinking) => {
     const body = { max_tokens: stated, thinking: { type: "enabled", budget_tokens: 6_000 } };
@@ -143,7 +143,7 @@ describe("A request on the second wire of its upstream", () => {
 
   test.each([
     [401, { type: "error", error: { type: "authentication_error", message: "invalid x-api-key" } }, "credentials"],
-    [429, { type: "error", error: { type: "rate_limit_error", message: "slow down" } }, "overloaded"],
+    [429, { type: "error", error: { type: "rate_limit_error", message: "slow down" } }, "rate_limited"],
     [529, { type: "error", error: { type: "overloaded_error", message: "Overloaded" } }, "overloaded"],
     [400, { type: "error", error: { type: "invalid_request_error", message: "prompt is too long" } }, "context_length"],
     [400, { type: "error", error: { type: "invalid_request_error", message: "max_tokens: too large" } }, "rejected"],

@@ -1,8 +1,8 @@
 import type { NativeRequest } from "../api/wire.ts";
-import { type Scrub, scrubFor } from "./errors.ts";
+import { thinkingWithin } from "./fields.ts";
 import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, unknownType } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
-import { detailsOf, isObject } from "./json.ts";
+import { detailsOf } from "./json.ts";
 import { MessagesReader } from "./native/messages.ts";
 import { ResponsesReader } from "./native/responses.ts";
 import { toResponsesBody } from "./native/responses-request.ts";
@@ -16,6 +16,7 @@ import {
   type UpstreamRequest,
 } from "./provider.ts";
 import { fitSchemas, type SchemaLimits } from "./schemas.ts";
+import { type Scrub, scrubFor } from "./scrub.ts";
 import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
 
 /** A wire on which requests pass to upstreams that speak it. */
@@ -38,7 +39,7 @@ const WIRES: Readonly<Record<NativeRequest["wire"], NativeWire>> = {
     // Anthropic requires a version ("Versions" in its API reference).
     headers: { "anthropic-version": "2023-06-01" },
     body: ({ body }, { model, max_tokens, stream }) => {
-      return { ...body, ...withinBound(body, max_tokens), model, max_tokens, stream };
+      return { ...body, ...thinkingWithin(body.thinking, max_tokens), model, max_tokens, stream };
     },
     reader: () => new MessagesReader(),
   },
@@ -98,20 +99,6 @@ function refuseUncovered(body: NativeRequest["body"]): void {
   if (param === undefined) return;
   const publicReason = `Invalid '${param}': this value is not supported by this service.`;
   throw new UpstreamError("unsupported", "The request could cost more than its hold", { publicReason, param });
-}
-
-/** "The minimum is 1,024 tokens" ("Extended thinking" in Anthropic's documentation). */
-const THINKING_TOKENS_MIN = 1_024;
-
-/**
- * Keeps the budget of thinking below a bound that the gateway has lowered, because Anthropic refuses a larger one. A budget
- * above the bound that the client itself states is left to Anthropic, which allows it in some modes.
- */
-function withinBound({ thinking, max_tokens: stated }: NativeRequest["body"], maxTokens: number): object {
-  const budget = isObject(thinking) ? thinking.budget_tokens : undefined;
-  if (typeof budget !== "number" || budget < maxTokens || stated === maxTokens) return {};
-  if (maxTokens <= THINKING_TOKENS_MIN) return { thinking: { type: "disabled" } };
-  return { thinking: { ...Object(thinking), budget_tokens: Math.max(THINKING_TOKENS_MIN, Math.floor(maxTokens / 2)) } };
 }
 
 /**
@@ -191,13 +178,14 @@ class NativeClient {
   }
 
   async #send(
-    { request, signal }: ProviderCall,
+    call: ProviderCall,
     body: object,
     headers: Readonly<Record<string, string>>,
     createReader: NativeWire["reader"],
   ): Promise<ProviderAnswer["chunks"]> {
+    const { request, signal } = call;
     const scrub = scrubFor(request, this.#client.scrub);
-    const options = { isStreamed: request.stream, headers, signal, scrub };
+    const options = { isStreamed: request.stream, identity: call, headers, signal, scrub };
     const answer = await this.#client.post(this.#wire.path, JSON.stringify(body), options);
     const type = mediaTypeOf(answer.headers) || (request.stream ? EVENT_STREAM : JSON_TYPE);
     const reader = createReader(scrub);

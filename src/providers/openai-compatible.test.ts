@@ -63,9 +63,9 @@ describe("A compatible server from an npm package", () => {
     expect(error).toMatchObject({ failure: "rejected", publicReason: "No thanks" });
   });
 
-  test("is overloaded for the time that it states.", async () => {
+  test("is rate limited for the time that it states.", async () => {
     mock.nextRequestError(429, { message: "Slow down", type: "rate_limit_error" });
-    expect((await hear(provider)).error).toMatchObject({ failure: "overloaded", retryAfterSeconds: 1 });
+    expect((await hear(provider)).error).toMatchObject({ failure: "rate_limited", retryAfterSeconds: 1 });
   });
 
   test("lists its models.", async () => {

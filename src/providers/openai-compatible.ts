@@ -1,4 +1,3 @@
-import { scrubFor } from "./errors.ts";
 import { fitFields, refusalOf } from "./fields.ts";
 import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, readText, unknownType } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
@@ -18,6 +17,7 @@ import {
   type UpstreamRequest,
 } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
+import { scrubFor } from "./scrub.ts";
 import { type Environment, isPrivateUpstream, type ProviderSettings } from "./settings.ts";
 
 /**
@@ -46,12 +46,14 @@ class OpenAiCompatible implements Provider {
     return refusalOf(request, this.#requestFormat.fields);
   }
 
-  async complete({ request: given, signal }: ProviderCall): Promise<ProviderAnswer> {
+  async complete(call: ProviderCall): Promise<ProviderAnswer> {
+    const { request: given, signal } = call;
     const { request: fitted, ignored: left } = fitFields(given, this.#requestFormat.fields);
     const { request, ignored: keywords } = fitSchemas(fitted, this.#requestFormat.schemas ?? undefined);
     const scrub = scrubFor(request, this.#client.scrub);
     const body = toRequestBody(request, this.#requestFormat);
-    const answer = await this.#client.post("/chat/completions", body, { isStreamed: request.stream, signal, scrub });
+    const options = { isStreamed: request.stream, identity: call, signal, scrub };
+    const answer = await this.#client.post("/chat/completions", body, options);
     // The content type decides, not the request: some upstreams never stream, others always do.
     const type = mediaTypeOf(answer.headers) || (request.stream ? EVENT_STREAM : JSON_TYPE);
     const ignored = [...left, ...keywords, ...refusedHints(request, this.#requestFormat)];
@@ -64,7 +66,7 @@ class OpenAiCompatible implements Provider {
     const body = toEmbeddingBody(call, this.#requestFormat);
     const { signal } = call;
     const { scrub } = this.#client;
-    const answer = await this.#client.post("/embeddings", body, { isStreamed: false, signal, scrub });
+    const answer = await this.#client.post("/embeddings", body, { isStreamed: false, identity: call, signal, scrub });
     return readEmbeddings(await readText(answer.body, EMBEDDINGS_BYTES_MAX), call, scrub);
   }
 

@@ -1,7 +1,7 @@
 import type { AnswerPiece, ReportedUsage } from "../api/answer.ts";
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
-import type { EmbeddingVector } from "../api/embeddings/answer.ts";
-import type { EmbeddingOrder } from "../api/embeddings/decode.ts";
+import type { EmbeddingOrder } from "../api/embeddings/request.ts";
+import type { EmbeddingVector } from "../api/embeddings/vector.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import type { UpstreamError } from "../errors.ts";
 
@@ -58,7 +58,14 @@ export interface ConvertedPrompt {
   messageCount: number;
 }
 
-export interface ProviderCall {
+/** By what the upstream's log and the service's can find the same request. */
+export interface RequestIdentity {
+  requestId?: string;
+  /** W3C Trace Context; only for upstreams that the operator trusts with it. */
+  traceparent?: string | undefined;
+}
+
+export interface ProviderCall extends RequestIdentity {
   request: UpstreamRequest;
   /** Result of `convert` for the messages of the request, without instructions before them. */
   prompt?: ConvertedPrompt | undefined;
@@ -86,7 +93,7 @@ export interface ProviderAnswer {
   ignored?: readonly string[];
 }
 
-export interface ProviderEmbeddingCall extends EmbeddingOrder {
+export interface ProviderEmbeddingCall extends EmbeddingOrder, RequestIdentity {
   /** The upstream's own name of the model. */
   model: string;
   signal: AbortSignal;

@@ -1,6 +1,7 @@
 import { isPublicHost } from "../api/chat/image-address.ts";
 import { OperatorError } from "../errors.ts";
 import type { RequestFormat } from "./openai/request.ts";
+import type { RequestIdentity } from "./provider.ts";
 
 /** Configuration keys that only some kinds have. Each kind lists those that it takes. */
 export const KIND_KEYS = [
@@ -37,6 +38,8 @@ export interface ProviderSettings {
   secondWire?: SecondWire;
   /** Who marks what the provider caches, on wires that need marks; absent: `auto`. */
   promptCaching?: PromptCaching;
+  /** True if the upstream is sent the trace context of requests. */
+  traceparent?: boolean;
   /** AWS region. */
   region?: string;
   accessKeyId?: string;
@@ -74,6 +77,17 @@ export const OWN_HEADERS =
 export function refuseOwnHeaders({ id, headers }: Pick<ProviderSettings, "id" | "headers">): void {
   const own = Object.keys(headers).find((name) => OWN_HEADERS.test(name.toLowerCase()));
   if (own !== undefined) throw new OperatorError(`providers '${id}': headers must not set '${own}'`);
+}
+
+/** Returns the headers by which an upstream can find a request of this service. */
+export function identityHeaders(
+  { traceparent: isTrusted }: Pick<ProviderSettings, "traceparent">,
+  { requestId, traceparent }: RequestIdentity,
+): Record<string, string> {
+  return {
+    ...(requestId !== undefined && { "x-request-id": requestId }),
+    ...(isTrusted === true && traceparent !== undefined && { traceparent }),
+  };
 }
 
 /** Tests whether an upstream is in a private network. `baseUrl` is null for a provider that has its own address. */

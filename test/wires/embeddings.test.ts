@@ -1,7 +1,7 @@
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { toEncodedText } from "../../src/api/embeddings/answer.ts";
+import { toEncodedText } from "../../src/api/embeddings/vector.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { ProviderEmbeddings } from "../../src/providers/provider.ts";
 import type { ProviderSettings } from "../../src/providers/settings.ts";
@@ -169,7 +169,7 @@ test.each(WIRES)("$kind: a failure is told in the service's terms.", async ({ ki
   answer = () => ({ status: 500, body: { error: { message: "down" } } });
   await expect(embed(kind, model, numbered(70))).rejects.toMatchObject({ failure: "failed" });
   answer = () => ({ status: 429, body: { error: { message: "slow down" } } });
-  await expect(embed(kind, model, ["1"])).rejects.toMatchObject({ failure: "overloaded" });
+  await expect(embed(kind, model, ["1"])).rejects.toMatchObject({ failure: "rate_limited" });
   answer = () => ({ body: { unexpected: write({ input: [], texts: [], requests: [] }) } });
   await expect(embed(kind, model, ["1"])).rejects.toMatchObject({ failure: "malformed" });
 });

@@ -2,13 +2,14 @@ import { AnswerFold } from "../../src/api/answer-fold.ts";
 import { decodeChatCompletion } from "../../src/api/chat/decode.ts";
 import { decodeMessages } from "../../src/api/messages/decode.ts";
 import { decodeResponses } from "../../src/api/responses/decode.ts";
-import type { DecodedRequest, NativeRequest } from "../../src/api/wire.ts";
+import type { DecodedCompletion, NativeRequest } from "../../src/api/wire.ts";
 import type { Route } from "../../src/catalog/model.ts";
 import { estimatePrompt } from "../../src/credits/estimate.ts";
 import { FREE, priceOf } from "../../src/credits/price.ts";
-import { boundsOf, chargeOf, OutputRates } from "../../src/gateway/charge.ts";
+import { boundsOf, chargeOf } from "../../src/gateway/charge.ts";
 import { ToolCallCompleter } from "../../src/gateway/deliver.ts";
 import { Meter, usageOf } from "../../src/gateway/meter.ts";
+import { OutputRates } from "../../src/gateway/output-rates.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { Provider, UpstreamChunk } from "../../src/providers/provider.ts";
 import type { ProviderSettings } from "../../src/providers/settings.ts";
@@ -177,7 +178,7 @@ function chunk(bytes: Buffer): Buffer {
 const QUESTION = { role: "user" as const, content: "go" };
 const ESTIMATE = estimatePrompt({ model: "m", messages: [QUESTION] }, LIMITS);
 
-function decodedRequests(): Record<string, DecodedRequest> {
+function decodedRequests(): Record<string, DecodedCompletion> {
   const common = { model: "m", stream: true };
   const messages = [QUESTION];
   const decoded = {
@@ -231,15 +232,18 @@ async function tokensOf(meter: Meter) {
   const { tokens } = await chargeOf(
     { tokenCounter: { count }, outputRates: new OutputRates() },
     {
-      model: { capabilities: new Set() },
+      plan: {
+        model: { capabilities: new Set() },
+        estimate: ESTIMATE,
+        isStreamed: true,
+        isInputOnly: false,
+        promptTexts: () => [],
+      },
       route,
-      request: { model: "m", messages: [QUESTION] },
-      estimate: ESTIMATE,
       bounds,
       prices: PRICES,
       meter,
       hasClientLeft: false,
-      isStreamed: true,
       elapsedMs: 0,
     },
   );

@@ -73,6 +73,17 @@ describe("A budget of thinking", () => {
     expect(upstream.requests[0]?.body).not.toHaveProperty("thinking");
   });
 
+  test.each(["both", "foreign"])(
+    "above max_tokens is refused before anything is held, also with interleaved thinking: %s.",
+    async (model) => {
+      const headers = { "anthropic-beta": "interleaved-thinking-2025-05-14" };
+      const tools = [{ name: "look", input_schema: { type: "object" } }];
+      const thinking = { type: "enabled", budget_tokens: 6_000 };
+      expect(await ask(model, { thinking, tools }, headers)).toEqual({ status: 400, route: null, ignored: null });
+      expect(upstream.requests).toEqual([]);
+    },
+  );
+
   test.each([{}, { thinking: { type: "disabled" } }])("is no preference where there is none: %j.", async (fields) => {
     upstream.answer(json(COMPLETION));
     expect(await ask("both", fields)).toMatchObject({ status: 200, route: "open/m" });

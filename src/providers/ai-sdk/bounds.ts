@@ -1,8 +1,9 @@
-import { failureInside, type Scrub } from "../errors.ts";
+import { failureInside } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, EVENT_STREAM } from "../http/answer.ts";
 import { EVENT_LENGTH_MAX, EventStreamReader } from "../http/event-stream.ts";
 import { isObject, parseJson } from "../json.ts";
 import { UpstreamError } from "../provider.ts";
+import type { Scrub } from "../scrub.ts";
 
 /** The media type of Amazon's event streams. */
 export const AMAZON_EVENT_STREAM = "application/vnd.amazon.eventstream";

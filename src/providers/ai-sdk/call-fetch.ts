@@ -1,7 +1,7 @@
 import type { Dispatcher } from "undici";
-import type { Scrub } from "../errors.ts";
 import { accepted, EVENT_STREAM, JSON_TYPE, mediaTypeOf, unknownType } from "../http/answer.ts";
 import { createDispatcher, exchange, type HttpAnswer, type HttpBody } from "../http/exchange.ts";
+import { type Scrub, withoutHeaders } from "../scrub.ts";
 import { type Environment, OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
 import { AMAZON_EVENT_STREAM, boundsOf, PIECE_BYTES } from "./bounds.ts";
 import type { Fetch } from "./wire.ts";
@@ -43,6 +43,13 @@ export class Connections {
   }
 }
 
+interface CallFetchOptions {
+  /** Headers that the package does not know; its own override them. */
+  headers?: Readonly<Record<string, string>>;
+  /** Text that is appended to every event stream. */
+  closing?: string | undefined;
+}
+
 /**
  * The fetch function of one call. It applies the rules of `http/` (timeouts, proxies, no redirects, bounded answers,
  * back-pressure), rejects with UpstreamError, and records the failure, because the packages wrap it in errors of their own.
@@ -52,23 +59,27 @@ export class CallFetch {
   failure: unknown;
   /** Tracks the reads of a streamed answer. The reader wraps each read in `demand.during`. */
   readonly demand = new Demand();
+  /** Removes private text, and the credentials that were sent. */
+  scrub: Scrub;
   readonly #connections: Connections;
   readonly #scrub: Scrub;
   readonly #signal: AbortSignal;
-  readonly #closing: string | undefined;
+  readonly #options: CallFetchOptions;
 
-  /** `closing` is text that is appended to every event stream. */
-  constructor(connections: Connections, scrub: Scrub, signal: AbortSignal, closing?: string) {
+  constructor(connections: Connections, scrub: Scrub, signal: AbortSignal, options: CallFetchOptions = {}) {
     this.#connections = connections;
+    this.scrub = scrub;
     this.#scrub = scrub;
     this.#signal = signal;
-    this.#closing = closing;
+    this.#options = options;
   }
 
   readonly fetch: Fetch = async (address, init = {}) => {
     try {
-      const answer = await this.#connections.send(new URL(String(address)), init, headersOf(init), this.#signal);
-      await accepted(answer, this.#scrub);
+      const headers = headersOf(init, this.#options.headers);
+      this.scrub = withoutHeaders(this.#scrub, headers);
+      const answer = await this.#connections.send(new URL(String(address)), init, headers, this.#signal);
+      await accepted(answer, this.scrub);
       const type = mediaTypeOf(answer.headers);
       if (!KNOWN_TYPES.has(type)) throw unknownType(answer);
       const { status, body } = answer;
@@ -84,7 +95,7 @@ export class CallFetch {
    * pipes would drop the data before an error. The failure is reported after that data has been read.
    */
   #stream(body: HttpBody, type: string): ReadableStream<Uint8Array> {
-    const bounds = boundsOf(type, this.#scrub);
+    const bounds = boundsOf(type, this.scrub);
     const pieces: Uint8Array[] = [];
     let isOver = false;
     const read = async () => {
@@ -101,7 +112,8 @@ export class CallFetch {
       }
     };
     const end = (controller: ReadableStreamDefaultController<Uint8Array>) => {
-      if (type === EVENT_STREAM && this.#closing !== undefined) controller.enqueue(Buffer.from(this.#closing));
+      const { closing } = this.#options;
+      if (type === EVENT_STREAM && closing !== undefined) controller.enqueue(Buffer.from(closing));
       controller.close();
     };
     return new ReadableStream<Uint8Array>(
@@ -156,8 +168,10 @@ export class Demand {
 /** Media types that the packages read. An answer without a media type is left to the package. */
 const KNOWN_TYPES = new Set(["", JSON_TYPE, EVENT_STREAM, AMAZON_EVENT_STREAM]);
 
-function headersOf({ headers = {} }: RequestInit): string[] {
-  const given = [...new Headers(headers)].filter(([name]) => name !== "user-agent" && !OWN_HEADERS.test(name));
+function headersOf({ headers = {} }: RequestInit, further: Readonly<Record<string, string>> = {}): string[] {
+  const all = new Headers(further);
+  for (const [name, value] of new Headers(headers)) all.set(name, value);
+  const given = [...all].filter(([name]) => name !== "user-agent" && !OWN_HEADERS.test(name));
   return [...given.flat(), "accept-encoding", "identity", "user-agent", "tollgate"];
 }
 

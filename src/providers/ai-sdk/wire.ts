@@ -44,8 +44,8 @@ export interface Fit {
  * keys, the names of OpenAI's fields in the package's options, and the fields that the next turn must send back.
  */
 export interface Wire {
-  /** The npm package: an optional dependency, loaded when a provider of the kind is first called. */
-  package: string;
+  /** The npm packages: optional dependencies, loaded when a provider of the kind is first called. */
+  packages: readonly string[];
   /** Keys of the configuration that this kind takes. */
   keys: readonly KindKey[];
   /** Returns the fault of the settings, worded to follow "the kind … "; undefined if they are valid. */

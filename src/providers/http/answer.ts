@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { type Scrub, statusFailure } from "../errors.ts";
+import { statusFailure } from "../errors.ts";
 import { UpstreamError } from "../provider.ts";
+import type { Scrub } from "../scrub.ts";
 import type { HttpAnswer, HttpBody } from "./exchange.ts";
 
 export const EVENT_STREAM = "text/event-stream";

@@ -1,7 +1,8 @@
 import type { Dispatcher } from "undici";
 import { OperatorError } from "../../errors.ts";
-import { createScrub, type Scrub } from "../errors.ts";
-import { type Environment, type ProviderSettings, refuseOwnHeaders } from "../settings.ts";
+import type { RequestIdentity } from "../provider.ts";
+import { createScrub, privateTextsOf, type Scrub } from "../scrub.ts";
+import { type Environment, identityHeaders, type ProviderSettings, refuseOwnHeaders } from "../settings.ts";
 import { accepted, EVENT_STREAM, JSON_TYPE } from "./answer.ts";
 import { createDispatcher, exchange, type HttpAnswer } from "./exchange.ts";
 
@@ -12,6 +13,7 @@ export function bearerKey({ apiKey }: Pick<ProviderSettings, "apiKey">): Record<
 
 interface PostOptions {
   isStreamed: boolean;
+  identity: RequestIdentity;
   /** Headers of this request alone, in lower case; those of the settings override them. */
   headers?: Readonly<Record<string, string>>;
   signal: AbortSignal;
@@ -38,12 +40,7 @@ export class UpstreamClient {
     this.#path = base.pathname.replace(/\/+$/, "");
     this.#search = base.search;
     this.#dispatcher = createDispatcher(base, settings.timeouts, environment);
-    this.scrub = createScrub([
-      ...(settings.apiKey === null ? [] : [settings.apiKey]),
-      ...Object.values(settings.headers),
-      base.host,
-      base.hostname,
-    ]);
+    this.scrub = createScrub(privateTextsOf(settings, environment));
     this.#headers = {
       streamed: toHeaders(settings, key, EVENT_STREAM),
       unstreamed: toHeaders(settings, key, JSON_TYPE),
@@ -51,10 +48,11 @@ export class UpstreamClient {
   }
 
   /** `path` starts at the base address; `body` is JSON. */
-  post(path: string, body: string, { isStreamed, headers, signal, scrub }: PostOptions): Promise<HttpAnswer> {
+  post(path: string, body: string, options: PostOptions): Promise<HttpAnswer> {
+    const { isStreamed, identity, headers: further, signal, scrub } = options;
     const own = isStreamed ? this.#headers.streamed : this.#headers.unstreamed;
-    const all = headers === undefined ? own : withHeaders(own, headers);
-    return this.#send("POST", path, { headers: all, body, signal, scrub });
+    const headers = withHeaders(own, { ...further, ...identityHeaders(this.#settings, identity) });
+    return this.#send("POST", path, { headers, body, signal, scrub });
   }
 
   get(path: string, signal: AbortSignal): Promise<HttpAnswer> {

@@ -15,6 +15,9 @@ interface OpenBlock {
   signature: string;
 }
 
+/** Events that are not passed on: the service writes its own. */
+const OWN_EVENTS = new Set(["message_start", "message_stop", "error"]);
+
 /**
  * Reads answers of Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages). Each chunk contains the
  * event that it was read from.
@@ -26,13 +29,17 @@ export class MessagesReader implements WireReader {
   #callCount = 0;
   /** Counters of all events so far: each event replaces those that it contains. */
   #usage: JsonObject = {};
+  /** Texts and inputs of the event that its delta contains. */
+  #counted = new Set<unknown>();
 
   readEvent(event: JsonObject): UpstreamChunk | undefined {
     const type = nameOf(event.type);
     // This service sends keep-alive events of its own.
     if (type === undefined || type === "ping") return undefined;
+    this.#counted = new Set();
     const chunk = this.#read(type, event);
-    chunk.native = [{ type, data: event }];
+    const data = type === "message_delta" ? detailsOf(event.delta) : event;
+    chunk.native = OWN_EVENTS.has(type) ? [] : [{ type, data, counted: this.#counted }];
     return chunk;
   }
 
@@ -43,10 +50,12 @@ export class MessagesReader implements WireReader {
       addTo(delta, this.#begin(index, block));
       addTo(delta, this.#end(index));
     }
+    const { content, stop_reason, stop_sequence } = answer;
+    const data = { content, stop_reason, stop_sequence };
     const chunk: UpstreamChunk = {
       ...identityOf(answer),
       delta,
-      native: [{ type: NATIVE_DOCUMENT, data: answer }],
+      native: [{ type: NATIVE_DOCUMENT, data, counted: this.#counted }],
     };
     this.#readUsage(chunk, answer.usage);
     this.#finish(chunk, answer.stop_reason);
@@ -88,10 +97,10 @@ export class MessagesReader implements WireReader {
     const type = textOf(block.type) ?? "";
     const open: OpenBlock = { type, callIndex: -1, text: "", signature: textOf(block.signature) ?? "" };
     this.#blocks.set(index, open);
-    if (type === "text") return textDelta("content", block.text);
+    if (type === "text") return this.#textDelta("content", block.text);
     if (type === "thinking") {
       open.text = textOf(block.thinking) ?? "";
-      return textDelta("reasoning_content", block.thinking);
+      return this.#textDelta("reasoning_content", block.thinking);
     }
     if (type === "redacted_thinking") {
       open.text = textOf(block.data) ?? "";
@@ -102,6 +111,8 @@ export class MessagesReader implements WireReader {
     this.#callCount += 1;
     const hasInput = isObject(block.input) && Object.keys(block.input).length > 0;
     const called = { name: textOf(block.name) ?? "", arguments: hasInput ? JSON.stringify(block.input) : "" };
+    if (typeof block.name === "string") this.#counted.add(block.name);
+    if (hasInput) this.#counted.add(block.input);
     return {
       tool_calls: [{ index: open.callIndex, id: textOf(block.id) ?? "", type: "function", function: called }],
     };
@@ -112,16 +123,17 @@ export class MessagesReader implements WireReader {
     if (open === undefined) return {};
     switch (delta.type) {
       case "text_delta":
-        return textDelta("content", delta.text);
+        return this.#textDelta("content", delta.text);
       case "thinking_delta":
         open.text += textOf(delta.thinking) ?? "";
-        return textDelta("reasoning_content", delta.thinking);
+        return this.#textDelta("reasoning_content", delta.thinking);
       case "signature_delta":
         open.signature += textOf(delta.signature) ?? "";
         return {};
       case "input_json_delta": {
         const piece = textOf(delta.partial_json) ?? "";
         if (piece === "" || open.callIndex < 0) return {};
+        this.#counted.add(piece);
         return { tool_calls: [{ index: open.callIndex, function: { arguments: piece } }] };
       }
       default:
@@ -139,6 +151,12 @@ export class MessagesReader implements WireReader {
     }
     if (type !== "thinking" || signature === "") return {};
     return { reasoning_details: [{ type: "reasoning.text", format: REASONING_FORMAT, text, signature }] };
+  }
+
+  #textDelta(field: "content" | "reasoning_content", text: unknown): Delta {
+    if (typeof text !== "string" || text === "") return {};
+    this.#counted.add(text);
+    return { [field]: text };
   }
 
   /** Adds the counters so far to a chunk: those of `message_delta` are cumulative, and may leave out what has not changed. */
@@ -166,10 +184,6 @@ export function identityOf({ id, model }: JsonObject): UpstreamChunk {
 /** Returns a chunk of a delta; an empty chunk if the delta is empty. */
 export function toChunk(delta: Delta): UpstreamChunk {
   return Object.keys(delta).length === 0 ? {} : { delta };
-}
-
-function textDelta(field: "content" | "reasoning_content", text: unknown): Delta {
-  return typeof text === "string" && text !== "" ? { [field]: text } : {};
 }
 
 /** Adds the delta of a block to the delta of a whole answer. */

@@ -1,11 +1,14 @@
-import { NATIVE_DOCUMENT } from "../../api/answer.ts";
+import { createHash, type Hash } from "node:crypto";
+import { NATIVE_DOCUMENT, type NativeEvent } from "../../api/answer.ts";
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
-import { complaintFailure, type Scrub, toComplaint } from "../errors.ts";
+import { deltaTexts } from "../../api/sent-text.ts";
+import { complaintFailure, toComplaint } from "../errors.ts";
 import { BODY_BYTES_MAX } from "../http/answer.ts";
 import { detailsOf, isObject, type JsonObject, nameOf, textOf } from "../json.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
+import type { Scrub } from "../scrub.ts";
 import { identityOf, toChunk } from "./messages.ts";
 
 /** Names OpenAI's encrypted reasoning in `reasoning_details`. */
@@ -13,6 +16,17 @@ export const RESPONSES_REASONING = "openai-responses-v1";
 
 /** Statuses of an answer that is as long as it will be. The others are `failed`, `cancelled`, and those of work in progress. */
 const ENDED: ReadonlySet<string> = new Set(["completed", "incomplete"]);
+
+/** Events that are not passed on: the service sends its own at the beginning, after the charge, or as a failure. */
+const OWN_EVENTS: ReadonlySet<string> = new Set([
+  "response.created",
+  "response.queued",
+  "response.in_progress",
+  "response.completed",
+  "response.incomplete",
+  "response.failed",
+  "error",
+]);
 
 interface OpenCall {
   index: number;
@@ -33,6 +47,7 @@ export class ResponsesReader implements WireReader {
   readonly #keepsEvents: boolean;
   /** Calls by the index of their output item. */
   readonly #calls = new Map<number, OpenCall>();
+  readonly #texts = new StreamedTexts();
 
   constructor(scrub: Scrub, { keepsEvents }: { keepsEvents: boolean }) {
     this.#scrub = scrub;
@@ -43,7 +58,7 @@ export class ResponsesReader implements WireReader {
     const type = nameOf(event.type);
     if (type === undefined) return undefined;
     const chunk = this.#read(type, event);
-    if (this.#keepsEvents) chunk.native = [{ type, data: event }];
+    if (this.#keepsEvents) chunk.native = OWN_EVENTS.has(type) ? [] : [this.#toNative(type, event, chunk.delta)];
     return Object.keys(chunk).length === 0 ? undefined : chunk;
   }
 
@@ -53,8 +68,20 @@ export class ResponsesReader implements WireReader {
     for (const [index, item] of answer.output.filter(isObject).entries()) this.#addItem(delta, index, item);
     const chunk: UpstreamChunk = { ...identityOf(answer), delta };
     this.#finish(chunk, answer);
-    if (this.#keepsEvents) chunk.native = [{ type: NATIVE_DOCUMENT, data: answer }];
+    if (!this.#keepsEvents) return chunk;
+    chunk.native = [{ type: NATIVE_DOCUMENT, data: { output: answer.output }, counted: this.#texts }];
     return chunk;
+  }
+
+  /** Returns an event to be passed on. Those that end a part or an item repeat the texts that were streamed. */
+  #toNative(type: string, { obfuscation: _padding, ...data }: JsonObject, delta: Delta = {}): NativeEvent {
+    const texts = deltaTexts(delta);
+    if (typeof data.delta === "string") {
+      this.#texts.extend(`${data.output_index} ${data.content_index} ${data.summary_index}`, data.delta);
+      return { type, data, counted: new Set(texts) };
+    }
+    for (const text of texts) this.#texts.add(text);
+    return { type, data, counted: this.#texts };
   }
 
   #read(type: string, event: JsonObject): UpstreamChunk {
@@ -127,22 +154,30 @@ export class ResponsesReader implements WireReader {
     const begun = this.#beginCall(index, item).tool_calls?.[0];
     if (begun !== undefined) {
       const call: ToolCallDelta = { ...begun };
-      call.function = { ...begun.function, arguments: textOf(item.arguments) ?? textOf(item.input) ?? "" };
+      const given = this.#taken(item.arguments ?? item.input);
+      call.function = { ...begun.function, arguments: given };
       delta.tool_calls = [...(delta.tool_calls ?? []), call];
       return;
     }
     const parts = (value: unknown) => (Array.isArray(value) ? value.filter(isObject) : []);
     if (item.type === "reasoning") {
-      const summary = [...parts(item.summary), ...parts(item.content)].map(({ text }) => textOf(text) ?? "").join("");
+      const summary = [...parts(item.summary), ...parts(item.content)].map(({ text }) => this.#taken(text)).join("");
       if (summary !== "") delta.reasoning_content = (delta.reasoning_content ?? "") + summary;
       const details = reasoningDelta(item).reasoning_details;
       if (details !== undefined) delta.reasoning_details = [...(delta.reasoning_details ?? []), ...details];
       return;
     }
     for (const part of item.type === "message" ? parts(item.content) : []) {
-      if (part.type === "output_text") delta.content = (delta.content ?? "") + (textOf(part.text) ?? "");
-      if (part.type === "refusal") delta.refusal = (delta.refusal ?? "") + (textOf(part.refusal) ?? "");
+      if (part.type === "output_text") delta.content = (delta.content ?? "") + this.#taken(part.text);
+      if (part.type === "refusal") delta.refusal = (delta.refusal ?? "") + this.#taken(part.refusal);
     }
+  }
+
+  /** Returns a text of an unstreamed answer that becomes a part of its delta. */
+  #taken(text: unknown): string {
+    if (typeof text !== "string") return "";
+    this.#texts.add(text);
+    return text;
   }
 
   #finish(chunk: UpstreamChunk, response: JsonObject): void {
@@ -157,6 +192,37 @@ export class ResponsesReader implements WireReader {
     const tier = textOf(response.service_tier);
     if (tier !== undefined) chunk.service_tier = tier;
   }
+}
+
+/** Texts whose pieces are followed at once. The repetition of a further one counts as new text. */
+const TEXTS_FOLLOWED_MAX = 256;
+
+/** Recognizes texts that were metered before, from their digests alone: an answer can be long. */
+class StreamedTexts {
+  readonly #open = new Map<string, Hash>();
+  readonly #whole = new Set<string>();
+
+  /** Adds a piece of the text at a place of the answer. */
+  extend(place: string, piece: string): void {
+    const hash = this.#open.get(place);
+    if (hash !== undefined) hash.update(piece);
+    else if (this.#open.size < TEXTS_FOLLOWED_MAX) this.#open.set(place, createHash("sha256").update(piece));
+  }
+
+  /** Adds a text that is complete. */
+  add(text: string): void {
+    this.#whole.add(digestOf(createHash("sha256").update(text)));
+  }
+
+  has(value: unknown): boolean {
+    if (typeof value !== "string") return false;
+    const digest = digestOf(createHash("sha256").update(value));
+    return this.#whole.has(digest) || this.#open.values().some((hash) => digestOf(hash.copy()) === digest);
+  }
+}
+
+function digestOf(hash: Hash): string {
+  return hash.digest("base64");
 }
 
 function textChunk(field: "content" | "refusal" | "reasoning_content", text: unknown): UpstreamChunk {

@@ -1,9 +1,10 @@
-import { failureInside, type Scrub } from "../errors.ts";
+import { failureInside } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/answer.ts";
 import { copied, EventStreamReader } from "../http/event-stream.ts";
 import type { BodyReader, HttpBody } from "../http/exchange.ts";
 import { isObject, type JsonObject, parseJson } from "../json.ts";
 import { type AnswerChunks, type TakeChunks, type UpstreamChunk, UpstreamError } from "../provider.ts";
+import type { Scrub } from "../scrub.ts";
 
 const DONE = "[DONE]";
 /** Limit of events in one item. Events become larger on their way to the client, so a slow client must not get many at once. */

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { dimensionsOf, type EmbeddingVector, NumbersText, toEncodedText } from "../../api/embeddings/answer.ts";
+import { dimensionsOf, type EmbeddingVector, NumbersText, toEncodedText } from "../../api/embeddings/vector.ts";
 import { readEmbeddings } from "./embeddings.ts";
 
 type Encoding = "float" | "base64";

@@ -1,7 +1,8 @@
-import { type EmbeddingVector, NumbersText } from "../../api/embeddings/answer.ts";
-import { failureInside, type Scrub } from "../errors.ts";
+import { type EmbeddingVector, NumbersText } from "../../api/embeddings/vector.ts";
+import { failureInside } from "../errors.ts";
 import { isObject, type JsonObject, parseJson, textOf } from "../json.ts";
 import { type ProviderEmbeddingCall, type ProviderEmbeddings, UpstreamError } from "../provider.ts";
+import type { Scrub } from "../scrub.ts";
 import type { RequestFormat } from "./request.ts";
 
 /** Longest answer: 2,048 vectors of 1,536 numbers as text. */

@@ -92,6 +92,16 @@ describe("The body", () => {
     expect(refusedHints(requestOf(), format)).toEqual([]);
   });
 
+  test("has a budget of thinking below the bound of the answer.", () => {
+    const budgetOf = (budget_tokens: number, max_tokens: number) => {
+      const asked = requestOf({ max_tokens, thinking: { type: "enabled", budget_tokens } });
+      return JSON.parse(toRequestBody(asked, DEFAULT_REQUEST_FORMAT)).thinking;
+    };
+    expect(budgetOf(3_999, 4_000)).toEqual({ type: "enabled", budget_tokens: 3_999 });
+    expect(budgetOf(9_000, 4_000)).toEqual({ type: "enabled", budget_tokens: 2_000 });
+    expect(budgetOf(9_000, 500)).toEqual({ type: "disabled" });
+  });
+
   test("turns reasoning off with the API's own field.", () => {
     const format: RequestFormat = { ...DEFAULT_REQUEST_FORMAT, reasoningOff: { thinking: { type: "disabled" } } };
     const bodyFor = (effort: "none" | "low") => {

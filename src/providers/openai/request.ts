@@ -1,6 +1,6 @@
 import type { RequestMessage } from "../../api/chat/request.ts";
 import { toSentTool, withSentCalls } from "../../api/chat/translate.ts";
-import { type FieldSupport, passing } from "../fields.ts";
+import { type FieldSupport, passing, thinkingWithin } from "../fields.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { SchemaLimits } from "../schemas.ts";
@@ -70,6 +70,7 @@ export function toRequestBody(request: UpstreamRequest, format: RequestFormat): 
     : undefined;
   if (custom !== undefined) body.tool_choice = { type: "custom", custom: { name: custom.function.name } };
   body[format.maxTokensField] = max_tokens;
+  Object.assign(body, thinkingWithin(rest.thinking, max_tokens));
   if (effort === "none" && format.reasoningOff !== null) Object.assign(body, format.reasoningOff);
   else if (effort !== undefined) body.reasoning_effort = effort;
   if (request.stream) body.stream_options = { include_usage: true };

@@ -6,7 +6,7 @@ import { type Fit, missing, optionsOf, REASONING_SHARES, readExtraContent, USUAL
 
 /** Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages */
 export const anthropic: Wire = {
-  package: "@ai-sdk/anthropic",
+  packages: ["@ai-sdk/anthropic"],
   keys: ["apiKey", "baseUrl"],
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => async (fetch) => {

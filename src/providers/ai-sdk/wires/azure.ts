@@ -12,7 +12,7 @@ async function open({ apiKey, resourceName = "", baseUrl, headers }: ProviderSet
 
 /** Azure OpenAI's chat completions: https://learn.microsoft.com/azure/ai-foundry/openai/latest */
 export const azure: Wire = {
-  package: "@ai-sdk/azure",
+  packages: ["@ai-sdk/azure"],
   keys: ["apiKey", "baseUrl", "resourceName"],
   fault(settings) {
     const { baseUrl, resourceName } = settings;

@@ -36,7 +36,7 @@ function embeddingOptions(dimensions: number | undefined, model: string) {
 
 /** Amazon Bedrock's Converse API: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html */
 export const bedrock: Wire = {
-  package: "@ai-sdk/amazon-bedrock",
+  packages: ["@ai-sdk/amazon-bedrock"],
   keys: ["apiKey", "baseUrl", "region", "accessKeyId", "secretAccessKey", "sessionToken"],
   fault(settings) {
     const { apiKey, accessKeyId, secretAccessKey, sessionToken } = settings;

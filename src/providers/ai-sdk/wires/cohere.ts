@@ -8,7 +8,7 @@ async function open(settings: ProviderSettings, fetch: Fetch) {
 
 /** Cohere's chat, version 2: https://docs.cohere.com/reference/chat */
 export const cohere: Wire = {
-  package: "@ai-sdk/cohere",
+  packages: ["@ai-sdk/cohere"],
   keys: ["apiKey", "baseUrl"],
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => (fetch) => open(settings, fetch),

@@ -22,7 +22,7 @@ function open(settings: ProviderSettings, fetchToken: Fetch) {
 
 /** Gemini on Google Cloud: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference */
 export const googleVertex: Wire = {
-  package: "@ai-sdk/google-vertex",
+  packages: ["@ai-sdk/google-vertex", "google-auth-library"],
   keys: ["apiKey", "baseUrl", "project", "location", "credentialsFile"],
   fault(settings) {
     const { apiKey, project, location, credentialsFile } = settings;

@@ -11,7 +11,7 @@ async function open(settings: ProviderSettings, fetch: Fetch) {
 
 /** The Gemini API: https://ai.google.dev/api/generate-content */
 export const google: Wire = {
-  package: "@ai-sdk/google",
+  packages: ["@ai-sdk/google"],
   keys: ["apiKey", "baseUrl"],
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => (fetch) => open(settings, fetch),

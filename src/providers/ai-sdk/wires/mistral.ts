@@ -8,7 +8,7 @@ async function open(settings: ProviderSettings, fetch: Fetch) {
 
 /** Mistral's chat completions: https://docs.mistral.ai/api/endpoint/chat */
 export const mistral: Wire = {
-  package: "@ai-sdk/mistral",
+  packages: ["@ai-sdk/mistral"],
   keys: ["apiKey", "baseUrl"],
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => (fetch) => open(settings, fetch),

@@ -3,7 +3,7 @@ import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** xAI's Responses API: https://docs.x.ai/docs/api-reference#create-new-response */
 export const xai: Wire = {
-  package: "@ai-sdk/xai",
+  packages: ["@ai-sdk/xai"],
   keys: ["apiKey", "baseUrl"],
   fault: (settings) => missing(settings, "apiKey"),
   connect: (settings) => async (fetch) => {
