@@ -1,6 +1,7 @@
 import { type AnswerPiece, NATIVE_DOCUMENT } from "./answer.ts";
 import type { Delta, OtherFields, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
 import type { ReasoningDetail, ToolCall } from "./chat/request.ts";
+import type { EmbeddingVector } from "./embeddings/vector.ts";
 
 interface Logprobs {
   content: unknown[] | null;
@@ -17,6 +18,8 @@ export class AnswerFold {
   readonly #details: ReasoningDetail[] = [];
   /** The whole answer on the upstream's own wire, if the request went out on that wire and the answer is not streamed. */
   document: Readonly<Record<string, unknown>> | undefined;
+  /** Vectors of an answer of embeddings. */
+  vectors: readonly EmbeddingVector[] | undefined;
   #logprobs: Logprobs | null = null;
   readonly #calls = new Map<number, ToolCall>();
   readonly #media: Fields = {};
@@ -25,7 +28,8 @@ export class AnswerFold {
   readonly #choice: Fields = {};
 
   add(pieces: readonly AnswerPiece[]): void {
-    for (const { delta, logprobs, native, whole, choice } of pieces) {
+    for (const { delta, logprobs, native, whole, choice, vectors } of pieces) {
+      if (vectors !== undefined) this.vectors = vectors;
       const document = native?.find(({ type }) => type === NATIVE_DOCUMENT);
       if (document !== undefined) this.document = document.data;
       if (delta !== undefined) this.#add(delta);

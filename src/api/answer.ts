@@ -1,4 +1,5 @@
 import type { CompletionUsage, Delta, FinishReason, OtherFields } from "./chat/completion.ts";
+import type { EmbeddingVector } from "./embeddings/vector.ts";
 
 /**
  * A piece of an answer. The internal form is the chunk of the chat completions wire, so that compatible upstreams are
@@ -17,20 +18,25 @@ export interface AnswerPiece {
   whole?: OtherFields;
   /** Fields beside the delta, such as `content_filter_results`. */
   choice?: OtherFields;
+  /** The vectors of all inputs, in their order. */
+  vectors?: readonly EmbeddingVector[];
   /** The service tier at which the upstream answered, if it reports one. */
   service_tier?: string;
-  /** Events of the upstream's own wire that this piece was read from, if the request went out on that wire unchanged. */
+  /** Events that the client receives instead of the delta, if the request went out on the upstream's own wire unchanged. */
   native?: readonly NativeEvent[];
 }
 
 /** The type of a native event that is a whole answer, which is not streamed. */
 export const NATIVE_DOCUMENT = "document";
 
-/** An event of a wire other than chat completions, as the upstream sent it. */
+/** An event of a wire other than chat completions. */
 export interface NativeEvent {
   /** Its `type`. */
   type: string;
-  data: Record<string, unknown>;
+  /** Its fields as the upstream sent them, without those that no client receives. */
+  data: Readonly<Record<string, unknown>>;
+  /** Values in `data` that are metered elsewhere: the piece's delta has them, or they repeat an earlier event. */
+  counted?: Pick<ReadonlySet<unknown>, "has">;
 }
 
 /** Counters as the upstream reported them: untrusted, checked by whoever charges them. */
@@ -77,7 +83,7 @@ export interface AnswerHead {
 export interface AnswerEnd {
   finishReason: FinishReason;
   usage: CompletionUsage;
-  /** Unix seconds; absent where an answer of an earlier version is sent again. */
+  /** Unix seconds; absent where no time is stored. */
   ended?: number;
   /** The charge and the available credits; for answers whose headers have not been sent. */
   headers: Record<string, string>;

@@ -21,6 +21,8 @@ export interface LimitSettings {
 /** Identity and permissions of a caller. */
 export interface Principal {
   tokenId: string;
+  /** Identity that outlives a token: the first one of the rotations to it. */
+  callerId: string;
   organizationId: string;
   organizationKind: OrganizationKind;
   scopes: ReadonlySet<Scope>;

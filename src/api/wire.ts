@@ -2,6 +2,7 @@ import type { TSchema } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "./answer.ts";
 import type { AnswerFold } from "./answer-fold.ts";
 import type { ChatCompletionRequest } from "./chat/request.ts";
+import type { EmbeddingOrder } from "./embeddings/request.ts";
 
 /** An error as the wires encode it. */
 export interface PublicError {
@@ -22,19 +23,30 @@ export interface ErrorFormat {
 }
 
 /** A request of any inbound wire in the internal form, and the encoders of its answer. */
-export interface DecodedRequest {
+export type DecodedRequest = DecodedCompletion | DecodedEmbedding;
+
+export interface DecodedCompletion extends Decoded {
+  kind: "completion";
   request: ChatCompletionRequest;
+  /** Creates the encoder of a streamed answer. */
+  events(): EventEncoder;
+}
+
+export interface DecodedEmbedding extends Decoded {
+  kind: "embedding";
+  request: EmbeddingOrder;
+}
+
+interface Decoded {
   output: StatedOutput;
   /** The request on its own wire, for upstreams that speak it too; absent on the chat completions wire. */
   native?: NativeRequest;
   /** Fields that have no effect, listed in the header `x-tollgate-ignored`. */
   ignored?: readonly string[];
-  /** Returns the wire's name of a field that an error names in the internal form; absent if the names are the same. */
-  paramOf?(param: string): string;
-  /** Creates the encoder of a streamed answer. */
-  events(): EventEncoder;
-  /** Returns the body of a complete answer that is not streamed. */
-  document(head: AnswerHead, answer: AnswerFold, end: AnswerEnd): object;
+  /** Returns the wire's name of a field that an error names in the internal form. */
+  paramOf(param: string): string;
+  /** Returns the body of a complete answer that is not streamed: an object, or its JSON. */
+  document(head: AnswerHead, answer: AnswerFold, end: AnswerEnd): object | string;
 }
 
 /** The bound that a request states for its answer, and the field that states it. */
@@ -57,6 +69,8 @@ export interface NativeRequest {
   hints?: readonly string[];
   /** Path of the first field that changes the answer and that only upstreams of this wire can take. */
   needed?: string | undefined;
+  /** Tells whether a part is marked to be cached for an hour; absent on wires without such marks. */
+  hasHourCache?(): boolean;
   /** True if upstreams of this wire shall be asked first, because others can only approximate a field of the request. */
   prefersNative?: boolean;
 }

@@ -263,9 +263,14 @@ describe("A mistake in a configured model is reported in one line:", () => {
       /^models\[1\]\.price\.output: missing; allowed: a decimal number, 0 or more, such as 0\.25$/,
     ],
     [
-      "a tier of a chat model without a price of output",
-      { price: { input: "1", output: "1", abovePromptTokens: { 1000: { input: "2" } } } },
-      /^models\[1\]\.price\.abovePromptTokens\.1000\.output: missing; allowed: /,
+      "a tier with a bad price",
+      { price: { input: "1", output: "1", abovePromptTokens: { 1000: { output: "x" } } } },
+      /^models\[1\]\.price\.abovePromptTokens\.1000\.output: found "x"; allowed: /,
+    ],
+    [
+      "a service tier with a bad price for long prompts",
+      { price: { input: "1", output: "1", serviceTiers: { flex: { abovePromptTokens: { 1000: { input: "x" } } } } } },
+      /^models\[1\]\.price\.serviceTiers\.flex\.abovePromptTokens\.1000\.input: found "x"; allowed: /,
     ],
     ["a negative price", { price: { input: "1", output: "-1" } }, /^models\[1\]\.price\.output: found "-1"; allowed: /],
     [

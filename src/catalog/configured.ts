@@ -1,5 +1,12 @@
 import type { LimitSettings } from "../api/principal.ts";
-import { type Further, type FurtherClass, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
+import {
+  type Further,
+  type FurtherClass,
+  type PriceTier,
+  parseDollarPrice,
+  parsePrice,
+  type UnitPrices,
+} from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
 import { compose, type Knowledge, type Stated } from "./compose.ts";
@@ -15,19 +22,18 @@ import {
   type Unpriced,
 } from "./known-prices.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
-import { CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, type PromptTier, type Route } from "./model.ts";
+import { allPrices, CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, priceList, type Route } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
 /** Configured prices of the classes: decimal texts, in credits per million tokens; `per…` in credits a call. */
 interface StatedClasses {
-  input: string;
+  input?: string;
   cachedInput?: string;
   cacheWrite?: string;
   cacheWrite1h?: string;
   cachedAudio?: string;
   inputAudio?: string;
   inputImage?: string;
-  /** Absent only for an embedding model, which writes nothing. */
   output?: string;
   reasoning?: string;
   outputAudio?: string;
@@ -50,7 +56,10 @@ interface StatedPrice extends StatedTiers {
 /** A price that takes effect on a day, YYYY-MM-DD in UTC. The first price of a list may have no day. */
 type DatedPrice = StatedPrice & { from?: string };
 
-/** One price, or a list in which each price is in force from its day until the next price's day. */
+/**
+ * One price, or a list in which each price is in force from its day until the next price's day, and inherits every key that
+ * it does not state.
+ */
 type PriceSettings = StatedPrice | readonly DatedPrice[];
 
 /** A model of the configuration. */
@@ -207,10 +216,8 @@ function pricedRoute(key: string, found: FoundRoute): Route {
 }
 
 /** Tells whether a search or an image has a price at any tier. */
-function hasCallPrice({ prices, tiers = [], serviceTiers = {} }: PriceList): boolean {
-  const all = [prices, ...tiers.map((tier) => tier.prices)];
-  const isPriced = all.some(({ further }) => (further?.searches ?? further?.images) !== undefined);
-  return isPriced || Object.values(serviceTiers).some(hasCallPrice);
+function hasCallPrice(list: PriceList): boolean {
+  return allPrices(list).some(({ further }) => (further?.searches ?? further?.images) !== undefined);
 }
 
 /** Returns the known price of a provider's model, or why it has none. */
@@ -270,13 +277,15 @@ const DAY_WORDS = "a later date than the one before it, as YYYY-MM-DD";
  */
 function statedPrices(key: string, settings: PriceSettings, { nowMs, isEmbedding }: PriceContext): PriceList {
   if (!isList(settings)) return readPrice(key, settings, isEmbedding);
-  let before = Number.NEGATIVE_INFINITY;
+  let beforeMs = Number.NEGATIVE_INFINITY;
+  let stated: DatedPrice = {};
   let inForce: PriceList | undefined;
   for (const [index, price] of settings.entries()) {
-    const fromMs = startOf(`${key}[${index}].from`, price, index, before);
-    const prices = readPrice(`${key}[${index}]`, price, isEmbedding);
+    const fromMs = startOf(`${key}[${index}].from`, price, index, beforeMs);
+    stated = { ...stated, ...price };
+    const prices = readPrice(`${key}[${index}]`, stated, isEmbedding);
     if (fromMs <= nowMs) inForce = prices;
-    before = fromMs;
+    beforeMs = fromMs;
   }
   const first = settings[0]?.from ?? "nothing";
   return inForce ?? refuse(`${key}[0].from`, `found ${quote(first)}`, "a date that is not in the future, or no date");
@@ -292,23 +301,38 @@ function startOf(key: string, { from }: DatedPrice, index: number, before: numbe
   return fromMs > before || index === 0 ? fromMs : refuse(key, `found ${quote(from)}`, DAY_WORDS);
 }
 
-function readPrice(key: string, { serviceTiers, ...usual }: StatedPrice, isEmbedding: boolean): PriceList {
-  const list = readTiers(key, usual, isEmbedding);
+function readPrice(key: string, { serviceTiers, from, ...usual }: DatedPrice, isEmbedding: boolean): PriceList {
+  const tier = from === undefined ? {} : { from };
+  const list = readTiers(key, [usual], { tier, isEmbedding });
   if (serviceTiers === undefined) return list;
-  const entries = Object.entries(serviceTiers);
-  const lists = entries.map(([name, price]) => [name, readTiers(`${key}.serviceTiers.${name}`, price, isEmbedding)]);
+  const lists = Object.entries(serviceTiers).map(([serviceTier, own]) => {
+    const options = { tier: { ...tier, serviceTier }, isEmbedding };
+    return [serviceTier, readTiers(`${key}.serviceTiers.${serviceTier}`, [usual, own], options)];
+  });
   return { ...list, serviceTiers: Object.fromEntries(lists) };
 }
 
-/** The prices above a number of tokens begin where those before them end. Such keys of an object are in ascending order. */
-function readTiers(key: string, { abovePromptTokens = {}, ...first }: StatedTiers, isEmbedding: boolean): PriceList {
-  let prices = readClasses(key, first, isEmbedding);
-  const tiers: PromptTier[] = [];
-  for (const [bound, classes] of Object.entries(abovePromptTokens)) {
-    tiers.push({ promptTokensMax: Number(bound), prices });
-    prices = readClasses(`${key}.abovePromptTokens.${bound}`, classes, isEmbedding);
-  }
-  return tiers.length === 0 ? { prices } : { prices, tiers };
+/**
+ * Reads the prices of a service tier by the length of the prompt. A class that is not stated for long prompts costs as much
+ * as for shorter ones. The usual prices apply to what the service tier does not state at all.
+ */
+function readTiers(
+  key: string,
+  statements: readonly StatedTiers[],
+  { tier, isEmbedding }: { tier: PriceTier; isEmbedding: boolean },
+): PriceList {
+  const bounds = new Set(
+    statements.flatMap(({ abovePromptTokens = {} }) => Object.keys(abovePromptTokens).map(Number)),
+  );
+  const byLength = [0, ...[...bounds].sort((a, b) => a - b)].map((above) => {
+    const stated = statements.flatMap(({ abovePromptTokens = {}, ...classes }) => {
+      const longer = Object.entries(abovePromptTokens).filter(([bound]) => Number(bound) <= above);
+      return [classes, ...longer.map(([, own]) => own)];
+    });
+    const place = above === 0 ? key : `${key}.abovePromptTokens.${above}`;
+    return { above, prices: readClasses(place, Object.assign({}, ...stated), isEmbedding) };
+  });
+  return priceList(byLength, tier);
 }
 
 /** The settings of parts and calls. */
@@ -328,15 +352,16 @@ const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
 const A_MILLION = "1000000";
 
 function readClasses(key: string, price: StatedClasses, isEmbedding: boolean): UnitPrices {
-  const { output: stated = isEmbedding ? "0" : refuse(`${key}.output`, "missing", DECIMAL_WORDS) } = price;
+  const missing = (name: string) => refuse(`${key}.${name}`, "missing", DECIMAL_WORDS);
+  const { input: prompt = missing("input"), output: completion = isEmbedding ? "0" : missing("output") } = price;
   const read = (name: keyof StatedClasses, text: string) => {
     const parsed = name.startsWith("per")
       ? parseDollarPrice(text, { perDollar: A_MILLION, markup: "0" })
       : parsePrice(text);
     return parsed ?? refuse(`${key}.${name}`, `found ${quote(text)}`, DECIMAL_WORDS);
   };
-  const input = read("input", price.input);
-  const output = read("output", stated);
+  const input = read("input", prompt);
+  const output = read("output", completion);
   const further: Further<bigint> = {};
   for (const [name, setting] of Object.entries(FURTHER_SETTINGS) as [FurtherClass, keyof StatedClasses][]) {
     const text = price[setting];
@@ -344,10 +369,10 @@ function readClasses(key: string, price: StatedClasses, isEmbedding: boolean): U
   }
   return {
     input,
-    cachedInput: read("cachedInput", price.cachedInput ?? price.input),
-    cacheWrite: read("cacheWrite", price.cacheWrite ?? price.input),
+    cachedInput: price.cachedInput === undefined ? input : read("cachedInput", price.cachedInput),
+    cacheWrite: price.cacheWrite === undefined ? input : read("cacheWrite", price.cacheWrite),
     output,
-    reasoning: read("reasoning", price.reasoning ?? stated),
+    reasoning: price.reasoning === undefined ? output : read("reasoning", price.reasoning),
     ...(Object.keys(further).length > 0 && { further }),
   };
 }

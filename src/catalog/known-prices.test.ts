@@ -68,6 +68,17 @@ describe("A known price", () => {
     expect(pricesAt(list, 200_001).input).toBe(2_500_000n);
   });
 
+  test("keeps, for long prompts, the classes and fees that have no tiers of their own.", () => {
+    const search = { further: { searches: 10_000_000_000n } };
+    for (const promptTokens of [1, 271_999, 272_000]) {
+      expect(pricesAt(known("openai", "gpt-5.4"), promptTokens)).toMatchObject(search);
+    }
+    const grok = known("openrouter", "x-ai/grok-4-fast");
+    const [short, long] = [1, 1_000_000].map((promptTokens) => pricesAt(grok, promptTokens));
+    expect([short?.cachedInput, long?.cachedInput]).toEqual([50_000n, 50_000n]);
+    expect(short?.input).toBeLessThan(long?.input ?? 0n);
+  });
+
   test("is unknown for a model that the data lacks or lists without a price.", () => {
     expect(knownPrice("openai", "gpt-99", CREDITS, NOW)).toBe("unknown");
     expect(knownPrice("nobody", "gpt-5-mini", CREDITS, NOW)).toBe("unknown");

@@ -1,7 +1,7 @@
 import { calcPrice, findProvider, type ModelInfo, type TieredPrices } from "@pydantic/genai-prices";
 import { type Further, type FurtherClass, parseDollarPrice, type UnitPrices } from "../credits/price.ts";
 import type { DollarPrice } from "./facts.ts";
-import { dearestList, type PriceList } from "./model.ts";
+import { dearestList, type PriceList, priceList } from "./model.ts";
 
 /** Conversion of dollars to credits, as decimal texts. */
 export interface CreditSettings {
@@ -101,14 +101,13 @@ function readPrice(price: ModelPrice, credits: CreditSettings): PriceList | unde
     isTiered(value) ? value.tiers.map(({ start }) => start) : [],
   );
   const bounds = [...new Set(starts)].sort((a, b) => a - b);
-  const upTo = (promptTokens: number) =>
-    unitPrices(price, credits, ({ base, tiers }) => {
-      return [base, ...tiers.filter(({ start }) => start < promptTokens).map((tier) => tier.price)];
+  const byLength = [0, ...bounds].flatMap((above) => {
+    const prices = unitPrices(price, credits, ({ base, tiers }) => {
+      return [base, ...tiers.filter(({ start }) => start <= above).map((tier) => tier.price)];
     });
-  const prices = upTo(Number.POSITIVE_INFINITY);
-  if (prices === undefined) return undefined;
-  const tiers = bounds.map((promptTokensMax) => ({ promptTokensMax, prices: upTo(promptTokensMax) ?? prices }));
-  return tiers.length === 0 ? { prices } : { prices, tiers };
+    return prices === undefined ? [] : { above, prices };
+  });
+  return byLength.length === 0 ? undefined : priceList(byLength);
 }
 
 /** The names of prices in the price data: of parts by the token, of calls by the thousand. */

@@ -1,7 +1,7 @@
 import { CAPABILITIES, type Capability, type Category, type CutoffBasis, type Model } from "../api/model.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import { PICO_PER_MICRO, type PicoCredits } from "../credits/amount.ts";
-import { dearer, pricesByClass, type UnitPrices } from "../credits/price.ts";
+import { dearer, FREE, type PriceTier, pricesByClass, type UnitPrices } from "../credits/price.ts";
 
 /** A model that callers may name, with everything that routes, holds and listings need. */
 export interface CatalogModel {
@@ -101,17 +101,37 @@ export function pricesAt(list: PriceList, promptTokens: number, serviceTier?: st
   return tiers?.find(({ promptTokensMax }) => promptTokens <= promptTokensMax)?.prices ?? prices;
 }
 
+/** Prices of prompts of more than `above` tokens, up to those of the next longer ones. */
+interface PricesAbove {
+  above: number;
+  prices: UnitPrices;
+}
+
+/** Makes a list of prices, given in ascending order from 0 tokens on, and notes in each of them when it applies. */
+export function priceList(byLength: readonly PricesAbove[], tier: PriceTier = {}): PriceList {
+  const all = byLength.map(({ above, prices }, index) => {
+    const promptTokensMax = byLength[index + 1]?.above;
+    const length = { ...(above > 0 && { abovePromptTokens: above }), ...(promptTokensMax && { promptTokensMax }) };
+    const own = { ...tier, ...length };
+    return { promptTokensMax, prices: Object.keys(own).length === 0 ? prices : { ...prices, tier: own } };
+  });
+  const { prices = FREE } = all.at(-1) ?? {};
+  const tiers = all.flatMap(({ promptTokensMax, prices }) => (promptTokensMax ? { promptTokensMax, prices } : []));
+  return tiers.length === 0 ? { prices } : { prices, tiers };
+}
+
 /** Returns the highest prices of several lists, for each length of a prompt. */
 export function dearestList(lists: readonly PriceList[]): Pick<PriceList, "prices" | "tiers"> {
-  const prices = lists.map((list) => list.prices).reduce(dearer);
   const bounds = new Set(lists.flatMap(({ tiers = [] }) => tiers.map(({ promptTokensMax }) => promptTokensMax)));
-  if (bounds.size === 0) return { prices };
-  const tiers = [...bounds]
-    .sort((a, b) => a - b)
-    .map((promptTokensMax) => {
-      return { promptTokensMax, prices: lists.map((list) => pricesAt(list, promptTokensMax)).reduce(dearer) };
-    });
-  return { prices, tiers };
+  const byLength = [0, ...[...bounds].sort((a, b) => a - b)].map((above) => {
+    return { above, prices: lists.map((list) => pricesAt(list, above + 1)).reduce(dearer) };
+  });
+  return priceList(byLength);
+}
+
+/** Returns all prices of a list, those of short prompts first, then those of its service tiers. */
+export function allPrices({ prices, tiers = [], serviceTiers = {} }: PriceList): UnitPrices[] {
+  return [...tiers.map((tier) => tier.prices), prices, ...Object.values(serviceTiers).flatMap(allPrices)];
 }
 
 /** Returns the highest price of each class for a prompt of at most this length, at any service tier. */
@@ -222,7 +242,7 @@ function pricingDetails(model: CatalogModel): Model["pricing_details"] {
 }
 
 /** Leaves out the prices of calls that no route makes. */
-function chargedPrices({ routes }: CatalogModel, prices: UnitPrices): UnitPrices {
+export function chargedPrices({ routes }: Pick<CatalogModel, "routes">, prices: UnitPrices): UnitPrices {
   if (prices.further === undefined || routes.some(({ callsMost = 0 }) => callsMost > 0)) return prices;
   const { searches: _searches, images: _images, ...further } = prices.further;
   return { ...prices, further };

@@ -1,23 +1,24 @@
-import type { Principal } from "../api/principal.ts";
 import type { StatedOutput } from "../api/wire.ts";
 import { type CatalogModel, highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
-import type { HoldFacts, Outcomes } from "../credits/books.ts";
+import type { HoldFacts } from "../credits/books.ts";
 import {
   affordableOutputTokens,
   type HoldNeed,
   holdBounds,
-  OUTPUT_TOKENS_LEAST,
   type PromptEstimate,
   possiblePrices,
 } from "../credits/estimate.ts";
+import type { Outcomes } from "../credits/outcomes.ts";
 import { FREE, NO_TOKENS, pricesUsed } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
 import { boundsOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
-import type { LimitEntry, LimitKey, WantedLimits } from "./limits.ts";
-import { defaultOutputTokens, type Plan } from "./plan.ts";
+import type { LimitEntry } from "./limits.ts";
+import { type OutputRange, outputRange } from "./output-bound.ts";
+import type { Plan } from "./plan.ts";
+import { wantedLimits } from "./wanted-limits.ts";
 
 /** Time for which a repeated request with the same idempotency key gets the first answer. */
 const KEY_KEPT_MS = 24 * 60 * 60 * 1000;
@@ -40,11 +41,6 @@ export interface Admission extends LimitEntry {
   admittedAtMs: number;
 }
 
-/** The parts of a plan that an admission depends on. */
-interface Admittable extends Pick<Plan, "model" | "routes" | "output"> {
-  estimate: PromptEstimate;
-}
-
 /** A request whose answer is stored under its idempotency key. */
 export interface Replay extends Pick<LimitEntry, "requestLimit" | "tokenLimit"> {
   /** JSON text of a StoredAnswer. */
@@ -61,7 +57,7 @@ export interface Replay extends Pick<LimitEntry, "requestLimit" | "tokenLimit"> 
 export async function admit(
   gateway: Gateway,
   call: GatewayCall,
-  { model, routes: planned, output, estimate }: Admittable,
+  { model, routes: planned, output, estimate }: Plan,
 ): Promise<Admission | Replay> {
   const { principal } = call;
   const range = outputRange(gateway, principal, model, output, estimate);
@@ -78,7 +74,8 @@ export async function admit(
     const routes: Admission["routes"] = [first.route, ...others.map(({ route }) => route)];
     const prices = isFree ? FREE : pricesUsed(pricesAt(model, first.promptTokensMost), NO_TOKENS);
     const facts = factsOf(gateway, call, model, first.route, prices);
-    const idempotency = call.idempotency === null ? null : { ...call.idempotency, keepMs: KEY_KEPT_MS };
+    const { callerId } = principal;
+    const idempotency = call.idempotency && { callerId, ...call.idempotency, keepMs: KEY_KEPT_MS };
     const { least, most } = boundsOfAll(needs, call.maxCost);
     const outcome = await gateway.ledger.hold({ facts, least, most, idempotency });
     if (outcome.outcome === "replayed") {
@@ -163,82 +160,9 @@ function affordableOnAll(amount: MicroCredits, needs: Needs): number {
   return Math.min(...needs.map((need) => affordableOutputTokens(amount, need)));
 }
 
-interface OutputRange {
-  least: number;
-  most: number;
-  /** The bound before that of the playground. */
-  requested: number;
-}
-
-function outputRange(
-  gateway: Gateway,
-  principal: Principal,
-  model: CatalogModel,
-  { tokens: asked }: StatedOutput,
-  estimate: PromptEstimate,
-): OutputRange {
-  const requested =
-    asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, model, estimate));
-  const bound = principal.organizationKind === "playground" ? gateway.playground.maxTokens : requested;
-  const most = Math.min(requested, bound);
-  return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, requested };
-}
-
-/** Returns the output tokens that the limit of tokens per minute allows beside the prompt. */
-function minuteRoom(gateway: Gateway, principal: Principal, model: CatalogModel, { likely }: PromptEstimate): number {
-  const keys = [...limitKeys(gateway, principal, "tokensPerMinute"), ...modelLimit(model, "tokensPerMinute")];
-  const limits = keys.map(({ limit }) => limit);
-  return Math.max(1, gateway.limits.partOf(Math.min(...limits)) - likely);
-}
-
-/** Refuses a prompt that cannot fit into the model's context window. Throws context_length_exceeded. */
-export function refuseTooLong({ model, output: { tokens: asked } }: Plan, { least }: PromptEstimate): void {
-  if (least + (asked ?? 1) <= model.contextWindow) return;
-  const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
-  throw new ApiError(
-    "context_length_exceeded",
-    `This model's maximum context length is ${model.contextWindow} tokens. However, your messages come to at least ${least} tokens${completion}. Please shorten the messages or the completion.`,
-    { param: "messages" },
-  );
-}
-
-/** Returns the limits of a token and of its organization, in this order. */
-export function limitKeys(
-  { limitSettings }: Pick<Gateway, "limitSettings">,
-  { tokenId, organizationId, limits, organizationLimits }: Principal,
-  unit: keyof Gateway["limitSettings"],
-): [LimitKey, LimitKey] {
-  const organizationLimit = organizationLimits?.[unit] ?? limitSettings[unit];
-  return [
-    { key: `token:${tokenId}`, limit: limits?.[unit] ?? organizationLimit },
-    { key: `organization:${organizationId}`, limit: organizationLimit },
-  ];
-}
-
-/** Returns the limit of a model, for all callers together; none if the configuration sets none. */
-function modelLimit({ id, limits }: CatalogModel, unit: keyof Gateway["limitSettings"]): LimitKey[] {
-  const limit = limits?.[unit];
-  return limit === undefined ? [] : [{ key: `model:${id}`, limit }];
-}
-
-function wantedLimits(gateway: Gateway, principal: Principal, model: CatalogModel, tokens: number): WantedLimits {
-  const dayKey = { key: `organization:${principal.organizationId}`, limit: gateway.playground.tokensPerDay };
-  const keysOf = (unit: keyof Gateway["limitSettings"]) => [
-    ...limitKeys(gateway, principal, unit),
-    ...modelLimit(model, unit),
-  ];
-  return {
-    requests: modelLimit(model, "requestsPerMinute"),
-    tokens,
-    tokensPerMinute: keysOf("tokensPerMinute"),
-    tokensPerDay: principal.organizationKind === "playground" ? [dayKey] : [],
-    concurrentRequests: keysOf("concurrentRequests"),
-  };
-}
-
 function factsOf(
   gateway: Gateway,
-  { principal, request, requestId, idempotency }: GatewayCall,
+  { principal, kind, request, requestId, idempotency }: GatewayCall,
   model: CatalogModel,
   route: Route,
   prices: HoldFacts["prices"],
@@ -251,8 +175,8 @@ function factsOf(
     model: model.id,
     upstream: upstreamOf(route),
     prices,
-    metadata: request.metadata ?? null,
-    idempotencyKey: idempotency?.key ?? null,
+    metadata: (kind === "completion" && request.metadata) || null,
+    idempotencyKey: idempotency && { callerId: principal.callerId, key: idempotency.key },
   };
 }
 

@@ -1,12 +1,12 @@
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import type { Attempt } from "../credits/books.ts";
 import { isOwnCut, UpstreamError, type UpstreamFailure } from "../errors.ts";
-import type { Provider, ProviderAnswer, ProviderCall, UpstreamChunk } from "../providers/provider.ts";
+import type { Provider, ProviderAnswer, UpstreamChunk } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";
 import type { Circuit, CircuitChange } from "./circuit.ts";
 import { CONSEQUENCES } from "./failures.ts";
-import type { CompletionCall, Gateway, GatewayCall } from "./gateway.ts";
-import { forUpstream, inOrder, nativeFor, type Plan } from "./plan.ts";
+import type { Gateway, GatewayCall } from "./gateway.ts";
+import { inOrder, type Plan } from "./plan.ts";
 import { type Item, type Pieces, Resumed } from "./relay.ts";
 
 /** The upstream calls of a request. */
@@ -22,8 +22,9 @@ interface Calls {
 }
 
 /** Calls of which the last one is answered. */
-export interface Answered<Answer = ProviderAnswer> extends Calls {
-  answer: Answer;
+export interface Answered extends Calls {
+  answer: ProviderAnswer;
+  organizationId: string;
   circuit: Circuit;
 }
 
@@ -35,37 +36,26 @@ export interface Unanswered extends Calls {
   received: readonly UpstreamChunk[];
 }
 
-/** Sends a request on a route. `hasOthers` is true where other routes remain. Never rejects. */
-export type Ask<Answer> = (provider: Provider, route: Route, hasOthers: boolean) => Promise<CallResult<Answer>>;
-
-/** Returns the function that sends a completion on a route. */
-export function askForCompletion(call: CompletionCall, plan: Plan, { maxTokens }: Admission): Ask<ProviderAnswer> {
-  return (provider, route, hasOthers) => {
-    const request = forUpstream(plan.request, route, maxTokens);
-    const native = nativeFor(provider, call.native);
-    return callUpstream(provider, { request, prompt: plan.prompts.get(route), native, signal: call.signal }, hasOthers);
-  };
-}
-
 /**
- * Calls the routes of a plan until one answers. A route whose circuit is open, or that asked for a pause, is skipped;
- * another one is tried only while the client has received nothing, for failures that another upstream may not have, and
+ * Calls the routes of a plan until one answers. A route whose circuit is open for the organization, or that asked for a
+ * pause, is skipped; another one is tried only while the client has received nothing, for failures that another upstream may not have, and
  * within the retry budget. Never rejects.
  */
-export async function attempt<Answer>(
+export async function attempt(
   gateway: Gateway,
   call: GatewayCall,
-  plan: Pick<Plan, "model" | "isPreferred">,
+  plan: Plan,
   admission: Admission,
-  ask: Ask<Answer>,
-): Promise<Answered<Answer> | Unanswered> {
+): Promise<Answered | Unanswered> {
   let calls: Calls = { route: admission.routes[0], calledAtMs: null, attempts: [], beginnings: [] };
   let failure: UpstreamError | undefined;
   let refusal: UpstreamError | undefined;
   try {
     call.signal.throwIfAborted();
+    const { organizationId } = call.principal;
     const routes = inOrder(admission.routes, gateway.random, plan.isPreferred);
-    gateway.retryBudget.count(plan.model.id, gateway.clock());
+    const isOnlyRoute = routes.length === 1;
+    gateway.retryBudget.count(organizationId, plan.model.id, gateway.clock());
     for (let turn = 0; ; turn += 1) {
       const route = routes[turn] ?? (turn === routes.length ? routeToRepeat(calls, failure) : undefined);
       if (route === undefined) throw failure ?? refusal ?? noRoute(plan.model);
@@ -74,24 +64,25 @@ export async function attempt<Answer>(
       const provider = providerOf(gateway, route);
       const circuit = gateway.circuits.of(route, provider);
       const startedMs = gateway.clock();
-      if (!circuit.admits(startedMs)) {
-        refusal = sooner(refusal, circuit.refusal(startedMs));
+      if (!circuit.admits(organizationId, startedMs, isOnlyRoute)) {
+        refusal = sooner(refusal, circuit.refusal(organizationId, startedMs, isOnlyRoute));
         continue;
       }
-      if (failure !== undefined && !gateway.retryBudget.takes(plan.model.id, startedMs)) throw failure;
-      const result = await ask(provider, route, turn + 1 < routes.length);
+      if (failure !== undefined && !gateway.retryBudget.takes(organizationId, plan.model.id, startedMs)) throw failure;
+      const sending = { route, maxTokens: admission.maxTokens, hasOthers: turn + 1 < routes.length };
+      const result = await callUpstream(plan, provider, sending, call.signal);
       const nowMs = gateway.clock();
       const outcome = outcomeOf(result, call.signal);
       const made = outcome && { route: upstreamOf(route), outcome, durationMs: nowMs - startedMs };
       calls = withCall(calls, { route, startedMs }, made);
       if (!("failure" in result)) {
-        logChange(gateway, route, circuit.answered(startedMs, nowMs));
-        return { ...calls, answer: result.answer, circuit };
+        logChange(gateway, organizationId, route, circuit.answered(organizationId, startedMs, nowMs));
+        return { ...calls, answer: result.answer, organizationId, circuit };
       }
       if (call.signal.aborted || !(result.failure instanceof UpstreamError)) return { ...calls, ...result };
       failure = result.failure;
       logFailedCall(gateway, call, made, failure);
-      logChange(gateway, route, circuit.failed(failure, startedMs, nowMs));
+      logChange(gateway, organizationId, route, circuit.failed(organizationId, failure, startedMs, nowMs));
     }
   } catch (error) {
     return { ...calls, answer: null, failure: error, received: [] };
@@ -113,7 +104,7 @@ function withCall(
 
 /** Result of a call; undefined for a defect, which is not an attempt's outcome. */
 function outcomeOf(
-  result: CallResult<unknown>,
+  result: CallResult,
   signal: AbortSignal,
 ): "answered" | "client_left" | "stopped" | UpstreamFailure | undefined {
   if (!("failure" in result)) return "answered";
@@ -175,23 +166,28 @@ function logFailedCall(
 /** Notes in the upstream's circuit how an answer that had begun has ended; `failure` is undefined for a complete answer. */
 export function noteEnd(
   gateway: Gateway,
-  { route, circuit }: Pick<Answered, "route" | "circuit">,
+  { route, organizationId, circuit }: Pick<Answered, "route" | "organizationId" | "circuit">,
   failure: unknown,
 ): void {
-  if (failure === undefined) circuit.completed();
+  const nowMs = gateway.clock();
+  if (failure === undefined) circuit.completed(organizationId, nowMs);
   else if (failure instanceof UpstreamError) {
-    logChange(gateway, route, circuit.broke(failure.failure, gateway.clock()));
+    logChange(gateway, organizationId, route, circuit.broke(organizationId, failure.failure, nowMs));
   }
 }
 
-function logChange({ log }: Gateway, route: Route, change: CircuitChange): void {
+function logChange({ log }: Gateway, organizationId: string, route: Route, change: CircuitChange): void {
   if (change === undefined) return;
-  const fields = { route: upstreamOf(route) };
-  if (change === "opened") log.warn(fields, "an upstream fails repeatedly: only probes are sent until it answers");
-  else log.info(fields, "an upstream answers again");
+  const fields = { organizationId, route: upstreamOf(route) };
+  if (change === "opened") {
+    log.warn(
+      fields,
+      "an upstream fails repeatedly for an organization: only its probes are sent until one is answered",
+    );
+  } else log.info(fields, "an upstream answers an organization again");
 }
 
-type CallResult<Answer> = { answer: Answer } | Pick<Unanswered, "answer" | "failure" | "received">;
+type CallResult = { answer: ProviderAnswer } | Pick<Unanswered, "answer" | "failure" | "received">;
 
 /** Time to wait for the first text of a stream before its headers are sent to the client. */
 const FIRST_TEXT_WAIT_MS = 10_000;
@@ -200,14 +196,15 @@ const ITEMS_BUFFERED_MAX = 100;
 
 /** Calls an upstream; where other routes remain, waits until its answer is unlikely to fail. Never rejects. */
 async function callUpstream(
+  plan: Pick<Plan, "send" | "isStreamed">,
   provider: Provider,
-  call: ProviderCall,
-  hasOthers: boolean,
-): Promise<CallResult<ProviderAnswer>> {
+  { route, maxTokens, hasOthers }: { route: Route; maxTokens: number; hasOthers: boolean },
+  signal: AbortSignal,
+): Promise<CallResult> {
   try {
-    const answer = await provider.complete(call);
+    const answer = await plan.send(provider, route, maxTokens);
     if (!hasOthers) return { answer };
-    return await awaitBeginning(answer, { isStreamed: call.request.stream, signal: call.signal });
+    return await awaitBeginning(answer, { isStreamed: plan.isStreamed, signal });
   } catch (error) {
     return { answer: null, failure: error, received: [] };
   }
@@ -221,7 +218,7 @@ async function callUpstream(
 export async function awaitBeginning(
   answer: ProviderAnswer,
   { isStreamed, signal }: { isStreamed: boolean; signal: AbortSignal },
-): Promise<CallResult<ProviderAnswer>> {
+): Promise<CallResult> {
   const { chunks } = answer;
   const source = chunks[Symbol.asyncIterator]();
   const buffered: Pieces[] = [];

@@ -1,7 +1,6 @@
-import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import type { EventBasis, HoldFacts } from "../credits/books.ts";
-import { type PromptEstimate, possiblePrices, promptTexts } from "../credits/estimate.ts";
+import { type PromptEstimate, possiblePrices } from "../credits/estimate.ts";
 import {
   areCounts,
   isFree as areFree,
@@ -10,10 +9,13 @@ import {
   NO_TOKENS,
   pricesUsed,
   type TokenCounts,
+  tokenTotals,
   type UnitPrices,
 } from "../credits/price.ts";
 import type { MeterReading, ReportedTokens } from "./meter.ts";
-import type { TokenCounter } from "./token-counter.ts";
+import type { OutputRates } from "./output-rates.ts";
+import type { Plan } from "./plan.ts";
+import type { TextCounter } from "./token-counter.ts";
 
 /** The parts of an admission that a charge depends on. */
 interface Admitted {
@@ -47,13 +49,6 @@ const BYTES_A_TOKEN_CREDIBLE = 8;
 /** A report below the count by at most this many tokens is accepted. */
 const TOKENS_OF_DOUBT = 64;
 
-/** Answers of an upstream that are remembered; the newest replace the oldest. */
-const ANSWERS_KEPT = 512;
-/** Answers of an upstream below which its figures are not used. */
-const ANSWERS_LEAST = 100;
-const USUAL_TOKENS_A_SECOND = 50;
-const USUAL_TOKENS_MAX = 4_096;
-
 /**
  * Returns the bounds of a route: the upper estimate of the prompt and `max_tokens`; the context window where the provider runs
  * tools of its own, and the model's maximum where it counts reasoning outside `max_tokens`.
@@ -66,7 +61,7 @@ export function boundsOf(
 ): TokenBounds {
   return {
     prompt: runsTools === true ? Math.max(most, contextWindow) : most,
-    completion: countsReasoningBeside === true ? Math.max(maxTokens, maxOutputTokens) : maxTokens,
+    completion: countsReasoningBeside === true && maxTokens > 0 ? Math.max(maxTokens, maxOutputTokens) : maxTokens,
     calls: callsMost ?? 0,
   };
 }
@@ -104,8 +99,7 @@ function callsMostOf({ calls }: TokenBounds): number {
 /** Returns the charge for everything so far, without a tokenizer: for checkpoints, and where nothing has a price. */
 export function roughCharge(meter: MeterReading, likelyPromptTokens: number, bounds: TokenBounds): Charge {
   const report = meter.report();
-  const { output, reasoning } = meter;
-  const counted = { output: output.roughTokens, reasoning: reasoning.roughTokens };
+  const counted = meter.roughCounts();
   if (report === undefined) {
     return limited({ ...NO_TOKENS, input: likelyPromptTokens, ...counted }, "counted", undefined, bounds);
   }
@@ -153,18 +147,17 @@ export function roughTokens(
   return roughCharge(meter, estimate.likely, boundsOf(model, route, estimate, maxTokens)).tokens;
 }
 
+/** An answer to charge. */
 export interface Charged {
-  model: Pick<CatalogModel, "capabilities">;
+  plan: Pick<Plan, "estimate" | "isInputOnly" | "isStreamed" | "promptTexts"> & {
+    model: Pick<CatalogModel, "capabilities">;
+  };
   route: Route;
-  request: ChatCompletionRequest;
-  estimate: PromptEstimate;
   bounds: TokenBounds;
   /** The prices that the hold was made at. */
   prices: UnitPrices;
   meter: MeterReading;
   hasClientLeft: boolean;
-  /** True where the client asked for a stream. */
-  isStreamed: boolean;
   /** Since the upstream was called. */
   elapsedMs: number;
 }
@@ -174,43 +167,63 @@ export interface Charged {
  * the text, else, for output that was not visible, an estimate from time. Never above the bounds. Never rejects.
  */
 export async function chargeOf(
-  { tokenCounter, outputRates }: { tokenCounter: Pick<TokenCounter, "count">; outputRates: OutputRates },
+  { tokenCounter, outputRates }: { tokenCounter: TextCounter; outputRates: OutputRates },
   one: Charged,
 ): Promise<Charge> {
-  const { meter, estimate, bounds, prices } = one;
-  const rough = roughCharge(meter, estimate.likely, bounds);
+  const { plan, meter, bounds, prices } = one;
+  const rough = roughCharge(meter, plan.estimate.likely, bounds);
   if (areFree(prices)) return rough;
   const report = meter.report();
   if (report?.isFinal === true && !isHidden(one)) {
-    const completion = report.tokens.output + report.tokens.reasoning;
-    if (completion >= meter.bytes / BYTES_A_TOKEN_CREDIBLE) return rough;
-    const counted = (await countAll(tokenCounter, meter, []))?.answer ?? report.tokens;
-    const count = counted.output + counted.reasoning;
-    if (isCredible(completion, count)) return rough;
-    return limited({ ...report.tokens, ...counted }, "counted", report.tokens, bounds);
+    const corrected = await correctedReport(tokenCounter, report.tokens, one);
+    return corrected === undefined ? rough : limited(corrected, "counted", report.tokens, bounds);
   }
-  const texts = report === undefined ? promptTexts(one.request) : [];
-  const counts = await countAll(tokenCounter, meter, texts);
+  const counts = await countAll(tokenCounter, meter, report === undefined ? plan.promptTexts() : []);
   const seen = counts === undefined ? rough : countedCharge(report, counts, one);
   return isHidden(one) ? withHidden(seen, outputRates.estimate(upstreamOf(one.route), one.elapsedMs), one) : seen;
 }
 
+/**
+ * Compares a report that may be too low with a count. Returns the tokens with the counted ones in place of those that are
+ * not credible; undefined where the report is. The prompt is compared only if nothing else is charged.
+ */
+async function correctedReport(
+  tokenCounter: TextCounter,
+  reported: TokenCounts,
+  { plan, meter }: Charged,
+): Promise<TokenCounts | undefined> {
+  const completion = reported.output + reported.reasoning;
+  const prompt = tokenTotals(reported).input;
+  const isPromptDoubtful = plan.isInputOnly && !isCredible(prompt, plan.estimate.likely, 0);
+  if (completion >= meter.bytes / BYTES_A_TOKEN_CREDIBLE && !isPromptDoubtful) return undefined;
+  const counts = await countAll(tokenCounter, meter, isPromptDoubtful ? plan.promptTexts() : []);
+  if (counts === undefined) return undefined;
+  const { text } = counts;
+  const countedPrompt = plan.estimate.likelyBesideText + counts.prompt;
+  const isTooShort = !isCredible(completion, text.output + text.reasoning);
+  const isPromptTooShort = isPromptDoubtful && !isCredible(prompt, countedPrompt);
+  if (!isTooShort && !isPromptTooShort) return undefined;
+  const corrected = isPromptTooShort ? { ...NO_TOKENS, input: countedPrompt } : reported;
+  return isTooShort ? { ...corrected, ...text } : corrected;
+}
+
 /** Tells whether a report may be true although a count of the same text is higher: tokenizers differ. */
-export function isCredible(reported: number, counted: number): boolean {
-  return reported >= counted / 2 || counted - reported <= TOKENS_OF_DOUBT;
+function isCredible(reported: number, counted: number, tokensOfDoubt = TOKENS_OF_DOUBT): boolean {
+  return reported >= counted / 2 || counted - reported <= tokensOfDoubt;
 }
 
 /**
- * Tells whether output was produced that was not visible: the client disconnected from an answer that was not streamed, or
- * from one of a model with hidden reasoning, before the upstream had reported its end.
+ * Tells whether output may have been produced that was not visible: the client disconnected from an answer that was not
+ * streamed, or from one of a model that reasons, before the upstream had reported the usage of the whole answer. A model may
+ * show only a part of its reasoning.
  */
-function isHidden({ hasClientLeft, isStreamed, model, meter }: Charged): boolean {
-  if (!hasClientLeft || meter.finishReason !== undefined) return false;
-  return !isStreamed || (model.capabilities.has("reasoning") && meter.reasoning.bytes === 0);
+function isHidden({ hasClientLeft, plan: { isStreamed, model }, meter }: Charged): boolean {
+  if (!hasClientLeft || (meter.finishReason !== undefined && meter.report()?.isFinal === true)) return false;
+  return !isStreamed || model.capabilities.has("reasoning");
 }
 
 /** Raises the output of a charge to the estimate; a stream's hidden output is reasoning. */
-function withHidden(seen: Charge, estimated: number, { bounds, isStreamed }: Charged): Charge {
+function withHidden(seen: Charge, estimated: number, { bounds, plan: { isStreamed } }: Charged): Charge {
   const { output, reasoning } = seen.tokens;
   const more = Math.min(estimated, bounds.completion) - output - reasoning;
   if (more <= 0) return seen;
@@ -226,28 +239,33 @@ function atLeast(counted: Completion, { output, reasoning }: Completion): Comple
 }
 
 interface Counts {
+  /** Tokens of everything that the client received. */
   answer: Completion;
+  /** Tokens of the answer's text alone: providers count nothing else, such as citations. */
+  text: Completion;
   /** Tokens of the prompt's text. */
   prompt: number;
 }
 
-/** Counts the tokens of the answer's text and of the prompt's; undefined where they cannot be counted now. */
+/** Counts the tokens of the answer and of the prompt's text; undefined where they cannot be counted now. */
 async function countAll(
-  tokenCounter: Pick<TokenCounter, "count">,
-  { output, reasoning }: MeterReading,
+  tokenCounter: TextCounter,
+  meter: MeterReading,
   promptTexts: readonly string[],
 ): Promise<Counts | undefined> {
-  const counts = await tokenCounter.count([[output.text()], [reasoning.text()], promptTexts]);
+  const { output, reasoning, other } = meter;
+  const counts = await tokenCounter.count([[output.text()], [reasoning.text()], [other.text()], promptTexts]);
   if (counts === undefined) return undefined;
-  const [outputTokens = 0, reasoningTokens = 0, prompt = 0] = counts;
-  return { answer: { output: output.scaled(outputTokens), reasoning: reasoning.scaled(reasoningTokens) }, prompt };
+  const [outputTokens = 0, reasoningTokens = 0, otherTokens = 0, prompt = 0] = counts;
+  const text = { output: output.scaled(outputTokens), reasoning: reasoning.scaled(reasoningTokens) };
+  return { answer: meter.counts(outputTokens, reasoningTokens, otherTokens), text, prompt };
 }
 
 /** Charges the reported prompt, or the counted one without a report, and the larger completion of count and report. */
 function countedCharge(
   report: ReportedTokens | undefined,
   { answer, prompt }: Counts,
-  { estimate, bounds }: Charged,
+  { plan: { estimate }, bounds }: Charged,
 ): Charge {
   const tokens =
     report === undefined
@@ -257,7 +275,7 @@ function countedCharge(
 }
 
 /** Makes a charge within the bounds. Its basis is `bounded` where a report was above them. */
-export function limited(
+function limited(
   tokens: TokenCounts,
   basis: EventBasis,
   reported: TokenCounts | undefined,
@@ -267,55 +285,4 @@ export function limited(
   const isAbove = reported !== undefined && within(reported, bounds) !== reported;
   const isReported = reported === undefined || charged === reported;
   return { tokens: charged, basis: isAbove ? "bounded" : basis, reported: isReported ? null : reported };
-}
-
-interface Answers {
-  tokens: Float64Array;
-  tokensAMillisecond: Float64Array;
-  count: number;
-}
-
-/**
- * Measures how fast and how much each upstream writes, from complete answers with reported usage. Estimates the output of
- * an answer whose client disconnected before it arrived.
- */
-export class OutputRates {
-  readonly #answers = new Map<string, Answers>();
-
-  /** Notes a complete answer. `durationMs` is the time from the call of the upstream to the end of the answer. */
-  note(upstream: string, tokens: number, durationMs: number): void {
-    let answers = this.#answers.get(upstream);
-    if (answers === undefined) {
-      answers = {
-        tokens: new Float64Array(ANSWERS_KEPT),
-        tokensAMillisecond: new Float64Array(ANSWERS_KEPT),
-        count: 0,
-      };
-      this.#answers.set(upstream, answers);
-    }
-    const place = answers.count % ANSWERS_KEPT;
-    answers.tokens[place] = tokens;
-    answers.tokensAMillisecond[place] = tokens / Math.max(1, durationMs);
-    answers.count += 1;
-  }
-
-  /**
-   * Estimates the output tokens that an upstream has written in a time: the time multiplied by its median rate, at most the 95th
-   * percentile of its answers. Before 100 answers are known, 50 tokens a second and at most 4,096.
-   */
-  estimate(upstream: string, elapsedMs: number): number {
-    const answers = this.#answers.get(upstream);
-    const ms = Math.max(0, elapsedMs);
-    if (answers === undefined || answers.count < ANSWERS_LEAST) {
-      return Math.min(USUAL_TOKENS_MAX, Math.floor((ms / 1000) * USUAL_TOKENS_A_SECOND));
-    }
-    const known = Math.min(answers.count, ANSWERS_KEPT);
-    const rate = percentile(answers.tokensAMillisecond.slice(0, known), 0.5);
-    return Math.floor(Math.min(ms * rate, percentile(answers.tokens.slice(0, known), 0.95)));
-  }
-}
-
-/** The smallest value that at least this part of the values does not exceed. Sorts them in place. */
-function percentile(values: Float64Array, part: number): number {
-  return values.sort()[Math.ceil(values.length * part) - 1] ?? 0;
 }

@@ -2,63 +2,116 @@ import { type Route, upstreamOf } from "../catalog/model.ts";
 import { UpstreamError, type UpstreamFailure } from "../errors.ts";
 import type { Provider } from "../providers/provider.ts";
 import { CONSEQUENCES } from "./failures.ts";
-import { RollingCount } from "./retry-budget.ts";
+import { RecentMap } from "./recent-map.ts";
+import { RouteFigures, type RouteHealth } from "./route-health.ts";
 
-/** Failures in a row that open a circuit. */
+/** Failures of an organization in a row that open its circuit. */
 const FAILURES_MAX = 5;
-/** Time until the first probe of an open circuit; doubled after each probe that fails. */
-const PROBE_AFTER_MS = 1_000;
-const PROBE_AFTER_MS_MAX = 30_000;
-const RECENT_MINUTES = 5;
-/** Weight of the newest answer in the mean of the time to the first byte. */
-const NEWEST_WEIGHT = 0.2;
+const PROBE_EVERY_MS = 1_000;
+const PROBE_EVERY_MS_MAX = 10_000;
+/** Longest pause that an upstream can ask for. */
+const PAUSE_MS_MAX = 60_000;
+/** Open circuits that, while nobody has a success, close an upstream to all organizations. */
+const SEVERAL = 2;
+/** Time for which a success of any organization keeps an upstream open to the others. */
+const SUCCESS_COUNTS_MS = 10_000;
+/** An organization that does not call for this long is forgotten, and its circuit with it. */
+const REMEMBERED = { idleMs: 60_000, entriesMax: 10_000 };
+const LONG_AGO = Number.NEGATIVE_INFINITY;
 
-/** Health of an upstream, as its requests have shown it. Times are milliseconds since 1970. */
-export interface RouteHealth {
-  provider: string;
-  /** The upstream's own name of the model. */
-  model: string;
-  /** Open: only probes call the upstream. Half open: a probe is running. */
-  state: "closed" | "open" | "half_open";
-  /** Time of the next probe of an open circuit. */
-  nextProbeAtMs: number | null;
-  /** End of the pause that the upstream asked for by Retry-After. */
-  limitedUntilMs: number | null;
-  lastFailure: { failure: UpstreamFailure; atMs: number } | null;
-  lastSuccessAtMs: number | null;
-  /** Counts of the last five minutes. */
-  recent: { successes: number; failures: number };
-  /** Moving average of the time until an answer begins; null before the first answer. */
-  firstByteMs: number | null;
-}
-
-/** Change of a circuit by a call, for the log. */
+/** Change of an organization's circuit by a call, for the log. */
 export type CircuitChange = "opened" | "closed" | undefined;
 
+/** Circuit of one organization on one upstream. It opens after five failures in a row, until a probe is answered. */
+class OrganizationCircuit {
+  #failures = 0;
+  /** Streams in a row that failed after they had begun. */
+  #brokenStreams = 0;
+  /** Probes in a row that failed. Null: the circuit is closed. */
+  #failedProbes: number | null = null;
+  /** Time when the circuit opened, or the last probe failed. Calls that began before do not change it. */
+  #sinceMs = LONG_AGO;
+  #probedAtMs = LONG_AGO;
+
+  get isOpen(): boolean {
+    return this.#failedProbes !== null;
+  }
+
+  /** Seconds between two probes of callers that have another route. */
+  get backOffSeconds(): number {
+    return 2 ** (this.#failedProbes ?? 0);
+  }
+
+  /** Returns the time of the next probe. A closed circuit needs probes while an upstream is closed to all, since that time. */
+  nextProbeAtMs(everyMs: number, closedToAllSinceMs: number): number {
+    const firstAtMs = this.isOpen ? this.#sinceMs + everyMs : closedToAllSinceMs + PROBE_EVERY_MS;
+    return Math.max(firstAtMs, this.#probedAtMs + everyMs);
+  }
+
+  probe(nowMs: number): void {
+    this.#probedAtMs = nowMs;
+  }
+
+  failed(startedMs: number, nowMs: number): CircuitChange {
+    if (startedMs <= this.#sinceMs) return undefined;
+    if (this.#failedProbes === null) {
+      this.#failures += 1;
+      return this.#failures < FAILURES_MAX ? undefined : this.#open(nowMs);
+    }
+    this.#failedProbes += 1;
+    this.#sinceMs = nowMs;
+    return undefined;
+  }
+
+  broke(nowMs: number): CircuitChange {
+    if (this.isOpen) return undefined;
+    this.#brokenStreams += 1;
+    return this.#brokenStreams < FAILURES_MAX ? undefined : this.#open(nowMs);
+  }
+
+  answered(startedMs: number): CircuitChange {
+    if (startedMs <= this.#sinceMs) return undefined;
+    const wasOpen = this.isOpen;
+    this.#failures = 0;
+    this.#failedProbes = null;
+    return wasOpen ? "closed" : undefined;
+  }
+
+  completed(): void {
+    this.#brokenStreams = 0;
+  }
+
+  #open(nowMs: number): CircuitChange {
+    this.#failures = 0;
+    this.#brokenStreams = 0;
+    this.#failedProbes = 0;
+    this.#sinceMs = nowMs;
+    return "opened";
+  }
+}
+
+/** Circuit of any organization without a failure. */
+const UNUSED = new OrganizationCircuit();
+
 /**
- * Circuit breaker for one upstream. Closed, it admits every request. After five failures in a row it opens and admits only
- * probes: one after a second, then after two, four, up to 30 s, until one is answered. Probes are separated by time and not
- * by a lock, so that a probe that hangs, or whose client disconnects, does not block the next one. Calls that began before
- * the circuit opened do not change it. It also records the pause that the upstream asked for, and its health.
+ * Circuit breaker for one upstream, with a circuit for each organization. While the circuits of two organizations are open
+ * and nobody had a success for ten seconds, the upstream is closed to all, and every organization sends only probes. The
+ * probes of one do not delay those of another. They are separated by time and not by a lock, so that a probe that hangs, or
+ * whose client disconnects, does not block the next one. A pause that the upstream asks for is for everybody.
  */
 export class Circuit {
   readonly #route: { providerId: string; model: string };
   readonly #opens: boolean;
-  #failures = 0;
-  /** Streams in a row that failed after they had begun. */
-  #brokenStreams = 0;
-  /** Null: closed. */
-  #probeAfterMs: number | null = null;
-  #openedAtMs = Number.NEGATIVE_INFINITY;
-  #nextProbeAtMs = 0;
-  #isProbing = false;
-  #limitedUntilMs = 0;
-  #limitedSinceMs = 0;
-  #lastFailure: { failure: UpstreamFailure; atMs: number } | null = null;
-  #lastSuccessAtMs: number | null = null;
-  #firstByteMs: number | null = null;
-  readonly #successes = new RollingCount(RECENT_MINUTES, 60_000);
-  readonly #failed = new RollingCount(RECENT_MINUTES, 60_000);
+  /** Open circuits by their organizations. */
+  readonly #open = new RecentMap<OrganizationCircuit>(REMEMBERED);
+  /** Closed circuits of organizations that had a failure. */
+  readonly #closed = new RecentMap<OrganizationCircuit>(REMEMBERED);
+  readonly #figures = new RouteFigures();
+  /** Last sign that the upstream works: an answer, or the refusal of a wrong request. */
+  #workedAtMs = LONG_AGO;
+  /** Time when the circuits of several organizations were last open for the first time. */
+  #severalOpenSinceMs = LONG_AGO;
+  #pausedUntilMs = LONG_AGO;
 
   /** `opens` is false for an upstream whose failures do not predict the next one. */
   constructor(route: { providerId: string; model: string }, opens: boolean) {
@@ -70,132 +123,142 @@ export class Circuit {
     return this.#route.providerId;
   }
 
-  /** Tells whether the upstream may be called now. An open circuit then counts the call as its probe. */
-  admits(nowMs: number): boolean {
-    this.#followClock(nowMs);
-    if (nowMs < this.#limitedUntilMs) return false;
-    if (this.#probeAfterMs === null) return true;
-    if (nowMs < this.#nextProbeAtMs) return false;
-    this.#nextProbeAtMs = nowMs + this.#probeAfterMs;
-    this.#isProbing = true;
+  /**
+   * Tells whether an organization may call the upstream now. If its circuit is open, the call is its probe. `isOnlyRoute` is
+   * true where the caller has no other route to use in the meantime.
+   */
+  admits(organizationId: string, nowMs: number, isOnlyRoute: boolean): boolean {
+    const nextCallAtMs = this.#nextCallAtMs(organizationId, nowMs, isOnlyRoute);
+    if (nextCallAtMs === null) return true;
+    if (nowMs < nextCallAtMs) return false;
+    this.#of(organizationId, nowMs).probe(nowMs);
     return true;
   }
 
   /** Returns the error for a call that is not admitted: the upstream's last failure, with the time of the next call. */
-  refusal(nowMs: number): UpstreamError {
+  refusal(organizationId: string, nowMs: number, isOnlyRoute: boolean): UpstreamError {
     const { providerId, model } = this.#route;
-    const isLimited = nowMs < this.#limitedUntilMs;
-    const untilMs = isLimited ? this.#limitedUntilMs : this.#nextProbeAtMs;
+    const untilMs = this.#nextCallAtMs(organizationId, nowMs, isOnlyRoute) ?? nowMs;
     const retryAfterSeconds = Math.max(1, Math.ceil((untilMs - nowMs) / 1000));
-    const name = `${providerId}/${model}`;
-    if (isLimited) {
-      return new UpstreamError("overloaded", `${name} asked for a pause`, { retryAfterSeconds });
-    }
-    const failure = this.#lastFailure?.failure ?? "unavailable";
-    return new UpstreamError(failure, `${name} failed repeatedly and is not called now`, { retryAfterSeconds });
+    const failure = this.#isPaused(nowMs) ? "rate_limited" : (this.#figures.lastFailure?.failure ?? "unavailable");
+    const what = this.#isPaused(nowMs) ? "asked for a pause" : "failed repeatedly and is not called now";
+    return new UpstreamError(failure, `${providerId}/${model} ${what}`, { retryAfterSeconds });
   }
 
   /** Notes that an answer has begun. */
-  answered(startedMs: number, nowMs: number): CircuitChange {
-    const tookMs = nowMs - startedMs;
-    this.#firstByteMs =
-      this.#firstByteMs === null ? tookMs : this.#firstByteMs + NEWEST_WEIGHT * (tookMs - this.#firstByteMs);
-    this.#lastSuccessAtMs = nowMs;
-    this.#successes.add(nowMs);
-    return this.#noteSuccess(startedMs);
+  answered(organizationId: string, startedMs: number, nowMs: number): CircuitChange {
+    this.#figures.answered(startedMs, nowMs);
+    return this.#worked(organizationId, startedMs, nowMs);
   }
 
   /** Notes that an answer is complete. */
-  completed(): void {
-    this.#brokenStreams = 0;
+  completed(organizationId: string, nowMs: number): void {
+    this.#find(organizationId, nowMs)?.completed();
   }
 
   /** Notes that an answer failed after it had begun. */
-  broke(failure: UpstreamFailure, nowMs: number): CircuitChange {
-    if (!CONSEQUENCES[failure].isUpstreams) return undefined;
-    this.#noteFailure(failure, nowMs);
-    this.#brokenStreams += 1;
-    return this.#brokenStreams >= FAILURES_MAX && this.#probeAfterMs === null ? this.#open(nowMs) : undefined;
+  broke(organizationId: string, failure: UpstreamFailure, nowMs: number): CircuitChange {
+    const { circuit } = CONSEQUENCES[failure];
+    if (circuit === "works" || circuit === "unchanged") return undefined;
+    this.#figures.failed(failure, nowMs);
+    return this.#noteFailure(organizationId, nowMs, (own) => own.broke(nowMs));
   }
 
   /** Notes that a call failed before an answer began. */
-  failed({ failure, retryAfterSeconds = 0 }: UpstreamError, startedMs: number, nowMs: number): CircuitChange {
-    // The upstream was not called.
-    if (failure === "unsupported") return undefined;
-    if (!CONSEQUENCES[failure].isUpstreams) return this.#noteSuccess(startedMs);
-    this.#noteFailure(failure, nowMs);
-    if (!this.#opens) return undefined;
-    if (failure === "overloaded" && retryAfterSeconds > 0) {
-      this.#limitedUntilMs = Math.max(this.#limitedUntilMs, nowMs + retryAfterSeconds * 1000);
-      this.#limitedSinceMs = nowMs;
-      this.#isProbing = false;
-      return undefined;
+  failed(organizationId: string, error: UpstreamError, startedMs: number, nowMs: number): CircuitChange {
+    const { failure, retryAfterSeconds = 0 } = error;
+    const { circuit } = CONSEQUENCES[failure];
+    if (circuit === "unchanged") return undefined;
+    if (circuit === "works") return this.#worked(organizationId, startedMs, nowMs);
+    this.#figures.failed(failure, nowMs);
+    if (circuit === "failed" || retryAfterSeconds === 0) {
+      return this.#noteFailure(organizationId, nowMs, (own) => own.failed(startedMs, nowMs));
     }
-    if (startedMs <= this.#openedAtMs) return undefined;
-    if (this.#probeAfterMs !== null) {
-      this.#reopen(nowMs, this.#probeAfterMs);
-      return undefined;
-    }
-    this.#failures += 1;
-    return this.#failures >= FAILURES_MAX ? this.#open(nowMs) : undefined;
+    const untilMs = nowMs + Math.min(retryAfterSeconds * 1000, PAUSE_MS_MAX);
+    if (this.#opens) this.#pausedUntilMs = Math.max(this.#pausedUntilMs, untilMs);
+    return undefined;
+  }
+
+  /** Ends a pause, and closes the circuits of all organizations. */
+  resume(): void {
+    this.#pausedUntilMs = LONG_AGO;
+    for (const circuits of [this.#open, this.#closed]) circuits.clear();
   }
 
   health(nowMs: number): RouteHealth {
-    const isOpen = this.#probeAfterMs !== null;
+    const open = this.#open.values(nowMs);
+    const probeTimes = open.map((circuit) => circuit.nextProbeAtMs(this.#probeEveryMs(circuit, false), nowMs));
+    const openState = this.#hasWorkedLately(nowMs) ? "partly_open" : "open";
     return {
       provider: this.#route.providerId,
       model: this.#route.model,
-      state: isOpen ? (this.#isProbing ? "half_open" : "open") : "closed",
-      nextProbeAtMs: isOpen ? this.#nextProbeAtMs : null,
-      limitedUntilMs: nowMs < this.#limitedUntilMs ? this.#limitedUntilMs : null,
-      lastFailure: this.#lastFailure,
-      lastSuccessAtMs: this.#lastSuccessAtMs,
-      recent: { successes: this.#successes.total(nowMs), failures: this.#failed.total(nowMs) },
-      firstByteMs: this.#firstByteMs === null ? null : Math.round(this.#firstByteMs),
+      state: open.length === 0 ? "closed" : openState,
+      failingOrganizations: open.length,
+      nextProbeAtMs: open.length === 0 ? null : Math.min(...probeTimes),
+      limitedUntilMs: this.#isPaused(nowMs) ? this.#pausedUntilMs : null,
+      ...this.#figures.at(nowMs),
     };
   }
 
-  /** Restarts a pause, with the same length, where the clock was set back to before its beginning. */
-  #followClock(nowMs: number): void {
-    if (nowMs < this.#limitedSinceMs) {
-      this.#limitedUntilMs += nowMs - this.#limitedSinceMs;
-      this.#limitedSinceMs = nowMs;
-    }
-    if (nowMs < this.#openedAtMs) {
-      this.#nextProbeAtMs = Math.min(this.#nextProbeAtMs, nowMs + (this.#probeAfterMs ?? 0));
-      this.#openedAtMs = nowMs - 1;
-    }
+  #find(organizationId: string, nowMs: number): OrganizationCircuit | undefined {
+    return this.#open.get(organizationId, nowMs) ?? this.#closed.get(organizationId, nowMs);
   }
 
-  #noteFailure(failure: UpstreamFailure, nowMs: number): void {
-    this.#lastFailure = { failure, atMs: nowMs };
-    this.#failed.add(nowMs);
+  /** Returns the circuit of an organization, which is closed at first. */
+  #of(organizationId: string, nowMs: number): OrganizationCircuit {
+    const known = this.#find(organizationId, nowMs);
+    if (known !== undefined) return known;
+    const created = new OrganizationCircuit();
+    this.#closed.set(organizationId, created, nowMs);
+    return created;
   }
 
-  /** Notes that the upstream works; closes an open circuit. */
-  #noteSuccess(startedMs: number): CircuitChange {
-    if (startedMs <= this.#openedAtMs) return undefined;
-    this.#failures = 0;
-    if (this.#probeAfterMs === null) return undefined;
-    this.#probeAfterMs = null;
-    this.#isProbing = false;
-    this.#brokenStreams = 0;
-    return "closed";
-  }
-
-  #open(nowMs: number): CircuitChange {
+  /** Notes a failure in the circuit of its organization. */
+  #noteFailure(
+    organizationId: string,
+    nowMs: number,
+    note: (own: OrganizationCircuit) => CircuitChange,
+  ): CircuitChange {
     if (!this.#opens) return undefined;
-    this.#reopen(nowMs, PROBE_AFTER_MS / 2);
-    return "opened";
+    const own = this.#of(organizationId, nowMs);
+    const change = note(own);
+    if (change !== "opened") return change;
+    this.#closed.delete(organizationId);
+    this.#open.set(organizationId, own, nowMs);
+    if (this.#open.size === SEVERAL) this.#severalOpenSinceMs = nowMs;
+    return change;
   }
 
-  #reopen(nowMs: number, lastMs: number): void {
-    this.#probeAfterMs = Math.min(lastMs * 2, PROBE_AFTER_MS_MAX);
-    this.#openedAtMs = nowMs;
-    this.#nextProbeAtMs = nowMs + this.#probeAfterMs;
-    this.#isProbing = false;
-    this.#failures = 0;
-    this.#brokenStreams = 0;
+  /** Returns when an organization may send its next call; null where it may send any number. */
+  #nextCallAtMs(organizationId: string, nowMs: number, isOnlyRoute: boolean): number | null {
+    if (this.#isPaused(nowMs)) return this.#pausedUntilMs;
+    const own = this.#find(organizationId, nowMs) ?? UNUSED;
+    const isClosedToAll = this.#open.size >= SEVERAL && !this.#hasWorkedLately(nowMs);
+    if (!isClosedToAll && !own.isOpen) return null;
+    return own.nextProbeAtMs(this.#probeEveryMs(own, isOnlyRoute), this.#severalOpenSinceMs);
+  }
+
+  /** Open circuits share one probe per second, but each has at least one in ten seconds. */
+  #probeEveryMs({ backOffSeconds }: OrganizationCircuit, isOnlyRoute: boolean): number {
+    const factor = Math.max(1, this.#open.size, isOnlyRoute ? 1 : backOffSeconds);
+    return Math.min(factor * PROBE_EVERY_MS, PROBE_EVERY_MS_MAX);
+  }
+
+  #hasWorkedLately(nowMs: number): boolean {
+    return this.#workedAtMs <= nowMs && nowMs - this.#workedAtMs < SUCCESS_COUNTS_MS;
+  }
+
+  #isPaused(nowMs: number): boolean {
+    // A clock that was set back would make the pause longer.
+    this.#pausedUntilMs = Math.min(this.#pausedUntilMs, nowMs + PAUSE_MS_MAX);
+    return nowMs < this.#pausedUntilMs;
+  }
+
+  #worked(organizationId: string, startedMs: number, nowMs: number): CircuitChange {
+    this.#workedAtMs = nowMs;
+    const change = this.#find(organizationId, nowMs)?.answered(startedMs);
+    if (change === "closed") this.#open.delete(organizationId);
+    return change;
   }
 }
 
@@ -217,6 +280,11 @@ export class Circuits {
     for (const [upstream, circuit] of this.#circuits) {
       if (circuit.providerId === providerId) this.#circuits.delete(upstream);
     }
+  }
+
+  /** Ends the pause of a route, and closes its circuits. */
+  resume(upstream: string): void {
+    this.#circuits.get(upstream)?.resume();
   }
 
   /** Returns the health of every upstream that was called since the start. */

@@ -1,32 +1,31 @@
-import { type CatalogModel, highestPricesAt } from "../catalog/model.ts";
-import { estimatePrompt, type PromptEstimate } from "../credits/estimate.ts";
-import { type ApiError, StoreUnavailableError } from "../errors.ts";
-import { admit, type Replay, refuseTooLong } from "./admit.ts";
+import type { CatalogModel } from "../catalog/model.ts";
+import { type ApiError, isOwnCut } from "../errors.ts";
+import { admit, type Replay } from "./admit.ts";
 import { type AnswerSink, headOfReplay } from "./answer.ts";
-import { askForCompletion, attempt } from "./attempt.ts";
+import { attempt } from "./attempt.ts";
 import { deliver, undelivered } from "./deliver.ts";
 import { publicError } from "./failures.ts";
-import type { CompletionCall, Gateway } from "./gateway.ts";
-import { type Plan, planFor } from "./plan.ts";
+import type { Gateway, GatewayCall } from "./gateway.ts";
+import { planCompletion } from "./kinds/completion.ts";
+import { planEmbedding } from "./kinds/embedding.ts";
+import type { Plan } from "./plan.ts";
 import { type ReportedRun, reportOf } from "./report.ts";
 import { type Completed, endOfAnswer, isCharged, type Settlement, settle, totalTokens } from "./settle.ts";
 import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
 
 /**
- * Runs one completion, from a checked request to a committed charge. Each step takes the values of the steps before it
+ * Runs one request of any kind, from its plan to a committed charge. Each step takes the values of the steps before it
  * and returns its own. Throws ApiError or StoreUnavailableError while the client can still receive a status; a later
  * failure is sent in the stream.
  */
-export async function complete(gateway: Gateway, call: CompletionCall, client: AnswerSink): Promise<void> {
+export async function complete(gateway: Gateway, call: GatewayCall, client: AnswerSink): Promise<void> {
   const startedMs = gateway.clock();
   const plan = planFor(gateway, call);
-  const estimate = estimateOf(call, plan);
-  refuseTooLong(plan, estimate);
-  const admission = await admit(gateway, call, { ...plan, estimate });
+  const admission = await admit(gateway, call, plan);
   if ("answer" in admission) return replay(call, plan.model, admission, client);
   call.onHeld();
   admission.lease.onOver(call.cut);
-  const upstream = await attempt(gateway, call, plan, admission, askForCompletion(call, plan, admission));
+  const upstream = await attempt(gateway, call, plan, admission);
   const delivery =
     upstream.answer === null
       ? undelivered(call, admission, upstream)
@@ -39,29 +38,25 @@ export async function complete(gateway: Gateway, call: CompletionCall, client: A
   respond(gateway, call, completed, outcome, client);
 }
 
-/**
- * Estimates the prompt. The body for upstreams of the inbound wire can have cache marks in places where the internal form
- * has none, such as tool calls.
- */
-function estimateOf({ native }: CompletionCall, { request, model }: Plan): PromptEstimate {
-  const estimate = estimatePrompt(request, model);
-  if (estimate.hasHourCache || native?.wire !== "messages" || !canWriteForAnHour(model)) return estimate;
-  return { ...estimate, hasHourCache: JSON.stringify(native.body).includes('"ttl":"1h"') };
+/** The kinds of answers, by their plans. Everything after the plan is the same for all. */
+const KINDS: { [Kind in GatewayCall["kind"]]: (gateway: Gateway, call: GatewayCall<Kind>) => Plan } = {
+  completion: planCompletion,
+  embedding: planEmbedding,
+};
+
+function planFor(gateway: Gateway, call: GatewayCall): Plan {
+  const plan = KINDS[call.kind] as (gateway: Gateway, call: GatewayCall) => Plan;
+  return plan(gateway, call);
 }
 
-function canWriteForAnHour({ routes }: CatalogModel): boolean {
-  const prices = routes.map((route) => highestPricesAt(route, Number.POSITIVE_INFINITY));
-  return prices.some(({ further }) => further?.cacheWrite1h !== undefined);
-}
-
-/** The end of a completion: its committed charge, and the failure of the answer or of its settlement. */
+/** The end of a request: its committed charge, and the failure of the answer or of its settlement. */
 interface Outcome {
   settlement: Settlement | undefined;
   failure: unknown;
 }
 
-/** Settles a completion and ends its admission. Never rejects. */
-async function conclude(gateway: Gateway, call: CompletionCall, completed: Completed): Promise<Outcome> {
+/** Settles a request and ends its admission. Never rejects. */
+async function conclude(gateway: Gateway, call: GatewayCall, completed: Completed): Promise<Outcome> {
   const { admission, delivery } = completed;
   let settlement: Settlement | undefined;
   try {
@@ -74,9 +69,9 @@ async function conclude(gateway: Gateway, call: CompletionCall, completed: Compl
   }
 }
 
-/** Reports a settled completion to its observer. */
+/** Reports a settled request to its observer. */
 function report(
-  { onSettled }: CompletionCall,
+  { onSettled }: GatewayCall,
   { plan, admission, upstream, delivery }: Completed,
   { settlement, failure }: Outcome,
   times: ReportedRun["times"],
@@ -85,17 +80,17 @@ function report(
   const { hasContent, finishReason = null, providerRecord: record } = meter;
   const charged = isCharged({ end, isStreamed, isCalled: upstream.calledAtMs !== null, hasContent });
   const run = { plan, admission, upstream, end, failure, firstTokenMs, settlement, finishReason, record, times };
-  onSettled(() => reportOf({ operation: "chat", ...run, isCharged: charged }));
+  onSettled(() => reportOf({ operation: plan.operation, ...run, isCharged: charged }));
 }
 
 /** Queues a conversation to be stored, with what the client has received: all or nothing of an answer that is not streamed. */
 function keepConversation(
   { conversations }: Gateway,
-  { principal, request }: CompletionCall,
+  { principal, kind, request }: GatewayCall,
   { admission: { facts }, delivery: { fold, isStreamed, meter } }: Completed,
   { failure }: Outcome,
 ): void {
-  if (!principal.keepsConversations) return;
+  if (!principal.keepsConversations || kind !== "completion") return;
   const { organizationId, holdId } = facts;
   const isWhole = failure === undefined;
   const finishReason = isWhole ? (meter.finishReason ?? "stop") : null;
@@ -109,7 +104,7 @@ function keepConversation(
 /** Ends the client's answer, or reports the failure to a client that is still connected. */
 function respond(
   gateway: Gateway,
-  call: CompletionCall,
+  call: GatewayCall,
   completed: Completed,
   { settlement, failure }: Outcome,
   client: AnswerSink,
@@ -121,8 +116,7 @@ function respond(
   }
   const error = publicError(failure);
   logFailure(gateway, call, completed, error);
-  // The client has disconnected, or a stop of the service has closed its connection.
-  if (call.signal.aborted && !(call.signal.reason instanceof StoreUnavailableError)) return;
+  if (call.signal.aborted && !isOwnCut(call.signal.reason)) return;
   if (!isStreamed) throw error;
   client.fail(error);
 }
@@ -130,7 +124,7 @@ function respond(
 /** The code is in the access log; this line adds the upstreams that were tried, or the place of the defect. */
 function logFailure(
   { log }: Gateway,
-  { requestId, principal, request }: CompletionCall,
+  { requestId, principal, request }: GatewayCall,
   { upstream: { attempts }, delivery: { end } }: Completed,
   error: ApiError,
 ) {
@@ -138,14 +132,14 @@ function logFailure(
   const fields = { requestId, organizationId, tokenId, model: request.model, code: error.code, end, attempts };
   if (end === "client_left") log.debug(fields, "the client disconnected");
   else if (error.code === "internal_error") {
-    log.error({ ...fields, defect: error.cause }, "a completion failed inside the service");
-  } else if (error.status < 500) log.debug(fields, "an upstream refused a completion");
-  else log.warn(fields, "a completion failed");
+    log.error({ ...fields, defect: error.cause }, "a request failed inside the service");
+  } else if (error.status < 500) log.debug(fields, "an upstream refused a request");
+  else log.warn(fields, "a request failed");
 }
 
 /** Sends a stored answer again, as one piece where it is streamed. */
 function replay(
-  call: CompletionCall,
+  call: GatewayCall,
   model: CatalogModel,
   { answer, charged, available, ...limits }: Replay,
   client: AnswerSink,
@@ -154,5 +148,5 @@ function replay(
   const { finishReason, tokens, ended, ...head } = stored;
   client.open(headOfReplay(call, model, head, { available, ...limits }));
   void client.push([pieceOf(stored)]);
-  client.close(endOfAnswer({ tokens, charged, available, ...(ended !== undefined && { ended }) }, finishReason));
+  client.close(endOfAnswer({ tokens, charged, available, ended }, finishReason));
 }

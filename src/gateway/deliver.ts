@@ -8,9 +8,9 @@ import type { Admission } from "./admit.ts";
 import { type AnswerSink, headOf } from "./answer.ts";
 import { type Answered, noteEnd, type Unanswered } from "./attempt.ts";
 import { checkpointOf } from "./charge.ts";
-import type { CompletionCall, Gateway } from "./gateway.ts";
+import type { Gateway, GatewayCall } from "./gateway.ts";
 import { Meter, type MeterReading } from "./meter.ts";
-import { nativeFor, type Plan } from "./plan.ts";
+import type { Plan } from "./plan.ts";
 import { relay } from "./relay.ts";
 
 /** The delivery of an answer: how it ended, and what was sent of it. */
@@ -26,7 +26,7 @@ export interface Delivery {
   firstTokenMs: number | null;
   meter: MeterReading;
   /** The answer as one message; undefined where nothing needs it. */
-  fold: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice"> | undefined;
+  fold: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice" | "vectors"> | undefined;
 }
 
 /**
@@ -35,7 +35,7 @@ export interface Delivery {
  */
 export async function deliver(
   gateway: Gateway,
-  call: CompletionCall,
+  call: GatewayCall,
   plan: Plan,
   admission: Admission,
   answered: Answered,
@@ -61,7 +61,7 @@ export async function deliver(
     return drained === undefined ? lease.ready() : drained.then(() => lease.ready());
   };
   try {
-    const ignored = ignoredFields(gateway, call, plan, answered);
+    const ignored = [...plan.ignored, ...(answer.ignored ?? []), ...call.ignored];
     head = headOf(gateway, admission, { model: plan.model, route, ignored });
     client.open(head);
     isStreamed = client.streams;
@@ -78,21 +78,9 @@ export async function deliver(
   return { end: endOf(failure, call.signal), failure, head, isStreamed, firstTokenMs, meter, fold };
 }
 
-/** Returns the wire's names of the fields that neither the service nor the upstream has taken. */
-function ignoredFields(
-  { providers }: Gateway,
-  { native, ignored, paramOf }: CompletionCall,
-  plan: Plan,
-  { route, answer }: Answered,
-): string[] {
-  const isNative = nativeFor(providers.get(route.providerId), native) !== undefined;
-  const hints = isNative ? [] : (native?.hints ?? []);
-  return [...[...plan.ignored, ...(answer.ignored ?? [])].map(paramOf), ...ignored, ...hints];
-}
-
 /** Returns the delivery of a request that no upstream answered. */
 export function undelivered(
-  { signal }: CompletionCall,
+  { signal }: GatewayCall,
   { maxTokens }: Admission,
   { failure: error, received }: Unanswered,
 ): Delivery {
@@ -104,15 +92,16 @@ export function undelivered(
 }
 
 /** A whole answer is needed where it is stored under an idempotency key or in a conversation. */
-function needsFold({ idempotency, principal }: CompletionCall): boolean {
+function needsFold({ idempotency, principal }: GatewayCall): boolean {
   return idempotency !== null || principal.keepsConversations;
 }
 
-/** An answer that the service itself ends has failed: its client has not disconnected. */
-export function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
+/** Tells whose end it was: an answer that the service itself ends was left neither by its client nor by its upstream. */
+function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
   if (failure === undefined) return "complete";
   if (signal.aborted && !isOwnCut(failure)) return "client_left";
-  return failure instanceof UpstreamError && failure.failure === "timeout" ? "timed_out" : "upstream_failed";
+  if (!(failure instanceof UpstreamError)) return "service_failed";
+  return failure.failure === "timeout" ? "timed_out" : "upstream_failed";
 }
 
 /**

@@ -10,6 +10,7 @@ const CODES = {
   content_filter: "content_filter",
   credentials: "upstream_error",
   misconfigured: "upstream_error",
+  rate_limited: "overloaded",
   overloaded: "overloaded",
   unavailable: "upstream_unavailable",
   timeout: "upstream_timeout",
@@ -23,24 +24,28 @@ interface Consequence {
    * is no other; only a route with a larger context window; or none, because every upstream would or should refuse it.
    */
   next: "elsewhere" | "elsewhere or again" | "larger" | "nowhere";
-  /** True where the upstream is at fault, rather than the request. */
-  isUpstreams: boolean;
+  /**
+   * Meaning for the circuit of the upstream: it works, and the request was wrong; it failed; it asks for a pause, or failed
+   * if it states no time; or nothing, because it was not called.
+   */
+  circuit: "works" | "failed" | "paused" | "unchanged";
 }
 
-/** Consequences of each way in which an upstream can fail. */
+/** Consequences of each way in which an upstream can fail. docs/guide.md has them as a table. */
 export const CONSEQUENCES: Readonly<Record<UpstreamFailure, Consequence>> = {
-  rejected: { next: "nowhere", isUpstreams: false },
-  unsupported: { next: "elsewhere", isUpstreams: false },
-  content_filter: { next: "nowhere", isUpstreams: false },
-  context_length: { next: "larger", isUpstreams: false },
-  credentials: { next: "elsewhere", isUpstreams: true },
-  misconfigured: { next: "elsewhere", isUpstreams: true },
-  overloaded: { next: "elsewhere", isUpstreams: true },
+  rejected: { next: "nowhere", circuit: "works" },
+  unsupported: { next: "elsewhere", circuit: "unchanged" },
+  content_filter: { next: "nowhere", circuit: "works" },
+  context_length: { next: "larger", circuit: "works" },
+  credentials: { next: "elsewhere", circuit: "failed" },
+  misconfigured: { next: "elsewhere", circuit: "failed" },
+  rate_limited: { next: "elsewhere", circuit: "paused" },
+  overloaded: { next: "elsewhere", circuit: "failed" },
   // An upstream may close an idle connection at the moment of its use: the next connection works.
-  unavailable: { next: "elsewhere or again", isUpstreams: true },
-  timeout: { next: "elsewhere", isUpstreams: true },
-  malformed: { next: "elsewhere", isUpstreams: true },
-  failed: { next: "elsewhere", isUpstreams: true },
+  unavailable: { next: "elsewhere or again", circuit: "failed" },
+  timeout: { next: "elsewhere", circuit: "failed" },
+  malformed: { next: "elsewhere", circuit: "failed" },
+  failed: { next: "elsewhere", circuit: "failed" },
 };
 
 /** Returns the public error for a failure of the service or an upstream. */

@@ -1,17 +1,15 @@
-import type { ChatCompletionRequest } from "../api/chat/request.ts";
-import type { EmbeddingOrder } from "../api/embeddings/decode.ts";
 import type { LimitSettings, Principal } from "../api/principal.ts";
-import type { NativeRequest, StatedOutput } from "../api/wire.ts";
+import type { DecodedRequest, NativeRequest, StatedOutput } from "../api/wire.ts";
 import type { Catalog } from "../catalog/model.ts";
 import type { MicroCredits } from "../credits/amount.ts";
-import type { StoreUnavailableError } from "../errors.ts";
+import type { StoppedError, StoreUnavailableError } from "../errors.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
-import type { OutputRates } from "./charge.ts";
 import type { Circuits } from "./circuit.ts";
 import type { LimitedRequest, RateLimiter } from "./limits.ts";
+import type { OutputRates } from "./output-rates.ts";
 import type { CompletionReport } from "./report.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import type { TokenCounter } from "./token-counter.ts";
@@ -33,7 +31,7 @@ export interface Gateway {
   circuits: Circuits;
   retryBudget: RetryBudget;
   limits: RateLimiter;
-  tokenCounter: Pick<TokenCounter, "count">;
+  tokenCounter: Pick<TokenCounter, "forCharges" | "forPreviews">;
   outputRates: OutputRates;
   limitSettings: LimitSettings;
   playground: PlaygroundSettings;
@@ -48,16 +46,29 @@ export interface Gateway {
   log: Log;
 }
 
-/** A request of a known caller. */
-export interface GatewayCall {
+/** A request of a known caller, for one kind of answer or any. */
+export type GatewayCall<Kind extends DecodedRequest["kind"] = DecodedRequest["kind"]> = CallFacts & AskedFor<Kind>;
+
+/** Distributes over the kinds, so that the kind of a call tells the type of its request. */
+type AskedFor<Kind> = Kind extends DecodedRequest["kind"]
+  ? Pick<Extract<DecodedRequest, { kind: Kind }>, "kind" | "request">
+  : never;
+
+interface CallFacts {
   principal: Principal;
-  request: { model: string; metadata?: ChatCompletionRequest["metadata"] };
+  output: StatedOutput;
+  /** The request on its own wire, if upstreams of that wire can take it as it is. */
+  native: NativeRequest | undefined;
+  /** Returns the wire's name of a field of the internal request. */
+  paramOf(param: string): string;
   /** Fields of the request that have no effect. */
   ignored: readonly string[];
   requestId: string;
+  /** The trace that upstreams may continue; absent if there is none. */
+  traceparent?: string | undefined;
   /** The request as the limits count it. */
   limited: LimitedRequest;
-  /** Identifies a repetition of an earlier request of the organization; null without an idempotency key. */
+  /** Identifies a repetition of an earlier request of the caller; null without an idempotency key. */
   idempotency: { key: string; fingerprint: string } | null;
   /** The most that the request may cost, as it states itself; null where it does not. */
   maxCost: MicroCredits | null;
@@ -68,20 +79,5 @@ export interface GatewayCall {
   /** Aborted when the client disconnects; with a StoppedError or a StoreUnavailableError when the service ends the request. */
   signal: AbortSignal;
   /** Aborts the signal. */
-  cut(reason: StoreUnavailableError): void;
-}
-
-/** A request of a completion. */
-export interface CompletionCall extends GatewayCall {
-  request: ChatCompletionRequest;
-  output: StatedOutput;
-  /** The request on its own wire, if that is not chat completions. */
-  native: NativeRequest | undefined;
-  /** Returns the wire's name of a field of the internal request. */
-  paramOf(param: string): string;
-}
-
-/** A request of embeddings. */
-export interface EmbeddingCall extends GatewayCall {
-  request: EmbeddingOrder;
+  cut(reason: StoreUnavailableError | StoppedError): void;
 }

@@ -68,8 +68,6 @@ export interface RateLimiter {
   begin(keys: readonly LimitKey[]): LimitedRequest;
   /** Counts a request that is not admitted later. Throws or rejects with rate_limit_exceeded. */
   countRequest(keys: readonly LimitKey[]): LimitState | Promise<LimitState>;
-  /** Reverts a `countRequest` of a key. */
-  uncountRequest(key: string): void;
   /** Counts an export of this process until the returned function is called. Throws rate_limit_exceeded. */
   enterExport(key: LimitKey): () => void;
   /** Returns the part of a limit that this process may use at present. */
@@ -134,6 +132,7 @@ const OWNERS: Record<string, string> = {
   address: "this address",
   guest: "this address",
   "sign-in": "this address",
+  console: "this organization's console",
 };
 
 function ownerOf(key: string): string {

@@ -163,7 +163,7 @@ describe("Meter", () => {
     expect(long.output.scaled(1_000)).toBe(50_000);
   });
 
-  test("An early report is final once the answer has ended, or while no text follows it.", () => {
+  test("A report is final only while nothing that the client receives follows it.", () => {
     const meter = new Meter(4_096);
     meter.add([{ delta: { content: "one " }, usage: { prompt_tokens: 9, completion_tokens: 1 } }]);
     expect(meter.report()).toMatchObject({ isFinal: true, tokens: { input: 9, output: 1 } });
@@ -172,7 +172,11 @@ describe("Meter", () => {
     meter.add([{ usage: { prompt_tokens: 9, completion_tokens: 5, reasoning_tokens: 2 } }]);
     expect(meter.report()).toMatchObject({ isFinal: true, tokens: { input: 9, output: 3, reasoning: 2 } });
     meter.add([{ delta: { content: "three " } }, { finish_reason: "stop" }]);
-    expect(meter.report()).toMatchObject({ isFinal: true, tokens: { input: 9, output: 3, reasoning: 2 } });
+    expect(meter.report()).toMatchObject({ isFinal: false, tokens: { input: 9, output: 3, reasoning: 2 } });
+    meter.add([{ usage: { prompt_tokens: 9, completion_tokens: 9 } }]);
+    expect(meter.report()).toMatchObject({ isFinal: true });
+    meter.add([{ delta: { annotations: [{ url: "https://example.org" }] } }]);
+    expect(meter.report()).toMatchObject({ isFinal: false });
     meter.add([{ usage: { prompt_tokens: 9, completion_tokens: -2 } }]);
     expect(meter.report()).toBeUndefined();
   });

@@ -1,4 +1,5 @@
-import type { CompletionUsage, Delta, FinishReason } from "../api/chat/completion.ts";
+import type { CompletionUsage, FinishReason } from "../api/chat/completion.ts";
+import { type SentTextVisitor, visitSent } from "../api/sent-text.ts";
 import { printable } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import { tokensOfPiece } from "../credits/estimate.ts";
@@ -20,9 +21,10 @@ const KEPT_BYTES_FIRST = 256;
 const RECENT_PIECES_MAX = 64;
 const RECENT_CHARACTERS_MAX = 4096;
 
-/** The newest report of an upstream, and whether it covers everything that has arrived. */
+/** The newest report of an upstream. */
 export interface ReportedTokens {
   tokens: TokenCounts;
+  /** False if something that the client receives arrived after the report: it covers only a part of the answer. */
   isFinal: boolean;
 }
 
@@ -41,7 +43,13 @@ const PROVIDER_COST_DIGITS = 12;
 /** The measurements of an answer so far. */
 export type MeterReading = Readonly<Omit<Meter, "add">>;
 
-/** Measures an answer as it passes: records its text, so that tokens can be counted, and the upstream's reports. */
+/** Base64 characters that count as one token: about the tokens of sound and images at the providers that make them. */
+const DATA_CHARACTERS_A_TOKEN = 1024;
+
+/**
+ * Measures an answer as it passes: records everything that its client receives, so that tokens can be counted, and the
+ * upstream's reports.
+ */
 export class Meter {
   finishReason: FinishReason | undefined;
   /** The service tier that the upstream reported last. */
@@ -49,16 +57,34 @@ export class Meter {
   #responseId: string | null = null;
   readonly output: PassedText;
   readonly reasoning: PassedText;
-  #hasContent = false;
+  /** Everything else that the client receives, such as citations and fields that this service does not know. */
+  readonly other: PassedText;
+  /** Tokens whose probabilities have arrived. */
+  #logprobs = 0;
+  #dataCharacters = 0;
+  #hasToolCall = false;
   #usage: UpstreamUsage | undefined;
-  /** Bytes that had arrived when the upstream last reported. */
-  #bytesBefore = 0;
+  /** Measure of everything that had arrived when the upstream last reported. */
+  #sentBefore = 0;
+  readonly #visitor: SentTextVisitor;
 
   /** `maxTokens` is the bound of the answer's output. */
   constructor(maxTokens: number) {
     const keptBytesMax = Math.min(KEPT_BYTES_MAX, Math.max(KEPT_BYTES_FIRST, maxTokens * KEPT_BYTES_A_TOKEN));
     this.output = new PassedText(keptBytesMax);
     this.reasoning = new PassedText(keptBytesMax);
+    this.other = new PassedText(keptBytesMax);
+    this.#visitor = {
+      output: (text) => this.output.add(text),
+      reasoning: (text) => this.reasoning.add(text),
+      other: (text) => this.other.add(text),
+      data: (characters) => {
+        this.#dataCharacters += characters;
+      },
+      logprobs: (tokens) => {
+        this.#logprobs += tokens;
+      },
+    };
   }
 
   add(chunks: readonly UpstreamChunk[]): void {
@@ -66,10 +92,11 @@ export class Meter {
       if (chunk.finish_reason !== undefined) this.finishReason = chunk.finish_reason;
       if (chunk.responseId !== undefined) this.#responseId = printable(chunk.responseId, RESPONSE_ID_CHARACTERS_MAX);
       if (chunk.service_tier !== undefined) this.serviceTier = chunk.service_tier;
-      if (chunk.delta !== undefined) this.#record(chunk.delta);
+      visitSent(chunk, this.#visitor);
+      if (chunk.delta?.tool_calls !== undefined) this.#hasToolCall = true;
       if (chunk.usage === undefined) continue;
       this.#usage = chunk.usage;
-      this.#bytesBefore = this.bytes;
+      this.#sentBefore = this.#sent;
     }
   }
 
@@ -78,37 +105,42 @@ export class Meter {
     return { responseId: this.#responseId, cost: decimalCost(this.#usage?.cost) };
   }
 
-  /** True once text or a tool call has arrived. */
+  /** True once something has arrived that the client receives, besides the role. */
   get hasContent(): boolean {
-    return this.#hasContent;
+    return this.#hasToolCall || this.#sent > 0;
   }
 
-  /** Bytes of text that have arrived. */
+  /** Bytes of text that have arrived: what a report of usage must be plausible for. */
   get bytes(): number {
     return this.output.bytes + this.reasoning.bytes;
   }
 
+  get #sent(): number {
+    return this.bytes + this.other.bytes + this.#dataCharacters + this.#logprobs;
+  }
+
   /**
-   * Returns the newest report; undefined where it is not plausible. Some upstreams report from the first event on: text
-   * after the report of an answer that has not ended is not part of the report.
+   * Returns the newest report; undefined where it is not plausible. Some upstreams report from the first event on, and some
+   * write a placeholder: what arrived after a report is not part of it.
    */
   report(): ReportedTokens | undefined {
     const tokens = this.#usage === undefined ? undefined : reportedTokens(this.#usage);
-    if (tokens === undefined) return undefined;
-    return { tokens, isFinal: this.finishReason !== undefined || this.#bytesBefore === this.bytes };
+    return tokens && { tokens, isFinal: this.#sentBefore === this.#sent };
   }
 
-  #record(delta: Delta): void {
-    if (delta.content) this.output.add(delta.content);
-    if (delta.refusal) this.output.add(delta.refusal);
-    if (delta.reasoning_content) this.reasoning.add(delta.reasoning_content);
-    for (const call of delta.tool_calls ?? []) {
-      this.#hasContent = true;
-      this.output.add(call.function?.name ?? "");
-      this.output.add(call.function?.arguments ?? "");
-    }
-    if (typeof delta.audio?.transcript === "string") this.output.add(delta.audio.transcript);
-    this.#hasContent ||= this.bytes > 0 || delta.audio !== undefined || delta.images !== undefined;
+  /** Returns the tokens of everything so far by the length of its pieces, without a tokenizer. */
+  roughCounts(): Pick<TokenCounts, "output" | "reasoning"> {
+    return this.#countsOf(this.output.roughTokens, this.reasoning.roughTokens, this.other.roughTokens);
+  }
+
+  /** Returns the tokens of everything so far, given those of the texts that were kept. */
+  counts(output: number, reasoning: number, other: number): Pick<TokenCounts, "output" | "reasoning"> {
+    return this.#countsOf(this.output.scaled(output), this.reasoning.scaled(reasoning), this.other.scaled(other));
+  }
+
+  #countsOf(output: number, reasoning: number, other: number): Pick<TokenCounts, "output" | "reasoning"> {
+    const data = Math.ceil(this.#dataCharacters / DATA_CHARACTERS_A_TOKEN);
+    return { output: Math.max(output, this.#logprobs) + other + data, reasoning };
   }
 }
 

@@ -1,7 +1,10 @@
+import { RecentMap } from "./recent-map.ts";
+
 const WINDOW_SECONDS = 10;
 const PART_OF_REQUESTS = 0.2;
-/** Retries in a window that are always allowed, so that a quiet model can use another route. */
+/** Retries in a window that are always allowed, so that a quiet organization can use another route. */
 const RETRIES_LEAST = 100;
+const BUDGETS_MAX = 10_000;
 
 interface Traffic {
   requests: RollingCount;
@@ -9,34 +12,36 @@ interface Traffic {
 }
 
 /**
- * Bounds the load that retries add to failing upstreams: for each model to a fifth of its requests of the last ten seconds,
- * and at least ten per second. First attempts are not bounded, and models do not share a budget.
+ * Bounds the load that retries add to failing upstreams: for each organization and model to a fifth of the requests of the
+ * last ten seconds, and at least ten per second. First attempts are not bounded. Neither organizations nor models share a
+ * budget.
  */
 export class RetryBudget {
-  readonly #models = new Map<string, Traffic>();
+  readonly #traffic = new RecentMap<Traffic>({ idleMs: WINDOW_SECONDS * 1000, entriesMax: BUDGETS_MAX });
 
-  /** Counts a request for a model. */
-  count(model: string, nowMs: number): void {
-    this.#of(model).requests.add(nowMs);
+  /** Counts a request of an organization for a model. */
+  count(organizationId: string, model: string, nowMs: number): void {
+    this.#of(organizationId, model, nowMs).requests.add(nowMs);
   }
 
-  /** Takes one retry from a model's budget; false where none is left. */
-  takes(model: string, nowMs: number): boolean {
-    const { requests, retries } = this.#of(model);
+  /** Takes one retry from a budget; false where none is left. */
+  takes(organizationId: string, model: string, nowMs: number): boolean {
+    const { requests, retries } = this.#of(organizationId, model, nowMs);
     const allowed = Math.max(RETRIES_LEAST, Math.floor(requests.total(nowMs) * PART_OF_REQUESTS));
     if (retries.total(nowMs) >= allowed) return false;
     retries.add(nowMs);
     return true;
   }
 
-  #of(model: string): Traffic {
-    const known = this.#models.get(model);
+  #of(organizationId: string, model: string, nowMs: number): Traffic {
+    const key = `${organizationId} ${model}`;
+    const known = this.#traffic.get(key, nowMs);
     if (known !== undefined) return known;
     const made = {
       requests: new RollingCount(WINDOW_SECONDS, 1_000),
       retries: new RollingCount(WINDOW_SECONDS, 1_000),
     };
-    this.#models.set(model, made);
+    this.#traffic.set(key, made, nowMs);
     return made;
   }
 }

@@ -33,7 +33,7 @@ test("A health file contains the health of a running service, and is ignored aft
   expect(readHealth(dataDir, at.ms)).toBeUndefined();
   file.start();
   await expect.poll(() => readHealth(dataDir, at.ms)).toEqual([circuit.health(at.ms)]);
-  circuit.failed(new UpstreamError("timeout", "late"), at.ms, at.ms);
+  circuit.failed("a", new UpstreamError("timeout", "late"), at.ms, at.ms);
   await expect
     .poll(() => readHealth(dataDir, at.ms)?.[0]?.lastFailure)
     .toEqual({
@@ -63,8 +63,10 @@ test("A failure to write is logged once, and an invalid file is ignored.", async
 test("The health files of all running services on a directory are combined.", async () => {
   const elsewhere = new Circuit({ providerId: "up", model: "m" }, true);
   const other = fileOf("b", elsewhere);
-  circuit.answered(at.ms - 20, at.ms);
-  for (let failures = 0; failures < 5; failures += 1) elsewhere.failed(new UpstreamError("timeout", ""), at.ms, at.ms);
+  circuit.answered("a", at.ms - 20, at.ms);
+  for (let failures = 0; failures < 5; failures += 1) {
+    elsewhere.failed("a", new UpstreamError("timeout", ""), at.ms, at.ms);
+  }
   file.start();
   other.start();
   await expect
@@ -73,6 +75,7 @@ test("The health files of all running services on a directory are combined.", as
       {
         ...circuit.health(at.ms),
         state: "open",
+        failingOrganizations: 1,
         nextProbeAtMs: elsewhere.health(at.ms).nextProbeAtMs,
         lastFailure: { failure: "timeout", atMs: at.ms },
         recent: { successes: 1, failures: 5 },

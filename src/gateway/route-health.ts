@@ -4,8 +4,73 @@ import { join } from "node:path";
 import type { ModelRoute } from "../api/admin/reports.ts";
 import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
 import { pricesByClass } from "../credits/price.ts";
+import type { UpstreamFailure } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
-import type { RouteHealth } from "./circuit.ts";
+import { RollingCount } from "./retry-budget.ts";
+
+const RECENT_MINUTES = 5;
+/** Weight of the newest answer in the mean of the time to the first byte. */
+const NEWEST_WEIGHT = 0.2;
+
+/** Figures of the calls of an upstream. Times are milliseconds since 1970. */
+interface Figures {
+  lastFailure: { failure: UpstreamFailure; atMs: number } | null;
+  lastSuccessAtMs: number | null;
+  /** Counts of the last five minutes. */
+  recent: { successes: number; failures: number };
+  /** Moving average of the time until an answer begins; null before the first answer. */
+  firstByteMs: number | null;
+}
+
+/** Health of an upstream, as its requests have shown it. Times are milliseconds since 1970. */
+export interface RouteHealth extends Figures {
+  provider: string;
+  /** The upstream's own name of the model. */
+  model: string;
+  /** Open: nobody gets an answer. Partly open: it fails for some organizations, and answers others. */
+  state: "closed" | "partly_open" | "open";
+  /** Organizations whose circuits are open. */
+  failingOrganizations: number;
+  /** Time of the next probe of one of these organizations. */
+  nextProbeAtMs: number | null;
+  /** End of the pause that the upstream asked for. */
+  limitedUntilMs: number | null;
+}
+
+/** Collects the figures of an upstream. */
+export class RouteFigures {
+  #lastFailure: Figures["lastFailure"] = null;
+  #lastSuccessAtMs: number | null = null;
+  #firstByteMs: number | null = null;
+  readonly #successes = new RollingCount(RECENT_MINUTES, 60_000);
+  readonly #failures = new RollingCount(RECENT_MINUTES, 60_000);
+
+  get lastFailure(): Figures["lastFailure"] {
+    return this.#lastFailure;
+  }
+
+  answered(startedMs: number, nowMs: number): void {
+    const tookMs = nowMs - startedMs;
+    this.#firstByteMs =
+      this.#firstByteMs === null ? tookMs : this.#firstByteMs + NEWEST_WEIGHT * (tookMs - this.#firstByteMs);
+    this.#lastSuccessAtMs = nowMs;
+    this.#successes.add(nowMs);
+  }
+
+  failed(failure: UpstreamFailure, nowMs: number): void {
+    this.#lastFailure = { failure, atMs: nowMs };
+    this.#failures.add(nowMs);
+  }
+
+  at(nowMs: number): Figures {
+    return {
+      lastFailure: this.#lastFailure,
+      lastSuccessAtMs: this.#lastSuccessAtMs,
+      recent: { successes: this.#successes.total(nowMs), failures: this.#failures.total(nowMs) },
+      firstByteMs: this.#firstByteMs === null ? null : Math.round(this.#firstByteMs),
+    };
+  }
+}
 
 const EVERY_MS = 1_000;
 /** The file is written as often even without a change: an older file belongs to a process that died. */
@@ -123,7 +188,7 @@ function contentOf(path: string, nowMs: number): RouteHealth[] | undefined {
   }
 }
 
-const SEVERITY: Record<RouteHealth["state"], number> = { closed: 0, half_open: 1, open: 2 };
+const SEVERITY: Record<RouteHealth["state"], number> = { closed: 0, partly_open: 1, open: 2 };
 
 /** Combines the health of an upstream in two processes: the worse state, the later times, and the sums of the counts. */
 function combine(one: RouteHealth, other: RouteHealth): RouteHealth {
@@ -133,6 +198,8 @@ function combine(one: RouteHealth, other: RouteHealth): RouteHealth {
     provider: one.provider,
     model: one.model,
     state,
+    // Usually the same organizations call both processes.
+    failingOrganizations: Math.max(one.failingOrganizations, other.failingOrganizations),
     nextProbeAtMs,
     limitedUntilMs: Math.max(one.limitedUntilMs ?? 0, other.limitedUntilMs ?? 0) || null,
     lastFailure: (other.lastFailure?.atMs ?? 0) > (one.lastFailure?.atMs ?? 0) ? other.lastFailure : one.lastFailure,
@@ -153,15 +220,18 @@ export function reportRoutes({ routes }: CatalogModel, known: readonly RouteHeal
       route: upstreamOf(route),
       weight: route.weight ?? null,
       prices: pricesByClass(route.prices),
-      health: health === undefined ? null : toHealth(health),
+      health: toHealth(health),
     };
   });
 }
 
-function toHealth(health: RouteHealth): ModelRoute["health"] {
+/** Formats the health of a route for the admin API; null where it was not called. */
+export function toHealth(health: RouteHealth | undefined): ModelRoute["health"] {
+  if (health === undefined) return null;
   const { state, lastFailure, recent, firstByteMs } = health;
   return {
     state,
+    failing_organizations: health.failingOrganizations,
     next_probe_at: optionalTime(health.nextProbeAtMs),
     limited_until: optionalTime(health.limitedUntilMs),
     last_failure: lastFailure && { failure: lastFailure.failure, at: new Date(lastFailure.atMs).toISOString() },

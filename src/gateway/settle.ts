@@ -9,7 +9,7 @@ import type { Answered, Unanswered } from "./attempt.ts";
 import { boundsOf, type Charge, chargedAt, chargeOf, roughTokens } from "./charge.ts";
 import type { Delivery } from "./deliver.ts";
 import { publicError } from "./failures.ts";
-import type { CompletionCall, Gateway } from "./gateway.ts";
+import type { Gateway, GatewayCall } from "./gateway.ts";
 import { usageOf } from "./meter.ts";
 import type { Plan } from "./plan.ts";
 import { storedText } from "./stored-answer.ts";
@@ -27,7 +27,7 @@ export interface Settlement {
   tokens: TokenCounts;
   charged: MicroCredits;
   available: MicroCredits;
-  /** Unix seconds at the end of the answer; absent where it has none, or is of an earlier version. */
+  /** Unix seconds at the end of the answer; absent where it has none. */
   ended?: number;
 }
 
@@ -49,17 +49,17 @@ interface AnswerState extends Pick<Delivery, "end" | "isStreamed"> {
  * Charges a request for what was delivered, at the prices of the route that was taken, and releases the rest of its hold;
  * or releases all of it. Rejects with StoreUnavailableError where neither the store nor the spool takes the settlement.
  */
-export async function settle(gateway: Gateway, call: CompletionCall, completed: Completed): Promise<Settlement> {
+export async function settle(gateway: Gateway, call: GatewayCall, completed: Completed): Promise<Settlement> {
   const { ledger } = gateway;
   const { plan, admission, upstream, delivery } = completed;
   const { facts, available } = admission;
   const { end, isStreamed, meter } = delivery;
   const isCalled = upstream.calledAtMs !== null;
   if (!isCharged({ end, isStreamed, isCalled, hasContent: meter.hasContent })) {
-    await ledger.release({ facts, trace: traceOf(call, completed, null) });
+    await ledger.release({ facts, trace: traceOf(completed, null) });
     return { tokens: roughTokens(plan.model, upstream.route, admission, meter), charged: 0n, available };
   }
-  const { tokens: counts, basis, reported } = await chargeFor(gateway, call, completed);
+  const { tokens: counts, basis, reported } = await chargeFor(gateway, completed);
   const { facts: charging, tokens } = chargedAt(admission, upstream.route, counts, meter.serviceTier);
   const ended = Math.floor(gateway.clock() / 1000);
   const settlement = await book(gateway, admission, {
@@ -67,14 +67,14 @@ export async function settle(gateway: Gateway, call: CompletionCall, completed: 
     tokens,
     basis,
     end,
-    trace: traceOf(call, completed, reported),
+    trace: traceOf(completed, reported),
     answer: answerToStore(call, delivery, { tokens, ended }),
   });
   return { ...settlement, ended };
 }
 
 /** Books a charge in the ledger. Rejects with StoreUnavailableError where neither the store nor the spool takes it. */
-export async function book(
+async function book(
   { ledger }: Pick<Gateway, "ledger">,
   { available }: Pick<Admission, "available">,
   settled: Parameters<Gateway["ledger"]["settle"]>[0],
@@ -88,29 +88,29 @@ export async function book(
 }
 
 /** Calculates the charge, notes how fast the upstream was, and logs a report that is not plausible. */
-async function chargeFor(
-  gateway: Gateway,
-  call: CompletionCall,
-  { plan: { model, request }, admission, upstream: { route, calledAtMs }, delivery: { end, meter } }: Completed,
-): Promise<Charge> {
-  const { estimate, maxTokens, facts } = admission;
-  const elapsedMs = gateway.clock() - (calledAtMs ?? gateway.clock());
-  const bounds = boundsOf(model, route, estimate, maxTokens);
-  const hasClientLeft = end === "client_left";
-  const isStreamed = isStreamRequested(call);
-  const { prices } = facts;
-  const one = { model, route, request, estimate, bounds, prices, meter, hasClientLeft, isStreamed, elapsedMs };
-  const charge = await chargeOf(gateway, one);
+async function chargeFor(gateway: Gateway, completed: Completed): Promise<Charge> {
+  const { plan, admission, upstream, delivery } = completed;
+  const { facts, maxTokens, estimate } = admission;
+  const { organizationId, prices } = facts;
+  const { route, calledAtMs } = upstream;
+  const { end, meter } = delivery;
+  const nowMs = gateway.clock();
+  const elapsedMs = nowMs - (calledAtMs ?? nowMs);
+  const bounds = boundsOf(plan.model, route, estimate, maxTokens);
+  const one = { plan, route, bounds, prices, meter, hasClientLeft: end === "client_left", elapsedMs };
+  const { outputRates } = gateway;
+  const charge = await chargeOf({ tokenCounter: gateway.tokenCounter.forCharges(organizationId), outputRates }, one);
   const { tokens, basis } = charge;
-  if (end === "complete" && basis === "reported") {
-    gateway.outputRates.note(upstreamOf(route), tokens.output + tokens.reasoning, elapsedMs);
+  if (end === "complete" && basis === "reported" && !plan.isInputOnly) {
+    const written = tokens.output + tokens.reasoning;
+    outputRates.note({ upstream: upstreamOf(route), organizationId, tokens: written, durationMs: elapsedMs });
   }
   logDifference(gateway, facts, { route, charge, isComplete: end === "complete" });
   return charge;
 }
 
 /** Logs a report of usage that is not what was charged. */
-export function logDifference(
+function logDifference(
   { log }: Pick<Gateway, "log">,
   { organizationId, holdId, requestId }: Admission["facts"],
   { route, charge, isComplete }: { route: Route; charge: Charge; isComplete: boolean },
@@ -125,13 +125,9 @@ export function logDifference(
   }
 }
 
-function isStreamRequested({ request }: CompletionCall): boolean {
-  return request.stream === true;
-}
-
 /** Returns the text of a complete answer to store under its idempotency key. */
 function answerToStore(
-  { idempotency }: CompletionCall,
+  { idempotency }: GatewayCall,
   delivery: Delivery,
   { tokens, ended }: { tokens: TokenCounts; ended: number },
 ): string | null {
@@ -141,11 +137,11 @@ function answerToStore(
 }
 
 /** Attempts are recorded where there were several, or where the upstream's report differs from the charge. */
-function traceOf(call: CompletionCall, { upstream, delivery }: Completed, reported: TokenCounts | null): Trace {
+function traceOf({ plan, upstream, delivery }: Completed, reported: TokenCounts | null): Trace {
   const { end, firstTokenMs, meter, failure } = delivery;
   const { responseId: providerResponseId, cost: providerCost } = meter.providerRecord;
   return {
-    isStreamed: isStreamRequested(call),
+    isStreamed: plan.isStreamed,
     firstTokenMs,
     attempts: recordedAttempts(upstream.attempts, reported),
     failure: end === "complete" || end === "client_left" ? null : publicError(failure).code,
@@ -155,7 +151,7 @@ function traceOf(call: CompletionCall, { upstream, delivery }: Completed, report
 }
 
 /** Returns the calls to record: several ones, or one whose report differs from the charge. */
-export function recordedAttempts(attempts: readonly Attempt[], reported: TokenCounts | null): Attempt[] | null {
+function recordedAttempts(attempts: readonly Attempt[], reported: TokenCounts | null): Attempt[] | null {
   const last = attempts.at(-1);
   if (last === undefined) return null;
   if (reported !== null) return [...attempts.slice(0, -1), { ...last, reported }];

@@ -1,145 +1,303 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
+import { FairQueue } from "../ledger/fair-queue.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 const WORKER = new URL(
   import.meta.url.endsWith(".ts") ? "./token-counter-worker.ts" : "./token-counter-worker.js",
   import.meta.url,
 );
-/** Characters of one group that are tokenized [at most 1.5 s for the worst text]. A longer group is sampled. */
+/**
+ * Characters of one group that are tokenized [at most 0.6 s for the worst text]. A longer group is sampled. The bound is not a
+ * time, because a charge must not depend on the load of the machine.
+ */
 const CHARACTERS_MAX = 256 * 1024;
 const SAMPLE_CHARACTERS = 1024;
 const SAMPLES = CHARACTERS_MAX / SAMPLE_CHARACTERS;
+/**
+ * Characters that are tokenized at once. The time grows with the square of a run without a word boundary
+ * [65,536 times one letter: 2.4 s at once, 2 ms in windows].
+ */
+const WINDOW_CHARACTERS = 512;
+/** Windows that are sent to the thread together. It counts as many of them as it can in a few milliseconds. */
+const PIECE_WINDOWS = 64;
 const HEAP_MIB_MAX = 256;
-const DEADLINE_MS = 5_000;
-/** Characters that may wait for the thread. */
-const WAITING_CHARACTERS_MAX = 16 * 1024 * 1024;
 /** The vocabulary takes about 75 MiB, so an idle thread is ended. */
 const IDLE_MS = 60_000;
+const PREVIEW_DEADLINE_MS = 5_000;
+/** Pieces of charges after which a waiting preview gets one. */
+const PIECES_BETWEEN_PREVIEWS = 3;
+/** Far more than a piece takes on a busy machine. */
+const PIECE_TIMEOUT_MS = 30_000;
+/** Threads that may end while they work on a text before it counts as their cause. */
+const ENDED_THREADS_MAX = 2;
+const STARTS_MAX = 5;
+const START_RETRY_MS = 1_000;
+/** Time without counts after the thread could not be started. */
+const BROKEN_MS = 10_000;
 
-export interface CountRequest {
-  id: number;
-  groups: string[][];
+type Groups = readonly (readonly string[])[];
+
+/** Counts the tokens of each group of texts; undefined where they cannot be counted. Never rejects. */
+export interface TextCounter {
+  count(groups: Groups): Promise<number[] | undefined>;
 }
 
-export interface CountReply {
-  id: number;
-  counts: number[];
-}
-
-interface Job {
-  scales: number[];
-  resolve(counts: number[] | undefined): void;
-  timer: NodeJS.Timeout;
+export interface TokenCounterOptions {
+  log: Log;
+  previewDeadlineMs?: number;
+  pieceTimeoutMs?: number;
+  startRetryMs?: number;
+  heapMiBMax?: number;
 }
 
 /**
  * Counts tokens with the o200k vocabulary in a worker thread, which starts with the first count and ends after a minute
- * without work. Work is bounded: a long text is sampled, a count that takes longer than five seconds is abandoned, and a
- * count is not begun while too much text waits.
+ * without work. The thread gets one piece of a few milliseconds at a time: charges come before previews, and organizations
+ * take turns. So a charge waits for others for a moment, and is never given up because of them.
  */
 export class TokenCounter {
-  readonly #log: Log;
-  readonly #deadlineMs: number;
-  readonly #jobs = new Map<number, Job>();
-  /** Characters of each request that the thread has not answered, including abandoned ones. */
-  readonly #sent = new Map<number, number>();
-  #waitingCharacters = 0;
-  #worker: Worker | undefined;
+  readonly #options: TokenCounterOptions;
+  readonly #charges = new FairQueue<Count>(({ organizationId }) => organizationId);
+  readonly #previews = new FairQueue<Count>(({ organizationId }) => organizationId);
+  #piecesSincePreview = 0;
+  #thread: CounterThread | undefined;
+  #running: Promise<void> | undefined;
   #idle: NodeJS.Timeout | undefined;
-  #lastId = 0;
-  #isStopped = false;
+  /** Running while the thread cannot be started. */
+  #broken: NodeJS.Timeout | undefined;
+  readonly #stopping = new AbortController();
 
-  constructor({ log, deadlineMs = DEADLINE_MS }: { log: Log; deadlineMs?: number }) {
-    this.#log = log;
-    this.#deadlineMs = deadlineMs;
+  constructor(options: TokenCounterOptions) {
+    this.#options = options;
   }
 
   /** True while the thread is running. */
   get isRunning(): boolean {
-    return this.#worker !== undefined;
+    return this.#thread !== undefined;
   }
 
-  /** Counts the tokens of each group of texts; undefined where they could not be counted in time. Never rejects. */
-  count(groups: readonly (readonly string[])[]): Promise<number[] | undefined> {
-    const samples = groups.map(sampleOf);
-    const characters = samples.reduce((sum, { texts }) => sum + lengthOf(texts), 0);
-    if (this.#isStopped || this.#waitingCharacters + characters > WAITING_CHARACTERS_MAX) {
-      return Promise.resolve(undefined);
-    }
-    return new Promise((resolve) => {
-      const id = ++this.#lastId;
-      const timer = setTimeout(() => this.#abandonOne(id), this.#deadlineMs);
-      this.#jobs.set(id, { scales: samples.map(({ scale }) => scale), resolve, timer });
-      clearTimeout(this.#idle);
-      const request: CountRequest = { id, groups: samples.map(({ texts }) => texts) };
-      try {
-        this.#start().postMessage(request);
-        this.#sent.set(id, characters);
-        this.#waitingCharacters += characters;
-      } catch (error) {
-        this.#log.error({ err: error }, "the token counter cannot be started; tokens are estimated from bytes");
-        this.#finish(id, undefined);
-      }
-    });
+  /** Returns the counter for the charges of an organization. It fails only if the thread does not work, or was stopped. */
+  forCharges(organizationId: string): TextCounter {
+    return { count: (groups) => this.#count(this.#charges, new Count(organizationId, groups)) };
+  }
+
+  /** Returns the counter for free answers. A count is given up after five seconds, and when the signal is aborted. */
+  forPreviews(organizationId: string, signal: AbortSignal): TextCounter {
+    const { previewDeadlineMs = PREVIEW_DEADLINE_MS } = this.#options;
+    return {
+      count: (groups) => {
+        const count = new Count(organizationId, groups);
+        const giveUp = () => {
+          this.#previews.remove(count);
+          count.end(undefined);
+        };
+        const timer = setTimeout(giveUp, previewDeadlineMs);
+        signal.addEventListener("abort", giveUp, { once: true });
+        return this.#count(this.#previews, count).finally(() => {
+          clearTimeout(timer);
+          signal.removeEventListener("abort", giveUp);
+        });
+      },
+    };
   }
 
   /** Ends the thread. Running counts resolve with undefined. */
   async stop(): Promise<void> {
-    this.#isStopped = true;
-    await this.#end();
+    this.#stopping.abort();
+    clearTimeout(this.#idle);
+    clearTimeout(this.#broken);
+    this.#abandonAll();
+    await this.#endThread();
+    await this.#running;
   }
 
-  #start(): Worker {
-    if (this.#worker !== undefined) return this.#worker;
-    const worker = new Worker(WORKER, {
-      name: "token counter",
-      env: {},
-      resourceLimits: { maxOldGenerationSizeMb: HEAP_MIB_MAX },
-    });
-    worker.unref();
-    worker.on("message", ({ id, counts }: CountReply) => {
-      this.#waitingCharacters -= this.#sent.get(id) ?? 0;
-      this.#sent.delete(id);
-      this.#finish(id, counts);
-    });
-    worker.on("error", (error) => {
-      this.#log.error({ err: error }, "the token counter failed; tokens are estimated from bytes");
-    });
-    worker.on("exit", () => {
-      if (this.#worker !== worker) return;
-      this.#worker = undefined;
-      this.#abandonAll();
-    });
-    this.#worker = worker;
-    return worker;
+  #count(queue: FairQueue<Count>, count: Count): Promise<number[] | undefined> {
+    if (this.#stopping.signal.aborted || this.#broken !== undefined) count.end(undefined);
+    if (count.hasEnded) return count.ended;
+    clearTimeout(this.#idle);
+    queue.push(count);
+    this.#running ??= this.#run();
+    return count.ended;
   }
 
-  #finish(id: number, counts: number[] | undefined): void {
-    const job = this.#jobs.get(id);
-    if (job === undefined) return;
-    this.#jobs.delete(id);
-    clearTimeout(job.timer);
-    job.resolve(counts?.map((count, index) => Math.ceil(count * (job.scales[index] ?? 1))));
-    if (this.#jobs.size === 0) this.#idle = setTimeout(() => void this.#end(), IDLE_MS).unref();
+  async #run(): Promise<void> {
+    for (let next = this.#next(); next !== undefined; next = this.#next()) {
+      const { count, queue } = next;
+      const thread = await this.#startedThread();
+      if (thread === undefined) count.end(undefined);
+      else await this.#advance(count, thread);
+      if (!count.hasEnded) queue.unshift([count]);
+    }
+    this.#running = undefined;
+    if (!this.#stopping.signal.aborted) this.#idle = setTimeout(() => void this.#endThread(), IDLE_MS).unref();
   }
 
-  #abandonOne(id: number): void {
-    this.#log.warn({ waiting: this.#jobs.size }, "tokens were not counted in time and are estimated from bytes");
-    this.#finish(id, undefined);
+  #next(): { count: Count; queue: FairQueue<Count> } | undefined {
+    const isPreview =
+      this.#previews.size > 0 && (this.#charges.size === 0 || this.#piecesSincePreview >= PIECES_BETWEEN_PREVIEWS);
+    this.#piecesSincePreview = isPreview ? 0 : this.#piecesSincePreview + 1;
+    const queue = isPreview ? this.#previews : this.#charges;
+    const count = queue.shift();
+    return count && { count, queue };
+  }
+
+  /** Counts the next piece of a text. A text that ends several threads is given up. */
+  async #advance(count: Count, thread: CounterThread): Promise<void> {
+    const { log, pieceTimeoutMs = PIECE_TIMEOUT_MS } = this.#options;
+    const counts = await thread.count(count.piece, pieceTimeoutMs);
+    if (counts !== undefined) return count.add(counts);
+    this.#thread = undefined;
+    if (this.#stopping.signal.aborted) return;
+    const { organizationId } = count;
+    log.error({ organizationId, reason: thread.failure }, "the token counter's thread ended while it counted");
+    count.endedThreads += 1;
+    if (count.endedThreads < ENDED_THREADS_MAX) return;
+    log.error({ organizationId }, "a text cannot be counted: its tokens are estimated from bytes");
+    count.end(undefined);
+  }
+
+  /** Starts the thread if it does not run. Gives all counts up if it cannot be started. */
+  async #startedThread(): Promise<CounterThread | undefined> {
+    const { log, startRetryMs = START_RETRY_MS, heapMiBMax = HEAP_MIB_MAX } = this.#options;
+    const { signal } = this.#stopping;
+    for (let starts = 1; this.#thread === undefined && !signal.aborted; starts += 1) {
+      this.#thread = new CounterThread(heapMiBMax);
+      const thread = this.#thread;
+      if (await thread.started) return thread;
+      this.#thread = undefined;
+      if (signal.aborted) return undefined;
+      log.warn({ reason: thread.failure }, "the token counter's thread could not be started");
+      if (starts === STARTS_MAX) {
+        log.error({}, "the token counter does not work: tokens are estimated from bytes until it can be started");
+        this.#broken = setTimeout(() => {
+          this.#broken = undefined;
+        }, BROKEN_MS).unref();
+        this.#abandonAll();
+        return undefined;
+      }
+      await sleep(startRetryMs, undefined, { signal }).catch(() => undefined);
+    }
+    return this.#thread;
   }
 
   #abandonAll(): void {
-    this.#sent.clear();
-    this.#waitingCharacters = 0;
-    for (const id of [...this.#jobs.keys()]) this.#finish(id, undefined);
+    for (const count of [...this.#charges.takeAll(), ...this.#previews.takeAll()]) count.end(undefined);
   }
 
-  async #end(): Promise<void> {
-    clearTimeout(this.#idle);
-    const worker = this.#worker;
-    this.#worker = undefined;
-    this.#abandonAll();
-    await worker?.terminate();
+  async #endThread(): Promise<void> {
+    const thread = this.#thread;
+    this.#thread = undefined;
+    await thread?.end();
+  }
+}
+
+/** Replies to a piece with the tokens of its first windows: at least of one, unless it is empty. */
+export type CounterReply = "ready" | number[];
+
+/** A worker thread, which gets one piece of work at a time, so that nothing waits in its port. */
+class CounterThread {
+  readonly #worker: Worker;
+  readonly #ready = Promise.withResolvers<boolean>();
+  #reply: ((counts: number[] | undefined) => void) | undefined;
+  /** Why it ended, if it did not end by itself. */
+  failure: string | undefined;
+
+  constructor(heapMiBMax: number) {
+    const resourceLimits = { maxOldGenerationSizeMb: heapMiBMax };
+    this.#worker = new Worker(WORKER, { name: "token counter", env: {}, resourceLimits });
+    this.#worker.unref();
+    this.#worker.on("message", (reply: CounterReply) => {
+      if (reply === "ready") this.#ready.resolve(true);
+      else this.#reply?.(reply);
+    });
+    this.#worker.on("error", ({ message }) => {
+      this.failure = message;
+    });
+    this.#worker.on("exit", () => {
+      this.#ready.resolve(false);
+      this.#reply?.(undefined);
+    });
+  }
+
+  /** Resolves with false if the thread has ended before it could count. */
+  get started(): Promise<boolean> {
+    return this.#ready.promise;
+  }
+
+  /** Counts the first windows of a piece; undefined if the thread has ended. It is ended if it takes too long. */
+  count(windows: readonly string[], timeoutMs: number): Promise<number[] | undefined> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        this.failure = `no reply in ${timeoutMs} ms`;
+        void this.end();
+      }, timeoutMs);
+      this.#reply = (counts) => {
+        clearTimeout(timer);
+        resolve(counts);
+      };
+      this.#worker.postMessage(windows);
+    });
+  }
+
+  async end(): Promise<void> {
+    await this.#worker.terminate();
+  }
+}
+
+interface Window {
+  group: number;
+  text: string;
+}
+
+/** One count, and how far it has got. */
+class Count {
+  readonly organizationId: string;
+  endedThreads = 0;
+  hasEnded = false;
+  readonly #scales: number[];
+  readonly #tokens: number[];
+  readonly #windows: Iterator<Window>;
+  readonly #result = Promise.withResolvers<number[] | undefined>();
+  #next: Window[] = [];
+
+  constructor(organizationId: string, groups: Groups) {
+    this.organizationId = organizationId;
+    const samples = groups.map(sampleOf);
+    this.#scales = samples.map(({ scale }) => scale);
+    this.#tokens = samples.map(() => 0);
+    this.#windows = windowsOf(samples.map(({ texts }) => texts));
+    this.add([]);
+  }
+
+  get ended(): Promise<number[] | undefined> {
+    return this.#result.promise;
+  }
+
+  /** Texts to count next. */
+  get piece(): string[] {
+    return this.#next.map(({ text }) => text);
+  }
+
+  /** Adds the tokens of the first texts of the piece. */
+  add(counts: readonly number[]): void {
+    for (const [index, count] of counts.entries()) {
+      const group = this.#next[index]?.group ?? 0;
+      this.#tokens[group] = (this.#tokens[group] ?? 0) + count;
+    }
+    this.#next = this.#next.slice(counts.length);
+    while (this.#next.length < PIECE_WINDOWS) {
+      const { value, done } = this.#windows.next();
+      if (done) break;
+      this.#next.push(value);
+    }
+    if (this.#next.length > 0) return;
+    this.end(this.#tokens.map((tokens, group) => Math.ceil(tokens * (this.#scales[group] ?? 1))));
+  }
+
+  end(counts: number[] | undefined): void {
+    this.hasEnded = true;
+    this.#result.resolve(counts);
   }
 }
 
@@ -171,4 +329,32 @@ export function sampleOf(texts: readonly string[]): { texts: string[]; scale: nu
 
 function lengthOf(texts: readonly string[]): number {
   return texts.reduce((sum, { length }) => sum + length, 0);
+}
+
+/** Divides texts into windows. They are the same whatever the thread counts at once, and so is the sum of their tokens. */
+function* windowsOf(groups: Groups): Generator<Window> {
+  for (const [group, texts] of groups.entries()) {
+    for (const text of texts) {
+      for (let start = 0; start < text.length; ) {
+        const end = endOfWindow(text, start);
+        yield { group, text: text.slice(start, end) };
+        start = end;
+      }
+    }
+  }
+}
+
+/** Returns the end of a window: before a space in its second half, if any, and never inside a surrogate pair. */
+function endOfWindow(text: string, start: number): number {
+  const end = start + WINDOW_CHARACTERS;
+  if (end >= text.length) return text.length;
+  // Searched in the second half alone: without a space, a search of the whole text would begin anew for each window.
+  const half = start + WINDOW_CHARACTERS / 2 + 1;
+  const space = text.slice(half, end + 1).lastIndexOf(" ");
+  if (space >= 0) return half + space;
+  return isLowSurrogate(text.charCodeAt(end)) ? end - 1 : end;
+}
+
+function isLowSurrogate(code: number): boolean {
+  return code >= 0xdc00 && code <= 0xdfff;
 }

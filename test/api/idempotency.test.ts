@@ -200,12 +200,26 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
       expect(await usedBy(service, organization.token)).toEqual({ creditsUsed: before + COST, creditsHeld: 0 });
     });
 
-    test("A key is valid for every token of its organization, and for no other organization.", async () => {
-      const first = await told(await asking("whose", body("plain")));
-      expect(await told(await asking("whose", body("plain"), other))).toEqual(first);
-      const foreign = await asking("whose", body("plain"), { token: stranger.token });
-      expect(replayed(foreign)).toBeNull();
-      expect((await told(foreign)).ids).not.toEqual(first.ids);
+    test("A key belongs to a token and to those that rotations made of it; to every other token it is unknown.", async () => {
+      const { token, tokenId } = await makeToken(service, organization.id);
+      const first = await told(await asking("whose", body("plain"), { token }));
+      let successor = { id: tokenId, token };
+      for (const _ of [1, 2]) {
+        successor = await service.tollgate("token", "rotate", successor.id, "--overlap", "1h");
+        expect(await told(await asking("whose", body("plain"), { token: successor.token }))).toEqual(first);
+      }
+      expect(await told(await asking("whose", body("plain"), { token }))).toEqual(first);
+      for (const [another, fields] of [
+        [other, {}],
+        [organization, { max_tokens: 21 }],
+        [stranger, {}],
+      ] as const) {
+        const { creditsUsed: before } = await usedBy(service, another.token);
+        const answer = await asking("whose", body("plain", fields), { token: another.token });
+        expect(replayed(answer)).toBeNull();
+        expect((await told(answer)).ids).not.toEqual(first.ids);
+        expect(await usedBy(service, another.token)).toEqual({ creditsUsed: before + COST, creditsHeld: 0 });
+      }
     });
 
     test("A key with another body is rejected.", async () => {
@@ -218,6 +232,17 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
         422,
         "idempotency_mismatch",
       ]);
+    });
+
+    test("A key with the same body at another endpoint is rejected.", async () => {
+      const headers = { "idempotency-key": `endpoints ${stream}` };
+      await told(await asking("endpoints", body("plain")));
+      const { token } = organization;
+      for (const path of ["/v1/messages", "/v1/responses"]) {
+        const asked = path === "/v1/messages" ? body("plain") : { model: "plain", input: "go", stream };
+        const answer = await send(service, path, token, asked, { headers });
+        expect([path, answer.status]).toEqual([path, 422]);
+      }
     });
 
     test("A request that fails releases the key.", async () => {

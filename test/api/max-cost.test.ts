@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ChatCompletion } from "../../src/api/chat/completion.ts";
+import { operator } from "../support/admin.ts";
 import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
 import { sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -167,27 +168,49 @@ describe("the classes of a charge", () => {
   });
 
   test.each([
-    ["flex", (20 * 5 + 10 * 25) / 1e6],
-    ["priority", (20 * 20 + 10 * 100) / 1e6],
+    ["flex", (20 * 5 + 10 * 25) / 1e6 + 0.005],
+    ["priority", (20 * 20 + 10 * 100) / 1e6 + 0.005],
     ["default", (20 * 10 + 10 * 50) / 1e6 + 0.005],
     ["constructor", (20 * 10 + 10 * 50) / 1e6 + 0.005],
-  ])("An answer of the service tier %s is charged at its price.", async (service_tier, cost) => {
-    expect(await usageFor(plain, { service_tier })).toMatchObject({ cost });
-  });
+  ])(
+    "An answer of the service tier %s is charged at its price, and the fee that it does not state.",
+    async (service_tier, cost) => {
+      expect(await usageFor(plain, { service_tier })).toMatchObject({ cost });
+    },
+  );
 
-  test("A longer prompt is charged at the price of its length.", async () => {
+  test("A longer prompt is charged at the price of its length, and the fee that it does not state.", async () => {
     const messages = [{ role: "user", content: "word ".repeat(2_000) }];
-    const prices = { 1000: [10, 50, 5_000], 1001: [20, 75, 0], 2000: [20, 75, 0], 2001: [40, 100, 0] };
-    for (const [prompt, [input = 0, output = 0, request = 0]] of Object.entries(prices)) {
+    const prices = { 1000: [10, 50], 1001: [20, 75], 2000: [20, 75], 2001: [40, 100] };
+    for (const [prompt, [input = 0, output = 0]] of Object.entries(prices)) {
       const usage = { prompt_tokens: Number(prompt), completion_tokens: 10 };
-      const cost = (Number(prompt) * input + 10 * output + request) / 1e6;
+      const cost = (Number(prompt) * input + 10 * output + 5_000) / 1e6;
       expect(await usageFor(usage, {}, { messages })).toMatchObject({ ...usage, cost });
     }
   });
 
   test.each([
+    ["flex", "word", { service_tier: "flex", above_prompt_tokens: null, max_prompt_tokens: 1000 }],
+    ["priority", "long", { service_tier: "priority", above_prompt_tokens: 1000, max_prompt_tokens: 2000 }],
+    ["default", "longer", { service_tier: null, above_prompt_tokens: 2000, max_prompt_tokens: null }],
+  ])(
+    "The tier whose prices were charged is stored and shown: %s with a %s prompt.",
+    async (service_tier, length, tier) => {
+      const prompt_tokens = { word: 1, long: 1_500, longer: 2_500 }[length];
+      report("parts", { prompt_tokens, completion_tokens: 1 }, { service_tier });
+      const messages = [{ role: "user", content: "word ".repeat(1_000) }];
+      const answer = await ask("parts", undefined, { max_tokens: 5, messages });
+      await answer.text();
+      const filter = `request_id=${answer.headers.get("x-request-id")}`;
+      const { data } = (await operator(service).call<{ data: { id: string }[] }>("GET", `/requests?${filter}`)).body;
+      const shown = await operator(service).call("GET", `/requests/${data[0]?.id}`);
+      expect(shown.body).toMatchObject({ price_tier: { from: null, ...tier }, prices: { requests: 0.005 } });
+    },
+  );
+
+  test.each([
     ["standard", (10 * 10 + 4 * 1 + 2 * 12.5 + 4 * 20 + 10 * 50) / 1e6 + 0.005 + 0.01],
-    ["priority", (20 * 20 + 10 * 100) / 1e6],
+    ["priority", (10 * 20 + 4 * 1 + 2 * 12.5 + 4 * 20 + 10 * 100) / 1e6 + 0.005 + 0.01],
   ])("An answer of the Messages wire is charged by its own report: %s.", async (service_tier, cost) => {
     const kept = { ephemeral_5m_input_tokens: 2, ephemeral_1h_input_tokens: 4 };
     const counted = { input_tokens: 10, cache_creation_input_tokens: 6, cache_read_input_tokens: 4, output_tokens: 10 };

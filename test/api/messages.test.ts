@@ -161,6 +161,19 @@ describe("The SDK", () => {
     expect(await creditsOf(rich)).toBe(before);
   });
 
+  test("counts the tokens of a count towards the caller's tokens per minute.", async () => {
+    const { token } = await makeOrganization(service, "0", { limits: { tokens_per_minute: 1_000 } });
+    const body = { model: "sandbox/echo", messages: [{ role: "user", content: "漢字".repeat(400) }] };
+    const count = () => send(service, "/v1/messages/count_tokens", token, body);
+    const first = await count();
+    const { input_tokens: counted } = (await first.json()) as { input_tokens: number };
+    expect(counted).toBeGreaterThan(400);
+    expect(first.headers.get("x-ratelimit-limit-tokens")).toBe("1000");
+    const refused = await count();
+    expect(refused.status).toBe(429);
+    expect(await refused.json()).toMatchObject({ error: { type: "rate_limit_error" } });
+  });
+
   test("lists models in pages, without embedding models.", async () => {
     const ids: string[] = [];
     for await (const model of connect().models.list({ limit: 2 })) {

@@ -3,7 +3,14 @@ import { generateText, jsonSchema, stepCountIs, tool } from "ai";
 import OpenAI from "openai";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { operator } from "../support/admin.ts";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import {
+  makeOrganization,
+  makeToken,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 const usage = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 };
@@ -12,6 +19,9 @@ const TOOLS = [
   { type: "custom" as const, name: "patch" },
 ];
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+/** Three lookups with their pauses, less the inaccuracy of timers. */
+const LOOKUPS_MS = 700;
 
 let upstream: Upstream;
 let service: RunningService;
@@ -127,6 +137,18 @@ test("A stored response is used by the token that created it and by its successo
   const audit = await send(service, path, null, undefined, { headers: { ...headers } });
   const subject_id = id.replace(/^resp_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
   expect(await audit.json()).toMatchObject({ data: [{ actor: { kind: "member", id: successor.id }, subject_id }] });
+});
+
+test("A response of another token is looked up as often as an unknown one before it is not found.", async () => {
+  const { id } = await client.responses.create({ model: "talk", input: "Hello" });
+  expect((await client.responses.retrieve(id)).id).toBe(id);
+  const { token } = await makeToken(service, keeping.id);
+  const neighbour = new OpenAI({ apiKey: token, baseURL: service.baseUrl, maxRetries: 0 });
+  for (const one of [id, `resp_${"0".repeat(32)}`]) {
+    const askedAtMs = performance.now();
+    expect(await codeOf(neighbour.responses.retrieve(one))).toBe("404 not_found");
+    expect(performance.now() - askedAtMs).toBeGreaterThan(LOOKUPS_MS);
+  }
 });
 
 test("Calls of stored responses keep their tools, and their items can be sent by reference.", async () => {

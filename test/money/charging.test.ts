@@ -51,9 +51,15 @@ const BEHAVIOURS: Record<string, Behaviour> = {
   breaking: piecesThen(["one", " two"], breakSoon),
   "breaking-early": piecesThen([""], breakSoon),
   stalling: piecesThen(["one", " two"], () => {}),
+  stalled: piecesThen(["one", " two"], () => {}),
   excessive: answering({ words: ["a", " b"], usage: EXCESSIVE }),
   "too-low": reportsFirst,
   reasoner: () => {},
+  /** Shows a part of its reasoning, then goes on without showing it. */
+  "showing-reasoner": ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    writeEvent(response, { choices: [{ index: 0, delta: { reasoning_content: "Let me think." } }] });
+  },
   // Not what can be counted, so that it is seen to be believed.
   reporting: answering({ words: ["a", " b"], usage: { prompt_tokens: 90, completion_tokens: 7, total_tokens: 97 } }),
   silent: answering({ words: ["a", " b"] }),
@@ -77,7 +83,7 @@ beforeAll(async () => {
     ],
     models: Object.keys(BEHAVIOURS).map((id) => ({
       ...{ id, price: PRICE, routes: route(id) },
-      ...(id === "reasoner" && { capabilities: ["reasoning"] }),
+      ...(id.endsWith("reasoner") && { capabilities: ["reasoning"] }),
     })),
   };
   service = await startService({ config });
@@ -191,13 +197,15 @@ describe("a client that leaves", () => {
   });
 
   line(
-    "You disconnected while a model reasoned without showing it.",
-    "The input, and an estimate of the output.",
+    "You disconnected from a model that reasons, before it reported its usage.",
+    "The input, and the larger of an estimate of the output and what was sent to you.",
     async () => {
-      const organization = await makeOrganization(service, "10000");
-      const seconds = await secondsUntilLeft(organization, { model: "reasoner", stream: true });
-      expectEstimate(await charged(organization), seconds);
-      expect(await basesOf(organization)).toEqual(["estimated"]);
+      for (const model of ["reasoner", "showing-reasoner"]) {
+        const organization = await makeOrganization(service, "10000");
+        const seconds = await secondsUntilLeft(organization, { model, stream: true });
+        expectEstimate(await charged(organization), seconds);
+        expect(await basesOf(organization)).toEqual(["estimated"]);
+      }
     },
   );
 
@@ -254,6 +262,29 @@ describe("an upstream that fails, and one that says nothing more", () => {
     expect(statuses).toEqual([502, 504, 404, 400]);
     expect(await charged(organization)).toBe(0);
   });
+});
+
+describe("a service that stops", () => {
+  line(
+    "Our service ended your stream in its middle, because it stopped.",
+    "The input, and what was sent to you.",
+    async () => {
+      const dataDir = await makeDirectory();
+      const stopping = { ...config, server: { drainSeconds: 0.2 } };
+      const stopped = await startService({ config: stopping, dataDir });
+      const organization = await makeOrganization(stopped, "10000");
+      const answer = await complete(organization, { model: "stalled", stream: true }, stopped);
+      const ended = stopped.end();
+      expect(await answer.text()).toContain('"code":"overloaded"');
+      expect(await ended).toBe(0);
+      const again = await startService({ config, dataDir });
+      try {
+        expectWordsAndInput(await charged(organization, again), 2);
+      } finally {
+        await again.end();
+      }
+    },
+  );
 });
 
 describe("a service that is killed", () => {

@@ -138,7 +138,9 @@ test("killed under a hundred requests: none fails that had not begun; while it i
     route = answer.route;
     await sleep(50);
   }
-  await expect.poll(() => service.output()).toContain('"route":"mortal/m","msg":"an upstream answers again"');
+  await expect
+    .poll(() => service.output())
+    .toContain('"route":"mortal/m","msg":"an upstream answers an organization again"');
 });
 
 test("nothing was charged twice, and each charge is of the route that served", async () => {

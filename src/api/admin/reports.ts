@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
-import { Amount, Day, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time } from "./common.ts";
+import { Amount, Day, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time, TimeOf } from "./common.ts";
 import { Credits } from "./organization.ts";
 
 const Counts = {
@@ -57,11 +57,13 @@ export const OverviewQuery = Strict({
 
 /** Health of an upstream, from the requests of this node since its start. */
 const RouteHealth = Type.Object({
-  state: Type.Enum(["closed", "open", "half_open"], {
-    description: "State of the circuit breaker. An open one lets only occasional probes through.",
+  state: Type.Enum(["closed", "partly_open", "open"], {
+    description:
+      "State of the circuit breaker. `partly_open`: the route fails for some organizations and answers others. `open`: no organization gets an answer. Organizations for which it fails send only probes.",
   }),
+  failing_organizations: Type.Integer({ minimum: 0, description: "Organizations for which the route fails." }),
   next_probe_at: Nullable(Time),
-  limited_until: Nullable(Time),
+  limited_until: Nullable(TimeOf("End of the pause that the provider asked for, at most a minute.")),
   last_failure: Nullable(Type.Object({ failure: Type.String(), at: Time })),
   last_success_at: Nullable(Time),
   recent: Type.Object(
@@ -80,6 +82,16 @@ const ModelRoute = Type.Object({
   health: Nullable(RouteHealth),
 });
 export type ModelRoute = Static<typeof ModelRoute>;
+
+export const RouteResumption = Strict({
+  route: Type.String({ minLength: 1, maxLength: 1000, description: "A route as the list of models has it." }),
+});
+export const ResumedRoute = Type.Object({
+  object: Type.Literal("route"),
+  route: Type.String(),
+  health: Nullable(RouteHealth),
+});
+export type ResumedRoute = Static<typeof ResumedRoute>;
 
 export const AdminModel = Type.Object({
   ...Model.properties,
@@ -109,6 +121,7 @@ export type AuditAction =
   | "credits.credit"
   | "allowance.create"
   | "allowance.end"
+  | "route.resume"
   | "conversation.read"
   | "conversations.remove";
 

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { SentRequest } from "../chat/request.ts";
-import { Amount, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time, TokensByClass } from "./common.ts";
+import { Amount, Day, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time, TokensByClass } from "./common.ts";
 
 export const REQUEST_STATUSES = ["running", "complete", "client_left", "failed", "recovered", "refused"] as const;
 export type RequestStatus = (typeof REQUEST_STATUSES)[number];
@@ -43,10 +43,24 @@ export const RequestSummary = Type.Object({
   duration_ms: Nullable(Type.Integer()),
 });
 
+const PriceTier = Type.Object(
+  {
+    from: Nullable(Day),
+    service_tier: Nullable(Type.String({ description: "The service tier that the provider reported." })),
+    above_prompt_tokens: Nullable(Type.Integer({ description: "The prompt has more tokens." })),
+    max_prompt_tokens: Nullable(Type.Integer({ description: "The prompt has at most as many tokens." })),
+  },
+  {
+    description:
+      "What chose the prices of a charge among those of the route: the day from which on they are in force, the service tier, and the length of the prompt. Null if the route has the same prices for all requests.",
+  },
+);
+
 /** A request with all details. */
 export const RequestDetail = Type.Object({
   ...RequestSummary.properties,
   prices: Nullable(PricesByClass),
+  price_tier: Nullable(PriceTier),
   basis: Nullable(
     Type.Enum(["reported", "counted", "bounded", "estimated"], {
       description:
@@ -54,7 +68,9 @@ export const RequestDetail = Type.Object({
     }),
   ),
   ending: Nullable(
-    Type.String({ description: "`complete`, `client_left`, `upstream_failed`, `timed_out` or `recovered`." }),
+    Type.String({
+      description: "`complete`, `client_left`, `upstream_failed`, `timed_out`, `service_failed` or `recovered`.",
+    }),
   ),
   shortfall: Amount,
   credited: Type.Number({ description: "Credits refunded by an operator." }),

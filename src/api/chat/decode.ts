@@ -1,5 +1,5 @@
 import { compileCheck, type ValidationIssue } from "../validation.ts";
-import type { DecodedRequest, StatedOutput } from "../wire.ts";
+import type { DecodedCompletion, StatedOutput } from "../wire.ts";
 import { typeOf, UnknownFields } from "../wording.ts";
 import { ChatEventEncoder, toChatCompletion } from "./encode.ts";
 import { partFault } from "./image-address.ts";
@@ -44,15 +44,17 @@ const CALL_FIELDS = new Set(["id", "type", "function", "custom", "extra_content"
 export function decodeChatCompletion(
   body: unknown,
   responseMessages: "reply" | "conversation",
-): DecodedRequest | { issue: ValidationIssue } {
+): DecodedCompletion | { issue: ValidationIssue } {
   const checked = checkRequest(body);
   if ("issue" in checked) return checked;
   const { request, ignored, isLegacy } = checked;
   const conversation = responseMessages === "conversation" ? request.messages : [];
   return {
+    kind: "completion",
     request,
     output: statedOutput(request),
     ignored,
+    paramOf: (param) => param,
     events: () => new ChatEventEncoder(request.stream_options?.include_usage === true, isLegacy),
     document: (head, answer, end) => toChatCompletion(head, answer, end, conversation, isLegacy),
   };

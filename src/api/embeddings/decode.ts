@@ -1,26 +1,17 @@
 import { Type } from "typebox";
+import type { AnswerEnd, AnswerHead } from "../answer.ts";
+import type { AnswerFold } from "../answer-fold.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
+import type { DecodedEmbedding } from "../wire.ts";
 import { typeOf } from "../wording.ts";
-import { EmbeddingRequest, INPUTS_MAX } from "./request.ts";
-
-/** A text, or the ids of its tokens. */
-export type EmbeddingInput = string | readonly number[];
-
-/** A checked request of embeddings. */
-export interface EmbeddingOrder {
-  model: string;
-  /** All texts, or all token ids. */
-  inputs: readonly EmbeddingInput[];
-  dimensions?: number;
-  encoding: "float" | "base64";
-  user?: string;
-}
-
-interface DecodedEmbedding {
-  request: EmbeddingOrder;
-  /** Names of unknown fields, for the header `x-tollgate-ignored`. */
-  ignored: readonly string[];
-}
+import {
+  type EmbeddingInput,
+  type EmbeddingList,
+  type EmbeddingOrder,
+  EmbeddingRequest,
+  INPUTS_MAX,
+} from "./request.ts";
+import { toEncodedText } from "./vector.ts";
 
 /** `input` is checked by hand: with a union of arrays, an error would name the wrong branch. */
 const checkOthers = compileCheck(Type.Object({ ...EmbeddingRequest.properties, input: Type.Unknown() }));
@@ -48,7 +39,15 @@ export function decodeEmbedding(body: unknown): DecodedEmbedding | { issue: Vali
     ...(user !== undefined && { user }),
   };
   const unknown = Object.keys(stated).filter((field) => !FIELDS.has(field) && NAME_IN_HEADER.test(field));
-  return { request, ignored: unknown.slice(0, NAMES_IN_HEADER_MAX) };
+  return {
+    kind: "embedding",
+    request,
+    // Nothing is charged as output.
+    output: { param: "input", tokens: 0, isLimitedBySetting: false },
+    ignored: unknown.slice(0, NAMES_IN_HEADER_MAX),
+    paramOf: (param) => param,
+    document: (head, answer, end) => toEmbeddingList(encoding, head, answer, end),
+  };
 }
 
 function refusedField(stated: Record<string, unknown>): ValidationIssue | undefined {
@@ -96,4 +95,22 @@ function invalid(param: string, reason: string): ValidationIssue {
 function wrongType(param: string, expected: string, found: unknown): ValidationIssue {
   const message = `Invalid type for '${param}': expected ${expected}, but got ${typeOf(found)} instead.`;
   return { code: "invalid_type", param, message };
+}
+
+/** Returns the body of an answer, in OpenAI's form, as JSON: vectors that came as text are passed on as text. */
+function toEmbeddingList(
+  encoding: EmbeddingOrder["encoding"],
+  { model, organizationId }: AnswerHead,
+  { vectors = [] }: Pick<AnswerFold, "vectors">,
+  { usage: { prompt_tokens, cost = 0 } }: AnswerEnd,
+): string {
+  const items = vectors.map(
+    (vector, index) => `{"object":"embedding","index":${index},"embedding":${toEncodedText(vector, encoding)}}`,
+  );
+  const rest = {
+    model,
+    organization_id: organizationId,
+    usage: { prompt_tokens, total_tokens: prompt_tokens, cost },
+  } satisfies Partial<EmbeddingList>;
+  return `{"object":"list","data":[${items.join(",")}],${JSON.stringify(rest).slice(1)}`;
 }

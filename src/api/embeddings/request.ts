@@ -57,3 +57,16 @@ export const EmbeddingList = Type.Object({
   }),
 });
 export type EmbeddingList = Static<typeof EmbeddingList>;
+
+/** A text, or the ids of its tokens. */
+export type EmbeddingInput = string | readonly number[];
+
+/** A checked request of embeddings. */
+export interface EmbeddingOrder {
+  model: string;
+  /** All texts, or all token ids. */
+  inputs: readonly EmbeddingInput[];
+  dimensions?: number;
+  encoding: "float" | "base64";
+  user?: string;
+}

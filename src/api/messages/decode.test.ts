@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { DecodedRequest } from "../wire.ts";
+import type { DecodedCompletion } from "../wire.ts";
 import { decodeCountTokens, decodeMessages } from "./decode.ts";
 import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 
@@ -7,7 +7,7 @@ const USER = [{ role: "user", content: "Hello" }];
 const PNG = { type: "base64", media_type: "image/png", data: "AAAA" };
 const headers = { version: undefined, beta: undefined };
 
-function decoded(fields: object, beta?: string): DecodedRequest {
+function decoded(fields: object, beta?: string): DecodedCompletion {
   const result = decodeMessages({ model: "m", max_tokens: 10, messages: USER, ...fields }, { ...headers, beta });
   if ("issue" in result) throw new Error(result.issue.message);
   return result;
@@ -168,10 +168,11 @@ describe("Fields", () => {
       tools: [{ name: "look", description: "Looks.", input_schema: schema, input_examples: [{ a: 1 }] }],
       tool_choice: { type: "any", disable_parallel_tool_use: true },
       output_config: { format: { type: "json_schema", schema } },
+      max_tokens: 4000,
       thinking: { type: "enabled", budget_tokens: 2000 },
     });
     expect(request).toMatchObject({
-      max_completion_tokens: 10,
+      max_completion_tokens: 4000,
       stop: ["END"],
       user: "u",
       tools: [
@@ -185,7 +186,7 @@ describe("Fields", () => {
       response_format: { type: "json_schema", json_schema: { schema } },
       reasoning_effort: "low",
     });
-    expect(output).toEqual({ param: "max_tokens", tokens: 10, isLimitedBySetting: false });
+    expect(output).toEqual({ param: "max_tokens", tokens: 4000, isLimitedBySetting: false });
   });
 
   test.each([
@@ -196,7 +197,7 @@ describe("Fields", () => {
     [{ thinking: { type: "enabled", budget_tokens: 32_000 } }, "high"],
     [{}, undefined],
   ])("Thinking becomes an effort: %j.", (fields, effort) => {
-    expect(decoded(fields).request.reasoning_effort).toBe(effort);
+    expect(decoded({ max_tokens: 64_000, ...fields }).request.reasoning_effort).toBe(effort);
   });
 
   test("Upstreams of this wire receive the known fields only, and the headers.", () => {
@@ -260,6 +261,11 @@ describe("Invalid requests", () => {
     [{ container: "c" }, "unsupported_value", "container"],
     [{ speed: "fast" }, "unsupported_value", "speed"],
     [
+      { max_tokens: 2_000, thinking: { type: "enabled", budget_tokens: 2_000 } },
+      "invalid_value",
+      "thinking.budget_tokens",
+    ],
+    [
       { context_management: { edits: [{ type: "compact_20260112" }] } },
       "invalid_value",
       "context_management.edits[0].type",
@@ -290,6 +296,12 @@ describe("Invalid requests", () => {
     ],
   ])("%j", (fields, code, param) => {
     expect(issueOf(fields)).toEqual({ code, param });
+  });
+
+  test("A budget of thinking just below max_tokens is accepted, and any where tokens are counted.", () => {
+    const thinking = { type: "enabled", budget_tokens: 1_999 };
+    expect(issueOf({ max_tokens: 2_000, thinking })).toBeUndefined();
+    expect(decodeCountTokens({ model: "m", messages: USER, thinking }, headers)).not.toHaveProperty("issue");
   });
 
   test("The defaults of refused fields are accepted.", () => {

@@ -2,7 +2,7 @@ import { dropNulls, isRecord, pick, recordsIn } from "../chat/decode.ts";
 import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, Tool } from "../chat/request.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
-import type { DecodedRequest, NativeRequest } from "../wire.ts";
+import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { shown, typeOf } from "../wording.ts";
 import { imageUrlOf, MessageConversation } from "./conversation.ts";
 import { MessageEventEncoder } from "./encode.ts";
@@ -26,10 +26,7 @@ export interface MessagesHeaders {
   beta: string | undefined;
 }
 
-type Decoded = Pick<DecodedRequest, "request" | "ignored"> & {
-  native: NativeRequest;
-  paramOf(param: string): string;
-};
+type Decoded = DecodedCompletion | { issue: ValidationIssue };
 
 const checkMessages = compileCheck(MessagesRequest);
 const checkCountTokens = compileCheck(CountTokensRequest);
@@ -37,41 +34,36 @@ const REQUEST_FIELDS = new Set(Object.keys(MessagesRequest.properties));
 const NO_FIELDS: ReadonlySet<string> = new Set();
 
 /** Reads the body of a message request, which it may change. Returns the first issue of an invalid body. */
-export function decodeMessages(body: unknown, headers: MessagesHeaders): DecodedRequest | { issue: ValidationIssue } {
-  const decoded = decode(body, headers, checkMessages);
-  if ("issue" in decoded) return decoded;
-  return {
-    ...decoded,
-    output: { param: "max_tokens", tokens: decoded.request.max_completion_tokens, isLimitedBySetting: false },
-    events: () => new MessageEventEncoder(),
-    document: toMessage,
-  };
+export function decodeMessages(body: unknown, headers: MessagesHeaders): Decoded {
+  return decode(body, headers, checkMessages);
 }
 
 /** Reads the body of a request to count the tokens of a prompt, which it may change. */
-export function decodeCountTokens(body: unknown, headers: MessagesHeaders): Decoded | { issue: ValidationIssue } {
+export function decodeCountTokens(body: unknown, headers: MessagesHeaders): Decoded {
   return decode(body, headers, checkCountTokens);
 }
 
-function decode(
-  body: unknown,
-  headers: MessagesHeaders,
-  checkSchema: ReturnType<typeof compileCheck>,
-): Decoded | { issue: ValidationIssue } {
+function decode(body: unknown, headers: MessagesHeaders, checkSchema: ReturnType<typeof compileCheck>): Decoded {
   const issue = messagesVersionIssue(headers.version) ?? bodyIssue(body, checkSchema);
   if (issue !== undefined) return { issue };
   const request = body as MessagesRequest;
-  const further = toolChoiceIssue(request) ?? formatIssue(request) ?? blockIssue(request.messages);
+  const further =
+    toolChoiceIssue(request) ?? thinkingIssue(request) ?? formatIssue(request) ?? blockIssue(request.messages);
   if (further !== undefined) return { issue: further };
   const conversation = new MessageConversation(request);
   const { known, ignored } = knownRequest(request);
   const native = nativeOf(request, known, headers);
+  const asked = internalRequest(request, conversation);
   return {
-    request: internalRequest(request, conversation),
+    kind: "completion",
+    request: asked,
+    output: { param: "max_tokens", tokens: asked.max_completion_tokens, isLimitedBySetting: false },
     native,
     ignored: [...ignored],
     // The needed field is a path of the wire already.
     paramOf: (param) => (param === native.needed ? param : (PARAMS[param] ?? conversation.paramOf(param))),
+    events: () => new MessageEventEncoder(),
+    document: toMessage,
   };
 }
 
@@ -154,6 +146,18 @@ function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): 
   if (choice.type === "any" || tools.some(({ name }) => name === choice.name)) return undefined;
   const message = "Invalid 'tool_choice.name': 'tools' has no tool with this name.";
   return { code: "invalid_value", param: "tool_choice.name", message };
+}
+
+/**
+ * With interleaved thinking, Anthropic accepts a budget above `max_tokens`, and the whole context window bounds the answer
+ * ("Extended thinking"). A hold covers `max_tokens`, so the client has to raise it instead.
+ */
+function thinkingIssue({ thinking, max_tokens: maxTokens }: MessagesRequest): ValidationIssue | undefined {
+  // A request to count tokens has no `max_tokens`.
+  if (thinking?.type !== "enabled" || !(thinking.budget_tokens >= maxTokens)) return undefined;
+  const param = "thinking.budget_tokens";
+  const message = `Invalid '${param}': must be less than 'max_tokens', also with interleaved thinking. Expected a value below ${maxTokens}, but got ${thinking.budget_tokens} instead.`;
+  return { code: "invalid_value", param, message };
 }
 
 function formatIssue({ output_format, output_config }: MessagesRequest): ValidationIssue | undefined {
@@ -259,15 +263,17 @@ function nativeOf(request: MessagesRequest, known: MessagesRequest, { version, b
     });
     return content.length > 0 || message.content.length === 0 ? [{ ...message, content }] : [];
   });
+  const body = { ...known, messages };
   return {
     wire: "messages",
-    body: { ...known, messages },
+    body,
     headers: {
       ...(version !== undefined && { "anthropic-version": version }),
       ...(beta !== undefined && { "anthropic-beta": beta }),
     },
     hints: hintsOf(request, beta),
     needed: neededField(request),
+    hasHourCache: () => JSON.stringify(body).includes('"ttl":"1h"'),
     // Elsewhere the budget of thinking becomes an effort.
     prefersNative: request.thinking?.type === "enabled",
   };

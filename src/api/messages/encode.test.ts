@@ -185,7 +185,7 @@ describe("Events of an upstream of this wire", () => {
   });
   const citation = { type: "char_location", cited_text: "x" };
   const pieces = [
-    native({ type: "message_start", message: { id: "msg_upstream", model: "claude", usage: { input_tokens: 9 } } }),
+    { native: [] },
     native({ type: "content_block_start", index: 0, content_block: { type: "thinking", thinking: "", signature: "" } }),
     native({ type: "content_block_delta", index: 0, delta: { type: "thinking_delta", thinking: "Hm" } }),
     native({ type: "content_block_delta", index: 0, delta: { type: "signature_delta", signature: "sig" } }),
@@ -201,12 +201,8 @@ describe("Events of an upstream of this wire", () => {
     }),
     native({ type: "content_block_delta", index: 2, delta: { type: "input_json_delta", partial_json: '{"a":1}' } }),
     native({ type: "content_block_stop", index: 2 }),
-    native({
-      type: "message_delta",
-      delta: { stop_reason: "stop_sequence", stop_sequence: "END" },
-      usage: { output_tokens: 1 },
-    }),
-    native({ type: "message_stop" }),
+    { native: [{ type: "message_delta", data: { stop_reason: "stop_sequence", stop_sequence: "END" } }] },
+    { native: [] },
   ];
   const ending = { stop_reason: "stop_sequence", stop_sequence: "END" };
 

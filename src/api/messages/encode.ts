@@ -3,16 +3,13 @@ import type { Delta, ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import { errorEvent } from "./errors.ts";
-import { citationsOf, endingOf, messageStart, nativeEnding, toMessageUsage, toToolUseId } from "./message.ts";
+import { citationsOf, endingOf, messageStart, toMessageUsage, toToolUseId } from "./message.ts";
 import { type ReasoningBlock, toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 
 /** Returns an event as text. */
 function eventOf(data: { type: string; [field: string]: unknown }): string {
   return `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
 }
-
-/** Events of an upstream of this wire that are not passed on: the service writes its own. */
-const OWN_EVENTS = new Set(["message_start", "message_delta", "message_stop", "ping", "error"]);
 
 /** Writes a streamed answer in the format of Anthropic's Messages API. */
 export class MessageEventEncoder implements EventEncoder {
@@ -46,9 +43,9 @@ export class MessageEventEncoder implements EventEncoder {
   }
 
   #passOn(events: readonly NativeEvent[], add: AddEvent): void {
-    for (const event of events) {
-      this.#ending = nativeEnding(this.#ending, event);
-      if (!OWN_EVENTS.has(event.type)) add(eventOf({ ...event.data, type: event.type }));
+    for (const { type, data } of events) {
+      if (type === "message_delta") this.#ending = { ...this.#ending, ...data };
+      else add(eventOf({ ...data, type }));
     }
   }
 

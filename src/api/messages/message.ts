@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import type { AnswerEnd, AnswerHead, NativeEvent } from "../answer.ts";
+import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { isRecord } from "../chat/decode.ts";
@@ -100,11 +100,6 @@ export function endingOf(
   if (finishReason === "stop" && refusal !== null) reason = "refusal";
   else if (finishReason === "stop" && tool_calls !== undefined) reason = "tool_use";
   return { stop_reason: reason, stop_sequence: null };
-}
-
-/** Returns the fields of a native `message_delta`, such as `stop_reason`; else the ones that are known so far. */
-export function nativeEnding(known: object | undefined, { type, data }: NativeEvent): object | undefined {
-  return type === "message_delta" && isRecord(data.delta) ? { ...known, ...data.delta } : known;
 }
 
 export function toMessageUsage(usage: CompletionUsage): MessageUsage {

@@ -1,7 +1,7 @@
 import { dropNulls, excessIssue, isRecord, recordsIn } from "../chat/decode.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
-import type { DecodedRequest, NativeRequest } from "../wire.ts";
+import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { shown, typeOf } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, toMessages } from "./input.ts";
@@ -40,7 +40,7 @@ type Invalid = { issue: ValidationIssue };
  * Reads the body of a request of the Responses API, which it may change. `stored` are the responses that it refers to;
  * undefined if the organization stores none. Returns the first issue of an invalid body.
  */
-export function decodeResponses(body: unknown, stored?: StoredResponses): DecodedRequest | Invalid {
+export function decodeResponses(body: unknown, stored?: StoredResponses): DecodedCompletion | Invalid {
   const checked = checkBody(body);
   if ("issue" in checked) return checked;
   const { asked, ignored } = checked;
@@ -58,6 +58,7 @@ export function decodeResponses(body: unknown, stored?: StoredResponses): Decode
   };
   const native = nativeRequest(asked);
   return {
+    kind: "completion",
     request,
     output: { param: "max_output_tokens", tokens: asked.max_output_tokens, isLimitedBySetting: false },
     ...(native && { native }),

@@ -106,17 +106,6 @@ export function responseOf(
   };
 }
 
-/** Events of an upstream that this service sends itself: at the beginning, after the charge, or as a failure. */
-const OWN_EVENTS: ReadonlySet<string> = new Set([
-  "response.created",
-  "response.queued",
-  "response.in_progress",
-  "response.completed",
-  "response.incomplete",
-  "response.failed",
-  "error",
-]);
-
 /** Writes a streamed answer in the format of OpenAI's Responses API. */
 export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
   readonly keepAlive = ": keep-alive\n\n";
@@ -146,7 +135,7 @@ export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
   push(pieces: readonly AnswerPiece[], add: AddEvent): void {
     this.#add = add;
     for (const piece of pieces) {
-      if (piece.native !== undefined) for (const event of piece.native) this.#passOn(event);
+      if (piece.native !== undefined) this.#passOn(piece.native);
       else if (this.#nativeItems === undefined) this.#builder?.add(piece);
     }
   }
@@ -165,12 +154,12 @@ export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
     this.#emitText("response.failed", this.#responseField(failed));
   }
 
-  #passOn({ type, data }: NativeEvent): void {
+  #passOn(events: readonly NativeEvent[]): void {
     this.#nativeItems ??= [];
-    if (OWN_EVENTS.has(type)) return;
-    if (type === "response.output_item.done") this.#nativeItems.push(data.item as OutputItem);
-    const { type: _type, sequence_number: _number, ...fields } = data;
-    this.#addEvent(type, JSON.stringify({ type, sequence_number: this.#sequenceNumber, ...fields }));
+    for (const { type, data } of events) {
+      if (type === "response.output_item.done") this.#nativeItems.push(data.item as OutputItem);
+      this.#addEvent(type, JSON.stringify({ ...data, type, sequence_number: this.#sequenceNumber }));
+    }
   }
 
   /** Returns the field of the events that contain the whole response, as JSON. */

@@ -49,11 +49,6 @@ export class LocalLimiter implements RateLimiter {
     return tightestOf(this.take(requestUses(keys), []).states);
   }
 
-  uncountRequest(key: string): void {
-    const window = this.#windows.requests.current(key, this.#clock());
-    window.used = Math.max(0, window.used - 1);
-  }
-
   enterExport({ key, limit }: LimitKey): () => void {
     if ((this.#exports.get(key) ?? 0) >= limit) throw fullError("exports at once", limit);
     add(this.#exports, key, 1);

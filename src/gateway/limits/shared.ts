@@ -81,11 +81,6 @@ export class SharedLimiter implements RateLimiter {
     return new SharedRequest(this, requestUses(keys)).counted();
   }
 
-  uncountRequest(key: string): void {
-    this.#local.uncountRequest(key);
-    this.#node.giveBack([{ use: { kind: "requests", key, amount: 1 }, endsAtMs: null }]);
-  }
-
   enterExport(key: LimitKey): () => void {
     return this.#local.enterExport(key);
   }

@@ -1,5 +1,3 @@
-import type { EmbeddingList } from "./request.ts";
-
 /** A vector as an upstream sent it: numbers, or little-endian 32-bit floats in base64. */
 export type EmbeddingVector = readonly number[] | NumbersText | string;
 
@@ -9,6 +7,10 @@ export class NumbersText {
 
   constructor(json: string) {
     this.json = json;
+  }
+
+  toJSON(): unknown {
+    return JSON.parse(this.json);
   }
 }
 
@@ -59,21 +61,4 @@ function toNumbers(vector: string): number[] {
   const numbers: number[] = [];
   for (let offset = 0; offset < bytes.length; offset += BYTES_A_NUMBER) numbers.push(bytes.readFloatLE(offset));
   return numbers;
-}
-
-/** Returns the body of an answer, in OpenAI's form. `embeddings` are JSON. */
-export function toEmbeddingListText(
-  { model, organizationId }: { model: string; organizationId: string },
-  embeddings: readonly string[],
-  { promptTokens, cost }: { promptTokens: number; cost: number },
-): string {
-  const items = embeddings.map(
-    (embedding, index) => `{"object":"embedding","index":${index},"embedding":${embedding}}`,
-  );
-  const rest = {
-    model,
-    organization_id: organizationId,
-    usage: { prompt_tokens: promptTokens, total_tokens: promptTokens, cost },
-  } satisfies Partial<EmbeddingList>;
-  return `{"object":"list","data":[${items.join(",")}],${JSON.stringify(rest).slice(1)}`;
 }

@@ -1,20 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { statedOutput } from "../api/chat/decode.ts";
-import { type ChatCompletionRequest, MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
-import type { Capability } from "../api/model.ts";
-import type { CatalogModel } from "../catalog/model.ts";
-import { FREE } from "../credits/price.ts";
-import type { Provider } from "../providers/provider.ts";
-import {
-  defaultOutputTokens,
-  fitToModel,
-  forUpstream,
-  inOrder,
-  refuseAboveModel,
-  refuseAboveSetting,
-  routesFor,
-} from "./plan.ts";
+import { statedOutput } from "../../api/chat/decode.ts";
+import { type ChatCompletionRequest, MAX_TOKENS_DEFAULT } from "../../api/chat/request.ts";
+import type { Capability } from "../../api/model.ts";
+import type { CatalogModel } from "../../catalog/model.ts";
+import { FREE } from "../../credits/price.ts";
+import type { Provider } from "../../providers/provider.ts";
+import { defaultOutputTokens, refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
+import { inOrder } from "../plan.ts";
+import { fitToModel, forUpstream, routesFor } from "./completion.ts";
 
 const route = { providerId: "p", model: "upstream-name", prices: FREE };
 const modelOf = (fields: Partial<CatalogModel> = {}): CatalogModel => ({

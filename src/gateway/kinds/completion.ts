@@ -1,0 +1,280 @@
+import { firstAddress } from "../../api/chat/image-address.ts";
+import type { ChatCompletionRequest, ContentPart } from "../../api/chat/request.ts";
+import type { NativeRequest } from "../../api/wire.ts";
+import { type CatalogModel, highestPricesAt, type Route, takesField } from "../../catalog/model.ts";
+import { estimatePrompt, type PromptEstimate, promptTexts } from "../../credits/estimate.ts";
+import { ApiError, UpstreamError } from "../../errors.ts";
+import type { ConvertedPrompt, Provider, UpstreamRequest } from "../../providers/provider.ts";
+import { toApiError } from "../failures.ts";
+import type { Gateway, GatewayCall } from "../gateway.ts";
+import { refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
+import { modelFor, type Plan } from "../plan.ts";
+
+type CompletionCall = GatewayCall<"completion">;
+
+type Planned = Pick<CompletionCall, "principal" | "request" | "output" | "native" | "paramOf" | "signal"> &
+  Partial<Pick<CompletionCall, "requestId" | "traceparent">>;
+type Planner = Pick<Gateway, "catalog" | "providers" | "completionMaxTokens">;
+
+/** Plans a completion. Throws like `planPrompt`, or context_length_exceeded. */
+export function planCompletion(gateway: Planner, call: Planned): Plan {
+  const plan = planPrompt(gateway, call);
+  refuseTooLong(plan);
+  return plan;
+}
+
+/**
+ * Plans a completion whose prompt may be too long: finds its model, fits the request to it and selects the routes that can
+ * take it. Throws invalid_value, model_not_found, model_not_allowed or unsupported_value.
+ */
+export function planPrompt(gateway: Planner, call: Planned): Plan {
+  const { principal, output, native, paramOf } = call;
+  refuseAboveSetting(gateway, output);
+  const model = modelFor(gateway.catalog, principal, call.request.model);
+  if (!model.capabilities.has("chat")) throw notForChat(model);
+  refuseAboveModel(output, model);
+  const { request, ignored } = fitToModel(call.request, model);
+  const { routes, prompts } = routesFor(gateway, model, { request, output, native });
+  const isNative = ({ providerId }: Route) => nativeFor(gateway.providers.get(providerId), native) !== undefined;
+  return {
+    operation: "chat",
+    model,
+    routes,
+    ...(native?.prefersNative === true && { isPreferred: isNative }),
+    ignored: ignored.map(paramOf),
+    output,
+    estimate: estimateOf(request, model, native),
+    isStreamed: request.stream === true,
+    isInputOnly: false,
+    promptTexts: () => promptTexts(request),
+    send: (provider, route, maxTokens) =>
+      send(call, provider, forUpstream(request, route, maxTokens), prompts.get(route)),
+  };
+}
+
+/** Sends a completion upstream: as it came where the upstream speaks its wire, else as a chat completion. */
+async function send(
+  { native: sent, paramOf, requestId, traceparent, signal }: Omit<Planned, "principal" | "request" | "output">,
+  provider: Provider,
+  request: UpstreamRequest,
+  prompt: ConvertedPrompt | undefined,
+): ReturnType<Plan["send"]> {
+  const native = nativeFor(provider, sent);
+  const answer = await provider.complete({
+    request,
+    prompt,
+    native,
+    traceparent,
+    signal,
+    ...(requestId && { requestId }),
+  });
+  const hints = native === undefined ? (sent?.hints ?? []) : [];
+  return { ...answer, ignored: [...(answer.ignored ?? []).map(paramOf), ...hints] };
+}
+
+/** The native form of a request can have cache marks in places where the internal form has none, such as tool calls. */
+function estimateOf(
+  request: ChatCompletionRequest,
+  model: CatalogModel,
+  native: NativeRequest | undefined,
+): PromptEstimate {
+  const estimate = estimatePrompt(request, model);
+  if (estimate.hasHourCache || native?.hasHourCache === undefined || !canWriteForAnHour(model)) return estimate;
+  return { ...estimate, hasHourCache: native.hasHourCache() };
+}
+
+function canWriteForAnHour({ routes }: CatalogModel): boolean {
+  const prices = routes.map((route) => highestPricesAt(route, Number.POSITIVE_INFINITY));
+  return prices.some(({ further }) => further?.cacheWrite1h !== undefined);
+}
+
+/** Refuses a prompt that cannot fit into the model's context window. Throws context_length_exceeded. */
+function refuseTooLong({ model: { contextWindow }, output: { tokens: asked }, estimate: { least } }: Plan): void {
+  if (least + (asked ?? 1) <= contextWindow) return;
+  const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
+  throw new ApiError(
+    "context_length_exceeded",
+    `This model's maximum context length is ${contextWindow} tokens. However, your messages come to at least ${least} tokens${completion}. Please shorten the messages or the completion.`,
+    { param: "messages" },
+  );
+}
+
+function notForChat({ id, capabilities }: CatalogModel): ApiError {
+  const hint = capabilities.has("embeddings") ? " It creates embeddings: send them to /v1/embeddings." : "";
+  const message = `The model '${id}' does not support chat completions.${hint}`;
+  return new ApiError("unsupported_value", message, { param: "model" });
+}
+
+/** Fields that can be left out without changing the meaning of a request. */
+const HINTS: ReadonlySet<keyof ChatCompletionRequest> = new Set([
+  "user",
+  "seed",
+  "logit_bias",
+  "parallel_tool_calls",
+  "presence_penalty",
+  "frequency_penalty",
+  "temperature",
+  "top_p",
+  "reasoning_effort",
+] as const);
+
+/** Tests for OpenAI's defaults: a field with its default value can be left out. */
+const DEFAULTS: { [Field in keyof ChatCompletionRequest]?: (value: ChatCompletionRequest[Field]) => boolean } = {
+  presence_penalty: (value) => value === 0,
+  frequency_penalty: (value) => value === 0,
+  temperature: (value) => value === 1,
+  top_p: (value) => value === 1,
+  parallel_tool_calls: (value) => value === true,
+  logprobs: (value) => value === false,
+  top_logprobs: (value) => value === 0,
+  logit_bias: (value) => Object.keys(value ?? {}).length === 0,
+  tools: (value) => value?.length === 0,
+  response_format: (value) => value?.type === "text",
+  tool_choice: (value) => value === "auto",
+  stop: (value) => value?.length === 0,
+};
+
+/**
+ * Fits a request to a model: removes and names hints that the model does not take. Throws unsupported_value, naming the
+ * model's capabilities, where a removal would change the answer.
+ */
+export function fitToModel(
+  request: ChatCompletionRequest,
+  model: CatalogModel,
+): { request: ChatCompletionRequest; ignored: string[] } {
+  const fitted: ChatCompletionRequest = { ...request };
+  const stated = Object.keys(request) as (keyof ChatCompletionRequest)[];
+  const excess = stated.filter((field) => fitted[field] !== undefined && !takesField(model, field));
+  for (const field of excess) {
+    const isDefault = DEFAULTS[field] as ((value: unknown) => boolean) | undefined;
+    if (isDefault?.(fitted[field])) delete fitted[field];
+  }
+  refuseUnsupported(fitted, model);
+  const ignored = excess.filter((field) => HINTS.has(field) && fitted[field] !== undefined);
+  for (const hint of ignored) delete fitted[hint];
+  return { request: fitted, ignored };
+}
+
+function refuseUnsupported(request: ChatCompletionRequest, model: CatalogModel): void {
+  for (const field of ["tools", "response_format", "logprobs", "top_logprobs", "stop"] as const) {
+    if (request[field] !== undefined && !takesField(model, field)) throw unsupported(field, model);
+  }
+  const format = request.response_format;
+  // Without a schema any JSON is allowed.
+  const isAnyJson = format?.type === "json_schema" && format.json_schema.schema === undefined;
+  const type = isAnyJson ? "json_object" : format?.type;
+  if (model.refusedParameters.has(`response_format.${type}`)) throw unsupported("response_format.type", model, type);
+  const takesAddresses = !model.refusedParameters.has("image_url.address");
+  if (model.capabilities.has("vision") && takesAddresses) return;
+  for (const [index, message] of request.messages.entries()) {
+    if (!Array.isArray(message.content)) continue;
+    const part = message.content.findIndex((candidate) => candidate.type === "image_url" && !canTake(candidate, model));
+    if (part < 0) continue;
+    const byBytes = model.capabilities.has("vision") ? "an address, but only data:image/…;base64,…" : undefined;
+    throw unsupported(`messages[${index}].content[${part}]`, model, byBytes);
+  }
+}
+
+/** Every model with vision takes an image sent as bytes; an address only where the upstream fetches it. */
+function canTake(part: Extract<ContentPart, { type: "image_url" }>, { capabilities }: CatalogModel): boolean {
+  return capabilities.has("vision") && part.image_url.url.startsWith("data:");
+}
+
+function unsupported(param: string, model: CatalogModel, value?: string): ApiError {
+  const capabilities = [...model.capabilities].join(", ");
+  const what = value === undefined ? `'${param}'` : `'${param}' to be ${value}`;
+  const message = `The model '${model.id}' does not support ${what}. Its capabilities are: ${capabilities}.`;
+  return new ApiError("unsupported_value", message, { param });
+}
+
+const NO_PROMPTS: ReadonlyMap<Route, ConvertedPrompt> = new Map();
+
+/**
+ * Selects the routes whose upstreams can take the request, and converts its prompt for their wires: a route whose wire sends
+ * messages as they are has no prompt. Throws the first refusal where none can.
+ */
+export function routesFor(
+  { providers }: Pick<Gateway, "providers">,
+  model: CatalogModel,
+  { request, output, native }: Pick<CompletionCall, "request" | "output" | "native">,
+): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, ConvertedPrompt> } {
+  const address = firstAddress(request.messages);
+  const maxTokens = output.tokens ?? model.maxOutputTokens;
+  let prompts: Map<Route, ConvertedPrompt> | undefined;
+  let refusal: UpstreamError | undefined;
+  const [first, ...others] = model.routes.filter((route) => {
+    const provider = providers.get(route.providerId);
+    const isForeign = provider?.isPrivate === true && address !== undefined;
+    // The results of a search are prompt tokens, which only the hold of such a route covers.
+    const isSearch = request.web_search_options !== undefined && route.runsTools !== true;
+    const isNative = nativeFor(provider, native) !== undefined;
+    const converted = isNative ? undefined : convertFor(provider, route, request, maxTokens);
+    const refused = isForeign ? refuseAddress(address) : refuseNeeded(native, isNative);
+    const prompt = refused ?? (isSearch ? refuseSearch() : converted);
+    if (prompt instanceof UpstreamError) {
+      refusal ??= prompt;
+      return false;
+    }
+    if (prompt === undefined) return true;
+    prompts ??= new Map();
+    prompts.set(route, prompt);
+    return true;
+  });
+  if (first !== undefined) return { routes: [first, ...others], prompts: prompts ?? NO_PROMPTS };
+  throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
+}
+
+/** Returns the request on its own wire if the upstream speaks it, so that it passes unchanged. */
+function nativeFor(
+  provider: Pick<Provider, "nativeWire"> | undefined,
+  native: NativeRequest | undefined,
+): NativeRequest | undefined {
+  return native !== undefined && provider?.nativeWire === native.wire ? native : undefined;
+}
+
+function convertFor(
+  provider: Provider | undefined,
+  route: Route,
+  request: ChatCompletionRequest,
+  maxTokens: number,
+): ConvertedPrompt | UpstreamError | undefined {
+  if (provider?.convert === undefined) return undefined;
+  // Without `instructions`: their system message would shift the message indexes that an error names.
+  const { instructions: _instructions, ...rest } = request;
+  return provider.convert(forUpstream(rest, route, maxTokens));
+}
+
+/** Refuses a field that only an upstream of the request's own wire can take. */
+function refuseNeeded(native: NativeRequest | undefined, isNative: boolean): UpstreamError | undefined {
+  if (native?.needed === undefined || isNative) return undefined;
+  const { needed: param } = native;
+  const publicReason = `Invalid '${param}': the providers of this model do not support it.`;
+  return new UpstreamError("unsupported", "The field exists on the request's own wire only", { publicReason, param });
+}
+
+function refuseSearch(): UpstreamError {
+  const publicReason = "Invalid 'web_search_options': this model does not search the web.";
+  return new UpstreamError("unsupported", "The route runs no tools", { publicReason, param: "web_search_options" });
+}
+
+function refuseAddress(place: string): UpstreamError {
+  const [what, type] = place.endsWith("image_url.url") ? ["images", "image/…"] : ["files", "…"];
+  const publicReason = `Invalid '${place}': this model takes ${what} by their bytes alone, as data:${type};base64,….`;
+  return new UpstreamError("unsupported", "The upstream is private and must fetch no addresses", {
+    publicReason,
+    param: place,
+  });
+}
+
+/** Returns the request as it is sent upstream on a route, with at most `maxTokens` of output. */
+export function forUpstream(request: ChatCompletionRequest, route: Route, maxTokens: number): UpstreamRequest {
+  const { instructions, max_completion_tokens: _other, metadata: _kept, n: _one, ...rest } = request;
+  return {
+    ...rest,
+    model: route.model,
+    messages:
+      instructions === undefined ? request.messages : [{ role: "system", content: instructions }, ...request.messages],
+    max_tokens: maxTokens,
+    stream: request.stream === true,
+  };
+}
