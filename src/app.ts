@@ -14,11 +14,13 @@ import {
   createRefusalLog,
   createRetention,
   createSignInFailures,
+  createUsageDays,
   newIdOf,
   openStoreOf,
   type StartOptions,
 } from "./app/parts.ts";
 import { Reloads } from "./app/reload.ts";
+import { Resumptions } from "./app/resumptions.ts";
 import { createTelemetry } from "./app/telemetry/telemetry.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
@@ -26,7 +28,6 @@ import { Circuits } from "./gateway/circuit.ts";
 import { TokenCounter } from "./gateway/token-counter.ts";
 import type { ShutdownOptions } from "./http/shutdown.ts";
 import { makeCollect } from "./internals/memory-release.ts";
-import { UsageDays } from "./reports/usage-days.ts";
 import type { Store } from "./stores/store.ts";
 
 /** Facts of a start, for programs. */
@@ -74,14 +75,14 @@ export async function startService(config: Config, options: StartOptions): Promi
   const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: options.log }), (opened) => opened.stop());
   const circuits = new Circuits();
   const healthFile = parts.adopt(createHealthFile(config, options, circuits), (opened) => opened.stop());
-  const usageDays = parts.adopt(new UsageDays({ ...options, rows: store.usage, books: store.books }), (opened) =>
-    opened.stop(),
-  );
+  const resumed = { ...options, rows: store.admin, circuits };
+  const resumptions = parts.adopt(new Resumptions(resumed), (opened) => opened.stop());
+  const usageDays = parts.adopt(createUsageDays(options, store), (opened) => opened.stop());
   const retained = { store, usageDays, ledger };
   const retention = parts.adopt(createRetention(live, options, retained), (opened) => opened.stop());
   const refusals = parts.adopt(createRefusalLog(options, store), (log) => log.stop());
   const signInFailures = parts.adopt(createSignInFailures(options, store), (opened) => opened.stop());
-  const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures };
+  const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, resumptions };
   const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
   const limits = parts.adopt(await createLimits(config, options), (opened) => opened.stop());
   const collect = makeCollect();
@@ -91,14 +92,16 @@ export async function startService(config: Config, options: StartOptions): Promi
   parts.defer(() => server.close(shutdown));
   const reloads = parts.adopt(new Reloads({ ...options, live, server, circuits }), (opened) => opened.stop());
   const address = await listen(server, config.server);
-  await telemetry.start(gaugeSources(config, options, services, () => server.requests().running));
+  await telemetry.start(gaugeSources(config, options, services, { server, reloads }));
   parts.defer(() => telemetry.detach());
   ownPort = address.port;
   const url = `${urlOf(address)}${config.server.basePath}`;
   await arrived;
   options.onServing?.();
   ledger.start();
-  for (const part of [lastUses, signInFailures, healthFile, usageDays, retention, refusals, overload]) part.start();
+  for (const part of [lastUses, signInFailures, healthFile, resumptions, usageDays, retention, refusals, overload]) {
+    part.start();
+  }
   const requests = () => server.requests();
   parts.adopt(createMemoryRelease(requests, collect, store), (opened) => opened.stop()).start();
   conversationLog.start();

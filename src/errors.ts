@@ -83,7 +83,7 @@ export const errorCatalog = {
   ),
   body_too_large: invalid(413, "The request body is too large."),
   unsupported_media_type: invalid(415, "Send the request body as `Content-Type: application/json`."),
-  idempotency_mismatch: invalid(422, "This Idempotency-Key was already used with another request body. Use a new key."),
+  idempotency_mismatch: invalid(422, "This Idempotency-Key was already used with another request. Use a new key."),
   rate_limit_exceeded: rateLimit("A rate limit was exceeded. Try again later."),
   credits_held: rateLimit("Running requests hold the organization's credits. Try again later."),
   internal_error: server(500, "An internal error occurred. Report the x-request-id to the operator."),
@@ -194,6 +194,8 @@ export type UpstreamFailure =
   | "credentials"
   /** The upstream has no such model or path, which only the operator can fix. */
   | "misconfigured"
+  /** The upstream refuses calls above its rate limit: 429. */
+  | "rate_limited"
   | "overloaded"
   | "unavailable"
   | "timeout"

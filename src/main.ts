@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { existsSync, lstatSync, mkdirSync, readFileSync, type Stats, statSync } from "node:fs";
+import { existsSync, lstatSync, mkdirSync, type Stats, statSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { join } from "node:path";
 import { dataDirectoryOfEnvironment } from "./config/sources.ts";
@@ -12,8 +12,7 @@ const OPEN_TO_OTHERS = 0o077;
 // Turned on before the other modules are loaded, so that it applies to them.
 turnOnCompileCache(process.argv.slice(2));
 const { runCommandLine } = await import("./cli/program.ts");
-const manifest: unknown = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
-const { version } = manifest as { version: string };
+const { programVersion } = await import("./version.ts");
 
 // The reader of the output may stop early, as `head` does.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
@@ -34,7 +33,7 @@ const exitCode = await runCommandLine(
     random: randomBytes,
     isInteractive: process.stdout.isTTY,
   },
-  version,
+  programVersion().name,
 );
 // Waits until a slow reader has taken all output.
 process.stdout.write("", () => process.exit(exitCode));

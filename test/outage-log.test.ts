@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { firstToken } from "./support/admin.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
 import { PostgresProxy } from "./support/postgres-proxy.ts";
 import { type RunningService, send, startService } from "./support/service.ts";
@@ -33,7 +34,7 @@ describe.skipIf(!hasPostgres)("an unavailable PostgreSQL", () => {
   const withMessage = (message: string) => logLines().filter(({ msg }) => msg === message);
 
   test("is logged once when it begins and once when it is over, for any number of requests, without a stack", async () => {
-    const token = /sk-tg-[0-9A-Za-z]+/.exec(service.output())?.[0] ?? "";
+    const token = firstToken(service);
     const body = { model: "sandbox/echo", messages: [{ role: "user", content: "hello" }] };
     const complete = async () => {
       const answer = await send(service, "/v1/chat/completions", token, body);

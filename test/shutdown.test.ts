@@ -2,6 +2,7 @@ import { Agent, get } from "node:http";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
+import { firstToken } from "./support/admin.ts";
 import { type RunningService, send, startService } from "./support/service.ts";
 
 let service: RunningService | undefined;
@@ -15,7 +16,7 @@ async function startWith(server: object) {
   const started = await startService({ config: { server } });
   service = started;
   const exited = new Promise<number | null>((resolve) => started.child.once("exit", resolve));
-  const token = /sk-tg-[0-9A-Za-z]+/.exec(started.output())?.[0] ?? "";
+  const token = firstToken(started);
   return { service: started, token, exited };
 }
 
@@ -124,6 +125,73 @@ test("a connection that has not sent its request does not hold a stop up", async
   service.child.kill("SIGTERM");
   expect(await exited).toBe(0);
   await closed;
+});
+
+/** The log line with a message; undefined before it is written. */
+function lineOf({ output }: RunningService, message: string): Record<string, unknown> | undefined {
+  const line = output()
+    .split("\n")
+    .find((one) => one.startsWith("{") && one.includes(`"msg":"${message}"`));
+  return line === undefined ? undefined : JSON.parse(line);
+}
+
+/** Returns the data of each server-sent event that is a JSON document. */
+function eventsIn(text: string): unknown[] {
+  const lines = text.split("\n").filter((line) => line.startsWith("data: {"));
+  return lines.map((line) => JSON.parse(line.slice("data: ".length)));
+}
+
+/** Returns the credits of all organizations that are charged or held. */
+async function spentIn({ tollgate }: RunningService): Promise<number> {
+  const all = await tollgate<{ creditsTotal: number; creditsAvailable: number }[]>("org", "list");
+  return all.reduce((sum, { creditsTotal, creditsAvailable }) => sum + creditsTotal - creditsAvailable, 0);
+}
+
+const said = "silence after 5 tokens 60s";
+const stopping = "The service is stopping. Send the request again.";
+const messages = [{ role: "user", content: said }];
+test.each([
+  ["/v1/chat/completions", { messages }, { error: { code: "overloaded", message: stopping } }],
+  [
+    "/v1/responses",
+    { input: said },
+    { type: "response.failed", response: { status: "failed", error: { code: "server_error", message: stopping } } },
+  ],
+  [
+    "/v1/messages",
+    { messages, max_tokens: 100 },
+    { type: "error", error: { type: "overloaded_error", message: stopping } },
+  ],
+])(
+  "a stream of %s past server.drainSeconds ends with an error event, and is charged for what was sent",
+  async (path, body, last) => {
+    const { service, token, exited } = await startWith({ drainSeconds: 0.5 });
+    const stream = await send(service, path, token, { model: "sandbox/fault", ...body, stream: true });
+    service.child.kill("SIGTERM");
+    const events = eventsIn(await stream.text());
+    expect(events.at(-1)).toMatchObject(last);
+    expect(await exited).toBe(0);
+    expect(lineOf(service, "request")).toMatchObject({ route: path, status: 200, code: "overloaded" });
+    const failed = { code: "overloaded", end: "service_failed", attempts: [{ outcome: "answered" }] };
+    expect(lineOf(service, "a request failed")).toMatchObject(failed);
+    expect(await spentIn(service)).toBeGreaterThan(0);
+    expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true, holds: 1, events: 1 });
+  },
+);
+
+test("a completion that is not streamed gets 503 past server.drainSeconds, and is not charged", async () => {
+  const { service, token, exited } = await startWith({ drainSeconds: 0.5 });
+  const asked = send(service, "/v1/chat/completions", token, { ...silenceOf(60), stream: false });
+  await expect.poll(() => spentIn(service)).toBeGreaterThan(0);
+  service.child.kill("SIGTERM");
+  const answer = await asked;
+  expect([answer.status, await answer.json()]).toMatchObject([
+    503,
+    { error: { code: "overloaded", message: stopping } },
+  ]);
+  expect(await exited).toBe(0);
+  expect(lineOf(service, "request")).toMatchObject({ status: 503, code: "overloaded" });
+  expect(await spentIn(service)).toBe(0);
 });
 
 test("a signal before the start has ended stops the service as one after it does", async () => {

@@ -10,9 +10,9 @@ import { PLAYGROUND_ID } from "../api/principal.ts";
 import type { Config } from "../config.ts";
 import { usageReport } from "../credits/amount.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
-import { OutputRates } from "../gateway/charge.ts";
 import type { Circuits } from "../gateway/circuit.ts";
 import type { RateLimiter } from "../gateway/limits.ts";
+import { OutputRates } from "../gateway/output-rates.ts";
 import { RetryBudget } from "../gateway/retry-budget.ts";
 import type { TokenCounter } from "../gateway/token-counter.ts";
 import type { AdminServices } from "../http/admin/endpoint.ts";
@@ -31,7 +31,8 @@ import type { UsageDays } from "../reports/usage-days.ts";
 import type { Store } from "../stores/store.ts";
 import type { LiveValues } from "./live.ts";
 import { fractions, newIdOf, retentionMsOf, type StartOptions } from "./parts.ts";
-import type { GaugeSources } from "./telemetry/gauges.ts";
+import type { Resumptions } from "./resumptions.ts";
+import type { ConfigurationState, GaugeSources } from "./telemetry/gauges.ts";
 import type { Telemetry } from "./telemetry/telemetry.ts";
 
 export interface Services {
@@ -42,6 +43,7 @@ export interface Services {
   conversationLog: ConversationLog;
   live: LiveValues;
   circuits: Circuits;
+  resumptions: Resumptions;
   limits: RateLimiter;
   accounts: Accounts;
   lastUses: LastUses;
@@ -139,13 +141,14 @@ export function gaugeSources(
   { ledger: holdTimes }: Config,
   { clock }: StartOptions,
   { store, ledger, circuits, limits }: Services,
-  runningRequests: () => number,
+  { server, reloads }: { server: Server; reloads: { readonly state: ConfigurationState } },
 ): GaugeSources {
   return {
     store,
     ledgerStatus: () => ledger.status(),
     circuits: () => circuits.health(clock()),
-    runningRequests,
+    runningRequests: () => server.requests().running,
+    configuration: () => reloads.state,
     holdLifeMs: holdTimes.holdSeconds * 1000,
     holdEndsWithinMs: holdEndsWithinMs(holdTimes),
     areLimitsShared: () => limits.status().mode === "shared",
@@ -154,7 +157,7 @@ export function gaugeSources(
 
 function adminServices(
   options: StartOptions,
-  { live, store, ledger, accounts, usageDays, lastUses, signInFailures }: Services,
+  { live, store, ledger, accounts, usageDays, lastUses, signInFailures, resumptions }: Services,
 ): Omit<AdminServices, "gateway" | "facts"> {
   const { clock, random, log } = options;
   const rows = store.admin;
@@ -186,6 +189,7 @@ function adminServices(
     statements: new Statements(store.books),
     creditAdjustments: new CreditAdjustments({ ...store, bookings: ledger, clock, random, newId }),
     overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
+    resumptions,
     clock,
   };
 }

@@ -1,5 +1,5 @@
-import packageJson from "../../package.json" with { type: "json" };
 import { OperatorError } from "../errors.ts";
+import { notInstalledText } from "../internals/optional-packages.ts";
 
 /** Loads an optional package. `needs` is who needs it: `redis needs`. Rejects with OperatorError if it is not installed. */
 export async function loadOptional<Module>(
@@ -11,8 +11,6 @@ export async function loadOptional<Module>(
     return await importIt();
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
-    const versions: Record<string, string> = packageJson.optionalDependencies;
-    const hint = `npm install ${name}@${versions[name]}`;
-    throw new OperatorError(`${needs} the package ${name}, which is not installed: ${hint}`, { cause: error });
+    throw new OperatorError(`${needs} ${notInstalledText([name])}`, { cause: error });
   }
 }

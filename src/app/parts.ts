@@ -6,7 +6,7 @@ import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
 import type { Circuits } from "../gateway/circuit.ts";
 import { HealthFile } from "../gateway/route-health.ts";
-import { loadReader, Overload } from "../http/overload.ts";
+import { loadReader, MEMORY_BYTES_LEAST, memoryBytesFor, Overload } from "../http/overload.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import { disableIdleCollections, MemoryRelease, type MemoryReleaseOptions } from "../internals/memory-release.ts";
 import { ConversationLog } from "../ledger/conversation-log.ts";
@@ -16,7 +16,7 @@ import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
 import { Retention } from "../ledger/retention.ts";
 import { Spool } from "../ledger/spool.ts";
 import { RefusalLog } from "../reports/refusal-log.ts";
-import { DAY_MS, type UsageDays } from "../reports/usage-days.ts";
+import { DAY_MS, UsageDays } from "../reports/usage-days.ts";
 import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
 import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
@@ -141,6 +141,10 @@ export function retentionMsOf({ keepDays }: Config["conversations"]): number {
   return keepDays * DAY_MS;
 }
 
+export function createUsageDays(options: StartOptions, { usage: rows, books }: Store): UsageDays {
+  return new UsageDays({ ...options, rows, books });
+}
+
 export function createRetention(
   live: Pick<LiveValues, "config">,
   { clock, log }: StartOptions,
@@ -178,7 +182,12 @@ export function createOverload({ server }: Config, options: StartOptions, collec
   const outage = new Outage({ ...options, level: "warn", texts });
   const limits = server.overload;
   const now = () => performance.now();
-  return new Overload({ limits, read: loadReader({ workers: options.workers, now }), collect, random, now, outage });
+  const memoryBytes = memoryBytesFor(options.workers);
+  if (memoryBytes < MEMORY_BYTES_LEAST) {
+    const [memoryMiB, leastMiB] = [memoryBytes, MEMORY_BYTES_LEAST].map((bytes) => Math.floor(bytes / 1024 / 1024));
+    options.log.warn({ memoryMiB, leastMiB }, "the process has too little memory: under load it refuses most requests");
+  }
+  return new Overload({ limits, read: loadReader({ memoryBytes, now }), collect, random, now, outage });
 }
 
 export function createMemoryRelease(

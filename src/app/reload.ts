@@ -1,4 +1,4 @@
-import { differenceOf } from "../config/difference.ts";
+import { configurationHash, differenceOf } from "../config/difference.ts";
 import type { Config } from "../config.ts";
 import { OperatorError } from "../errors.ts";
 import type { Circuits } from "../gateway/circuit.ts";
@@ -7,6 +7,7 @@ import type { Log } from "../telemetry/logger.ts";
 import { serverSettingsOf } from "./http.ts";
 import type { LiveParts, LiveValues } from "./live.ts";
 import type { ConfigSource } from "./parts.ts";
+import type { ConfigurationState } from "./telemetry/gauges.ts";
 import { FileWatch } from "./watch.ts";
 
 export interface ReloadsOptions {
@@ -32,11 +33,17 @@ export class Reloads {
   #running: Promise<void> = Promise.resolve();
   #isStopped = false;
   #lastMistake: string | undefined;
+  #state: ConfigurationState;
 
   constructor(options: ReloadsOptions) {
     this.#options = options;
     this.#started = options.live.config;
+    this.#state = { hash: configurationHash(this.#started), isRead: true, needsRestart: false };
     this.#watch = new FileWatch({ onChange: () => this.reload("file") });
+  }
+
+  get state(): ConfigurationState {
+    return this.#state;
   }
 
   start(): void {
@@ -66,6 +73,7 @@ export class Reloads {
       const isSame = Object.keys({ ...changes, ...atStart }).length === 0;
       this.#lastMistake = undefined;
       if (isSame) {
+        this.#state = { ...this.#state, isRead: true, needsRestart: hasKeys(atNextStart) };
         const fields = { cause, ...(hasKeys(atNextStart) && { atNextStart }) };
         log[cause === "signal" ? "info" : "debug"](fields, "the configuration was reloaded: nothing has changed");
         return;
@@ -79,7 +87,9 @@ export class Reloads {
         ...(notes.length > 0 && { notes }),
       };
       this.#apply(next, () => log.info(fields, "the configuration was reloaded"));
+      this.#state = { hash: configurationHash(config), isRead: true, needsRestart: hasKeys(atNextStart) };
     } catch (error) {
+      this.#state = { ...this.#state, isRead: false };
       this.#report(cause, error);
     } finally {
       this.#watch.watch(new Set([...source.files, ...files]));

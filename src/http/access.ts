@@ -37,8 +37,8 @@ export interface BegunRequest {
   method: string;
   /** Pattern of the matched route; null if no route matched. */
   route: string | null;
-  /** Header of W3C Trace Context, as the client sent it. */
-  traceparent: string | undefined;
+  /** The context that the client sent; undefined if there is no valid one. */
+  parent: TraceContext | undefined;
   tracestate: string | undefined;
   /** Milliseconds since 1970. */
   startedMs: number;
@@ -48,6 +48,8 @@ export interface BegunRequest {
 export interface RequestObserver {
   /** Id of the recorded trace; undefined for a request that is not traced. */
   readonly traceId: string | undefined;
+  /** The trace that upstreams may continue; undefined where requests are not traced. */
+  readonly traceparent: string | undefined;
   /** Its response is closed and its completion settled. `report` is undefined for a request that held no credits. */
   ended(entry: AccessEntry, report: CompletionReport | undefined): void;
 }
@@ -58,11 +60,42 @@ export interface AccessSources {
   /** Begins to observe a request; absent where nothing observes requests. */
   observe?: ((begun: BegunRequest) => RequestObserver) | undefined;
   clock: () => number;
-  /** True when the shutdown closes connections. */
+  /** True once the shutdown ends requests. */
   isCut(): boolean;
 }
 
+/** W3C Trace Context, section 3.2. */
+export interface TraceContext {
+  traceId: string;
+  spanId: string;
+  /** Two hexadecimal digits. */
+  flags: string;
+}
+
+/** Later versions may append fields. Ids of zeros alone are invalid. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
+
+function traceContextOf({ headers: { traceparent } }: FastifyRequest): TraceContext | undefined {
+  const [, traceId, spanId, flags] = TRACEPARENT.exec(typeof traceparent === "string" ? traceparent.trim() : "") ?? [];
+  if (traceId === undefined || spanId === undefined || flags === undefined) return undefined;
+  return { traceId, spanId, flags };
+}
+
+/** Returns the header of a context, of the only version that is defined. */
+export function toTraceparent({ traceId, spanId, flags }: TraceContext): string {
+  return `00-${traceId}-${spanId}-${flags}`;
+}
+
+/** Returns the trace that upstreams may continue: that of the request's own span, or the client's if there is no span. */
+export function traceparentOf(request: FastifyRequest): string | undefined {
+  const own = request.observer?.traceparent;
+  if (own !== undefined) return own;
+  const context = traceContextOf(request);
+  return context && toTraceparent(context);
+}
+
 const MODEL_CHARACTERS_MAX = 200;
+const CLIENT_ID_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 500;
 
 export function decorateForAccess(server: FastifyInstance): void {
@@ -85,11 +118,11 @@ export function decorateForAccess(server: FastifyInstance): void {
 /** Begins to observe a request. `startedMs` is in milliseconds since 1970. */
 export function beginAccess({ observe }: AccessSources, request: FastifyRequest, startedMs: number): void {
   if (observe === undefined) return;
-  const { traceparent, tracestate } = request.headers;
+  const { tracestate } = request.headers;
   request.observer = observe({
     method: request.method,
     route: routeOf(request),
-    traceparent: typeof traceparent === "string" ? traceparent : undefined,
+    parent: traceContextOf(request),
     tracestate: typeof tracestate === "string" ? tracestate : undefined,
     startedMs,
   });
@@ -127,7 +160,7 @@ export function recordAccess(
   if (request.isHeld && !request.isSettled) request.record = () => recordEnded(sources, request, entry);
   else recordEnded(sources, request, entry);
   const { failure, principal, isHeld } = request;
-  if (failure === null || principal === null || isHeld || entry.status < 400 || entry.status >= 500) return;
+  if (failure === null || principal === null || isHeld || failure.status >= 500 || entry.status < 400) return;
   sources.refusals.note({
     organizationId: principal.organizationId,
     tokenId: principal.tokenId,
@@ -170,20 +203,32 @@ function entryOf(
   { raw }: FastifyReply,
   { isCut, durationMs }: { isCut: boolean; durationMs: number },
 ): AccessEntry {
-  const { failure, isReset, modelName } = request;
-  const isComplete = raw.writableFinished || isReset || isCut;
+  const { modelName } = request;
   const caller = request.principal ?? administratorOf(request);
   return {
     requestId: request.id,
+    clientRequestId: clientRequestIdOf(request),
     method: request.method,
     route: routeOf(request),
-    status: isComplete ? raw.statusCode : 499,
-    code: isComplete ? (failure?.code ?? null) : "client_disconnected",
+    ...resultOf(request, raw, isCut),
     organizationId: caller?.organizationId ?? null,
     tokenId: caller?.tokenId ?? null,
     model: modelName === null ? null : printable(modelName, MODEL_CHARACTERS_MAX),
     durationMs,
   };
+}
+
+function clientRequestIdOf({ headers }: FastifyRequest): string | undefined {
+  const id = headers["x-request-id"];
+  return typeof id === "string" && id !== "" ? printable(id, CLIENT_ID_CHARACTERS_MAX) : undefined;
+}
+
+/** Returns the status and error code of a request whose response is closed. */
+function resultOf({ failure, isReset }: FastifyRequest, raw: FastifyReply["raw"], isCut: boolean) {
+  const { writableFinished, headersSent, statusCode } = raw;
+  if (writableFinished || isReset) return { status: statusCode, code: failure?.code ?? null };
+  if (!isCut) return { status: 499, code: "client_disconnected" };
+  return { status: headersSent ? statusCode : 503, code: failure?.code ?? "overloaded" };
 }
 
 function administratorOf({ administrator: who }: FastifyRequest) {

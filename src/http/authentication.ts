@@ -3,11 +3,11 @@ import type { FastifyRequest } from "fastify";
 import { tokenHashHex } from "../admin/token.ts";
 import type { Principal, Scope } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
-import { limitKeys } from "../gateway/admit.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import type { LimitedRequest, LimitKey } from "../gateway/limits.ts";
+import { limitKeys } from "../gateway/wanted-limits.ts";
 import type { Authenticator } from "./authenticator.ts";
-import { clientAddressKey, markAuthenticated } from "./connection.ts";
+import { clientAddressKey, ownConnection } from "./connection.ts";
 
 /** The caller of an operation, once the token is authenticated. */
 export interface Caller {
@@ -48,7 +48,7 @@ export function authenticate(
     const principal = found instanceof Promise ? await found : found;
     request.principal = principal;
     socket[LAST_TOKEN] = token;
-    markAuthenticated(socket);
+    ownConnection(socket, principal.organizationId);
     requireScope(principal, scope);
     const { gateway } = services;
     const limited = gateway.limits.begin(requestKeys(gateway, principal, request.ip));

@@ -26,6 +26,7 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     revokedAtMs: null,
     lastUsedAtMs: null,
     successorId: null,
+    callerId: "tok_first",
     ...changes,
   };
   const uses: [string, number, boolean][] = [];
@@ -79,6 +80,7 @@ describe("Lookups", () => {
     expect([state.versionReads, state.lookups]).toEqual([1, 1]);
     expect(principals[99]).toEqual({
       tokenId: "tok_1",
+      callerId: "tok_first",
       organizationId: "org_1",
       organizationLimits: null,
       keepsConversations: false,

@@ -147,6 +147,7 @@ function cachedToken(row: TokenWithOrganization, version: number): CachedToken {
   return {
     principal: {
       tokenId: row.id,
+      callerId: row.callerId,
       organizationId: row.organizationId,
       organizationKind: row.organizationKind,
       scopes: new Set(row.scopes),

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { ANONYMOUS, BodyBudget, JsonScanner } from "./body.ts";
+import { FairBudget } from "../ledger/fair-budget.ts";
+import { ANONYMOUS, BodyReservation, holdBodyUntil, JsonScanner } from "./body.ts";
 
 const NO_BOUND = Number.MAX_SAFE_INTEGER;
 const scan = (text: string, bounds: { depth?: number; values?: number }) =>
@@ -54,32 +55,32 @@ describe("JsonScanner", () => {
   });
 });
 
-describe("BodyBudget", () => {
-  test("All bodies together take at most the budget, and those of one organization half of it.", () => {
-    const budget = new BodyBudget(1_000);
-    const [first, second] = [budget.reserve("org_1"), budget.reserve("org_1")];
-    expect([first.add(300), second.add(200), second.add(1)]).toEqual([true, true, false]);
-    const other = budget.reserve("org_2");
-    expect([other.add(500), budget.reserve("org_3").add(1)]).toEqual([true, false]);
-    other.release();
-    other.release();
-    expect(budget.usedBytes).toBe(500);
-    expect([second.add(1), budget.reserve("org_3").add(500)]).toEqual([false, true]);
-    first.release();
-    expect(second.add(300)).toBe(true);
-  });
+test("The bodies of all unauthenticated callers take at most a sixteenth of the budget.", () => {
+  const budget = new FairBudget(1_600);
+  const anonymous = [ANONYMOUS, ANONYMOUS].map((owner) => new BodyReservation(budget, owner));
+  const other = new BodyReservation(budget, "org_1");
+  const taken = [anonymous[0]?.add(60), anonymous[1]?.add(40), anonymous[1]?.add(1), other.add(800), other.add(1)];
+  expect(taken).toEqual([true, true, false, true, false]);
+  for (const reservation of anonymous) {
+    reservation.release();
+    reservation.release();
+  }
+  expect(budget.used).toBe(800);
+});
 
-  test("The bodies of all unauthenticated callers take at most a sixteenth of the budget.", () => {
-    const budget = new BodyBudget(1_600);
-    const [first, second] = [budget.reserve(ANONYMOUS), budget.reserve(ANONYMOUS)];
-    expect([first.add(60), second.add(40), second.add(1), budget.reserve("org_1").add(800)]).toEqual([
-      true,
-      true,
-      false,
-      true,
-    ]);
-    first.release();
-    second.release();
-    expect(budget.usedBytes).toBe(800);
-  });
+test("The body of a completion counts until the completion has ended, whether or not its client is connected.", async () => {
+  const budget = new FairBudget(1_000);
+  for (const end of ["resolve", "reject"] as const) {
+    const bodyReservation = new BodyReservation(budget, "org_1");
+    bodyReservation.add(300);
+    const request = { bodyReservation };
+    const { promise, ...ended } = Promise.withResolvers<void>();
+    holdBodyUntil(request, promise);
+    // The hook that runs when the connection is closed finds nothing to release.
+    expect(request.bodyReservation).toBeNull();
+    expect(budget.used).toBe(300);
+    ended[end]();
+    await promise.catch(() => undefined);
+    expect(budget.used).toBe(0);
+  }
 });

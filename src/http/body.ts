@@ -1,12 +1,15 @@
 import { isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { shareOwnerOf } from "../admin/sessions.ts";
 import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../api/chat/request.ts";
 import { ApiError } from "../errors.ts";
+import type { FairBudget } from "../ledger/fair-budget.ts";
+import { FairTurns } from "../ledger/fair-queue.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** The request's share of the body budget; null until the body is read. Released when the response is closed. */
+    /** The request's share of the body budget; null until the body is read. Released when the connection is closed. */
     bodyReservation: BodyReservation | null;
   }
 }
@@ -18,13 +21,14 @@ const EMPTY = Buffer.alloc(0);
 const FIRST_CAPACITY_BYTES = 4 * 1024;
 /** A full buffer is replaced by one of this many times the needed length. */
 const GROWTH_FACTOR = 4;
-/** Larger bodies are parsed one per turn of the event loop, so that other connections are served in between. */
+/** Larger bodies are parsed one at a time, so that other connections are served in between. */
 const LARGE_BYTES = 32 * 1024;
 
 interface BodyLimits {
   /** Largest body of an authenticated request to `/v1`. */
   bodyLimitBytes: number;
-  budget: BodyBudget;
+  /** Limits the bytes of all bodies in memory, from their arrival until their requests end. */
+  budget: FairBudget;
 }
 
 /**
@@ -33,17 +37,16 @@ interface BodyLimits {
  * fit the budget with 503.
  */
 export function acceptJsonBodies(server: FastifyInstance, limits: BodyLimits): void {
-  const turns = new Turns();
+  const turns = new FairTurns(1);
   server.decorateRequest("bodyReservation", null);
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
     rejectEncoding(request.headers["content-encoding"]);
     const { owner, limitBytes } = senderOf(request, limits);
-    const reservation = limits.budget.reserve(owner);
+    const reservation = new BodyReservation(limits.budget, owner);
     request.bodyReservation = reservation;
     const body = await readBody(request.raw, limitBytes, reservation);
-    if (body.length > LARGE_BYTES) await turns.next();
-    return parseJson(body);
+    return body.length > LARGE_BYTES ? turns.run(owner, () => parseJson(body)) : parseJson(body);
   });
 }
 
@@ -54,8 +57,7 @@ function senderOf(request: FastifyRequest, { bodyLimitBytes }: BodyLimits): { ow
   // Only the routes of the admin API have the property.
   if (administrator === null || administrator === undefined)
     return { owner: ANONYMOUS, limitBytes: ANONYMOUS_LIMIT_BYTES };
-  const { id } = administrator.role === "operator" ? administrator.adminToken : administrator.token;
-  return { owner: id, limitBytes: ADMINISTRATOR_LIMIT_BYTES };
+  return { owner: shareOwnerOf(administrator), limitBytes: ADMINISTRATOR_LIMIT_BYTES };
 }
 
 function rejectEncoding(encoding: string | undefined): void {
@@ -144,16 +146,6 @@ class GrowingBuffer {
   }
 }
 
-/** Gives each waiting task a turn of the event loop of its own. */
-class Turns {
-  #last: Promise<void> = Promise.resolve();
-
-  next(): Promise<void> {
-    this.#last = this.#last.then(() => new Promise((resolve) => setImmediate(resolve)));
-    return this.#last;
-  }
-}
-
 function parseJson(body: Buffer): unknown {
   if (body.length === 0) throw new ApiError("invalid_json", "The request body is empty. Send a JSON object.");
   if (!isUtf8(body)) throw new ApiError("invalid_json", "The request body is not valid UTF-8.");
@@ -173,63 +165,23 @@ function positionIn(error: unknown): string {
 /** Owner of the bodies of all unauthenticated callers; other owners are organizations and administrators. */
 export const ANONYMOUS = "anonymous";
 
-/** Largest share of the budget that one owner may take. */
-const OWNER_SHARE_MAX = 1 / 2;
 const ANONYMOUS_SHARE_MAX = 1 / 16;
-
-/** Limits the bytes of all request bodies in memory, from their arrival until their requests end. */
-export class BodyBudget {
-  readonly #limitBytes: number;
-  readonly #byOwner = new Map<string, number>();
-  #usedBytes = 0;
-
-  constructor(limitBytes: number) {
-    this.#limitBytes = limitBytes;
-  }
-
-  /** Bytes in use. */
-  get usedBytes(): number {
-    return this.#usedBytes;
-  }
-
-  /** Starts an empty reservation for a request's body. */
-  reserve(owner: string): BodyReservation {
-    return new BodyReservation(this, owner);
-  }
-
-  /** Takes bytes for an owner. Returns false, and takes none, if they exceed the budget. */
-  take(owner: string, bytes: number): boolean {
-    const share = owner === ANONYMOUS ? ANONYMOUS_SHARE_MAX : OWNER_SHARE_MAX;
-    const held = (this.#byOwner.get(owner) ?? 0) + bytes;
-    if (held > this.#limitBytes * share || this.#usedBytes + bytes > this.#limitBytes) return false;
-    this.#byOwner.set(owner, held);
-    this.#usedBytes += bytes;
-    return true;
-  }
-
-  /** Returns bytes that an owner has taken. */
-  putBack(owner: string, bytes: number): void {
-    const held = (this.#byOwner.get(owner) ?? 0) - bytes;
-    if (held > 0) this.#byOwner.set(owner, held);
-    else this.#byOwner.delete(owner);
-    this.#usedBytes -= bytes;
-  }
-}
 
 /** Bytes that one request's body takes of the budget. */
 export class BodyReservation {
-  readonly #budget: BodyBudget;
+  readonly #budget: FairBudget;
   readonly #owner: string;
   #heldBytes = 0;
 
-  constructor(budget: BodyBudget, owner: string) {
+  constructor(budget: FairBudget, owner: string) {
     this.#budget = budget;
     this.#owner = owner;
   }
 
   /** Takes further bytes. Returns false, and takes none, if they exceed the budget. */
   add(bytes: number): boolean {
-    if (!this.#budget.take(this.#owner, bytes)) return false;
+    const share = this.#owner === ANONYMOUS ? ANONYMOUS_SHARE_MAX : undefined;
+    if (!this.#budget.take(this.#owner, bytes, share)) return false;
     this.#heldBytes += bytes;
     return true;
   }
@@ -239,6 +191,17 @@ export class BodyReservation {
     if (this.#heldBytes > 0) this.#budget.putBack(this.#owner, this.#heldBytes);
     this.#heldBytes = 0;
   }
+}
+
+/**
+ * Counts the body of a request as in memory until the request has ended, and not only until its connection is closed: a
+ * completion whose client has disconnected still needs its prompt.
+ */
+export function holdBodyUntil(request: Pick<FastifyRequest, "bodyReservation">, ended: Promise<unknown>): void {
+  const reservation = request.bodyReservation;
+  request.bodyReservation = null;
+  const release = () => reservation?.release();
+  ended.then(release, release);
 }
 
 /** Limits of a JSON text. Member names do not count as values. */

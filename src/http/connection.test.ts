@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import type { FastifyReply } from "fastify";
 import { afterEach, describe, expect, test } from "vitest";
-import { clientAddressKey, limitAnonymousConnections, markAuthenticated, streamText } from "./connection.ts";
+import { clientAddressKey, limitConnectionShares, ownConnection, streamText } from "./connection.ts";
 
 const SLOW_CLIENT_MS = 100;
 const PIECE = "x".repeat(1024 * 1024);
@@ -71,33 +71,58 @@ describe("streamText", () => {
   });
 });
 
-describe("limitAnonymousConnections", () => {
-  const CONNECTIONS_MAX = 2;
-
+describe("limitConnectionShares", () => {
   /** Accepts connections in one turn of the event loop. */
-  function accept(count: number): Socket[] {
+  function accept(count: number, connectionsMax: number): Socket[] {
     const server = new EventEmitter();
-    limitAnonymousConnections(server as Server, CONNECTIONS_MAX);
+    limitConnectionShares(server as Server, connectionsMax);
     const sockets = Array.from({ length: count }, () => new Socket());
     for (const socket of sockets) server.emit("connection", socket);
     return sockets;
   }
+  async function turns(count: number): Promise<void> {
+    for (let turn = 0; turn < count; turn += 1) await nextTurn();
+  }
+  const isRefused = (socket: Socket, owner: string) => {
+    try {
+      ownConnection(socket, owner);
+      return false;
+    } catch (error) {
+      expect(error).toMatchObject({ code: "rate_limit_exceeded", headers: { connection: "close" } });
+      return true;
+    }
+  };
 
   test("Connections above the limit that send nothing are closed, the oldest first.", async () => {
-    const sockets = accept(5);
-    await nextTurn();
-    await nextTurn();
-    await nextTurn();
+    const sockets = accept(5, 16);
+    await turns(3);
     expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true, true, false, false]);
   });
 
   test("Many connections of one turn whose first requests are authenticated in the next one stay open.", async () => {
-    const sockets = accept(5);
-    await nextTurn();
-    for (const socket of sockets) markAuthenticated(socket);
-    await nextTurn();
-    await nextTurn();
+    const sockets = accept(5, 16);
+    await turns(1);
+    for (const socket of sockets) ownConnection(socket, "org_1");
+    await turns(2);
     expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false, false, false, false]);
+  });
+
+  test("An organization uses three quarters of the connections at most, and others use the rest.", () => {
+    const sockets = accept(16, 16);
+    expect(sockets.slice(0, 12).some((socket) => isRefused(socket, "org_1"))).toBe(false);
+    expect(isRefused(sockets[12] as Socket, "org_1")).toBe(true);
+    expect(sockets.slice(12).some((socket) => isRefused(socket, "org_2"))).toBe(false);
+  });
+
+  test("A connection counts for the organization of its newest request, until it is closed.", async () => {
+    const [first, second, third] = accept(3, 2) as [Socket, Socket, Socket];
+    for (const socket of [first, second]) expect(isRefused(socket, "org_1")).toBe(false);
+    expect(isRefused(third, "org_1")).toBe(true);
+    expect(isRefused(first, "org_2")).toBe(true);
+    second.destroy();
+    await once(second, "close");
+    for (const owner of ["org_2", "org_2", "org_1"]) expect(isRefused(first, owner)).toBe(false);
+    expect(isRefused(third, "org_1")).toBe(false);
   });
 });
 

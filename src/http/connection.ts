@@ -5,7 +5,9 @@ import type { FastifyReply } from "fastify";
 import { LRUCache } from "lru-cache";
 import { toErrorEnvelope } from "../api/chat/encode.ts";
 import { ApiError } from "../errors.ts";
+import { fullError } from "../gateway/limits.ts";
 import { isBeingAnswered } from "../internals/response.ts";
+import { FairBudget } from "../ledger/fair-budget.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 /** Time limit for the headers of a request; Node checks it four times in this period. */
@@ -189,23 +191,30 @@ export function limitConnections(server: Server, connectionsMax: number, log: Lo
 
 /** Slowly arriving headers take up to 17 KiB per connection (measured), so less than 40 MiB once they count. */
 const ANONYMOUS_CONNECTIONS_MAX = 2_048;
+const ANONYMOUS_SHARE_MAX = 1 / 8;
+/** Largest part of the connections that one organization may use. */
+const OWNER_SHARE_MAX = 3 / 4;
 
-const ENTRY = Symbol("entry of an anonymous connection");
-interface AnonymousEntry {
+const ENTRY = Symbol("entry of a connection");
+interface ConnectionEntry {
   touch(): void;
-  forget(): void;
+  /** Counts the connection for the owner of its newest request. Throws rate_limit_exceeded. */
+  own(owner: string): void;
 }
-type TrackedSocket = Socket & { [ENTRY]?: AnonymousEntry | undefined };
+type TrackedSocket = Socket & { [ENTRY]?: ConnectionEntry };
 
 /**
- * Limits the number of connections without an authenticated request. Above the limit it closes the one with the oldest
- * last request: callers authenticate with their first request, so it most likely has no caller. A connection counts once
- * its first bytes have been read.
+ * Divides the connections. An organization may use three quarters of them; a request on one more is refused, and the
+ * connection closed. Of those without an authenticated request, the one with the oldest last request is closed above a limit:
+ * callers authenticate with their first request, so it most likely has no caller. A connection counts once its first bytes
+ * have been read.
  */
-export function limitAnonymousConnections(server: Server, connectionsMax: number = ANONYMOUS_CONNECTIONS_MAX): void {
+export function limitConnectionShares(server: Server, connectionsMax: number): void {
+  const ownedMax = Math.ceil(connectionsMax * OWNER_SHARE_MAX);
+  const owned = new FairBudget(connectionsMax);
   // Keyed by numbers: a map with sockets as keys would keep closed ones in memory until the next major collection.
   const anonymous = new LRUCache<number, Socket>({
-    max: connectionsMax,
+    max: Math.min(ANONYMOUS_CONNECTIONS_MAX, Math.ceil(connectionsMax * ANONYMOUS_SHARE_MAX)),
     dispose: (socket, _id, reason) => {
       if (reason === "evict") socket.destroy();
     },
@@ -214,30 +223,42 @@ export function limitAnonymousConnections(server: Server, connectionsMax: number
   server.on("connection", (socket: TrackedSocket) => {
     lastId += 1;
     const id = lastId;
-    const forget = () => {
+    let owner: string | undefined;
+    const leave = () => {
       anonymous.delete(id);
-      socket[ENTRY] = undefined;
+      if (owner !== undefined) owned.putBack(owner, 1);
     };
-    socket[ENTRY] = { touch: () => anonymous.get(id), forget };
-    socket.on("close", forget);
+    const own = (next: string) => {
+      if (next === owner) return;
+      if (!owned.take(next, 1, ownedMax / connectionsMax)) throw tooManyConnections(ownedMax);
+      leave();
+      owner = next;
+    };
+    socket[ENTRY] = { touch: () => anonymous.get(id), own };
+    socket.on("close", leave);
     // Its first bytes are read in the next turn. Without the wait, an overloaded process, which accepts thousands of
     // connections in a turn, would close the first ones without having read their requests.
     setImmediate(() =>
       setImmediate(() => {
-        if (socket[ENTRY] !== undefined) anonymous.set(id, socket);
+        if (owner === undefined && !socket.destroyed) anonymous.set(id, socket);
       }),
     );
   });
 }
 
+function tooManyConnections(limit: number): ApiError {
+  const { code, message, headers } = fullError("connections of this organization", limit);
+  return new ApiError(code, message, { headers: { ...headers, connection: "close" } });
+}
+
 /** Records that a request has begun on a connection. */
-export function touchAnonymous(socket: TrackedSocket): void {
+export function touchConnection(socket: TrackedSocket): void {
   socket[ENTRY]?.touch();
 }
 
-/** Excludes a connection from the limit, because one of its requests was authenticated. */
-export function markAuthenticated(socket: TrackedSocket): void {
-  socket[ENTRY]?.forget();
+/** Counts a connection for the owner of its newest request: an organization or an admin token. Throws rate_limit_exceeded. */
+export function ownConnection(socket: TrackedSocket, owner: string): void {
+  socket[ENTRY]?.own(owner);
 }
 
 const IPV4_WITH_PORT = /^(\d+\.\d+\.\d+\.\d+)(?::\d+)?$/;

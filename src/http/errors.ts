@@ -86,12 +86,35 @@ declare module "fastify" {
   }
 }
 
+/**
+ * A proxy in front of several nodes sends `X-Tollgate-Retry: elsewhere` to repeat a request at another node after status
+ * 421 (RFC 9110, section 15.5.20), and only then: see docs/examples/nginx-nodes.conf.
+ */
+const RETRY_HEADER = "x-tollgate-retry";
+const MISDIRECTED = 421;
+
+/**
+ * Tells whether the store failed a request that has certainly changed nothing: it reads, or it is a completion for which no
+ * credits are held, so that no provider was called. A change by an administrator may be committed in spite of its failure.
+ */
+function hasChangedNothing({ method, isHeld, routeOptions }: FastifyRequest, { code }: ApiError): boolean {
+  if (code !== "store_unavailable") return false;
+  const isCompletion = method === "POST" && routeOptions.url?.startsWith("/v1/") === true;
+  return method === "GET" || method === "HEAD" || (isCompletion && !isHeld);
+}
+
 /** Sends an error with its status, its headers and the body of its route's format. */
 export function sendError(reply: FastifyReply, error: ApiError) {
-  discardBody(reply.request, reply);
-  reply.request.failure = error;
-  const format = errorFormatOf(reply.request);
-  return reply.code(format.status(error)).headers(error.headers).send(format.body(error, reply.request.id));
+  const { request } = reply;
+  discardBody(request, reply);
+  request.failure = error;
+  const format = errorFormatOf(request);
+  const mayRepeat = hasChangedNothing(request, error);
+  const isRepeated = mayRepeat && request.headers[RETRY_HEADER] === "elsewhere";
+  return reply
+    .code(isRepeated ? MISDIRECTED : format.status(error))
+    .headers(mayRepeat ? { "retry-after": "1", ...error.headers } : error.headers)
+    .send(format.body(error, request.id));
 }
 
 /** Errors in OpenAI's format. */

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { FastifyInstance } from "fastify";
-import { ApiError } from "../errors.ts";
+import fastify, { type FastifyInstance } from "fastify";
+import { ApiError, OperatorError } from "../errors.ts";
 import type { LimitsStatus } from "../gateway/limits.ts";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 
@@ -61,25 +61,48 @@ export function serveHealth(
 }
 
 export interface MetricsEndpoint {
-  token: string;
+  /** Undefined: no token is needed, which only a port of its own allows. */
+  token: string | undefined;
   /** Returns all metrics in Prometheus' text format. */
   read(): Promise<string>;
 }
 
-export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+const METRICS_REQUEST_TIMEOUT_MS = 30_000;
+const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
-/** Serves `/metrics` for the holder of the token. */
+/** Serves `/metrics`, for the holder of the token if there is one. */
 export function serveMetrics(server: FastifyInstance, { token, read }: MetricsEndpoint): void {
   server.get("/metrics", async (request, reply) => {
-    if (!isBearer(request.headers.authorization, token)) {
+    if (token !== undefined && !isBearer(request.headers.authorization, token)) {
       throw new ApiError("invalid_token", undefined, { headers: { "www-authenticate": 'Bearer realm="metrics"' } });
     }
     return reply.header("content-type", METRICS_TYPE).send(await read());
   });
 }
 
+/** Serves `/metrics` on a port of its own. Returns the function that ends it. Rejects with OperatorError if it cannot listen. */
+export async function listenForMetrics(
+  { host, port }: { host: string; port: number },
+  endpoint: MetricsEndpoint,
+): Promise<() => Promise<void>> {
+  const server = fastify({ forceCloseConnections: true, requestTimeout: METRICS_REQUEST_TIMEOUT_MS });
+  serveMetrics(server, endpoint);
+  server.setErrorHandler(async (error, _request, reply) => {
+    const [status, headers] = error instanceof ApiError ? [error.status, error.headers] : [500, {}];
+    return reply.code(status).headers(headers).send();
+  });
+  try {
+    await server.listen({ host, port });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const message = `cannot listen on port ${port} of ${host} for metrics: ${code}; change metrics.port or metrics.host`;
+    throw new OperatorError(message, { cause: error });
+  }
+  return () => server.close();
+}
+
 /** Compares a header with a token in a time that tells nothing of it. */
-export function isBearer(header: string | undefined, token: string): boolean {
+function isBearer(header: string | undefined, token: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   const sent = /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? "";
   return timingSafeEqual(digest(sent), digest(token));

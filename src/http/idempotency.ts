@@ -6,17 +6,18 @@ export const IDEMPOTENCY_HEADER = "Idempotency-Key";
 /** Printable ASCII without leading and trailing spaces, which HTTP libraries would remove. */
 const KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/;
 
-/** Identity of a request within its organization. */
+/** Identity of a request among those of its caller. */
 export interface Idempotency {
   key: string;
-  /** SHA-256 of the request, see fingerprintOf. */
+  /** SHA-256 of its endpoint and body, see fingerprintOf. */
   fingerprint: string;
 }
 
 /** Returns the key and the fingerprint of a request, null without a key. Throws invalid_value. */
 export function idempotencyOf(request: FastifyRequest, body: object): Idempotency | null {
   const key = idempotencyKeyOf(request);
-  return key === null ? null : { key, fingerprint: fingerprintOf(body) };
+  const { url: endpoint } = request.routeOptions;
+  return key === null ? null : { key, fingerprint: fingerprintOf({ endpoint, body }) };
 }
 
 /** Returns the Idempotency-Key of a request, null without one. Throws invalid_value. */
@@ -32,7 +33,7 @@ export function idempotencyKeyOf(request: FastifyRequest): string | null {
 }
 
 /**
- * Returns the SHA-256, in hexadecimal, of the request as JSON without white space: only the fields that the service reads
+ * Returns the SHA-256, in hexadecimal, of a request as JSON without white space: of a body, only the fields that the service reads
  * and that are neither absent nor null, with the keys of every object in the order of their UTF-16 code units (RFC 8785).
  */
 export function fingerprintOf(body: object): string {

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { type LoadReading, loadReader, Overload } from "./overload.ts";
+import { type LoadReading, loadReader, memoryBytesFor, Overload } from "./overload.ts";
 
 const LIMITS = { eventLoopDelayMs: 100, memoryShare: 0.9 };
 const SAMPLES_A_SECOND = 10;
 
 function overloadWith(first: LoadReading, limits = LIMITS) {
   const at = { reading: first, nowMs: 0, random: 0, collections: 0 };
-  const noted: ("failed" | "succeeded")[] = [];
+  const noted: (object | "succeeded")[] = [];
   const overload = new Overload({
     limits,
     read: () => at.reading,
@@ -15,7 +15,7 @@ function overloadWith(first: LoadReading, limits = LIMITS) {
     },
     random: () => at.random,
     now: () => at.nowMs,
-    outage: { failed: () => noted.push("failed"), succeeded: () => noted.push("succeeded") },
+    outage: { failed: (fields) => noted.push(fields), succeeded: () => noted.push("succeeded") },
   });
   const run = (seconds: number) => {
     for (let count = 0; count < seconds * SAMPLES_A_SECOND; count += 1) {
@@ -56,11 +56,26 @@ describe("An overloaded service", () => {
     run(60);
     expect(overload.refusedShare).toBe(1);
     expect(overload.refusal()).toBeDefined();
-    expect(noted.at(-1)).toBe("failed");
+    const fields = { cause: "event loop", eventLoopDelayMs: 150, memoryShare: 0, refusedShare: 1 };
+    expect(noted.at(-1)).toEqual(fields);
     at.reading.eventLoopDelayMs = 0;
     run(10);
     expect(overload.refusedShare).toBe(0);
     expect(noted.at(-1)).toBe("succeeded");
+  });
+
+  test("names memory as the cause where it is full, and for a minute after its collection", () => {
+    const { overload, at, run, noted } = overloadWith({ eventLoopDelayMs: 0, memoryShare: 0.96 });
+    run(0.1);
+    expect(overload.refusal()).toBeDefined();
+    expect(noted.at(-1)).toMatchObject({ cause: "memory", eventLoopDelayMs: 0, memoryShare: 0.96 });
+    at.reading = { eventLoopDelayMs: 400, memoryShare: 0.5 };
+    run(10);
+    overload.refusal();
+    expect(noted.at(-1)).toMatchObject({ cause: "memory", memoryShare: 0.5, refusedShare: 1 });
+    run(60);
+    overload.refusal();
+    expect(noted.at(-1)).toMatchObject({ cause: "event loop" });
   });
 
   test("refuses its share of the requests, with the time after which to try again", () => {
@@ -138,7 +153,7 @@ describe("An overloaded service", () => {
 });
 
 test("The load of this process is read", async () => {
-  const read = loadReader({ workers: 1, now: () => performance.now() });
+  const read = loadReader({ memoryBytes: memoryBytesFor(1), now: () => performance.now() });
   const blockMs = 200;
   await new Promise((resolve) => setTimeout(resolve, 50));
   const until = performance.now() + blockMs;
@@ -149,5 +164,6 @@ test("The load of this process is read", async () => {
   expect(eventLoopDelayMs).toBeGreaterThan(blockMs / 2);
   expect(memoryShare).toBeGreaterThan(0);
   expect(memoryShare).toBeLessThan(1);
-  expect(loadReader({ workers: 1_000, now: () => performance.now() })().memoryShare).toBeGreaterThan(memoryShare);
+  const memoryBytes = memoryBytesFor(1_000);
+  expect(loadReader({ memoryBytes, now: () => performance.now() })().memoryShare).toBeGreaterThan(memoryShare);
 });

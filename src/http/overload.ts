@@ -61,6 +61,7 @@ export class Overload {
   #sampledAtMs: number;
   #shareForDelay = 0;
   #shareForMemory = 0;
+  #memoryShare = 0;
   #collectedAtMs = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
 
@@ -101,7 +102,14 @@ export class Overload {
     if (this.#options.now() - this.#sampledAtMs >= SAMPLE_OLD_MS) this.sample();
     const share = this.refusedShare;
     if (share === 0 || this.#options.random() >= share) return undefined;
-    this.#options.outage.failed({ eventLoopDelayMs: Math.round(this.#delayMs), refusedShare: share });
+    // The collection of a full memory delays the event loop, and may just have made room.
+    const isShortOfMemory = this.#shareForMemory > 0 || this.#options.now() - this.#collectedAtMs < COLLECT_EVERY_MS;
+    this.#options.outage.failed({
+      cause: isShortOfMemory ? "memory" : "event loop",
+      eventLoopDelayMs: Math.round(this.#delayMs),
+      memoryShare: Math.round(this.#memoryShare * 100) / 100,
+      refusedShare: share,
+    });
     const seconds = Math.max(1, Math.ceil(share * RETRY_AFTER_MAX_SECONDS));
     return new ApiError("overloaded", "The service is overloaded. Try again later.", {
       headers: { "retry-after": String(seconds) },
@@ -126,12 +134,14 @@ export class Overload {
       if (share <= limits.memoryShare) return 0;
       return Math.min(1, (share - limits.memoryShare) / ((1 - limits.memoryShare) / 2));
     };
+    this.#memoryShare = used;
     this.#shareForMemory = shareOf(used);
     // Without new work V8 has no reason to collect, and the service would refuse everything because of garbage.
     if (this.#shareForMemory === 0 || now() - this.#collectedAtMs < COLLECT_EVERY_MS) return;
     this.#collectedAtMs = now();
     collect();
-    this.#shareForMemory = shareOf(read().memoryShare);
+    this.#memoryShare = read().memoryShare;
+    this.#shareForMemory = shareOf(this.#memoryShare);
   }
 }
 
@@ -144,14 +154,20 @@ export function refuseWhenOverloaded(overload: Pick<Overload, "refusal">): onReq
   };
 }
 
+/** With less, an idle process already uses most of its memory: docs/performance.md, section Memory. */
+export const MEMORY_BYTES_LEAST = 256 * 1024 * 1024;
+
+/** Returns the memory that the container or the machine has for each of `workers` processes. */
+export function memoryBytesFor(workers: number): number {
+  return Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()) / workers;
+}
+
 /**
  * Returns a function that reads the load of this process: the delay of the event loop since the last reading, and the
- * larger one of two shares, of V8's heap limit and of the memory that the container or the machine has for each of
- * `workers` processes. `now` returns monotonic milliseconds.
+ * larger one of two shares, of V8's heap limit and of the memory of the process. `now` returns monotonic milliseconds.
  */
-export function loadReader({ workers, now }: { workers: number; now: () => number }): () => LoadReading {
+export function loadReader({ memoryBytes, now }: { memoryBytes: number; now: () => number }): () => LoadReading {
   const readDelay = delayReader(now);
-  const memoryBytes = Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()) / workers;
   return () => {
     const { used_heap_size: heapBytes, heap_size_limit: heapLimitBytes } = getHeapStatistics();
     return {

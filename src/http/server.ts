@@ -7,6 +7,7 @@ import { messagesErrors } from "../api/messages/errors.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import type { LimitsStatus } from "../gateway/limits.ts";
+import { FairBudget } from "../ledger/fair-budget.ts";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, beginAccess, decorateForAccess, recordAccess } from "./access.ts";
@@ -14,16 +15,16 @@ import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/index.ts";
 import { authenticate } from "./authentication.ts";
 import type { Authenticator } from "./authenticator.ts";
-import { acceptJsonBodies, BodyBudget } from "./body.ts";
+import { acceptJsonBodies } from "./body.ts";
 import {
   closeWhenUnread,
   HEADERS_TIMEOUT_MS,
   handleConnections,
-  limitAnonymousConnections,
+  limitConnectionShares,
   limitConnections,
   parseErrorHandler,
   REQUEST_TIMEOUT_MS,
-  touchAnonymous,
+  touchConnection,
 } from "./connection.ts";
 import { serveConsole } from "./console.ts";
 import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
@@ -118,6 +119,19 @@ const EXPOSED_HEADERS = [
   "link",
 ].join(", ");
 
+/** Returns a function that warns at the first request with an X-Forwarded-For header whose sender is not trusted. */
+function untrustedProxyWarning(log: Log): (request: FastifyRequest) => void {
+  let hasWarned = false;
+  return (request) => {
+    if (hasWarned || !request.headers["x-forwarded-for"] || (request.ips?.length ?? 0) > 1) return;
+    hasWarned = true;
+    log.warn(
+      { address: request.socket.remoteAddress },
+      "X-Forwarded-For is ignored, because server.trustProxy does not name its sender: if that is your proxy, its callers share one address in limits and in the audit log, and session cookies are not Secure",
+    );
+  };
+}
+
 /** Converts the setting for Fastify, which expects a function instead of a number of proxies. */
 function trustedProxies(trustProxy: ServerOptions["trustProxy"]) {
   if (typeof trustProxy !== "number") return trustProxy;
@@ -162,17 +176,19 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const limit = limitConnections(server.server, options.maxConnections, log);
   const listeners = new Listeners({ server: server.server, listen: (address) => server.listen(address), limit });
   const shutdown = new Shutdown({ server, running, listeners });
-  limitAnonymousConnections(server.server);
+  limitConnectionShares(server.server, options.maxConnections);
   server.decorate("basePath", basePath);
   if (options.trustProxy !== false) sendStrictTransportSecurity(server);
   server.decorateRequest("caller", null);
   decorateForAccess(server);
   const access = { ...options, clock: options.gateway.clock, isCut: () => running.isCut };
+  const noteForwarded = untrustedProxyWarning(log);
   server.addHook("onRequest", (request, reply, done) => {
+    noteForwarded(request);
     reply.header("x-request-id", request.id);
     if (isOfMessagesClient(request)) reply.header("request-id", request.id);
     closeWhenUnread(reply.raw);
-    touchAnonymous(request.raw.socket);
+    touchConnection(request.raw.socket);
     if (!UNRECORDED_PATHS.has(request.routeOptions.url ?? "")) trackRequest(request, reply, { shutdown, access });
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "The header `Host` is missing (RFC 9112, section 3.2)."));
@@ -182,7 +198,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     } else done();
   });
   server.setErrorHandler(errorHandler(log));
-  const budget = new BodyBudget(Math.max(options.bodiesInFlightBytes, 2 * bodyLimitBytes));
+  const budget = new FairBudget(Math.max(options.bodiesInFlightBytes, 2 * bodyLimitBytes));
   acceptJsonBodies(server, { bodyLimitBytes, budget });
   server.setNotFoundHandler(respondNoRoute);
   await document(server, options.version);

@@ -1,6 +1,7 @@
 import type { Server as HttpServer } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance, FastifyReply } from "fastify";
+import { StoppedError } from "../errors.ts";
 import { HEADERS_TIMEOUT_MS } from "./connection.ts";
 import type { Listeners } from "./listeners.ts";
 
@@ -22,10 +23,13 @@ export interface RequestCounts {
 }
 
 const CLOSE_IDLE_EVERY_MS = 50;
+/** Time for the clients of completions that the shutdown has ended to receive their error. */
+const ERROR_READ_MS = 3_000;
 
 /**
  * Shuts the HTTP server down in steps: `/readyz` reports `draining` while the listener still accepts connections; then
- * the listener closes and running requests finish; then all connections are closed.
+ * the listener closes and running requests finish; then those that still run end with an error, and all connections are
+ * closed.
  */
 export class Shutdown {
   readonly #server: FastifyInstance;
@@ -70,16 +74,11 @@ export class Shutdown {
     const { server } = this.#server;
     this.#isListenerClosed = true;
     this.#listeners.close();
-    let cut: NodeJS.Timeout | undefined;
-    const cutting = new Promise<void>((resolve) => {
-      cut = setTimeout(() => {
-        this.#running.cut();
-        server.closeAllConnections();
-        resolve();
-      }, drainMs);
-    });
-    await Promise.race([this.#allEnded(), cutting]);
-    clearTimeout(cut);
+    const ended = this.#allEnded();
+    if (!(await isWithin(ended, drainMs))) {
+      this.#running.cut();
+      if (!(await isWithin(ended, ERROR_READ_MS))) server.closeAllConnections();
+    }
     await this.#closeConnections(server);
     await this.#running.ended();
   }
@@ -108,31 +107,54 @@ export class Shutdown {
   }
 }
 
-/** Counts the completions that are not settled, also those whose clients have disconnected. */
+/** Resolves to true when an event happens within a time, and to false when the time is over. */
+async function isWithin(event: Promise<void>, ms: number): Promise<boolean> {
+  const timer = new AbortController();
+  const late = sleep(ms, false, { signal: timer.signal }).catch(() => false);
+  const isInTime = await Promise.race([event.then(() => true), late]);
+  timer.abort();
+  return isInTime;
+}
+
+type Cut = (reason: StoppedError) => void;
+
+/** Counts the completions that are not settled, also those whose clients have disconnected, and ends them at a shutdown. */
 export class RunningCompletions {
   #count = 0;
   /** Completions that began since the last call of `currentEnded`. */
   #current = new Generation();
   #earlierEnded: Promise<void> = Promise.resolve();
   #isCut = false;
+  /**
+   * Ends each running completion; undefined in free places. A set would grow new tables, and its discarded ones would keep
+   * finished requests in memory until the next major collection.
+   */
+  readonly #cuts: (Cut | undefined)[] = [];
+  readonly #freePlaces: number[] = [];
   readonly #waiting: (() => void)[] = [];
 
-  /** True when the shutdown closes connections: the clients have not disconnected then. */
+  /** True once the shutdown ends requests: clients that disconnect then did not do so by themselves. */
   get isCut(): boolean {
     return this.#isCut;
   }
 
-  /** Call it before the connections of running completions are closed. */
+  /** Ends the running completions with an error, and those that begin later. */
   cut(): void {
     this.#isCut = true;
+    for (const cut of this.#cuts) cut?.(new StoppedError());
   }
 
   /** Counts a completion until its promise settles. Returns the promise. */
-  follow<T>(completion: Promise<T>): Promise<T> {
+  follow<T>(completion: Promise<T>, cut: Cut): Promise<T> {
     this.#count += 1;
     const generation = this.#current;
     generation.count += 1;
+    const place = this.#freePlaces.pop() ?? this.#cuts.length;
+    this.#cuts[place] = cut;
+    if (this.#isCut) cut(new StoppedError());
     const end = () => {
+      this.#cuts[place] = undefined;
+      this.#freePlaces.push(place);
       generation.end();
       this.#end();
     };

@@ -71,6 +71,7 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
     const { id } = await tokenOf(await made());
     return { path: `/tokens/${id}/revoke` };
   },
+  "/routes/resume": async () => ({ path: "/routes/resume", body: { route: "sandbox/echo" } }),
   "/playground/token": async () => ({
     path: "/playground/token",
     body: { organization_id: await made() },

@@ -57,6 +57,7 @@ const bodies: Record<string, object> = {
   createRevocation: { amount: 1 },
   createCredit: { amount: 1 },
   createAllowance: { amount: 1 },
+  resumeRoute: { route: "sandbox/echo" },
 };
 const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) =>
   operationId === "createToken" ? { organization_id: id, name: "New" } : (bodies[operationId] ?? {});

@@ -277,7 +277,7 @@ describe("Unusual bodies", () => {
     ],
     [
       "texts grown step by step",
-      () => schema('{"type":"array","minItems":50,"items":{"type":"string","pattern":"a+","minLength":9999}}'),
+      () => schema('{"type":"array","minItems":50,"items":{"type":"string","minLength":9999}}'),
       400,
     ],
     [
@@ -286,11 +286,11 @@ describe("Unusual bodies", () => {
       400,
     ],
     ["a billion properties", () => schema('{"type":"object","minProperties":1e9}'), 400],
-    ["a pattern that backtracks", () => schema('{"type":"string","pattern":"^(a+){40}$"}'), 200],
     [
-      "a pattern that backtracks, with a minimum length",
+      "a pattern that backtracks",
       () => schema('{"type":"string","pattern":"^(a+)+$","minLength":40}'),
       400,
+      "unsupported_value",
     ],
   ];
   test.each(cases)("%s", async (_name, body, status, code) => {

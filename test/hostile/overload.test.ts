@@ -1,9 +1,11 @@
 import { once } from "node:events";
+import type { Socket } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import { ApiError } from "../../src/errors.ts";
+import type { Gateway } from "../../src/gateway/gateway.ts";
 import type { Server } from "../../src/http/server.ts";
 import { keepLog } from "../support/log.ts";
-import { startTestServer } from "../support/server.ts";
+import { PRINCIPAL, startTestServer } from "../support/server.ts";
 import { send } from "../support/service.ts";
 import { closeOf, dial } from "./raw-http.ts";
 
@@ -39,17 +41,7 @@ test("An overloaded service refuses new work before it reads a token or a body, 
 
 test("A connection above the limit is closed at once, whichever socket accepted the others, and one that closes makes room.", async () => {
   const log = keepLog();
-  const started = await startTestServer({ maxConnections: OPEN, log });
-  server = started.server;
-  const open = await Promise.all(
-    Array.from({ length: OPEN }, async () => {
-      const socket = dial(started.url);
-      socket.write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
-      const [answer] = await once(socket, "data");
-      expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK/);
-      return socket;
-    }),
-  );
+  const { started, open } = await openAll(OPEN, log);
   // Other systems may listen on one socket only.
   if (process.platform === "linux") expect(await connectionsOfFirstSocket(server)).toBeLessThan(OPEN);
   await closeOf(dial(started.url));
@@ -65,6 +57,41 @@ test("A connection above the limit is closed at once, whichever socket accepted 
     .toBe(200);
   for (const socket of open) socket.destroy();
 });
+
+test("An organization that has three quarters of the connections is refused on another one, and others are not.", async () => {
+  const { started, open } = await openAll((OPEN * 3) / 4, keepLog(), "org_a");
+  const refused = dial(started.url);
+  refused.write(MODELS);
+  const [answer] = await once(refused, "data");
+  expect(answer.toString()).toMatch(/^HTTP\/1.1 429 /);
+  await closeOf(refused);
+  owner = "org_b";
+  expect((await send(started, "/v1/models", "any")).status).toBe(200);
+  for (const socket of open) socket.destroy();
+});
+
+const MODELS = "GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer any\r\n\r\n";
+/** Organization of the next request. */
+let owner = "";
+
+/** Opens connections with a request each: of an organization, or of two that take turns. */
+async function openAll(count: number, log: ReturnType<typeof keepLog>, only?: string) {
+  const authenticate = async () => ({ ...PRINCIPAL, organizationId: owner });
+  const limitSettings = { requestsPerMinute: 1_000, tokensPerMinute: 1_000, concurrentRequests: 1_000 };
+  const gateway = { limitSettings } as Gateway;
+  const started = await startTestServer({ maxConnections: OPEN, log, authenticator: { authenticate }, gateway });
+  server = started.server;
+  const open: Socket[] = [];
+  for (let index = 0; index < count; index += 1) {
+    owner = only ?? (index % 2 === 0 ? "org_a" : "org_b");
+    const socket = dial(started.url);
+    socket.write(MODELS);
+    const [answer] = await once(socket, "data");
+    expect(answer.toString()).toMatch(/^HTTP\/1.1 200 OK/);
+    open.push(socket);
+  }
+  return { started, open };
+}
 
 /** Enough that the system does not give all of them to one socket. */
 const OPEN = 20;

@@ -138,15 +138,6 @@ function requestCases(subject: Subject): void {
       message: expect.stringContaining("requests per minute of this model: limit 2."),
     });
   });
-
-  test("a reverted request is not counted", async () => {
-    const key = name("sign-in");
-    const keys = [{ key, limit: 2 }];
-    for (let index = 0; index < 5; index += 1) {
-      expect((await subject.count(keys)).remaining).toBe(1);
-      subject.limits.uncountRequest(key);
-    }
-  });
 }
 
 function tokenCases(subject: Subject): void {

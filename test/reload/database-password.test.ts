@@ -3,6 +3,7 @@ import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import pg from "pg";
 import { expect, test } from "vitest";
+import { firstToken } from "../support/admin.ts";
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
 import { makeDirectory, send, startService } from "../support/service.ts";
 
@@ -24,7 +25,7 @@ test.skipIf(!hasPostgres)("the password of the database is rotated while the ser
   const environment = { DATABASE_URL_FILE: join(directory, "database-url") };
   const service = await startService({ environment, dataDir: directory });
   try {
-    const token = /sk-tg-[0-9A-Za-z]+/.exec(service.output())?.[0] ?? "";
+    const token = firstToken(service);
     const ask = async () => {
       const body = { model: "sandbox/echo", messages: [{ role: "user", content: "Hello" }] };
       const answer = await send(service, "/v1/chat/completions", token, body);

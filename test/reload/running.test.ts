@@ -1,6 +1,7 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { firstToken } from "../support/admin.ts";
 import { makeDirectory, type RunningService, send, startService } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -52,7 +53,7 @@ async function start(config: object = configOf()): Promise<{ service: RunningSer
   mkdirSync(dataDir);
   const started = await startService({ config, dataDir, configDir: directory });
   service = started;
-  return { service: started, token: /sk-tg-[0-9A-Za-z]+/.exec(started.output())?.[0] ?? "" };
+  return { service: started, token: firstToken(started) };
 }
 
 const change = (config: object) => writeFileSync(file("tollgate.yaml"), JSON.stringify(config));

@@ -9,7 +9,7 @@ import { type Access, originOf } from "./endpoint.ts";
 /** A page of another site cannot send this header: that takes a CORS preflight, which `/admin/v1` does not answer. */
 const CONSOLE_HEADER = "x-tollgate-console";
 const SAFE_METHODS = new Set(["GET", "HEAD"]);
-const GUESSES_A_MINUTE = 10;
+const FAILED_SIGN_INS_PER_MINUTE_MAX = 10;
 
 const COOKIE_NAME = "tollgate_session";
 /**
@@ -38,7 +38,7 @@ export async function administratorOf(
     const token = bearerToken(request);
     const who = await sessions.operatorOf(token);
     if (who !== undefined) return who;
-    await countGuess(limits, request);
+    await countFailedSignIn(limits, request);
     await sessions.recordRefused(token, originOf(request));
     throw withChallenge(new ApiError("invalid_token", "The admin token is not valid."));
   }
@@ -53,18 +53,9 @@ export async function administratorOf(
   throw new ApiError("missing_token", "Sign in first: there is no session, or it has ended.");
 }
 
-/** Counts an attempt to sign in; rejects with rate_limit_exceeded after too many from one address (of IPv6: one /64). */
-export async function countGuess(limits: RateLimiter, request: FastifyRequest): Promise<void> {
-  await limits.countRequest([{ key: guessKey(request), limit: GUESSES_A_MINUTE }]);
-}
-
-/** Removes an attempt with a valid token from the count. */
-export function uncountGuess(limits: RateLimiter, request: FastifyRequest): void {
-  limits.uncountRequest(guessKey(request));
-}
-
-function guessKey({ ip }: FastifyRequest): string {
-  return `sign-in:${clientAddressKey(ip)}`;
+/** Counts a failed sign-in; rejects with rate_limit_exceeded after too many from one address (of IPv6: one /64). */
+export async function countFailedSignIn(limits: RateLimiter, { ip }: FastifyRequest): Promise<void> {
+  await limits.countRequest([{ key: `sign-in:${clientAddressKey(ip)}`, limit: FAILED_SIGN_INS_PER_MINUTE_MAX }]);
 }
 
 /**

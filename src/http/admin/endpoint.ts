@@ -32,6 +32,8 @@ export interface AdminServices {
   creditAdjustments: CreditAdjustments;
   statements: Statements;
   shortTokens: ShortTokens;
+  /** Applies resumed routes that the audit log has. */
+  resumptions: { apply(): Promise<void> };
   /** Milliseconds since 1970. */
   clock: () => number;
   facts: ServiceFacts;

@@ -1,15 +1,17 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type TSchema, Type } from "typebox";
 import type { AdminKeyOutcome } from "../../admin/idempotency-keys.ts";
-import type { Administrator } from "../../admin/sessions.ts";
+import { type Administrator, type Member, shareOwnerOf } from "../../admin/sessions.ts";
 import { compileCheck } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
-import { markAuthenticated } from "../connection.ts";
+import { FairTurns } from "../../ledger/fair-queue.ts";
+import { ownConnection } from "../connection.ts";
 import { fingerprintOf, IDEMPOTENCY_HEADER, idempotencyKeyOf } from "../idempotency.ts";
 import { adminDocumentationOf } from "../openapi.ts";
 import { administratorOf } from "./authentication.ts";
 import { creditEndpoints } from "./credits.ts";
 import type { AdminCall, AdminEndpoint, AdminServices } from "./endpoint.ts";
+import { modelEndpoints } from "./models.ts";
 import { organizationEndpoints } from "./organizations.ts";
 import { playgroundEndpoints } from "./playground.ts";
 import { reportEndpoints } from "./reports.ts";
@@ -31,6 +33,7 @@ const NO_FIELDS = Type.Object({}, { additionalProperties: false });
 export const adminEndpoints: readonly AdminEndpoint[] = [
   ...sessionEndpoints,
   ...reportEndpoints,
+  ...modelEndpoints,
   ...organizationEndpoints,
   ...creditEndpoints,
   ...statementEndpoints,
@@ -39,9 +42,15 @@ export const adminEndpoints: readonly AdminEndpoint[] = [
   ...playgroundEndpoints,
 ];
 
-/** Registers the admin API: same origin only, and never cached. */
+/** Far more than the pages of a console request. */
+const MEMBER_REQUESTS_A_MINUTE = 1_200;
+/** Fewer than the connections for reports, so that operators find a free one. */
+const ORGANIZATIONS_AT_ONCE = 3;
+
+/** Registers the admin API: same origin only, and never cached. Each organization's members are served one at a time. */
 export async function serveAdmin(api: FastifyInstance, services: AdminServices): Promise<void> {
   api.decorateRequest("administrator", null);
+  const turns = new FairTurns(ORGANIZATIONS_AT_ONCE);
   for (const endpoint of adminEndpoints) {
     api.route({
       method: endpoint.method,
@@ -51,15 +60,23 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
         reply.headers({ "cache-control": "no-store", "x-content-type-options": "nosniff" });
         const guards = { sessions: services.sessions, limits: services.gateway.limits };
         request.administrator = await administratorOf(guards, request, endpoint.access);
-        if (request.administrator !== null) markAuthenticated(request.raw.socket);
+        if (request.administrator !== null) {
+          ownConnection(request.raw.socket, shareOwnerOf(request.administrator));
+          if (request.administrator.role === "member") await countMember(services, request.administrator);
+        }
         await endpoint.countAttempt?.(services, { who: request.administrator, request });
       },
-      handler: handlerOf(services, endpoint),
+      handler: handlerOf(services, endpoint, turns),
     });
   }
 }
 
-function handlerOf(services: AdminServices, endpoint: AdminEndpoint) {
+/** Counts a request of an organization's members. Throws or rejects with rate_limit_exceeded. */
+async function countMember({ gateway }: AdminServices, { token: { organizationId } }: Member): Promise<void> {
+  await gateway.limits.countRequest([{ key: `console:${organizationId}`, limit: MEMBER_REQUESTS_A_MINUTE }]);
+}
+
+function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: FairTurns) {
   const { query: querySchema = NO_FIELDS, body: bodySchema, response } = endpoint;
   const checkQuery = checker(querySchema);
   const checkBody = checker(bodySchema ?? NO_FIELDS);
@@ -71,7 +88,10 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint) {
     refuseNul([params, query, request.body]);
     const call = { who: request.administrator, params, query, body: request.body, request, reply };
     reply.code(response.status);
-    return handleOnce(services, endpoint, call);
+    const handle = () => handleOnce(services, endpoint, call);
+    // An export takes as long as its client reads, and has limits of its own.
+    const isExport = response.contentType !== undefined;
+    return call.who?.role === "member" && !isExport ? turns.run(shareOwnerOf(call.who), handle) : handle();
   };
 }
 
@@ -133,11 +153,11 @@ export async function handleOnce(services: AdminServices, endpoint: AdminEndpoin
   }
 }
 
-/** Returns the scope of a key: all operators share one, and so do the members of an organization. */
+/** Returns the scope of a key: all operators share one; a member's keys belong to the caller that the token identifies. */
 function scopeOf({ isRepeatable = true }: AdminEndpoint, { who }: AdminCall): string {
   if (!isRepeatable) refuseHeader("this operation takes none; send the request without it.");
-  if (who === null) refuseHeader("sign in first; keys belong to the operator or to an organization.");
-  return who.role === "operator" ? "operator" : who.token.organizationId;
+  if (who === null) refuseHeader("sign in first; keys belong to the operator or to a member.");
+  return who.role === "operator" ? "operator" : who.token.callerId;
 }
 
 function refuseHeader(reason: string): never {

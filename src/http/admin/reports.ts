@@ -1,19 +1,5 @@
-import type { Member } from "../../admin/sessions.ts";
-import {
-  type AdminModel,
-  AdminModelList,
-  AuditPage,
-  AuditQuery,
-  type ModelRoute,
-  Overview,
-  OverviewQuery,
-} from "../../api/admin/reports.ts";
-import type { CatalogModel } from "../../catalog/model.ts";
-import { toApiModel } from "../../catalog/model.ts";
-import { pricesByClass } from "../../credits/price.ts";
+import { AuditPage, AuditQuery, Overview, OverviewQuery } from "../../api/admin/reports.ts";
 import { ApiError } from "../../errors.ts";
-import { mayUse } from "../../gateway/plan.ts";
-import { reportRoutes } from "../../gateway/route-health.ts";
 import { DAY_MS, dayOf } from "../../reports/usage-days.ts";
 import { adminEndpoint, listOf, notFound, organizationIn, pageOf, timeOf } from "./endpoint.ts";
 
@@ -41,24 +27,6 @@ const showOverview = adminEndpoint({
   },
 });
 
-const listModels = adminEndpoint({
-  method: "GET",
-  path: "/models",
-  access: "member",
-  operationId: "listModelsWithRoutes",
-  summary: "List models with their facts and prices; operators also see their routes and the health of each",
-  response: { status: 200, description: "The models.", schema: AdminModelList },
-  async handle({ gateway, clock }, { who }): Promise<AdminModelList> {
-    const models = gateway.catalog.list();
-    if (who?.role === "member") {
-      const usable = models.filter((model) => mayUse(principalOf(who), model));
-      return { object: "list", data: usable.map((model) => toModel(model, null)) };
-    }
-    const health = gateway.circuits.health(clock());
-    return { object: "list", data: models.map((model) => toModel(model, reportRoutes(model, health))) };
-  },
-});
-
 const listAudit = adminEndpoint({
   method: "GET",
   path: "/audit",
@@ -73,12 +41,4 @@ const listAudit = adminEndpoint({
   },
 });
 
-export const reportEndpoints = [showOverview, listModels, listAudit];
-
-function principalOf({ token }: Member) {
-  return { organizationKind: "standard" as const, models: token.models === null ? null : new Set(token.models) };
-}
-
-function toModel(model: CatalogModel, routes: ModelRoute[] | null): AdminModel {
-  return { ...toApiModel(model), playground: model.playground, prices: pricesByClass(model.prices), routes };
-}
+export const reportEndpoints = [showOverview, listAudit];

@@ -2,7 +2,7 @@ import { type Administrator, MEMBER_SCOPE, type SignInOutcome } from "../../admi
 import { ServiceFacts, Session, SignIn } from "../../api/admin/session.ts";
 import { isoTime } from "../../api/time.ts";
 import { ApiError } from "../../errors.ts";
-import { clearSessionCookie, countGuess, sessionSecret, setSessionCookie, uncountGuess } from "./authentication.ts";
+import { clearSessionCookie, countFailedSignIn, sessionSecret, setSessionCookie } from "./authentication.ts";
 import { type AdminServices, adminEndpoint, originOf } from "./endpoint.ts";
 
 const REFUSALS = {
@@ -21,12 +21,11 @@ const signIn = adminEndpoint({
   body: SignIn,
   isRepeatable: false,
   response: { status: 200, description: "The session; its cookie is set.", schema: Session },
-  countAttempt: ({ gateway }, { request }) => countGuess(gateway.limits, request),
   async handle(services, { request, reply, body }) {
     const { sessions, gateway, clock } = services;
-    const outcome = await sessions.signIn(body.token, originOf(request));
+    const countFailure = () => countFailedSignIn(gateway.limits, request);
+    const outcome = await sessions.signIn(body.token, originOf(request), countFailure);
     if (outcome.outcome !== "signed_in") throw REFUSALS[outcome.outcome]();
-    uncountGuess(gateway.limits, request);
     const earlier = sessionSecret(request);
     if (earlier !== undefined) await sessions.end(earlier, originOf(request));
     setSessionCookie(request, reply, outcome.secret, outcome.expiresAtMs - clock());

@@ -2,18 +2,17 @@ import { Type } from "typebox";
 import { decodeCountTokens } from "../../api/messages/decode.ts";
 import { messagesErrors } from "../../api/messages/errors.ts";
 import { CountTokensRequest } from "../../api/messages/request.ts";
-import { estimatePrompt, promptTexts } from "../../credits/estimate.ts";
 import { ApiError } from "../../errors.ts";
+import { planPrompt } from "../../gateway/kinds/completion.ts";
 import { rateLimitHeaders } from "../../gateway/limits.ts";
-import { planFor } from "../../gateway/plan.ts";
+import { callerLimits } from "../../gateway/wanted-limits.ts";
 import { modelIn } from "../access.ts";
+import { abortOnClose, renamed, toApiIssue } from "../answer.ts";
 import { callerOf } from "../authentication.ts";
-import { renamed, toApiIssue } from "../completion.ts";
 import { messagesHeaders, messagesHeadersOf } from "./create-message.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 const MessageTokensCount = Type.Object({ input_tokens: Type.Integer({ minimum: 0 }) });
-const output = { param: "max_tokens", tokens: undefined, isLimitedBySetting: false };
 
 export const countMessageTokens: Endpoint = {
   method: "POST",
@@ -31,12 +30,17 @@ export const countMessageTokens: Endpoint = {
     const decoded = decodeCountTokens(request.body, messagesHeadersOf(request));
     if ("issue" in decoded) throw toApiIssue(decoded.issue);
     const { principal, limited } = callerOf(request);
-    reply.headers(rateLimitHeaders([await limited.counted()]));
+    const { signal } = abortOnClose(reply);
     try {
-      const plan = planFor(gateway, { ...decoded, principal, output });
-      const { likely, likelyBesideText } = estimatePrompt(plan.request, plan.model);
-      const counts = await gateway.tokenCounter.count([promptTexts(plan.request)]);
-      return { input_tokens: counts?.[0] === undefined ? likely : counts[0] + likelyBesideText };
+      const { estimate, promptTexts } = planPrompt(gateway, { native: undefined, ...decoded, principal, signal });
+      const { likely, likelyBesideText } = estimate;
+      const { requestLimit, tokenLimit, leave } = await limited.admit(callerLimits(gateway, principal, likely));
+      reply.headers(rateLimitHeaders([requestLimit, tokenLimit]));
+      const counter = gateway.tokenCounter.forPreviews(principal.organizationId, signal);
+      const [counted] = (await counter.count([promptTexts()])) ?? [];
+      const tokens = counted === undefined ? likely : counted + likelyBesideText;
+      leave(tokens);
+      return { input_tokens: tokens };
     } catch (error) {
       throw error instanceof ApiError ? renamed(error, decoded.paramOf) : error;
     }

@@ -1,7 +1,7 @@
 import { ChatCompletion, ChatCompletionChunk } from "../../api/chat/completion.ts";
 import { decodeChatCompletion } from "../../api/chat/decode.ts";
 import { SentRequest } from "../../api/chat/request.ts";
-import { COMPLETION_HEADERS, completionHandler } from "../completion.ts";
+import { answerHandler, CHARGED_HEADERS } from "../answer.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 export const createChatCompletion: Endpoint = {
@@ -12,8 +12,8 @@ export const createChatCompletion: Endpoint = {
   summary: "Create a chat completion",
   description:
     "Generates a reply to a conversation and charges the token's organization. `null` counts as an absent field; unknown fields are ignored.",
-  headers: COMPLETION_HEADERS,
+  headers: CHARGED_HEADERS,
   body: SentRequest,
   response: { description: "The completion, or its events.", schema: ChatCompletion, eventSchema: ChatCompletionChunk },
-  handle: completionHandler(({ body }, { completionMessages }) => decodeChatCompletion(body, completionMessages)),
+  handle: answerHandler(({ body }, { completionMessages }) => decodeChatCompletion(body, completionMessages)),
 };

@@ -4,7 +4,7 @@ import { decodeMessages, type MessagesHeaders } from "../../api/messages/decode.
 import { messagesErrors } from "../../api/messages/errors.ts";
 import { MessageDocument, MessageEvent } from "../../api/messages/message.ts";
 import { MESSAGES_VERSIONS, MessagesRequest } from "../../api/messages/request.ts";
-import { COMPLETION_HEADERS, completionHandler } from "../completion.ts";
+import { answerHandler, CHARGED_HEADERS } from "../answer.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 /** Documentation of the headers of the wire. */
@@ -32,9 +32,9 @@ export const createMessage: Endpoint = {
   summary: "Create a message",
   description:
     "Generates a reply in the format of Anthropic's Messages API and charges the token's organization. `null` counts as an absent field; unknown fields are ignored.",
-  headers: Type.Object({ ...messagesHeaders, ...COMPLETION_HEADERS.properties }),
+  headers: Type.Object({ ...messagesHeaders, ...CHARGED_HEADERS.properties }),
   body: MessagesRequest,
   response: { description: "The message, or its events.", schema: MessageDocument, eventSchema: MessageEvent },
   errors: messagesErrors,
-  handle: completionHandler((request) => decodeMessages(request.body, messagesHeadersOf(request))),
+  handle: answerHandler((request) => decodeMessages(request.body, messagesHeadersOf(request))),
 };

@@ -8,8 +8,8 @@ import { ResponsesRequest } from "../../api/responses/request.ts";
 import { ResponseEvent, ResponseObject } from "../../api/responses/response.ts";
 import { answerIdOf, referencedAnswers, type StoredResponse, toStoredResponse } from "../../api/responses/stored.ts";
 import { ApiError } from "../../errors.ts";
+import { answerHandler, CHARGED_HEADERS } from "../answer.ts";
 import { principalOf } from "../authentication.ts";
-import { COMPLETION_HEADERS, completionHandler } from "../completion.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
 
 /** Responses that one request may refer to. */
@@ -26,10 +26,10 @@ export const createResponse: Endpoint = {
   summary: "Create a response",
   description:
     "Generates a response in the format of OpenAI's Responses API and charges the token's organization. `null` counts as an absent field; unknown fields are ignored and listed in the header `x-tollgate-ignored`.",
-  headers: COMPLETION_HEADERS,
+  headers: CHARGED_HEADERS,
   body: ResponsesRequest,
   response: { description: "The response, or its events.", schema: ResponseObject, eventSchema: ResponseEvent },
-  handle: completionHandler(async (request, services) => {
+  handle: answerHandler(async (request, services) => {
     const { body } = request;
     if (!storesResponses(request)) return decodeResponses(body);
     const ids = referencedAnswers(body).slice(0, REFERENCES_MAX);
@@ -110,18 +110,37 @@ async function getOwn(services: EndpointServices, request: FastifyRequest, answe
   return own;
 }
 
-/** Finds a stored response that the caller's token, or one that it replaced in rotations, has created. */
+/**
+ * Finds a stored response that the caller's token, or one that it replaced in rotations, has created. Each lookup takes at
+ * least its pause, so that the time of the answer does not tell whether a response of another token exists.
+ */
 async function findOwn(
   services: EndpointServices,
   request: FastifyRequest,
   answerId: string,
 ): Promise<OwnResponse | undefined> {
-  const stored = await find(services, request, answerId);
-  const detail = stored && (await services.requests.find(toUuid(answerId)));
+  if (!storesResponses(request)) return undefined;
+  for (let lookup = 1; lookup <= LOOKUPS_MAX; lookup += 1) {
+    const pause = sleep(LOOKUP_PAUSE_MS);
+    const own = await lookUpOwn(services, request, answerId);
+    if (own !== undefined) return own;
+    await pause;
+  }
+  return undefined;
+}
+
+async function lookUpOwn(
+  { conversations, requests, directory }: EndpointServices,
+  request: FastifyRequest,
+  answerId: string,
+): Promise<OwnResponse | undefined> {
+  const { organizationId, tokenId } = principalOf(request);
+  const id = toUuid(answerId);
+  const stored = await conversations.find(organizationId, id);
+  const detail = stored && (await requests.find(id));
   if (detail === undefined || stored === undefined) return undefined;
-  const { tokenId } = principalOf(request);
   let owner: string | null | undefined = detail.token_id;
-  while (typeof owner === "string" && owner !== tokenId) owner = (await services.directory.token(owner))?.successor_id;
+  while (typeof owner === "string" && owner !== tokenId) owner = (await directory.token(owner))?.successor_id;
   return owner === tokenId ? { stored, detail } : undefined;
 }
 
@@ -129,21 +148,6 @@ async function findOwn(
 function storesResponses(request: FastifyRequest): boolean {
   const { keepsConversations, organizationKind } = principalOf(request);
   return keepsConversations && organizationKind !== "playground";
-}
-
-/** Finds a stored response of the caller's organization. */
-async function find(
-  { conversations }: Pick<EndpointServices, "conversations">,
-  request: FastifyRequest,
-  answerId: string,
-): Promise<StoredResponse | undefined> {
-  if (!storesResponses(request)) return undefined;
-  const { organizationId } = principalOf(request);
-  for (let lookup = 1; ; lookup += 1) {
-    const stored = await conversations.find(organizationId, toUuid(answerId));
-    if (stored !== undefined || lookup === LOOKUPS_MAX) return stored;
-    await sleep(LOOKUP_PAUSE_MS);
-  }
 }
 
 function toUuid(digits: string): string {

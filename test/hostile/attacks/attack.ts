@@ -7,6 +7,10 @@ export interface Target {
   /** An access token of an organization with credits. */
   token?: string;
   adminToken?: string;
+  /** An access token of another organization with credits, which no attack may harm. */
+  victimToken?: string;
+  /** A model whose provider answers with the status that the message asks for, such as `status 429 retry-after 30`. */
+  fragileModel?: string;
 }
 
 /** Credentials that an attacker needs. */
@@ -17,15 +21,22 @@ export interface Attack {
   /** A full sentence with the expected behavior. */
   title: string;
   needs: Needs;
+  /** Parts of the target that the attack needs, apart from the attacker's credentials. */
+  alsoNeeds?: readonly ("adminToken" | "victimToken" | "fragileModel")[];
   /** Rejects if the title does not hold. Leaves the service usable for the next attacks. */
   play(target: Target): Promise<void>;
 }
 
 /** The header that authenticates as the holder of a credential of the target. */
 export function authorization(target: Target, needs: Exclude<Needs, "nothing">): { authorization: string } {
-  const credential = needs === "token" ? target.token : target.adminToken;
-  assert.ok(credential !== undefined, `This attack needs the ${needs} of the target.`);
-  return { authorization: `Bearer ${credential}` };
+  return { authorization: `Bearer ${required(target, needs === "token" ? "token" : "adminToken")}` };
+}
+
+/** Returns a part of the target, which the attack has stated to need. */
+export function required(target: Target, name: keyof Target): string {
+  const value = target[name];
+  assert.ok(value !== undefined, `This attack needs the ${name} of the target.`);
+  return value;
 }
 
 /** Sends a JSON body; a string or bytes are sent as they are. */

@@ -6,6 +6,7 @@ import { connectionAttacks } from "./connections.ts";
 import { creditAttacks } from "./credits.ts";
 import { limitAttacks } from "./limits.ts";
 import { requestAttacks } from "./requests.ts";
+import { upstreamAttacks } from "./upstreams.ts";
 import { worstBodyAttacks } from "./worst-bodies.ts";
 
 /** Every attack by its area. To add one, append it to the list of its area; a new area is a new file and a line here. */
@@ -15,6 +16,7 @@ export const ATTACKS: Readonly<Record<string, readonly Attack[]>> = {
   requests: requestAttacks,
   credits: creditAttacks,
   clients: clientAttacks,
+  upstreams: upstreamAttacks,
   "worst bodies": worstBodyAttacks,
   administration: administrationAttacks,
   // Last, because they exhaust the limits of an address.

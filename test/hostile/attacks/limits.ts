@@ -1,25 +1,20 @@
 import assert from "node:assert/strict";
-import { exchangeRaw } from "../raw-http.ts";
-import type { Attack } from "./attack.ts";
+import { type Attack, assertRefused, authorization, post } from "./attack.ts";
 
-const SIGN_INS_A_MINUTE = 10;
+const FAILED_SIGN_INS_PER_MINUTE_MAX = 10;
 
 /** Attacks that exhaust a limit of the attacker's address. They run last: the limit remains exhausted for a minute. */
 export const limitAttacks: readonly Attack[] = [
   {
-    title: "Attempts to sign in are counted before their bodies are read.",
-    needs: "nothing",
-    async play({ url }) {
-      const fields = ["host: x", "x-tollgate-console: 1", "content-type: application/json"];
-      const whole = `{"token":"none"}`;
-      const attempt = (length: number, body: string) =>
-        exchangeRaw(
-          url,
-          `POST /admin/v1/session HTTP/1.1\r\n${fields.join("\r\n")}\r\ncontent-length: ${length}\r\n\r\n${body}`,
-        );
-      for (let count = 0; count < SIGN_INS_A_MINUTE; count += 1) await attempt(whole.length, whole);
-      const [answer] = await attempt(1_000, "");
-      assert.equal(answer?.status, 429, "An attempt above the limit was not refused before its body arrived.");
+    title: "Wrong tokens from an address are refused without a record after ten, and never lock the right one out.",
+    needs: "admin token",
+    async play(target) {
+      const adminToken = authorization(target, "admin token").authorization.slice("Bearer ".length);
+      const signIn = (token: string) => post(target, "/admin/v1/session", { token }, { "x-tollgate-console": "1" });
+      for (let count = 0; count < FAILED_SIGN_INS_PER_MINUTE_MAX; count += 1) await signIn("none");
+      await assertRefused(await signIn("none"), 429, "rate_limit_exceeded");
+      const answer = await signIn(adminToken);
+      assert.equal(answer.status, 200, "The admin token was refused because of another caller's failures.");
     },
   },
 ];

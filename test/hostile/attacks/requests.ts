@@ -69,7 +69,7 @@ export const requestAttacks: readonly Attack[] = [
       ]);
       for (const answer of await Promise.all(answers)) {
         assert.match(
-          await assertRefused(answer, 400, "upstream_rejected"),
+          await assertRefused(answer, 400, "unsupported_value"),
           /response_format\.json_schema\.schema|tools\[0\]\.function\.parameters/,
         );
       }

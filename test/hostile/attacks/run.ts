@@ -31,6 +31,7 @@ export async function playAll(
 async function play(attack: Attack, target: Target): Promise<Pick<Result, "outcome" | "reason">> {
   if (attack.needs === "token" && target.token === undefined) return { outcome: "not played" };
   if (attack.needs === "admin token" && target.adminToken === undefined) return { outcome: "not played" };
+  if (attack.alsoNeeds?.some((name) => target[name] === undefined) === true) return { outcome: "not played" };
   try {
     await attack.play(target);
     return { outcome: "held" };

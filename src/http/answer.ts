@@ -4,29 +4,29 @@ import { Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
 import type { ValidationIssue } from "../api/validation.ts";
-import type { DecodedRequest } from "../api/wire.ts";
+import type { DecodedRequest, EventEncoder } from "../api/wire.ts";
 import { type MicroCredits, parseCredits } from "../credits/amount.ts";
-import { ApiError, StoppedError } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
 import { complete } from "../gateway/complete.ts";
-import type { CompletionCall } from "../gateway/gateway.ts";
-import { modelIn, onSettledOf } from "./access.ts";
+import type { GatewayCall } from "../gateway/gateway.ts";
+import { modelIn, onSettledOf, traceparentOf } from "./access.ts";
 import { callerOf } from "./authentication.ts";
+import { holdBodyUntil } from "./body.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 import { IDEMPOTENCY_HEADER, idempotencyOf } from "./idempotency.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
-import type { RunningCompletions } from "./shutdown.ts";
 
 const MAX_COST = "x-tollgate-max-cost";
 
-/** Headers that every wire of completions reads. */
-export const COMPLETION_HEADERS = Type.Object({
+/** Headers that every endpoint with a charge reads. */
+export const CHARGED_HEADERS = Type.Object({
   [IDEMPOTENCY_HEADER]: Type.Optional(
     Type.String({
       minLength: 1,
       maxLength: 255,
       description:
-        "Identifies the request within the organization for 24 hours. A repeated request with the same body returns the first response again, and is charged once.",
+        "Identifies the request among those of the token, and of those that a rotation made of it, for 24 hours. A repeated request with the same body to the same endpoint returns the first response again, and is charged once.",
     }),
   ),
   [MAX_COST]: Type.Optional(
@@ -42,10 +42,10 @@ type Decoded = DecodedRequest | { issue: ValidationIssue };
 type Decode = (request: FastifyRequest, services: EndpointServices) => Decoded | Promise<Decoded>;
 
 /**
- * Returns the handler of an inbound wire of completions. `decode` reads the body of a request on this wire. Nothing is
+ * Returns the handler of an inbound wire, of any kind of answer. `decode` reads the body of a request on this wire. Nothing is
  * awaited here: this function and all that it has read would stay in memory while a stream is open.
  */
-export function completionHandler(decode: Decode): Endpoint["handle"] {
+export function answerHandler(decode: Decode): Endpoint["handle"] {
   return (services, request, reply) => {
     request.modelName = modelIn(request.body);
     const decoded = decode(request, services);
@@ -68,10 +68,11 @@ function run(
   const onHeld = () => {
     request.isHeld = true;
   };
-  const { request: asked, output, native, ignored = [], paramOf = same } = decoded;
+  const { kind, request: asked, output, native, ignored = [], paramOf } = decoded;
   const { principal, limited } = callerOf(request);
-  const { signal, abort, cut } = abortOnClose(reply, services.running);
+  const { signal, abort, cut } = abortOnClose(reply);
   const call = {
+    kind,
     principal,
     request: asked,
     output,
@@ -79,6 +80,7 @@ function run(
     ignored,
     paramOf,
     requestId: request.id,
+    traceparent: traceparentOf(request),
     limited,
     idempotency,
     maxCost: maxCostOf(request),
@@ -87,12 +89,14 @@ function run(
     signal,
     abort,
     cut,
-  };
-  const answer = asked.stream === true ? stream : respond;
-  return answer(services, call, decoded, reply);
+  } as GatewayCall & Abort;
+  const answered =
+    decoded.kind === "completion" && decoded.request.stream === true
+      ? stream(services, call, decoded.events(), reply)
+      : respond(services, call, decoded, reply);
+  holdBodyUntil(request, answered);
+  return answered;
 }
-
-const same = (param: string) => param;
 
 function rethrowRenamed(paramOf: (param: string) => string): (error: unknown) => never {
   return (error) => {
@@ -129,15 +133,15 @@ export function renamed(error: ApiError, paramOf: (param: string) => string): Ap
   return new ApiError(code, rename(message), options);
 }
 
-interface Abort extends Pick<CompletionCall, "signal" | "cut"> {
+interface Abort extends Pick<GatewayCall, "signal" | "cut"> {
   /** Aborts the completion because the client has disconnected. */
   abort: () => void;
 }
 
 /** Aborts the completion when its connection closes before the response is complete. */
-export function abortOnClose(reply: FastifyReply, running: RunningCompletions): Abort {
+export function abortOnClose(reply: FastifyReply): Abort {
   const controller = new AbortController();
-  const abort = () => controller.abort(running.isCut ? new StoppedError() : new Error("The client disconnected"));
+  const abort = () => controller.abort(new Error("The client disconnected"));
   reply.raw.on("close", () => {
     if (!reply.raw.writableFinished) abort();
   });
@@ -147,29 +151,31 @@ export function abortOnClose(reply: FastifyReply, running: RunningCompletions): 
 /** Returns a promise instead of being async, like {@link stream}. */
 function respond(
   services: EndpointServices,
-  call: CompletionCall,
+  call: GatewayCall,
   decoded: DecodedRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
+  const { gateway, running } = services;
   const sink = new DocumentSink(decoded);
   const send = () => {
     if (sink.response === undefined) return reply.hijack();
-    return reply.headers(sink.response.headers).send(sink.response.body);
+    const { headers, body } = sink.response;
+    return reply.headers(headers).type("application/json; charset=utf-8").send(body);
   };
-  return services.running.follow(complete(services.gateway, call, sink)).then(send, rethrowRenamed(call.paramOf));
+  return running.follow(complete(gateway, call, sink), call.cut).then(send, rethrowRenamed(call.paramOf));
 }
 
 /** Returns a promise instead of being async: while a stream is open, each async function on its way takes half a KiB. */
 function stream(
   services: EndpointServices,
-  call: CompletionCall & Abort,
-  decoded: DecodedRequest,
+  call: GatewayCall & Abort,
+  encoder: EventEncoder,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const sink = new EventStreamSink({
     response: reply.raw,
     headers: reply.getHeaders() as OutgoingHttpHeaders,
-    encoder: decoded.events(),
+    encoder,
     onFailed: (error) => {
       reply.request.failure = error;
     },
@@ -179,7 +185,7 @@ function stream(
     },
   });
   return services.running
-    .follow(complete(services.gateway, call, sink))
+    .follow(complete(services.gateway, call, sink), call.cut)
     .then(() => reply.hijack(), rethrowRenamed(call.paramOf));
 }
 
@@ -190,7 +196,7 @@ export class DocumentSink implements AnswerSink {
   readonly #fold = new AnswerFold();
   #head: AnswerHead | undefined;
   /** The response, once the answer is complete and charged. */
-  response: { body: object; headers: Record<string, string> } | undefined;
+  response: { body: object | string; headers: Record<string, string> } | undefined;
 
   constructor(wire: Pick<DecodedRequest, "document">) {
     this.#wire = wire;
