@@ -1,10 +1,12 @@
 /**
  * `npm run build`: builds the web console, bundles src/ into JavaScript files in dist/, and copies the files that are read at
- * run time.
+ * run time. The commit is that of the clone. Where there is none, as in the image, TOLLGATE_COMMIT names it, as
+ * `git log -1 --abbrev=7 --format='%h %ct'` prints it.
  */
-import { cpSync, readdirSync } from "node:fs";
+import { cpSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { cloneCommit, parseCommit } from "../src/version.ts";
 import { buildConsole } from "./build-console.ts";
 import { bundle } from "./bundle.ts";
 
@@ -18,3 +20,6 @@ const sources = readdirSync(join(root, "src"), { recursive: true, encoding: "utf
 for (const path of sources.filter((candidate) => copied.has(extname(candidate)))) {
   cpSync(join(root, "src", path), join(root, "dist", path));
 }
+
+const commit = cloneCommit(pathToFileURL(`${root}/`)) ?? parseCommit(process.env.TOLLGATE_COMMIT ?? "");
+if (commit !== undefined) writeFileSync(join(root, "dist", "commit.json"), JSON.stringify(commit));

@@ -33,7 +33,7 @@ function kinds(): string {
   const rows = PROVIDER_KINDS.map(({ kind, keys, wire }) => [
     code([kind]),
     code(keys),
-    wire === undefined ? "" : code([wire.package]),
+    wire === undefined ? "" : code(wire.packages),
   ]);
   return table(["kind", "its keys", "package"], rows);
 }

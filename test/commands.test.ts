@@ -7,6 +7,7 @@ import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { runCommandLine } from "../src/cli/program.ts";
+import { splitStore } from "./support/command-line.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "tollgate-commands-"));
 const KEPT = new Set(["PATH", "HOME", "TMPDIR"]);
@@ -29,7 +30,7 @@ async function run(...words: string[]) {
     isInteractive: false,
   };
   const code = await runCommandLine(words, terminal, "0.0.0");
-  return { code, stdout, stderr };
+  return { code, stdout, ...splitStore(stderr) };
 }
 
 /** Runs a command with --json; it must print one document and nothing else. */
@@ -307,14 +308,14 @@ test("ledger verify reports a hold that is open longer than the configured times
   const dataDir = join(directory, "overdue");
   const { id } = await json("org", "create", "Overdue", "--credits", "1", "--data-dir", dataDir);
   const database = new DatabaseSync(join(dataDir, "tollgate.db"));
-  const columns = "organization_id, id, amount, draws, owner, made_at, expires_at, details";
-  const details = JSON.stringify(["tok_1", "req_1", "m", "p/m", null, null, ..."00000", 0, 0, 0, 0, 0]);
+  const columns = "organization_id, id, token_id, amount, draws, owner, made_at, expires_at, details";
+  const details = JSON.stringify(["req_1", "m", "p/m", null, null, ..."00000", 0, 0, 0, 0, 0]);
   const [expiredMs, now] = [Date.now() - 200_000, Date.now()];
   for (const [holdId, expiresAtMs] of [
     ["overdue", expiredMs],
     ["booked", now],
   ] as const) {
-    const hold = database.prepare(`insert into hold (${columns}) values (?, ?, 0, '[]', 'o', ?, ?, ?)`);
+    const hold = database.prepare(`insert into hold (${columns}) values (?, ?, 'tok_1', 0, '[]', 'o', ?, ?, ?)`);
     hold.run(id, holdId, expiresAtMs, expiresAtMs, details);
   }
   database.close();

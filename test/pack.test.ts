@@ -105,20 +105,28 @@ describe("the packed package, installed into an empty folder", () => {
     expect(predicate.buildDefinition.resolvedDependencies).toContainEqual(source);
   });
 
+  test("names the commit that it was built from", async () => {
+    const { stdout: commit } = await run("git", ["rev-parse", "--short=7", "HEAD"], root);
+    const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+    // The folder of the tests is a part of no clone.
+    expect((await run("npx", ["tollgate", "--version"], folder)).stdout).toBe(`${version}+${commit.slice(0, 7)}\n`);
+  });
+
   test("a release is refused without the tag of its version", async () => {
     const words = ["scripts/release.ts", "--out", join(folder, "refused"), "--repository", REPOSITORY];
     await expect(run(process.execPath, words, root)).rejects.toThrow(/no tag v|not committed/i);
     expect(await readdir(folder)).not.toContain("refused");
   });
 
-  test("serves a completion with the token that it prints", { timeout: START_TIMEOUT_MS * 2 }, async () => {
+  test("serves a completion with the token of its first start", { timeout: START_TIMEOUT_MS * 2 }, async () => {
     const url = `http://127.0.0.1:${await freePort()}`;
     const words = ["tollgate", "serve", "--port", new URL(url).port];
     const service = spawn("npx", words, { cwd: folder, env: environment, detached: true });
     try {
-      const printed = await outputWith(service, TOKEN);
+      const printed = await outputWith(service, /^curl /m);
+      expect(printed).not.toMatch(TOKEN);
       await until(async () => (await fetch(`${url}/readyz`).catch(() => undefined))?.status === 200);
-      const answer = await complete(url, TOKEN.exec(printed)?.[0] ?? "");
+      const answer = await complete(url, (await readFile(join(folder, ".tollgate", "access-token"), "utf8")).trim());
       expect(answer).toMatchObject({ status: 200, content: "Good morning" });
       expect((await fetch(`${url}/docs`)).status).toBe(200);
       expect(await (await fetch(url)).text()).toContain("<title>Tollgate</title>");

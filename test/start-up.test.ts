@@ -15,6 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { splitStore } from "./support/command-line.ts";
 import { startService } from "./support/service.ts";
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
@@ -32,7 +33,7 @@ const RECORDING = `--import=data:text/javascript,${encodeURIComponent(RECORDER)}
 function run(words: string[], environment: Record<string, string> = {}, flags: string[] = []) {
   const env = { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: directory, ...environment };
   const { status, stderr } = spawnSync(process.execPath, [...flags, MAIN, ...words], { cwd: directory, env });
-  expect({ status, stderr: String(stderr) }).toEqual({ status: 0, stderr: "" });
+  expect({ status, stderr: splitStore(String(stderr)).stderr }).toEqual({ status: 0, stderr: "" });
 }
 
 beforeAll(() => run(["org", "create", "x", "--data-dir", dataDir]));
@@ -136,4 +137,16 @@ describe("the compile cache", () => {
     run(["config", "check", "--data-dir", empty]);
     expect(readdirSync(empty)).toEqual([]);
   });
+});
+
+test.each([
+  [192, 1],
+  [256, 0],
+])("a start with %i MiB of memory says so %i times, because it needs 256", async (memoryMiB, times) => {
+  const limited = `process.constrainedMemory = () => ${memoryMiB} * 2 ** 20`;
+  const environment = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(limited)}` };
+  const service = await startService({ environment });
+  await service.end();
+  const warning = `"memoryMiB":${memoryMiB},"leastMiB":256,"msg":"the process has too little memory`;
+  expect(service.output().split(warning)).toHaveLength(times + 1);
 });

@@ -6,11 +6,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import packageJson from "../package.json" with { type: "json" };
 import { runTollgate, type Started, startTollgate } from "./support/command-line.ts";
+import { ROOT } from "./support/documents.ts";
 import { createTestDatabase, hasPostgres } from "./support/postgres.ts";
 
 const execute = promisify(execFile);
 const CURL = /^curl .*$/m;
+const SECRET = /(sk-tg|tg-admin)-[0-9A-Za-z]{49}/;
 
 let directory: string;
 let started: Started[];
@@ -34,14 +37,24 @@ function start(words: string[] = [], environment: Record<string, string> = {}): 
 
 /** The flag by which Node runs a text as a module before the service. */
 const asModule = (text: string) => `--import=data:text/javascript,${encodeURIComponent(text)}`;
+/** Lets packages look as if npm had left them out. */
+const without = (names: readonly string[]) => `
+  import Module from "node:module";
+  const resolve = Module._resolveFilename;
+  Module._resolveFilename = (name, ...rest) => {
+    if (!${JSON.stringify(names)}.includes(name)) return resolve(name, ...rest);
+    throw Object.assign(new Error("Cannot find module"), { code: "MODULE_NOT_FOUND" });
+  };`;
 const urlIn = (printed: string) => /^URL +(\S+)$/m.exec(printed)?.[1] ?? "";
-const tokenIn = (printed: string) => /sk-tg-[0-9A-Za-z]{49}/.exec(printed)?.[0] ?? "";
+const modeOf = (path: string) => statSync(path).mode & 0o777;
+const tokenFile = (name: "access-token" | "admin-token") => join(directory, ".tollgate", name);
+const firstToken = () => readFileSync(tokenFile("access-token"), "utf8").trim();
 
 async function complete(printed: string, body: object, init: RequestInit = {}): Promise<Response> {
   return fetch(`${urlIn(printed)}/v1/chat/completions`, {
     ...init,
     method: "POST",
-    headers: { authorization: `Bearer ${tokenIn(printed)}`, "content-type": "application/json" },
+    headers: { authorization: `Bearer ${firstToken()}`, "content-type": "application/json" },
     body: JSON.stringify(body),
   });
 }
@@ -62,8 +75,9 @@ describe("a start", () => {
       "curl",
     ]);
     expect(lines[3]).toMatch(/^Organization +default \(org_[0-9a-z]+\), created with 100 credits$/);
-    const tokenFile = join(directory, ".tollgate", "admin-token");
-    expect(lines[5]).toBe(`Admin token   in ${tokenFile} (keep it elsewhere, then delete the file)`);
+    const hint = "(keep it elsewhere, then delete the file)";
+    expect(lines[4]).toBe(`Token         in ${tokenFile("access-token")} ${hint}`);
+    expect(lines[5]).toBe(`Admin token   in ${tokenFile("admin-token")} ${hint}`);
     const { stdout, stderr } = await execute("sh", ["-c", CURL.exec(printed)?.[0] ?? ""]);
     const answer = JSON.parse(stdout);
     expect(answer.choices[0].message.content).toBe("Hello, Tollgate!");
@@ -75,7 +89,7 @@ describe("a start", () => {
     const file = join(directory, "tollgate.yaml");
     writeFileSync(file, "sandbox: { enabled: false }\n");
     const alone = start();
-    const printed = await alone.prints(/^URL .*$/m);
+    await alone.prints(/^URL .*$/m);
     alone.child.kill("SIGTERM");
     expect((await alone.ended).stdout).not.toContain("sandbox");
     const model = `{ id: "it's", routes: [{ provider: here, model: x }], price: { input: 1, output: 1 } }`;
@@ -84,20 +98,21 @@ describe("a start", () => {
     const other = start();
     const line = CURL.exec(await other.prints(CURL))?.[0] ?? "";
     expect(line).toContain(`"model":"it'\\''s"`);
-    const environment = { PATH: process.env.PATH, TOLLGATE_TOKEN: tokenIn(printed) };
+    expect(line).toContain('"Authorization: Bearer $TOLLGATE_TOKEN"');
+    const environment = { PATH: process.env.PATH, TOLLGATE_TOKEN: firstToken() };
     const { stdout } = await execute("sh", ["-c", line], { env: environment });
     expect(JSON.parse(stdout).error.code).toBe("upstream_unavailable");
   });
 
   test("a start on an existing store prints no token, and explains how to create one", async () => {
     const first = start();
-    const token = tokenIn(await first.prints(CURL));
+    await first.prints(CURL);
+    const token = firstToken();
     first.child.kill("SIGTERM");
     await first.ended;
     const second = start();
     const printed = await second.prints(CURL);
-    expect(tokenIn(printed)).toBe("");
-    expect(printed).not.toContain("tg-admin-");
+    expect(printed).not.toMatch(SECRET);
     const hint = /^Token +to create one: (.+ token create --org org_[0-9a-z]+)$/m.exec(printed)?.[1] ?? "";
     const pasted = await execute("sh", ["-c", `${hint} --json`], { cwd: directory, env: {} });
     expect(JSON.parse(pasted.stdout)).toMatchObject({ token: expect.stringMatching(/^sk-tg-/) });
@@ -131,25 +146,70 @@ describe("a start", () => {
     expect(await run("token", "list")).toHaveLength(2);
   });
 
-  test("without a terminal writes the admin token to a file of its owner, until another is made", async () => {
-    const printed = await start().prints(CURL);
-    expect(printed).not.toContain("tg-admin-");
-    const file = join(directory, ".tollgate", "admin-token");
-    expect(statSync(file).mode & 0o777).toBe(0o600);
-    const token = readFileSync(file, "utf8").trim();
-    expect(token).toMatch(/^tg-admin-[0-9A-Za-z]{49}$/);
+  test("without a terminal writes both tokens to files of their owner, and neither to its output", async () => {
+    const service = start([], { LOG_LEVEL: "debug" });
+    const printed = await service.prints(CURL);
+    expect(
+      (await complete(printed, { model: "sandbox/echo", messages: [{ role: "user", content: "Hi" }] })).status,
+    ).toBe(200);
+    for (const name of ["access-token", "admin-token"] as const) expect(modeOf(tokenFile(name))).toBe(0o600);
+    const adminToken = readFileSync(tokenFile("admin-token"), "utf8").trim();
     const organizations = (secret: string) =>
       fetch(`${urlIn(printed)}/admin/v1/organizations`, { headers: { authorization: `Bearer ${secret}` } });
-    expect((await organizations(token)).status).toBe(200);
+    expect((await organizations(adminToken)).status).toBe(200);
     const { stdout } = await runTollgate(["admin", "token", "--json"], directory);
     expect((await organizations(JSON.parse(stdout).token)).status).toBe(200);
-    expect(existsSync(file)).toBe(false);
+    expect(existsSync(tokenFile("admin-token"))).toBe(false);
+    expect((await organizations(adminToken)).status).toBe(401);
+    service.child.kill("SIGTERM");
+    const ended = await service.ended;
+    expect(ended.stdout + ended.stderr).not.toMatch(SECRET);
   });
 
-  test("in a terminal prints the admin token and writes no file", async () => {
+  test("prints the command that makes another token where the first one cannot be written", async () => {
+    mkdirSync(join(tokenFile("access-token"), "full"), { recursive: true });
+    const printed = await start().prints(CURL);
+    const failure = /^Token +could not be written to the data directory \(\w+\); to create another: (.+)$/m;
+    const pasted = await execute("sh", ["-c", `${failure.exec(printed)?.[1]} --json`], { cwd: directory, env: {} });
+    expect(JSON.parse(pasted.stdout)).toMatchObject({ token: expect.stringMatching(SECRET) });
+    expect(CURL.exec(printed)?.[0]).toContain('"Authorization: Bearer $TOLLGATE_TOKEN"');
+  });
+
+  test("names each kind of provider and each feature whose packages npm has left out, with the command that installs them", async () => {
+    const names = ["@ai-sdk/anthropic", "google-auth-library", "@redis/client", "@opentelemetry/sdk-metrics"];
+    const service = start([], { NODE_OPTIONS: asModule(without(names)) });
+    const missing = (await service.prints(CURL)).split("\n").filter((line) => line.startsWith("Missing "));
+    const command = (...packages: (keyof typeof packageJson.optionalDependencies)[]) => {
+      const versions = packages.map((name) => `${name}@${packageJson.optionalDependencies[name]}`);
+      return `npm install --prefix ${ROOT} ${versions.join(" ")}`;
+    };
+    expect(missing).toEqual([
+      `Missing       providers of kind anthropic: ${command("@ai-sdk/anthropic")}`,
+      `Missing       providers of kind google-vertex: ${command("google-auth-library")}`,
+      `Missing       metrics and telemetry: ${command("@opentelemetry/sdk-metrics")}`,
+      `Missing       limits shared in Redis: ${command("@redis/client")}`,
+    ]);
+  });
+
+  test("fails where the configuration needs a package that npm has left out", async () => {
+    const environment = { NODE_OPTIONS: asModule(without(["@ai-sdk/anthropic"])), ANTHROPIC_API_KEY: "k" };
+    const { code, stderr } = await start([], environment).ended;
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining(
+        "the kind anthropic needs the package @ai-sdk/anthropic, which is not installed: npm install",
+      ),
+    ]);
+  });
+
+  test("in a terminal prints both tokens, a line to paste that works, and writes no file", async () => {
     const service = start([], { NODE_OPTIONS: asModule("process.stdout.isTTY = true") });
-    expect(await service.prints(CURL)).toMatch(/^Admin token +tg-admin-[0-9A-Za-z]{49} \(shown only once\)$/m);
-    expect(existsSync(join(directory, ".tollgate", "admin-token"))).toBe(false);
+    const printed = await service.prints(CURL);
+    expect(printed).toMatch(/^Token +sk-tg-[0-9A-Za-z]{49} \(shown only once\)$/m);
+    expect(printed).toMatch(/^Admin token +tg-admin-[0-9A-Za-z]{49} \(shown only once\)$/m);
+    const { stdout } = await execute("sh", ["-c", CURL.exec(printed)?.[0] ?? ""]);
+    expect(JSON.parse(stdout).choices[0].message.content).toBe("Hello, Tollgate!");
+    for (const name of ["access-token", "admin-token"] as const) expect(existsSync(tokenFile(name))).toBe(false);
   });
 
   test("with --json prints one document once it takes requests", async () => {
@@ -165,7 +225,7 @@ describe("a start", () => {
       adminToken: expect.stringMatching(/^tg-admin-/),
     });
     expect((await fetch(`${facts.url}/readyz`)).status).toBe(200);
-    expect(existsSync(join(directory, ".tollgate", "admin-token"))).toBe(false);
+    for (const name of ["access-token", "admin-token"] as const) expect(existsSync(tokenFile(name))).toBe(false);
   });
 
   test("commands work beside it, and it sees what they changed within a second", async () => {
@@ -196,7 +256,7 @@ describe.runIf(hasPostgres)("on PostgreSQL", () => {
       const messages = [{ role: "user", content: "Hello" }];
       expect((await complete(printed, { model: "sandbox/echo", messages })).status).toBe(200);
       const usage = await fetch(`${urlIn(second)}/v1/usage`, {
-        headers: { authorization: `Bearer ${tokenIn(printed)}` },
+        headers: { authorization: `Bearer ${firstToken()}` },
       });
       expect(await usage.json()).toMatchObject({ creditsTotal: 100, creditsUsed: expect.closeTo(0.00001, 4) });
       const verified = await runTollgate(["ledger", "verify", "--json"], directory, environment);
@@ -311,19 +371,6 @@ describe("a signal", () => {
       service.stderr().split('"msg":"the configuration was reloaded: nothing has changed"').length - 1;
     await expect.poll(reloads).toBe(2);
     expect(service.child.exitCode).toBeNull();
-  });
-
-  test("waits no longer than server.drainSeconds, and charges what was sent", async () => {
-    writeFileSync(join(directory, "tollgate.yaml"), "server: { drainSeconds: 0.5 }");
-    const service = start();
-    const printed = await service.prints(CURL);
-    const body = { model: "sandbox/fault", messages: [{ role: "user", content: "silence after 5 tokens 60s" }] };
-    const answer = await complete(printed, { ...body, stream: true });
-    service.child.kill("SIGTERM");
-    await expect(answer.text()).rejects.toThrow();
-    expect(await service.ended).toMatchObject({ code: 0 });
-    const verified = await runTollgate(["ledger", "verify", "--json"], directory);
-    expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
   });
 });
 

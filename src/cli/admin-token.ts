@@ -16,7 +16,7 @@ export function addAdmin(program: Command, terminal: Terminal): void {
         const { clock, random } = terminal;
         const options = { rows: store.admin, clock, random, newId: () => uuidV7(clock()) };
         const { row, token } = await replaceAdminToken(options, COMMAND_ACTOR);
-        removeAdminToken(config.dataDir);
+        removeTokenFile(config.dataDir, "admin-token");
         print(terminal, flags, {
           json: { id: row.id, token, createdAt: isoTime(row.createdAtMs) },
           text: facts({ id: row.id, token }),
@@ -26,13 +26,12 @@ export function addAdmin(program: Command, terminal: Terminal): void {
   );
 }
 
-function fileOf(dataDir: string): string {
-  return join(dataDir, "admin-token");
-}
+/** Files of the data directory for the tokens of the first start. */
+type TokenFile = "admin-token" | "access-token";
 
-/** Writes the admin token to a new file of the data directory, readable by its owner alone; returns its path. */
-export function writeAdminToken(dataDir: string, token: string): string {
-  const path = fileOf(dataDir);
+/** Writes a token to a new file of the data directory, readable by its owner alone; returns its path. */
+export function writeTokenFile(dataDir: string, name: TokenFile, token: string): string {
+  const path = join(dataDir, name);
   rmSync(path, { force: true });
   // Exclusive, so that a file or link that was created meanwhile is not written through.
   const file = openSync(path, "wx", 0o600);
@@ -46,9 +45,9 @@ export function writeAdminToken(dataDir: string, token: string): string {
 }
 
 /** Removes the file of a token that has ended. Ignores failures, since that token is no longer valid. */
-export function removeAdminToken(dataDir: string): void {
+function removeTokenFile(dataDir: string, name: TokenFile): void {
   try {
-    rmSync(fileOf(dataDir), { force: true });
+    rmSync(join(dataDir, name), { force: true });
   } catch {
     // The directory may be missing or read-only.
   }

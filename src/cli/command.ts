@@ -104,7 +104,8 @@ export function commandText(command: string, { config, dataDir }: PlaceFlags = {
   return [...[process.execPath, LAUNCHER].map(shellWord), command, ...flags.map(shellWord)].join(" ");
 }
 
-function shellWord(text: string): string {
+/** Returns a text as one word of a shell command. */
+export function shellWord(text: string): string {
   return NEEDS_NO_QUOTES.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 

@@ -26,35 +26,57 @@ export async function readConfig(
 
 export function addConfig(program: Command, terminal: Terminal): void {
   const config = program.command("config").description("the configuration");
-  addCommand(config, "check", "Check the configuration without starting the service").action(
-    async (flags: CommonFlags) => {
-      const checked = await readConfig(flags);
-      const [{ createUpstreams }, { buildCatalog }] = await Promise.all([
-        import("../app/upstreams.ts"),
-        import("../catalog/build.ts"),
-      ]);
-      const upstreams = createUpstreams(checked);
-      const catalog = buildCatalog({ ...checked, providers: upstreams.settings }, terminal.clock());
-      await upstreams.close();
-      const { file, dataDir, database, server } = checked;
-      const json = {
-        ok: true,
-        file,
-        store: database === null ? "sqlite" : "postgres",
-        dataDir,
-        host: server.host,
-        port: server.port,
-        providers: upstreams.settings.map(({ id }) => id),
-        models: catalog.list().map(({ id }) => id),
-      };
-      const text = facts({
-        configuration: `${file ?? "no file: defaults and environment"}`,
-        store: database === null ? `SQLite in ${dataDir}` : "PostgreSQL",
-        address: `${server.host}, port ${server.port}`,
-        providers: json.providers.join(", ") || "none but the built-in one",
-        models: `${json.models.length}`,
-      });
-      print(terminal, flags, { json, text: `The configuration is valid.\n${text}` });
-    },
+  addCommand(config, "check", "Check the configuration without starting the service, and print the prices").action(
+    (flags: CommonFlags) => check(terminal, flags),
   );
+}
+
+async function check(terminal: Terminal, flags: CommonFlags): Promise<void> {
+  const checked = await readConfig(flags);
+  const [{ createUpstreams }, { buildCatalog }, { configurationHash }, pricing] = await Promise.all([
+    import("../app/upstreams.ts"),
+    import("../catalog/build.ts"),
+    import("../config/difference.ts"),
+    import("./prices.ts"),
+  ]);
+  const { listPrices, pricesTable, routePricesJson } = pricing;
+  const hash = configurationHash(checked);
+  const upstreams = createUpstreams(checked);
+  await upstreams.close();
+  const providers = upstreams.settings;
+  const catalogAt = (timeMs: number) => buildCatalog({ ...checked, providers }, timeMs);
+  const nowMs = terminal.clock();
+  const catalog = catalogAt(nowMs);
+  const later = new Map(laterDays(checked, nowMs).map((day) => [day, catalogAt(Date.parse(day))]));
+  const prices = listPrices(catalog, later);
+  const { file, dataDir, database, server } = checked;
+  const json = {
+    ok: true,
+    file,
+    hash,
+    store: database === null ? "sqlite" : "postgres",
+    dataDir,
+    host: server.host,
+    port: server.port,
+    providers: providers.map(({ id }) => id),
+    models: catalog.list().map(({ id }) => id),
+    prices: prices.map(routePricesJson),
+  };
+  const summary = facts({
+    configuration: `${file ?? "no file: defaults and environment"}`,
+    hash: String(hash),
+    store: database === null ? `SQLite in ${dataDir}` : "PostgreSQL",
+    address: `${server.host}, port ${server.port}`,
+    providers: json.providers.join(", ") || "none but the built-in one",
+    models: `${json.models.length}`,
+  });
+  const text = `The configuration is valid.\n${summary}\n\n${pricesTable(prices)}`;
+  print(terminal, flags, { json, text });
+}
+
+/** Returns the days in the future on which configured prices take effect, in ascending order. */
+function laterDays({ models }: Pick<Config, "models">, nowMs: number): string[] {
+  const prices = models.flatMap(({ price, routes }) => [price, ...routes.map((route) => route.price)]);
+  const days = prices.flatMap((price) => (Array.isArray(price) ? price.flatMap(({ from }) => from ?? []) : []));
+  return [...new Set(days)].filter((day) => Date.parse(day) > nowMs).sort();
 }

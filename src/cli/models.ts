@@ -1,12 +1,15 @@
 import type { Command } from "commander";
+import { auditRow, COMMAND_ACTOR } from "../admin/audit.ts";
 import type { ModelRoute } from "../api/admin/reports.ts";
 import type { Upstreams } from "../app/upstreams.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
 import { UpstreamError } from "../errors.ts";
+import { uuidV7 } from "../internals/ids.ts";
 import type { Provider } from "../providers/provider.ts";
-import { addCommand, type CommonFlags, print, type Terminal, table } from "./command.ts";
+import { addCommand, type CommonFlags, print, type Terminal, table, UnknownIdError } from "./command.ts";
 import { type ConfigUse, readConfig } from "./config.ts";
+import { withWorkspace } from "./workspace.ts";
 
 const ANSWER_WITHIN_MS = 30_000;
 const CHECKED_AT_ONCE = 4;
@@ -25,6 +28,11 @@ export function addModels(program: Command, terminal: Terminal): void {
   addCommand(models, "check", "Request one token from every route of every model and show which routes respond").action(
     (flags: CommonFlags) => check(terminal, flags),
   );
+  addCommand(
+    models,
+    "resume <route>",
+    "End the pause of a route and close its circuits, on all services that share the store",
+  ).action((route: string, flags: CommonFlags) => resume(terminal, route, flags));
 }
 
 interface CatalogAndUpstreams {
@@ -84,13 +92,36 @@ function nameOf({ route, weight }: ModelRoute): string {
 
 function wordsOf({ health }: ModelRoute): string {
   if (health === null) return "not called yet";
-  const { state, limited_until, next_probe_at, last_failure, recent } = health;
+  const { state, failing_organizations, limited_until, next_probe_at, last_failure, recent } = health;
   const { successes, failures } = recent;
+  const fails = state === "open" ? "fails" : `fails for ${failing_organizations} of its organizations`;
   if (limited_until !== null) return `rate limited until ${limited_until}`;
-  if (state !== "closed") return `fails: ${last_failure?.failure ?? "unknown"}, next probe ${next_probe_at}`;
+  if (state !== "closed") return `${fails}: ${last_failure?.failure ?? "unknown"}, next probe ${next_probe_at}`;
   if (failures > 0)
     return `${failures} of ${successes + failures} failed in five minutes, last: ${last_failure?.failure}`;
   return successes > 0 ? `answers, in ${health.first_byte_ms} ms` : "not called in five minutes";
+}
+
+/** Records in the audit log, which running services read, that a route is resumed. */
+async function resume(terminal: Terminal, route: string, flags: CommonFlags): Promise<void> {
+  const [{ readHealth }, { upstreamOf }] = await Promise.all([
+    import("../gateway/route-health.ts"),
+    import("../catalog/model.ts"),
+  ]);
+  const requireRoute = async ({ config, catalog }: CatalogAndUpstreams) => {
+    const offered = catalog.list().flatMap(({ routes }) => routes.map(upstreamOf));
+    // A local server that fails is not found, but a running service has called it.
+    const called = (readHealth(config.dataDir, terminal.clock()) ?? []).map((one) => `${one.provider}/${one.model}`);
+    if (![...offered, ...called].includes(route)) throw new UnknownIdError("route", route, "models list");
+  };
+  await withCatalog(terminal, flags, requireRoute, { secrets: "unread" });
+  await withWorkspace(terminal, flags, async ({ store }) => {
+    const { clock } = terminal;
+    const change = { action: "route.resume", organizationId: null, subjectId: route } as const;
+    await store.admin.insertAudit(auditRow(COMMAND_ACTOR, change, { clock, newId: () => uuidV7(clock()) }));
+  });
+  const text = `Running services call ${route} again within a second, those on other nodes within five.`;
+  print(terminal, flags, { json: { route }, text });
 }
 
 interface CheckedRoute {

@@ -24,7 +24,8 @@ async function run(...words: string[]) {
     isInteractive: false,
   };
   const code = await runCommandLine(words, terminal, "1.2.3");
-  return { code, out: out.join("\n"), errors };
+  const [store = null] = errors.flatMap((line) => /^Store: (.*)/.exec(line)?.[1] ?? []);
+  return { code, out: out.join("\n"), errors: errors.filter((line) => line !== `Store: ${store}`), store };
 }
 
 const COMMANDS = [
@@ -53,7 +54,7 @@ const COMMANDS = [
 describe("help", () => {
   test.each(COMMANDS)("tollgate %s --help", async (command) => {
     const { code, out, errors } = await run(...command.split(" "), "--help");
-    expect({ code, errors }).toEqual({ code: 0, errors: [] });
+    expect({ code, errors }).toMatchObject({ code: 0, errors: [] });
     expect(out).toContain(`Usage: tollgate ${command} `);
     for (const flag of ["--config", "--data-dir", "--json", "--help"]) expect(out).toContain(flag);
   });
@@ -65,12 +66,12 @@ describe("help", () => {
   });
 
   test("tollgate --version", async () => {
-    expect(await run("--version")).toEqual({ code: 0, out: "1.2.3", errors: [] });
+    expect(await run("--version")).toMatchObject({ code: 0, out: "1.2.3", errors: [], store: null });
   });
 
   test.each(["", "org"])("the help goes to standard error without a command: tollgate %s", async (words) => {
     const { code, out, errors } = await run(...words.split(" ").filter(Boolean));
-    expect({ code, out }).toEqual({ code: 2, out: "" });
+    expect({ code, out }).toMatchObject({ code: 2, out: "" });
     expect(errors.join("\n")).toContain("Usage: tollgate");
   });
 });
@@ -86,7 +87,7 @@ describe("a usage error exits with 2 and prints one line with a hint", () => {
     ["serve --port", "tollgate: option '--port <number>' argument missing"],
     ["token create", "tollgate: required option '--org <id>' not specified"],
   ])("tollgate %s", async (words, message) => {
-    expect(await run(...words.split(" "))).toEqual({ code: 2, out: "", errors: [`${message}${hint}`] });
+    expect(await run(...words.split(" "))).toMatchObject({ code: 2, out: "", errors: [`${message}${hint}`] });
   });
 });
 
@@ -127,7 +128,7 @@ describe("an invalid value exits with 1 and prints one line", () => {
       'tollgate: --overlap is "soon", but must be a number with s, m, h, d or w, such as 90m or 30d.',
     ],
   ])("%j", async (words, message) => {
-    expect(await run(...words)).toEqual({ code: 1, out: "", errors: [message] });
+    expect(await run(...words)).toMatchObject({ code: 1, out: "", errors: [message] });
   });
 });
 
@@ -154,11 +155,12 @@ describe("a command in a folder without a store", () => {
     const empty = join(directory, "empty");
     const dataDir = join(empty, "data");
     mkdirSync(empty, { recursive: true });
-    expect(await run(...words, "--data-dir", dataDir)).toEqual({
+    expect(await run(...words, "--data-dir", dataDir)).toMatchObject({
+      store: null,
       code: 1,
       out: "",
       errors: [
-        `tollgate: There is no store in ${dataDir}. To name another place, use --data-dir or --config; tollgate serve and tollgate org create make a store.`,
+        `tollgate: There is no store in ${dataDir}. To name another place, use --data-dir, --config or, for PostgreSQL, DATABASE_URL; tollgate serve and tollgate org create make a store.`,
       ],
     });
     expect(readdirSync(empty)).toEqual([]);
@@ -181,9 +183,9 @@ describe("a command in a folder without a store", () => {
       expect((await client.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")).rowCount).toBe(0);
       expect((await run("org", "create", "x", "--config", file)).code).toBe(0);
       expect((await run("ledger", "verify", "--config", file)).code).toBe(0);
-      await client.query("INSERT INTO schema_migration VALUES (9999, 'later', '', 0)");
+      await client.query("INSERT INTO schema_migration VALUES (9999, 'later', '', 0, '2.0.0')");
       const newer = await run("ledger", "verify", "--config", file);
-      expect(newer.errors[0]).toMatch(/^tollgate: The database at \S+ was written by a newer Tollgate: /);
+      expect(newer.errors[0]).toMatch(/^tollgate: The database at \S+ was written by a newer Tollgate, 2\.0\.0: /);
     } finally {
       await client.end();
       await database.drop();
@@ -195,12 +197,36 @@ describe("a command in a folder without a store", () => {
     expect((await run("org", "create", "x", "--data-dir", dataDir)).code).toBe(0);
     const database = new DatabaseSync(join(dataDir, "tollgate.db"));
     const versions = () => database.prepare("SELECT count(*) AS count FROM schema_migration").get()?.count;
-    database.exec("INSERT INTO schema_migration VALUES (9999, 'later', '', 0)");
+    database.exec("INSERT INTO schema_migration VALUES (9999, 'later', '', 0, '2.0.0', NULL)");
     const left = versions();
     const newer = await run("token", "list", "--data-dir", dataDir);
-    expect(newer.errors[0]).toMatch(/was written by a newer Tollgate: its schema is 9999, this one knows up to \d+\./);
+    expect(newer.errors[0]).toMatch(/was written by a newer Tollgate, 2\.0\.0: its schema is 9999, this one, /);
     expect(versions()).toBe(left);
     database.close();
+  });
+
+  test("every command prints its store on standard error, also with --json, and org create that it made one", async () => {
+    const dataDir = join(directory, "printed");
+    const place = `SQLite in ${dataDir}`;
+    const made = await run("org", "create", "x", "--data-dir", dataDir, "--json");
+    expect(made.store).toBe(`${place}, created by this command`);
+    const { id } = JSON.parse(made.out);
+    for (const words of [
+      "org list",
+      "token list",
+      "ledger verify",
+      `org show ${id}`,
+      "ledger dead-letters list --json",
+    ]) {
+      expect([words, (await run(...words.split(" "), "--data-dir", dataDir)).store]).toEqual([words, place]);
+    }
+    expect((await run("store", "migrate", "--data-dir", dataDir)).store).toBe(place);
+    expect((await run("store", "backup", join(directory, "printed.db"), "--data-dir", dataDir)).store).toBe(place);
+    const failed = await run("org", "show", "org_none", "--data-dir", dataDir);
+    expect([failed.store, failed.errors[0]]).toEqual([
+      place,
+      expect.stringMatching(/^tollgate: There is no organization/),
+    ]);
   });
 
   test("a command refuses a file that is not a store", async () => {
@@ -228,7 +254,11 @@ models: [{ id: gpt-5-mini, routes: [{ provider: openai, model: gpt-5-mini }] }]`
   test.each(["ledger verify", "org list", "token list", "credits allowance list", "models list"])(
     "the key of a provider is not one of them: tollgate %s",
     async (words) => {
-      expect(await run(...words.split(" "), "--config", file)).toMatchObject({ code: 0, errors: [] });
+      expect(await run(...words.split(" "), "--config", file)).toMatchObject({
+        code: 0,
+        errors: [],
+        store: words === "models list" ? null : `SQLite in ${dataDir}`,
+      });
     },
   );
 
@@ -256,7 +286,7 @@ models: [{ id: gpt-5-mini, routes: [{ provider: openai, model: gpt-5-mini }] }]`
   ])("where the store is is one of them: %s", async (text, message) => {
     const wrong = join(directory, "wrong.yaml");
     writeFileSync(wrong, text);
-    expect(await run("org", "list", "--config", wrong)).toEqual({
+    expect(await run("org", "list", "--config", wrong)).toMatchObject({
       code: 1,
       out: "",
       errors: [`tollgate: ${wrong}:1: ${message}`],
@@ -267,7 +297,7 @@ models: [{ id: gpt-5-mini, routes: [{ provider: openai, model: gpt-5-mini }] }]`
 describe("a data directory that cannot be created", () => {
   test.each(["/proc/tollgate/data", "/proc/tollgate", "/proc"])("%s", async (dataDir) => {
     const { code, errors } = await run("org", "create", "x", "--data-dir", dataDir);
-    expect({ code, lines: errors.length }).toEqual({ code: 1, lines: 1 });
+    expect({ code, lines: errors.length }).toMatchObject({ code: 1, lines: 1 });
     expect(errors[0]).toMatch(/^tollgate: Cannot use the data directory \/proc\S*: /);
   });
 });

@@ -44,7 +44,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const out = (line: string) => {
         if (flags.json !== true && isFirst()) terminal.out(line);
       };
-      const adminTokenTo = flags.json === true || terminal.isInteractive ? "output" : "file";
+      const tokensTo = flags.json === true || terminal.isInteractive ? "output" : "files";
       const shutdown = new Shutdown(config.server, { clock: terminal.clock, log });
       const onServing = () => shutdown.handleSignals();
       const apply = (changed: Config) => {
@@ -60,7 +60,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const service = await startService(config, { ...terminal, ...given });
       started.resolve(service);
       if (isFirst()) {
-        printStart(config, out, service, adminTokenTo);
+        await printStart(config, out, service, tokensTo);
         if (flags.json === true) terminal.out(JSON.stringify(service.facts));
       }
       joinSupervisor(() => shutdown.stop("the supervisor has ended"));

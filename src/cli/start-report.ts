@@ -1,50 +1,72 @@
 import { resolve } from "node:path";
+import packageJson from "../../package.json" with { type: "json" };
 import { FIRST_CREDITS } from "../admin/first-run.ts";
 import type { RunningService } from "../app.ts";
 import type { CatalogModel } from "../catalog/model.ts";
 import { SANDBOX_PROVIDER } from "../catalog/sandbox.ts";
 import { DEFAULT_DATA_DIRECTORY, DEFAULT_FILE } from "../config/sources.ts";
 import type { Config } from "../config.ts";
-import { writeAdminToken } from "./admin-token.ts";
-import { commandText, type PlaceFlags } from "./command.ts";
+import { installationFolder, installCommand, missingOf } from "../internals/optional-packages.ts";
+import { PROVIDER_KINDS } from "../providers/index.ts";
+import { describePlace } from "../stores/place.ts";
+import { writeTokenFile } from "./admin-token.ts";
+import { commandText, type PlaceFlags, shellWord } from "./command.ts";
 
-/**
- * Prints one line for each fact of a start. The last line is a command to paste, if there is a model. The admin token goes
- * to standard output or to a file in the data directory.
- */
-export function printStart(
+/** Place for the tokens of a first start: standard output or, since that may be a log, files in the data directory. */
+export type TokensTo = "output" | "files";
+
+/** Prints one line for each fact of a start. The last line is a command to paste, if there is a model. */
+export async function printStart(
   config: Config,
   out: (line: string) => void,
-  { facts: { version, url, store, token, adminToken }, catalog, firstOrganization }: RunningService,
-  adminTokenTo: "output" | "file",
-): void {
+  { facts: { version, url, token, adminToken }, catalog, firstOrganization }: RunningService,
+  tokensTo: TokensTo,
+): Promise<void> {
   const { organization, isOnlyOne } = firstOrganization;
   const providers = new Set(catalog.list().flatMap(({ routes }) => routes.map(({ providerId }) => providerId)));
   const flags = placeFlags(config);
   const fact = (name: string, text: string) => out(`${name.padEnd(13)} ${text}`);
   out(`Tollgate ${version}`);
   if (config.file !== null) fact("Configuration", config.file);
-  fact("Store", store === "sqlite" ? `SQLite in ${config.dataDir}` : `PostgreSQL at ${placeOf(config.database)}`);
+  fact("Store", await describePlace(config));
   const models = catalog.list();
   fact("Models", models.length === 0 ? "none: add a provider" : `${models.length}, from ${[...providers].join(", ")}`);
   for (const note of catalog.notes) fact("Note", note);
-  if (token === null) {
-    const single = `${organization.name} (${organization.id})`;
-    fact("Organization", isOnlyOne ? single : `more than one; list them: ${commandText("org list", flags)}`);
-    fact("Token", `to create one: ${commandText(`token create --org ${organization.id}`, flags)}`);
-  } else {
-    fact("Organization", `${organization.name} (${organization.id}), created with ${FIRST_CREDITS} credits`);
-    fact("Token", `${token} (shown only once)`);
-  }
+  for (const missing of missingFeatures()) fact("Missing", missing);
+  const another = commandText(`token create --org ${organization.id}`, flags);
+  const first = token === null ? null : placeToken(config, tokensTo, { name: "access-token", token, another });
+  const { id, name } = organization;
+  if (first === null) {
+    fact("Organization", isOnlyOne ? `${name} (${id})` : `more than one; list them: ${commandText("org list", flags)}`);
+  } else fact("Organization", `${name} (${id}), created with ${FIRST_CREDITS} credits`);
+  fact("Token", first?.text ?? `to create one: ${another}`);
   if (adminToken !== null) {
-    fact(
-      "Admin token",
-      adminTokenTo === "output" ? `${adminToken} (shown only once)` : adminTokenPlace(config, adminToken),
-    );
+    const made = { name: "admin-token", token: adminToken, another: commandText("admin token", flags) } as const;
+    fact("Admin token", placeToken(config, tokensTo, made).text);
   }
   fact("URL", url);
   const model = exampleModel(models);
-  if (model !== undefined) out(curlLine(url, token, model));
+  if (model !== undefined) out(curlLine(url, first?.shellText ?? "$TOLLGATE_TOKEN", model));
+}
+
+/** Optional packages by the features that need them, other than the kinds of providers. */
+const FEATURE_PACKAGES = {
+  "metrics and telemetry": Object.keys(packageJson.optionalDependencies).filter((name) =>
+    name.startsWith("@opentelemetry/"),
+  ),
+  "limits shared in Redis": ["@redis/client"],
+};
+
+/**
+ * Describes each kind of provider and each feature that cannot be used, because npm has left out its packages, and the command
+ * that installs them. One that the configuration needs has stopped the start before.
+ */
+function missingFeatures(): string[] {
+  const kinds = PROVIDER_KINDS.map(({ kind, wire }) => [`providers of kind ${kind}`, wire?.packages ?? []] as const);
+  return [...kinds, ...Object.entries(FEATURE_PACKAGES)].flatMap(([name, packages]) => {
+    const missing = missingOf(packages);
+    return missing.length === 0 ? [] : [`${name}: ${installCommand(missing, shellWord(installationFolder()))}`];
+  });
 }
 
 /** Returns the flags that a command in this directory needs to find the same store. */
@@ -55,14 +77,19 @@ function placeFlags({ file, dataDir }: Config): PlaceFlags {
   };
 }
 
-/** Writes the token to a file, since standard output may be a log that others read, and returns a text about it. */
-function adminTokenPlace(config: Config, token: string): string {
+/** Tells where a new token is: in the text itself, or in a file. `shellText` is the token in double quotes of the shell. */
+function placeToken(
+  { dataDir }: Config,
+  to: TokensTo,
+  { name, token, another }: { name: Parameters<typeof writeTokenFile>[1]; token: string; another: string },
+): { text: string; shellText?: string } {
+  if (to === "output") return { text: `${token} (shown only once)`, shellText: token };
   try {
-    return `in ${writeAdminToken(config.dataDir, token)} (keep it elsewhere, then delete the file)`;
+    const path = writeTokenFile(dataDir, name, token);
+    return { text: `in ${path} (keep it elsewhere, then delete the file)`, shellText: `$(cat ${shellWord(path)})` };
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code ?? "unknown error";
-    const another = commandText("admin token", placeFlags(config));
-    return `could not be written to the data directory (${reason}); to create another: ${another}`;
+    return { text: `could not be written to the data directory (${reason}); to create another: ${another}` };
   }
 }
 
@@ -73,18 +100,11 @@ function exampleModel(models: readonly CatalogModel[]): string | undefined {
 }
 
 /** Returns a completion request that works as printed; after the first start, once the variable holds a token. */
-function curlLine(url: string, token: string | null, model: string): string {
+function curlLine(url: string, token: string, model: string): string {
   const json = JSON.stringify({ model, messages: [{ role: "user", content: "Hello, Tollgate!" }] });
   // The text is between quotes of the shell, and the id of a model may contain one.
   const body = json.replaceAll("'", "'\\''");
-  const authorization = token === null ? '"Authorization: Bearer $TOLLGATE_TOKEN"' : `'Authorization: Bearer ${token}'`;
   // The remaining credits go to standard error, so that standard output is only the answer.
   const after = "%{stderr}\\n%header{x-credits-available} credits left\\n";
-  return `curl ${url}/v1/chat/completions -H ${authorization} -H 'Content-Type: application/json' -d '${body}' -w '${after}'`;
-}
-
-/** Returns the host and name of a database, without credentials. */
-function placeOf(database: string | null): string {
-  const url = database === null ? null : URL.parse(database);
-  return url === null ? "its address" : `${url.host}${url.pathname}`;
+  return `curl ${url}/v1/chat/completions -H "Authorization: Bearer ${token}" -H 'Content-Type: application/json' -d '${body}' -w '${after}'`;
 }

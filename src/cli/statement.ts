@@ -197,8 +197,8 @@ function entryJson(entry: LedgerEntry, balance: MicroCredits) {
   }
 }
 
-/** Credits per million tokens; of calls credits each. */
-function pricesJson(prices: UnitPrices): Record<string, number> {
+/** Formats prices: credits per million tokens, of calls credits each. */
+export function pricesJson(prices: UnitPrices): Record<string, number> {
   const further = FURTHER_CLASSES.flatMap((name) => {
     const price = prices.further?.[name];
     return price === undefined ? [] : [[name, displayPrice(price, name)]];

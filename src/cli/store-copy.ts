@@ -2,9 +2,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
 import { loadStoreSettings } from "../config/sources.ts";
 import { OperatorError } from "../errors.ts";
+import { rememberPlace } from "../stores/place.ts";
 import type { TransferToPostgres } from "../stores/transfer.ts";
 import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
 import { booksText, expectBooks, expectStore } from "./store-verification.ts";
+import { printStore } from "./workspace.ts";
 
 const LOOK_EVERY_MS = 100;
 
@@ -32,8 +34,10 @@ async function copyStore(terminal: Terminal, flags: Flags): Promise<void> {
   if (!/^postgres(ql)?:\/\//i.test(url)) {
     throw new OperatorError("--to must be the address of a PostgreSQL database: postgres://user@host:port/name.");
   }
+  // A copy that was interrupted at its end may have made PostgreSQL the kind of the directory already.
   const { dataDir } = await loadStoreSettings({ flags });
   await expectStore(terminal, { database: null, dataDir });
+  await printStore(terminal, { database: null, dataDir });
   const [{ openTransferToPostgres }, { databasePathOf }] = await Promise.all([
     import("../stores/transfer.ts"),
     import("../stores/sqlite/directory.ts"),
@@ -57,6 +61,7 @@ async function copyWhileStopped(terminal: Terminal, flags: Flags, dataDir: strin
   try {
     const lockedAtMs = terminal.clock();
     const rows = await transfer.complete();
+    await rememberPlace({ database: flags.to, dataDir });
     await transfer.markComplete();
     const pausedMs = terminal.clock() - lockedAtMs;
     if (flags.json !== true) {

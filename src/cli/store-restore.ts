@@ -1,10 +1,10 @@
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
-import { loadStoreSettings } from "../config/sources.ts";
 import type { Verification } from "../ledger/verify.ts";
 import { openStore } from "../stores/open.ts";
 import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
 import { booksText, expectBooks } from "./store-verification.ts";
+import { printStore, storeSettings } from "./workspace.ts";
 
 export function addStoreRestore(store: Command, terminal: Terminal): void {
   addCommand(
@@ -12,9 +12,10 @@ export function addStoreRestore(store: Command, terminal: Terminal): void {
     "restore <file>",
     "Put a backup into a data directory without a store, or into an empty PostgreSQL; stop the service first",
   ).action(async (file: string, flags: CommonFlags) => {
-    const { database, dataDir } = await loadStoreSettings({ flags });
+    const { database, dataDir } = await storeSettings(flags);
     const path = resolve(file);
     const found = await restore(terminal, flags, { path, database, dataDir });
+    await printStore(terminal, { database, dataDir }, true);
     const { ok, organizations, holds, events, violations } = found;
     const text = facts({ restored: path, to: database === null ? dataDir : "PostgreSQL", books: booksText(found) });
     print(terminal, flags, { json: { ok, file: path, organizations, holds, events, violations }, text });
@@ -28,7 +29,7 @@ interface Restoration {
   dataDir: string;
 }
 
-/** Restores a copy of the backup, which is migrated if it is from an older version. No service runs on the data directory. */
+/** Restores a copy of the backup, which is migrated if it is from an older release. No service runs on the data directory. */
 async function restore(
   terminal: Terminal,
   flags: CommonFlags,

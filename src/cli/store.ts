@@ -1,11 +1,11 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { loadStoreSettings } from "../config/sources.ts";
 import { migrateStore } from "../stores/open.ts";
 import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
 import { addStoreCopy } from "./store-copy.ts";
 import { addStoreRestore } from "./store-restore.ts";
 import { booksText, expectStore, verifyStore } from "./store-verification.ts";
+import { printStore, storeSettings } from "./workspace.ts";
 
 export function addStore(program: Command, terminal: Terminal): void {
   const store = program.command("store").description("the database");
@@ -41,7 +41,9 @@ function addMigrate(store: Command, terminal: Terminal): void {
   const description = "Create the store, or migrate its schema; services of the earlier version may be running";
   addCommand(store, "migrate", description).action(async (flags: CommonFlags) => {
     const { clock } = terminal;
-    const { from, to } = await migrateStore({ ...(await loadStoreSettings({ flags })), clock });
+    const place = await storeSettings(flags);
+    const { from, to } = await migrateStore({ ...place, clock });
+    await printStore(terminal, place, from === 0);
     const migrated = from === 0 ? "created" : `migrated from ${from}`;
     const text = `schema  ${to}, ${from === to ? "nothing to do" : migrated}`;
     print(terminal, flags, { json: { ok: true, from: from === 0 ? null : from, to }, text });
@@ -50,9 +52,10 @@ function addMigrate(store: Command, terminal: Terminal): void {
 
 /** Copies the configured store into a database beside the path of a backup. */
 async function backUp(terminal: Terminal, flags: CommonFlags, path: string) {
-  const { database, dataDir } = await loadStoreSettings({ flags });
+  const { database, dataDir } = await storeSettings(flags);
   // A missing store and one of another version are refused before anything is copied.
   await expectStore(terminal, { database, dataDir });
+  await printStore(terminal, { database, dataDir });
   const { copyDatabase, makeDatabase } = await import("../stores/sqlite/backup.ts");
   if (database === null) return copyDatabase(dataDir, path);
   const { copyFromPostgres } = await import("../stores/transfer.ts");

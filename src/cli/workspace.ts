@@ -7,6 +7,7 @@ import { OperatorError } from "../errors.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { openStore } from "../stores/open.ts";
+import { describePlace, expectKind, type StorePlace } from "../stores/place.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Store } from "../stores/store.ts";
 import { type CommonFlags, type Terminal, UnknownIdError } from "./command.ts";
@@ -20,6 +21,21 @@ export interface Workspace {
 }
 
 /**
+ * Returns where the flags and the configuration say that the store is. Rejects with OperatorError if the data directory is
+ * that of another kind of store.
+ */
+export async function storeSettings(flags: CommonFlags): Promise<StoreSettings> {
+  const settings = await loadStoreSettings({ flags });
+  await expectKind(settings);
+  return settings;
+}
+
+/** Prints where the store of a command is, on standard error, so that a command in a wrong place is noticed. */
+export async function printStore(terminal: Terminal, place: StorePlace, isNew = false): Promise<void> {
+  terminal.error(`Store: ${await describePlace(place)}${isNew ? ", created by this command" : ""}`);
+}
+
+/**
  * Opens the store that the flags and the configuration name, beside a running service or without one. Only with `creates`
  * does it make a store that does not exist: in a wrong folder, all other commands change nothing.
  */
@@ -29,10 +45,11 @@ export async function withWorkspace<T>(
   work: (workspace: Workspace) => Promise<T>,
   { creates = false }: { creates?: boolean } = {},
 ): Promise<T> {
-  const config = await loadStoreSettings({ flags });
+  const config = await storeSettings(flags);
   const { clock, random } = terminal;
   const store = await openStore({ ...config, role: "command", creates, clock });
   try {
+    await printStore(terminal, config, store.isNew);
     const options = { clock, random, newId: () => uuidV7(clock()) };
     const accounts = new Accounts({ ...options, rows: store.accounts, actor: COMMAND_ACTOR });
     const creditAdjustments = new CreditAdjustments({ ...options, ...store, bookings: bookingsIn(store.books) });

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { loadConfig } from "../config.ts";
-import { differenceOf } from "./difference.ts";
+import { configurationHash, differenceOf } from "./difference.ts";
 
 const provider = (fields: object) => ({ id: "a", kind: "openai-compatible", baseUrl: "http://a/v1", ...fields });
 const model = (id: string, fields: object = {}) => ({
@@ -97,4 +97,40 @@ test("the content of a file with credentials is only named", () => {
     atReload: { "providers[a].credentialsFile": "content of the file changed" },
     atStart: {},
   });
+});
+
+const hashOf = (settings: object, environment: Record<string, string> = {}) =>
+  configurationHash(load(settings, environment));
+
+test("the hash of a configuration is the same for other secrets, and for what is each node's own", () => {
+  const reference = (name: string) => `$\{${name}}`;
+  const withSecret = (secret: string) => ({
+    database: `postgres://tollgate:${secret}@db/books?password=${secret}`,
+    redis: `redis://:${secret}@cache:6379`,
+    metrics: { token: `token-of-metrics-${secret}` },
+    telemetry: { endpoint: "http://collector:4318", headers: { "x-key": secret } },
+    providers: [provider({ apiKey: secret, headers: { "x-own": secret, "x-further": reference("HEADER") } })],
+    models: [model("m", { description: reference("SECRET_NAME") })],
+  });
+  const environment = (secret: string) => ({
+    ...{ OPENAI_API_KEY: secret, HEADER: secret, SECRET_NAME: `name-${secret}` },
+    HTTPS_PROXY: `http://user:${secret}@proxy:3128`,
+  });
+  const hash = hashOf(withSecret("canary-one"), environment("canary-one"));
+  expect(Number.isSafeInteger(hash)).toBe(true);
+  expect(hashOf(withSecret("canary-two"), environment("canary-two"))).toBe(hash);
+  const own = { dataDir: "/b", server: { host: "0.0.0.0", port: 1 }, metrics: { host: "::1", port: 2 } };
+  const named = { ...own, telemetry: { resourceAttributes: { "host.name": "b" } } };
+  expect(hashOf(named)).toBe(hashOf({ telemetry: { resourceAttributes: { "host.name": "a" } } }));
+});
+
+test.each([
+  ["a limit", { limits: { requestsPerMinute: 7 } }],
+  ["a price", { providers: [provider({})], models: [model("m", { price: { input: "1", output: "2.5" } })] }],
+  ["the order of the models", { providers: [provider({})], models: [model("n"), model("m")] }],
+  ["a key that is missing", { providers: [provider({ apiKey: "k" })], models: [model("m"), model("n")] }],
+  ["another database", { database: "postgres://tollgate:secret@other/books" }],
+])("the hash of a configuration changes with %s", (_, settings) => {
+  const same = { providers: [provider({})], models: [model("m"), model("n")] };
+  expect(hashOf({ ...same, ...settings })).not.toBe(hashOf(same));
 });

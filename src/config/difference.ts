@@ -1,7 +1,8 @@
+import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import type { Config } from "../config.ts";
 import type { Path } from "./file.ts";
-import { foundText, SECRETS } from "./mistake.ts";
+import { foundText, maskCredentials, SECRETS } from "./mistake.ts";
 import { takesEffectAtReload } from "./schema.ts";
 
 /** Changed settings: by the name of each, its old and its new value, or only that it has changed if it may be secret. */
@@ -47,6 +48,40 @@ export function differenceOf(before: Config, after: Config): Difference {
     else found.atStart.database = "changed";
   }
   return found;
+}
+
+/** Keys that are each node's own, by their paths. */
+const OWN_KEYS: ReadonlySet<string> = new Set([
+  "dataDir",
+  "server.host",
+  "server.port",
+  "metrics.host",
+  "metrics.port",
+  "telemetry.resourceAttributes",
+]);
+/** A metric holds integers of this size exactly. */
+const HASH_BYTES = 6;
+
+/**
+ * Returns a hash by which the configurations of nodes can be compared. Of a secret it contains only whether it is set, so
+ * that none can be guessed from it, and nothing of the keys that are each node's own.
+ */
+export function configurationHash(config: Config): number {
+  const comparable = (value: unknown, path: Path): unknown => {
+    if (OWN_KEYS.has(path.join("."))) return undefined;
+    const isSecret = path.some(
+      (step) => SECRETS.has(step) || step === "providerKeys" || step === "credentialsFingerprint",
+    );
+    if (Array.isArray(value)) return value.map((entry, index) => comparable(entry, [...path, index]));
+    if (isGroup(value)) {
+      const keys = Object.keys(value).sort();
+      return Object.fromEntries(keys.map((key) => [key, comparable(value[key], [...path, key])]));
+    }
+    if (typeof value !== "string") return value;
+    return isSecret || config.hidden.some((text) => value.includes(text)) ? "set" : maskCredentials(value);
+  };
+  const text = JSON.stringify(comparable(settingsOf(config), []));
+  return createHash("sha256").update(text).digest().readUIntBE(0, HASH_BYTES);
 }
 
 /** Returns a PostgreSQL address without its password. */

@@ -60,7 +60,7 @@ export function foundText(path: readonly (string | number)[], value: unknown): s
 }
 
 /** Masks the secret parts of an address: the user name and password, also in a malformed one, and the query. */
-function maskCredentials(text: string): string {
+export function maskCredentials(text: string): string {
   if (!/:\/\/|^[^/]*:[^/]*@/.test(text)) return text;
   return text.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, "$1…@").replace(/\?.*$/s, "?…");
 }

@@ -60,7 +60,8 @@ const Server = Group({
   }),
   maxConnections: Count(1_000_000, {
     default: 16_384,
-    description: "Maximum number of open connections of a process; further ones are closed at once.",
+    description:
+      "Maximum number of open connections of a process; further ones are closed at once. One organization can use three quarters of them.",
   }),
   overload: Group({
     eventLoopDelayMs: Type.Integer({

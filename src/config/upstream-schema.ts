@@ -56,6 +56,12 @@ export const Provider = Type.Object(
       allowed: "header names and their values, as text",
       description: "Additional headers of every request to this provider.",
     }),
+    traceparent: Type.Optional(
+      Type.Boolean({
+        description:
+          "True to send this provider the trace context of requests, so that it can continue their traces; for providers of your own.",
+      }),
+    ),
     promptCaching: Type.Optional(
       Type.Enum(["auto", "caller", "off"], {
         description:
@@ -81,15 +87,16 @@ export const Provider = Type.Object(
 );
 
 const part = (description: string) => Type.Optional(Decimal({ description }));
+const INPUT = Decimal({ description: "Prompt tokens." });
 const CLASSES = {
-  input: Decimal({ description: "Prompt tokens." }),
+  input: part("Prompt tokens; required in the first price."),
   cachedInput: part("Cached prompt tokens; by default the price of input."),
   cacheWrite: part("Prompt tokens written to the provider's cache; by default the price of input."),
   cacheWrite1h: part("Prompt tokens that the cache keeps for an hour; by default the price of cacheWrite."),
   inputAudio: part("Audio tokens of the prompt; by default the price of input."),
   cachedAudio: part("Cached audio tokens; by default the price of cachedInput."),
   inputImage: part("Image tokens of the prompt; by default the price of input."),
-  output: part("Completion tokens; required, except for an embedding model."),
+  output: part("Completion tokens; required in the first price, except for an embedding model."),
   reasoning: part("Reasoning tokens; by default the price of output."),
   outputAudio: part("Audio tokens of the completion; by default the price of output."),
   outputImage: part("Image tokens of the completion; by default the price of output."),
@@ -103,7 +110,8 @@ const TIERS = {
     Type.Record(Type.String(), Type.Object(CLASSES, { additionalProperties: false }), {
       propertyNames: { pattern: "^[1-9]\\d{0,8}$" },
       allowed: "numbers of prompt tokens, such as 200000, and the prices above them",
-      description: "Prices of longer prompts, by the number of prompt tokens above which they apply.",
+      description:
+        "Prices of longer prompts, by the number of prompt tokens above which they apply. What is not stated costs as much as for shorter prompts.",
     }),
   ),
 };
@@ -112,17 +120,19 @@ const PRICE = {
   serviceTiers: Type.Optional(
     Type.Record(Type.String(), Type.Object(TIERS, { additionalProperties: false }), {
       allowed: "names of service tiers, such as flex and priority, and their prices",
-      description: "Prices of answers for which the provider reports another service tier.",
+      description:
+        "Prices of answers for which the provider reports another service tier. What is not stated costs as much as at the usual one.",
     }),
   ),
 };
-const ONE_PRICE = Type.Object(PRICE, { additionalProperties: false });
+const ONE_PRICE = Type.Object({ ...PRICE, input: INPUT }, { additionalProperties: false });
 const DATED_PRICE = Type.Object(
   {
     from: Type.Optional(
       Type.String({
         format: "date",
-        description: "Day, in UTC, on which the price takes effect; optional for the first one.",
+        description:
+          "Day, in UTC, on which the price takes effect; optional for the first one. What is not stated is as in the price before.",
       }),
     ),
     ...PRICE,

@@ -1,0 +1,58 @@
+import { allPrices, type Catalog, chargedPrices, type Route, upstreamOf } from "../catalog/model.ts";
+import { FURTHER_CLASSES, type PriceTier, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
+import { table } from "./command.ts";
+import { pricesJson } from "./statement.ts";
+
+/** The prices of a route at a service tier, for a length of the prompt, from a day on. */
+export interface RoutePrices {
+  model: string;
+  route: string;
+  prices: UnitPrices;
+}
+
+/** Lists all prices in force, and those that take effect on later days. */
+export function listPrices(now: Catalog, later: ReadonlyMap<string, Catalog>): RoutePrices[] {
+  const changes = [...later].flatMap(([day, catalog]) => {
+    return pricesOfRoutes(catalog).filter(({ prices }) => prices.tier?.from === day);
+  });
+  return [...pricesOfRoutes(now), ...changes];
+}
+
+function pricesOfRoutes(catalog: Catalog): RoutePrices[] {
+  const ofRoute = (model: string, route: Route) =>
+    allPrices(route).map((prices) => {
+      return { model, route: upstreamOf(route), prices: chargedPrices({ routes: [route] }, prices) };
+    });
+  return catalog.list().flatMap(({ id, routes }) => routes.flatMap((route) => ofRoute(id, route)));
+}
+
+/** Formats prices for programs; null in the condition of a price that applies to all. */
+export function routePricesJson({ model, route, prices }: RoutePrices) {
+  const { from = null, serviceTier = null, abovePromptTokens = null, promptTokensMax = null } = prices.tier ?? {};
+  return { model, route, from, serviceTier, abovePromptTokens, promptTokensMax, prices: pricesJson(prices) };
+}
+
+const HEADINGS = [
+  ...["MODEL", "ROUTE", "FROM", "TIER", "PROMPT"],
+  ...["INPUT", "CACHED", "WRITTEN", "OUTPUT", "REASONING", "OTHER"],
+];
+const LEGEND = `Prices are credits per million tokens; those of requests, searches and images credits each. CACHED and WRITTEN are input
+that the provider reads from its cache and writes to it. FROM is the day on which a price takes effect.`;
+
+/** Formats prices for people. */
+export function pricesTable(rows: readonly RoutePrices[]): string {
+  const cells = rows.map(({ model, route, prices }) => {
+    const { from = "", serviceTier = "usual" } = prices.tier ?? {};
+    const figures = pricesJson(prices);
+    const classes = TOKEN_CLASSES.map((tokenClass) => String(figures[tokenClass]));
+    const others = FURTHER_CLASSES.filter((name) => name in figures).map((name) => `${name} ${figures[name]}`);
+    return [model, route, from, serviceTier, promptOf(prices.tier), ...classes, others.join(", ")];
+  });
+  return `${table(HEADINGS, cells)}\n${LEGEND}`;
+}
+
+function promptOf({ abovePromptTokens, promptTokensMax }: PriceTier = {}): string {
+  const above = abovePromptTokens === undefined ? [] : [`above ${abovePromptTokens}`];
+  const upTo = promptTokensMax === undefined ? [] : [`up to ${promptTokensMax}`];
+  return [...above, ...upTo].join(", ") || "any";
+}
