@@ -4,8 +4,9 @@ import { join } from "node:path";
 import type { StatefulSet } from "kubernetes-types/apps/v1.js";
 import type { HorizontalPodAutoscaler } from "kubernetes-types/autoscaling/v2.js";
 import type { Service } from "kubernetes-types/core/v1.js";
-import type { NetworkPolicy } from "kubernetes-types/networking/v1.js";
-import { describe, expect, test } from "vitest";
+import type { Ingress, NetworkPolicy } from "kubernetes-types/networking/v1.js";
+import type { PodDisruptionBudget } from "kubernetes-types/policy/v1.js";
+import { describe, expect, inject, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { ROOT } from "../support/documents.ts";
 
@@ -22,21 +23,41 @@ interface Manifest {
   apiVersion: string;
   kind: string;
   metadata: { name: string };
+  spec: object;
 }
 
+/** PostgreSQL's default for max_connections, and how many of them remain for its superuser and for commands. */
+const POSTGRES_CONNECTIONS = 100;
+const CONNECTIONS_LEFT = 15;
+
 const kustomization: Kustomization = parse(read("kustomization.yaml"));
-const manifests = kustomization.resources.flatMap((file) =>
-  parseAllDocuments(read(file)).map((document) => document.toJS() as Manifest),
-);
+const manifests = kustomization.resources.flatMap(manifestsIn);
+const examples = ["examples/ingress.yaml", "examples/service-monitor.yaml"].flatMap(manifestsIn);
+/** The fields that the example uses of a resource that is no part of Kubernetes. */
+const SERVICE_MONITOR = `{
+  apiVersion: "monitoring.coreos.com/v1";
+  kind: "ServiceMonitor";
+  metadata: import("kubernetes-types/meta/v1.js").ObjectMeta;
+  spec: {
+    jobLabel: string;
+    selector: import("kubernetes-types/meta/v1.js").LabelSelector;
+    endpoints: {
+      port: string;
+      interval: string;
+      authorization: { type: "Bearer"; credentials: import("kubernetes-types/core/v1.js").SecretKeySelector };
+    }[];
+  };
+}`;
 
 describe("the Kubernetes manifests", () => {
   test("have only the keys and the types of Kubernetes' API", () => {
     const folder = mkdtempSync(join(ROOT, "node_modules", ".kubernetes-"));
     try {
-      const statements = manifests.map((manifest, index) => {
+      const statements = [...manifests, ...examples].map((manifest, index) => {
         const module = MODULES[manifest.apiVersion] ?? manifest.apiVersion.replace(/\.k8s\.io/, "");
         const type = `import("kubernetes-types/${module}.js").${manifest.kind}`;
-        return `export const manifest${index}: ${type} = ${JSON.stringify(manifest, null, 2)};`;
+        const own = manifest.kind === "ServiceMonitor" ? SERVICE_MONITOR : type;
+        return `export const manifest${index}: ${own} = ${JSON.stringify(manifest, null, 2)};`;
       });
       const file = join(folder, "manifests.ts");
       writeFileSync(file, statements.join("\n"));
@@ -93,22 +114,100 @@ describe("the Kubernetes manifests", () => {
     const policy = one<NetworkPolicy>("NetworkPolicy").spec;
     const admitted = policy?.ingress?.flatMap((rule) => rule.ports?.map(({ port }) => port));
     expect(admitted).toEqual([...ports.keys()]);
-    expect(policy?.podSelector.matchLabels).toEqual(one<StatefulSet>("StatefulSet").spec?.selector.matchLabels);
+    const labels = { "app.kubernetes.io/name": "tollgate", "app.kubernetes.io/component": "service" };
+    expect(one<StatefulSet>("StatefulSet").spec?.selector.matchLabels).toEqual(labels);
+    expect(policy?.podSelector.matchLabels).toEqual(labels);
+    expect(one<PodDisruptionBudget>("PodDisruptionBudget").spec?.selector?.matchLabels).toEqual(labels);
+    for (const { spec } of all<Service>("Service")) expect(spec?.selector).toEqual(labels);
     expect(one<HorizontalPodAutoscaler>("HorizontalPodAutoscaler").spec?.scaleTargetRef.name).toBe("tollgate");
     expect(all<Service>("Service").map(({ metadata }) => metadata?.name)).toContain(
       one<StatefulSet>("StatefulSet").spec?.serviceName,
     );
   });
 
+  test("leave the number of pods to the autoscaler, whose most pods fit into PostgreSQL's default connections", () => {
+    expect(one<StatefulSet>("StatefulSet").spec).not.toHaveProperty("replicas");
+    const { maxReplicas = 0 } = one<HorizontalPodAutoscaler>("HorizontalPodAutoscaler").spec ?? {};
+    const sizing = readFileSync(join(ROOT, "docs", "operations.md"), "utf8");
+    const connections = Number(/up to (\d+) connections for each process/.exec(sizing)?.[1]);
+    expect(maxReplicas * connections).toBeLessThanOrEqual(POSTGRES_CONNECTIONS - CONNECTIONS_LEFT);
+  });
+
+  test("keep secrets out of the environment, and give the metrics a token", () => {
+    const [container] = podOf().containers;
+    expect(container).not.toHaveProperty("envFrom");
+    expect(container?.env).toEqual([{ name: "CREDENTIALS_DIRECTORY", value: "/run/secrets/tollgate" }]);
+    const mount = container?.volumeMounts?.find(({ mountPath }) => mountPath === "/run/secrets/tollgate");
+    expect(podOf().volumes?.find(({ name }) => name === mount?.name)?.secret).toMatchObject({ secretName: "tollgate" });
+    const { server, metrics } = parse(read("tollgate.yaml"));
+    expect([server.trustProxy, metrics.token]).toEqual([1, `\${METRICS_TOKEN}`]);
+    const monitor = JSON.stringify(examples.find(({ kind }) => kind === "ServiceMonitor"));
+    expect(monitor).toContain('"credentials":{"name":"tollgate","key":"METRICS_TOKEN"}');
+  });
+
+  test("let the pods reach named destinations only, over IPv4 and IPv6", () => {
+    const rules = one<NetworkPolicy>("NetworkPolicy").spec?.egress ?? [];
+    const byPort = new Map(rules.map(({ ports, to }) => [ports?.[0]?.port, to]));
+    expect([...byPort.keys()]).toEqual([53, 5432, 6379, 4318, 443]);
+    for (const [port, peers] of byPort) {
+      if (port === 443) continue;
+      expect(peers, String(port)).toEqual([
+        {
+          namespaceSelector: { matchLabels: expect.any(Object) },
+          podSelector: { matchLabels: expect.any(Object) },
+        },
+      ]);
+    }
+    const blocks = byPort.get(443)?.map(({ ipBlock }) => ipBlock);
+    expect(blocks?.map((block) => block?.cidr)).toEqual(["0.0.0.0/0", "::/0"]);
+    expect(blocks?.[0]?.except).toContain("169.254.0.0/16");
+    expect(blocks?.[1]?.except).toEqual(["fc00::/7", "fe80::/10"]);
+  });
+
+  test.skipIf(!inject("hasKubectl"))("are not changed by kustomize except in names, labels and the image", () => {
+    const made = execFileSync("kubectl", ["kustomize", FOLDER], { encoding: "utf8" });
+    const kustomized = parseAllDocuments(made).map((document) => document.toJS() as Manifest);
+    const specOf = (list: Manifest[], kind: string) => list.filter((one) => one.kind === kind).map(({ spec }) => spec);
+    for (const kind of ["NetworkPolicy", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler"]) {
+      expect(specOf(kustomized, kind)).toEqual(specOf(manifests, kind));
+    }
+    const [pods] = specOf(kustomized, "StatefulSet") as StatefulSet["spec"][];
+    expect(pods?.template.metadata?.labels).toEqual(pods?.selector.matchLabels);
+    expect(kustomized.find(({ kind }) => kind === "ConfigMap")?.metadata.name).toBe("tollgate");
+  });
+
+  test("expose the API to callers, and everything else to named networks only", () => {
+    const ingresses = examples.filter(({ kind }) => kind === "Ingress") as Ingress[];
+    const [api, console] = ingresses.map(({ metadata, spec }) => ({
+      annotations: metadata?.annotations ?? {},
+      rule: spec?.rules?.[0],
+      names: [spec?.rules?.[0]?.host, ...(spec?.tls?.[0]?.hosts ?? [])],
+    }));
+    expect(api?.rule?.http?.paths.map(({ path }) => path)).toEqual(["/v1"]);
+    expect(api?.annotations["nginx.ingress.kubernetes.io/proxy-next-upstream"]).toBe("error timeout");
+    expect(console?.annotations).toHaveProperty("nginx.ingress.kubernetes.io/whitelist-source-range");
+    const ports = all<Service>("Service").find(({ metadata }) => metadata?.name === "tollgate")?.spec?.ports;
+    for (const { rule, names } of [api, console].filter((one) => one !== undefined)) {
+      expect(new Set(names).size).toBe(1);
+      const service = rule?.http?.paths[0]?.backend.service;
+      expect([service?.name, service?.port?.name]).toEqual(["tollgate", ports?.[0]?.name]);
+    }
+  });
+
   test("configure the service with a file that it accepts", () => {
     const words = ["src/main.ts", "config", "check", "--config", join(FOLDER, "tollgate.yaml")];
     const [name] = kustomization.configMapGenerator.map((generated) => generated.files);
     expect(name).toEqual(["tollgate.yaml"]);
-    expect(execFileSync(process.execPath, words, { cwd: ROOT, encoding: "utf8" })).toContain(
+    const env = { ...process.env, METRICS_TOKEN: "a".repeat(64) };
+    expect(execFileSync(process.execPath, words, { cwd: ROOT, encoding: "utf8", env })).toContain(
       "The configuration is valid",
     );
   });
 });
+
+function manifestsIn(file: string): Manifest[] {
+  return parseAllDocuments(read(file)).map((document) => document.toJS() as Manifest);
+}
 
 function read(file: string): string {
   return readFileSync(join(FOLDER, file), "utf8");

@@ -11,10 +11,11 @@ const unit = readFileSync(join(FOLDER, "tollgate.service"), "utf8");
 const EXPOSURE_MAX = 15;
 
 describe("the systemd unit", () => {
-  test("gives the service enough time to stop, and reloads it by SIGHUP", () => {
+  test("gives the service a limit of memory and enough time to stop, and reloads it by SIGHUP", () => {
     expect(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1])).toBeGreaterThanOrEqual(610);
     expect(unit).toContain("\nExecReload=/bin/kill -HUP $MAINPID\n");
     expect(unit).not.toContain("\nMemoryDenyWriteExecute=");
+    expect(unit).toMatch(/^MemoryMax=\d+G$/m);
   });
 
   test("the example of secrets names variables that the documentation names", () => {
@@ -27,6 +28,15 @@ describe("the systemd unit", () => {
       expect(file).toBe(name);
       expect(documented, name).toContain(name as string);
     }
+  });
+
+  test("comes with a configuration that trusts the proxy of the guide's example, and that the service accepts", () => {
+    const words = ["src/main.ts", "config", "check", "--config", join(FOLDER, "tollgate.yaml")];
+    expect(spawnSync(process.execPath, words, { cwd: ROOT, encoding: "utf8" }).stdout).toContain(
+      "The configuration is valid",
+    );
+    expect(readFileSync(join(FOLDER, "tollgate.yaml"), "utf8")).toContain("trustProxy: 127.0.0.1\n");
+    expect(unit).toContain(" --config /etc/tollgate/tollgate.yaml ");
   });
 
   test.skipIf(!inject("hasSystemdAnalyze"))("passes systemd's own checks", () => {

@@ -15,3 +15,13 @@ http {
 }
 `;
 }
+
+/** Returns the example for three nodes with these in their places. TLS is left out: its tests are about the nodes. */
+export function nginxSite(example: string, listens: string, hosts: readonly string[]): string {
+  let site = example.replace("listen 443 ssl;", `listen ${listens};`).replace(/ssl_certificate\w* +\S+;/g, "");
+  for (const [index, host] of hosts.entries()) {
+    const name = `10.0.0.${11 + index}:8484`;
+    site = site.replaceAll(name, host).replaceAll(name.replaceAll(".", "\\."), host.replaceAll(".", "\\."));
+  }
+  return site;
+}
