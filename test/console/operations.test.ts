@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type AdminClient, operator } from "../support/admin.ts";
+import { type AdminClient, firstToken, operator } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, eventually, pick, settled, signIn, type Visit, visit } from "../support/console.ts";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
@@ -62,7 +62,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
       await (await ask(organization.token, content, model)).text();
     }
     // A request of another organization, which the filter must exclude.
-    await (await ask(/sk-tg-[0-9A-Za-z]{49}/.exec(service.output())?.[0] ?? "")).text();
+    await (await ask(firstToken(service))).text();
     await page.goto(`/organizations/${organization.id}`);
   });
   afterAll(async () => {

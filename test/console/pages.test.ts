@@ -1,5 +1,6 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { firstToken } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, eventually, settled, signIn, visit } from "../support/console.ts";
 import { type RunningService, send, startService } from "../support/service.ts";
@@ -12,7 +13,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
   beforeAll(async () => {
     [browser, service] = await Promise.all([launchBrowser(), startService()]);
     const admin = await adminTokenOf(service);
-    const token = /sk-tg-[0-9A-Za-z]{49}/.exec(service.output())?.[0] ?? "";
+    const token = firstToken(service);
     const body = { model: "sandbox/echo", messages: [{ role: "user", content: "Good morning" }] };
     await (await send(service, "/v1/chat/completions", token, body)).text();
     ({ page } = await visit(browser, service, { colorScheme: "light" }));

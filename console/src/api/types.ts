@@ -35,6 +35,7 @@ export type RequestDetail = Static<typeof request.RequestDetail>;
 export type Conversation = Static<typeof request.Conversation>;
 export type ConversationRemoval = Static<typeof request.ConversationRemoval>;
 export type Model = Static<typeof reports.AdminModel>;
+export type ResumedRoute = Static<typeof reports.ResumedRoute>;
 export type PlaygroundToken = Static<typeof session.PlaygroundToken>;
 export type AuditEntry = Static<typeof reports.AuditEntry>;
 

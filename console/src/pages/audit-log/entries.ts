@@ -18,6 +18,7 @@ const ACTIONS: Record<AuditAction, string> = {
   "credits.credit": "Credits refunded",
   "allowance.create": "Monthly allowance created",
   "allowance.end": "Monthly allowance ended",
+  "route.resume": "Route resumed",
   "conversation.read": "Prompts and answers viewed",
   "conversations.remove": "Prompts and answers deleted",
 };

@@ -1,14 +1,17 @@
-import { MessagesSquare } from "lucide-react";
+import { MessagesSquare, Play } from "lucide-react";
 import type { ReactNode } from "react";
 import { Link } from "wouter";
-import type { Model } from "../../api/types.ts";
+import { useAction } from "../../api/actions.ts";
+import { send } from "../../api/client.ts";
+import type { Model, ResumedRoute } from "../../api/types.ts";
 import { formatCount, formatExactCredits } from "../../format/numbers.ts";
 import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Card, Facts } from "../../ui/page.tsx";
-import { Badge, Note } from "../../ui/states.tsx";
-import { healthDetails, RouteBadge } from "./health.tsx";
+import { Badge, Failure, Note } from "../../ui/states.tsx";
+import { useNow } from "../../ui/values.tsx";
+import { healthDetails, isHeldBack, type Route, RouteBadge } from "./health.tsx";
 
 /** Details of a model: description, facts, and routes with their health. */
 export function ModelPanel({ model, onClose }: { model: Model; onClose: () => void }) {
@@ -31,24 +34,46 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
           <CopyIcon text={id} label="Copy ID" />
         </div>
         <Facts facts={factsOf(model)} />
-        {routes !== null && (
-          <section className="stack-small">
-            <h3>Routes</h3>
-            <ol className="steps">
-              {routes.map((route) => (
-                <li key={route.route}>
-                  <span className="cell-two">
-                    <span className="mono wrap-anywhere">{route.route}</span>
-                    <span className="small faint">{healthDetails(route)}</span>
-                  </span>
-                  <RouteBadge route={route} />
-                </li>
-              ))}
-            </ol>
-          </section>
-        )}
+        {routes !== null && <Routes routes={routes} />}
       </div>
     </Dialog>
+  );
+}
+
+/** Routes with their health. Those that are not called at present can be resumed. */
+function Routes({ routes }: { routes: readonly Route[] }) {
+  const nowMs = useNow();
+  const resume = useAction(
+    // Without an idempotency key: a route can be resumed again after its next pause.
+    (route: string) => send<ResumedRoute>("POST", "/admin/v1/routes/resume", { route }),
+    ["models", "audit"],
+  );
+  return (
+    <section className="stack-small">
+      <h3>Routes</h3>
+      <ol className="steps">
+        {routes.map((route) => (
+          <li key={route.route}>
+            <span className="cell-two">
+              <span className="mono wrap-anywhere">{route.route}</span>
+              <span className="small faint">{healthDetails(route, nowMs)}</span>
+            </span>
+            <RouteBadge route={route} />
+            {isHeldBack(route, nowMs) && (
+              <Button
+                icon={Play}
+                aria-label={`Resume ${route.route}`}
+                busy={resume.isPending && resume.variables === route.route}
+                onClick={() => resume.mutate(route.route)}
+              >
+                Resume
+              </Button>
+            )}
+          </li>
+        ))}
+      </ol>
+      {resume.isError && <Failure error={resume.error} />}
+    </section>
   );
 }
 

@@ -1,5 +1,6 @@
 import type { Model } from "../../api/types.ts";
 import { countOf, formatDuration } from "../../format/numbers.ts";
+import { formatClock } from "../../format/times.ts";
 import { Badge } from "../../ui/states.tsx";
 import { useNow } from "../../ui/values.tsx";
 
@@ -10,23 +11,33 @@ type Tone = "plain" | "good" | "warn" | "bad";
 export function healthOf({ health }: Route, nowMs: number): { tone: Tone; word: string } {
   if (health === null) return { tone: "plain", word: "No traffic" };
   if (health.state === "open") return { tone: "bad", word: "Disabled after failures" };
-  if (health.state === "half_open") return { tone: "warn", word: "Recovering" };
-  if (health.limited_until !== null && Date.parse(health.limited_until) > nowMs)
-    return { tone: "warn", word: "Rate limited" };
+  if (health.state === "partly_open") return { tone: "warn", word: "Failing for some" };
+  if (isPaused(health, nowMs)) return { tone: "warn", word: "Rate limited" };
   const { successes, failures } = health.recent;
   if (failures > 0 && failures >= successes) return { tone: "warn", word: "Failing" };
   return { tone: "good", word: "Healthy" };
 }
 
+function isPaused({ limited_until }: NonNullable<Route["health"]>, nowMs: number): boolean {
+  return limited_until !== null && Date.parse(limited_until) > nowMs;
+}
+
+/** Returns true while the service keeps requests of some or all organizations from a route. */
+export function isHeldBack({ health }: Route, nowMs: number): boolean {
+  return health !== null && (health.state !== "closed" || isPaused(health, nowMs));
+}
+
 /** Describes the figures behind the health of a route. */
-export function healthDetails({ health }: Route): string {
+export function healthDetails({ health }: Route, nowMs: number): string {
   if (health === null) return "No requests since this node started.";
-  const { recent, first_byte_ms, last_failure } = health;
+  const { recent, first_byte_ms, last_failure, failing_organizations, limited_until } = health;
   const parts = [
     `${countOf(recent.successes, "success", "successes")} and ${countOf(recent.failures, "failure")} in the last 5 minutes`,
   ];
   if (first_byte_ms !== null) parts.push(`first byte after ${formatDuration(first_byte_ms)}`);
   if (last_failure !== null) parts.push(`last failure: ${last_failure.failure.replaceAll("_", " ")}`);
+  if (failing_organizations > 0) parts.push(`fails for ${countOf(failing_organizations, "organization")}`);
+  if (isPaused(health, nowMs)) parts.push(`paused until ${formatClock(limited_until ?? "")}`);
   return parts.join(" · ");
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { costLines } from "./costs.tsx";
+import { costLines, tierText } from "./costs.tsx";
 
 test("Each class with tokens has a line with its price.", () => {
   const tokens = { input: 1000, cached_input: 0, cache_write: 0, output: 50, reasoning: 10 };
@@ -23,4 +23,15 @@ test("Parts with a price of their own and calls have lines, and the line of a cl
     { name: "Output audio", count: 50, price: 8, isCall: false, cost: 0.0004 },
     { name: "Searches", count: 2, price: 0.01, isCall: true, cost: 0.02 },
   ]);
+});
+
+test("The price tier of a charge names the length of the prompt, the service tier and the day, as far as they chose it.", () => {
+  const none = { from: null, service_tier: null, above_prompt_tokens: null, max_prompt_tokens: null };
+  expect(tierText({ ...none, max_prompt_tokens: 200_000 })).toBe("prompts of at most 200,000 tokens");
+  expect(tierText({ ...none, above_prompt_tokens: 1000, max_prompt_tokens: 2000 })).toBe(
+    "prompts of more than 1,000 and at most 2,000 tokens",
+  );
+  expect(tierText({ ...none, above_prompt_tokens: 1000, service_tier: "flex", from: "2027-01-01" })).toBe(
+    "prompts of more than 1,000 tokens, service tier flex, in force since 2027-01-01",
+  );
 });

@@ -43,12 +43,13 @@ function priceText({ price, isCall }: ReturnType<typeof costLines>[number]): str
 }
 
 function charge(detail: RequestDetail) {
-  const { status, held, charged, basis, shortfall, draws } = detail;
+  const { status, held, charged, price_tier: tier, basis, shortfall, draws } = detail;
   const isRunning = status === "running";
   const facts: (readonly [string, ReactNode])[] = [
     ["Held", `${formatExactCredits(held)} credits${isRunning ? "" : " until the request ended"}`],
     ["Charged", isRunning ? "Not yet" : <strong key="charged">{formatExactCredits(charged)} credits</strong>],
   ];
+  if (tier !== null) facts.push(["Price tier", tierText(tier)]);
   if (basis !== null) facts.push(["Token count", BASES[basis]]);
   if (detail.credited > 0) facts.push(["Refunded", `${formatExactCredits(detail.credited)} credits by an operator`]);
   if (shortfall > 0) facts.push(["Not covered", `${formatExactCredits(shortfall)} credits above the held amount`]);
@@ -62,6 +63,20 @@ function charge(detail: RequestDetail) {
     facts.push([isRunning ? "Held from grants" : "Charged to grants", lines]);
   }
   return facts;
+}
+
+/** Explains which of a route's prices were charged: "prompts of more than 200,000 tokens, service tier flex". */
+export function tierText(tier: NonNullable<RequestDetail["price_tier"]>): string {
+  const { from, service_tier, above_prompt_tokens: above, max_prompt_tokens: max } = tier;
+  const lengths = [
+    ...(above === null ? [] : [`more than ${formatCount(above)}`]),
+    ...(max === null ? [] : [`at most ${formatCount(max)}`]),
+  ];
+  return [
+    ...(lengths.length === 0 ? [] : [`prompts of ${lengths.join(" and ")} tokens`]),
+    ...(service_tier === null ? [] : [`service tier ${service_tier}`]),
+    ...(from === null ? [] : [`in force since ${from}`]),
+  ].join(", ");
 }
 
 type Class = keyof TokensByClass;
