@@ -185,7 +185,7 @@ describe("a mistake in the file is reported in one line", () => {
     ["models: 3", "1: models is 3, but must be a list."],
     [
       "providers: [3]",
-      "1: providers[0] is 3, but must be a group of settings: id, kind, baseUrl, apiKey, region, accessKeyId, secretAccessKey, sessionToken, project, location, credentialsFile, resourceName, headers, promptCaching, timeouts.",
+      "1: providers[0] is 3, but must be a group of settings: id, kind, baseUrl, apiKey, region, accessKeyId, secretAccessKey, sessionToken, project, location, credentialsFile, resourceName, headers, traceparent, promptCaching, timeouts.",
     ],
     [
       `${providers}    baseUrl: ftp://h`,
@@ -224,8 +224,8 @@ describe("a mistake in the file is reported in one line", () => {
       '4: models[0].price[0].from is "soon", but must be a date as YYYY-MM-DD.',
     ],
     [
-      `${model}    price: [{ from: 2027-01-01, output: 1 }]`,
-      "4: models[0].price[0].input is missing. It must be a decimal number, 0 or more, such as 0.25.",
+      `${model}    price: { output: 1 }`,
+      "4: models[0].price.input is missing. It must be a decimal number, 0 or more, such as 0.25.",
     ],
     [
       `${model}    price: []`,

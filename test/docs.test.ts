@@ -16,7 +16,8 @@ import { Model } from "../src/api/model.ts";
 import { UsageReport } from "../src/api/usage.ts";
 import { createProgram } from "../src/cli/program.ts";
 import { allowedWords, configNode, type SchemaNode } from "../src/config/schema.ts";
-import { errorCatalog, UpstreamError } from "../src/errors.ts";
+import { errorCatalog, UpstreamError, type UpstreamFailure } from "../src/errors.ts";
+import { CONSEQUENCES, toApiError } from "../src/gateway/failures.ts";
 import { adminEndpoints } from "../src/http/admin/index.ts";
 import { readFault } from "../src/providers/sandbox/fault.ts";
 import { TRIALS } from "./crash/trials.ts";
@@ -241,6 +242,29 @@ describe("every configuration that is shown passes `config check`", () => {
       await rm(folder, { recursive: true, force: true });
     }
   });
+});
+
+test("providers.md has every kind of failure, with the other routes, the circuit and the error of the caller as the code has them", () => {
+  const routes = {
+    elsewhere: "tried",
+    "elsewhere or again": "tried; without another, the same one once more",
+    larger: "tried if their known context window is larger",
+    nowhere: "not tried: they would refuse the request too",
+  };
+  const calls = {
+    works: "unchanged: the upstream works",
+    unchanged: "unchanged: it was not called",
+    failed: "counts for the organization",
+    paused: "a pause for everybody",
+  };
+  const expected = Object.entries(CONSEQUENCES).map(([failure, { next, circuit }]) => {
+    const { status, code } = toApiError(new UpstreamError(failure as UpstreamFailure, "It failed"));
+    return [`\`${failure}\``, routes[next], calls[circuit], `${status} \`${code}\``];
+  });
+  const rows = tableOf(document("docs/providers.md"), "failure").map(([failure, , other = "", after = "", error]) => {
+    return [failure, other.replace(/, and the log has an error.*/, ""), after.replace(/, as long as .*/, ""), error];
+  });
+  expect(rows).toEqual(expected);
 });
 
 test("the answers in api.md are answers that the contract allows", () => {

@@ -40,6 +40,11 @@ export function firstAdminToken({ dataDir }: Pick<RunningService, "dataDir">): s
   return readFileSync(join(dataDir, "admin-token"), "utf8").trim();
 }
 
+/** The access token that a service without a terminal wrote to its data directory on its first start. */
+export function firstToken({ dataDir }: Pick<RunningService, "dataDir">): string {
+  return readFileSync(join(dataDir, "access-token"), "utf8").trim();
+}
+
 /** Headers of the console's own pages, without a session. */
 export const FROM_CONSOLE = { "x-tollgate-console": "1" };
 

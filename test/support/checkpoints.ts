@@ -9,7 +9,7 @@ export function checkpointsIn(dataDir: string, organizationId: string): number[]
     return database
       .prepare(text)
       .all(organizationId)
-      .map(({ details }) => Number(JSON.parse(String(details))[14]));
+      .map(({ details }) => Number(JSON.parse(String(details))[13]));
   } finally {
     database.close();
   }

@@ -7,7 +7,16 @@ export interface Ended {
   code: number | null;
   signal: NodeJS.Signals | null;
   stdout: string;
+  /** Without the line about the store. */
   stderr: string;
+  /** The kind and the place of the store that the command printed; null if it opened none. */
+  store: string | null;
+}
+
+/** Separates the line that names a command's store from the rest of standard error. */
+export function splitStore(printed: string): Pick<Ended, "stderr" | "store"> {
+  const [line = "", store = null] = /^Store: (.*)\n/m.exec(printed) ?? [];
+  return { stderr: printed.replace(line, ""), store };
 }
 
 export interface Started {
@@ -33,7 +42,7 @@ export function startTollgate(words: string[], cwd: string, environment: Record<
     stderr += data;
   });
   const ended = new Promise<Ended>((resolve) => {
-    child.once("close", (code, signal) => resolve({ code, signal, stdout, stderr }));
+    child.once("close", (code, signal) => resolve({ code, signal, stdout, ...splitStore(stderr) }));
   });
   const prints = (pattern: RegExp) =>
     new Promise<string>((resolve, reject) => {

@@ -36,6 +36,12 @@ export const COUNTS = {
     soak: 10_000,
     unit: "clients that disconnect with their answer",
   },
+  metering: {
+    file: "test/money/metering.test.ts",
+    tests: 1_000,
+    soak: 100_000,
+    unit: "answers of random pieces, on each wire",
+  },
   bodies: { file: "test/hostile/input.test.ts", tests: 2_000, soak: 1_000_000, unit: "generated bodies" },
   tokens: { file: "test/hostile/tokens.test.ts", tests: 2_000, soak: 1_000_000, unit: "random tokens" },
   events: {

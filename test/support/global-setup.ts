@@ -22,11 +22,13 @@ declare module "vitest" {
     hasRedis: boolean;
     /** True if this machine has prometheus and promtool. */
     hasPrometheus: boolean;
+    /** True if this machine has kubectl, with kustomize in it. */
+    hasKubectl: boolean;
   }
 }
 
 type Words = [program: string, ...words: string[]];
-type ProgramKey = "hasNginx" | "hasSystemdAnalyze" | "hasRedis" | "hasPrometheus";
+type ProgramKey = "hasNginx" | "hasSystemdAnalyze" | "hasRedis" | "hasPrometheus" | "hasKubectl";
 
 /** Programs of the system that some tests need; without them these tests are left out. */
 const PROGRAMS: [ProgramKey, { programs: Words[]; tests: string }][] = [
@@ -41,6 +43,7 @@ const PROGRAMS: [ProgramKey, { programs: Words[]; tests: string }][] = [
     },
   ],
   ["hasSystemdAnalyze", { programs: [["systemd-analyze", "--version"]], tests: "the checks of the systemd unit" }],
+  ["hasKubectl", { programs: [["kubectl", "kustomize", "--help"]], tests: "the check of the kustomized manifests" }],
   ["hasRedis", { programs: [["redis-server", "--version"]], tests: "the tests of shared limits" }],
   [
     "hasPrometheus",

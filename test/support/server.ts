@@ -24,7 +24,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     ledger: {},
   };
   const server = await createServer({
-    authenticator: { authenticate: async () => principal },
+    authenticator: { authenticate: async () => PRINCIPAL },
     admin: {} as ServerOptions["admin"],
     completionMessages: "reply",
     usageReport: () => Promise.reject(new ApiError("internal_error")),
@@ -48,8 +48,9 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
   return { url: `http://127.0.0.1:${port}`, server };
 }
 
-const principal = {
+export const PRINCIPAL = {
   tokenId: "tok_a",
+  callerId: "tok_a",
   organizationId: "org_a",
   organizationKind: "standard" as const,
   scopes: new Set(SCOPES),
@@ -69,7 +70,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
   };
   const authenticate = async () => {
     if (failing.storeFails) throw new StoreUnavailableError("secret: cannot reach db.internal");
-    return principal;
+    return PRINCIPAL;
   };
   const gateway = { catalog: { find, list: () => [] } } as unknown as Gateway;
   const { url, server } = await startTestServer({ gateway, authenticator: { authenticate } });

@@ -6,6 +6,8 @@ const LINES_A_FILE = 400;
 
 /** Folders that may use the clock and random numbers; `app.ts` passes them to all others. */
 const MAY_ASK_THE_CLOCK = new Set(["app", "main", "cli", "config", "internals", "stores"]);
+/** The main module of a thread, which cannot be passed a function. */
+const THREAD = /-worker\.ts$/;
 const CLOCKS = new Set(["Date.now", "Math.random", "performance.now", "crypto.randomUUID", "process.hrtime"]);
 const RANDOM_IMPORTS = new Set(["randomBytes", "randomUUID", "randomInt", "getRandomValues", "webcrypto"]);
 
@@ -90,7 +92,7 @@ function checkEnvironment(node: AstNode, { source, report }: Context): void {
 }
 
 function checkClock(node: AstNode, { source, report }: Context): void {
-  if (MAY_ASK_THE_CLOCK.has(layerOf(source.path))) return;
+  if (MAY_ASK_THE_CLOCK.has(layerOf(source.path)) || THREAD.test(source.path)) return;
   const name = nameOf(node);
   const message = "the clock and random numbers are handed in by app.ts";
   if (name !== undefined && CLOCKS.has(name)) report(node, "clock", `${name}: ${message}`);
