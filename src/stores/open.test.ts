@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { grantOf, holdOf, one, randomId } from "../../test/stores/fixture.ts";
 import { keepLog } from "../../test/support/log.ts";
@@ -9,8 +12,11 @@ import { openServiceStore } from "./open.ts";
 
 const NO_SERVER = "postgres://someone:secret@127.0.0.1:1/books";
 
+const dataDir = mkdtempSync(join(tmpdir(), "tollgate-test-"));
+afterAll(() => rmSync(dataDir, { recursive: true, force: true }));
+
 const open = (database: string, longestWaitMs: number, onAbsent: (reason: Error) => void = () => {}) =>
-  openServiceStore({ database, dataDir: "nowhere", clock: Date.now, log: keepLog(), longestWaitMs, onAbsent });
+  openServiceStore({ database, dataDir, clock: Date.now, log: keepLog(), longestWaitMs, onAbsent });
 
 test("a start that does not wait for the database fails at once", async () => {
   await expect(open(NO_SERVER, 0)).rejects.toBeInstanceOf(StoreAbsentError);
