@@ -1,45 +1,19 @@
+import { compileCopy, isRecord } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, StatedOutput } from "../wire.ts";
 import { typeOf, UnknownFields } from "../wording.ts";
 import { ChatEventEncoder, toChatCompletion } from "./encode.ts";
 import { partFault } from "./image-address.ts";
-import {
-  type ChatCompletionRequest,
-  type ContentPart,
-  MESSAGES_MAX,
-  type RequestMessage,
-  SentMessage,
-  SentRequest,
-  TOOLS_MAX,
-  type Tool,
-  type ToolCall,
-} from "./request.ts";
+import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, SentRequest, TOOLS_MAX } from "./request.ts";
 import { translateRequest } from "./translate.ts";
 
 const checkSchema = compileCheck(SentRequest);
-/** Fields that `translateRequest` has read; the internal form has others for them. */
-const TRANSLATED = new Set(["functions", "function_call"]);
-const REQUEST_FIELDS = new Set(Object.keys(SentRequest.properties));
-const MESSAGE_FIELDS = new Set(Object.keys(SentMessage.properties));
-const IMAGE_FIELDS = new Set(["url", "detail"]);
-const FILE_FIELDS = new Set(["filename", "file_data", "file_url", "file_id"]);
-const PART_FIELDS = new Set([
-  "type",
-  "text",
-  "image_url",
-  "file",
-  "input_audio",
-  "video_url",
-  "refusal",
-  "cache_control",
-]);
-const FUNCTION_FIELDS = new Set(["name", "description", "parameters", "strict"]);
-const TOOL_FIELDS = new Set(["type", "function", "custom", "cache_control"]);
-const CALL_FIELDS = new Set(["id", "type", "function", "custom", "extra_content", "isCustom", "index"]);
+/** Clients that assemble an answer from its chunks send the position of a call back. */
+const copyKnown = compileCopy(SentRequest, ["messages.tool_calls.index"]);
 
 /**
- * Reads the body of a chat completion, which it may change. `responseMessages` is the content of `messages` in the
- * response: only the reply, or the conversation with it. Returns the first issue of an invalid body.
+ * Reads the body of a chat completion. `responseMessages` is the content of `messages` in the response: only the reply, or
+ * the conversation with it. Returns the first issue of an invalid body.
  */
 export function decodeChatCompletion(
   body: unknown,
@@ -77,7 +51,7 @@ interface CheckedRequest {
 
 /**
  * Validates a parsed body against the schema and the rules beyond it. Returns the request in the internal form with only
- * the fields of the schema, or the first issue. `null` counts as absent, so nulls are first removed from the body, in place.
+ * the fields of the schema, or the first issue.
  */
 export function checkRequest(body: unknown): CheckedRequest | { issue: ValidationIssue } {
   if (!isRecord(body)) {
@@ -86,108 +60,27 @@ export function checkRequest(body: unknown): CheckedRequest | { issue: Validatio
   }
   const excess = excessIssue(body, "messages", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
   if (excess !== undefined) return { issue: excess };
-  removeNulls(body);
-  const issue = checkSchema(body);
-  if (issue !== undefined) return { issue };
-  const isLegacy = body.functions !== undefined;
-  const translated = translateRequest(body as unknown as SentRequest);
-  if ("issue" in translated) return translated;
-  const further = checkTogether(translated.request) ?? firstIssue(translated.request.messages);
-  if (further !== undefined) return { issue: further };
   const unknown = new UnknownFields();
-  return { request: knownRequest(translated.request, unknown), ignored: unknown.names(), isLegacy };
+  const sent = copyKnown(body, unknown) as SentRequest;
+  const issue = checkSchema(sent);
+  if (issue !== undefined) return { issue };
+  const translated = translateRequest(sent);
+  if ("issue" in translated) return translated;
+  const { request } = translated;
+  const further = checkTogether(request) ?? firstIssue(request.messages);
+  if (further !== undefined) return { issue: further };
+  for (const message of request.messages) moveAddresses(message);
+  return { request, ignored: unknown.names(), isLegacy: sent.functions !== undefined };
 }
 
-/** Copies only the fields of the schema, so that others reach neither an upstream nor the store; notes the others. */
-function knownRequest(request: ChatCompletionRequest, unknown: UnknownFields): ChatCompletionRequest {
-  const picker = (place: string) => (field: string) => unknown.add(place, field);
-  const inMessage = picker("messages.");
-  const inCall = picker("messages.tool_calls.");
-  const inPart = picker("messages.content.");
-  const inTool = picker("tools.");
-  const messages = request.messages.map((message) => {
-    const picked = pick(message, MESSAGE_FIELDS, inMessage);
-    if (picked.tool_calls !== undefined) picked.tool_calls = picked.tool_calls.map((call) => knownCall(call, inCall));
-    if (Array.isArray(picked.content)) picked.content = picked.content.map((part) => knownPart(part, inPart));
-    return picked;
-  });
-  const picked = { ...pick(request, REQUEST_FIELDS, picker("")), messages };
-  if (picked.tools !== undefined) picked.tools = picked.tools.map((tool) => knownTool(tool, inTool));
-  return picked;
-}
-
-type NoteUnknown = (field: string) => void;
-
-function knownPart(part: ContentPart, note: NoteUnknown): ContentPart {
-  const picked = pick(part, PART_FIELDS, note);
-  if (picked.type === "image_url") picked.image_url = pick(picked.image_url, IMAGE_FIELDS, note);
-  if (picked.type !== "file") return picked;
-  const file = pick(picked.file, FILE_FIELDS, note);
-  // OpenRouter's clients send an address as data.
-  if (file.file_data?.startsWith("data:") === false) {
-    file.file_url = file.file_data;
-    delete file.file_data;
+/** OpenRouter's clients send the address of a file as its data. */
+function moveAddresses({ content }: RequestMessage): void {
+  if (!Array.isArray(content)) return;
+  for (const part of content) {
+    if (part.type !== "file" || part.file.file_data?.startsWith("data:") !== false) continue;
+    const { file_data: file_url, ...file } = part.file;
+    part.file = { ...file, file_url };
   }
-  return { ...picked, file };
-}
-
-function knownTool(tool: Tool, note: NoteUnknown): Tool {
-  const { type, function: named, cache_control, custom } = pick(tool, TOOL_FIELDS, note);
-  return {
-    type,
-    function: pick(named, FUNCTION_FIELDS, note),
-    ...(custom && { custom }),
-    ...(cache_control && { cache_control }),
-  };
-}
-
-function knownCall(call: ToolCall, note: NoteUnknown): ToolCall {
-  const { id, type, function: called, extra_content, isCustom } = pick(call, CALL_FIELDS, note);
-  const { name, arguments: text } = called;
-  return {
-    id,
-    type,
-    function: { name, arguments: text },
-    ...(extra_content !== undefined && { extra_content }),
-    ...(isCustom && { isCustom }),
-  };
-}
-
-/** Returns a copy with only these fields. It iterates over the value, because most requests have few of the fields. */
-export function pick<T extends object>(value: T, fields: ReadonlySet<string>, note: NoteUnknown = () => {}): T {
-  const picked: Partial<T> = {};
-  for (const field in value) {
-    if (value[field] === undefined || TRANSLATED.has(field)) continue;
-    if (fields.has(field)) picked[field] = value[field];
-    else note(field);
-  }
-  return picked as T;
-}
-
-function removeNulls(body: Record<string, unknown>): void {
-  dropNulls(body);
-  for (const message of recordsIn(body.messages)) {
-    dropNulls(message);
-    for (const call of recordsIn(message.tool_calls)) dropNulls(call);
-    for (const detail of recordsIn(message.reasoning_details)) dropNulls(detail);
-    for (const part of recordsIn(message.content)) {
-      dropNulls(part);
-      for (const inner of [part.image_url, part.file]) if (isRecord(inner)) dropNulls(inner);
-    }
-  }
-  for (const tool of recordsIn(body.tools)) {
-    dropNulls(tool);
-    for (const inner of [tool.function, tool.custom]) if (isRecord(inner)) dropNulls(inner);
-  }
-  for (const definition of recordsIn(body.functions)) dropNulls(definition);
-  for (const inner of [body.stream_options, body.thinking, body.audio]) if (isRecord(inner)) dropNulls(inner);
-  const format = body.response_format;
-  if (isRecord(format) && isRecord(format.json_schema)) dropNulls(format.json_schema);
-}
-
-/** Sets nulls to undefined, which counts as absent for the validator and JSON.stringify and keeps the object's shape. */
-export function dropNulls(record: Record<string, unknown>): void {
-  for (const field in record) if (record[field] === null) record[field] = undefined;
 }
 
 function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefined {
@@ -248,12 +141,4 @@ function firstPartIssue({ content }: RequestMessage, messageIndex: number): Vali
 
 function missing(param: string): ValidationIssue {
   return { code: "missing_required_parameter", param, message: `Missing required parameter: '${param}'.` };
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-export function recordsIn(value: unknown): Record<string, unknown>[] {
-  return Array.isArray(value) ? value.filter(isRecord) : [];
 }

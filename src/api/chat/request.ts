@@ -222,10 +222,7 @@ const RARE_FIELDS = {
   cache_control: cacheControl,
 };
 
-/**
- * Body of POST /v1/chat/completions. `null` counts as absent: checkRequest removes nulls before it validates against this
- * schema.
- */
+/** Body of POST /v1/chat/completions. `null` counts as absent. */
 export const SentRequest = Type.Object({
   model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
   messages: Type.Array(RequestMessage, { minItems: 1, maxItems: MESSAGES_MAX }),
@@ -275,6 +272,8 @@ export const SentRequest = Type.Object({
 export type ChatCompletionRequest = Omit<Static<typeof SentRequest>, "functions" | "function_call">;
 export type SentRequest = Static<typeof SentRequest>;
 export type SentMessage = Static<typeof SentMessage>;
+export type SentTool = Static<typeof FunctionTool> | Static<typeof CustomTool>;
+export type SentToolCall = Static<typeof FunctionToolCall> | Static<typeof CustomToolCall>;
 export type SentToolChoice = Static<typeof SentToolChoice>;
 export type RequestMessage = Static<typeof RequestMessage>;
 export type CacheControl = Static<typeof CacheControl>;

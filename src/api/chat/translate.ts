@@ -4,34 +4,39 @@ import type {
   RequestMessage,
   SentMessage,
   SentRequest,
+  SentTool,
+  SentToolCall,
   SentToolChoice,
   Tool,
   ToolCall,
 } from "./request.ts";
 
-type Mutable = Record<string, unknown>;
-
 /**
- * Converts a valid request to the internal form, in place: functions and their calls to tools, custom tools to functions
- * that are marked, and the allowed tools of a choice to the tools that are offered. Returns the first issue of fields that
- * contradict each other.
+ * Converts a valid request to the internal form: functions and their calls to tools, custom tools to functions that are
+ * marked, and the allowed tools of a choice to the tools that are offered. It may change the request. Returns the first
+ * issue of fields that contradict each other.
  */
 export function translateRequest(sent: SentRequest): { request: ChatCompletionRequest } | { issue: ValidationIssue } {
   const issue = refuseTwoForms(sent);
   if (issue !== undefined) return { issue };
-  const { functions, function_call: called } = sent;
+  translateMessages(sent.messages as unknown as SentMessage[]);
+  const request = sent.functions === undefined && sent.function_call === undefined ? sent : withTools(sent);
+  if (request.tools !== undefined) request.tools = (request.tools as SentTool[]).map(toTool);
+  translateChoice(request);
+  return { request };
+}
+
+/** Converts the fields of the time before `tools`. */
+function withTools({ functions, function_call: called, ...request }: SentRequest): ChatCompletionRequest {
   if (functions !== undefined) {
-    sent.tools = functions.map((definition) => ({ type: "function", function: definition }));
+    request.tools = functions.map((definition) => ({ type: "function", function: definition }));
     // The answer has a place for one call.
-    if (functions.length > 0) sent.parallel_tool_calls = false;
+    if (functions.length > 0) request.parallel_tool_calls = false;
   }
   if (called !== undefined) {
-    sent.tool_choice = typeof called === "string" ? called : { type: "function", function: { name: called.name } };
+    request.tool_choice = typeof called === "string" ? called : { type: "function", function: { name: called.name } };
   }
-  for (const tool of sent.tools ?? []) translateTool(tool as unknown as Mutable);
-  translateChoice(sent);
-  translateMessages(sent.messages as unknown as SentMessage[]);
-  return { request: sent };
+  return request;
 }
 
 function refuseTwoForms({ functions, tools, function_call: called, tool_choice: choice }: SentRequest) {
@@ -44,19 +49,19 @@ function twoForms(param: string, other: string): ValidationIssue {
   return { code: "invalid_value", param, message };
 }
 
-function translateTool(tool: Mutable): void {
-  if (tool.type !== "custom") {
-    // Only this function marks a tool.
-    tool.custom = undefined;
-    return;
-  }
-  const { name, description, format } = tool.custom as { name: string; description?: string; format?: object };
-  tool.type = "function";
-  tool.function = { name, description };
-  tool.custom = { format };
+function toTool(sent: SentTool): Tool {
+  if (sent.type === "function") return sent;
+  const { cache_control, custom } = sent;
+  const { format, ...named } = custom;
+  return {
+    type: "function",
+    function: named,
+    custom: { ...(format && { format }) },
+    ...(cache_control && { cache_control }),
+  };
 }
 
-function translateChoice(sent: SentRequest): void {
+function translateChoice(sent: ChatCompletionRequest): void {
   const choice = sent.tool_choice as SentToolChoice | undefined;
   if (typeof choice !== "object") return;
   if (choice.type === "custom") sent.tool_choice = { type: "function", function: choice.custom };
@@ -74,24 +79,22 @@ function translateMessages(messages: SentMessage[]): void {
     if (message.function_call !== undefined) {
       lastCallId = message.tool_calls?.[0]?.id ?? `call_${index}`;
       message.tool_calls ??= [{ id: lastCallId, type: "function", function: message.function_call }];
+      delete message.function_call;
     }
     if (message.role === "function") {
       message.role = "tool";
       message.tool_call_id ??= lastCallId;
     }
-    for (const call of message.tool_calls ?? []) translateCall(call as unknown as Mutable);
+    if (message.tool_calls !== undefined) {
+      message.tool_calls = (message.tool_calls as SentToolCall[]).map(toCall);
+    }
   }
 }
 
-function translateCall(call: Mutable): void {
-  if (call.type !== "custom") {
-    call.isCustom = undefined;
-    return;
-  }
-  const { name, input } = call.custom as { name: string; input: string };
-  call.type = "function";
-  call.function = { name, arguments: input };
-  call.isCustom = true;
+function toCall(sent: SentToolCall): ToolCall {
+  if (sent.type === "function") return sent;
+  const { id, custom } = sent;
+  return { id, type: "function", function: { name: custom.name, arguments: custom.input }, isCustom: true };
 }
 
 /** Returns a tool call in the form that callers see. */

@@ -1,9 +1,10 @@
 import { Type } from "typebox";
 import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
+import { compileCopy, isRecord } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedEmbedding } from "../wire.ts";
-import { typeOf } from "../wording.ts";
+import { typeOf, UnknownFields } from "../wording.ts";
 import {
   type EmbeddingInput,
   type EmbeddingList,
@@ -14,23 +15,23 @@ import {
 import { toEncodedText } from "./vector.ts";
 
 /** `input` is checked by hand: with a union of arrays, an error would name the wrong branch. */
-const checkOthers = compileCheck(Type.Object({ ...EmbeddingRequest.properties, input: Type.Unknown() }));
-const FIELDS = new Set(Object.keys(EmbeddingRequest.properties));
+const Others = Type.Object({ ...EmbeddingRequest.properties, input: Type.Unknown() });
+const checkOthers = compileCheck(Others);
+const copyKnown = compileCopy(Others);
 /** Fields of other embeddings APIs that change the vectors. */
 const CHANGING_FIELDS = ["input_type", "output_dimension", "output_dtype", "task", "task_type", "truncate"];
-const NAME_IN_HEADER = /^[\w.-]{1,64}$/;
-const NAMES_IN_HEADER_MAX = 20;
 
 /** Reads the body of a request of embeddings, or returns its first issue. `null` counts as absent. */
 export function decodeEmbedding(body: unknown): DecodedEmbedding | { issue: ValidationIssue } {
-  if (typeof body !== "object" || body === null || Array.isArray(body)) {
+  if (!isRecord(body)) {
     const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
     return { issue: { code: "invalid_type", param: null, message } };
   }
-  const stated = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
-  const issue = checkOthers(stated) ?? refusedField(stated);
+  const unknown = new UnknownFields();
+  const stated = copyKnown(body, unknown) as EmbeddingRequest;
+  const issue = checkOthers(stated) ?? refusedField(body);
   if (issue !== undefined) return { issue };
-  const { model, input, dimensions, encoding_format: encoding = "float", user } = stated as EmbeddingRequest;
+  const { model, input, dimensions, encoding_format: encoding = "float", user } = stated;
   const inputs = inputsOf(input);
   if ("code" in inputs) return { issue: inputs };
   const request: EmbeddingOrder = {
@@ -38,20 +39,19 @@ export function decodeEmbedding(body: unknown): DecodedEmbedding | { issue: Vali
     ...(dimensions !== undefined && { dimensions }),
     ...(user !== undefined && { user }),
   };
-  const unknown = Object.keys(stated).filter((field) => !FIELDS.has(field) && NAME_IN_HEADER.test(field));
   return {
     kind: "embedding",
     request,
     // Nothing is charged as output.
     output: { param: "input", tokens: 0, isLimitedBySetting: false },
-    ignored: unknown.slice(0, NAMES_IN_HEADER_MAX),
+    ignored: unknown.names(),
     paramOf: (param) => param,
     document: (head, answer, end) => toEmbeddingList(encoding, head, answer, end),
   };
 }
 
-function refusedField(stated: Record<string, unknown>): ValidationIssue | undefined {
-  const param = CHANGING_FIELDS.find((field) => stated[field] !== undefined);
+function refusedField(body: Record<string, unknown>): ValidationIssue | undefined {
+  const param = CHANGING_FIELDS.find((field) => (body[field] ?? undefined) !== undefined);
   if (param === undefined) return undefined;
   return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}'. Remove it.` };
 }

@@ -1,15 +1,14 @@
-import { dropNulls, isRecord, pick, recordsIn } from "../chat/decode.ts";
 import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, Tool } from "../chat/request.ts";
+import { compileCopy, isRecord } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
-import { shown, typeOf } from "../wording.ts";
+import { shown, typeOf, UnknownFields } from "../wording.ts";
 import { imageUrlOf, MessageConversation } from "./conversation.ts";
 import { MessageEventEncoder } from "./encode.ts";
 import { toMessage } from "./message.ts";
 import { isClaudes } from "./reasoning.ts";
 import {
-  BLOCK_FIELDS,
   type BlockOf,
   CountTokensRequest,
   type CustomTool,
@@ -17,7 +16,6 @@ import {
   MESSAGES_VERSIONS,
   type MessageBlock,
   MessagesRequest,
-  TOOL_FIELDS,
 } from "./request.ts";
 
 /** Headers of the wire. */
@@ -28,38 +26,45 @@ export interface MessagesHeaders {
 
 type Decoded = DecodedCompletion | { issue: ValidationIssue };
 
-const checkMessages = compileCheck(MessagesRequest);
-const checkCountTokens = compileCheck(CountTokensRequest);
-const REQUEST_FIELDS = new Set(Object.keys(MessagesRequest.properties));
-const NO_FIELDS: ReadonlySet<string> = new Set();
+interface BodySchema {
+  check: ReturnType<typeof compileCheck>;
+  copy: ReturnType<typeof compileCopy>;
+}
 
-/** Reads the body of a message request, which it may change. Returns the first issue of an invalid body. */
+const messagesSchema: BodySchema = { check: compileCheck(MessagesRequest), copy: compileCopy(MessagesRequest) };
+const countTokensSchema: BodySchema = { check: compileCheck(CountTokensRequest), copy: compileCopy(MessagesRequest) };
+
+/** Reads the body of a message request. Returns the first issue of an invalid body. */
 export function decodeMessages(body: unknown, headers: MessagesHeaders): Decoded {
-  return decode(body, headers, checkMessages);
+  return decode(body, headers, messagesSchema);
 }
 
-/** Reads the body of a request to count the tokens of a prompt, which it may change. */
+/** Reads the body of a request to count the tokens of a prompt. */
 export function decodeCountTokens(body: unknown, headers: MessagesHeaders): Decoded {
-  return decode(body, headers, checkCountTokens);
+  return decode(body, headers, countTokensSchema);
 }
 
-function decode(body: unknown, headers: MessagesHeaders, checkSchema: ReturnType<typeof compileCheck>): Decoded {
-  const issue = messagesVersionIssue(headers.version) ?? bodyIssue(body, checkSchema);
+function decode(body: unknown, headers: MessagesHeaders, { check, copy }: BodySchema): Decoded {
+  const unknown = new UnknownFields();
+  const early = messagesVersionIssue(headers.version) ?? bodyIssue(body);
+  if (early !== undefined) return { issue: early };
+  const request = copy(body, unknown) as MessagesRequest;
+  const issue =
+    check(request) ??
+    toolChoiceIssue(request) ??
+    thinkingIssue(request) ??
+    formatIssue(request) ??
+    blockIssue(request.messages);
   if (issue !== undefined) return { issue };
-  const request = body as MessagesRequest;
-  const further =
-    toolChoiceIssue(request) ?? thinkingIssue(request) ?? formatIssue(request) ?? blockIssue(request.messages);
-  if (further !== undefined) return { issue: further };
   const conversation = new MessageConversation(request);
-  const { known, ignored } = knownRequest(request);
-  const native = nativeOf(request, known, headers);
+  const native = nativeOf(request, headers);
   const asked = internalRequest(request, conversation);
   return {
     kind: "completion",
     request: asked,
     output: { param: "max_tokens", tokens: asked.max_completion_tokens, isLimitedBySetting: false },
     native,
-    ignored: [...ignored],
+    ignored: unknown.names(),
     // The needed field is a path of the wire already.
     paramOf: (param) => (param === native.needed ? param : (PARAMS[param] ?? conversation.paramOf(param))),
     events: () => new MessageEventEncoder(),
@@ -97,44 +102,28 @@ const REFUSED: Record<string, unknown> = {
   speed: "standard",
 };
 
-function bodyIssue(body: unknown, checkSchema: ReturnType<typeof compileCheck>): ValidationIssue | undefined {
+/** Returns the issue of a body that is no object, or asks for what this service does not do. */
+function bodyIssue(body: unknown): ValidationIssue | undefined {
   if (!isRecord(body)) {
     const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
     return { code: "invalid_type", param: null, message };
   }
-  removeNulls(body);
   for (const [param, none] of Object.entries(REFUSED)) {
-    const value = body[param];
+    const value = body[param] ?? undefined;
     if (value === none || value === undefined || (Array.isArray(value) && value.length === 0)) continue;
     return { code: "unsupported_value", param, message: `'${param}' is not supported by this service.` };
   }
-  return serverToolIssue(body) ?? checkSchema(body);
+  return serverToolIssue(body);
 }
 
 function serverToolIssue({ tools }: Record<string, unknown>): ValidationIssue | undefined {
   if (!Array.isArray(tools)) return undefined;
-  const index = tools.findIndex((tool) => isRecord(tool) && tool.type !== undefined && tool.type !== "custom");
+  const index = tools.findIndex((tool) => isRecord(tool) && (tool.type ?? "custom") !== "custom");
   if (index < 0) return undefined;
   const param = `tools[${index}].type`;
   const expected = "Only custom tools with an 'input_schema' are supported.";
   const message = `Invalid '${param}': the tool ${shown(tools[index].type)} is not supported. ${expected}`;
   return { code: "unsupported_value", param, message, loggedMessage: `Invalid '${param}'. ${expected}` };
-}
-
-/** Removes nulls, which count as absent, except from the data of tools. */
-function removeNulls(body: Record<string, unknown>): void {
-  dropNulls(body);
-  for (const name of ["tool_choice", "thinking", "metadata", "output_config", "cache_control", "context_management"]) {
-    if (isRecord(body[name])) dropNulls(body[name]);
-  }
-  for (const tool of recordsIn(body.tools)) dropNulls(tool);
-  for (const block of recordsIn(body.system)) dropNulls(block);
-  for (const message of recordsIn(body.messages)) {
-    for (const block of recordsIn(message.content)) {
-      dropNulls(block);
-      for (const inner of recordsIn(block.content)) dropNulls(inner);
-    }
-  }
 }
 
 function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): ValidationIssue | undefined {
@@ -217,53 +206,16 @@ function documentFault({ source }: BlockOf<"document">): string | undefined {
   return isPublic ? undefined : "expected a public https:// address";
 }
 
-/** Copies only the fields of the schema, and names the others. */
-function knownRequest(request: MessagesRequest): { known: MessagesRequest; ignored: ReadonlySet<string> } {
-  const ignored = new Set<string>();
-  const known = <T extends object>(value: T, fields: ReadonlySet<string>, path: string): T => {
-    for (const name in value) {
-      const isUnknown = !fields.has(name) && value[name] !== undefined;
-      if (isUnknown && NAME.test(name) && ignored.size < IGNORED_MAX) ignored.add(path + name);
-    }
-    return pick(value, fields);
-  };
-  const knownBlock = (block: MessageBlock): MessageBlock => {
-    const picked = known(block, BLOCK_FIELDS.get(block.type) ?? NO_FIELDS, "messages.content.");
-    if (picked.type !== "tool_result" || !Array.isArray(picked.content)) return picked;
-    return { ...picked, content: picked.content.map(knownBlock) as typeof picked.content };
-  };
-  const { system, tools, output_config } = request;
-  const messages = request.messages.map(({ role, content }) => {
-    return { role, content: typeof content === "string" ? content : content.map(knownBlock) };
-  });
-  return {
-    ignored,
-    known: {
-      ...known(request, REQUEST_FIELDS, ""),
-      messages,
-      ...(Array.isArray(system) && { system: system.map((block) => knownBlock(block) as BlockOf<"text">) }),
-      ...(tools && { tools: tools.map((tool) => known(tool, TOOL_FIELDS, "tools.")) }),
-      ...(output_config && { output_config: known(output_config, OUTPUT_FIELDS, "output_config.") }),
-    },
-  };
-}
-
-const OUTPUT_FIELDS = new Set(["effort", "format"]);
-/** Names that can be repeated in a header. */
-const NAME = /^\w{1,64}$/;
-/** Names of unknown fields that are listed. */
-const IGNORED_MAX = 32;
-
 /** Thinking that Claude cannot read is left out of the request for upstreams of this wire, because they would refuse it. */
-function nativeOf(request: MessagesRequest, known: MessagesRequest, { version, beta }: MessagesHeaders): NativeRequest {
-  const messages = known.messages.flatMap((message) => {
+function nativeOf(request: MessagesRequest, { version, beta }: MessagesHeaders): NativeRequest {
+  const messages = request.messages.flatMap((message) => {
     if (message.role !== "assistant" || typeof message.content === "string") return [message];
     const content = message.content.filter((block) => {
       return (block.type !== "thinking" && block.type !== "redacted_thinking") || isClaudes(block);
     });
     return content.length > 0 || message.content.length === 0 ? [{ ...message, content }] : [];
   });
-  const body = { ...known, messages };
+  const body = { ...request, messages };
   return {
     wire: "messages",
     body,

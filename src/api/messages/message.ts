@@ -2,8 +2,8 @@ import { type Static, Type } from "typebox";
 import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
-import { isRecord } from "../chat/decode.ts";
 import type { ToolCall } from "../chat/request.ts";
+import { isRecord } from "../known-fields.ts";
 import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 
 const MessageUsage = Type.Object({

@@ -114,10 +114,7 @@ const Thinking = taggedUnion("type", [
 
 const OutputFormat = Type.Object({ type: Type.Literal("json_schema"), schema: JsonObject });
 
-/**
- * Fields of a request whose tokens are counted. `null` counts as absent: the decoder removes nulls before it validates
- * against this schema.
- */
+/** Fields of a request whose tokens are counted. `null` counts as absent. */
 const promptFields = {
   model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
   messages: Type.Array(Message, { minItems: 1, maxItems: MESSAGES_MAX }),
@@ -167,14 +164,6 @@ export const MessagesRequest = Type.Object({
   metadata: Type.Optional(Type.Object({ user_id: Type.Optional(Type.String()) })),
   service_tier: Type.Optional(Type.Enum(["auto", "standard_only"])),
 });
-
-const blockSchemas = [...resultBlocks, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ToolResultBlock];
-
-/** Names of the fields of each block, by its type. */
-export const BLOCK_FIELDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
-  blockSchemas.map(({ properties }) => [properties.type.const, new Set(Object.keys(properties))]),
-);
-export const TOOL_FIELDS: ReadonlySet<string> = new Set(Object.keys(CustomTool.properties));
 
 export type MessagesRequest = Static<typeof MessagesRequest>;
 export type CountTokensRequest = Static<typeof CountTokensRequest>;

@@ -236,12 +236,13 @@ test("Fields without an effect are named, and upstreams on this wire do not rece
     metadata: { a: "b" },
   });
   expect(ignored).toEqual([
-    "service_tier",
-    "max_tool_calls",
-    "include",
-    "newest_field",
     "input.other",
+    "newest_field",
+    "odd_name",
     "text.newer_field",
+    "service_tier",
+    "include",
+    "max_tool_calls",
   ]);
   expect(request).toMatchObject({ verbosity: "low", prompt_cache_key: "key", safety_identifier: "someone" });
   expect(native).toMatchObject({ wire: "responses", hints: [] });

@@ -1,19 +1,21 @@
-import { dropNulls, excessIssue, isRecord, recordsIn } from "../chat/decode.ts";
+import { excessIssue } from "../chat/decode.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
+import { compileCopy, isRecord, recordsIn } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
-import { shown, typeOf } from "../wording.ts";
+import { shown, typeOf, UnknownFields } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, toMessages } from "./input.ts";
-import { FIELD_NAME, WEB_SEARCH, withKnownFields } from "./known.ts";
 import { isSealed } from "./reasoning.ts";
-import { type InputItem, ResponsesRequest } from "./request.ts";
+import { type InputItem, ResponsesRequest, type ResponsesTool } from "./request.ts";
 import { settingsOf } from "./settings.ts";
 import { answerIdOf, conversationOf, type StoredResponse, type StoredResponses, storedItem } from "./stored.ts";
 import { calledTools, toChatTools } from "./tools.ts";
 
 const checkSchema = compileCheck(ResponsesRequest);
-const REQUEST_FIELDS = new Set(Object.keys(ResponsesRequest.properties));
+const copyKnown = compileCopy(ResponsesRequest);
+/** Clients such as Codex offer it with each request, and the model need not use it. Its searches would not be charged. */
+const WEB_SEARCH = "web_search";
 const LOGPROBS = "message.output_text.logprobs";
 /** Values of `include` that have an effect here. */
 const INCLUDED = new Set(["reasoning.encrypted_content", LOGPROBS]);
@@ -28,7 +30,6 @@ const UNSUPPORTED: Record<string, string> = {
 };
 /** Fields without an effect here, even if the upstream speaks this wire: some of them have a price of their own. */
 const NEVER_SENT = ["max_tool_calls", "service_tier", "prompt_cache_retention", "prompt_cache_options"];
-const IGNORED_MAX = 32;
 const TOOL_TYPES = ["function", "custom", "namespace", "tool_search"];
 const CHOICE_TYPES = ["allowed_tools", "function", "custom"];
 /** Items whose tools become tools of the request. */
@@ -37,7 +38,7 @@ const TOOL_ITEMS = ["additional_tools", "tool_search_output"];
 type Invalid = { issue: ValidationIssue };
 
 /**
- * Reads the body of a request of the Responses API, which it may change. `stored` are the responses that it refers to;
+ * Reads the body of a request of the Responses API. `stored` are the responses that it refers to;
  * undefined if the organization stores none. Returns the first issue of an invalid body.
  */
 export function decodeResponses(body: unknown, stored?: StoredResponses): DecodedCompletion | Invalid {
@@ -99,44 +100,51 @@ function checkBody(body: unknown): { asked: ResponsesRequest; ignored: string[] 
   }
   const excess = excessIssue(body, "input", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
   if (excess !== undefined) return { issue: excess };
-  removeNulls(body);
-  for (const item of recordsIn(body.input)) if (item.type === undefined && "role" in item) item.type = "message";
-  const issue = unsupportedIssue(body) ?? checkSchema(body);
+  const issue = unsupportedIssue(body);
   if (issue !== undefined) return { issue };
-  const entries = Object.entries(body).filter(([name, value]) => REQUEST_FIELDS.has(name) && value !== undefined);
-  const { known, unknown } = withKnownFields(Object.fromEntries(entries) as ResponsesRequest);
-  return { asked: known, ignored: [...ignoredFields(body), ...unknown].slice(0, IGNORED_MAX) };
+  const unknown = new UnknownFields();
+  const asked = copyKnown(withTypes(body), unknown) as ResponsesRequest;
+  const invalid = checkSchema(asked);
+  if (invalid !== undefined) return { issue: invalid };
+  for (const name of ignoredFields(asked)) unknown.add("", name);
+  return { asked: withoutSearch(asked, unknown), ignored: unknown.names() };
 }
 
-/** Nulls count as absent. Those of JSON schemas have a meaning and stay. */
-function removeNulls(body: Record<string, unknown>): void {
-  dropNulls(body);
-  for (const item of recordsIn(body.input)) {
-    dropNulls(item);
-    for (const parts of [item.content, item.output]) for (const part of recordsIn(parts)) dropNulls(part);
-  }
-  for (const tool of allTools(body)) dropNulls(tool);
-  for (const part of [body.text, body.reasoning, body.stream_options]) if (isRecord(part)) dropNulls(part);
-  if (isRecord(body.text) && isRecord(body.text.format)) dropNulls(body.text.format);
+/** A message may omit its type. */
+function withTypes(body: Record<string, unknown>): Record<string, unknown> {
+  if (!Array.isArray(body.input)) return body;
+  const input = body.input.map((item) => {
+    return isRecord(item) && "role" in item && (item.type ?? null) === null ? { ...item, type: "message" } : item;
+  });
+  return { ...body, input };
 }
 
-/** Returns the tools of a body, those of namespaces and of items too. */
-function allTools(body: Record<string, unknown>): Record<string, unknown>[] {
-  const places = [body, ...recordsIn(body.input)];
-  const outer = places.flatMap(({ tools }) => recordsIn(tools));
-  return [...outer, ...outer.flatMap(({ tools }) => recordsIn(tools))];
+/** Leaves out the tools that the client does not run, which upstreams on this wire would. */
+function withoutSearch(asked: ResponsesRequest, unknown: UnknownFields): ResponsesRequest {
+  const run = (tools: readonly ResponsesTool[], place: string) => {
+    const left = tools.filter(({ type }) => type !== WEB_SEARCH);
+    if (left.length < tools.length) unknown.add(place, WEB_SEARCH);
+    return left;
+  };
+  const { input, tools } = asked;
+  const ofItem = (item: InputItem) => ("tools" in item ? { ...item, tools: run(item.tools, "input.tools.") } : item);
+  return {
+    ...asked,
+    input: typeof input === "string" ? input : input.map(ofItem),
+    ...(tools && { tools: run(tools, "tools.") }),
+  };
 }
 
 function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | undefined {
   for (const [param, reason] of Object.entries(UNSUPPORTED)) {
-    const value = body[param];
-    if (value === undefined || value === false) continue;
+    const value = body[param] ?? false;
+    if (value === false) continue;
     return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}': ${reason}.` };
   }
   const toolIssue = unsupportedToolIssue(body);
   if (toolIssue !== undefined) return toolIssue;
-  const mode = isRecord(body.reasoning) ? body.reasoning.mode : undefined;
-  if (mode !== undefined && mode !== "standard") {
+  const mode = (isRecord(body.reasoning) ? body.reasoning.mode : undefined) ?? "standard";
+  if (mode !== "standard") {
     const message = "Unsupported value: 'reasoning.mode' must be 'standard'.";
     return { code: "unsupported_value", param: "reasoning.mode", message };
   }
@@ -186,15 +194,17 @@ function unsupportedTool(param: string, type: string): ValidationIssue {
   };
 }
 
-function ignoredFields(body: Record<string, unknown>): string[] {
-  const stated = Object.keys(body).filter((name) => body[name] !== undefined && FIELD_NAME.test(name));
-  const isOrdinary = body.service_tier === undefined || ["auto", "default"].includes(String(body.service_tier));
-  const ignored = stated.filter((name) => {
-    if (name === "service_tier") return !isOrdinary;
-    if (name === "include") return (body.include as string[]).some((one) => !INCLUDED.has(one));
-    return NEVER_SENT.includes(name) || !(REQUEST_FIELDS.has(name) || name in UNSUPPORTED);
-  });
-  return ignored;
+/** Returns the fields of the schema that have no effect here. */
+function ignoredFields({
+  service_tier: tier = "auto",
+  include = [],
+  max_tool_calls: most,
+}: ResponsesRequest): string[] {
+  return [
+    ...(tier === "auto" || tier === "default" ? [] : ["service_tier"]),
+    ...(include.every((one) => INCLUDED.has(one)) ? [] : ["include"]),
+    ...(most === undefined ? [] : ["max_tool_calls"]),
+  ];
 }
 
 function toChatRequest(

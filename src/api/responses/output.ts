@@ -1,7 +1,7 @@
 import type { AnswerPiece } from "../answer.ts";
 import type { ToolCallDelta } from "../chat/completion.ts";
-import { isRecord } from "../chat/decode.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
+import { isRecord } from "../known-fields.ts";
 import { seal } from "./reasoning.ts";
 import type { OutputItem } from "./response.ts";
 import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";

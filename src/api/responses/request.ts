@@ -232,16 +232,3 @@ export type ResponsesRequest = Static<typeof ResponsesRequest>;
 export type InputItem = Static<typeof InputItem>;
 export type MessagePart = Static<typeof MessagePart>;
 export type ResponsesTool = Static<typeof ResponsesTool>;
-
-/** Names of the fields of each item, part and tool, by its type. */
-export const TYPED_FIELDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
-  [...inputItems, ...messageParts, ...toolTypes].map(({ properties }) => {
-    return [properties.type.const, namesOf(properties)];
-  }),
-);
-export const TEXT_FIELDS: ReadonlySet<string> = namesOf(TextSettings.properties);
-export const REASONING_FIELDS: ReadonlySet<string> = namesOf(ReasoningSettings.properties);
-
-function namesOf(properties: object): ReadonlySet<string> {
-  return new Set(Object.keys(properties));
-}

@@ -1,8 +1,8 @@
 import type { AnswerEnd } from "../answer.ts";
 import type { FinishReason, ReplyMessage } from "../chat/completion.ts";
-import { isRecord, recordsIn } from "../chat/decode.ts";
 import { partFault } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, RequestMessage, ToolCall } from "../chat/request.ts";
+import { isRecord, recordsIn } from "../known-fields.ts";
 import { endFields, type Lifecycle, outputOf, responseOf } from "./encode.ts";
 import type { OutputItem, ResponseObject } from "./response.ts";
 import { settingsOf } from "./settings.ts";

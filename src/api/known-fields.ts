@@ -1,0 +1,80 @@
+import type { TSchema } from "typebox";
+import type { UnknownFields } from "./wording.ts";
+
+/** Copies a value; `unknown` collects the fields that the schema does not have. */
+type Copy = (value: unknown, unknown: UnknownFields) => unknown;
+
+/** The keywords of JSON Schema that decide which fields a value has. */
+interface Shape {
+  type?: string;
+  properties?: Record<string, Shape>;
+  items?: Shape;
+  anyOf?: Shape[];
+  oneOf?: Shape[];
+  discriminator?: { propertyName: string };
+  const?: unknown;
+}
+
+/**
+ * Compiles a schema to a function that copies a parsed body, valid or not, with only the fields of the schema, so that no
+ * others reach an upstream or the store. `null` counts as absent, except in data without named fields, such as JSON
+ * schemas and the input of tools. Fields in `silent`, such as `messages.tool_calls.index`, are left out without a note.
+ */
+export function compileCopy(schema: TSchema, silent: readonly string[] = []): Copy {
+  let copy: Copy | undefined;
+  return (value, unknown) => {
+    copy ??= copyOf(schema as Shape, "", new Set(silent)) ?? ((other) => other);
+    return copy(value, unknown);
+  };
+}
+
+/** Returns undefined for a schema without named fields, whose values are taken as they are. */
+function copyOf(shape: Shape, place: string, silent: ReadonlySet<string>): Copy | undefined {
+  if (shape.properties !== undefined) return copyOfFields(shape.properties, place, silent);
+  if (shape.oneOf !== undefined) return copyOfTagged(shape, place, silent);
+  if (shape.anyOf !== undefined) return copyOfUnion(shape.anyOf, place, silent);
+  const copyItem = shape.items && copyOf(shape.items, place, silent);
+  if (copyItem === undefined) return undefined;
+  return (value, unknown) => (Array.isArray(value) ? value.map((item) => copyItem(item, unknown)) : value);
+}
+
+function copyOfFields(properties: Record<string, Shape>, place: string, silent: ReadonlySet<string>): Copy {
+  const known = new Map(
+    Object.entries(properties).map(([name, shape]) => [name, copyOf(shape, `${place}${name}.`, silent)]),
+  );
+  return (value, unknown) => {
+    if (!isRecord(value)) return value;
+    const copied: Record<string, unknown> = {};
+    for (const name in value) {
+      const field = value[name];
+      if (field === null || field === undefined) continue;
+      const copy = known.get(name);
+      if (copy !== undefined) copied[name] = copy(field, unknown);
+      else if (known.has(name)) copied[name] = field;
+      else if (!silent.has(place + name)) unknown.add(place, name);
+    }
+    return copied;
+  };
+}
+
+/** A value whose tag no schema has is left to the validator. */
+function copyOfTagged({ oneOf = [], discriminator }: Shape, place: string, silent: ReadonlySet<string>): Copy {
+  const tag = discriminator?.propertyName ?? "type";
+  const branches = new Map(oneOf.map((shape) => [shape.properties?.[tag]?.const, copyOf(shape, place, silent)]));
+  return (value, unknown) => (isRecord(value) ? (branches.get(value[tag])?.(value, unknown) ?? value) : value);
+}
+
+function copyOfUnion(shapes: readonly Shape[], place: string, silent: ReadonlySet<string>): Copy | undefined {
+  const ofArray = shapes.filter(({ type }) => type === "array").map((shape) => copyOf(shape, place, silent))[0];
+  const ofRecord = shapes.filter(({ type }) => type === "object").map((shape) => copyOf(shape, place, silent))[0];
+  if (ofArray === undefined && ofRecord === undefined) return undefined;
+  return (value, unknown) => (Array.isArray(value) ? ofArray : ofRecord)?.(value, unknown) ?? value;
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function recordsIn(value: unknown): Record<string, unknown>[] {
+  return Array.isArray(value) ? value.filter(isRecord) : [];
+}
