@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { programVersion } from "../src/version.ts";
 
 const execute = promisify(execFile);
 const LAUNCHER = fileURLToPath(new URL("../bin/tollgate.js", import.meta.url));
@@ -17,9 +18,8 @@ async function launch(words: string[], nodeVersion?: string) {
 }
 
 test("the launcher runs the command line", async () => {
-  const { code, stdout, stderr } = await launch(["--version"]);
-  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-  expect(stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+  const version = `${programVersion().name}\n`;
+  expect(await launch(["--version"])).toEqual({ code: 0, stdout: version, stderr: "" });
 });
 
 test.each(["18.20.8", "20.19.0", "23.11.1"])(

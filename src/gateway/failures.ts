@@ -54,7 +54,8 @@ export function publicError(failure: unknown): ApiError {
   if (failure instanceof UpstreamError) return toApiError(failure);
   if (failure instanceof StoreUnavailableError) return new ApiError("store_unavailable", undefined, { cause: failure });
   if (failure instanceof StoppedError) {
-    return new ApiError("overloaded", "The service is stopping. Send the request again.", { cause: failure });
+    const headers = { "retry-after": "1" };
+    return new ApiError("overloaded", "The service is stopping. Send the request again.", { cause: failure, headers });
   }
   return new ApiError("internal_error", undefined, { cause: failure });
 }

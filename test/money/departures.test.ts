@@ -19,6 +19,8 @@ const PRICE = { input: 1_000, output: 1_000_000 };
 /** More than any test reads before its stream is ended. */
 const WORDS = Array<string>(4_000).fill(" word");
 
+const STOPPING = "The service is stopping. Send the request again.";
+
 let upstream: Upstream;
 let service: RunningService;
 
@@ -128,7 +130,7 @@ describe("kill -9 during 100 running completions", () => {
 });
 
 describe("a stop after its grace period", () => {
-  test("A stopped stream is charged the input and the sent output, and a stopped unstreamed answer nothing.", async () => {
+  test("A stopped stream is charged the input and the sent output; a stopped unstreamed answer is 503 and charged nothing.", async () => {
     const dataDir = await makeDirectory();
     const config = { ...configOf(upstream.baseUrl), server: { drainSeconds: 0.5 } };
     const first = await startService({ config, dataDir });
@@ -136,14 +138,17 @@ describe("a stop after its grace period", () => {
     const body = { messages: [{ role: "user", content: "go" }], max_tokens: 500 };
     const before = upstream.requests.length;
     const cut = send(first, "/v1/chat/completions", unstreamed.token, { ...body, model: "mute" });
-    cut.catch(() => {});
+    cut.catch(() => undefined);
     await until(() => upstream.requests.length > before);
     const answer = await send(first, "/v1/chat/completions", streamed.token, { ...body, model: "slow", stream: true });
     let words = 0;
     const read = countWords(answer, () => (words += 1));
     await until(() => words > 0);
     expect(await first.end("SIGTERM")).toBe(0);
-    await expect(cut).rejects.toThrow();
+    const refused = await cut;
+    expect(refused.status).toBe(503);
+    expect(refused.headers.get("retry-after")).toBe("1");
+    expect(await refused.json()).toMatchObject({ error: { code: "overloaded", message: STOPPING } });
     await read;
     const second = await startService({ config, dataDir });
     try {
