@@ -1,5 +1,5 @@
 import type { AnswerPiece } from "./answer.ts";
-import type { Delta, ToolCallDelta } from "./chat/completion.ts";
+import type { Delta, OtherFields, ToolCallDelta } from "./chat/completion.ts";
 
 /** Receives everything of an answer that its client receives, besides headers, the role and the frame of the wire. */
 export interface SentTextVisitor {
@@ -16,8 +16,8 @@ export interface SentTextVisitor {
 }
 
 /**
- * Fields by which the wires put an answer together. Their short values, and the names of all fields here, are its frame
- * and count as nothing. Everything else counts.
+ * Fields by which the wires put an answer together. Their values that are short words, and the names of all fields here,
+ * are its frame and count as nothing. Everything else counts.
  */
 const FRAME = new Set(
   `type id object status role name index item_id call_id tool_use_id output_index content_index summary_index
@@ -32,10 +32,13 @@ const CONTENT = new Set(
     /\s+/,
   ),
 );
+/** Fields of the whole answer that upstreams repeat in every event. */
+const REPEATED = new Set(["system_fingerprint", "service_tier"]);
 /** Findings of a provider's filter, which Azure repeats in every event: short words, which are frame up to a length. */
 const FILTER_RESULTS = new Set(["content_filter_results", "content_filter_offsets", "prompt_filter_results"]);
 const FILTER_RESULTS_CHARACTERS_MAX = 2_048;
-const FRAME_CHARACTERS_MAX = 64;
+/** An id, a name or a number. */
+const SHORT_WORD = /^[\w.:/+-]{0,64}$/;
 
 /** Fields that hold data in base64. Shorter data counts as text. */
 const DATA = new Set(["data", "url", "b64_json", "result", "signature", "encrypted_content", "partial_image_b64"]);
@@ -56,8 +59,13 @@ export function visitSent(piece: AnswerPiece, visitor: SentTextVisitor): void {
     const value = piece[field as keyof AnswerPiece];
     if (field === "delta") visitDelta(value as Delta, visitor, true);
     else if (field === "logprobs") visitOther(visitLogprobs(value, visitor), visitor);
-    else visitOther(value, visitor);
+    else visitUnknown(value as OtherFields, visitor);
   }
+}
+
+/** Tells whether a field of an upstream is only a short word: wires may repeat it in every event. */
+export function isShortWord(value: unknown): boolean {
+  return SHORT_WORD.test(String(value));
 }
 
 /** Returns the texts of a delta that count as output or reasoning. */
@@ -86,7 +94,16 @@ function visitDelta(delta: Delta, visitor: SentTextVisitor, isSent: boolean): vo
     else if (field === "reasoning_content") visitor.reasoning(value as string);
     else if (field === "tool_calls") for (const call of value as ToolCallDelta[]) visitCall(call, visitor, isSent);
     else if (field === "audio" && isSent) visitAudio(value as object, visitor);
+    else if (field === "others" && isSent) visitUnknown(value as OtherFields, visitor);
     else if (isSent) visitOther(value, visitor);
+  }
+}
+
+/** Visits fields that only pass through. A wire's frame has no such fields, whatever their names. */
+function visitUnknown(fields: OtherFields, visitor: SentTextVisitor): void {
+  for (const [name, value] of Object.entries(fields)) {
+    const isFrame = FRAME.has(name) && !REPEATED.has(name);
+    visitOther(isFrame ? [name, value] : { [name]: value }, visitor);
   }
 }
 
@@ -139,11 +156,8 @@ function areShortWords(root: unknown): boolean {
     const value = open.pop();
     if (typeof value === "object" && value !== null) {
       for (const [name, inner] of Object.entries(value)) open.push(name, inner);
-    } else {
-      const { length } = String(value);
-      if (length > FRAME_CHARACTERS_MAX) return false;
-      characters += length;
-    }
+    } else if (!isShortWord(value)) return false;
+    else characters += String(value).length;
   }
   return open.length === 0;
 }
@@ -151,7 +165,7 @@ function areShortWords(root: unknown): boolean {
 function visitLeaf(field: string, value: unknown, visitor: SentTextVisitor): void {
   if (value === undefined || value === null) return;
   const text = String(value);
-  if (text === "" || (FRAME.has(field) && text.length <= FRAME_CHARACTERS_MAX)) return;
+  if (text === "" || (FRAME.has(field) && SHORT_WORD.test(text))) return;
   if (text.length >= DATA_CHARACTERS_MIN && DATA.has(field) && BASE64.test(text)) visitor.data(text.length);
   else visitor.other(text);
 }

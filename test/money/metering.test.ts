@@ -7,47 +7,45 @@ import { decodeMessages } from "../../src/api/messages/decode.ts";
 import { decodeResponses } from "../../src/api/responses/decode.ts";
 import { type SentTextVisitor, visitSent } from "../../src/api/sent-text.ts";
 import type { DecodedCompletion } from "../../src/api/wire.ts";
+import { ToolCallCompleter } from "../../src/gateway/deliver.ts";
 import { Meter } from "../../src/gateway/meter.ts";
+import { AnswerReader } from "../../src/providers/ai-sdk/answer.ts";
+import { google } from "../../src/providers/ai-sdk/wires/google.ts";
 import { MessagesReader } from "../../src/providers/native/messages.ts";
 import { ResponsesReader } from "../../src/providers/native/responses.ts";
-import type { WireReader } from "../../src/providers/openai/answer.ts";
 import { ChunkReader } from "../../src/providers/openai/chunks.ts";
-import { countOf } from "../support/counts.ts";
+import { UpstreamError } from "../../src/providers/provider.ts";
+import { countOf, timeoutOf } from "../support/counts.ts";
 
 /**
- * Everything that a client receives is metered: each text in the events of a random upstream is marked, and a mark that
- * reaches the client must be in the metered text. Nothing here knows which fields a wire has.
+ * Everything that a client receives is metered: each text of a random upstream is marked, and a mark that reaches the client
+ * must be in the metered text. Nothing here knows which fields a wire has, or which of them an encoder writes.
  */
 const RUNS = countOf("metering");
+const TIMEOUT_MS = timeoutOf("metering", 60_000);
 const MARK = /⟦\d+⟧/g;
 
 let marks = 0;
-/** A text that is too long to be a part of the frame, and no data. */
-const text = fc.constantFrom(1, 8, 40).map((times) => {
-  marks += 1;
-  return `⟦${marks}⟧ ${"some words ".repeat(times * 6)}`;
-});
+/** A text with a mark: a word, or so many that no wire has them beside its content. */
+const textOf = (...lengths: number[]) =>
+  fc.constantFrom(...lengths).map((times) => {
+    marks += 1;
+    return `⟦${marks}⟧${" some words".repeat(times * 6)}`;
+  });
+const text = textOf(0, 0, 1, 8, 40);
+/** A text that is too long to be the token of a probability, which counts as one token. */
+const longText = textOf(8, 40);
 
 /** Fields that some wire knows, and others. */
-const NAMES = [
-  ..."type id index delta content content_block text thinking signature data partial_json input name arguments".split(
-    " ",
-  ),
-  ..."item item_id output_index part annotation annotations logprobs audio images image_url url refusal role".split(
-    " ",
-  ),
-  ..."reasoning reasoning_content reasoning_details tool_calls function_call function citations summary status".split(
-    " ",
-  ),
-  ..."content_filter_results encrypted_content transcript token bytes top_logprobs stop_reason invented other_text".split(
-    " ",
-  ),
-];
-const TYPES = [
-  ..."text thinking redacted_thinking tool_use server_tool_use text_delta thinking_delta input_json_delta".split(" "),
-  ..."signature_delta citations_delta message function_call custom_tool_call reasoning web_search_call".split(" "),
-  ..."output_text refusal invented".split(" "),
-];
+const NAMES =
+  `type id index delta content content_block text thinking signature data partial_json input name arguments item
+  item_id output_index part annotation annotations logprobs audio images image_url url refusal role status object model
+  reasoning reasoning_content reasoning_details tool_calls function_call function citations summary usage choices
+  content_filter_results encrypted_content transcript bytes top_logprobs stop_reason stop_sequence finish_reason
+  system_fingerprint service_tier obfuscation organization_id messages extra_content invented other_text`.split(/\s+/);
+const TYPES = `text thinking redacted_thinking tool_use server_tool_use text_delta thinking_delta input_json_delta
+  signature_delta citations_delta message function_call custom_tool_call reasoning web_search_call output_text refusal
+  summary_text url_citation invented`.split(/\s+/);
 
 const { value } = fc.letrec<{ value: unknown; object: Record<string, unknown> }>((tie) => ({
   value: fc.oneof(
@@ -57,7 +55,12 @@ const { value } = fc.letrec<{ value: unknown; object: Record<string, unknown> }>
     { arbitrary: fc.array(tie("value"), { maxLength: 3 }), weight: 2 },
     { arbitrary: tie("object"), weight: 4 },
   ),
-  object: fc.dictionary(fc.oneof(fc.constantFrom(...NAMES), text), tie("value"), { maxKeys: 5 }),
+  object: fc
+    .tuple(
+      fc.dictionary(fc.oneof(fc.constantFrom(...NAMES), text), tie("value"), { maxKeys: 5 }),
+      fc.record({ token: longText }, { requiredKeys: [] }),
+    )
+    .map(([others, token]) => ({ ...others, ...token })),
 }));
 const fields = fc.dictionary(fc.constantFrom(...NAMES), value, { maxKeys: 6 });
 const typed = (types: readonly string[]) =>
@@ -83,10 +86,11 @@ const delta = fc
     ),
   )
   .map(([others, known]) => ({ ...others, ...known }));
-const chatEvent = fc.tuple(fields, fields, delta, value).map(([whole, choice, inner, logprobs]) => ({
-  ...whole,
-  choices: [{ ...choice, index: 0, delta: inner, logprobs }],
-}));
+const chatChoice = (field: "delta" | "message") =>
+  fc.tuple(fields, fields, delta, value).map(([whole, choice, inner, logprobs]) => ({
+    ...whole,
+    choices: [{ ...choice, index: 0, [field]: inner, logprobs }],
+  }));
 
 const at = (events: fc.Arbitrary<Record<string, unknown>>, places: readonly string[]) =>
   fc.tuple(events, ...places.map(() => fc.nat(2))).map(([event, ...numbers]) => ({
@@ -103,12 +107,31 @@ const blockEvent = at(
   ),
   ["index"],
 );
+/** An output item, of which most have the text of their type. */
+const item = fc.oneof(
+  typed(TYPES),
+  fc.record({
+    type: fc.constant("message"),
+    content: fc.array(
+      fc.record({ type: fc.constantFrom("output_text", "refusal", "invented"), text, refusal: text, invented: value }),
+      { maxLength: 2 },
+    ),
+  }),
+  fc.record({
+    type: fc.constantFrom("function_call", "custom_tool_call"),
+    ...{ call_id: text, name: text, arguments: text, input: text, invented: value },
+  }),
+  fc.record({
+    type: fc.constant("reasoning"),
+    summary: fc.array(fc.record({ type: fc.constant("summary_text"), text }), { maxLength: 2 }),
+    ...{ id: text, encrypted_content: text, invented: value },
+  }),
+);
 const outputEvent = at(
   fc.oneof(
-    fc.tuple(typed(["response.output_item.added", "response.output_item.done"]), typed(TYPES)).map(([event, item]) => ({
-      ...event,
-      item,
-    })),
+    fc
+      .tuple(typed(["response.output_item.added", "response.output_item.done"]), item)
+      .map(([event, one]) => ({ ...event, item: one })),
     fc
       .tuple(
         typed(
@@ -118,6 +141,7 @@ const outputEvent = at(
             "reasoning_text",
             "reasoning_summary_text",
             "function_call_arguments",
+            "custom_tool_call_input",
             "invented",
           ].map((name) => `response.${name}.delta`),
         ),
@@ -129,29 +153,100 @@ const outputEvent = at(
   ["output_index", "content_index"],
 );
 
-const CHAT = { model: "m", messages: [{ role: "user", content: "go" }], logprobs: true };
-const decodedChat = () => decodeChatCompletion(CHAT, "reply") as DecodedCompletion;
-const NO_HEADERS = { version: undefined, beta: undefined };
-const decodedMessages = () =>
-  decodeMessages({ model: "m", max_tokens: 9, messages: CHAT.messages }, NO_HEADERS) as DecodedCompletion;
-const decodedResponses = () => decodeResponses({ model: "m", input: "go" }) as DecodedCompletion;
+/** Parts of an answer in the form of the AI SDK, which has no fields beyond these. */
+const metadata = fc.record({ google: fc.record({ thoughtSignature: text, invented: text }, { requiredKeys: [] }) });
+const partOf = <Type extends string>(type: Type, own: Record<string, fc.Arbitrary<unknown>>) =>
+  fc.record({ type: fc.constant(type), providerMetadata: metadata, ...own });
+const id = fc.constantFrom("1", "2");
+const sdkWhole = [
+  partOf("source", { sourceType: fc.constantFrom("url", "document"), url: text, title: text, id }),
+  partOf("file", {
+    mediaType: fc.constantFrom("audio/wav", "image/png"),
+    data: fc.record({ type: fc.constant("data"), data: text }),
+  }),
+  partOf("tool-call", { toolCallId: fc.oneof(id, text), toolName: text, input: text }),
+];
+const sdkPart = fc.oneof(
+  partOf("text-delta", { delta: text, id }),
+  ...["reasoning-start", "reasoning-end"].map((type) => partOf(type, { id })),
+  partOf("reasoning-delta", { delta: text, id }),
+  partOf("tool-input-start", { toolName: text, id }),
+  partOf("tool-input-delta", { delta: text, id }),
+  ...sdkWhole,
+);
+const sdkContent = fc.oneof(partOf("text", { text }), partOf("reasoning", { text }), ...sdkWhole);
 
-interface Wire {
+const CHAT = { model: "m", messages: [{ role: "user", content: "go" }], logprobs: true };
+const FUNCTIONS = [{ name: "f", parameters: { type: "object" } }];
+const NO_HEADERS = { version: undefined, beta: undefined };
+const INBOUND: Record<string, () => DecodedCompletion> = {
+  "chat completions": () => decodeChatCompletion(CHAT, "reply") as DecodedCompletion,
+  "chat completions with functions": () =>
+    decodeChatCompletion({ ...CHAT, functions: FUNCTIONS }, "reply") as DecodedCompletion,
+  Messages: () =>
+    decodeMessages({ model: "m", max_tokens: 9, messages: CHAT.messages }, NO_HEADERS) as DecodedCompletion,
+  Responses: () =>
+    decodeResponses({ model: "m", input: "go", include: ["message.output_text.logprobs"] }) as DecodedCompletion,
+};
+
+/** An upstream's wire: its events, or its whole answer, and the reader of a new answer. */
+interface Outbound {
   events: fc.Arbitrary<object>;
-  reader: () => WireReader;
-  decoded: () => DecodedCompletion;
+  answer: fc.Arbitrary<object>;
+  reader(): { event(one: never): AnswerPiece | undefined; answer(one: never): readonly AnswerPiece[] };
+  /** Inbound wires whose requests pass to it; all where it is absent. */
+  inbound?: readonly string[];
 }
 
 const unscrubbed = (said: string) => said;
-const WIRES: Record<string, Wire> = {
-  "chat completions": { events: chatEvent, reader: () => new ChunkReader(), decoded: decodedChat },
-  "chat completions to Messages": { events: chatEvent, reader: () => new ChunkReader(), decoded: decodedMessages },
-  "chat completions to Responses": { events: chatEvent, reader: () => new ChunkReader(), decoded: decodedResponses },
-  Messages: { events: blockEvent, reader: () => new MessagesReader(), decoded: decodedMessages },
+type WireReader = Pick<ChunkReader, "readEvent" | "readAnswer">;
+const wireReader = (create: () => WireReader) => () => {
+  const reader = create();
+  return {
+    event: (one: never) => reader.readEvent(one),
+    answer: (one: never) => [reader.readAnswer(one)],
+  };
+};
+const responses = (keepsEvents: boolean) => wireReader(() => new ResponsesReader(unscrubbed, { keepsEvents }));
+const responsesAnswer = fc
+  .tuple(fields, fc.array(item, { maxLength: 4 }))
+  .map(([rest, output]) => ({ ...rest, output, status: "completed" }));
+
+const OUTBOUND: Record<string, Outbound> = {
+  "chat completions": {
+    events: chatChoice("delta"),
+    answer: chatChoice("message"),
+    reader: wireReader(() => new ChunkReader()),
+  },
+  "Messages unchanged": {
+    events: blockEvent,
+    answer: fc.tuple(fields, fc.array(typed(TYPES), { maxLength: 4 })).map(([rest, content]) => ({ ...rest, content })),
+    reader: wireReader(() => new MessagesReader()),
+    inbound: ["Messages"],
+  },
+  "Responses unchanged": {
+    events: outputEvent,
+    answer: responsesAnswer,
+    reader: responses(true),
+    inbound: ["Responses"],
+  },
   Responses: {
     events: outputEvent,
-    reader: () => new ResponsesReader(unscrubbed, { keepsEvents: true }),
-    decoded: decodedResponses,
+    answer: responsesAnswer,
+    reader: responses(false),
+    inbound: Object.keys(INBOUND).filter((name) => name !== "Responses"),
+  },
+  "a package of the AI SDK": {
+    events: sdkPart,
+    answer: fc.array(sdkContent, { maxLength: 4 }).map((content) => ({
+      content,
+      finishReason: { unified: "stop", raw: "stop" },
+      usage: { inputTokens: {}, outputTokens: {} },
+    })),
+    reader: () => {
+      const reader = new AnswerReader(google);
+      return { event: (one) => reader.readPart(one), answer: (one) => reader.readResult(one) };
+    },
   },
 };
 
@@ -162,13 +257,22 @@ const END = {
   headers: {},
 };
 
-function piecesOf({ reader: create }: Wire, events: readonly object[]): AnswerPiece[] {
-  const reader = create();
-  return events.flatMap((event) => reader.readEvent(JSON.parse(JSON.stringify(event))) ?? []);
+/** Returns the pieces that `read` makes of an answer, as they are delivered; those before the failure of one that fails. */
+function piecesOf(count: number, read: (index: number) => readonly (AnswerPiece | undefined)[]): AnswerPiece[] {
+  const calls = new ToolCallCompleter(HEAD.id);
+  const pieces: AnswerPiece[] = [];
+  try {
+    for (let index = 0; index < count; index += 1) {
+      pieces.push(...calls.complete(read(index).filter((piece) => piece !== undefined)));
+    }
+  } catch (error) {
+    if (!(error instanceof UpstreamError)) throw error;
+  }
+  return pieces;
 }
 
-function streamed({ decoded }: Wire, pieces: readonly AnswerPiece[]): string {
-  const encoder = decoded().events();
+function streamed(decoded: DecodedCompletion, pieces: readonly AnswerPiece[]): string {
+  const encoder = decoded.events();
   let sent = "";
   const add = (event: string) => {
     sent += event;
@@ -179,10 +283,11 @@ function streamed({ decoded }: Wire, pieces: readonly AnswerPiece[]): string {
   return sent;
 }
 
-function unstreamed({ decoded }: Wire, pieces: readonly AnswerPiece[]): string {
+function unstreamed(decoded: DecodedCompletion, pieces: readonly AnswerPiece[]): string {
   const fold = new AnswerFold();
   fold.add(pieces);
-  return JSON.stringify(decoded().document(HEAD, fold, END));
+  const document = decoded.document(HEAD, fold, END);
+  return typeof document === "string" ? document : JSON.stringify(document);
 }
 
 /** Everything that the meter is given of an answer. */
@@ -198,22 +303,72 @@ function metered(pieces: readonly AnswerPiece[]): string {
 
 const marksIn = (sent: string) => new Set(sent.match(MARK));
 
-describe.each(Object.entries(WIRES))("On %s", (_name, wire) => {
-  test("nothing that a client receives is left out of the metered text.", () => {
-    let seen = 0;
-    fc.assert(
-      fc.property(fc.array(wire.events, { minLength: 1, maxLength: 6 }), (events) => {
-        const pieces = piecesOf(wire, events);
-        const counted = marksIn(metered(pieces));
-        const sent = new Set([...marksIn(streamed(wire, pieces)), ...marksIn(unstreamed(wire, pieces))]);
-        seen += sent.size;
-        expect([...sent].filter((mark) => !counted.has(mark))).toEqual([]);
-        const meter = new Meter(4_096);
-        meter.add(pieces);
-        if (sent.size > 0) expect(meter.hasContent).toBe(true);
-      }),
-      { numRuns: RUNS },
-    );
-    expect(seen).toBeGreaterThan(RUNS);
-  });
+/** Checks that all marks in a text are metered. Returns their number. */
+function expectMetered(sent: string, pieces: readonly AnswerPiece[]): number {
+  const counted = marksIn(metered(pieces));
+  const received = marksIn(sent);
+  expect([...received].filter((mark) => !counted.has(mark))).toEqual([]);
+  const meter = new Meter(4_096);
+  meter.add(pieces);
+  if (received.size > 0) expect(meter.hasContent).toBe(true);
+  return received.size;
+}
+
+/** As JSON, because an upstream's answer is no other. */
+const parsed = (one: object) => JSON.parse(JSON.stringify(one)) as never;
+
+const WAYS = Object.entries(OUTBOUND).flatMap(([from, wire]) =>
+  (wire.inbound ?? Object.keys(INBOUND)).map((to) => ({
+    from,
+    to,
+    wire,
+    decoded: INBOUND[to] as () => DecodedCompletion,
+  })),
+);
+
+describe.each(WAYS)("From $from to $to", ({ wire, decoded }) => {
+  test(
+    "nothing that a client receives of a stream is left out of the metered text.",
+    () => {
+      let seen = 0;
+      fc.assert(
+        fc.property(fc.array(wire.events, { minLength: 1, maxLength: 6 }), (events) => {
+          const reader = wire.reader();
+          const pieces = piecesOf(events.length, (index) => [reader.event(parsed(events[index] as object))]);
+          const sent = streamed(decoded(), pieces) + unstreamed(decoded(), pieces);
+          seen += expectMetered(sent, pieces);
+        }),
+        { numRuns: RUNS },
+      );
+      expect(seen).toBeGreaterThan(RUNS / 2);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "nothing that a client receives of a whole answer is left out of the metered text.",
+    () => {
+      let seen = 0;
+      fc.assert(
+        fc.property(wire.answer, (answer) => {
+          const pieces = piecesOf(1, () => wire.reader().answer(parsed(answer)));
+          seen += expectMetered(unstreamed(decoded(), pieces), pieces);
+        }),
+        { numRuns: RUNS },
+      );
+      expect(seen).toBeGreaterThan(RUNS / 4);
+    },
+    TIMEOUT_MS,
+  );
+});
+
+test.each([
+  ["a delta", (unknown: object) => ({ choices: [{ index: 0, delta: unknown }] })],
+  ["a choice", (unknown: object) => ({ choices: [{ index: 0, delta: {}, ...unknown }] })],
+  ["an event", (unknown: object) => ({ choices: [{ index: 0, delta: {} }], ...unknown })],
+])("each word of an unknown field of %s is metered, whatever the name of the field", (_place, eventOf) => {
+  const reader = new ChunkReader();
+  const words = ["status", "name", "type", "stop_reason"].map((name) => [name, `word-of-${name}`] as const);
+  const pieces = words.flatMap(([name, word]) => reader.readEvent(eventOf({ [name]: word })) ?? []);
+  expect(metered(pieces).trim().split("\n").sort()).toEqual(words.flat().sort());
 });

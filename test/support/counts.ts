@@ -38,9 +38,9 @@ export const COUNTS = {
   },
   metering: {
     file: "test/money/metering.test.ts",
-    tests: 1_000,
-    soak: 100_000,
-    unit: "answers of random pieces, on each wire",
+    tests: 300,
+    soak: 20_000,
+    unit: "answers of random pieces, from each wire to each",
   },
   bodies: { file: "test/hostile/input.test.ts", tests: 2_000, soak: 1_000_000, unit: "generated bodies" },
   tokens: { file: "test/hostile/tokens.test.ts", tests: 2_000, soak: 1_000_000, unit: "random tokens" },

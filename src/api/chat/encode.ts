@@ -1,5 +1,6 @@
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
+import { isShortWord } from "../sent-text.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import type {
   ChatCompletion,
@@ -118,10 +119,14 @@ export class ChatEventEncoder implements EventEncoder {
   }
 
   /** Adds the fields that every event has. Returns the others, which are sent once; undefined if there are none. */
-  #addCommon({ system_fingerprint, service_tier, ...once }: OtherFields): OtherFields | undefined {
-    if (system_fingerprint !== undefined) this.#common.system_fingerprint = system_fingerprint;
-    if (service_tier !== undefined) this.#common.service_tier = service_tier;
-    if (system_fingerprint !== undefined || service_tier !== undefined) this.#setPrefix();
+  #addCommon(whole: OtherFields): OtherFields | undefined {
+    const once = { ...whole };
+    for (const name of ["system_fingerprint", "service_tier"]) {
+      if (once[name] === undefined || !isShortWord(once[name])) continue;
+      this.#common[name] = once[name];
+      delete once[name];
+      this.#setPrefix();
+    }
     return Object.keys(once).length === 0 ? undefined : once;
   }
 
