@@ -256,6 +256,13 @@ describe("invisible output after the client disconnected", () => {
     expect(await charge(shown)).toEqual({ basis, tokens, reported: null });
   });
 
+  test("A model that shows reasoning counts as one that reasons, although the catalog does not know it.", async () => {
+    expect(await charge({ ...left, reasoning: [" Let me think."] })).toMatchObject({
+      basis: "estimated",
+      tokens: { output: 0, reasoning: 500 },
+    });
+  });
+
   test("Output is not estimated where the model does not reason, or the usage of the whole answer has arrived.", async () => {
     expect(await charge({ ...left, content: [" word"] })).toMatchObject({ basis: "counted", tokens: { output: 1 } });
     const ended = { ...left, isEnded: true, isStreamed: false, content: [" word"] };

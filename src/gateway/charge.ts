@@ -214,12 +214,12 @@ function isCredible(reported: number, counted: number, tokensOfDoubt = TOKENS_OF
 
 /**
  * Tells whether output may have been produced that was not visible: the client disconnected from an answer that was not
- * streamed, or from one of a model that reasons, before the upstream had reported the usage of the whole answer. A model may
- * show only a part of its reasoning.
+ * streamed, or from one of a model that reasons, as the catalog says or its answer shows, before the upstream had reported the
+ * usage of the whole answer. A model may show only a part of its reasoning.
  */
 function isHidden({ hasClientLeft, plan: { isStreamed, model }, meter }: Charged): boolean {
   if (!hasClientLeft || (meter.finishReason !== undefined && meter.report()?.isFinal === true)) return false;
-  return !isStreamed || model.capabilities.has("reasoning");
+  return !isStreamed || model.capabilities.has("reasoning") || meter.reasoning.bytes > 0;
 }
 
 /** Raises the output of a charge to the estimate; a stream's hidden output is reasoning. */

@@ -119,15 +119,21 @@ const EXPOSED_HEADERS = [
   "link",
 ].join(", ");
 
-/** Returns a function that warns at the first request with an X-Forwarded-For header whose sender is not trusted. */
-function untrustedProxyWarning(log: Log): (request: FastifyRequest) => void {
+/** Headers by which proxies name the client; of a trusted proxy, only the first is read for its address. */
+const FORWARDED = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "Forwarded"];
+
+/** Returns a function that warns at the first request with a forwarded header whose sender is not trusted. */
+function untrustedProxyWarning({ log, trustProxy }: ServerOptions): (request: FastifyRequest) => void {
+  const names = trustProxy === false ? FORWARDED : FORWARDED.slice(0, 1);
   let hasWarned = false;
   return (request) => {
-    if (hasWarned || !request.headers["x-forwarded-for"] || (request.ips?.length ?? 0) > 1) return;
+    if (hasWarned || (request.ips?.length ?? 0) > 1) return;
+    const name = names.find((one) => request.headers[one.toLowerCase()]);
+    if (name === undefined) return;
     hasWarned = true;
     log.warn(
       { address: request.socket.remoteAddress },
-      "X-Forwarded-For is ignored, because server.trustProxy does not name its sender: if that is your proxy, its callers share one address in limits and in the audit log, and session cookies are not Secure",
+      `${name} is ignored, because server.trustProxy does not name its sender: if that is your proxy, its callers share one address in limits and in the audit log, and session cookies are not Secure`,
     );
   };
 }
@@ -182,7 +188,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   server.decorateRequest("caller", null);
   decorateForAccess(server);
   const access = { ...options, clock: options.gateway.clock, isCut: () => running.isCut };
-  const noteForwarded = untrustedProxyWarning(log);
+  const noteForwarded = untrustedProxyWarning(options);
   server.addHook("onRequest", (request, reply, done) => {
     noteForwarded(request);
     reply.header("x-request-id", request.id);

@@ -66,6 +66,8 @@ const sendingBlock =
 
 const ENDS = ["broken", "whole"];
 const PLACEHOLDER_CASE = "text after a placeholder";
+/** Usage at the end of an answer that says nothing of its output. */
+const NO_COUNTS = [{ output_tokens: "many" }, {}, { input_tokens: 20 }, { output_tokens: null }];
 const modelOf = (name: string, end: string) => `${name} ${end}`.replaceAll(" ", "-");
 
 let upstream: Upstream;
@@ -123,9 +125,9 @@ describe.each(ENDS)("A stream without usage that is %s is charged for", (end) =>
     expectTextCounted(await outputCharged("/v1/messages", modelOf(name, end)));
   });
 
-  test(`${PLACEHOLDER_CASE} on Messages.`, async () => {
+  test.each(NO_COUNTS)(`${PLACEHOLDER_CASE} on Messages, and %j at the end.`, async (usage) => {
     const model = modelOf(PLACEHOLDER_CASE, end);
-    upstream.behave(model, sendingBlock({ type: "text", text: TEXT }, { output_tokens: "many" }, end === "whole"));
+    upstream.behave(model, sendingBlock({ type: "text", text: TEXT }, usage, end === "whole"));
     expectTextCounted(await outputCharged("/v1/messages", model));
   });
 });

@@ -160,6 +160,14 @@ describe("The usage of a streamed message", () => {
     });
   });
 
+  test.each([{}, { input_tokens: 472 }, { output_tokens: null }, { output_tokens: "89" }])(
+    "is no report of the text where its end states %j: the beginning has a placeholder of the output.",
+    async (usage) => {
+      const report = await charged([start(), ...SAY_HELLO, ...end("end_turn", usage)]);
+      expect(report?.isFinal).not.toBe(true);
+    },
+  );
+
   test("adds cached and written tokens to the prompt, which excludes them.", async () => {
     const usage = {
       input_tokens: 21,

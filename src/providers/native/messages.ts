@@ -159,11 +159,14 @@ export class MessagesReader implements WireReader {
     return { [field]: text };
   }
 
-  /** Adds the counters so far to a chunk: those of `message_delta` are cumulative, and may leave out what has not changed. */
+  /**
+   * Adds the counters so far to a chunk: those of `message_delta` are cumulative, and may leave out what has not changed.
+   * Without a count of the output, which grows, they are no report of the answer so far.
+   */
   #readUsage(chunk: UpstreamChunk, usage: unknown): void {
     if (!isObject(usage)) return;
     this.#usage = { ...this.#usage, ...withoutNulls(usage) };
-    const reported = toUsage(this.#usage);
+    const reported = typeof usage.output_tokens === "number" ? toUsage(this.#usage) : undefined;
     if (reported !== undefined) chunk.usage = reported;
     const tier = textOf(this.#usage.service_tier);
     if (tier !== undefined) chunk.service_tier = tier;
