@@ -1,4 +1,5 @@
 import { randomInt } from "node:crypto";
+import type { IncomingHttpHeaders } from "node:http";
 import { crc32 } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { endpoints } from "../../src/http/routing.ts";
@@ -44,16 +45,28 @@ let answers = "";
 const html: Behaviour = ({ response }) => {
   response.writeHead(200, { "content-type": "text/html" }).end(CANARY.upstreamBody);
 };
+/** Quotes the service's credentials as upstreams do: whole, in parts, and with space in it. */
+const quoted = ({ authorization, "x-secret": header }: IncomingHttpHeaders) =>
+  [authorization, header].flatMap((secret) => {
+    const text = String(secret);
+    return [
+      text,
+      text.slice(0, 23),
+      text.slice(-9),
+      text.slice(-20).split("").join(" "),
+      text.slice(-20).toUpperCase(),
+    ];
+  });
 const failing = (status: number): Behaviour => {
   return ({ body, response, headers }) => {
-    const words = `${CANARY.upstreamBody} ${headers.authorization} ${JSON.stringify(body.messages)} at http://inner.canaryupstream.internal:81/x`;
+    const words = `${CANARY.upstreamBody} ${quoted(headers).join(" or ")} ${JSON.stringify(body.messages)} at http://inner.canaryupstream.internal:81/x`;
     sendJson(response, status, { error: { message: words, code: words, type: words }, stack: words });
   };
 };
 const breaking: Behaviour = ({ body, response, headers }) => {
   response.writeHead(200, { "content-type": "text/event-stream" });
   response.write('data: {"choices":[{"index":0,"delta":{"content":"fine "}}]}\n\n');
-  const message = `${CANARY.upstreamBody} ${headers.authorization} ${JSON.stringify(body)}`;
+  const message = `${CANARY.upstreamBody} ${quoted(headers).join(" or ")} ${JSON.stringify(body)}`;
   response.end(`data: ${JSON.stringify({ error: { message, code: message } })}\n\n`);
 };
 const nonsense: Behaviour = ({ body, response }) => {
@@ -113,6 +126,14 @@ async function ask(path: string, token: string | null, body?: unknown, options?:
 }
 
 const prompt = (fields: object = {}) => ({ messages: [{ role: "user", content: `${CANARY.prompt} text` }], ...fields });
+/** Expects that a text has no part of a provider's credentials, from eight characters on, whatever its case and space. */
+function expectNoParts(text: string): void {
+  const ink = text.replaceAll(/\s/g, "").toLowerCase();
+  for (const secret of [CANARY.apiKey, CANARY.header]) {
+    for (let at = 0; at + 8 <= secret.length; at += 1) expect(ink).not.toContain(secret.slice(at, at + 8));
+  }
+}
+
 /** Returns the log since the start; the last line may be incomplete. */
 function logLines(): string[] {
   const lines = service.output().split("\n");
@@ -132,6 +153,7 @@ describe("Secrets in every field", () => {
           ? Object.values(CANARY).filter((one) => one !== CANARY.prompt)
           : Object.values(CANARY);
       for (const canary of quotes) expect(text.toLowerCase()).not.toContain(canary);
+      expectNoParts(text);
     },
   );
 
@@ -141,6 +163,7 @@ describe("Secrets in every field", () => {
     expect(expectEnvelope(answer.status, text)).toBe("upstream_rejected");
     for (const secret of [CANARY.apiKey, CANARY.header, "inner.", ":81", upstream.baseUrl])
       expect(text).not.toContain(secret);
+    expectNoParts(text);
   });
 
   test("Error responses contain no secrets.", async () => {
@@ -165,6 +188,7 @@ describe("Secrets in every field", () => {
     expect(lines.length).toBeGreaterThan(20);
     const log = lines.join("\n");
     for (const canary of Object.values(CANARY)) expect(log.toLowerCase()).not.toContain(canary);
+    expectNoParts(log);
     for (const { token } of [mine, foreign]) expect(log).not.toContain(token.slice(12));
     expect(log).not.toMatch(/bearer [^…"]{4}/i);
     expect(answers).not.toContain(mine.token.slice(0, 12));
@@ -176,6 +200,7 @@ describe("Secrets in every field", () => {
     const exported = collector.received.map(({ body }) => body.toString("latin1"));
     for (const text of [metrics, ...exported].map((one) => one.toLowerCase())) {
       for (const canary of Object.values(CANARY)) expect(text).not.toContain(canary);
+      expectNoParts(text);
       for (const { id, token, tokenId } of [mine, foreign]) {
         for (const one of [id, token, tokenId]) expect(text).not.toContain(one.toLowerCase());
       }
