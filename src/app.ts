@@ -9,7 +9,6 @@ import {
   createConversationLog,
   createHealthFile,
   createLedger,
-  createMemoryRelease,
   createOverload,
   createRefusalLog,
   createRetention,
@@ -27,7 +26,6 @@ import type { Config } from "./config.ts";
 import { Circuits } from "./gateway/circuit.ts";
 import { TokenCounter } from "./gateway/token-counter.ts";
 import type { ShutdownOptions } from "./http/shutdown.ts";
-import { makeCollect } from "./internals/memory-release.ts";
 import type { Store } from "./stores/store.ts";
 
 /** Facts of a start, for programs. */
@@ -85,8 +83,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, resumptions };
   const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
   const limits = parts.adopt(await createLimits(config, options), (opened) => opened.stop());
-  const collect = makeCollect();
-  const overload = parts.adopt(createOverload(config, options, collect), (opened) => opened.stop());
+  const overload = parts.adopt(createOverload(config, options), (opened) => opened.stop());
   const services = { store, ledger, tokenCounter, live, circuits, limits, accounts, overload, telemetry, ...recorders };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
@@ -102,8 +99,6 @@ export async function startService(config: Config, options: StartOptions): Promi
   for (const part of [lastUses, signInFailures, healthFile, resumptions, usageDays, retention, refusals, overload]) {
     part.start();
   }
-  const requests = () => server.requests();
-  parts.adopt(createMemoryRelease(requests, collect, store), (opened) => opened.stop()).start();
   conversationLog.start();
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.

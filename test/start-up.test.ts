@@ -78,8 +78,6 @@ describe("a command loads what it uses", () => {
     ).toEqual([]);
     // Fastify's compilers of schemas, which nothing uses.
     expect(packages().filter((name) => name.endsWith("-compiler"))).toEqual([]);
-    // Parts of undici that its index loads.
-    expect(loaded().filter((url) => /\/undici\/(index\.js|lib\/(web|mock|cache)\/)/.test(url))).toEqual([]);
     expect(loaded()).toContain("NativeModule http");
     // 12 MiB, which an ES module loads that imports node:http.
     expect(loaded()).not.toContain("NativeModule internal/deps/undici/undici");

@@ -6,9 +6,8 @@ import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
 import type { Circuits } from "../gateway/circuit.ts";
 import { HealthFile } from "../gateway/route-health.ts";
-import { loadReader, MEMORY_BYTES_LEAST, memoryBytesFor, Overload } from "../http/overload.ts";
+import { MEMORY_BYTES_LEAST, memoryBytesFor, memoryReader, Overload } from "../http/overload.ts";
 import { uuidV7 } from "../internals/ids.ts";
-import { disableIdleCollections, MemoryRelease, type MemoryReleaseOptions } from "../internals/memory-release.ts";
 import { ConversationLog } from "../ledger/conversation-log.ts";
 import { DeadLetters } from "../ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../ledger/dead-letter-file.ts";
@@ -172,7 +171,7 @@ export function fractions(random: RandomBytes): () => number {
   return () => Buffer.from(random(6)).readUIntBE(0, 6) / 2 ** 48;
 }
 
-export function createOverload({ server }: Config, options: StartOptions, collect: () => void): Overload {
+export function createOverload({ server }: Config, options: StartOptions): Overload {
   const random = fractions(options.random);
   const texts = {
     begins: "the service is overloaded: some new requests are refused",
@@ -181,27 +180,12 @@ export function createOverload({ server }: Config, options: StartOptions, collec
   };
   const outage = new Outage({ ...options, level: "warn", texts });
   const limits = server.overload;
-  const now = () => performance.now();
   const memoryBytes = memoryBytesFor(options.workers);
   if (memoryBytes < MEMORY_BYTES_LEAST) {
     const [memoryMiB, leastMiB] = [memoryBytes, MEMORY_BYTES_LEAST].map((bytes) => Math.floor(bytes / 1024 / 1024));
     options.log.warn({ memoryMiB, leastMiB }, "the process has too little memory: under load it refuses most requests");
   }
-  return new Overload({ limits, read: loadReader({ memoryBytes, now }), collect, random, now, outage });
-}
-
-export function createMemoryRelease(
-  requests: MemoryReleaseOptions["requests"],
-  collect: () => void,
-  store: Store,
-): MemoryRelease {
-  disableIdleCollections();
-  const release = () => {
-    collect();
-    // A store that does not work reports that to its callers itself.
-    store.releaseMemory().catch(() => undefined);
-  };
-  return new MemoryRelease({ requests, heapBytes: () => process.memoryUsage().heapTotal, release });
+  return new Overload({ limits, readMemoryShare: memoryReader(memoryBytes), random, now: () => performance.now(), outage });
 }
 
 export function createRefusalLog(options: StartOptions, store: Store): RefusalLog {

@@ -1,5 +1,5 @@
+import { Agent, request } from "undici";
 import type { Capability } from "../api/model.ts";
-import { Agent, request } from "../internals/undici.ts";
 import type { LocalServer } from "../providers/local-servers.ts";
 import type { EmbeddingSizes } from "./model.ts";
 
@@ -136,7 +136,7 @@ async function fetchJson(agent: Agent, signal: AbortSignal, url: string, body: u
     body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } };
   const method = body === undefined ? "GET" : "POST";
   try {
-    const answer = await request(agent, new URL(url), { ...sent, method, signal, reset: true });
+    const answer = await request(url, { ...sent, method, signal, dispatcher: agent, reset: true });
     const chunks: Buffer[] = [];
     let bytes = 0;
     for await (const chunk of answer.body as AsyncIterable<Buffer>) {

@@ -12,17 +12,10 @@ export interface OverloadLimits {
   memoryShare: number;
 }
 
-/** Load of the process; a delay of undefined means that it was not measured since the last reading. */
-export interface LoadReading {
-  eventLoopDelayMs: number | undefined;
-  memoryShare: number;
-}
-
 export interface OverloadOptions {
   limits: OverloadLimits;
-  read: () => LoadReading;
-  /** Collects garbage, which the used memory may be; stops the process meanwhile. */
-  collect: () => void;
+  /** Returns the share of the memory limit that is used. */
+  readMemoryShare: () => number;
   /** Returns a number from 0 up to 1. */
   random: () => number;
   /** Monotonic time in milliseconds. */
@@ -31,22 +24,24 @@ export interface OverloadOptions {
   outage: { failed(fields: object): void; succeeded(): void };
 }
 
-const SAMPLE_EVERY_MS = 100;
-/** A sample that is this old when a request arrives is replaced, because the timer of the samples is late, too. */
+/** Short, because the timer of the samples is as late as the event loop. */
+const SAMPLE_EVERY_MS = 20;
+/** A sample that is this old when a request arrives is replaced: the event loop has not come to the timer. */
 const SAMPLE_OLD_MS = 300;
-/** A late sample counts for the ones that were missed, up to this number. */
+/** The gains below are those of a step of this length. */
+const STEP_MS = 100;
+/** A late sample counts for the steps that it lasted, up to this number. */
 const STEPS_MAX = 10;
 /** Weight of the newest delay in the average, so that a single collection of garbage refuses nothing. */
 const NEWEST_WEIGHT = 0.3;
 /**
- * Gains of the controller for each sample, relative to the limit: a delay of twice the limit raises the refused share by
+ * Gains of the controller for each step, relative to the limit: a delay of twice the limit raises the refused share by
  * 5 % ten times a second. `TREND_GAIN` damps it: the share follows a rising delay at once, and a falling one too.
  */
 const EXCESS_GAIN = 0.05;
 const TREND_GAIN = 0.2;
 /** A longer delay is a suspended machine or one long task, which refusing requests does not shorten. */
 const DELAY_MAX_LIMITS = 4;
-const COLLECT_EVERY_MS = 60_000;
 const RETRY_AFTER_MAX_SECONDS = 5;
 
 /**
@@ -60,9 +55,7 @@ export class Overload {
   #delayMs = 0;
   #sampledAtMs: number;
   #shareForDelay = 0;
-  #shareForMemory = 0;
   #memoryShare = 0;
-  #collectedAtMs = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: OverloadOptions) {
@@ -75,7 +68,14 @@ export class Overload {
     return Math.max(this.#shareForDelay, this.#shareForMemory);
   }
 
+  get #shareForMemory(): number {
+    const { memoryShare: limit } = this.#options.limits;
+    if (limit === 0 || this.#memoryShare <= limit) return 0;
+    return Math.min(1, (this.#memoryShare - limit) / ((1 - limit) / 2));
+  }
+
   start(): void {
+    this.#sampledAtMs = this.#options.now();
     this.#timer = setInterval(() => this.sample(), SAMPLE_EVERY_MS).unref();
   }
 
@@ -83,18 +83,14 @@ export class Overload {
     clearInterval(this.#timer);
   }
 
-  /** Adapts the refused share to the load. Must be called ten times a second. */
+  /** Adapts the refused share to the load. */
   sample(): void {
-    const reading = this.#options.read();
-    const nowMs = this.#options.now();
-    const passedMs = nowMs - this.#sampledAtMs;
-    this.#sampledAtMs = nowMs;
-    const lateMs = Math.max(0, passedMs - SAMPLE_EVERY_MS);
-    const steps = Math.min(STEPS_MAX, Math.max(1, Math.round(passedMs / SAMPLE_EVERY_MS)));
-    const { eventLoopDelayMs = lateMs > 0 ? lateMs : undefined } = reading;
-    if (eventLoopDelayMs !== undefined) this.#followDelay(Math.max(eventLoopDelayMs, lateMs), steps);
-    this.#followMemory(reading.memoryShare);
-    if (this.refusedShare === 0) this.#options.outage.succeeded();
+    const { now, readMemoryShare, outage } = this.#options;
+    const passedMs = now() - this.#sampledAtMs;
+    this.#sampledAtMs += passedMs;
+    this.#followDelay(passedMs);
+    this.#memoryShare = readMemoryShare();
+    if (this.refusedShare === 0) outage.succeeded();
   }
 
   /** Returns the error of a request that is refused, undefined for one that is taken. */
@@ -102,10 +98,8 @@ export class Overload {
     if (this.#options.now() - this.#sampledAtMs >= SAMPLE_OLD_MS) this.sample();
     const share = this.refusedShare;
     if (share === 0 || this.#options.random() >= share) return undefined;
-    // The collection of a full memory delays the event loop, and may just have made room.
-    const isShortOfMemory = this.#shareForMemory > 0 || this.#options.now() - this.#collectedAtMs < COLLECT_EVERY_MS;
     this.#options.outage.failed({
-      cause: isShortOfMemory ? "memory" : "event loop",
+      cause: this.#shareForMemory > this.#shareForDelay ? "memory" : "event loop",
       eventLoopDelayMs: Math.round(this.#delayMs),
       memoryShare: Math.round(this.#memoryShare * 100) / 100,
       refusedShare: share,
@@ -116,32 +110,16 @@ export class Overload {
     });
   }
 
-  #followDelay(measuredMs: number, steps: number): void {
+  #followDelay(passedMs: number): void {
     const { eventLoopDelayMs: limitMs } = this.#options.limits;
     if (limitMs === 0) return;
+    const steps = Math.min(STEPS_MAX, passedMs / STEP_MS);
     const before = this.#delayMs;
-    const bounded = Math.min(measuredMs, limitMs * DELAY_MAX_LIMITS);
-    this.#delayMs = before + NEWEST_WEIGHT * (bounded - before);
+    const newest = Math.min(Math.max(0, passedMs - SAMPLE_EVERY_MS), limitMs * DELAY_MAX_LIMITS);
+    this.#delayMs += Math.min(1, steps) * NEWEST_WEIGHT * (newest - before);
     const change = steps * EXCESS_GAIN * (this.#delayMs - limitMs) + TREND_GAIN * (this.#delayMs - before);
     const next = this.#shareForDelay + (this.#delayMs > limitMs ? change : Math.min(0, change)) / limitMs;
     this.#shareForDelay = Math.min(1, Math.max(0, next));
-  }
-
-  #followMemory(used: number): void {
-    const { limits, now, collect, read } = this.#options;
-    if (limits.memoryShare === 0) return;
-    const shareOf = (share: number) => {
-      if (share <= limits.memoryShare) return 0;
-      return Math.min(1, (share - limits.memoryShare) / ((1 - limits.memoryShare) / 2));
-    };
-    this.#memoryShare = used;
-    this.#shareForMemory = shareOf(used);
-    // Without new work V8 has no reason to collect, and the service would refuse everything because of garbage.
-    if (this.#shareForMemory === 0 || now() - this.#collectedAtMs < COLLECT_EVERY_MS) return;
-    this.#collectedAtMs = now();
-    collect();
-    this.#memoryShare = read().memoryShare;
-    this.#shareForMemory = shareOf(this.#memoryShare);
   }
 }
 
@@ -162,43 +140,10 @@ export function memoryBytesFor(workers: number): number {
   return Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()) / workers;
 }
 
-/**
- * Returns a function that reads the load of this process: the delay of the event loop since the last reading, and the
- * larger one of two shares, of V8's heap limit and of the memory of the process. `now` returns monotonic milliseconds.
- */
-export function loadReader({ memoryBytes, now }: { memoryBytes: number; now: () => number }): () => LoadReading {
-  const readDelay = delayReader(now);
+/** Returns a function that reads the larger one of two shares: of V8's heap limit, and of the memory of the process. */
+export function memoryReader(memoryBytes: number): () => number {
   return () => {
     const { used_heap_size: heapBytes, heap_size_limit: heapLimitBytes } = getHeapStatistics();
-    return {
-      eventLoopDelayMs: readDelay(),
-      memoryShare: Math.max(heapBytes / heapLimitBytes, process.memoryUsage.rss() / memoryBytes),
-    };
-  };
-}
-
-const RESOLUTION_MS = 10;
-
-/**
- * Returns a function that reads the mean delay of the event loop since the last reading; undefined if it was not measured.
- * Delays are weighted by their length: a request is more likely to arrive during a long one than during a short one.
- * Node's own monitor cannot tell that without going through its whole histogram, which takes 0.4 ms.
- */
-function delayReader(now: () => number): () => number | undefined {
-  let lastMs = now();
-  let sum = 0;
-  let sumOfSquares = 0;
-  setInterval(() => {
-    const nowMs = now();
-    const periodMs = nowMs - lastMs;
-    lastMs = nowMs;
-    sum += periodMs;
-    sumOfSquares += periodMs ** 2;
-  }, RESOLUTION_MS).unref();
-  return () => {
-    const delayMs = sum === 0 ? undefined : Math.max(0, sumOfSquares / sum - RESOLUTION_MS);
-    sum = 0;
-    sumOfSquares = 0;
-    return delayMs;
+    return Math.max(heapBytes / heapLimitBytes, process.memoryUsage.rss() / memoryBytes);
   };
 }

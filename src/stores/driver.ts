@@ -40,8 +40,6 @@ export interface StoreDriver {
   ping(): Promise<void>;
   /** Returns how much each of its pools of connections or threads is used now. */
   pools(): PoolUse[];
-  /** Gives memory back that it used under load. Called when nothing has been asked for a while. */
-  releaseMemory(): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -129,7 +129,6 @@ async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number
     removeClosedMonth: async (beforeMs) => current().removeClosedMonth(beforeMs),
     ping: async () => current().ping(),
     pools: () => opened?.pools() ?? [],
-    releaseMemory: async () => opened?.releaseMemory(),
     async close() {
       isClosed = true;
       await arrived.catch(() => undefined);
@@ -167,7 +166,6 @@ function observed(driver: StoreDriver, { log, clock }: { log: Log; clock: () => 
     removeClosedMonth: (beforeMs) => driver.removeClosedMonth(beforeMs),
     ping: () => observe(driver.ping()),
     pools: () => driver.pools(),
-    releaseMemory: () => driver.releaseMemory(),
     close: () => driver.close(),
   };
 }

@@ -37,8 +37,6 @@ export function storeOver(driver: StoreDriver) {
     /** Resolves if the store answers and accepts writes. */
     ping: () => driver.ping(),
     pools: () => driver.pools(),
-    /** See `StoreDriver.releaseMemory`. */
-    releaseMemory: () => driver.releaseMemory(),
     close: () => driver.close(),
   };
 }

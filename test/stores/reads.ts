@@ -79,13 +79,6 @@ function observationCases(subject: Subject): void {
     );
     await Promise.all(reads);
   });
-
-  test("a store that has released its memory answers as before", async () => {
-    const before = await subject.books.openHolds();
-    await subject.store.releaseMemory();
-    expect((await subject.books.openHolds()).count).toBe(before.count);
-    await subject.store.ping();
-  });
 }
 
 function recoverableHoldCases(subject: Subject): void {

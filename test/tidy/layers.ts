@@ -30,7 +30,7 @@ const PACKAGES: Record<string, readonly string[]> = {
   kysely: ["stores"],
   "node:sqlite": ["stores"],
   fastify: ["http"],
-  undici: ["providers", "internals"],
+  undici: ["providers", "catalog"],
   yaml: ["config"],
   commander: ["cli", "main"],
   pino: ["telemetry", "app"],

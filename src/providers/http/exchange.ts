@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { BlockList, isIP } from "node:net";
-import type { Dispatcher } from "undici";
-import { errors, loadEnvHttpProxyAgent, Pool } from "../../internals/undici.ts";
+import { type Dispatcher, EnvHttpProxyAgent, errors, Pool } from "undici";
 import { UpstreamError, type UpstreamFailure } from "../provider.ts";
 import type { Environment, ProviderTimeouts } from "../settings.ts";
 
@@ -30,7 +29,6 @@ export function createDispatcher(
   const httpsProxy = environment.https_proxy || environment.HTTPS_PROXY || "";
   const isProxied = httpProxy !== "" || (httpsProxy !== "" && origin.protocol === "https:");
   if (!isProxied || isLoopback(origin.hostname)) return new Pool(origin.origin, options);
-  const EnvHttpProxyAgent = loadEnvHttpProxyAgent();
   return new EnvHttpProxyAgent({
     ...options,
     httpProxy,

@@ -125,7 +125,6 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
     snapshot: (queries) => snapshot(pools.reports, queries),
     pools: () => usesOf(pools),
     // The pools close idle connections by themselves.
-    releaseMemory: async () => undefined,
     runExclusively: (work) => runExclusively(pools.durable, work),
     removeClosedMonth: (beforeMs) => removeClosedMonth(pools.durable, beforeMs),
     async ping() {

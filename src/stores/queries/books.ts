@@ -110,7 +110,6 @@ async function dueOrganizations(database: Database, { after, limit }: Organizati
     .orderBy("organization_id")
     .limit(limit);
   if (after !== null) query = query.where("organization_id", ">", after);
-  // Every sweep asks this: a snapshot would keep the thread of long reads running.
   return (await query.execute()).map((row) => row.organization_id);
 }
 

@@ -96,11 +96,6 @@ export class Connection {
     });
   }
 
-  /** Frees the cached pages, which take up to 32 MiB after a load. */
-  releaseMemory(): void {
-    this.#database?.exec("PRAGMA shrink_memory");
-  }
-
   close(): void {
     this.#statements.clear();
     const database = this.#database;

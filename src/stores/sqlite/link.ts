@@ -40,8 +40,6 @@ interface Requests {
   checkpoint: { request: { mode: "PASSIVE" | "TRUNCATE" }; result: CheckpointResult };
   /** Extends the log to its size under load. */
   lengthen: { request: object; result: null };
-  /** Empties the cache of pages and collects the garbage of the thread. */
-  release: { request: object; result: null };
   close: { request: object; result: null };
 }
 
@@ -62,11 +60,6 @@ export interface WorkerData extends WorkerOptions {
 
 /** Nothing of a batch outlives it, so a small young generation costs no time; by default it may grow to 64 MiB. */
 const YOUNG_GENERATION_MIB_MAX = 6;
-
-interface LinkOptions extends WorkerOptions {
-  /** Time without requests after which the thread ends. Absent: it does not. */
-  idleMs?: number;
-}
 
 export interface WorkerRequest {
   id: number;
@@ -124,18 +117,15 @@ interface Waiting {
 /** The main thread's side of a worker, which the first request starts, also after it died. */
 export class WorkerLink {
   readonly #options: WorkerOptions;
-  readonly #idleMs: number | undefined;
   readonly #name: string;
   readonly #waiting = new Map<number, Waiting>();
   #worker: Worker | undefined;
   #sentCount = makeCount();
   #lastId = 0;
   #ended = false;
-  #idle: NodeJS.Timeout | undefined;
 
-  constructor(name: string, { idleMs, ...options }: LinkOptions) {
+  constructor(name: string, options: WorkerOptions) {
     this.#name = name;
-    this.#idleMs = idleMs;
     this.#options = options;
   }
 
@@ -172,20 +162,9 @@ export class WorkerLink {
     await this.#worker?.terminate();
   }
 
-  /** Ends the thread if it has nothing to do; a later request starts another. */
-  async rest(): Promise<void> {
-    const worker = this.#worker;
-    if (worker === undefined || this.#ended || this.#waiting.size > 0) return;
-    const closed = this.request({ kind: "close" });
-    this.#worker = undefined;
-    await closed;
-    await worker.terminate();
-  }
-
   /** Lets the thread finish its requests, closes its connection, and refuses later requests. */
   async close(): Promise<void> {
     if (this.#ended) return;
-    clearTimeout(this.#idle);
     const closed = this.running ? this.request({ kind: "close" }) : undefined;
     this.#ended = true;
     try {
@@ -223,9 +202,6 @@ export class WorkerLink {
     this.#waiting.delete(reply.id);
     if ("error" in reply) waiting.reject(fromWorkerError(reply.error));
     else waiting.resolve(reply.result as never);
-    if (this.#idleMs === undefined || this.#waiting.size > 0) return;
-    this.#idle ??= setTimeout(() => void this.rest().catch(() => undefined), this.#idleMs).unref();
-    this.#idle.refresh();
   }
 
   #lose(worker: Worker, cause: unknown): void {

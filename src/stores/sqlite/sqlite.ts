@@ -13,8 +13,6 @@ const ROOM_LEAST_BYTES = 65_536;
 /** Free space that droppable writes leave to the books. */
 const DROPPABLE_ROOM_LEAST_BYTES = 256 * 1024 * 1024;
 const CHECKPOINT_EVERY_MS = 500;
-/** An idle service needs one thread; each takes more than 10 MiB. */
-const SIDE_IDLE_MS = 60_000;
 /** 32 MiB of log: beyond it, the writer copies the last pages itself, so that the log can start over. */
 const LOG_PAGES_MAX = 8_192;
 /** Only load writes so many pages between two checkpoints. */
@@ -59,8 +57,7 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
   const workerOptions = { databasePath, busyTimeoutMs };
   const writer = new WorkerLink("tollgate-books", workerOptions);
   // The reads of a command block nothing: it uses one thread.
-  const sideOptions = { ...workerOptions, idleMs: SIDE_IDLE_MS };
-  const side = role === "service" ? new WorkerLink("tollgate-side", sideOptions) : writer;
+  const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
   const checkpoints = role === "service" ? new Checkpoints(writer, side) : undefined;
   let closed: Promise<void> | undefined;
   const batches = new BatchSender({ writer, clock, onBooked: () => checkpoints?.noteWrite() });
@@ -119,10 +116,6 @@ function driverOver(
       const use = { ...writer.use, waiting: writer.use.waiting + batches.waiting };
       return writer === side ? [use] : [use, side.use];
     },
-    async releaseMemory() {
-      if (side !== writer) await side.rest();
-      if (writer.running) await writer.request({ kind: "release" });
-    },
     // The directory is locked: no other service uses it.
     runExclusively: (work) => work(),
     // One table has all requests.
@@ -166,15 +159,11 @@ function sqliteDialect(clock: () => number): SqlDialect {
   };
 }
 
-/** A service without load makes fewer transactions between two checkpoints. */
-const WRITES_FEW = 4;
-
 /**
- * Copies the log into the database, on a connection of its own, so that the writer does not wait. After few writes the
- * writer does it itself unless the other thread runs, because an idle service, which is asked for its readiness, needs only
- * one thread. No timer runs while nothing is written. Under continuous writes the log cannot start over by this alone,
- * because its last pages are never copied. Beyond a size, the writer therefore copies the rest between two batches. Under
- * load the log gets its full size at once instead of growing with every commit.
+ * Copies the log into the database, on a connection of its own, so that the writer does not wait. No timer runs while
+ * nothing is written. Under continuous writes the log cannot start over by this alone, because its last pages are never
+ * copied. Beyond a size, the writer therefore copies the rest between two batches. Under load the log gets its full size at
+ * once instead of growing with every commit.
  */
 class Checkpoints {
   readonly #writer: WorkerLink;
@@ -182,8 +171,6 @@ class Checkpoints {
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> = Promise.resolve();
   #stopped = false;
-  /** Writes since the last checkpoint began. */
-  #writes = 0;
   /** Tried once: if it fails, commits are only slower. */
   #isLengthened = false;
 
@@ -194,7 +181,6 @@ class Checkpoints {
 
   /** Schedules a checkpoint after a write. */
   noteWrite(): void {
-    this.#writes += 1;
     if (this.#timer !== undefined || this.#stopped) return;
     this.#timer = setTimeout(() => {
       this.#running = this.#run();
@@ -212,10 +198,8 @@ class Checkpoints {
   }
 
   async #run(): Promise<void> {
-    const thread = this.#writes > WRITES_FEW || this.#side.running ? this.#side : this.#writer;
-    this.#writes = 0;
     try {
-      const { logPages } = await thread.request({ kind: "checkpoint", mode: "PASSIVE" });
+      const { logPages } = await this.#side.request({ kind: "checkpoint", mode: "PASSIVE" });
       if (logPages > LOG_PAGES_UNDER_LOAD && !this.#isLengthened) {
         this.#isLengthened = true;
         await this.#writer.request({ kind: "lengthen" });

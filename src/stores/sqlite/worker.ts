@@ -2,7 +2,6 @@ import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from "
 import { decide } from "../../credits/decide.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError } from "../../errors.ts";
-import { makeCollect } from "../../internals/memory-release.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { Connection, lengthenLog, unavailableReason } from "./connection.ts";
 import {
@@ -22,7 +21,6 @@ import { unpackTransitions } from "./packed-transitions.ts";
 /** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
 const options = workerData as WorkerData;
 const connection = new Connection(options);
-let collect: (() => void) | undefined;
 
 /** Answers requests for ever. To wake a thread that waits for a number takes less time than to wake its event loop. */
 function listen(port: MessagePort): never {
@@ -61,11 +59,6 @@ function answer(request: Request): ResultOf<RequestKind> {
       return connection.checkpoint(request.mode);
     case "lengthen":
       connection.transaction("BEGIN IMMEDIATE", false, () => lengthenLog(options.databasePath));
-      return null;
-    case "release":
-      connection.releaseMemory();
-      collect ??= makeCollect();
-      collect();
       return null;
     case "close":
       connection.close();
