@@ -101,7 +101,7 @@ test("open connections learn of the drain until the last answer has ended", asyn
   agent.destroy();
 });
 
-test("answers on connections of several sockets are completed, and idle connections of others do not hold a stop up", async () => {
+test("answers on many connections are completed, and idle connections do not hold a stop up", async () => {
   const { service, token, exited } = await startWith({});
   const agents = Array.from({ length: 20 }, () => new Agent({ keepAlive: true }));
   for (const agent of agents) expect(await askOver(agent, `${service.url}/healthz`)).toBe("200 ok");

@@ -147,7 +147,7 @@ export function gaugeSources(
     store,
     ledgerStatus: () => ledger.status(),
     circuits: () => circuits.health(clock()),
-    runningRequests: () => server.requests().running,
+    runningRequests: () => server.runningRequests(),
     configuration: () => reloads.state,
     holdLifeMs: holdTimes.holdSeconds * 1000,
     holdEndsWithinMs: holdEndsWithinMs(holdTimes),

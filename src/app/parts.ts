@@ -185,7 +185,13 @@ export function createOverload({ server }: Config, options: StartOptions): Overl
     const [memoryMiB, leastMiB] = [memoryBytes, MEMORY_BYTES_LEAST].map((bytes) => Math.floor(bytes / 1024 / 1024));
     options.log.warn({ memoryMiB, leastMiB }, "the process has too little memory: under load it refuses most requests");
   }
-  return new Overload({ limits, readMemoryShare: memoryReader(memoryBytes), random, now: () => performance.now(), outage });
+  return new Overload({
+    limits,
+    readMemoryShare: memoryReader(memoryBytes),
+    random,
+    now: () => performance.now(),
+    outage,
+  });
 }
 
 export function createRefusalLog(options: StartOptions, store: Store): RefusalLog {

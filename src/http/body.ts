@@ -17,10 +17,8 @@ declare module "fastify" {
 const ANONYMOUS_LIMIT_BYTES = 16 * 1024;
 const ADMINISTRATOR_LIMIT_BYTES = 1024 * 1024;
 const JSON_BOUNDS = { depth: JSON_DEPTH_MAX, values: JSON_VALUES_MAX };
-const EMPTY = Buffer.alloc(0);
-const FIRST_CAPACITY_BYTES = 4 * 1024;
-/** A full buffer is replaced by one of this many times the needed length. */
-const GROWTH_FACTOR = 4;
+/** Least memory of a chunk besides its bytes (measured): the client chooses how many there are. */
+const CHUNK_BYTES = 512;
 /** Larger bodies are parsed one at a time, so that other connections are served in between. */
 const LARGE_BYTES = 32 * 1024;
 
@@ -70,7 +68,8 @@ function readBody(raw: IncomingMessage, limitBytes: number, reservation: BodyRes
   const statedBytes = Number(raw.headers["content-length"] ?? limitBytes);
   if (statedBytes > limitBytes) return Promise.reject(tooManyBytes(limitBytes));
   return new Promise((resolve, reject) => {
-    const body = new GrowingBuffer(statedBytes);
+    const chunks: Buffer[] = [];
+    let length = 0;
     const scanner = new JsonScanner(JSON_BOUNDS);
     const stop = () => raw.off("data", onData).off("end", onEnd).off("error", fail);
     const fail = (error: Error) => {
@@ -79,15 +78,16 @@ function readBody(raw: IncomingMessage, limitBytes: number, reservation: BodyRes
       reject(error);
     };
     const onData = (chunk: Buffer) => {
-      if (body.length + chunk.length > limitBytes) return fail(tooManyBytes(limitBytes));
-      if (!reservation.add(chunk.length)) return fail(tooManyBodies());
+      length += chunk.length;
+      if (length > limitBytes) return fail(tooManyBytes(limitBytes));
+      if (!reservation.add(chunk.length + CHUNK_BYTES)) return fail(tooManyBodies());
       const excess = scanner.scan(chunk);
       if (excess !== undefined) return fail(EXCESSES[excess]());
-      body.append(chunk);
+      chunks.push(chunk);
     };
     const onEnd = () => {
       stop();
-      resolve(body.bytes);
+      resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, length));
     };
     if (raw.destroyed) return fail(Object.assign(new Error("The connection was closed"), { code: "ECONNRESET" }));
     // A connection that closes before the end of its request is an error of the request (ECONNRESET).
@@ -113,38 +113,6 @@ const EXCESSES = {
       `The request body has too many values: at most ${JSON_VALUES_MAX} are allowed, arrays and objects included.`,
     ),
 };
-
-/** A buffer that grows as chunks arrive. With a list of chunks, the client would choose how many objects are in memory. */
-class GrowingBuffer {
-  readonly #lengthMax: number;
-  #buffer: Buffer = EMPTY;
-  length = 0;
-
-  constructor(lengthMax: number) {
-    this.#lengthMax = lengthMax;
-  }
-
-  get bytes(): Buffer {
-    return this.#buffer.length === this.length ? this.#buffer : this.#buffer.subarray(0, this.length);
-  }
-
-  append(chunk: Buffer): void {
-    if (this.length === 0) {
-      this.#buffer = chunk;
-      this.length = chunk.length;
-      return;
-    }
-    const length = this.length + chunk.length;
-    if (length > this.#buffer.length) {
-      const capacity = Math.min(Math.max(FIRST_CAPACITY_BYTES, length * GROWTH_FACTOR), this.#lengthMax);
-      const grown = Buffer.allocUnsafe(Math.max(capacity, length));
-      this.bytes.copy(grown);
-      this.#buffer = grown;
-    }
-    chunk.copy(this.#buffer, this.length);
-    this.length = length;
-  }
-}
 
 function parseJson(body: Buffer): unknown {
   if (body.length === 0) throw new ApiError("invalid_json", "The request body is empty. Send a JSON object.");

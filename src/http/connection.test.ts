@@ -1,7 +1,6 @@
 import { EventEmitter, once } from "node:events";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, Socket } from "node:net";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
 import type { FastifyReply } from "fastify";
 import { afterEach, describe, expect, test } from "vitest";
@@ -80,9 +79,6 @@ describe("limitConnectionShares", () => {
     for (const socket of sockets) server.emit("connection", socket);
     return sockets;
   }
-  async function turns(count: number): Promise<void> {
-    for (let turn = 0; turn < count; turn += 1) await nextTurn();
-  }
   const isRefused = (socket: Socket, owner: string) => {
     try {
       ownConnection(socket, owner);
@@ -93,18 +89,9 @@ describe("limitConnectionShares", () => {
     }
   };
 
-  test("Connections above the limit that send nothing are closed, the oldest first.", async () => {
+  test("Connections above the limit that send nothing are closed, the oldest first.", () => {
     const sockets = accept(5, 16);
-    await turns(3);
     expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true, true, false, false]);
-  });
-
-  test("Many connections of one turn whose first requests are authenticated in the next one stay open.", async () => {
-    const sockets = accept(5, 16);
-    await turns(1);
-    for (const socket of sockets) ownConnection(socket, "org_1");
-    await turns(2);
-    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false, false, false, false]);
   });
 
   test("An organization uses three quarters of the connections at most, and others use the rest.", () => {

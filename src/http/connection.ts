@@ -1,5 +1,5 @@
 import type { IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
-import { isIP, type Server as NetServer, type Socket } from "node:net";
+import { isIP, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { FastifyReply } from "fastify";
 import { LRUCache } from "lru-cache";
@@ -154,39 +154,19 @@ function writeWhole(response: ServerResponse, text: string, slowClientMs: number
 
 const DROPPED_LOGGED_EVERY_MS = 60_000;
 
-/**
- * Closes connections above a limit as soon as they are accepted, and logs their number once a minute. Returns a function
- * that applies the limit to a further listening socket, whose connections `server` serves.
- */
-export function limitConnections(server: Server, connectionsMax: number, log: Log): (listener: NetServer) => void {
-  let open = 0;
-  server.on("connection", (socket: Socket) => {
-    open += 1;
-    socket.on("close", () => {
-      open -= 1;
-    });
-  });
+/** Closes connections above a limit as soon as they are accepted, and logs their number at most once a minute. */
+export function limitConnections(server: Server, connectionsMax: number, log: Log): void {
+  // In a cluster, a full worker would otherwise pass the connection on, and full ones would pass it around.
+  Object.assign(server, { maxConnections: connectionsMax, dropMaxConnection: true });
   let closed = 0;
-  let timer: NodeJS.Timeout | undefined;
-  const report = () => {
-    timer = undefined;
-    if (closed > 0) log.warn({ closed, connectionsMax }, "new connections were closed: too many are open");
+  let loggedAtMs = Number.NEGATIVE_INFINITY;
+  server.on("drop", () => {
+    closed += 1;
+    if (performance.now() - loggedAtMs < DROPPED_LOGGED_EVERY_MS) return;
+    log.warn({ closed, connectionsMax }, "new connections were closed: too many are open");
     closed = 0;
-  };
-  const limit = (listener: NetServer) => {
-    // Node compares it with the connections of this socket only, so it is no limit or 0, which closes every new connection.
-    Object.defineProperty(listener, "maxConnections", { get: () => (open < connectionsMax ? undefined : 0) });
-    // In a cluster, a full worker would otherwise pass the connection on, and full ones would pass it around.
-    Object.assign(listener, { dropMaxConnection: true });
-    listener.on("drop", () => {
-      closed += 1;
-      if (timer !== undefined) return;
-      report();
-      timer = setTimeout(report, DROPPED_LOGGED_EVERY_MS).unref();
-    });
-  };
-  limit(server);
-  return limit;
+    loggedAtMs = performance.now();
+  });
 }
 
 /** Slowly arriving headers take up to 17 KiB per connection (measured), so less than 40 MiB once they count. */
@@ -198,7 +178,6 @@ const OWNER_SHARE_MAX = 3 / 4;
 const ENTRY = Symbol("entry of a connection");
 interface ConnectionEntry {
   touch(): void;
-  /** Counts the connection for the owner of its newest request. Throws rate_limit_exceeded. */
   own(owner: string): void;
 }
 type TrackedSocket = Socket & { [ENTRY]?: ConnectionEntry };
@@ -206,26 +185,21 @@ type TrackedSocket = Socket & { [ENTRY]?: ConnectionEntry };
 /**
  * Divides the connections. An organization may use three quarters of them; a request on one more is refused, and the
  * connection closed. Of those without an authenticated request, the one with the oldest last request is closed above a limit:
- * callers authenticate with their first request, so it most likely has no caller. A connection counts once its first bytes
- * have been read.
+ * callers authenticate with their first request, so it most likely has no caller.
  */
 export function limitConnectionShares(server: Server, connectionsMax: number): void {
   const ownedMax = Math.ceil(connectionsMax * OWNER_SHARE_MAX);
   const owned = new FairBudget(connectionsMax);
-  // Keyed by numbers: a map with sockets as keys would keep closed ones in memory until the next major collection.
-  const anonymous = new LRUCache<number, Socket>({
+  const anonymous = new LRUCache<Socket, true>({
     max: Math.min(ANONYMOUS_CONNECTIONS_MAX, Math.ceil(connectionsMax * ANONYMOUS_SHARE_MAX)),
-    dispose: (socket, _id, reason) => {
+    dispose: (_value, socket, reason) => {
       if (reason === "evict") socket.destroy();
     },
   });
-  let lastId = 0;
   server.on("connection", (socket: TrackedSocket) => {
-    lastId += 1;
-    const id = lastId;
     let owner: string | undefined;
     const leave = () => {
-      anonymous.delete(id);
+      anonymous.delete(socket);
       if (owner !== undefined) owned.putBack(owner, 1);
     };
     const own = (next: string) => {
@@ -234,15 +208,9 @@ export function limitConnectionShares(server: Server, connectionsMax: number): v
       leave();
       owner = next;
     };
-    socket[ENTRY] = { touch: () => anonymous.get(id), own };
+    socket[ENTRY] = { touch: () => anonymous.get(socket), own };
+    anonymous.set(socket, true);
     socket.on("close", leave);
-    // Its first bytes are read in the next turn. Without the wait, an overloaded process, which accepts thousands of
-    // connections in a turn, would close the first ones without having read their requests.
-    setImmediate(() =>
-      setImmediate(() => {
-        if (owner === undefined && !socket.destroyed) anonymous.set(id, socket);
-      }),
-    );
   });
 }
 

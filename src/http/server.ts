@@ -1,3 +1,4 @@
+import { lookup } from "node:dns/promises";
 import type { AddressInfo } from "node:net";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
@@ -29,12 +30,11 @@ import {
 import { serveConsole } from "./console.ts";
 import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
 import { type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
-import { Listeners } from "./listeners.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { type Overload, refuseWhenOverloaded } from "./overload.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 import { endpoints, isPublicPath, pathOf, respondNoRoute } from "./routing.ts";
-import { type RequestCounts, RunningCompletions, Shutdown, type ShutdownOptions } from "./shutdown.ts";
+import { RunningCompletions, Shutdown, type ShutdownOptions } from "./shutdown.ts";
 
 declare module "fastify" {
   interface FastifyInstance {
@@ -89,7 +89,8 @@ export interface Server {
   close(options: ShutdownOptions): Promise<void>;
   /** Applies to requests that begin from now on. Resolves when every completion that is running now has ended. */
   reconfigure(settings: ServerSettings): Promise<void>;
-  requests(): RequestCounts;
+  /** Requests without a complete response, health checks aside, and completions that are not settled. */
+  runningRequests(): number;
   /** For tests. */
   readonly instance: FastifyInstance;
 }
@@ -179,9 +180,8 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const running = new RunningCompletions();
   const server = createFastify(options);
   handleConnections(server.server, options.newRequestId);
-  const limit = limitConnections(server.server, options.maxConnections, log);
-  const listeners = new Listeners({ server: server.server, listen: (address) => server.listen(address), limit });
-  const shutdown = new Shutdown({ server, running, listeners });
+  limitConnections(server.server, options.maxConnections, log);
+  const shutdown = new Shutdown({ server, running });
   limitConnectionShares(server.server, options.maxConnections);
   server.decorate("basePath", basePath);
   if (options.trustProxy !== false) sendStrictTransportSecurity(server);
@@ -218,11 +218,25 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   await server.ready();
   return {
     instance: server,
-    requests: () => shutdown.requests,
+    runningRequests: () => shutdown.runningRequests,
     reconfigure: (settings) => reconfigure(services, admin, settings),
-    listen: (address) => listeners.listen(address),
+    listen: (address) => listen(server, address),
     close: (closing) => shutdown.run(health, closing),
   };
+}
+
+/**
+ * New connections that the system keeps until the process accepts them; Linux allows 4,096 by default (net.core.somaxconn).
+ * Node's own 511 are too few for a burst: the system then drops the last packet of a handshake, the client takes the
+ * connection for open, and waits for minutes.
+ */
+const BACKLOG_CONNECTIONS = 4_096;
+
+async function listen(server: FastifyInstance, { host, port }: { host: string; port: number }): Promise<AddressInfo> {
+  // For a name with several addresses, Fastify would listen on the others by servers that have none of our limits.
+  const { address } = await lookup(host, { order: "ipv4first" });
+  await server.listen({ host: address, port, backlog: BACKLOG_CONNECTIONS });
+  return server.server.address() as AddressInfo;
 }
 
 /** Replaces the gateway. A request takes it once, so that all of its steps use the same providers. */
