@@ -1,4 +1,3 @@
-import type { Socket } from "node:net";
 import type { FastifyRequest } from "fastify";
 import { tokenHashHex } from "../admin/token.ts";
 import type { Principal, Scope } from "../api/principal.ts";
@@ -23,14 +22,6 @@ declare module "fastify" {
   }
 }
 
-/** The token of a connection's last authenticated request, and its hash: most clients send the same one each time. */
-const LAST_TOKEN = Symbol("last token of a connection");
-interface HashedToken {
-  token: string;
-  hash: string | undefined;
-}
-type TokenSocket = Socket & { [LAST_TOKEN]?: HashedToken };
-
 /**
  * Returns the hook that runs before the body of an operation is read: it authenticates the token, checks its scope and
  * counts the request.
@@ -41,14 +32,9 @@ export function authenticate(
   scope: Scope,
 ) {
   return async (request: FastifyRequest): Promise<void> => {
-    const socket: TokenSocket = request.raw.socket;
-    const token = hashedToken(socket, bearerToken(request));
-    const found = principalFor(authenticator, token.hash);
-    // Awaiting a value costs a turn of the microtasks, and nearly all principals are cached.
-    const principal = found instanceof Promise ? await found : found;
+    const principal = await principalOfToken(authenticator, bearerToken(request));
     request.principal = principal;
-    socket[LAST_TOKEN] = token;
-    ownConnection(socket, principal.organizationId);
+    ownConnection(request.raw.socket, principal.organizationId);
     requireScope(principal, scope);
     const { gateway } = services;
     const limited = gateway.limits.begin(requestKeys(gateway, principal, request.ip));
@@ -70,22 +56,14 @@ export function principalOf(request: FastifyRequest): Principal {
   return callerOf(request).principal;
 }
 
-function hashedToken({ [LAST_TOKEN]: last }: TokenSocket, token: string): HashedToken {
-  return last?.token === token ? last : { token, hash: tokenHashHex(token) };
-}
-
-function principalFor(
+async function principalOfToken(
   authenticator: Pick<Authenticator, "authenticate">,
-  hash: string | undefined,
-): Principal | Promise<Principal> {
-  const rethrow = (error: unknown): never => {
-    throw withChallenge(error);
-  };
+  token: string,
+): Promise<Principal> {
   try {
-    const found = authenticator.authenticate(hash);
-    return found instanceof Promise ? found.catch(rethrow) : found;
+    return await authenticator.authenticate(tokenHashHex(token));
   } catch (error) {
-    return rethrow(error);
+    throw withChallenge(error);
   }
 }
 
