@@ -152,21 +152,11 @@ function writeWhole(response: ServerResponse, text: string, slowClientMs: number
   });
 }
 
-const DROPPED_LOGGED_EVERY_MS = 60_000;
-
-/** Closes connections above a limit as soon as they are accepted, and logs their number at most once a minute. */
+/** Closes and logs connections above a limit as soon as they are accepted. */
 export function limitConnections(server: Server, connectionsMax: number, log: Log): void {
   // In a cluster, a full worker would otherwise pass the connection on, and full ones would pass it around.
   Object.assign(server, { maxConnections: connectionsMax, dropMaxConnection: true });
-  let closed = 0;
-  let loggedAtMs = Number.NEGATIVE_INFINITY;
-  server.on("drop", () => {
-    closed += 1;
-    if (performance.now() - loggedAtMs < DROPPED_LOGGED_EVERY_MS) return;
-    log.warn({ closed, connectionsMax }, "new connections were closed: too many are open");
-    closed = 0;
-    loggedAtMs = performance.now();
-  });
+  server.on("drop", () => log.warn({ connectionsMax }, "a new connection was closed: too many are open"));
 }
 
 /** Slowly arriving headers take up to 17 KiB per connection (measured), so less than 40 MiB once they count. */
