@@ -56,10 +56,7 @@ export function principalOf(request: FastifyRequest): Principal {
   return callerOf(request).principal;
 }
 
-async function principalOfToken(
-  authenticator: Pick<Authenticator, "authenticate">,
-  token: string,
-): Promise<Principal> {
+async function principalOfToken(authenticator: Pick<Authenticator, "authenticate">, token: string): Promise<Principal> {
   try {
     return await authenticator.authenticate(tokenHashHex(token));
   } catch (error) {

@@ -2,6 +2,7 @@ import type { IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } fro
 import { isIP, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { FastifyReply } from "fastify";
+import ipaddr from "ipaddr.js";
 import { LRUCache } from "lru-cache";
 import { toErrorEnvelope } from "../api/chat/encode.ts";
 import { ApiError } from "../errors.ts";
@@ -221,8 +222,6 @@ export function ownConnection(socket: TrackedSocket, owner: string): void {
 
 const IPV4_WITH_PORT = /^(\d+\.\d+\.\d+\.\d+)(?::\d+)?$/;
 const IPV6_WITH_PORT = /^\[([^\]]+)\](?::\d+)?$/;
-/** IPv4-mapped IPv6 (RFC 4291, section 2.5.5.2), as `URL` writes it. */
-const MAPPED = /^::ffff:([\da-f]{1,4}):([\da-f]{1,4})$/;
 const OTHER_TEXT_LENGTH_MAX = 64;
 
 /**
@@ -233,22 +232,9 @@ const OTHER_TEXT_LENGTH_MAX = 64;
 export function clientAddressKey(address: string): string {
   const text = IPV4_WITH_PORT.exec(address)?.[1] ?? IPV6_WITH_PORT.exec(address)?.[1] ?? address;
   const [withoutZone = ""] = text.split("%");
-  if (isIP(withoutZone) === 6) return keyOfIPv6(withoutZone);
-  return text.slice(0, OTHER_TEXT_LENGTH_MAX);
-}
-
-function keyOfIPv6(address: string): string {
-  // The URL parser converts every notation of an address to the canonical form (RFC 5952).
-  const canonical = new URL(`http://[${address}]`).hostname.slice(1, -1);
-  const [, high, low] = MAPPED.exec(canonical) ?? [];
-  if (high !== undefined && low !== undefined) return ipv4Of(Number.parseInt(high, 16), Number.parseInt(low, 16));
-  const [before = "", after] = canonical.split("::");
-  const head = before === "" ? [] : before.split(":");
-  const tail = after === undefined || after === "" ? [] : after.split(":");
-  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => "0");
-  return `${[...head, ...zeros, ...tail].slice(0, 4).join(":")}::/64`;
-}
-
-function ipv4Of(high: number, low: number): string {
-  return [high >> 8, high & 255, low >> 8, low & 255].join(".");
+  if (isIP(withoutZone) !== 6) return text.slice(0, OTHER_TEXT_LENGTH_MAX);
+  const parsed = ipaddr.process(withoutZone);
+  if (!("parts" in parsed)) return parsed.toString();
+  const network = parsed.parts.slice(0, 4).map((part) => part.toString(16));
+  return `${network.join(":")}::/64`;
 }

@@ -190,7 +190,7 @@ async function startNginx(example: string, serviceUrl: string): Promise<Nginx> {
   const certificate = makeCertificate(directory);
   const [port, plainPort] = [await freePort(), await freePort()];
   const site = readFileSync(example, "utf8")
-    .replaceAll("http://127.0.0.1:8484", serviceUrl)
+    .replaceAll("127.0.0.1:8484", new URL(serviceUrl).host)
     .replaceAll("listen 443 ssl;", `listen 127.0.0.1:${port} ssl;`)
     .replaceAll("listen 80;", `listen 127.0.0.1:${plainPort};`)
     .replaceAll(/(ssl_certificate +)\S+\.crt;/g, `$1${certificate.file};`)
