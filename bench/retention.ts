@@ -7,7 +7,7 @@ import { createLog } from "../src/telemetry/logger.ts";
  * that removes is a transaction: on SQLite, all others wait for it.
  */
 export async function closeMonths(store: Store, organizationId: string, requestMonths: number): Promise<void> {
-  const stepsMs = { sum: [] as number[], removeMonth: [] as number[], remove: [] as number[] };
+  const stepsMs = { digest: [] as number[], sum: [] as number[], removeMonth: [] as number[], remove: [] as number[] };
   const timed = <Parameters extends unknown[], Result>(
     kind: keyof typeof stepsMs,
     step: (...parameters: Parameters) => Promise<Result>,
@@ -19,7 +19,7 @@ export async function closeMonths(store: Store, organizationId: string, requestM
       return result;
     };
   };
-  const { closings } = store;
+  const { closings, monthDigests } = store;
   const before = (await closings.find(organizationId))?.requests ?? 0;
   const retention = new Retention({
     closings: {
@@ -28,6 +28,7 @@ export async function closeMonths(store: Store, organizationId: string, requestM
       removeMonth: timed("removeMonth", closings.removeMonth),
       remove: timed("remove", closings.remove),
     },
+    monthDigests: { ...monthDigests, add: timed("digest", monthDigests.add) },
     limits: { requestMonths },
     isUsageSummedUp: async () => true,
     spooled: async () => 0,

@@ -16,3 +16,14 @@ export function isoTime(timeMs: number | null): string | null;
 export function isoTime(timeMs: number | null): string | null {
   return timeMs === null ? null : new Date(timeMs).toISOString();
 }
+
+/** Returns the start, in UTC, of the month of a time, or of the month that begins so many months later. */
+export function monthStart(timeMs: number, monthsLater = 0): number {
+  const time = new Date(timeMs);
+  return Date.UTC(time.getUTCFullYear(), time.getUTCMonth() + monthsLater, 1);
+}
+
+/** Formats the month of a time, in UTC: `2026-05`. */
+export function isoMonth(timeMs: number): string {
+  return isoTime(timeMs).slice(0, "YYYY-MM".length);
+}

@@ -151,6 +151,7 @@ export function createRetention(
 ): Retention {
   return new Retention({
     closings: store.closings,
+    monthDigests: store.monthDigests,
     get limits() {
       return live.config.retention;
     },

@@ -8,11 +8,14 @@ import {
   assertUnchanged,
   CSV_HEADINGS,
   csvLine,
+  csvOfDigest,
   csvOfEntry,
+  digestsJson,
   entriesOf,
   type Period,
   periodFrom,
 } from "../reports/statement.ts";
+import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
 import { addCommand, type CommonFlags, type Terminal, timeFlag } from "./command.ts";
 import { freshBalance, withWorkspace } from "./workspace.ts";
@@ -42,8 +45,9 @@ export function addStatement(credits: Command, terminal: Terminal): void {
         const pending = await books.pendingCredits(flags.org);
         const start = await books.statementStart(flags.org, asked.fromMs ?? null);
         const period = periodFrom(start, asked.toMs);
+        const digests = await books.monthDigests(flags.org, asked);
         const entries = entriesOf(books, flags.org, period);
-        const statement = { ...start, period, balance, pending, entries };
+        const statement = { ...start, period, balance, pending, digests, entries };
         if (flags.json === true) await printJson(terminal, statement);
         else if (flags.csv === true) await printCsv(terminal, statement);
         else await printText(terminal, statement);
@@ -69,6 +73,8 @@ interface Statement {
   /** Sum of the entries before the period. */
   opening: MicroCredits;
   closedBeforeMs: number | null;
+  /** Of the months that lie in the period, those included that are closed. */
+  digests: MonthDigestRow[];
   entries: AsyncIterable<LedgerEntry>;
 }
 
@@ -97,6 +103,7 @@ async function printText(terminal: Terminal, statement: Statement): Promise<void
     statement.closedBeforeMs === period.fromMs ? "opening balance (older requests are closed)" : "opening balance";
   if (period.fromMs !== undefined) total(period.fromMs, opening, what);
   const closing = await forEach(terminal, statement, (entry, now) => terminal.out(textOfEntry(entry, now)));
+  for (const { month, digest } of statement.digests) terminal.out(textLine([isoTime(month), "digest", "", "", digest]));
   if (period.toMs !== undefined) return total(period.toMs, closing, "closing balance");
   const held = balance.held > 0n ? ` ${formatCredits(balance.held)} are held by running requests.` : "";
   const later = pending > 0n ? ` ${formatCredits(pending)} take effect later.` : "";
@@ -110,6 +117,7 @@ async function printCsv(terminal: Terminal, statement: Statement): Promise<void>
   terminal.out(CSV_HEADINGS);
   if (period.fromMs !== undefined) total(period.fromMs, "opening", opening);
   const closing = await forEach(terminal, statement, (entry, now) => terminal.out(csvOfEntry(entry, now)));
+  for (const row of statement.digests) terminal.out(csvOfDigest(row));
   if (period.toMs !== undefined) total(period.toMs, "closing", closing);
 }
 
@@ -130,6 +138,7 @@ async function printJson(terminal: Terminal, statement: Statement): Promise<void
     to: isoTime(period.toMs ?? null),
     opening: creditsFromMicro(opening),
     closedBefore: isoTime(statement.closedBeforeMs),
+    digests: digestsJson(statement.digests),
   };
   terminal.out(`${JSON.stringify(head).slice(0, -1)},"entries":[`);
   let before = "";

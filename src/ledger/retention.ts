@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { isoTime } from "../api/time.ts";
+import { isoTime, monthStart } from "../api/time.ts";
 import { ClosingTally } from "../credits/closing.ts";
 import type { Closings } from "../stores/queries/closings.ts";
+import type { MonthDigests } from "../stores/queries/month-digests.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface RetentionOptions {
   closings: Closings;
+  monthDigests: MonthDigests;
   /** Months and days for which rows are stored; undefined: for ever. */
   readonly limits: { requestMonths?: number | undefined; auditDays?: number | undefined };
   /** Returns true if the usage of every day before a time is stored. */
@@ -30,9 +32,12 @@ const LOCKED_PAUSE_MS = 2_000;
 /** Share of the time in which chunks run: the rest is left to requests. */
 const WORKING_SHARE = 1 / 4;
 
+/** Returns a page of ids of organizations, in their order. */
+type Organizations = (after: string | null, limit: number) => Promise<string[]>;
+
 /**
- * Removes what is older than the configuration allows: requests, which become one sum per organization, and audit records.
- * Works in small steps. Every one can be interrupted, and several processes may run it at once, see `closingRows`: the lock
+ * Stores the digests of months that are over, and removes what is older than the configuration allows: requests, which become
+ * one sum per organization, and audit records. Works in small steps. Every one can be interrupted, and several processes may run it at once, see `closingRows`: the lock
  * of `runExclusively` is not taken, because it would delay the starts of other processes.
  */
 export class Retention {
@@ -56,12 +61,12 @@ export class Retention {
     await this.#running;
   }
 
-  /** Removes what is due. Never rejects: a failure is logged, and the next run continues. */
+  /** Does what is due. Never rejects: a failure is logged, and the next run continues. */
   run(): Promise<void> {
     this.#running ??= this.#run()
       .catch((err: unknown) => {
         if (!this.#stopping.signal.aborted)
-          this.#options.log.warn({ err }, "old rows could not be removed: retried later");
+          this.#options.log.warn({ err }, "months could not be closed or old rows removed: retried later");
       })
       .finally(() => {
         this.#running = undefined;
@@ -70,9 +75,10 @@ export class Retention {
   }
 
   async #run(): Promise<void> {
-    const { limits, clock } = this.#options;
+    const { limits, clock, monthDigests } = this.#options;
     if (limits.auditDays !== undefined) await this.#removeAudit(clock() - limits.auditDays * DAY_MS);
-    if (limits.requestMonths !== undefined) await this.#closeBefore(monthsBefore(clock(), limits.requestMonths));
+    await this.#ofEach(monthDigests.organizations, async (id) => void (await this.#storeDigests(id)));
+    if (limits.requestMonths !== undefined) await this.#closeBefore(monthStart(clock(), -limits.requestMonths));
   }
 
   async #removeAudit(beforeMs: number): Promise<void> {
@@ -81,22 +87,23 @@ export class Retention {
   }
 
   async #closeBefore(beforeMs: number): Promise<void> {
-    const { isUsageSummedUp, spooled } = this.#options;
+    const { closings, isUsageSummedUp, spooled } = this.#options;
     // Days that are summed up keep the usage of requests that are removed.
     if ((await spooled()) > 0 || !(await isUsageSummedUp(beforeMs))) return;
-    await this.#ofEach(beforeMs, (organizationId) => this.#close(organizationId, beforeMs));
-    if (await this.#removeMonths(beforeMs)) await this.#ofEach(beforeMs, (id) => this.#remove(id));
+    const organizations: Organizations = (after, limit) => closings.organizations(beforeMs, after, limit);
+    await this.#ofEach(organizations, (organizationId) => this.#close(organizationId, beforeMs));
+    if (await this.#removeMonths(beforeMs)) await this.#ofEach(organizations, (id) => this.#remove(id));
   }
 
-  /** Does something for each organization with requests of before a time. A failure of one does not affect the others. */
-  async #ofEach(beforeMs: number, work: (organizationId: string) => Promise<void>): Promise<void> {
-    const { closings, log } = this.#options;
+  /** Does something for each organization of a list. A failure of one does not affect the others. */
+  async #ofEach(organizations: Organizations, work: (organizationId: string) => Promise<void>): Promise<void> {
+    const { log } = this.#options;
     for (let after: string | null = null; ; ) {
-      const ids: string[] = await closings.organizations(beforeMs, after, ORGANIZATIONS_PAGE);
+      const ids: string[] = await organizations(after, ORGANIZATIONS_PAGE);
       for (const organizationId of ids) {
         await work(organizationId).catch((err: unknown) => {
           if (this.#stopping.signal.aborted) throw err;
-          log.error({ organizationId, err }, "the old requests of an organization could not be closed or removed");
+          log.error({ organizationId, err }, "the old months of an organization could not be closed or removed");
         });
       }
       after = ids.at(-1) ?? null;
@@ -104,10 +111,24 @@ export class Retention {
     }
   }
 
+  /** Stores the digests of the months that are over. Returns the first month that has none; undefined if nothing was booked. */
+  async #storeDigests(organizationId: string): Promise<number | undefined> {
+    const { monthDigests } = this.#options;
+    for (;;) {
+      const next = await this.#paced(() => monthDigests.next(organizationId));
+      if (next === undefined || !next.isOver) return next?.month;
+      const hash = monthDigests.begin(organizationId, next);
+      while (!(await this.#paced(() => monthDigests.add(hash))));
+      await monthDigests.store(hash);
+    }
+  }
+
   async #close(organizationId: string, beforeMs: number): Promise<void> {
     const { closings, log } = this.#options;
     const earlier = await closings.find(organizationId);
     if (earlier !== undefined && earlier.beforeAtMs >= beforeMs) return;
+    // Afterwards the rows of these months are removed.
+    if (((await this.#storeDigests(organizationId)) ?? beforeMs) < beforeMs) return;
     if (!(await closings.freeze(organizationId, beforeMs))) return;
     const tally = new ClosingTally(organizationId, beforeMs, earlier);
     while (!(await this.#paced(() => closings.sum(tally))));
@@ -148,10 +169,4 @@ export class Retention {
     await sleep(tookMs * (1 / WORKING_SHARE - 1), undefined, { signal: this.#stopping.signal });
     return result;
   }
-}
-
-/** Returns the start of the month, in UTC, that began a number of months before the current one. */
-export function monthsBefore(nowMs: number, months: number): number {
-  const now = new Date(nowMs);
-  return Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - months, 1);
 }

@@ -1,10 +1,11 @@
-import type { StatementEntry, StatementPage } from "../api/admin/credits.ts";
-import { isoTime } from "../api/time.ts";
+import type { MonthDigest, StatementEntry, StatementPage } from "../api/admin/credits.ts";
+import { isoMonth, isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { displayPrice, furtherByName, TOKEN_CLASSES, tokensByClass } from "../credits/price.ts";
 import { invalidCursor, OperatorError } from "../errors.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Books } from "../stores/queries/books.ts";
+import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
 import type { LedgerEntry, StatementStart } from "../stores/queries/statement.ts";
 
 const PAGE_ENTRIES = 500;
@@ -64,7 +65,7 @@ export interface StatementRequest extends StatementSelection {
   limit: number;
 }
 
-type StatementBooks = Pick<Books, "statement" | "statementStart" | "closedBefore">;
+type StatementBooks = Pick<Books, "statement" | "statementStart" | "closedBefore" | "monthDigests">;
 
 /** Lists the changes of an organization's credits, the oldest first, each with the balance after it. */
 export class Statements {
@@ -88,13 +89,14 @@ export class Statements {
   async #page({ organizationId, kind, cursor, limit, fromMs, toMs }: StatementRequest) {
     const start = await this.#startOf(organizationId, fromMs ?? null, cursor === null ? undefined : placeOf(cursor));
     const { closedBeforeMs } = start;
+    const digests = digestsJson(await this.#books.monthDigests(organizationId, { fromMs, toMs }));
     let { opening: balance, position } = start;
     let readEntries = 0;
     const data: StatementEntry[] = [];
     const page = (next_cursor: string | null) => {
       const opening = creditsFromMicro(start.opening);
-      const list = { object: "list" as const, data, next_cursor, opening, closed_before: isoTime(closedBeforeMs) };
-      return { page: list, closedBeforeMs };
+      const rest = { next_cursor, opening, closed_before: isoTime(closedBeforeMs), digests };
+      return { page: { object: "list" as const, data, ...rest }, closedBeforeMs };
     };
     const period = { fromMs: start.fromMs ?? undefined, toMs };
     for await (const entry of entriesOf(this.#books, organizationId, period, position)) {
@@ -148,8 +150,20 @@ export class Statements {
       yield before + lines;
       before = "";
     }
+    const digests = await this.#books.monthDigests(organizationId, { fromMs, toMs });
+    if (digests.length > 0) yield digests.map((row) => `${csvOfDigest(row)}\n`).join("");
     if (period.toMs !== undefined) yield total(period.toMs, "closing");
   }
+}
+
+/** Digests of months as the API and the command show them. */
+export function digestsJson(rows: readonly MonthDigestRow[]): MonthDigest[] {
+  return rows.map(({ month, digest }) => ({ month: isoMonth(month), digest }));
+}
+
+/** Formats the digest of a month as a line, without the line feed. */
+export function csvOfDigest({ month, digest }: MonthDigestRow): string {
+  return csvLine({ time: isoTime(month), kind: "digest", id: isoMonth(month), note: digest });
 }
 
 /** Returns the period that a statement covers, which does not begin before requests that are closed. */

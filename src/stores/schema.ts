@@ -297,6 +297,15 @@ export const STATEMENT_BALANCE = table("statement_balance", ["organizationId", "
   balance: amount("balance"),
 });
 
+/** See `queries/month-digests.ts`. */
+export const MONTH_DIGEST = table("month_digest", ["organizationId", "month"], {
+  organizationId: text("organization_id"),
+  /** Its first millisecond, in UTC. */
+  month: number("month"),
+  /** In hexadecimal. */
+  digest: text("digest"),
+});
+
 /** See `queries/closings.ts`. */
 export const CLOSING = table("closing", ["organizationId"], {
   organizationId: text("organization_id"),
@@ -351,7 +360,7 @@ export const REFUSAL = table("refusal", ["organizationId", "id"], {
 export const ALL_TABLES: readonly TableShape[] = [
   ...[ORGANIZATION, TOKEN, ADMIN_TOKEN, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY],
   ...[BALANCE, TOKEN_BALANCE, GRANT, ALLOWANCE, HOLD, KEY, REQUEST, ADJUSTMENT, STATEMENT_BALANCE, AUDIT_ENTRY],
-  ...[CLOSING, CLOSING_PART],
+  ...[MONTH_DIGEST, CLOSING, CLOSING_PART],
   ...[USAGE_DAY, USAGE_DAY_DONE, CONVERSATION, REFUSAL],
   // The last one: to copy the others changes it.
   ACCOUNT_VERSION,
@@ -378,6 +387,7 @@ export interface Tables {
   usage_day: ColumnsOf<typeof USAGE_DAY>;
   usage_day_done: ColumnsOf<typeof USAGE_DAY_DONE>;
   statement_balance: ColumnsOf<typeof STATEMENT_BALANCE>;
+  month_digest: ColumnsOf<typeof MONTH_DIGEST>;
   closing: ColumnsOf<typeof CLOSING>;
   closing_part: ColumnsOf<typeof CLOSING_PART>;
   conversation: ColumnsOf<typeof CONVERSATION>;

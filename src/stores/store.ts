@@ -7,6 +7,7 @@ import { bookRows } from "./queries/books.ts";
 import { closingRows } from "./queries/closings.ts";
 import { conversationRows } from "./queries/conversations.ts";
 import { directoryRows } from "./queries/directory.ts";
+import { monthDigestRows } from "./queries/month-digests.ts";
 import { refusalRows } from "./queries/refusals.ts";
 import { requestRows } from "./queries/requests.ts";
 import { usageRows } from "./queries/usage.ts";
@@ -32,6 +33,7 @@ export function storeOver(driver: StoreDriver) {
     usage: usageRows(database),
     conversations: conversationRows(database),
     closings: closingRows(database, driver),
+    monthDigests: monthDigestRows(database),
     /** See `StoreDriver.runExclusively`. */
     runExclusively: <T>(work: () => Promise<T>) => driver.runExclusively(work),
     /** Resolves if the store answers and accepts writes. */

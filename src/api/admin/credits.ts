@@ -140,11 +140,19 @@ const Selection = {
 };
 export const StatementQuery = Strict({ ...PageQuery, ...Selection });
 export const StatementCsvQuery = Strict(Selection);
+export const MonthDigest = Type.Object({
+  month: Type.String({ description: "The month, in UTC, such as 2030-01." }),
+  digest: Type.String({ description: "SHA-256 of what was booked in it, and of the digest of the month before." }),
+});
+export type MonthDigest = Static<typeof MonthDigest>;
 export const StatementPage = Type.Object({
   ...PageOf(StatementEntry).properties,
   opening: Type.Number({ description: "Credits before the first entry." }),
   closed_before: Nullable(
     Type.String({ description: "Older requests are closed: a statement begins here. Null: none." }),
   ),
+  digests: Type.Array(MonthDigest, {
+    description: "Digests of the months that lie in the period, of those that are over for at least a day.",
+  }),
 });
 export type StatementPage = Static<typeof StatementPage>;

@@ -6,6 +6,7 @@ import { type Database, read } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { ADMIN_KEY, BALANCE, KEY } from "../schema.ts";
 import type { TableShape } from "../table.ts";
+import { monthDigestsOf, verifyMonthDigests } from "./month-digests.ts";
 import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
 import { verifyOrganization, verifyOwners } from "./verify.ts";
 
@@ -69,6 +70,8 @@ export function bookRows(database: Database, driver: StoreDriver) {
      */
     statement: (organizationId: string, page: StatementRange) => statementPage(database, organizationId, page),
     statementStart: (organizationId: string, fromMs: number | null) => statementStart(database, organizationId, fromMs),
+    monthDigests: (organizationId: string, period: Parameters<typeof monthDigestsOf>[2]) =>
+      monthDigestsOf(database, organizationId, period),
     closedBefore: (organizationId: string) => closedBefore(database, organizationId),
     recordBalances: (organizationId: string) => recordBalances(database, organizationId),
     /** Returns the sum of the grants that have not taken effect. */
@@ -90,8 +93,11 @@ export function bookRows(database: Database, driver: StoreDriver) {
      * Checks every invariant of one organization that the store alone can show, in short snapshots. A hold may be open for
      * `endsWithinMs` after its expiry; absent: by the default configuration.
      */
-    verify: (organizationId: string, endsWithinMs = HOLD_ENDS_WITHIN_MS) =>
-      verifyOrganization(database, organizationId, endsWithinMs),
+    async verify(organizationId: string, endsWithinMs = HOLD_ENDS_WITHIN_MS) {
+      const verification = await verifyOrganization(database, organizationId, endsWithinMs);
+      verification.violations.push(...(await verifyMonthDigests(database, organizationId)));
+      return verification;
+    },
     verifyOwners: () => verifyOwners(database),
   };
 }

@@ -252,7 +252,7 @@ function placed(event: UsageEvent): Placed {
 }
 
 /** Restricts requests that are not late to ids whose requests may be booked from a time on, and before another. */
-function idsBookedBetween(database: Database, fromMs: number, toMs: number | null) {
+export function idsBookedBetween(database: Database, fromMs: number, toMs: number | null) {
   const to = toMs === null ? null : idAt(toMs + LATE_AFTER_MS + 1);
   return database.idsWithin("id", { from: idAt(fromMs - LATE_AFTER_MS), to });
 }

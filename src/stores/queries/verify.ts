@@ -65,7 +65,17 @@ export async function verifyOrganization(
 
 const BOOK_TABLES = [
   ["balance", "token_balance", "credit_grant", "hold"],
-  ["request", "idempotency_key", "adjustment", "statement_balance", "allowance", "token", "closing", "closing_part"],
+  [
+    "request",
+    "idempotency_key",
+    "adjustment",
+    "statement_balance",
+    "allowance",
+    "token",
+    "month_digest",
+    "closing",
+    "closing_part",
+  ],
 ].flat();
 
 /** Finds rows of organizations that do not exist, at most a few of each table. */

@@ -214,6 +214,15 @@ CREATE TABLE statement_balance (
   PRIMARY KEY (organization_id, before_at)
 );
 
+-- SHA-256, in hexadecimal, of what was booked in a month that is over, and of the digest of the month before: see
+-- src/stores/queries/month-digests.ts. Never changed, and kept when the rows are removed. `month`: its first millisecond, in UTC.
+CREATE TABLE month_digest (
+  organization_id text COLLATE "C" NOT NULL,
+  month           bigint NOT NULL,
+  digest          text COLLATE "C" NOT NULL,
+  PRIMARY KEY (organization_id, month)
+);
+
 -- What the closed requests of an organization add up to: those that began before `before_at` and were booked, with all their
 -- adjustments, before it. Their rows are removed later; until then they count as absent. `price`: their tokens at their
 -- prices.

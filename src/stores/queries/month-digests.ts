@@ -1,0 +1,232 @@
+import { createHash, type Hash } from "node:crypto";
+import { type RawBuilder, sql } from "kysely";
+import { isoMonth, monthStart } from "../../api/time.ts";
+import { type Database, read } from "../database.ts";
+import { ADJUSTMENT, GRANT, MONTH_DIGEST, REQUEST } from "../schema.ts";
+import type { RowOf, TableShape } from "../table.ts";
+import { closedBefore, idsBookedBetween } from "./statement.ts";
+import type { Violation } from "./verify.ts";
+
+/** Time after the end of a month until it is over: a clock that is set back could still book into it. */
+const OVER_AFTER_MS = 86_400_000;
+/** Rows that are read and hashed at once: few milliseconds of the event loop. */
+const PAGE_ROWS = 500;
+const REPORTED_MAX = 10;
+
+export type MonthDigestRow = RowOf<typeof MONTH_DIGEST>;
+export type MonthDigests = ReturnType<typeof monthDigestRows>;
+
+/**
+ * The digests of what was booked in each month. The months of an organization follow each other without a gap, from that of
+ * its first booking on, and each digest includes the one before. A digest is computed in steps while the service runs; a
+ * process may die between any two, and several processes may do it at once: the rows do not change, and the first digest
+ * that is stored stays. docs/ledger.md describes the bytes, from which others can compute it.
+ */
+export function monthDigestRows(database: Database) {
+  return {
+    /** Finds organizations that may have a month that is over and has no digest, in the order of their ids. */
+    organizations: (after: string | null, limit: number) => organizationsDue(database, after, limit),
+    /** Returns undefined if nothing was booked. */
+    next: (organizationId: string) => nextMonth(database, organizationId),
+    begin: (organizationId: string, next: NextMonth) => new MonthHash(organizationId, next),
+    /** Adds a page of rows. Returns true at the end. */
+    add: (hash: MonthHash, limit = PAGE_ROWS) => addPage(database, hash, limit),
+    store: (hash: MonthHash) => storeDigest(database, hash),
+  };
+}
+
+/** The next month of an organization without a digest. */
+export interface NextMonth {
+  /** Its first millisecond. */
+  month: number;
+  /** The digest of the month before; undefined: it has none. */
+  previous: string | undefined;
+  /** True if nothing more can be booked in it. */
+  isOver: boolean;
+}
+
+interface Section {
+  table: TableShape & { name: "credit_grant" | "adjustment" | "request" };
+  /** Column of the time at which a row was booked. */
+  time: string;
+  /** The columns that never change, and the name of the table, in the order of a line. */
+  names: readonly string[];
+  condition?: RawBuilder<unknown>;
+  /** True for requests that began within a day of their booking. */
+  hasIdsNear?: true;
+}
+
+function section(
+  table: TableShape,
+  time: string,
+  rest: Partial<Section> = {},
+  changing: readonly string[] = [],
+): Section {
+  const names = [...table.columns.filter((name) => !changing.includes(name)), "table"].sort();
+  return { table: table as Section["table"], time, names, ...rest };
+}
+
+/** The order of the rows of a month; within a section, they are in the order of their times and ids. */
+const SECTIONS: readonly Section[] = [
+  section(GRANT, "created_at", {}, ["remaining", "is_used_up", "revoked", "state"]),
+  section(ADJUSTMENT, "made_at"),
+  section(REQUEST, "ended_at", { condition: sql`is_late = 0 and ending <> 'released'`, hasIdsNear: true }),
+  section(REQUEST, "ended_at", { condition: sql`is_late = 1 and ending <> 'released'` }),
+];
+
+/** The digest of a month while its rows are added. */
+export class MonthHash {
+  readonly organizationId: string;
+  readonly month: number;
+  readonly endMs: number;
+  /** The section that is added, and the time and id of its last row. */
+  section = 0;
+  after: [timeMs: bigint, id: string] | undefined;
+  readonly #hash: Hash = createHash("sha256");
+
+  constructor(organizationId: string, { month, previous }: Pick<NextMonth, "month" | "previous">) {
+    this.organizationId = organizationId;
+    this.month = month;
+    this.endMs = monthStart(month, 1);
+    this.#add({ month: isoMonth(month), organization_id: organizationId, previous });
+  }
+
+  addRow({ table, names }: Section, row: Record<string, unknown>): void {
+    const values = names.flatMap((name) => {
+      const value = name === "table" ? table.name : row[name];
+      return value === null ? [] : [[name, String(value)]];
+    });
+    this.#add(Object.fromEntries(values));
+  }
+
+  /** Returns the digest. Nothing can be added afterwards. */
+  digest(): string {
+    return this.#hash.digest("hex");
+  }
+
+  /** Adds a line of canonical JSON (RFC 8785): the names are sorted, and all values are texts. */
+  #add(values: Record<string, string | undefined>): void {
+    this.#hash.update(`${JSON.stringify(values)}\n`);
+  }
+}
+
+async function organizationsDue(database: Database, after: string | null, limit: number): Promise<string[]> {
+  const [clock] = await read<{ now: bigint }>(database, sql`select ${database.now()} as now`);
+  const latest = monthStart(Number(clock?.now) - OVER_AFTER_MS, -1);
+  const rows = await read<{ id: string }>(
+    database,
+    sql`
+    select id from organization
+    where id > ${after ?? ""} and not exists (
+      select 1 from month_digest where organization_id = organization.id and month >= ${BigInt(latest)})
+    order by id limit ${sql.lit(limit)}`,
+  );
+  return rows.map(({ id }) => id);
+}
+
+async function nextMonth(database: Database, organizationId: string): Promise<NextMonth | undefined> {
+  const of = sql`where organization_id = ${organizationId}`;
+  const firsts = SECTIONS.map(
+    ({ table, time, condition = sql`1 = 1` }) =>
+      sql`select min(${sql.ref(time)}) as first from ${sql.table(table.name)} ${of} and ${condition}`,
+  );
+  const queries = [
+    sql`select ${database.now()} as now, (select before_at from closing ${of}) as closed`,
+    sql`select month, digest from month_digest ${of} order by month desc limit 1`,
+    ...firsts,
+  ].map((query) => query.compile(database.kysely));
+  const [[state], [last], ...found] = (await database.snapshot(queries)) as [
+    [{ now: bigint; closed: bigint | null }],
+    [{ month: bigint; digest: string }?],
+    ...[{ first: bigint | null }][],
+  ];
+  const times = found.flatMap(([{ first }]) => (first === null ? [] : [Number(first)]));
+  if (last === undefined && times.length === 0) return undefined;
+  const follows = last === undefined ? monthStart(Math.min(...times)) : monthStart(Number(last.month), 1);
+  // The rows of a month before a closing may be removed.
+  const month = state.closed === null ? follows : Math.max(follows, monthStart(Number(state.closed) - 1, 1));
+  const isOver = monthStart(month, 1) + OVER_AFTER_MS <= Number(state.now);
+  return { month, previous: last?.digest, isOver };
+}
+
+async function addPage(database: Database, hash: MonthHash, limit: number): Promise<boolean> {
+  const part = SECTIONS[hash.section];
+  if (part === undefined) return true;
+  const { organizationId, month, endMs, after } = hash;
+  const { table, time, condition = sql`1 = 1`, hasIdsNear } = part;
+  const fromMs = after === undefined ? month : Number(after[0]);
+  const follows = after === undefined ? sql`` : sql`and (${sql.ref(time)}, id) > (${after[0]}, ${after[1]})`;
+  const ids = hasIdsNear ? sql`and ${idsBookedBetween(database, fromMs, endMs)}` : sql``;
+  const rows = await read<Record<string, unknown>>(
+    database,
+    sql`
+    select * from ${sql.table(table.name)}
+    where organization_id = ${organizationId} and ${condition} ${ids}
+      and ${sql.ref(time)} >= ${BigInt(fromMs)} and ${sql.ref(time)} < ${BigInt(endMs)} ${follows}
+    order by ${sql.ref(time)}, id limit ${sql.lit(limit)}`,
+  );
+  for (const row of rows) hash.addRow(part, row);
+  const last = rows.at(-1);
+  hash.after = last && [last[time] as bigint, last.id as string];
+  if (rows.length === limit) return false;
+  hash.section += 1;
+  hash.after = undefined;
+  return hash.section === SECTIONS.length;
+}
+
+/**
+ * Stores a digest unless the month has one. Stores nothing if the month is not over by the store's clock, or requests of it
+ * were closed: they may have been removed while they were read.
+ */
+async function storeDigest(database: Database, hash: MonthHash): Promise<void> {
+  const { organizationId, month, endMs } = hash;
+  const insertion = sql`
+    insert into month_digest (organization_id, month, digest)
+    select organization.id, cast(${BigInt(month)} as bigint), cast(${hash.digest()} as text) from organization
+    where organization.id = ${organizationId} and ${BigInt(endMs + OVER_AFTER_MS)} <= ${database.now()}
+      and coalesce((select before_at from closing where organization_id = ${organizationId}), 0) <= ${BigInt(month)}
+    on conflict do nothing`;
+  await database.write([insertion.compile(database.kysely)]);
+}
+
+/** Reads the digests of the months that lie in a period, in their order. */
+export async function monthDigestsOf(
+  database: Database,
+  organizationId: string,
+  { fromMs = 0, toMs = Number.POSITIVE_INFINITY }: { fromMs?: number | undefined; toMs?: number | undefined },
+): Promise<MonthDigestRow[]> {
+  const rows = await allOf(database, organizationId);
+  return rows.filter(({ month }) => month >= fromMs && monthStart(month, 1) <= toMs);
+}
+
+async function allOf(database: Database, organizationId: string): Promise<MonthDigestRow[]> {
+  const query = sql`select * from month_digest where organization_id = ${organizationId} order by month`;
+  return (await read<object>(database, query)).map(MONTH_DIGEST.fromRecord);
+}
+
+/**
+ * Computes the digests of the months whose rows are all there again, and compares them with those that are stored. A stored
+ * digest that was changed is reported with the month after it, which includes it.
+ */
+export async function verifyMonthDigests(database: Database, organizationId: string): Promise<Violation[]> {
+  const violations: Violation[] = [];
+  const report = (message: string) => violations.push({ invariant: 11, organizationId, holdId: null, message });
+  const isRemoved = async (month: number) => month < ((await closedBefore(database, organizationId)) ?? 0);
+  let previous: string | undefined;
+  for (const { month, digest } of await allOf(database, organizationId)) {
+    if (violations.length === REPORTED_MAX) break;
+    if (month !== monthStart(month)) {
+      report(`A digest is stored for ${month}, where no month begins.`);
+      continue;
+    }
+    const hash = new MonthHash(organizationId, { month, previous });
+    previous = digest;
+    if (await isRemoved(month)) continue;
+    while (!(await addPage(database, hash, PAGE_ROWS)));
+    const computed = hash.digest();
+    // Rows that were removed while they were read are missing.
+    if (computed === digest || (await isRemoved(month))) continue;
+    report(`The rows booked in ${isoMonth(month)} have the digest ${computed}, but ${digest} is stored.`);
+  }
+  return violations;
+}
