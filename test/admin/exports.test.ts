@@ -25,6 +25,7 @@ class EndlessBooks implements Pick<Books, "statement" | "statementStart" | "clos
   readonly pages: Record<string, number> = {};
   read: Read = async () => "full";
   closedBefore = async () => null;
+  monthDigests = async () => [];
   statementStart = async (_: string, fromMs: number | null) => ({ fromMs, opening: 0n, closedBeforeMs: null });
 
   async statement(organizationId: string, { after, limit }: { after: string | null; limit: number }) {

@@ -10,6 +10,7 @@ import { closingCases } from "./closings.ts";
 import { conversationCases } from "./conversations.ts";
 import { type ContractStore, Subject } from "./fixture.ts";
 import { keyCases } from "./keys.ts";
+import { monthDigestCases } from "./month-digests.ts";
 import { raceCases } from "./races.ts";
 import { readCases } from "./reads.ts";
 import { refusalCases } from "./refusals.ts";
@@ -45,6 +46,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("kept conversations", () => conversationCases(subject));
     describe("closings", () => closingCases(subject));
     describe("sums of closings", () => closingSumCases(subject));
+    describe("digests of months", () => monthDigestCases(subject));
     describe("verification", () => verifyCases(subject));
     // Last, because it damages the schema.
     describe("verification without the index", () => repeatedReferenceCase(subject));
