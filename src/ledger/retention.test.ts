@@ -5,6 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { bulkStatements } from "../../test/support/bulk.ts";
 import { keepLog } from "../../test/support/log.ts";
+import { isoMonth } from "../api/time.ts";
 import { idAt } from "../credits/request-id.ts";
 import { DAY_MS, UsageDays } from "../reports/usage-days.ts";
 import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
@@ -98,6 +99,33 @@ test("requests of old months become a sum, once their usage is stored and the sp
   await run({ limits });
   expect(count("request")).toBe(REQUESTS - 61 * 12);
   expect([log.messages("warn"), log.messages("error")]).toEqual([[], []]);
+});
+
+test("the digests of closed months are stored before their rows are removed, and kept", async () => {
+  await run({ spooled: async () => 1 });
+  const digests = () => store.books.monthDigests(ORGANIZATION, { toMs: Date.UTC(2026, 5, 1) });
+  const before = await digests();
+  expect(before.map(({ month }) => isoMonth(month))).toEqual(["2026-03", "2026-04", "2026-05"]);
+  beside.exec("delete from month_digest");
+  await usageDays().sumUp();
+  await run({ limits: { requestMonths: 1 } });
+  expect(count("request")).toBe(REQUESTS - 61 * 12);
+  expect(await digests()).toEqual(before);
+  expect((await store.books.verify(ORGANIZATION)).violations).toEqual([]);
+});
+
+test("no month is closed that has no digest", async () => {
+  await usageDays().sumUp();
+  const failing = async () => {
+    throw new Error("the digest cannot be stored");
+  };
+  await run({ limits: { requestMonths: 1 }, monthDigests: { ...store.monthDigests, store: failing } });
+  expect(count("request")).toBe(REQUESTS);
+  // By the clock of the store, the month is not over.
+  const next = async () => ({ month: Date.UTC(2026, 3, 1), previous: undefined, isOver: false });
+  await run({ limits: { requestMonths: 1 }, monthDigests: { ...store.monthDigests, next } });
+  expect(count("request")).toBe(REQUESTS);
+  expect(await store.closings.find(ORGANIZATION)).toBeUndefined();
 });
 
 test("an organization whose requests violate an invariant keeps them, and the log says so", async () => {

@@ -7,7 +7,10 @@ import pg from "pg";
 import { v7 } from "uuid";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { grantOf, holdOf, one, randomId, settleOf } from "../../test/stores/fixture.ts";
+import { bulkStatements } from "../../test/support/bulk.ts";
+import { storeDigests } from "../../test/support/month-digests.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../test/support/postgres.ts";
+import { monthStart } from "../api/time.ts";
 import { openPostgresStore } from "./postgres/postgres.ts";
 import { ALL_TABLES } from "./schema.ts";
 import { openSqliteStore } from "./sqlite/sqlite.ts";
@@ -172,6 +175,44 @@ describe.skipIf(!hasPostgres)("a copy of a store", () => {
       count += 1;
     };
     await fc.assert(fc.asyncProperty(everything, copies), { numRuns: 4, endOnFailure: true });
+  });
+
+  test("has the same digests of months, which PostgreSQL computes from the rows as SQLite did", async () => {
+    const path = await emptySqlite();
+    const nowMs = clock();
+    const months = 3;
+    const fromMs = monthStart(nowMs, -months);
+    const organizationId = "org_digests";
+    const sqlite = await openSqliteStore({ dataDir: dirname(path), role: "command" });
+    await sqlite.accounts.insertOrganization({ id: organizationId, name: "é 🦊", kind: "standard", createdAtMs: 1 });
+    await one(
+      sqlite.books,
+      grantOf(organizationId, 10_000_000n, { grantId: "grant_1", reference: 'é "🦊"\\' }),
+      "durable",
+    );
+    inSqlite(path, (database) => {
+      database.exec(`UPDATE credit_grant SET created_at = ${fromMs}`);
+      const stepMs = 3 * 3_600_000;
+      const bulk = { organizationId, grantId: "grant_1", count: Math.floor((nowMs - fromMs) / stepMs), fromMs, stepMs };
+      for (const statement of bulkStatements("sqlite", bulk)) database.exec(statement);
+    });
+    await storeDigests(sqlite, organizationId);
+    const digests = await sqlite.books.monthDigests(organizationId, {});
+    // The month before this one is over a day after its end.
+    expect([months, months - 1]).toContain(digests.length);
+    const url = await emptyPostgres();
+    await copyToPostgres(path, url);
+    await sqlite.close();
+    const postgres = await openPostgresStore({ url, role: "command" });
+    expect(await postgres.books.monthDigests(organizationId, {})).toEqual(digests);
+    expect((await postgres.books.verify(organizationId)).violations).toEqual([]);
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    await client.query("DELETE FROM month_digest");
+    await client.end();
+    await storeDigests(postgres, organizationId, 7);
+    expect(await postgres.books.monthDigests(organizationId, {})).toEqual(digests);
+    await postgres.close();
   });
 
   test("has the changes that were made after its first part", async () => {

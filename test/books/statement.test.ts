@@ -12,6 +12,7 @@ import type { Store } from "../../src/stores/store.ts";
 import { grantOf, HOUR_MS, holdOf, hourPassed, one, settleOf } from "../stores/fixture.ts";
 import { bulkCost, bulkStatements } from "../support/bulk.ts";
 import { runTollgate } from "../support/command-line.ts";
+import { storeDigests } from "../support/month-digests.ts";
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
 
 /** Number of charges at regular intervals: more than a day of them, with several recorded balances. */
@@ -248,6 +249,30 @@ describe.each([
     );
   });
 
+  test.skipIf(isLeftOut)("has the digests of the months of its period, in every form", async () => {
+    await storeDigests(subject.store, ORGANIZATION);
+    const [october] = await subject.store.books.monthDigests(ORGANIZATION, {});
+    const digest = october?.digest ?? "";
+    expect(digest).toMatch(/^[0-9a-f]{64}$/);
+    const period = ["--from", "2026-10-01", "--to", "2026-11-01"];
+    const command = ["credits", "statement", "--org", ORGANIZATION, ...period];
+    const { stdout: table } = await runTollgate(command, subject.cwd, subject.environment);
+    expect(table).toContain(`\n2026-10-01T00:00:00.000Z  digest${" ".repeat(43)}${digest}\n2026-11-01T00:00:00.000Z `);
+    const json = JSON.parse((await runTollgate([...command, "--json"], subject.cwd, subject.environment)).stdout);
+    expect(json.digests).toEqual([{ month: "2026-10", digest }]);
+    const rows = await csv(...period);
+    expect(rows.at(-2)).toMatchObject({ kind: "digest", id: "2026-10", note: digest, credits: "", balance: "" });
+    expect(rows.at(-1)).toMatchObject({ kind: "closing" });
+    const statements = new Statements(subject.store.books);
+    const asked = { organizationId: ORGANIZATION, kind: null, cursor: null, limit: 1 };
+    const page = { fromMs: Date.UTC(2026, 9, 1), toMs: Date.UTC(2026, 10, 1) };
+    expect((await statements.page({ ...asked, ...page })).digests).toEqual([{ month: "2026-10", digest }]);
+    expect((await statements.page({ ...asked, ...page, fromMs: page.fromMs + 1 })).digests).toEqual([]);
+    let exported = "";
+    for await (const lines of statements.csv({ ...asked, ...page })) exported += lines;
+    expect(exported).toContain(`2026-10,,${digest},`);
+  });
+
   test.skipIf(isLeftOut)("and one wrong micro-credit among them is found", async () => {
     await subject.run([`UPDATE request SET cost = cost + 1 WHERE request_id = 'req_15000'`]);
     const { violations } = await subject.store.books.verify(ORGANIZATION);
@@ -257,6 +282,7 @@ describe.each([
       { invariant: 2, holdId },
       { invariant: 3, message: expect.stringContaining("recorded") },
       { invariant: 3, message: expect.stringContaining("Spent") },
+      { invariant: 11, message: expect.stringContaining("2026-10") },
     ]);
   });
 });
