@@ -73,7 +73,7 @@ interface Statement {
   /** Sum of the entries before the period. */
   opening: MicroCredits;
   closedBeforeMs: number | null;
-  /** Of the months that lie in the period, those included that are closed. */
+  /** Digests of the months that lie in the period, also of closed ones. */
   digests: MonthDigestRow[];
   entries: AsyncIterable<LedgerEntry>;
 }
