@@ -230,6 +230,10 @@ function evidenceCases(subject: Subject): void {
     ]);
     await subject.tamper(`delete from month_digest ${of} and month = ${9e15}`);
     expect(await violated(subject, organizationId)).toEqual(["2024-02"]);
+    await subject.tamper(`update month_digest set organization_id = 'org_lost_digest' ${of}`);
+    const lost = { invariant: 10, organizationId: "org_lost_digest" };
+    expect(await subject.books.verifyOwners()).toContainEqual(expect.objectContaining(lost));
+    await subject.tamper("delete from month_digest where organization_id = 'org_lost_digest'");
   });
 }
 

@@ -92,11 +92,12 @@ export class MonthHash {
   }
 
   addRow({ table, names }: Section, row: Record<string, unknown>): void {
-    const values = names.flatMap((name) => {
+    const values: Record<string, string> = {};
+    for (const name of names) {
       const value = name === "table" ? table.name : row[name];
-      return value === null ? [] : [[name, String(value)]];
-    });
-    this.#add(Object.fromEntries(values));
+      if (value !== null) values[name] = String(value);
+    }
+    this.#add(values);
   }
 
   /** Returns the digest. Nothing can be added afterwards. */
