@@ -106,14 +106,14 @@ describe("An overloaded service", () => {
 
   test("refuses by the memory above the limit, and names it as the cause", () => {
     const { overload, at, run, noted } = overloadWith({ delayMs: 0, memoryShare: 0.925 });
-    run(0.1);
+    run(0.5);
     expect(overload.refusedShare).toBeCloseTo(0.5);
     at.memoryShare = 0.97;
-    run(0.1);
+    run(0.5);
     expect(overload.refusal()).toBeDefined();
     expect(noted.at(-1)).toEqual({ cause: "memory", eventLoopDelayMs: 0, memoryShare: 0.97, refusedShare: 1 });
     at.memoryShare = 0.5;
-    run(0.1);
+    run(0.5);
     expect(overload.refusedShare).toBe(0);
   });
 

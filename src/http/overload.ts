@@ -26,6 +26,8 @@ export interface OverloadOptions {
 
 /** Short, because the timer of the samples is as late as the event loop. */
 const SAMPLE_EVERY_MS = 20;
+/** Less often: to read it, V8 gives up the memory that it has reserved for the next objects. */
+const MEMORY_EVERY_MS = 500;
 /** A sample that is this old when a request arrives is replaced: the event loop has not come to the timer. */
 const SAMPLE_OLD_MS = 300;
 /** The gains below are those of a step of this length. */
@@ -56,6 +58,7 @@ export class Overload {
   #sampledAtMs: number;
   #shareForDelay = 0;
   #memoryShare = 0;
+  #memoryReadAtMs = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: OverloadOptions) {
@@ -89,7 +92,10 @@ export class Overload {
     const passedMs = now() - this.#sampledAtMs;
     this.#sampledAtMs += passedMs;
     this.#followDelay(passedMs);
-    this.#memoryShare = readMemoryShare();
+    if (this.#sampledAtMs - this.#memoryReadAtMs >= MEMORY_EVERY_MS) {
+      this.#memoryReadAtMs = this.#sampledAtMs;
+      this.#memoryShare = readMemoryShare();
+    }
     if (this.refusedShare === 0) outage.succeeded();
   }
 
