@@ -1,9 +1,12 @@
 import { Agent, get } from "node:http";
 import { connect } from "node:net";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { firstToken } from "./support/admin.ts";
-import { type RunningService, send, startService } from "./support/service.ts";
+import { makeDirectory, makeOrganization, type RunningService, send, startService } from "./support/service.ts";
+import { answering, startUpstream } from "./support/upstream.ts";
 
 let service: RunningService | undefined;
 afterEach(async () => {
@@ -12,8 +15,8 @@ afterEach(async () => {
 });
 
 /** Starts a service; `exited` resolves with the exit code. */
-async function startWith(server: object) {
-  const started = await startService({ config: { server } });
+async function startWith(server: object, dataDir?: string) {
+  const started = await startService({ config: { server }, ...(dataDir !== undefined && { dataDir }) });
   service = started;
   const exited = new Promise<number | null>((resolve) => started.child.once("exit", resolve));
   const token = firstToken(started);
@@ -193,6 +196,44 @@ test("a completion that is not streamed gets 503 past server.drainSeconds, and i
   expect(lineOf(service, "request")).toMatchObject({ status: 503, code: "overloaded" });
   expect(await spentIn(service)).toBe(0);
 });
+
+test("a completion gets its 503 although the store takes longer than its clients have to read it", async () => {
+  const dataDir = await makeDirectory();
+  const { service, token, exited } = await startWith({ drainSeconds: 0.5 }, dataDir);
+  const asked = send(service, "/v1/chat/completions", token, { ...silenceOf(60), stream: false });
+  await expect.poll(() => spentIn(service)).toBeGreaterThan(0);
+  const database = new DatabaseSync(join(dataDir, "tollgate.db"));
+  database.exec("BEGIN IMMEDIATE");
+  service.child.kill("SIGTERM");
+  await sleep(5_000);
+  database.exec("ROLLBACK");
+  database.close();
+  expect((await asked).status).toBe(503);
+  expect(await exited).toBe(0);
+  expect(await spentIn(service)).toBe(0);
+});
+
+test("a client that reads nothing of its stream does not hold a stop up", async () => {
+  const upstream = await startUpstream();
+  try {
+    upstream.behave("flood", answering({ words: Array<string>(4_000).fill(" word".repeat(2_000)) }));
+    const models = [{ id: "flood", price: { input: 1, output: 1 }, routes: [{ provider: "up", model: "flood" }] }];
+    const config = { server: { drainSeconds: 0.5 }, providers: [upstream.provider], models };
+    service = await startService({ config, dataDir: await makeDirectory() });
+    const { token } = await makeOrganization(service, "1000");
+    const body = JSON.stringify({ model: "flood", messages: echo.messages, stream: true });
+    const stalled = connect(Number(new URL(service.url).port), "127.0.0.1");
+    stalled.on("error", () => undefined);
+    const head = `POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}`;
+    stalled.write(`${head}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    await expect.poll(() => upstream.requests.length).toBe(1);
+    expect(await service.end("SIGTERM")).toBe(0);
+    stalled.destroy();
+    expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true, events: 1 });
+  } finally {
+    await upstream.close();
+  }
+}, 30_000);
 
 test("a signal before the start has ended stops the service as one after it does", async () => {
   service = await startService({ awaits: "/healthz" });

@@ -183,6 +183,7 @@ function stream(
       call.abort();
       reply.raw.destroy();
     },
+    signal: call.signal,
   });
   return services.running
     .follow(complete(services.gateway, call, sink), call.cut)

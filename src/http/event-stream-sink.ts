@@ -17,6 +17,8 @@ export interface EventStreamOptions {
   onFailed?: (error: ApiError) => void;
   /** Called when the client reads too slowly to go on. */
   onStalled: () => void;
+  /** Once it aborts, the answer ends and waits for its client no longer. */
+  signal?: AbortSignal;
   /** Time for which a client may read nothing. Default: 60 s. */
   slowClientMs?: number;
 }
@@ -85,9 +87,11 @@ export class EventStreamSink implements AnswerSink {
   }
 
   #drained(): Promise<void> {
+    const { signal } = this.#options;
     return new Promise((resolve) => {
       const settled = () => {
         clearTimeout(timer);
+        signal?.removeEventListener("abort", settled);
         this.#response.off("drain", settled);
         this.#response.off("close", settled);
         resolve();
@@ -96,6 +100,7 @@ export class EventStreamSink implements AnswerSink {
         this.#options.onStalled();
         settled();
       }, this.#options.slowClientMs ?? SLOW_CLIENT_MS);
+      signal?.addEventListener("abort", settled);
       this.#response.on("drain", settled);
       this.#response.on("close", settled);
     });

@@ -63,6 +63,8 @@ export class Shutdown {
     const ended = this.#allEnded();
     if (!(await isWithin(ended, drainMs))) {
       this.#running.cut();
+      // Their answer comes after their settlement, however long that takes: none of them is reset.
+      await this.#running.ended();
       if (!(await isWithin(ended, ERROR_READ_MS))) server.closeAllConnections();
     }
     await this.#closeConnections(server);
