@@ -166,6 +166,14 @@ export class OrganizationsLockedError extends StoreUnavailableError {
   }
 }
 
+/** A batch was not committed, because other sessions of the database have locked whole tables. */
+export class TablesLockedError extends StoreUnavailableError {
+  constructor(locks: readonly string[], options?: { cause?: unknown }) {
+    super(`Other sessions have locked tables of the store: ${locks.join(", ")}.`, options);
+    this.name = "TablesLockedError";
+  }
+}
+
 /** Reason of an abort by the shutdown of the service. */
 export class StoppedError extends Error {
   constructor() {

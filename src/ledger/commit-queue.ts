@@ -2,7 +2,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promi
 import type { Transition } from "../credits/books.ts";
 import { holdIdOf, organizationIdOf } from "../credits/names.ts";
 import type { Outcome, Outcomes } from "../credits/outcomes.ts";
-import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
+import { OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../errors.ts";
 import type { Durability } from "../stores/driver.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -14,6 +14,10 @@ const BACKOFF_MAX_MS = 1_000;
 /** A frozen node loses its locks after a second without a statement. */
 const LOCKED_MS_MAX = 2_000;
 
+/** Why the store did not commit a batch. */
+export const COMMIT_FAILURES = ["organization_locked", "table_locked", "unavailable", "defect"] as const;
+export type CommitOutcome = "booked" | (typeof COMMIT_FAILURES)[number];
+
 export interface CommitQueueOptions {
   books: Pick<Books, "apply">;
   durability: Durability;
@@ -24,7 +28,7 @@ export interface CommitQueueOptions {
   random: () => number;
   log: Log;
   /** Called before each batch with its size; the function that it returns is called when the batch is booked or has failed. */
-  onSend?: ((size: number) => (isBooked: boolean) => void) | undefined;
+  onSend?: ((size: number) => (outcome: CommitOutcome) => void) | undefined;
 }
 
 /**
@@ -133,7 +137,7 @@ export class CommitQueue {
   async #attempt(batch: QueuedTransition[]): Promise<{ error: unknown } | undefined> {
     const { books, durability, onSend } = this.#options;
     const onSent = onSend?.(batch.length);
-    let isBooked = false;
+    let outcome: CommitOutcome = "booked";
     try {
       const outcomes = await books.apply<Transition[]>(
         durability,
@@ -145,12 +149,12 @@ export class CommitQueue {
       this.#failuresInARow = 0;
       this.#unavailableSinceMs = null;
       this.#mayBeBooked = false;
-      isBooked = true;
       return undefined;
     } catch (error) {
+      outcome = failureOf(error);
       return { error };
     } finally {
-      onSent?.(isBooked);
+      onSent?.(outcome);
     }
   }
 
@@ -183,4 +187,10 @@ export class CommitQueue {
     this.#options.log.error({ kind: transition.kind, organizationId, holdId, defect: error }, "transition not booked");
     reject(error);
   }
+}
+
+function failureOf(error: unknown): CommitOutcome {
+  if (error instanceof OrganizationsLockedError) return "organization_locked";
+  if (error instanceof TablesLockedError) return "table_locked";
+  return error instanceof StoreUnavailableError ? "unavailable" : "defect";
 }

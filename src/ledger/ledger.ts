@@ -15,7 +15,7 @@ import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { CommitQueue } from "./commit-queue.ts";
+import { type CommitOutcome, CommitQueue } from "./commit-queue.ts";
 import { type DeadLetters, refusalOf } from "./dead-letter.ts";
 import { FairBudget } from "./fair-budget.ts";
 import { type Checkpoint, HoldRenewal } from "./hold-renewal.ts";
@@ -59,7 +59,7 @@ export interface LedgerOptions {
 /** Observes the ledger, for metrics. */
 export interface LedgerObserver {
   /** A batch is sent to the store. The function that it returns is called when the batch is booked or has failed. */
-  sending(queue: "holds" | "durable" | "replays", size: number): (isBooked: boolean) => void;
+  sending(queue: "holds" | "durable" | "replays", size: number): (outcome: CommitOutcome) => void;
   /** A charge exceeded the credits by this amount. */
   shortfall(amount: MicroCredits): void;
 }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { StoreUnavailableError } from "../errors.ts";
+import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { Outage } from "../telemetry/outage.ts";
 import { StoreAbsentError, type StoreDriver } from "./driver.ts";
@@ -150,7 +150,10 @@ function observed(driver: StoreDriver, { log, clock }: { log: Log; clock: () => 
     result.then(
       () => outage.succeeded(),
       (error: unknown) => {
-        if (error instanceof StoreUnavailableError) outage.failed({ err: error });
+        // A locked organization is no outage: its queue logs it.
+        if (error instanceof StoreUnavailableError && !(error instanceof OrganizationsLockedError)) {
+          outage.failed({ err: error });
+        }
       },
     );
     return result;

@@ -4,6 +4,7 @@ import type { Config } from "../../config.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import type { BegunRequest, RequestObserver } from "../../http/access.ts";
 import { listenForMetrics } from "../../http/health.ts";
+import { COMMIT_FAILURES } from "../../ledger/commit-queue.ts";
 import type { LedgerObserver } from "../../ledger/ledger.ts";
 import type { Log } from "../../telemetry/logger.ts";
 import { type GaugeSources, observeProcess, observeService } from "./gauges.ts";
@@ -97,16 +98,22 @@ function ledgerMetrics(meter: Meter): LedgerObserver {
     description: "Charges that no credits covered. Above 0, the books need a person.",
     unit: "{credit}",
   });
+  const failures = meter.createCounter("tollgate.commit.failures", {
+    description: "Batches of transitions that the store did not commit, by the reason.",
+    unit: "{batch}",
+  });
   // An alert needs the 0 before the first one.
   shortfall.add(0);
+  for (const failure of COMMIT_FAILURES) failures.add(0, { "tollgate.commit.failure": failure });
   return {
     sending(queue, size) {
       const startedMs = performance.now();
       const labels = { "tollgate.commit.queue": queue };
       batchSize.record(size, labels);
-      return (isBooked) => {
-        const outcome = isBooked ? "booked" : "failed";
+      return (result) => {
+        const outcome = result === "booked" ? "booked" : "failed";
         duration.record((performance.now() - startedMs) / 1000, { ...labels, "tollgate.commit.outcome": outcome });
+        if (result !== "booked") failures.add(1, { "tollgate.commit.failure": result });
       };
     },
     shortfall: (amount) => shortfall.add(creditsFromMicro(amount)),

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { grantOf, holdOf, one, randomId } from "../../../test/stores/fixture.ts";
 import { keepLog } from "../../../test/support/log.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
-import { OrganizationsLockedError } from "../../errors.ts";
+import { OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../../errors.ts";
 import { CommitQueue } from "../../ledger/commit-queue.ts";
 import type { Store } from "../store.ts";
 import { closePools, connectionErrorOf, openPools } from "./pools.ts";
@@ -49,6 +49,37 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
     expect([...(error as OrganizationsLockedError).organizationIds]).toEqual([locked]);
     expect(await store.books.balance(free)).toMatchObject({ held: 0n });
   });
+
+  test.each([
+    ["SHARE", "balance", "balance (ShareLock of process PID)"],
+    ["EXCLUSIVE", "hold", "hold (ExclusiveLock of process PID)"],
+    ["ACCESS EXCLUSIVE", "balance", "balance (AccessExclusiveLock of process PID)"],
+  ])(
+    "a lock of mode %s on the table %s is named, also while another node waits for it with a balance",
+    async (mode, table, named) => {
+      const id = await organization();
+      const node = await openPostgresStore({ url: database.url, role: "service" });
+      await beside.query(`BEGIN; LOCK TABLE ${table} IN ${mode} MODE`);
+      const outcomes: string[] = [];
+      const counted = { ...rest, onSend: () => (outcome: string) => outcomes.push(outcome) };
+      const errors: Error[] = await Promise.all(
+        [store, node].map(({ books }) =>
+          new CommitQueue({ books, durability: "holds", ...counted }).push(holdOf(id, 1n)).catch((error) => error),
+        ),
+      );
+      const { rows } = await beside.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
+      await beside.query("ROLLBACK");
+      await node.close();
+      const message = `Other sessions have locked tables of the store: ${named.replace("PID", String(rows[0]?.pid))}.`;
+      for (const error of errors) {
+        expect(error).toBeInstanceOf(TablesLockedError);
+        expect(error).toBeInstanceOf(StoreUnavailableError);
+        expect(error.message).toBe(message);
+      }
+      expect(outcomes).toEqual(["table_locked", "table_locked"]);
+      expect(await store.books.balance(id)).toMatchObject({ held: 0n });
+    },
+  );
 
   test("a command waits longer for it than a service, which has queues", async () => {
     const id = await organization();

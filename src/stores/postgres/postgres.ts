@@ -4,7 +4,7 @@ import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import { namesOf } from "../../credits/names.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
-import { OperatorError, OrganizationsLockedError, StoreUnavailableError } from "../../errors.ts";
+import { OperatorError, OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../../errors.ts";
 import type { SqlDialect, StoreDriver, Writes } from "../driver.ts";
 import { type MigratedDriver, readMigrations } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
@@ -42,6 +42,15 @@ const LOCKED = `
   )
   SELECT organization_id FROM balance
   WHERE organization_id = ANY ($1) AND organization_id NOT IN (SELECT organization_id FROM free)`;
+/** Locks of whole tables in which a batch could not be written. Every user may read them. */
+const TABLE_LOCKS = `
+  SELECT DISTINCT relation::regclass || ' (' || mode || ' of process ' || pid || ')' AS lock
+  FROM pg_locks JOIN pg_class ON pg_class.oid = relation
+  WHERE locktype = 'relation' AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND pid <> pg_backend_pid()
+    AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+  ORDER BY lock`;
 /** An advisory lock needs no table privileges, and ends with the connection of a process that dies. */
 const LOCK_EXCLUSIVELY = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate.turn', 0))";
 
@@ -145,6 +154,10 @@ async function apply(pool: pg.Pool, transitions: Transition[]): Promise<Outcome[
     return await book(pool, transitions);
   } catch (error) {
     if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
+    // First, because a service that waits for a table holds the locks of its organizations meanwhile.
+    const { rows } = await query<{ lock: string }>(pool, { text: TABLE_LOCKS, isRepeatable: true });
+    const tables = rows.map(({ lock }) => lock);
+    if (tables.length > 0) throw new TablesLockedError(tables, { cause: error });
     const locked = await lockedOrganizations(pool, transitions);
     if (locked.length > 0) throw new OrganizationsLockedError(locked, { cause: error });
     // The lock has been released since.
