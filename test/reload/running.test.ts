@@ -2,7 +2,8 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { firstToken } from "../support/admin.ts";
-import { makeDirectory, type RunningService, send, startService } from "../support/service.ts";
+import { readExposition, sumOf } from "../support/prometheus.ts";
+import { freePort, makeDirectory, type RunningService, send, startService } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
 let directory: string;
@@ -173,6 +174,33 @@ test("a mistake changes nothing and is logged in one line", async () => {
   expect((await lineAfter(service, count)).mistake).toMatch(/cannot be read: there is no such file$/);
   change(both);
   expect((await lineAfter(service, count + 1)).changes).toEqual({ "models[n]": "added" });
+});
+
+test("the metrics show a mistake until it is mended, a change that needs a restart, and the hash that config check prints", async () => {
+  const metrics = { port: await freePort() };
+  const { service } = await start(configOf(["m"], { metrics }));
+  const shown = async () => {
+    const text = await (await fetch(`http://127.0.0.1:${metrics.port}/metrics`)).text();
+    const values = readExposition(text);
+    const gauge = (name: string) => sumOf(values, `tollgate_configuration_${name}`);
+    return { hash: gauge("hash"), read: gauge("read"), restartNeeded: gauge("restart_needed") };
+  };
+  const { hash } = await shown();
+  expect(await shown()).toEqual({ hash, read: 1, restartNeeded: 0 });
+  expect((await service.tollgate<{ hash: number }>("config", "check")).hash).toBe(hash);
+  writeFileSync(file("tollgate.yaml"), "models: [");
+  await expect.poll(shown).toEqual({ hash, read: 0, restartNeeded: 0 });
+  change(configOf(["m", "n"], { metrics, server: { maxConnections: 100 } }));
+  await expect.poll(async () => (await shown()).read).toBe(1);
+  const changed = await shown();
+  expect(changed.restartNeeded).toBe(1);
+  expect(changed.hash).not.toBe(hash);
+  expect((await service.tollgate<{ hash: number }>("config", "check")).hash).toBe(changed.hash);
+  writeFileSync(file("key"), NEXT_CANARY);
+  await expect
+    .poll(() => linesOf(service).some(({ changes }) => JSON.stringify(changes)?.includes("apiKey")))
+    .toBe(true);
+  expect(await shown()).toEqual(changed);
 });
 
 test("a key that takes effect at the next start is named, and the rest is applied", async () => {
