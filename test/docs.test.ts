@@ -23,6 +23,7 @@ import { readFault } from "../src/providers/sandbox/fault.ts";
 import { TRIALS } from "./crash/trials.ts";
 import { COUNTS } from "./support/counts.ts";
 import { blocksOf, codeOf, headingsOf, linksOf, ROOT, readDocuments, tableOf } from "./support/documents.ts";
+import { LAYERS } from "./tidy/layers.ts";
 
 const documents = readDocuments();
 const document = (path: string) => {
@@ -68,6 +69,20 @@ test("Every step of the walk in architecture.md names a file and a function or c
   });
   expect(steps.length).toBeGreaterThan(20);
   expect(wrong).toEqual([]);
+});
+
+test("The table of imports in architecture.md names what the check of the layers allows", () => {
+  const rows = tableOf(document("docs/architecture.md"), "folder | may import");
+  const documented = rows.flatMap(([folders = "", allowed = ""]) => {
+    const files = [...allowed.matchAll(/`(?:src\/\w+\/)?([\w-]+(?:\.ts|\/))`/g)].map(([, name]) => name);
+    const folderNames = allowed.replaceAll(/`[^`]*`/g, "").match(/\w+/g) ?? [];
+    const names = [...folderNames.filter((name) => name in LAYERS), ...files].sort();
+    return folders.split(", ").map((folder) => [folder, names]);
+  });
+  const nameOf = (one: string) => one.replace(/^(?:type:)?\w+\/(?=.)/, "");
+  for (const [folder, allowed] of Object.entries(LAYERS)) {
+    expect(documented).toContainEqual([folder, allowed.map(nameOf).sort()]);
+  }
 });
 
 test("The list of the files of a completion in architecture.md names files that exist, and counts them", () => {

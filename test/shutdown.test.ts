@@ -238,5 +238,5 @@ test("a client that reads nothing of its stream does not hold a stop up", async 
 test("a signal before the start has ended stops the service as one after it does", async () => {
   service = await startService({ awaits: "/healthz" });
   expect(await service.end("SIGTERM")).toBe(0);
-  expect(service.output()).toContain("stopping: running answers are finished");
+  expect(service.output()).toContain("stopping: new requests are accepted for delayMs");
 });

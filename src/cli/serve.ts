@@ -11,7 +11,7 @@ const SAME_SIGNAL_MS = 100;
 /** Exit code after a repeated signal. */
 const SIGNALS: Record<"SIGINT" | "SIGTERM", number> = { SIGINT: 130, SIGTERM: 143 };
 
-const STOPPING = "stopping: running answers are finished, nothing new is taken";
+const STOPPING = "stopping: new requests are accepted for delayMs, then running ones may finish within drainMs";
 
 type Flags = CommonFlags & { host?: string; port?: string; workers?: string };
 

@@ -212,7 +212,7 @@ const ROWS: readonly Row[] = [
     otherHosts: ["api.cohere.ai"],
     documentation: "https://docs.cohere.com/reference/chat",
     refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
-    remarks: ["Text beside tool calls does not go back; it is named as `messages.content` in `x-tollgate-ignored`."],
+    remarks: ["Text in messages with tool calls is dropped; it is named as `messages.content` in `x-tollgate-ignored`."],
     compatible: { lacks: [], refuses: ["logit_bias", "parallel_tool_calls", "top_logprobs", "user"] },
     requestFormat: { fields: passing() },
   },
@@ -229,7 +229,7 @@ const ROWS: readonly Row[] = [
     runsTools: true,
     countsReasoningBeside: true,
     remarks: [
-      "It charges for each request beside the tokens; the dearest of its fees counts. `sonar-deep-research` is charged for what it searches and cites, and is offered where `models` states a price.",
+      "It charges for each request in addition to the tokens; the highest of its fees applies. `sonar-deep-research` is charged for what it searches and cites, and is offered where `models` states a price.",
       "`sonar-reasoning-pro` thinks inside `content`, between `<think>` and `</think>`.",
     ],
   },
@@ -357,7 +357,7 @@ const ROWS: readonly Row[] = [
     refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
     remarks: [
       "All system messages go first.",
-      "Known prices are those of the global location: state others where a region is dearer.",
+      "Known prices are those of the global location: state others where a region is more expensive.",
     ],
   },
 ];

@@ -2,7 +2,7 @@ import type { Import, Source, Violation } from "./source.ts";
 
 const STORE_TYPES = ["type:stores/store.ts", "type:stores/driver.ts", "type:stores/queries/"];
 /** Folders and files of src/ that each folder may import. `type:` precedes a file or folder of which only types may be imported. */
-const LAYERS: Record<string, readonly string[]> = {
+export const LAYERS: Record<string, readonly string[]> = {
   api: [],
   errors: ["api"],
   credits: ["api"],
