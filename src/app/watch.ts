@@ -19,7 +19,7 @@ const FILE_BYTES_MAX = 4 * 1024 * 1024;
 
 /**
  * Watches the contents of files. The directories are watched, not the files: editors replace a file by renaming another one,
- * and Kubernetes replaces a symbolic link beside it. A change counts when two readings of all files are equal. Does not
+ * and Kubernetes replaces a symbolic link in its folder. A change counts when two readings of all files are equal. Does not
  * keep the process alive.
  */
 export class FileWatch {

@@ -50,7 +50,7 @@ function addMigrate(store: Command, terminal: Terminal): void {
   });
 }
 
-/** Copies the configured store into a database beside the path of a backup. */
+/** Copies the configured store into a database in the folder of a backup. */
 async function backUp(terminal: Terminal, flags: CommonFlags, path: string) {
   const { database, dataDir } = await storeSettings(flags);
   // A missing store and one of another version are refused before anything is copied.

@@ -36,7 +36,7 @@ export async function printStore(terminal: Terminal, place: StorePlace, isNew = 
 }
 
 /**
- * Opens the store that the flags and the configuration name, beside a running service or without one. Only with `creates`
+ * Opens the store that the flags and the configuration name, with or without a running service. Only with `creates`
  * does it make a store that does not exist: in a wrong folder, all other commands change nothing.
  */
 export async function withWorkspace<T>(

@@ -11,7 +11,7 @@ const PROBE_EVERY_MS = 1_000;
 const PROBE_EVERY_MS_MAX = 10_000;
 /** Longest pause that an upstream can ask for. */
 const PAUSE_MS_MAX = 60_000;
-/** Open circuits that, while nobody has a success, close an upstream to all organizations. */
+/** Open circuits that, while no organization has a success, close an upstream to all organizations. */
 const SEVERAL = 2;
 /** Time for which a success of any organization keeps an upstream open to the others. */
 const SUCCESS_COUNTS_MS = 10_000;
@@ -95,7 +95,7 @@ const UNUSED = new OrganizationCircuit();
 
 /**
  * Circuit breaker for one upstream, with a circuit for each organization. While the circuits of two organizations are open
- * and nobody had a success for ten seconds, the upstream is closed to all, and every organization sends only probes. The
+ * and no organization had a success for ten seconds, the upstream is closed to all, and every one sends only probes. The
  * probes of one do not delay those of another. They are separated by time and not by a lock, so that a probe that hangs, or
  * whose client disconnects, does not block the next one. A pause that the upstream asks for is for everybody.
  */

@@ -16,7 +16,7 @@ const KEPT_BYTES_A_TOKEN = 16;
 const KEPT_BYTES_FIRST = 256;
 /**
  * Pieces are written to the buffer together: writing each costs several times as much. Until then each piece takes about
- * 60 bytes besides its characters. Most answers end before anything is written.
+ * 60 bytes in addition to its characters. Most answers end before anything is written.
  */
 const RECENT_PIECES_MAX = 64;
 const RECENT_CHARACTERS_MAX = 4096;
@@ -105,7 +105,7 @@ export class Meter {
     return { responseId: this.#responseId, cost: decimalCost(this.#usage?.cost) };
   }
 
-  /** True once something has arrived that the client receives, besides the role. */
+  /** True once something has arrived that the client receives, apart from the role. */
   get hasContent(): boolean {
     return this.#hasToolCall || this.#sent > 0;
   }

@@ -72,7 +72,7 @@ export function outputRange(
   return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, requested };
 }
 
-/** Returns the output tokens that the limit of tokens per minute allows beside the prompt. */
+/** Returns the output tokens that the limit of tokens per minute allows in addition to the prompt. */
 function minuteRoom(gateway: Gateway, principal: Principal, model: CatalogModel, { likely }: PromptEstimate): number {
   const keys = [...limitKeys(gateway, principal, "tokensPerMinute"), ...modelLimit(model, "tokensPerMinute")];
   const limits = keys.map(({ limit }) => limit);

@@ -27,7 +27,7 @@ export interface RouteHealth extends Figures {
   provider: string;
   /** The upstream's own name of the model. */
   model: string;
-  /** Open: nobody gets an answer. Partly open: it fails for some organizations, and answers others. */
+  /** Open: no organization gets an answer. Partly open: it fails for some organizations, and answers others. */
   state: "closed" | "partly_open" | "open";
   /** Organizations whose circuits are open. */
   failingOrganizations: number;

@@ -348,7 +348,7 @@ function* windowsOf(groups: Groups): Generator<Window> {
 function endOfWindow(text: string, start: number): number {
   const end = start + WINDOW_CHARACTERS;
   if (end >= text.length) return text.length;
-  // Searched in the second half alone: without a space, a search of the whole text would begin anew for each window.
+  // Searched in the second half alone: without a space, a search of the whole text would start again for each window.
   const half = start + WINDOW_CHARACTERS / 2 + 1;
   const space = text.slice(half, end + 1).lastIndexOf(" ");
   if (space >= 0) return half + space;

@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
 import { lacksApiPrefix, pathOf, respondNoRoute } from "./routing.ts";
 
-/** Beside src/ in a clone, beside dist/ in the packed package. */
+/** Next to src/ in a clone, next to dist/ in the packed package. */
 const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
 
 /** Paths of the console's pages. The same document serves them all. */

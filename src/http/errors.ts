@@ -94,10 +94,11 @@ const RETRY_HEADER = "x-tollgate-retry";
 const MISDIRECTED = 421;
 
 /**
- * Tells whether the store failed a request that has certainly changed nothing: it reads, or it is a completion for which no
- * credits are held, so that no provider was called. A change by an administrator may be committed in spite of its failure.
+ * Tells whether a request that the store failed can be repeated without being charged twice: it reads, or it is a completion
+ * without a confirmed hold, so that no provider was called. (A hold whose confirmation was lost is released in the
+ * background.) A change by an administrator may be committed in spite of its failure.
  */
-function hasChangedNothing({ method, isHeld, routeOptions }: FastifyRequest, { code }: ApiError): boolean {
+function mayRepeat({ method, isHeld, routeOptions }: FastifyRequest, { code }: ApiError): boolean {
   if (code !== "store_unavailable") return false;
   const isCompletion = method === "POST" && routeOptions.url?.startsWith("/v1/") === true;
   return method === "GET" || method === "HEAD" || (isCompletion && !isHeld);
@@ -109,11 +110,11 @@ export function sendError(reply: FastifyReply, error: ApiError) {
   discardBody(request, reply);
   request.failure = error;
   const format = errorFormatOf(request);
-  const mayRepeat = hasChangedNothing(request, error);
-  const isRepeated = mayRepeat && request.headers[RETRY_HEADER] === "elsewhere";
+  const isRepeatable = mayRepeat(request, error);
+  const isRepeated = isRepeatable && request.headers[RETRY_HEADER] === "elsewhere";
   return reply
     .code(isRepeated ? MISDIRECTED : format.status(error))
-    .headers(mayRepeat ? { "retry-after": "1", ...error.headers } : error.headers)
+    .headers(isRepeatable ? { "retry-after": "1", ...error.headers } : error.headers)
     .send(format.body(error, request.id));
 }
 

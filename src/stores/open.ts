@@ -12,7 +12,7 @@ const RETRY_MS = 250;
 export interface OpenStoreOptions extends StorePlace {
   /** Returns the same address with the current password, for a new connection. */
   currentDatabase?: () => string | null;
-  /** A data directory has one service at a time; commands work beside it. */
+  /** A data directory has one service at a time; commands work meanwhile. */
   role: "service" | "command";
   /** Creates a store that does not exist, and migrates an older schema. */
   creates: boolean;

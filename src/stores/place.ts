@@ -22,7 +22,7 @@ export async function describePlace({ database, dataDir }: StorePlace): Promise<
 
 /**
  * Rejects with OperatorError if the configured store is of another kind than that of the data directory: a store that is
- * created or used by mistake would grant and spend credits beside the one that is meant.
+ * created or used by mistake would grant and spend credits that the intended one does not know.
  */
 export async function expectKind({ database, dataDir }: StorePlace): Promise<void> {
   const { directoryFailure, findDatabase } = await import("./sqlite/directory.ts");
