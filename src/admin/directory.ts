@@ -43,7 +43,7 @@ export class Directory {
     const rows = await this.#options.rows.organizations({
       id: null,
       search,
-      status: status === "paused" ? "suspended" : status,
+      status,
       before: positionOf(filter.cursor),
       limit: limit + 1,
     });
@@ -115,7 +115,7 @@ function toOrganization({ organization, balance }: ListedOrganization): Organiza
     id,
     name,
     kind,
-    status: status === "active" ? "active" : "paused",
+    status,
     limits: toLimits(limits),
     keeps_conversations: keepsConversations,
     credits: creditsOf(balance),

@@ -62,7 +62,7 @@ function contentsOf(path: string): Record<string, unknown[]> {
 /** Columns with few allowed values, by the values that fit all CHECK constraints of their tables. */
 const ALLOWED: Record<string, SQLInputValue> = {
   "organization.kind": "standard",
-  "organization.status": "suspended",
+  "organization.status": "paused",
   "credit_grant.source": "credit",
   "credit_grant.state": "lapsed",
   "credit_grant.remaining": 0n,

@@ -182,8 +182,8 @@ export const ORGANIZATION = table("organization", ["id"], {
   id: text("id"),
   name: text("name"),
   kind: text<"kind", OrganizationKind>("kind"),
-  /** Suspended: its tokens are refused; running requests continue. */
-  status: text<"status", "active" | "suspended" | "closed">("status"),
+  /** Paused: its tokens are refused; running requests continue. */
+  status: text<"status", "active" | "paused">("status"),
   /** Limits that differ from those of the service. */
   limits: optionalJson<"limits", Partial<LimitSettings>>("limits"),
   createdAtMs: number("created_at"),

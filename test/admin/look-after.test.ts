@@ -307,7 +307,7 @@ test("every change is recorded with its actor and the values before and after", 
     {
       action: "organization.change",
       before: { status: "active", limits: null },
-      after: { status: "suspended", limits: { tokensPerMinute: 9 } },
+      after: { status: "paused", limits: { tokensPerMinute: 9 } },
     },
     { action: "token.create", actor: { kind: "command", id: null }, subject_id: id, after: { name: "by hand" } },
     { action: "token.create", actor: byOperator, subject_id: token.id, after: { name: "by console", cap: "2" } },

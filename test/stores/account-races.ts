@@ -59,7 +59,7 @@ function organizationCases({ subject, alternate, auditOf }: Nodes): void {
     for (let round = 0; round < ROUNDS; round += 1) {
       const id = await subject.organization();
       const changes: OrganizationChange[] = [
-        { status: "suspended" },
+        { status: "paused" },
         { limits: { requestsPerMinute: round + 1 } },
         { name: `Round ${round}` },
         { keepsConversations: true },

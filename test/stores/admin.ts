@@ -229,7 +229,7 @@ function accountVersionCases(subject: Subject): void {
       "a rotation",
       ({ accounts, token }) => accounts.replaceToken(token.id, NOW + 10, tokenOf(token.organizationId), auditOf()),
     ],
-    ["a pause of the organization", change({ status: "suspended" })],
+    ["a pause of the organization", change({ status: "paused" })],
     ["limits of the organization", change({ limits: { tokensPerMinute: 7 } })],
     ["storage of conversations", change({ keepsConversations: true })],
     ["a sign-out", ({ admin, session }) => admin.deleteSession(session.hash)],
@@ -300,7 +300,7 @@ function tokenCases(subject: Subject): void {
     const changed = {
       ...before,
       name: "ÄÖ",
-      status: "suspended",
+      status: "paused",
       limits: { tokensPerMinute: 7 },
       keepsConversations: true,
     } as const;
@@ -310,7 +310,7 @@ function tokenCases(subject: Subject): void {
     await expect(accounts.changeOrganization(id, { name: "Twice" }, () => audit)).rejects.toThrow();
     expect((await accounts.organization(id))?.name).toBe("ÄÖ");
     expect(await admin.audit({ organizationId: id, action: null, before: null, limit: 5 })).toEqual([audit]);
-    const search = { id: null, search: "äö", status: "suspended", before: null, limit: 5 } as const;
+    const search = { id: null, search: "äö", status: "paused", before: null, limit: 5 } as const;
     const found = await subject.store.directory.organizations(search);
     expect(found.map(({ organization }) => organization)).toEqual([changed]);
   });

@@ -77,7 +77,7 @@ const changeOrganization = adminEndpoint({
     const { name, status, limits, keeps_conversations } = call.body;
     const change = {
       ...(name !== undefined && { name }),
-      ...(status !== undefined && { status: status === "paused" ? ("suspended" as const) : status }),
+      ...(status !== undefined && { status }),
       ...(limits !== undefined && { limits: limitSettingsOf(limits) }),
       ...(keeps_conversations !== undefined && { keepsConversations: keeps_conversations }),
     };

@@ -6,7 +6,7 @@ CREATE TABLE organization (
   id                  text COLLATE "C" NOT NULL PRIMARY KEY,
   name                text NOT NULL,
   kind                text COLLATE "C" NOT NULL CHECK (kind IN ('standard', 'playground')),
-  status              text COLLATE "C" NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'suspended', 'closed')),
+  status              text COLLATE "C" NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'paused')),
   limits              text,
   created_at          bigint NOT NULL,
   keeps_conversations bigint NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1))

@@ -6,7 +6,7 @@ CREATE TABLE organization (
   id                  TEXT NOT NULL PRIMARY KEY,
   name                TEXT NOT NULL,
   kind                TEXT NOT NULL CHECK (kind IN ('standard', 'playground')),
-  status              TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'suspended', 'closed')),
+  status              TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'paused')),
   limits              TEXT,
   created_at          INTEGER NOT NULL,
   keeps_conversations INTEGER NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1))
