@@ -150,6 +150,27 @@ test("a command creates a token with a spending cap", async () => {
   expect(await line(1, "token", "create", "--org", org, "--cap", "-1")).toContain("--cap is ");
 });
 
+test("a command changes the terms of a token that its flags name", async () => {
+  const { id: org } = await json("org", "create", "Updates");
+  const { id } = await json("token", "create", "--org", org, "--model", "a", "--expires", "30d", "--cap", "2");
+  const update = ["token", "update", id];
+  expect(await json(...update, "--name", "shop", "--scope", "usage:read", "--cap", "0.5")).toMatchObject({
+    ...{ id, name: "shop", scopes: ["usage:read"], models: ["a"], expiresAt: expect.any(String) },
+    ...{ cap: 0.5, creditsHeld: 0, creditsUsed: 0 },
+  });
+  const free = await json(...update, "--all-models", "--no-expires", "--no-cap");
+  expect(free).toMatchObject({ name: "shop", models: null, expiresAt: null, cap: null, creditsUsed: null });
+  expect(await json("token", "list", "--org", org)).toEqual([free]);
+  expect((await run(...update, "--cap", "3", "--model", "b")).stdout).toMatch(/models +b\n.*\ncap +0 of 3, 0 held\n?$/);
+  expect(await line(1, ...update)).toBe("tollgate: Nothing to change: name at least one term.");
+  expect(await line(1, ...update, "--all-models", "--model", "b")).toContain("exclude each other");
+  expect(await line(1, ...update, "--scope", "all")).toContain("scope is ");
+  expect(await line(1, ...update, "--expires", "2020-01-01")).toContain("--expires is ");
+  expect(await line(1, "token", "update", "tok_none", "--no-cap")).toContain("There is no token");
+  await json("token", "revoke", id);
+  expect(await line(1, ...update, "--no-cap")).toContain(`The token ${id} cannot be changed: it was revoked at `);
+});
+
 test("a command revokes credits", async () => {
   const { id: org } = await json("org", "create", "Revoked", "--credits", "10");
   const { id: grant } = await json("credits", "grant", "--org", org, "5");

@@ -10,6 +10,7 @@ import type {
   TokenRow,
   TokenWithBudget,
 } from "../stores/queries/accounts.ts";
+import type { TokenChange } from "../stores/queries/token-changes.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import { makeId, makeToken, type RandomBytes } from "./token.ts";
@@ -46,6 +47,11 @@ export interface NewToken {
 }
 
 export type CreateTokenOutcome = ({ outcome: "created" } & NewToken) | { outcome: "unknown_organization" };
+export type ChangeTokenOutcome =
+  | { outcome: "changed"; row: TokenWithBudget }
+  | { outcome: "unknown_token" }
+  /** The token was revoked, or has expired. */
+  | { outcome: "ended"; row: TokenRow };
 export type RevokeTokenOutcome =
   | { outcome: "revoked"; row: TokenRow; repeated: boolean }
   | { outcome: "unknown_token" };
@@ -135,17 +141,46 @@ export class Accounts {
   /** Creates a token. Throws InvalidValueError. */
   async createToken(draft: TokenDraft): Promise<CreateTokenOutcome> {
     checkName(draft.name);
-    const scopes = draft.scopes === null ? [...DEFAULT_SCOPES] : checkScopes(draft.scopes);
+    const scopes = scopesOf(draft.scopes);
     checkLimits(draft.limits);
     const nowMs = this.#clock();
-    if (draft.expiresAtMs !== null && draft.expiresAtMs <= nowMs) {
-      throw new InvalidValueError("expiry", isoTime(draft.expiresAtMs), "a time in the future");
-    }
+    checkExpiry(draft.expiresAtMs, nowMs);
     if ((await this.#rows.organization(draft.organizationId)) === undefined) return { outcome: "unknown_organization" };
     const made = this.#newToken({ ...draft, scopes, createdAtMs: nowMs, callerId: null });
-    const after = { ...termsOf(made.row), cap: draft.cap === null ? null : formatCredits(draft.cap) };
+    const after = { ...termsOf(made.row), ...auditedTerms({ cap: draft.cap }, ["cap"]) };
     await this.#rows.insertToken(made.row, draft.cap, this.#record(changeOf("token.create", made.row, { after })));
     return { outcome: "created", ...made };
+  }
+
+  /**
+   * Changes terms of a token; absent ones stay unchanged, so that concurrent changes of different terms are all kept. A cap
+   * counts what the token has spent since it was created: below that, it refuses new requests. Throws InvalidValueError.
+   */
+  async changeToken(
+    id: string,
+    { scopes, ...change }: Partial<Omit<TokenDraft, "organizationId">>,
+  ): Promise<ChangeTokenOutcome> {
+    if (change.name !== undefined) checkName(change.name);
+    checkLimits(change.limits ?? null);
+    checkExpiry(change.expiresAtMs ?? null, this.#clock());
+    const wanted = { ...change, ...(scopes !== undefined && { scopes: scopesOf(scopes) }) };
+    for (;;) {
+      const old = await this.#rows.token(id);
+      if (old === undefined) return { outcome: "unknown_token" };
+      if (hasEnded(old, this.#clock())) return { outcome: "ended", row: old };
+      const terms = { ...old, cap: old.budget?.cap ?? null };
+      const fields = (Object.keys(wanted) as (keyof TokenChange)[]).filter((field) => {
+        const [present, next] = [terms, wanted].map((of) => JSON.stringify(auditedTerms(of, [field])));
+        return present !== next;
+      });
+      if (fields.length === 0) return { outcome: "changed", row: old };
+      const audited = { before: auditedTerms(terms, fields), after: auditedTerms(wanted, fields) };
+      const values: TokenChange = Object.fromEntries(fields.map((field) => [field, wanted[field]]));
+      const record = this.#record(changeOf("token.change", old, audited));
+      if (await this.#rows.changeToken(old, values, record)) {
+        return { outcome: "changed", row: (await this.#rows.token(id)) ?? old };
+      }
+    }
   }
 
   /** Lists all tokens of an organization (null: of every organization), the oldest first. */
@@ -175,7 +210,7 @@ export class Accounts {
     if (successor !== undefined) {
       const isUsed = successor.lastUsedAtMs !== null || successor.successorId !== null;
       if (options.replace !== true || isUsed) return { outcome: "already_rotated", successorId: successor.id, isUsed };
-    } else if (old.revokedAtMs !== null || (old.expiresAtMs !== null && old.expiresAtMs <= this.#clock())) {
+    } else if (hasEnded(old, this.#clock())) {
       return { outcome: "ended", row: old };
     }
     const rotated = await this.#rotate(old, successor, overlapMs);
@@ -246,6 +281,20 @@ function termsOf({ name, prefix, scopes, models, limits, expiresAtMs }: TokenRow
   return { name, prefix, scopes, models, limits, expiresAt: isoTime(expiresAtMs) };
 }
 
+/** Returns the values of some terms for the audit log. */
+function auditedTerms(terms: TokenChange, fields: readonly (keyof TokenChange)[]): Record<string, unknown> {
+  const { cap = null, expiresAtMs = null } = terms;
+  const entries = fields.map((field): [string, unknown] => {
+    if (field === "cap") return [field, cap === null ? null : formatCredits(cap)];
+    return field === "expiresAtMs" ? ["expiresAt", isoTime(expiresAtMs)] : [field, terms[field]];
+  });
+  return Object.fromEntries(entries);
+}
+
+function hasEnded({ revokedAtMs, expiresAtMs }: TokenRow, nowMs: number): boolean {
+  return revokedAtMs !== null || (expiresAtMs !== null && expiresAtMs <= nowMs);
+}
+
 async function allPages<Row extends { id: string; createdAtMs: number }>(
   read: (page: { after: string | null; limit: number }) => Promise<Row[]>,
 ): Promise<Row[]> {
@@ -263,7 +312,14 @@ function checkName(name: string): void {
   throw new InvalidValueError("name", shortText(name), "1 to 200 characters on one line, not all of them spaces");
 }
 
-function checkScopes(scopes: string[]): Scope[] {
+function checkExpiry(expiresAtMs: number | null, nowMs: number): void {
+  if (expiresAtMs === null || expiresAtMs > nowMs) return;
+  throw new InvalidValueError("expiry", isoTime(expiresAtMs), "a time in the future");
+}
+
+/** Returns the scopes in their order; null: the default ones. Throws InvalidValueError. */
+function scopesOf(scopes: string[] | null): Scope[] {
+  if (scopes === null) return [...DEFAULT_SCOPES];
   for (const scope of scopes) {
     if (!(SCOPES as readonly string[]).includes(scope)) {
       throw new InvalidValueError("scope", shortText(scope), `one of: ${SCOPES.join(", ")}`);

@@ -4,6 +4,7 @@ import { SCOPES } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
+import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
 import {
   addCommand,
   type CommonFlags,
@@ -18,13 +19,20 @@ import {
 } from "./command.ts";
 import { organizationFlag, unknownOrganization, withWorkspace } from "./workspace.ts";
 
-interface CreateFlags extends CommonFlags {
-  org: string;
+interface TermFlags extends CommonFlags {
   name: string;
   scope?: string[];
   model?: string[];
   expires?: string;
   cap?: string;
+}
+type CreateFlags = TermFlags & { org: string };
+interface UpdateFlags extends Omit<TermFlags, "name" | "expires" | "cap"> {
+  name?: string;
+  allModels?: boolean;
+  /** False: `--no-expires`, `--no-cap`. */
+  expires?: string | false;
+  cap?: string | false;
 }
 type ListFlags = CommonFlags & { org?: string };
 type RotateFlags = CommonFlags & { overlap: string; replace?: boolean };
@@ -39,6 +47,16 @@ export function addToken(program: Command, terminal: Terminal): void {
     .option("--expires <when>", "expiry: 30d, 12h, or a date (default: never)")
     .option("--cap <credits>", "spending cap in credits (default: none)")
     .action((flags: CreateFlags) => create(terminal, flags));
+  addCommand(token, "update <id>", "Change an access token; terms without a flag stay as they are")
+    .option("--name <name>", "name that identifies it")
+    .option("--scope <scope...>", `permissions, in place of the present ones: ${SCOPES.join(", ")}`)
+    .option("--model <id...>", "models that it can call, in place of the present ones")
+    .option("--all-models", "let it call every model")
+    .option("--expires <when>", "expiry: 30d, 12h from now, or a date")
+    .option("--no-expires", "let it never expire")
+    .option("--cap <credits>", "spending cap in credits; counts all that it has spent")
+    .option("--no-cap", "remove its spending cap")
+    .action((id: string, flags: UpdateFlags) => update(terminal, id, flags));
   addCommand(token, "list", "List the access tokens, the oldest first, without their secrets")
     .option("--org <id>", "only those of this organization")
     .action((flags: ListFlags) => list(terminal, flags));
@@ -76,31 +94,70 @@ async function create(terminal: Terminal, flags: CreateFlags): Promise<void> {
   });
 }
 
+async function update(terminal: Terminal, id: string, flags: UpdateFlags): Promise<void> {
+  const { name, scope, model, allModels = false, expires, cap } = flags;
+  if (allModels && model !== undefined) throw new OperatorError("--model and --all-models exclude each other.");
+  const change = {
+    ...(name !== undefined && { name }),
+    ...(scope !== undefined && { scopes: scope }),
+    ...(model !== undefined && { models: model }),
+    ...(allModels && { models: null }),
+    ...(expires !== undefined && {
+      expiresAtMs: expires === false ? null : expiryFlag("--expires", expires, terminal.clock()),
+    }),
+    ...(cap !== undefined && { cap: cap === false ? null : creditsFlag("--cap", cap, { orNone: true }) }),
+  };
+  if (Object.keys(change).length === 0) throw new OperatorError("Nothing to change: name at least one term.");
+  await withWorkspace(terminal, flags, async ({ accounts }) => {
+    const changed = await accounts.changeToken(id, change);
+    if (changed.outcome === "unknown_token") throw unknownToken(id);
+    if (changed.outcome === "ended") throw endedToken(id, "changed", changed.row);
+    const json = reportOf(changed.row);
+    const text = facts({
+      id,
+      name: json.name,
+      scopes: json.scopes.join(", "),
+      models: json.models?.join(", ") ?? "all",
+      expires: json.expiresAt ?? "never",
+      cap: capText(json),
+    });
+    print(terminal, flags, { json, text });
+  });
+}
+
+function reportOf(row: TokenWithBudget) {
+  return {
+    id: row.id,
+    organizationId: row.organizationId,
+    name: row.name,
+    prefix: row.prefix,
+    scopes: row.scopes,
+    models: row.models,
+    createdAt: isoTime(row.createdAtMs),
+    expiresAt: isoTime(row.expiresAtMs),
+    revokedAt: isoTime(row.revokedAtMs),
+    successorId: row.successorId,
+    cap: row.budget && creditsFromMicro(row.budget.cap),
+    creditsHeld: row.budget && creditsFromMicro(row.budget.held),
+    creditsUsed: row.budget && creditsFromMicro(row.budget.spent),
+  };
+}
+
+function capText({ cap, creditsUsed, creditsHeld }: ReturnType<typeof reportOf>): string {
+  return cap === null ? "-" : `${creditsUsed} of ${cap}, ${creditsHeld} held`;
+}
+
 async function list(terminal: Terminal, flags: ListFlags): Promise<void> {
   await withWorkspace(terminal, flags, async ({ accounts }) => {
     const organizationId = await organizationFlag(accounts, flags.org);
-    const json = (await accounts.tokens(organizationId)).map((row) => ({
-      id: row.id,
-      organizationId: row.organizationId,
-      name: row.name,
-      prefix: row.prefix,
-      scopes: row.scopes,
-      models: row.models,
-      createdAt: isoTime(row.createdAtMs),
-      expiresAt: isoTime(row.expiresAtMs),
-      revokedAt: isoTime(row.revokedAtMs),
-      successorId: row.successorId,
-      cap: row.budget && creditsFromMicro(row.budget.cap),
-      creditsHeld: row.budget && creditsFromMicro(row.budget.held),
-      creditsUsed: row.budget && creditsFromMicro(row.budget.spent),
-    }));
+    const json = (await accounts.tokens(organizationId)).map(reportOf);
     const rows = json.map((row) => [
       row.id,
       row.organizationId,
       row.name,
       `${row.prefix}…`,
       row.revokedAt === null ? (row.expiresAt ?? "never") : `revoked ${row.revokedAt}`,
-      row.cap === null ? "-" : `${row.creditsUsed} of ${row.cap}, ${row.creditsHeld} held`,
+      capText(row),
       row.scopes.join(" "),
     ]);
     const text = table(["ID", "ORGANIZATION", "NAME", "TOKEN", "EXPIRES", "CAP", "SCOPES"], rows);
@@ -143,16 +200,17 @@ async function rotate(terminal: Terminal, id: string, flags: RotateFlags): Promi
 
 function rotationRefused(id: string, refusal: Exclude<RotateOutcome, { outcome: "rotated" }>): OperatorError {
   if (refusal.outcome === "unknown_token") return unknownToken(id);
-  if (refusal.outcome === "ended") {
-    const { revokedAtMs, expiresAtMs } = refusal.row;
-    const end = revokedAtMs === null ? `expired at ${isoTime(expiresAtMs)}` : `was revoked at ${isoTime(revokedAtMs)}`;
-    return new OperatorError(`The token ${id} cannot be rotated: it ${end}.`);
-  }
+  if (refusal.outcome === "ended") return endedToken(id, "rotated", refusal.row);
   const { successorId, isUsed } = refusal;
   const hint = isUsed
     ? "That token was used; rotate it instead."
     : "That token was never used; add --replace to create another in its place.";
   return new OperatorError(`The token ${id} was already rotated; its successor is ${successorId}. ${hint}`);
+}
+
+function endedToken(id: string, change: string, { revokedAtMs, expiresAtMs }: TokenRow): OperatorError {
+  const end = revokedAtMs === null ? `expired at ${isoTime(expiresAtMs)}` : `was revoked at ${isoTime(revokedAtMs)}`;
+  return new OperatorError(`The token ${id} cannot be ${change}: it ${end}.`);
 }
 
 function unknownToken(id: string): OperatorError {

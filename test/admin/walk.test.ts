@@ -52,6 +52,7 @@ const bodies: Record<string, object> = {
   signIn: { token: "none" },
   createOrganization: { name: "Mine" },
   changeOrganization: { status: "paused" },
+  changeToken: { name: "Mine" },
   rotateToken: {},
   createGrant: { amount: 1 },
   createRevocation: { amount: 1 },

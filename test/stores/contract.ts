@@ -15,6 +15,7 @@ import { raceCases } from "./races.ts";
 import { readCases } from "./reads.ts";
 import { refusalCases } from "./refusals.ts";
 import { requestCases } from "./requests.ts";
+import { tokenChangeCases } from "./token-changes.ts";
 import { transitionCases } from "./transitions.ts";
 import { usageCases } from "./usage.ts";
 import { repeatedReferenceCase, verifyCases } from "./verify.ts";
@@ -32,6 +33,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     afterAll(() => subject.stop());
     describe("accounts", () => accountCases(subject));
     describe("concurrent changes of accounts", () => accountRaceCases(subject));
+    describe("changes of tokens", () => tokenChangeCases(subject));
     describe("transitions", () => transitionCases(subject));
     describe("idempotency keys", () => keyCases(subject));
     describe("adjustments, caps and checkpoints", () => adjustmentCases(subject));

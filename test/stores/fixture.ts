@@ -88,8 +88,8 @@ export class Subject {
     for (const statement of hourPassed(organizationId)) await this.#subject.write(statement);
   }
 
-  /** Creates a token with a cap. */
-  async cappedToken(organizationId: string, cap: bigint): Promise<string> {
+  /** Creates a token with a cap, or without one (null). */
+  async cappedToken(organizationId: string, cap: bigint | null): Promise<string> {
     const token = newToken(organizationId);
     await this.store.accounts.insertToken(token, cap);
     return token.id;
@@ -97,7 +97,7 @@ export class Subject {
 
   /** Rotates a token, which stays valid, and returns its successor. */
   async successor(organizationId: string, oldId: string): Promise<string> {
-    const token = newToken(organizationId);
+    const token = newToken(organizationId, (await this.store.accounts.token(oldId))?.callerId);
     await this.store.accounts.replaceToken(oldId, Date.now() + 3_600_000, token);
     return token.id;
   }
@@ -144,7 +144,7 @@ export class Subject {
   }
 }
 
-function newToken(organizationId: string): TokenRow {
+function newToken(organizationId: string, callerId?: string): TokenRow {
   const [id, hash] = [randomId("tok"), new Uint8Array(randomBytes(32))];
   const rights = { prefix: "sk-tg-capp", scopes: [], models: null, limits: null };
   const times = {
@@ -153,7 +153,7 @@ function newToken(organizationId: string): TokenRow {
     revokedAtMs: null,
     lastUsedAtMs: null,
     successorId: null,
-    callerId: "tok_first",
+    callerId: callerId ?? id,
   };
   return { id, organizationId, name: "capped", hash, ...rights, ...times };
 }

@@ -28,6 +28,7 @@ export type StatementEntry = Static<typeof credits.StatementEntry>;
 export type StatementPage = Static<typeof credits.StatementPage>;
 export type Token = Static<typeof token.Token>;
 export type NewToken = Static<typeof token.NewToken>;
+export type TokenChange = Static<typeof token.TokenChange>;
 export type TokenWithSecret = Static<typeof token.TokenWithSecret>;
 export type RotatedToken = Static<typeof token.RotatedToken>;
 export type RequestSummary = Static<typeof request.RequestSummary>;

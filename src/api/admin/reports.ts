@@ -108,6 +108,7 @@ export type AuditAction =
   | "organization.create"
   | "organization.change"
   | "token.create"
+  | "token.change"
   | "token.rotate"
   | "token.revoke"
   | "admin_token.create"

@@ -36,15 +36,16 @@ export const TokenQuery = Strict({
 });
 export const TokenPage = PageOf(Token);
 
-export const NewToken = Strict({
-  organization_id: Id,
-  name: Name,
+const TERMS = {
   scopes: Type.Optional(Nullable(Type.Array(Type.Enum([...SCOPES]), { minItems: 1 }))),
   models: Type.Optional(Nullable(Type.Array(Type.String({ minLength: 1, maxLength: 200 }), { maxItems: 500 }))),
   limits: Type.Optional(Nullable(Limits)),
   cap: Type.Optional(Nullable(PositiveAmount)),
   expires_at: Type.Optional(Nullable(Time)),
-});
+};
+export const NewToken = Strict({ organization_id: Id, name: Name, ...TERMS });
+/** Absent terms stay unchanged; null stands for what a new token without the term has. */
+export const TokenChange = Strict({ name: Type.Optional(Name), ...TERMS }, { minProperties: 1 });
 export const TokenRotation = Strict({
   overlap_seconds: Type.Optional(
     Type.Integer({

@@ -1,8 +1,10 @@
+import type { Static } from "typebox";
 import type { RotateOutcome } from "../../admin/accounts.ts";
 import {
   NewToken,
   RotatedToken,
   Token,
+  TokenChange,
   TokenPage,
   TokenQuery,
   TokenRotation,
@@ -56,16 +58,9 @@ const createToken = adminEndpoint({
   response: { status: 201, description: "The token with its secret.", schema: TokenWithSecret },
   secret: SECRET,
   async handle(services, call): Promise<TokenWithSecret> {
-    const { organization_id, name, scopes = null, models = null, limits, cap, expires_at } = call.body;
-    const draft = {
-      organizationId: organization_id,
-      name,
-      scopes,
-      models,
-      limits: limitSettingsOf(limits),
-      cap: amountOf("cap", cap),
-      expiresAtMs: timeOf("expires_at", expires_at),
-    };
+    const { organization_id, ...terms } = call.body;
+    const nothing = { scopes: null, models: null, limits: null, cap: null, expiresAtMs: null };
+    const draft = { organizationId: organization_id, ...nothing, ...termsOf(terms), name: terms.name };
     const made = await withApiErrors(services.accounts.as(actorOf(call)).createToken(draft));
     if (made.outcome === "unknown_organization") {
       throw new ApiError("invalid_value", "There is no organization with this id.", { param: "organization_id" });
@@ -85,6 +80,23 @@ const showToken = adminEndpoint({
     const token = await show(services, params.id);
     requireOwn(who, token.organization_id);
     return token;
+  },
+});
+
+const changeToken = adminEndpoint({
+  method: "PATCH",
+  path: "/tokens/:id",
+  access: "operator",
+  operationId: "changeToken",
+  summary: "Change an access token; takes effect within 1 s on one node and within 5 s on all nodes",
+  body: TokenChange,
+  response: { status: 200, description: "The token as it is now.", schema: Token },
+  async handle(services, call) {
+    const accounts = services.accounts.as(actorOf(call));
+    const { outcome } = await withApiErrors(accounts.changeToken(call.params.id, termsOf(call.body)));
+    if (outcome === "unknown_token") throw notFound();
+    if (outcome === "ended") throw new ApiError("token_ended");
+    return show(services, call.params.id);
   },
 });
 
@@ -123,7 +135,17 @@ const revokeToken = adminEndpoint({
   },
 });
 
-export const tokenEndpoints = [listTokens, createToken, showToken, rotateToken, revokeToken];
+export const tokenEndpoints = [listTokens, createToken, showToken, changeToken, rotateToken, revokeToken];
+
+/** Returns the terms that a body has. */
+function termsOf({ limits, cap, expires_at, ...terms }: Static<typeof TokenChange>) {
+  return {
+    ...terms,
+    ...(limits !== undefined && { limits: limitSettingsOf(limits) }),
+    ...(cap !== undefined && { cap: amountOf("cap", cap) }),
+    ...(expires_at !== undefined && { expiresAtMs: timeOf("expires_at", expires_at) }),
+  };
+}
 
 function alreadyRotated({ successorId, isUsed }: Extract<RotateOutcome, { outcome: "already_rotated" }>): ApiError {
   const hint = isUsed

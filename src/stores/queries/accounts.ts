@@ -7,6 +7,7 @@ import type { Database } from "../database.ts";
 import { BALANCE, ORGANIZATION, TOKEN } from "../schema.ts";
 import type { RowOf } from "../table.ts";
 import { insertAuditQuery, recordOf } from "./admin.ts";
+import { changeToken, type TokenChange } from "./token-changes.ts";
 
 export type OrganizationRow = RowOf<typeof ORGANIZATION>;
 export type OrganizationStatus = OrganizationRow["status"];
@@ -45,7 +46,14 @@ export type AccountRows = ReturnType<typeof accountRows>;
 
 /** Organizations and tokens. A change that is given an audit record writes it in the same transaction. */
 export function accountRows(database: Database) {
-  return { ...organizations(database), ...tokens(database), ...tokenChanges(database) };
+  return {
+    ...organizations(database),
+    ...tokens(database),
+    ...tokenChanges(database),
+    /** See `token-changes.ts`. */
+    changeToken: (old: TokenWithBudget, change: TokenChange, audit: AuditRow) =>
+      changeToken(database, old, change, audit),
+  };
 }
 
 function organizations({ kysely, write, writeIf }: Database) {

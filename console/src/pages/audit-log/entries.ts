@@ -5,6 +5,7 @@ const ACTIONS: Record<AuditAction, string> = {
   "organization.create": "Organization created",
   "organization.change": "Organization changed",
   "token.create": "Token created",
+  "token.change": "Token changed",
   "token.rotate": "Token rotated",
   "token.revoke": "Token revoked",
   "admin_token.create": "Admin token created",

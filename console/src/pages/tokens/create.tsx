@@ -3,14 +3,14 @@ import { useState } from "react";
 import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
 import { models } from "../../api/queries.ts";
-import type { NewToken, TokenWithSecret } from "../../api/types.ts";
+import type { NewToken, Token, TokenChange, TokenWithSecret } from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Checks, Field, Segments, TextField } from "../../ui/field.tsx";
 import { ExpiryFields, LimitsFields } from "../form-fields.tsx";
 import { Pick } from "../pick.tsx";
 import { readOptionalCredits } from "../read-form.ts";
-import { emptyDraft, readDraft, SCOPE_LABELS, type TokenDraft } from "./draft.ts";
+import { draftOf, emptyDraft, readChange, readDraft, SCOPE_LABELS, type TokenDraft } from "./draft.ts";
 import { showSecret } from "./secret.tsx";
 
 interface CreateTokenProps {
@@ -41,28 +41,57 @@ export function CreateToken({ organizationId, onClose }: CreateTokenProps) {
   );
 }
 
+export function EditToken({ token, onClose }: { token: Token; onClose: () => void }) {
+  const [openedAtMs] = useState(() => Date.now());
+  const [before] = useState(() => draftOf(token));
+  const [draft, setDraft] = useState(before);
+  const [errors, setErrors] = useState<Partial<Record<string, string>>>({});
+  const path = `/admin/v1/tokens/${encodeURIComponent(token.id)}`;
+  const change = useAction(
+    (changes: TokenChange) => send<Token>("PATCH", path, changes),
+    ["tokens", "overview"],
+    onClose,
+  );
+  const submit = () => {
+    const read = readChange(draft, before, openedAtMs);
+    setErrors("errors" in read ? read.errors : {});
+    if ("errors" in read) return;
+    if (Object.keys(read.change).length === 0) onClose();
+    else change.mutate(read.change);
+  };
+  return (
+    <DialogForm title={`Edit ${token.name}`} action="Save" attempt={change} onSubmit={submit} onClose={onClose}>
+      <DraftFields isEdit draft={draft} errors={errors} onDraft={(changes) => setDraft({ ...draft, ...changes })} />
+    </DialogForm>
+  );
+}
+
 interface DraftFieldsProps {
+  /** True if the token exists: it stays in its organization. */
+  isEdit?: boolean;
   draft: TokenDraft;
   errors: Partial<Record<string, string>>;
   onDraft: (changes: Partial<TokenDraft>) => void;
 }
 
-function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
+function DraftFields({ isEdit = false, draft, errors, onDraft }: DraftFieldsProps) {
   const wrongLimit = (["requests_per_minute", "tokens_per_minute", "concurrent_requests"] as const)
     .map((name) => ({ name, error: errors[name] }))
     .find((one): one is { name: typeof one.name; error: string } => one.error !== undefined);
   return (
     <>
-      <Field label="Organization" hint="Requests of the token are charged to it." error={errors.organizationId}>
-        {(attributes) => (
-          <Pick
-            what="organizations"
-            attributes={attributes}
-            value={draft.organizationId}
-            onValue={(organizationId) => onDraft({ organizationId })}
-          />
-        )}
-      </Field>
+      {!isEdit && (
+        <Field label="Organization" hint="Requests of the token are charged to it." error={errors.organizationId}>
+          {(attributes) => (
+            <Pick
+              what="organizations"
+              attributes={attributes}
+              value={draft.organizationId}
+              onValue={(organizationId) => onDraft({ organizationId })}
+            />
+          )}
+        </Field>
+      )}
       <TextField
         label="Name"
         hint='For example "production backend".'
@@ -76,7 +105,7 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
       <ModelChoice draft={draft} error={errors.models} onDraft={onDraft} />
       <TextField
         label="Spending cap"
-        hint={capHint(draft.cap)}
+        hint={capHint(draft.cap, isEdit)}
         inputMode="decimal"
         value={draft.cap}
         error={errors.cap}
@@ -96,10 +125,11 @@ function DraftFields({ draft, errors, onDraft }: DraftFieldsProps) {
 }
 
 /** Hint of the cap field: the cap that will be set. */
-function capHint(text: string): string {
+function capHint(text: string, isEdit: boolean): string {
   const cap = readOptionalCredits(text);
   if ("error" in cap || cap.value === null) return "Credits. Leave blank for no cap.";
-  return `The token can spend ${formatAmount(cap.value)} credits in total.`;
+  const past = isEdit ? ", with all that it has spent" : "";
+  return `The token can spend ${formatAmount(cap.value)} credits in total${past}.`;
 }
 
 interface ModelChoiceProps {
@@ -110,6 +140,8 @@ interface ModelChoiceProps {
 
 function ModelChoice({ draft, error, onDraft }: ModelChoiceProps) {
   const catalog = useQuery(models);
+  // A token may allow models that are no longer offered.
+  const ids = new Set([...(catalog.data?.data ?? []).map(({ id }) => id), ...(draft.models ?? [])]);
   return (
     <div className="field">
       <span className="legend-title">Models</span>
@@ -126,7 +158,7 @@ function ModelChoice({ draft, error, onDraft }: ModelChoiceProps) {
         <Checks
           label="Selected models"
           isLong
-          options={(catalog.data?.data ?? []).map(({ id }) => [id, id] as const)}
+          options={[...ids].map((id) => [id, id] as const)}
           chosen={draft.models}
           onChosen={(chosen) => onDraft({ models: chosen })}
         />

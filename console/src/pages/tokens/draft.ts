@@ -1,6 +1,14 @@
-import type { NewToken } from "../../api/types.ts";
+import type { NewToken, Token, TokenChange } from "../../api/types.ts";
 import type { ExpiryChoice } from "../form-fields.tsx";
-import { type LimitTexts, NO_LIMITS, type Read, readExpiry, readLimits, readOptionalCredits } from "../read-form.ts";
+import {
+  type LimitTexts,
+  limitTexts,
+  NO_LIMITS,
+  type Read,
+  readExpiry,
+  readLimits,
+  readOptionalCredits,
+} from "../read-form.ts";
 
 type Scope = NonNullable<NewToken["scopes"]>[number];
 
@@ -12,7 +20,7 @@ export const SCOPE_LABELS: readonly (readonly [Scope, string])[] = [
 ];
 const DEFAULT_SCOPES: readonly Scope[] = ["chat.completions:write", "models:read", "usage:read"];
 
-/** Content of the form for a new token. */
+/** Content of the form for a token. */
 export interface TokenDraft {
   organizationId: string;
   name: string;
@@ -28,6 +36,21 @@ export interface TokenDraft {
 export function emptyDraft(organizationId: string): TokenDraft {
   const scopes = new Set(DEFAULT_SCOPES);
   return { organizationId, name: "", scopes, models: null, limits: NO_LIMITS, cap: "", expiry: "never", day: "" };
+}
+
+/** Fills the form with the terms of a token. */
+export function draftOf({ organization_id, name, scopes, models, limits, cap, expires_at }: Token): TokenDraft {
+  return {
+    organizationId: organization_id,
+    name,
+    scopes: new Set(scopes),
+    models: models && new Set(models),
+    limits: limitTexts(limits),
+    cap: cap === null ? "" : String(cap.amount),
+    expiry: expires_at === null ? "never" : "date",
+    // In the format of the field, and in the user's time zone.
+    day: expires_at === null ? "" : new Date(expires_at).toLocaleDateString("sv"),
+  };
 }
 
 type Outcome = { token: NewToken } | { errors: Record<string, string> };
@@ -56,4 +79,33 @@ export function readDraft(draft: TokenDraft, nowMs: number): Outcome {
     expires_at: take("day", readExpiry(draft.expiry, draft.day, nowMs), null),
   };
   return Object.keys(errors).length > 0 ? { errors } : { token };
+}
+
+/**
+ * Reads the form: the terms that differ from those with which it opened, or the errors by field. Others are not sent, so that
+ * what another operator changes meanwhile is kept.
+ */
+export function readChange(draft: TokenDraft, before: TokenDraft, nowMs: number) {
+  const differs = (...fields: (keyof TokenDraft)[]) => {
+    const [now, then] = [draft, before].map((of) => JSON.stringify(fields.map((field) => comparable(of[field]))));
+    return now !== then;
+  };
+  const isNewExpiry = differs("expiry", "day");
+  const read = readDraft(isNewExpiry ? draft : { ...draft, expiry: "never" }, nowMs);
+  if ("errors" in read) return read;
+  const { name, scopes, models, limits, cap = null, expires_at } = read.token;
+  const change: TokenChange = {
+    ...(differs("name") && { name }),
+    ...(differs("scopes") && { scopes }),
+    ...(differs("models") && { models }),
+    ...(differs("limits") && { limits }),
+    ...(differs("cap") && { cap }),
+    ...(isNewExpiry && { expires_at }),
+  };
+  return { change };
+}
+
+/** The order in which options were chosen makes no difference. */
+function comparable(value: TokenDraft[keyof TokenDraft]): unknown {
+  return value instanceof Set ? [...value].sort() : value;
 }

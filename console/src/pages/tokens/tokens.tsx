@@ -1,4 +1,4 @@
-import { Ban, KeyRound, Plus, RefreshCw } from "lucide-react";
+import { Ban, KeyRound, Pencil, Plus, RefreshCw } from "lucide-react";
 import { useState } from "react";
 import { Link } from "wouter";
 import { useList } from "../../api/queries.ts";
@@ -15,7 +15,7 @@ import { Ago } from "../../ui/values.tsx";
 import { Choice, useFilters } from "../filters.tsx";
 import { limitsLabel } from "../form-fields.tsx";
 import { OrganizationFilter } from "../pick.tsx";
-import { CreateToken } from "./create.tsx";
+import { CreateToken, EditToken } from "./create.tsx";
 import { SCOPE_LABELS } from "./draft.ts";
 import { RevokeToken, RotateToken } from "./token-actions.tsx";
 
@@ -25,7 +25,7 @@ const STATUSES = {
   revoked: { label: "Revoked", tone: "plain" },
 } as const;
 const STATUS_OPTIONS = Object.entries(STATUSES).map(([status, { label }]) => [status, label] as const);
-type OpenDialog = { what: "create" } | { what: "rotate" | "revoke"; token: Token } | null;
+type OpenDialog = { what: "create" } | { what: TokenAct; token: Token } | null;
 
 export default function Tokens() {
   const { role } = useSession();
@@ -100,6 +100,8 @@ function Dialogs({
   switch (openDialog?.what) {
     case "create":
       return <CreateToken organizationId={organizationId} onClose={onClose} />;
+    case "edit":
+      return <EditToken token={openDialog.token} onClose={onClose} />;
     case "rotate":
       return <RotateToken token={openDialog.token} onClose={onClose} />;
     case "revoke":
@@ -109,7 +111,8 @@ function Dialogs({
   }
 }
 
-type Act = (what: "rotate" | "revoke", token: Token) => void;
+type TokenAct = "edit" | "rotate" | "revoke";
+type Act = (what: TokenAct, token: Token) => void;
 
 export function columnsOf(isOperator: boolean, onAct: Act): Column<Token>[] {
   const columns: (Column<Token> | false)[] = [
@@ -174,6 +177,7 @@ function Actions({ token, onAct }: { token: Token; onAct: Act }) {
   if (token.status !== "active") return null;
   return (
     <span className="row end">
+      <IconButton icon={Pencil} label={`Edit ${token.name}`} onClick={() => onAct("edit", token)} />
       <IconButton icon={RefreshCw} label={`Rotate ${token.name}`} onClick={() => onAct("rotate", token)} />
       <IconButton icon={Ban} label={`Revoke ${token.name}`} onClick={() => onAct("revoke", token)} />
     </span>
