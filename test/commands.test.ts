@@ -58,7 +58,13 @@ test("commands create, list and show organizations", async () => {
     creditsAvailable: 100,
   });
   expect(Object.keys(made)).toEqual(["id", "name", "kind", "creditsTotal", "creditsAvailable"]);
-  expect(await json("org", "show", made.id)).toEqual(made);
+  expect(await json("org", "show", made.id)).toEqual({ ...made, status: "active", pausesAllowances: false });
+  const paused = { ...made, status: "paused" };
+  expect(await json("org", "pause", made.id)).toEqual({ ...paused, pausesAllowances: false });
+  expect(await json("org", "pause", made.id, "--allowances")).toEqual({ ...paused, pausesAllowances: true });
+  expect((await run("org", "show", made.id)).stdout).toContain("status  paused, with its allowances");
+  expect(await json("org", "resume", made.id)).toEqual({ ...made, status: "active", pausesAllowances: false });
+  expect(await line(1, "org", "pause", "org_none")).toContain("There is no organization");
   const empty = await json("org", "create", "Sales");
   expect(empty).toMatchObject({ name: "Sales", creditsTotal: 0, creditsAvailable: 0 });
   expect(await json("org", "list")).toEqual([

@@ -108,6 +108,7 @@ export class Accounts {
       limits,
       createdAtMs: this.#clock(),
       keepsConversations: false,
+      pausesAllowances: false,
     };
     await this.#rows.insertOrganization(
       row,
@@ -121,8 +122,16 @@ export class Accounts {
     return row;
   }
 
-  /** Changes an organization; undefined if it does not exist. Throws InvalidValueError. */
-  async changeOrganization(id: string, change: OrganizationChange): Promise<OrganizationRow | undefined> {
+  /**
+   * Changes an organization; undefined if it does not exist. Its allowances are paused only together with it, and resumed with
+   * it: the months that begin in between are not granted. Throws InvalidValueError.
+   */
+  async changeOrganization(id: string, wanted: OrganizationChange): Promise<OrganizationRow | undefined> {
+    const { status, pausesAllowances = false } = wanted;
+    if (pausesAllowances && status !== "paused") {
+      throw new InvalidValueError("pauses_allowances", "true", 'false, or sent with "status": "paused"');
+    }
+    const change = { ...wanted, ...(status !== undefined && { pausesAllowances }) };
     if (change.name !== undefined) checkName(change.name);
     checkLimits(change.limits ?? null);
     const subject = { action: "organization.change" as const, organizationId: id, subjectId: id };

@@ -109,7 +109,7 @@ function pageOf<Row, Entry>(
 }
 
 function toOrganization({ organization, balance }: ListedOrganization): Organization {
-  const { id, name, kind, status, limits, createdAtMs, keepsConversations } = organization;
+  const { id, name, kind, status, limits, createdAtMs, keepsConversations, pausesAllowances } = organization;
   return {
     object: "organization",
     id,
@@ -118,6 +118,7 @@ function toOrganization({ organization, balance }: ListedOrganization): Organiza
     status,
     limits: toLimits(limits),
     keeps_conversations: keepsConversations,
+    pauses_allowances: pausesAllowances,
     credits: creditsOf(balance),
     created_at: isoTime(createdAtMs),
   };

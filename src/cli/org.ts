@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import type { OrganizationRow } from "../stores/queries/accounts.ts";
+import type { OrganizationChange, OrganizationRow } from "../stores/queries/accounts.ts";
 import {
   addCommand,
   type CommandOutput,
@@ -25,6 +25,14 @@ export function addOrg(program: Command, terminal: Terminal): void {
   );
   addCommand(org, "show <id>", "Show an organization and its credits").action((id: string, flags: CommonFlags) =>
     show(terminal, id, flags),
+  );
+  addCommand(org, "pause <id>", "Refuse new requests of an organization; running ones complete")
+    .option("--allowances", "also grant no month of its allowances until it is resumed")
+    .action((id: string, flags: CommonFlags & { allowances?: boolean }) =>
+      change(terminal, id, flags, { status: "paused", pausesAllowances: flags.allowances === true }),
+    );
+  addCommand(org, "resume <id>", "Accept requests of an organization again, and continue its allowances").action(
+    (id: string, flags: CommonFlags) => change(terminal, id, flags, { status: "active" }),
   );
 }
 
@@ -59,7 +67,15 @@ async function show(terminal: Terminal, id: string, flags: CommonFlags): Promise
   await withWorkspace(terminal, flags, async (workspace) => {
     const organization = await workspace.accounts.organization(id);
     if (organization === undefined) throw unknownOrganization(id);
-    print(terminal, flags, reportOf(organization, await freshBalance(workspace, terminal, id)));
+    print(terminal, flags, reportWithStatus(organization, await freshBalance(workspace, terminal, id)));
+  });
+}
+
+async function change(terminal: Terminal, id: string, flags: CommonFlags, wanted: OrganizationChange): Promise<void> {
+  await withWorkspace(terminal, flags, async (workspace) => {
+    const organization = await workspace.accounts.changeOrganization(id, wanted);
+    if (organization === undefined) throw unknownOrganization(id);
+    print(terminal, flags, reportWithStatus(organization, await freshBalance(workspace, terminal, id)));
   });
 }
 
@@ -69,4 +85,12 @@ function reportOf({ id, name, kind }: OrganizationRow, balance: BalanceRow): Com
     json: { id, name, kind, creditsTotal, creditsAvailable },
     text: facts({ id, name, kind, credits: `${creditsAvailable} of ${creditsTotal} available` }),
   };
+}
+
+/** Reports an organization that exists already, which may be paused. */
+function reportWithStatus(organization: OrganizationRow, balance: BalanceRow): CommandOutput {
+  const { status, pausesAllowances } = organization;
+  const { json, text } = reportOf(organization, balance);
+  const line = facts({ status: pausesAllowances ? "paused, with its allowances" : status });
+  return { json: { ...(json as object), status, pausesAllowances }, text: `${text}\n${line}` };
 }

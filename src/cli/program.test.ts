@@ -32,6 +32,8 @@ const COMMANDS = [
   "serve",
   "org create",
   "org list",
+  "org pause",
+  "org resume",
   "org show",
   "token create",
   "token list",

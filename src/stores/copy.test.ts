@@ -80,7 +80,7 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "closing_part.dimension": "grant",
   "refusal.count": 3n,
 };
-const FLAG = /^(is|keeps|lapses)(_|$)/;
+const FLAG = /^(is|keeps|lapses|pauses)(_|$)/;
 const LARGEST = 2n ** 63n - 1n;
 /** PostgreSQL's array syntax gives a meaning to some of these. */
 const odd = fc.oneof(

@@ -189,6 +189,8 @@ export const ORGANIZATION = table("organization", ["id"], {
   createdAtMs: number("created_at"),
   /** True if prompts and answers are stored for some time. */
   keepsConversations: flag("keeps_conversations"),
+  /** True if it is paused, and no month of its allowances is granted until it is resumed. */
+  pausesAllowances: flag("pauses_allowances"),
 });
 
 export const TOKEN = table("token", ["id"], {

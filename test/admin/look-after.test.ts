@@ -100,6 +100,29 @@ describe("organizations", () => {
     expect((await complete(paused.token)).status).toBe(200);
   });
 
+  test("the allowances of an organization are paused and resumed with it, if the operator chooses so", async () => {
+    const { id } = (await admin().call("POST", "/organizations", { name: "Stopped" })).body;
+    const change = async (body: object) => (await admin().call("PATCH", `/organizations/${id}`, body)).body;
+    expect(await change({ status: "paused" })).toMatchObject({ status: "paused", pauses_allowances: false });
+    const stopped = { status: "paused", pauses_allowances: true };
+    expect(await change(stopped)).toMatchObject(stopped);
+    await admin().call("POST", `/organizations/${id}/allowances`, { amount: 5 });
+    expect((await admin().call("GET", `/organizations/${id}`)).body.credits).toMatchObject({ total: 0 });
+    expect(await change({ status: "active" })).toMatchObject({ status: "active", pauses_allowances: false });
+    for (const body of [{ pauses_allowances: true }, { pauses_allowances: true, status: "active" }]) {
+      expect((await change(body)).error).toMatchObject({ code: "invalid_value", param: "pauses_allowances" });
+    }
+    const { body } = await admin().call<Listed>("GET", `/audit?organization_id=${id}&action=organization.change`);
+    expect(body.data.map(({ before, after }) => [before, after])).toEqual([
+      [
+        { status: "paused", pausesAllowances: true },
+        { status: "active", pausesAllowances: false },
+      ],
+      [{ pausesAllowances: false }, { pausesAllowances: true }],
+      [{ status: "active" }, { status: "paused" }],
+    ]);
+  });
+
   test("limits take effect within a second, and those of a token override those of its organization", async () => {
     const limited = await makeOrganization(service, "10");
     const { body: own } = await admin().call("POST", "/tokens", {

@@ -37,7 +37,7 @@ function organizationCases(subject: Subject): void {
     async (_, name) => {
       const organization = { id: randomId("org"), name, kind: "standard", createdAtMs: 1_790_000_000_123 } as const;
       await subject.store.accounts.insertOrganization(organization);
-      const fresh = { status: "active", limits: null, keepsConversations: false };
+      const fresh = { status: "active", limits: null, keepsConversations: false, pausesAllowances: false };
       expect(await subject.store.accounts.organization(organization.id)).toEqual({ ...organization, ...fresh });
     },
   );

@@ -1,7 +1,8 @@
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
-import type { AllowanceRow } from "../../src/credits/allowance.ts";
+import { type AllowanceRow, periodAt } from "../../src/credits/allowance.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
+import type { OrganizationChange } from "../../src/stores/queries/accounts.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const FAR_MS = 4_000_000_000_000;
@@ -82,6 +83,37 @@ function rowCases(subject: Subject): void {
     await allowances.advance({ ...past, nextAtMs: past.nextAtMs + 1 }, FAR_MS);
     expect(await due()).toEqual([soon]);
     await allowances.advance(soon, FAR_MS);
+  });
+
+  test("a paused organization's allowances are not due if they are paused with it, and skip the months until it is resumed", async () => {
+    const { accounts, allowances } = subject.store;
+    const organizationId = await subject.organization();
+    const anchorAtMs = Date.now() - 100 * 86_400_000;
+    const overdue = allowanceOf(organizationId, { anchorAtMs, nextAtMs: anchorAtMs });
+    const later = allowanceOf(organizationId, { nextAtMs: Date.now() + 30_000 });
+    for (const row of [overdue, later]) await allowances.insert(row);
+    const change = async (fields: OrganizationChange) => {
+      const record = (before: object, after: object): AuditRow => ({
+        ...{ id: v7(), madeAtMs: 5, actorKind: "command", actorId: null, address: null, requestId: null },
+        ...{ action: "organization.change", organizationId, subjectId: organizationId, before: { ...before } },
+        after: { ...after },
+      });
+      await accounts.changeOrganization(organizationId, fields, record);
+      const { rows } = await allowances.due({ aheadMs: 60_000, limit: 100 });
+      return rows.filter((row) => row.organizationId === organizationId);
+    };
+    expect(await change({ status: "paused" })).toEqual([overdue, later]);
+    expect(await change({ status: "paused", pausesAllowances: true })).toEqual([]);
+    expect(await change({ name: "Renamed" })).toEqual([]);
+    // The month of the resumption has begun, and is skipped as well; the one that begins in half a minute is granted.
+    expect(await change({ status: "active", pausesAllowances: false })).toEqual([later]);
+    const listed = await allowances.list({ organizationId, after: null, limit: 9 });
+    const { endMs } = periodAt(anchorAtMs, Date.now());
+    expect(listed.find(({ id }) => id === overdue.id)).toEqual({ ...overdue, nextAtMs: endMs });
+    // Resumed twice, nothing is skipped.
+    await allowances.advance({ ...overdue, nextAtMs: endMs }, anchorAtMs);
+    expect(await change({ status: "active", pausesAllowances: false })).toHaveLength(2);
+    await Promise.all([overdue, later].map((row) => allowances.end(row, 1)));
   });
 }
 

@@ -21,6 +21,9 @@ export const Organization = Type.Object({
   keeps_conversations: Type.Boolean({
     description: "True if prompts and answers are stored for some days, readable only by the operator.",
   }),
+  pauses_allowances: Type.Boolean({
+    description: "True if it is paused together with its allowances: months that begin meanwhile are not granted.",
+  }),
   credits: Credits,
   created_at: Time,
 });
@@ -41,6 +44,13 @@ export const OrganizationChange = Strict(
   {
     name: Type.Optional(Name),
     status: Type.Optional(Type.Enum([...ORGANIZATION_STATUSES])),
+    pauses_allowances: Type.Optional(
+      Type.Boolean({
+        default: false,
+        description:
+          "With `status: paused`: no month of its allowances is granted until it is resumed. Months that begin meanwhile are skipped.",
+      }),
+    ),
     limits: Type.Optional(Nullable(Limits)),
     keeps_conversations: Type.Optional(
       Type.Boolean({ description: "Takes effect at once; stored conversations remain until they expire." }),

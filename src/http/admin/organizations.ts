@@ -74,10 +74,11 @@ const changeOrganization = adminEndpoint({
   body: OrganizationChange,
   response: { status: 200, description: "The organization as it is now.", schema: Organization },
   async handle(services, call) {
-    const { name, status, limits, keeps_conversations } = call.body;
+    const { name, status, limits, keeps_conversations, pauses_allowances } = call.body;
     const change = {
       ...(name !== undefined && { name }),
       ...(status !== undefined && { status }),
+      ...(pauses_allowances !== undefined && { pausesAllowances: pauses_allowances }),
       ...(limits !== undefined && { limits: limitSettingsOf(limits) }),
       ...(keeps_conversations !== undefined && { keepsConversations: keeps_conversations }),
     };

@@ -7,13 +7,14 @@ import type { Database } from "../database.ts";
 import { BALANCE, ORGANIZATION, TOKEN } from "../schema.ts";
 import type { RowOf } from "../table.ts";
 import { insertAuditQuery, recordOf } from "./admin.ts";
+import { skipsOfMonths } from "./allowances.ts";
 import { changeToken, type TokenChange } from "./token-changes.ts";
 
 export type OrganizationRow = RowOf<typeof ORGANIZATION>;
 export type OrganizationStatus = OrganizationRow["status"];
 /** Fields of an organization to change; absent fields stay unchanged. */
-export type OrganizationChange = Partial<Pick<OrganizationRow, "name" | "status" | "limits" | "keepsConversations">>;
-export type NewOrganizationRow = Omit<OrganizationRow, "status" | "limits" | "keepsConversations"> &
+export type OrganizationChange = Partial<Pick<OrganizationRow, (typeof CHANGEABLE)[number]>>;
+export type NewOrganizationRow = Pick<OrganizationRow, "id" | "name" | "kind" | "createdAtMs"> &
   Partial<Pick<OrganizationRow, "limits">>;
 
 export interface IdPage {
@@ -56,11 +57,13 @@ export function accountRows(database: Database) {
   };
 }
 
-function organizations({ kysely, write, writeIf }: Database) {
+function organizations(database: Database) {
+  const { kysely, write, writeIf } = database;
   return {
     /** Writes the organization and its empty balance. */
     async insertOrganization({ id, name, kind, limits = null, createdAtMs }: NewOrganizationRow, audit?: AuditRow) {
-      const row = { id, name, kind, status: "active", limits, createdAtMs, keepsConversations: false } as const;
+      const choices = { limits, keepsConversations: false, pausesAllowances: false };
+      const row = { id, name, kind, status: "active", createdAtMs, ...choices } as const;
       const nothing = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
       const balance = { organizationId: id, ...nothing, nextChangeAtMs: null, closedBeforeMs: null };
       await write([
@@ -98,20 +101,23 @@ function organizations({ kysely, write, writeIf }: Database) {
         if (fields.length === 0) return old;
         const values = ORGANIZATION.toChange(pick(change, fields));
         let update = kysely.updateTable("organization").set(values).where("id", "=", id);
-        // Written only if the previous values are still those of the audit record; otherwise read again.
-        for (const column of Object.keys(values) as (keyof typeof values)[]) {
+        // Written only if the previous values are still those that were read; otherwise read again.
+        for (const column of Object.keys(ORGANIZATION.toChange(pick(old, CHANGEABLE))) as (keyof typeof row)[]) {
           update = update.where(column, "is not distinct from", row[column]);
         }
+        const resumes = old.pausesAllowances && change.pausesAllowances === false;
+        const skips = resumes ? await skipsOfMonths(database, id) : [];
         const audit = recordOf(pick(old, fields), pick(change, fields));
-        if (await writeIf([update.compile()], [insertAuditQuery(kysely, audit)])) return { ...old, ...change };
+        if (await writeIf([update.compile()], [...skips, insertAuditQuery(kysely, audit)]))
+          return { ...old, ...change };
       }
     },
   };
 }
 
-const CHANGEABLE = ["name", "status", "limits", "keepsConversations"] as const;
+const CHANGEABLE = ["name", "status", "limits", "keepsConversations", "pausesAllowances"] as const;
 
-function pick(values: OrganizationChange, fields: (keyof OrganizationChange)[]): OrganizationChange {
+function pick(values: OrganizationChange, fields: readonly (keyof OrganizationChange)[]): OrganizationChange {
   return Object.fromEntries(fields.map((field) => [field, values[field]]));
 }
 

@@ -1,5 +1,5 @@
-import { sql } from "kysely";
-import type { AllowanceRow } from "../../credits/allowance.ts";
+import { type CompiledQuery, sql } from "kysely";
+import { type AllowanceRow, periodAt } from "../../credits/allowance.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { Database } from "../database.ts";
 import { ALLOWANCE } from "../schema.ts";
@@ -50,16 +50,18 @@ export function allowanceRows(database: Database) {
     },
     /**
      * Finds allowances whose next month begins within `aheadMs` by the store's clock or has begun; the most overdue
-     * first.
+     * first. None of an organization that pauses them.
      */
     async due({ aheadMs, limit }: { aheadMs: number; limit: number }) {
       const now = database.now();
+      const paused = kysely.selectFrom("organization").select("id").where("pauses_allowances", "=", 1n);
       const rows = await kysely
         .selectFrom("allowance")
         .selectAll()
         .select(now.as("now"))
         .where("ended_at", "is", null)
         .where("next_at", "<=", sql<bigint>`${now} + ${BigInt(aheadMs)}`)
+        .where("organization_id", "not in", paused)
         .orderBy("next_at")
         .limit(limit)
         .execute();
@@ -76,4 +78,20 @@ export function allowanceRows(database: Database) {
         .execute();
     },
   };
+}
+
+/** Returns the writes with which the allowances of an organization skip the months that have begun and were not granted. */
+export async function skipsOfMonths(database: Database, organizationId: string): Promise<CompiledQuery[]> {
+  const { kysely } = database;
+  const query = kysely
+    .selectFrom("allowance")
+    .selectAll()
+    .select(database.now().as("now"))
+    .where("organization_id", "=", organizationId);
+  return (await query.execute()).flatMap(({ now, ...row }) => {
+    const { id, anchorAtMs, nextAtMs } = ALLOWANCE.fromRecord(row);
+    if (nextAtMs > Number(now)) return [];
+    const skip = kysely.updateTable("allowance").set({ next_at: periodAt(anchorAtMs, Number(now)).endMs });
+    return [skip.where("organization_id", "=", organizationId).where("id", "=", id).compile()];
+  });
 }

@@ -4,7 +4,7 @@ import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
 import type { Limits, NewOrganization, Organization, OrganizationChange } from "../../api/types.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
-import { TextField } from "../../ui/field.tsx";
+import { Checks, TextField } from "../../ui/field.tsx";
 import { LimitsFields } from "../form-fields.tsx";
 import { limitTexts, NO_LIMITS, readLimits } from "../read-form.ts";
 
@@ -105,6 +105,7 @@ export function EditOrganization({ organization, onClose }: EditProps) {
 export function PauseOrganization({ organization, onClose }: { organization: Organization; onClose: () => void }) {
   // The state when the dialog opened: another operator may change it in the meantime.
   const [isPaused] = useState(organization.status === "paused");
+  const [pausesAllowances, setPausesAllowances] = useState(false);
   const change = useChange({ organization, onClose });
   return (
     <DialogForm
@@ -112,16 +113,32 @@ export function PauseOrganization({ organization, onClose }: { organization: Org
       action={isPaused ? "Resume" : "Pause"}
       danger={!isPaused}
       attempt={change}
-      onSubmit={() => change.mutate({ status: isPaused ? "active" : "paused" })}
+      onSubmit={() =>
+        change.mutate(isPaused ? { status: "active" } : { status: "paused", pauses_allowances: pausesAllowances })
+      }
       onClose={onClose}
     >
       {isPaused ? (
-        <p>Its tokens can be used again.</p>
-      ) : (
         <p>
-          Answers in progress are completed and charged. New requests with its tokens are refused with 403
-          organization_paused until you resume it. Credits, tokens and limits stay as they are.
+          Its tokens can be used again.
+          {organization.pauses_allowances && " Its allowances continue with the next month that begins."}
         </p>
+      ) : (
+        <>
+          <p>
+            Answers in progress are completed and charged. New requests with its tokens are refused with 403
+            organization_paused until you resume it. Credits, tokens and limits stay as they are.
+          </p>
+          {organization.kind === "standard" && (
+            <Checks
+              label="Monthly allowances"
+              hint="Months that begin while the organization is paused are then not granted."
+              options={[["allowances", "Pause its allowances as well"]]}
+              chosen={new Set(pausesAllowances ? ["allowances"] : [])}
+              onChosen={(chosen) => setPausesAllowances(chosen.size > 0)}
+            />
+          )}
+        </>
       )}
     </DialogForm>
   );

@@ -58,7 +58,10 @@ function Loaded({ organization }: { organization: Organization }) {
       }
     >
       {isPaused && (
-        <Note tone="warn">Paused: new requests are refused with 403 organization_paused. Its credits are kept.</Note>
+        <Note tone="warn">
+          Paused: new requests are refused with 403 organization_paused. Its credits are kept.
+          {organization.pauses_allowances && " Its allowances are paused as well."}
+        </Note>
       )}
       <CreditsSection organization={organization} mayChange={organization.kind === "standard"} />
       <ConversationsSection organization={organization} />

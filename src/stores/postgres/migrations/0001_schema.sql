@@ -9,7 +9,8 @@ CREATE TABLE organization (
   status              text COLLATE "C" NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'paused')),
   limits              text,
   created_at          bigint NOT NULL,
-  keeps_conversations bigint NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1))
+  keeps_conversations bigint NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1)),
+  pauses_allowances   bigint NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status = 'paused')
 );
 
 -- `successor_id`: the token that a rotation made of this one. A token is rotated once. `caller_id`: the first token of the

@@ -9,7 +9,8 @@ CREATE TABLE organization (
   status              TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'paused')),
   limits              TEXT,
   created_at          INTEGER NOT NULL,
-  keeps_conversations INTEGER NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1))
+  keeps_conversations INTEGER NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1)),
+  pauses_allowances   INTEGER NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status = 'paused')
 ) STRICT, WITHOUT ROWID;
 
 -- `successor_id`: the token that a rotation made of this one. A token is rotated once. `caller_id`: the first token of the
