@@ -7,6 +7,7 @@ import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { runCommandLine } from "../src/cli/program.ts";
+import { bulkStatements } from "./support/bulk.ts";
 import { splitStore } from "./support/command-line.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "tollgate-commands-"));
@@ -175,6 +176,63 @@ test("a command changes the terms of a token that its flags name", async () => {
   expect(await line(1, "token", "update", "tok_none", "--no-cap")).toContain("There is no token");
   await json("token", "revoke", id);
   expect(await line(1, ...update, "--no-cap")).toContain(`The token ${id} cannot be changed: it was revoked at `);
+});
+
+test("a command prints what retention would remove, and another one removes it", async () => {
+  const dataDir = join(directory, "retention");
+  const place = ["--data-dir", dataDir, "--config", join(directory, "retention.yaml")];
+  writeFileSync(join(directory, "retention.yaml"), "retention: { requestMonths: 2, auditDays: 5 }\n");
+  await json("org", "create", "Old", "--credits", "10", ...place);
+  const database = new DatabaseSync(join(dataDir, "tollgate.db"));
+  const [{ id: org }] = database.prepare("select id from organization where kind = 'standard'").all() as [
+    { id: string },
+  ];
+  const [{ id: grantId }] = database.prepare("select id from credit_grant").all() as [{ id: string }];
+  const fromMs = Date.now() - 200 * 86_400_000;
+  for (const text of bulkStatements("sqlite", {
+    organizationId: org,
+    grantId,
+    count: 300,
+    fromMs,
+    stepMs: 86_400_000 / 2,
+  })) {
+    database.exec(text);
+  }
+  const audit = database.prepare(
+    "insert into audit_entry (id, made_at, actor_kind, action) values (?, 1, 'service', 'a')",
+  );
+  for (let count = 0; count < 3; count += 1) audit.run(`00000000-0000-7000-8000-00000000000${count}`);
+  const count = (table: string) => Number(database.prepare(`select count(*) as count from ${table}`).get()?.count);
+  const dryRun = ["retention", "--dry-run", ...place];
+  const planned = await json(...dryRun);
+  const [requests, records, conversations] = planned;
+  expect(planned).toHaveLength(3);
+  const now = new Date();
+  const before = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 2, 1)).toISOString();
+  expect(requests).toMatchObject({ kind: "requests", before });
+  expect(requests.rows).toBeGreaterThan(200);
+  expect(requests.rows).toBeLessThan(301);
+  expect([records, conversations]).toMatchObject([
+    { kind: "audit_records", rows: 3 },
+    { kind: "conversations", rows: 0 },
+  ]);
+  expect((await run(...dryRun)).stdout).toMatch(/^KIND +BEFORE +ROWS\nrequests +\d{4}-\S+ +\d+\naudit_records .* 3\n/);
+  expect(await json("retention", "run", "--dry-run", ...place)).toMatchObject(
+    planned.map(({ rows }: { rows: number }) => ({ rows })),
+  );
+  expect([count("request"), await line(1, "retention", ...place)]).toEqual([
+    300,
+    expect.stringContaining("Add --dry-run"),
+  ]);
+  const removed = await json("retention", "run", ...place);
+  expect(removed).toMatchObject([
+    { kind: "requests", rows: requests.rows, removed: requests.rows, left: 0 },
+    { kind: "audit_records", removed: 3, left: 0 },
+    { kind: "conversations", removed: 0, left: 0 },
+  ]);
+  expect(count("request")).toBe(300 - requests.rows);
+  expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });
+  database.close();
 });
 
 test("a command revokes credits", async () => {

@@ -172,7 +172,9 @@ function commandsOf(parent: Command, prefix = ""): { name: string; command: Comm
     .filter((command) => command.name() !== "help")
     .flatMap((command) => {
       const name = `${prefix}${command.name()}`;
-      return command.commands.length === 0 ? [{ name, command }] : commandsOf(command, `${name} `);
+      // Only a command that does something has options. The commands below it come first, because their names are longer.
+      const own = command.options.length === 0 ? [] : [{ name, command }];
+      return [...commandsOf(command, `${name} `), ...own];
     });
 }
 

@@ -7,6 +7,7 @@ import { addCredits } from "./credits.ts";
 import { addLedger } from "./ledger.ts";
 import { addModels } from "./models.ts";
 import { addOrg } from "./org.ts";
+import { addRetention } from "./retention.ts";
 import { addServe } from "./serve.ts";
 import { addStore } from "./store.ts";
 import { addToken } from "./token.ts";
@@ -26,7 +27,7 @@ export function createProgram(terminal: Terminal, version: string): Command {
       outputError: (text, write) => write(usageLine(text)),
     });
   addServe(program, terminal, version);
-  for (const add of [addOrg, addToken, addCredits, addModels, addAdmin, addLedger, addStore, addConfig]) {
+  for (const add of [addOrg, addToken, addCredits, addModels, addAdmin, addLedger, addRetention, addStore, addConfig]) {
     add(program, terminal);
   }
   return program;

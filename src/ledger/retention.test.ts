@@ -57,9 +57,9 @@ afterEach(async () => {
 const count = (table: string) => beside.prepare(`select count(*) as count from ${table}`).get()?.count;
 const usageDays = () => new UsageDays({ rows: store.usage, books: store.books, clock, log });
 
-async function run(options: Partial<RetentionOptions>): Promise<void> {
+function retentionOf(options: Partial<RetentionOptions>): Retention {
   const days = usageDays();
-  const retention = new Retention({
+  return new Retention({
     closings: store.closings,
     monthDigests: store.monthDigests,
     limits: {},
@@ -70,6 +70,10 @@ async function run(options: Partial<RetentionOptions>): Promise<void> {
     log,
     ...options,
   });
+}
+
+async function run(options: Partial<RetentionOptions>): Promise<void> {
+  const retention = retentionOf(options);
   await retention.run();
   await retention.stop();
 }
@@ -126,6 +130,25 @@ test("no month is closed that has no digest", async () => {
   await run({ limits: { requestMonths: 1 }, monthDigests: { ...store.monthDigests, next } });
   expect(count("request")).toBe(REQUESTS);
   expect(await store.closings.find(ORGANIZATION)).toBeUndefined();
+});
+
+test("a plan counts what a run removes, by kind and up to its time", async () => {
+  await usageDays().sumUp();
+  const options = { limits: { requestMonths: 1, auditDays: 10 } };
+  const plan = () => retentionOf(options).plan();
+  const audit = { kind: "audit_records", beforeMs: NOW_MS - 10 * DAY_MS };
+  const requests = { kind: "requests", beforeMs: Date.UTC(2026, 4, 1) };
+  expect(await plan()).toEqual([
+    { ...requests, rows: 61 * 12 },
+    { ...audit, rows: 600 - 11 },
+  ]);
+  expect([count("request"), count("audit_entry")]).toEqual([REQUESTS, 600]);
+  await run(options);
+  expect(await plan()).toEqual([
+    { ...requests, rows: 0 },
+    { ...audit, rows: 0 },
+  ]);
+  expect(await retentionOf({ limits: {} }).plan()).toEqual([]);
 });
 
 test("an organization whose requests violate an invariant keeps them, and the log says so", async () => {

@@ -22,6 +22,13 @@ export interface RetentionOptions {
   everyMs?: number;
 }
 
+/** What the configuration allows to remove: rows of before a time. */
+export interface RetentionPlan {
+  kind: "requests" | "audit_records";
+  beforeMs: number;
+  rows: number;
+}
+
 const DAY_MS = 86_400_000;
 const EVERY_MS = 3_600_000;
 const ORGANIZATIONS_PAGE = 100;
@@ -37,8 +44,8 @@ type Organizations = (after: string | null, limit: number) => Promise<string[]>;
 
 /**
  * Stores the digests of months that are over, and removes what is older than the configuration allows: requests, which become
- * one sum per organization, and audit records. Works in small steps. Every one can be interrupted, and several processes may run it at once, see `closingRows`: the lock
- * of `runExclusively` is not taken, because it would delay the starts of other processes.
+ * one sum per organization, and audit records. Works in small steps. Every one can be interrupted, and several processes may
+ * run it at once, see `closingRows`: the lock of `runExclusively` is not taken, because it would delay the starts of others.
  */
 export class Retention {
   readonly #options: RetentionOptions;
@@ -74,11 +81,35 @@ export class Retention {
     return this.#running;
   }
 
+  /** Counts what a run would remove now, by kind; a kind without a limit is absent. */
+  async plan(): Promise<RetentionPlan[]> {
+    const { closings } = this.#options;
+    const { requestsMs, auditMs } = this.#limitsNow();
+    const plans: RetentionPlan[] = [];
+    if (requestsMs !== undefined) {
+      plans.push({ kind: "requests", beforeMs: requestsMs, rows: await closings.countRequests(requestsMs) });
+    }
+    if (auditMs !== undefined) {
+      plans.push({ kind: "audit_records", beforeMs: auditMs, rows: await closings.countAudit(auditMs) });
+    }
+    return plans;
+  }
+
   async #run(): Promise<void> {
-    const { limits, clock, monthDigests } = this.#options;
-    if (limits.auditDays !== undefined) await this.#removeAudit(clock() - limits.auditDays * DAY_MS);
-    await this.#ofEach(monthDigests.organizations, async (id) => void (await this.#storeDigests(id)));
-    if (limits.requestMonths !== undefined) await this.#closeBefore(monthStart(clock(), -limits.requestMonths));
+    const { requestsMs, auditMs } = this.#limitsNow();
+    if (auditMs !== undefined) await this.#removeAudit(auditMs);
+    await this.#ofEach(this.#options.monthDigests.organizations, async (id) => void (await this.#storeDigests(id)));
+    if (requestsMs !== undefined) await this.#closeBefore(requestsMs);
+  }
+
+  /** Returns the times before which rows are removed. */
+  #limitsNow(): { requestsMs: number | undefined; auditMs: number | undefined } {
+    const { limits, clock } = this.#options;
+    const { requestMonths, auditDays } = limits;
+    return {
+      requestsMs: requestMonths === undefined ? undefined : monthStart(clock(), -requestMonths),
+      auditMs: auditDays === undefined ? undefined : clock() - auditDays * DAY_MS,
+    };
   }
 
   async #removeAudit(beforeMs: number): Promise<void> {

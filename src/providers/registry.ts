@@ -212,7 +212,9 @@ const ROWS: readonly Row[] = [
     otherHosts: ["api.cohere.ai"],
     documentation: "https://docs.cohere.com/reference/chat",
     refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
-    remarks: ["Text in messages with tool calls is dropped; it is named as `messages.content` in `x-tollgate-ignored`."],
+    remarks: [
+      "Text in messages with tool calls is dropped; it is named as `messages.content` in `x-tollgate-ignored`.",
+    ],
     compatible: { lacks: [], refuses: ["logit_bias", "parallel_tool_calls", "top_logprobs", "user"] },
     requestFormat: { fields: passing() },
   },

@@ -44,6 +44,10 @@ export function closingRows(database: Database, driver: Pick<StoreDriver, "remov
     removeMonth: (beforeMs: number) => driver.removeClosedMonth(beforeMs),
     /** Deletes a chunk of closed requests after an id. Returns the last id, undefined at the end. */
     remove: (closing: ClosingRow, after: string, limit = REMOVED_ROWS) => removeChunk(database, closing, after, limit),
+    /** Counts the ended requests that a closing before a time includes and whose rows are stored. */
+    countRequests: (beforeMs: number) => countOf(database, sql`request where ${isClosed(beforeMs)}`),
+    /** Counts the audit records of before a time. */
+    countAudit: (beforeMs: number) => countOf(database, sql`audit_entry where id < ${idAt(beforeMs)}`),
     /** Deletes audit records of before a time, at most `limit`; returns their number. */
     async removeAudit(beforeMs: number, limit: number): Promise<number> {
       const old = sql`select id from audit_entry where id < ${idAt(beforeMs)} order by id limit ${sql.lit(limit)}`;
@@ -52,6 +56,11 @@ export function closingRows(database: Database, driver: Pick<StoreDriver, "remov
       return removed;
     },
   };
+}
+
+async function countOf(database: Database, rows: RawBuilder<unknown>): Promise<number> {
+  const [found] = await read<{ count: bigint }>(database, sql`select count(*) as count from ${rows}`);
+  return Number(found?.count ?? 0);
 }
 
 interface SumLimits {

@@ -42,14 +42,9 @@ export function conversationRows(database: Database) {
       ]);
       return { isEnabled: organizations[0]?.keeps_conversations === 1n, isStored: stored.length > 0 };
     },
-    async count(organizationId: string): Promise<number> {
-      const query = kysely
-        .selectFrom("conversation")
-        .select(({ fn }) => fn.countAll<bigint>().as("count"))
-        .where("organization_id", "=", organizationId);
-      const [row] = await read<{ count: bigint }>(database, query);
-      return Number(row?.count ?? 0);
-    },
+    count: (organizationId: string) => count(database, sql`organization_id = ${organizationId}`),
+    /** Counts the conversations that `removeOld` removes. */
+    countOld: (retentionMs: number) => count(database, sql`ended_at <= ${since(database, retentionMs)}`),
     /** Removes conversations that count as absent, at most `limit`; returns their number. */
     async removeOld(retentionMs: number, limit: number): Promise<number> {
       return remove(database, sql`ended_at <= ${since(database, retentionMs)}`, limit);
@@ -75,6 +70,12 @@ function insertQuery(database: Database, row: ConversationRow) {
       ${text(row.request)}, ${text(row.answer)}
     from organization where id = ${row.organizationId} and keeps_conversations = 1 ${database.sharedLock()}
     on conflict do nothing`;
+}
+
+async function count(database: Database, condition: RawBuilder<unknown>): Promise<number> {
+  const query = sql`select count(*) as count from conversation where ${condition}`;
+  const [row] = await read<{ count: bigint }>(database, query);
+  return Number(row?.count ?? 0);
 }
 
 async function remove({ write, kysely }: Database, condition: RawBuilder<unknown>, limit: number) {

@@ -1,0 +1,94 @@
+import type { Command } from "commander";
+import { isoTime } from "../api/time.ts";
+import { OperatorError } from "../errors.ts";
+import type { RetentionPlan } from "../ledger/retention.ts";
+import type { Log } from "../telemetry/logger.ts";
+import { addCommand, type CommonFlags, print, type Terminal, table } from "./command.ts";
+import { readConfig } from "./config.ts";
+import { withWorkspace } from "./workspace.ts";
+
+type RetentionFlags = CommonFlags & { dryRun?: boolean };
+type Plan = Omit<RetentionPlan, "kind"> & { kind: RetentionPlan["kind"] | "conversations" };
+const DAY_MS = 86_400_000;
+const CONVERSATIONS_A_WRITE = 50;
+
+export function addRetention(program: Command, terminal: Terminal): void {
+  const usage = "Remove what is older than the configuration allows, which the service also does every hour";
+  const retention = addCommand(program, "retention", usage)
+    .option("--dry-run", "only print what would be removed")
+    .action((flags: RetentionFlags) => {
+      if (flags.dryRun !== true)
+        throw new OperatorError("Add --dry-run to see what would be removed, or run to remove it.");
+      return apply(terminal, flags, false);
+    });
+  // Commander takes the flags after `run` for those of `retention`, so `run --dry-run` removes nothing either.
+  addCommand(retention, "run", "Remove it now; the service may be running").action((_: object, command: Command) => {
+    const flags = command.optsWithGlobals<RetentionFlags>();
+    return apply(terminal, flags, flags.dryRun !== true);
+  });
+}
+
+async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): Promise<void> {
+  const { retention: limits, conversations } = await readConfig(flags, { secrets: "unread" });
+  const [{ Retention }, { UsageDays }] = await Promise.all([
+    import("../ledger/retention.ts"),
+    import("../reports/usage-days.ts"),
+  ]);
+  await withWorkspace(terminal, flags, async ({ store }) => {
+    const { clock } = terminal;
+    const log = logOf(terminal);
+    const days = new UsageDays({ rows: store.usage, books: store.books, clock, log });
+    const retention = new Retention({
+      ...{
+        closings: store.closings,
+        monthDigests: store.monthDigests,
+        limits,
+        clock,
+        now: () => performance.now(),
+        log,
+      },
+      isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
+      // What a running service could not book yet belongs to an open hold, which keeps its organization from being closed.
+      spooled: async () => 0,
+    });
+    const keptMs = conversations.keepDays * DAY_MS;
+    const plan = async (): Promise<Plan[]> => [
+      ...(await retention.plan()),
+      { kind: "conversations", beforeMs: clock() - keptMs, rows: await store.conversations.countOld(keptMs) },
+    ];
+    const planned = await plan();
+    if (!removes) return report(terminal, flags, planned);
+    await days.sumUp();
+    await retention.run();
+    while ((await store.conversations.removeOld(keptMs, CONVERSATIONS_A_WRITE)) === CONVERSATIONS_A_WRITE);
+    report(terminal, flags, planned, await plan());
+  });
+}
+
+/** Prints what is due, and after a run what is left of it. */
+function report(terminal: Terminal, flags: CommonFlags, planned: readonly Plan[], after?: readonly Plan[]): void {
+  const json = planned.map(({ kind, beforeMs, rows }) => {
+    const left = after?.find((other) => other.kind === kind)?.rows;
+    return {
+      ...{ kind, before: isoTime(beforeMs), rows },
+      ...(left !== undefined && { removed: Math.max(0, rows - left), left }),
+    };
+  });
+  const text = table(
+    ["KIND", "BEFORE", "ROWS", ...(after === undefined ? [] : ["REMOVED", "LEFT"])],
+    json.map(({ kind, before, rows, removed, left }) => [kind, before, `${rows}`, `${removed ?? ""}`, `${left ?? ""}`]),
+  );
+  print(terminal, flags, { json, text });
+  if (json.some(({ left = 0 }) => left > 0)) terminal.exitWith(1);
+}
+
+/** Returns a log that prints problems as the lines of a command. */
+function logOf({ error, exitWith }: Terminal): Log {
+  const problem = (fields: object, message: string) => {
+    const { err, organizationId } = fields as { err?: Error; organizationId?: string };
+    const details = [organizationId, err?.message].filter((detail) => detail !== undefined).join(": ");
+    error(`tollgate: ${message}${details === "" ? "" : ` (${details})`}`);
+    exitWith(1);
+  };
+  return { debug: () => undefined, info: () => undefined, warn: problem, error: problem };
+}
