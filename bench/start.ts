@@ -21,7 +21,7 @@ import { startUpstream } from "./upstreams.ts";
 const here = dirname(fileURLToPath(import.meta.url));
 const LOAD = join(here, "load.ts");
 const CONNECTIONS = 32;
-/** Soon after a start or a load, before the service gives memory back. */
+/** Soon after a start or a load. */
 const SOON_SECONDS = 10;
 const SAMPLE_EVERY_MS = 200;
 const COMMANDS = ["--version", "org list", "token list", "config check", "ledger verify"];
