@@ -4,7 +4,7 @@ import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
+import { creditsFromMicro, creditsOf, type MicroCredits } from "../credits/amount.ts";
 import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
 import type { DirectoryRows, ListedOrganization, ListedToken } from "../stores/queries/directory.ts";
@@ -40,20 +40,22 @@ export class Directory {
     filter: { search: string | null; status: Organization["status"] | null } & PageRequest,
   ): Promise<Page<Organization>> {
     const { search, status, limit } = filter;
-    const rows = await this.#options.rows.organizations({
-      id: null,
-      search,
-      status,
-      before: positionOf(filter.cursor),
-      limit: limit + 1,
-    });
-    return pageOf(rows, limit, toOrganization, ({ organization }) => organization);
+    const spentIn = paceDays(this.#options.clock());
+    const page = { id: null, search, status, spentIn, before: positionOf(filter.cursor), limit: limit + 1 };
+    const rows = await this.#options.rows.organizations(page);
+    return pageOf(
+      rows,
+      limit,
+      (row) => toOrganization(row, spentIn.toDay),
+      ({ organization }) => organization,
+    );
   }
 
   async organization(id: string): Promise<Organization | undefined> {
-    const search = { id, search: null, status: null, before: null, limit: 1 };
+    const spentIn = paceDays(this.#options.clock());
+    const search = { id, search: null, status: null, before: null, limit: 1, spentIn };
     const [row] = await this.#options.rows.organizations(search);
-    return row && toOrganization(row);
+    return row && toOrganization(row, spentIn.toDay);
   }
 
   /** Throws ApiError (invalid_value) for an invalid cursor. */
@@ -86,6 +88,8 @@ export class Directory {
   }
 }
 
+const DAY_MS = 86_400_000;
+const PACE_DAYS = 7;
 const POSITION = /^(\d{1,16})_(.{1,200})$/s;
 
 function positionOf(cursor: string | null): { createdAtMs: number; id: string } | null {
@@ -108,7 +112,13 @@ function pageOf<Row, Entry>(
   return { data: shown.map(toEntry), nextCursor };
 }
 
-function toOrganization({ organization, balance }: ListedOrganization): Organization {
+/** Returns the days before today whose charges tell how long credits last. */
+function paceDays(nowMs: number): { fromDay: number; toDay: number } {
+  const toDay = Math.floor(nowMs / DAY_MS) * DAY_MS;
+  return { fromDay: toDay - PACE_DAYS * DAY_MS, toDay };
+}
+
+function toOrganization({ organization, balance, spent }: ListedOrganization, toDay: number): Organization {
   const { id, name, kind, status, limits, createdAtMs, keepsConversations, pausesAllowances } = organization;
   return {
     object: "organization",
@@ -120,8 +130,17 @@ function toOrganization({ organization, balance }: ListedOrganization): Organiza
     keeps_conversations: keepsConversations,
     pauses_allowances: pausesAllowances,
     credits: creditsOf(balance),
+    days_left: spent === null || spent.amount === 0n ? null : daysLeft(balance.available, spent, toDay),
     created_at: isoTime(createdAtMs),
   };
+}
+
+function daysLeft(
+  available: MicroCredits,
+  { amount, fromDay }: NonNullable<ListedOrganization["spent"]>,
+  toDay: number,
+): number {
+  return (creditsFromMicro(available) / creditsFromMicro(amount)) * ((toDay - fromDay) / DAY_MS);
 }
 
 function toToken({ token, organizationName }: ListedToken, nowMs: number): Token {

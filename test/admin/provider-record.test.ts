@@ -68,6 +68,11 @@ test.each([true, false])(
     const { token } = await makeToken(service, organization.id, { scopes: MEMBER_SCOPES });
     const member = await (await signIn(service, token)).call("GET", `/requests/${id}`);
     expect(member.body).toMatchObject({ id, provider_response_id: null, provider_cost: null });
+    const [inList, inOwnList] = [operator(service), await signIn(service, token)].map((client) =>
+      client.call<{ data: object[] }>("GET", `/requests?organization_id=${organization.id}&model=recorded&limit=1`),
+    );
+    expect((await inList)?.body.data).toMatchObject([{ id, provider_cost: "0.00001234" }]);
+    expect((await inOwnList)?.body.data).toMatchObject([{ id, provider_cost: null }]);
   },
 );
 

@@ -57,6 +57,28 @@ function sumCase(subject: Subject): void {
 }
 
 function dayCases(subject: Subject): void {
+  test("the list of organizations has the charges of its days, added up in one query", async () => {
+    const [spending, idle] = [await subject.organization(), await subject.organization()];
+    const counts = { requests: 1, errors: 0, inputTokens: 0, outputTokens: 0 };
+    const rowsOf = (day: number, charged: bigint): UsageDayRow[] =>
+      (["m/a", "m/b"] as const).flatMap((name) => [
+        { ...counts, organizationId: spending, dimension: "model", day, name, charged },
+        { ...counts, organizationId: spending, dimension: "token", day, name, charged },
+      ]);
+    const days = [0, 2, 3].map((index) => DAY + index * 24 * HOUR_MS) as [number, number, number];
+    for (const [index, day] of days.entries()) {
+      await subject.store.usage.finishDay(day, rowsOf(day, BigInt(10 ** index)), 1);
+    }
+    const spentOf = async (id: string, fromDay: number, toDay: number) => {
+      const search = { id, search: null, status: null, before: null, limit: 1, spentIn: { fromDay, toDay } };
+      return (await subject.store.directory.organizations(search))[0]?.spent;
+    };
+    expect(await spentOf(spending, DAY - 1, days[2])).toEqual({ amount: 22n, fromDay: DAY });
+    expect(await spentOf(spending, DAY + 1, days[2] + 1)).toEqual({ amount: 220n, fromDay: days[1] });
+    expect(await spentOf(spending, days[2] + 1, days[2] + 2)).toBeNull();
+    expect(await spentOf(idle, DAY - 1, days[2])).toBeNull();
+  });
+
   test("sums of a day are stored, read by day or together, and replaced by a second write", async () => {
     const { usage } = subject.store;
     const counts = { requests: 1, errors: 0, charged: 10n, inputTokens: 2, outputTokens: 3 };

@@ -25,6 +25,12 @@ export const Organization = Type.Object({
     description: "True if it is paused together with its allowances: months that begin meanwhile are not granted.",
   }),
   credits: Credits,
+  days_left: Nullable(
+    Type.Number({
+      description:
+        "Days until the available credits are spent at the rate of the last 7 finished days, from the stored sums of these days; null without charges.",
+    }),
+  ),
   created_at: Time,
 });
 export type Organization = Static<typeof Organization>;

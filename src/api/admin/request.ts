@@ -37,6 +37,12 @@ export const RequestSummary = Type.Object({
   tokens: TokensByClass,
   held: Amount,
   charged: Amount,
+  provider_cost: Nullable(
+    Type.String({
+      description:
+        "Cost that the provider reported, as a decimal number in its own unit; null if it reports none; for operators only.",
+    }),
+  ),
   created_at: Time,
   ended_at: Nullable(Time),
   first_token_ms: Nullable(Type.Integer()),
@@ -89,12 +95,6 @@ export const RequestDetail = Type.Object({
   provider_response_id: Nullable(
     Type.String({
       description: "The provider's id of the response, to compare with its invoices and logs; for operators only.",
-    }),
-  ),
-  provider_cost: Nullable(
-    Type.String({
-      description:
-        "Cost that the provider reported, as a decimal number in its own unit; null if it reports none; for operators only.",
     }),
   ),
   events: Type.Array(

@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import type { MicroCredits } from "../../credits/amount.ts";
 import type { BalanceRow, GrantRow } from "../../credits/books.ts";
 import { type Database, read } from "../database.ts";
 import { BALANCE, GRANT, ORGANIZATION } from "../schema.ts";
@@ -14,6 +15,8 @@ import {
 export interface ListedOrganization {
   organization: OrganizationRow;
   balance: BalanceRow;
+  /** Charges of the days whose sums are stored, and the first of these days with a request; null if there is none. */
+  spent: { amount: MicroCredits; fromDay: number } | null;
 }
 
 export interface ListedToken {
@@ -33,6 +36,8 @@ export interface OrganizationSearch extends NewestFirst {
   /** Part of the name, or a whole id. */
   search: string | null;
   status: OrganizationStatus | null;
+  /** Days to add up charges of: the first milliseconds of the first one, and of the first one after them. */
+  spentIn: { fromDay: number; toDay: number };
 }
 
 export interface TokenSearch extends NewestFirst {
@@ -56,8 +61,15 @@ export type DirectoryRows = ReturnType<typeof directoryRows>;
 export function directoryRows(database: Database) {
   return {
     async organizations(page: OrganizationSearch): Promise<ListedOrganization[]> {
-      const rows = await read<object>(database, organizationQuery(database, page));
-      return rows.map((row) => ({ organization: ORGANIZATION.fromRecord(row), balance: BALANCE.fromRecord(row) }));
+      const rows = await read<{ charged: bigint; from_day: bigint | null }>(
+        database,
+        organizationQuery(database, page),
+      );
+      return rows.map((row) => ({
+        organization: ORGANIZATION.fromRecord(row),
+        balance: BALANCE.fromRecord(row),
+        spent: row.from_day === null ? null : { amount: row.charged, fromDay: Number(row.from_day) },
+      }));
     },
     async tokens(page: TokenSearch): Promise<ListedToken[]> {
       const rows = await read<BudgetColumns & { organization_name: string }>(database, tokenQuery(database, page));
@@ -69,12 +81,19 @@ export function directoryRows(database: Database) {
   };
 }
 
-function organizationQuery({ kysely }: Database, { id, search, status, before, limit }: OrganizationSearch) {
+function organizationQuery({ kysely }: Database, page: OrganizationSearch) {
+  const { id, search, status, before, limit, spentIn } = page;
+  const days = sql`usage_day where usage_day.organization_id = organization.id and dimension = 'model'
+    and day >= ${BigInt(spentIn.fromDay)} and day < ${BigInt(spentIn.toDay)}`;
   let query = kysely
     .selectFrom("organization")
     .innerJoin("balance", "balance.organization_id", "organization.id")
     .selectAll("organization")
     .selectAll("balance")
+    .select([
+      sql<bigint>`(select cast(coalesce(sum(charged), 0) as bigint) from ${days})`.as("charged"),
+      sql<bigint | null>`(select min(day) from ${days})`.as("from_day"),
+    ])
     .orderBy("organization.created_at", "desc")
     .orderBy("organization.id", "desc")
     .limit(limit);

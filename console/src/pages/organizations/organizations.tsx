@@ -3,6 +3,7 @@ import { useState } from "react";
 import { Link, Route, Switch } from "wouter";
 import { useList } from "../../api/queries.ts";
 import type { Organization } from "../../api/types.ts";
+import { countOf } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
 import { Button } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
@@ -95,8 +96,16 @@ const COLUMNS: readonly Column<Organization>[] = [
   { head: "Available", right: true, cell: (row) => <StandardCredits of={row} value={row.credits.available} /> },
   { head: "Held", right: true, wideOnly: true, cell: (row) => <StandardCredits of={row} value={row.credits.held} /> },
   { head: "Spent", right: true, wideOnly: true, cell: (row) => <StandardCredits of={row} value={row.credits.used} /> },
+  { head: "Lasts", right: true, wideOnly: true, cell: ({ days_left }) => lasting(days_left) },
   { head: "Created", right: true, wideOnly: true, cell: ({ created_at }) => formatDate(created_at) },
 ];
+
+/** Describes how long the credits last in a narrow column. */
+function lasting(days: number | null): string {
+  if (days === null) return "–";
+  if (days > 730) return "Over 2 years";
+  return days < 1 ? "Under 1 day" : countOf(Math.floor(days), "day");
+}
 
 /** The playground organization has no credits. */
 function StandardCredits({ of, value }: { of: Organization; value: number }) {

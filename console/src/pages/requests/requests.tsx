@@ -105,6 +105,12 @@ function columnsOf(isOperator: boolean): Column<RequestSummary>[] {
       </span>
     ),
   };
+  const cost: Column<RequestSummary> = {
+    head: "Provider cost",
+    right: true,
+    wideOnly: true,
+    cell: ({ provider_cost }) => <span className="figures">{provider_cost ?? "–"}</span>,
+  };
   return [
     { head: "Request", cell: (row) => <RequestLink request={row} /> },
     { head: "Status", cell: (row) => <Outcome request={row} /> },
@@ -119,6 +125,7 @@ function columnsOf(isOperator: boolean): Column<RequestSummary>[] {
     { head: "First token", right: true, wideOnly: true, cell: ({ first_token_ms }) => durationOf(first_token_ms) },
     { head: "Duration", right: true, wideOnly: true, cell: ({ duration_ms }) => durationOf(duration_ms) },
     { head: "Charged", right: true, cell: ({ charged }) => <Credits value={charged} /> },
+    ...(isOperator ? [cost] : []),
   ];
 }
 
