@@ -4,7 +4,6 @@ import type { Outcome } from "../../credits/outcomes.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import type { Durability } from "../driver.ts";
 import type { WorkerLink } from "./link.ts";
-import { packTransitions } from "./packed-transitions.ts";
 
 export interface BatchSenderOptions {
   writer: Pick<WorkerLink, "request">;
@@ -66,10 +65,8 @@ export class BatchSender {
   async #send(batches: WaitingBatch[]): Promise<void> {
     const { writer, clock, onBooked } = this.#options;
     try {
-      const packed = batches.map(({ durability, transitions }) => {
-        return { isDurable: durability === "durable", transitions: packTransitions(transitions) };
-      });
-      const outcomes = await writer.request({ kind: "apply", nowMs: clock(), batches: packed });
+      const sent = batches.map(({ durability, transitions }) => ({ isDurable: durability === "durable", transitions }));
+      const outcomes = await writer.request({ kind: "apply", nowMs: clock(), batches: sent });
       onBooked();
       for (const [index, batch] of batches.entries()) batch.resolve(outcomes[index] ?? []);
     } catch (error) {

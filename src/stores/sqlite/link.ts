@@ -1,11 +1,11 @@
 import { getCompileCacheDir } from "node:module";
 import { dirname } from "node:path";
 import { Worker } from "node:worker_threads";
+import type { Transition } from "../../credits/books.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { PoolUse } from "../driver.ts";
 import type { SchemaVersions } from "../migrations.ts";
-import type { PackedTransition } from "./packed-transitions.ts";
 
 /** One SQL statement. Requests to a worker are one message each, answered in order. */
 export interface Statement {
@@ -24,16 +24,16 @@ export interface CheckpointResult {
   checkpointedPages: number;
 }
 
-export interface PackedBatch {
+export interface SentBatch {
   isDurable: boolean;
-  transitions: PackedTransition[];
+  transitions: Transition[];
 }
 
 interface Requests {
   /** Opens the database, and migrates its schema if `creates`; otherwise refuses one that is not current. */
   open: { request: { creates: boolean }; result: SchemaVersions };
   /** Applies batches one after the other in one transaction, durable if one of them is. Returns the outcomes of each. */
-  apply: { request: { nowMs: number; batches: PackedBatch[] }; result: Outcome[][] };
+  apply: { request: { nowMs: number; batches: SentBatch[] }; result: Outcome[][] };
   run: { request: { statement: Statement }; result: StatementResult };
   write: { request: { required: Statement[]; rest: Statement[]; isDurable: boolean }; result: number[] | undefined };
   snapshot: { request: { statements: Statement[] }; result: Record<string, unknown>[][] };

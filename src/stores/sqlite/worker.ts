@@ -5,18 +5,17 @@ import { OperatorError } from "../../errors.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { Connection, lengthenLog, unavailableReason } from "./connection.ts";
 import {
-  type PackedBatch,
   type Request,
   type RequestKind,
   type RequestOf,
   type ResultOf,
+  type SentBatch,
   toWorkerError,
   type WorkerData,
   type WorkerReply,
   type WorkerRequest,
 } from "./link.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
-import { unpackTransitions } from "./packed-transitions.ts";
 
 /** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
 const options = workerData as WorkerData;
@@ -107,8 +106,7 @@ function apply({ nowMs, batches }: RequestOf<"apply">): ResultOf<"apply"> {
   return connection.transaction("BEGIN IMMEDIATE", isDurable, () => batches.map((batch) => applyBatch(batch, nowMs)));
 }
 
-function applyBatch({ transitions: packed }: PackedBatch, nowMs: number): Outcome[] {
-  const transitions = unpackTransitions(packed);
+function applyBatch({ transitions }: SentBatch, nowMs: number): Outcome[] {
   const rows = readRows(connection, transitions, nowMs);
   const { outcomes, writes } = decide(rows, transitions);
   writeRows(connection, writes);
