@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { MEMBER_SCOPES } from "../../support/service.ts";
 
 /** A running service under attack, given by its address, and the credentials that the attacker has. */
 export interface Target {
@@ -7,8 +8,6 @@ export interface Target {
   /** An access token of an organization with credits. */
   token?: string;
   adminToken?: string;
-  /** An access token of another organization with credits, which no attack may harm. */
-  victimToken?: string;
   /** A model whose provider answers with the status that the message asks for, such as `status 429 retry-after 30`. */
   fragileModel?: string;
 }
@@ -22,7 +21,7 @@ export interface Attack {
   title: string;
   needs: Needs;
   /** Parts of the target that the attack needs, apart from the attacker's credentials. */
-  alsoNeeds?: readonly ("adminToken" | "victimToken" | "fragileModel")[];
+  alsoNeeds?: readonly Exclude<keyof Target, "url" | "token">[];
   /** Rejects if the title does not hold. Leaves the service usable for the next attacks. */
   play(target: Target): Promise<void>;
 }
@@ -61,4 +60,62 @@ export async function assertRefused(answer: Response, status: number, code: stri
   const { error } = JSON.parse(text) as { error: { code: string; message: string } };
   assert.equal(error.code, code);
   return error.message;
+}
+
+/** A customer that an attack makes for itself, so that nothing of earlier attacks is left: no open circuit, no spent limit. */
+export interface Customer {
+  organizationId: string;
+  token: string;
+}
+
+export interface CustomerTerms {
+  credits?: number;
+  limits?: object;
+  keepsConversations?: boolean;
+}
+
+/** Makes an organization with credits and a token, whose holder can sign in to the console. */
+export async function makeCustomer(target: Target, terms: CustomerTerms = {}): Promise<Customer> {
+  const { credits = 1_000, limits = null, keepsConversations } = terms;
+  const { id: organizationId } = await operate(target, "POST", "/organizations", { name: "Attack", limits });
+  await operate(target, "POST", `/organizations/${organizationId}/grants`, { amount: credits });
+  if (keepsConversations !== undefined) {
+    await operate(target, "PATCH", `/organizations/${organizationId}`, { keeps_conversations: keepsConversations });
+  }
+  const token = { organization_id: organizationId, name: "attack", scopes: MEMBER_SCOPES };
+  const { secret } = await operate(target, "POST", "/tokens", token);
+  return { organizationId, token: secret };
+}
+
+/** Calls the admin API as the operator, and asserts that the call succeeds. */
+export async function operate<Answer = { id: string; secret: string }>(
+  target: Target,
+  method: "GET" | "POST" | "PATCH",
+  path: string,
+  body?: object,
+): Promise<Answer> {
+  const answer = await fetch(`${target.url}/admin/v1${path}`, {
+    method,
+    headers: { "content-type": "application/json", ...authorization(target, "admin token") },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const text = await answer.text();
+  assert.ok(answer.ok, `${method} ${path} was answered ${answer.status}: ${text.slice(0, 300)}`);
+  return JSON.parse(text) as Answer;
+}
+
+/** The first route of a model, and the end of its pause. */
+export async function firstRouteOf(
+  target: Target,
+  model: string,
+): Promise<{ route: string; pausedUntil: string | null }> {
+  const { data } = await operate<{ data: ModelWithRoutes[] }>(target, "GET", "/models");
+  const [first] = data.find(({ id }) => id === model)?.routes ?? [];
+  assert.ok(first !== undefined, `The model ${model} has no route.`);
+  return { route: first.route, pausedUntil: first.health?.limited_until ?? null };
+}
+
+interface ModelWithRoutes {
+  id: string;
+  routes: { route: string; health: { limited_until: string | null } | null }[];
 }

@@ -4,7 +4,7 @@ import type { Target } from "./attack.ts";
 
 export interface AttackedService {
   service: RunningService;
-  target: Required<Target>;
+  target: Target;
   end(): Promise<void>;
 }
 
@@ -19,7 +19,7 @@ const fragile: Behaviour = (request) => {
   sendJson(request.response, Number(status), { error: { message: "As you wish" } }, headers);
 };
 
-/** Starts a service with a provider that fails on demand, two organizations with credits and an admin token. */
+/** Starts a service with a provider that fails on demand, an organization with credits and an admin token. */
 export async function startAttackedService(): Promise<AttackedService> {
   const upstream = await startUpstream();
   upstream.behave("fragile", fragile);
@@ -28,11 +28,10 @@ export async function startAttackedService(): Promise<AttackedService> {
   const config = { providers: [upstream.provider], models: [model], server: { overload: {} } };
   const service = await startService({ config });
   const { token } = await makeOrganization(service, "1000000");
-  const { token: victimToken } = await makeOrganization(service, "1000000");
   const { token: adminToken } = await service.tollgate<{ token: string }>("admin", "token");
   return {
     service,
-    target: { url: service.url, token, adminToken, victimToken, fragileModel: model.id },
+    target: { url: service.url, token, adminToken, fragileModel: model.id },
     end: async () => {
       await service.end();
       await upstream.close();

@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Attack, assertRefused, authorization, post, required, type Target } from "./attack.ts";
+import {
+  type Attack,
+  assertRefused,
+  firstRouteOf,
+  makeCustomer,
+  operate,
+  post,
+  required,
+  type Target,
+} from "./attack.ts";
 
 const ATTACK_MS = 5_000;
 
@@ -21,9 +30,10 @@ export const upstreamAttacks: readonly Attack[] = [
   {
     title: "A caller that makes a provider fail ten times a second closes its model to nobody else.",
     needs: "token",
-    alsoNeeds: ["victimToken", "fragileModel"],
+    alsoNeeds: ["adminToken", "fragileModel"],
     async play(target) {
-      const [attacker, victim] = [required(target, "token"), required(target, "victimToken")];
+      const { token: attacker } = await makeCustomer(target);
+      const { token: victim } = await makeCustomer(target);
       const fail = () => statusOf(ask(target, attacker, "status 500"));
       const failed = await Promise.all(Array.from({ length: 10 }, fail));
       const served: Promise<number>[] = [];
@@ -42,30 +52,20 @@ export const upstreamAttacks: readonly Attack[] = [
   {
     title: "A pause of three years that a provider asks for lasts a minute at most, and the operator can end it.",
     needs: "token",
-    alsoNeeds: ["adminToken", "victimToken", "fragileModel"],
+    alsoNeeds: ["adminToken", "fragileModel"],
     async play(target) {
-      const victim = required(target, "victimToken");
-      await assertRefused(
-        await ask(target, required(target, "token"), "status 429 retry-after 99999999"),
-        503,
-        "overloaded",
-      );
+      // A customer with an open circuit would be told its last failure instead of being asked to wait for the pause.
+      const { token: attacker } = await makeCustomer(target);
+      const { token: victim } = await makeCustomer(target);
+      await assertRefused(await ask(target, attacker, "status 429 retry-after 99999999"), 503, "overloaded");
       const refused = await ask(target, victim, "hello");
       assert.ok(Number(refused.headers.get("retry-after")) <= 60, `Retry-After: ${refused.headers.get("retry-after")}`);
       await assertRefused(refused, 503, "overloaded");
-      const operator = authorization(target, "admin token");
-      const models = await fetch(`${target.url}/admin/v1/models`, { headers: operator });
-      const { data } = (await models.json()) as { data: ModelWithRoutes[] };
-      const [route] = data.find(({ id }) => id === target.fragileModel)?.routes ?? [];
-      const pauseMs = Date.parse(route?.health.limited_until ?? "") - Date.now();
+      const { route, pausedUntil } = await firstRouteOf(target, required(target, "fragileModel"));
+      const pauseMs = Date.parse(pausedUntil ?? "") - Date.now();
       assert.ok(pauseMs > 0 && pauseMs <= 60_000, `The pause lasts ${pauseMs} ms.`);
-      await post(target, "/admin/v1/routes/resume", { route: route?.route }, operator);
-      assert.equal((await ask(target, victim, "hello")).status, 200);
+      await operate(target, "POST", "/routes/resume", { route });
+      assert.equal(await statusOf(ask(target, victim, "hello")), 200);
     },
   },
 ];
-
-interface ModelWithRoutes {
-  id: string;
-  routes: { route: string; health: { limited_until: string | null } }[];
-}
