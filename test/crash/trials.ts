@@ -11,6 +11,7 @@ import { playHistories } from "./trials/histories.ts";
 import { killAtRandomMoment } from "./trials/kill-service.ts";
 import { killAtNamedPoints } from "./trials/named-points.ts";
 import { loseNodes } from "./trials/nodes.ts";
+import { playNoisyNeighbour } from "./trials/noisy-neighbour.ts";
 import { cutOff, outliveHolds } from "./trials/partitions.ts";
 import { cutCommits, failOver, killPostgres } from "./trials/postgres.ts";
 import { terminateUnderStreams } from "./trials/terminate.ts";
@@ -146,6 +147,14 @@ const CRASHES: readonly Trial[] = [
     runs: { sqlite: 0, postgres: 0 },
     soak: { runs: 500, share: 4 },
     run: playHistories,
+  },
+  {
+    key: "noisy-neighbour",
+    name: "one customer's worst on each shared resource, beside another that sends five requests a second",
+    // A short form without times runs with the attacks.
+    runs: { sqlite: 0, postgres: 0 },
+    soak: { runs: 5, share: 8 },
+    run: playNoisyNeighbour,
   },
 ];
 

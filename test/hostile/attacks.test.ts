@@ -4,11 +4,14 @@ import { ATTACKS } from "./attacks/index.ts";
 import { tableRows } from "./attacks/run.ts";
 import { type AttackedService, startAttackedService } from "./attacks/service.ts";
 
-describe.each(Object.entries(ATTACKS))("%s", (_area, attacks) => {
+/** On a busy machine the event loop of a service is late without any load, and a neighbour would be refused for it. */
+const WITHOUT_OVERLOAD = { overload: { eventLoopDelayMs: 0 } };
+
+describe.each(Object.entries(ATTACKS))("%s", (area, attacks) => {
   let attacked: AttackedService;
 
   beforeAll(async () => {
-    attacked = await startAttackedService();
+    attacked = await startAttackedService(area === "neighbours" ? WITHOUT_OVERLOAD : {});
   });
 
   afterAll(async () => {

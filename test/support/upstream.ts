@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { text as readText } from "node:stream/consumers";
 
 export interface UpstreamRequest {
   body: { model: string; stream?: boolean; [field: string]: unknown };
@@ -28,8 +29,9 @@ export async function startUpstream(): Promise<Upstream> {
   const behaviours = new Map<string, Behaviour>();
   const requests: UpstreamRequest[] = [];
   const server = createServer(async (request, response) => {
-    let text = "";
-    for await (const chunk of request) text += chunk;
+    const text = await readText(request).catch(() => undefined);
+    // The caller gave up before its request had arrived.
+    if (text === undefined) return;
     const closed = new Promise<number>((resolve) => response.once("close", () => resolve(Date.now())));
     const received = { body: JSON.parse(text || "{}"), headers: request.headers, response, words: 0, closed };
     requests.push(received);

@@ -10,6 +10,9 @@ export interface Target {
   adminToken?: string;
   /** A model whose provider answers with the status that the message asks for, such as `status 429 retry-after 30`. */
   fragileModel?: string;
+  /** A model with the route of the fragile one, and another route that always answers. */
+  pairModel?: string;
+  embeddingModel?: string;
 }
 
 /** Credentials that an attacker needs. */

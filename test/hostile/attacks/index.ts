@@ -5,6 +5,7 @@ import { clientAttacks } from "./clients.ts";
 import { connectionAttacks } from "./connections.ts";
 import { creditAttacks } from "./credits.ts";
 import { limitAttacks } from "./limits.ts";
+import { neighbourAttacks } from "./neighbours.ts";
 import { requestAttacks } from "./requests.ts";
 import { upstreamAttacks } from "./upstreams.ts";
 import { worstBodyAttacks } from "./worst-bodies.ts";
@@ -17,6 +18,7 @@ export const ATTACKS: Readonly<Record<string, readonly Attack[]>> = {
   credits: creditAttacks,
   clients: clientAttacks,
   upstreams: upstreamAttacks,
+  neighbours: neighbourAttacks,
   "worst bodies": worstBodyAttacks,
   administration: administrationAttacks,
   // Last, because they exhaust the limits of an address.

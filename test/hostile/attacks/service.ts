@@ -1,5 +1,5 @@
-import { makeOrganization, type RunningService, startService } from "../../support/service.ts";
-import { answering, type Behaviour, sendJson, startUpstream } from "../../support/upstream.ts";
+import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../../support/service.ts";
+import { answering, type Behaviour, sendJson, startUpstream, type UpstreamRequest } from "../../support/upstream.ts";
 import type { Target } from "./attack.ts";
 
 export interface AttackedService {
@@ -8,30 +8,74 @@ export interface AttackedService {
   end(): Promise<void>;
 }
 
-const answer = answering({ words: ["Fine"], usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 } });
+/** Few, so that an attack can use up its share. */
+const CONNECTIONS_MAX = 2_000;
+const DIMENSIONS = 512;
+const WORDS = Array.from({ length: 40 }, (_, index) => ` word${index}`);
+const USAGE = { prompt_tokens: 7, completion_tokens: 40, total_tokens: 47 };
 
-/** Answers with the status that the last message asks for. */
+const complete = answering({ words: WORDS, usage: USAGE });
+const streamWithoutUsage = answering({ words: WORDS });
+const answer: Behaviour = (request) => (request.body.stream ? streamWithoutUsage(request) : complete(request));
+
+/** Answers with the status that the last message asks for, or after as many milliseconds: `status 429 retry-after 30`. */
 const fragile: Behaviour = (request) => {
   const messages = request.body.messages as { content: string }[];
-  const [, status, seconds] = /^status (\d{3})(?: retry-after (\d+))?$/.exec(messages.at(-1)?.content ?? "") ?? [];
+  const content = messages.at(-1)?.content ?? "";
+  const [, waitMs] = /^wait (\d+)$/.exec(content) ?? [];
+  if (waitMs !== undefined) return void setTimeout(() => answer(request), Number(waitMs));
+  const [, status, seconds] = /^status (\d{3})(?: retry-after (\d+))?$/.exec(content) ?? [];
   if (status === undefined) return answer(request);
   const headers: Record<string, string> = seconds === undefined ? {} : { "retry-after": seconds };
   sendJson(request.response, Number(status), { error: { message: "As you wish" } }, headers);
 };
 
+/** Serialized once for each number of inputs: this process also measures how long answers take. */
+const vectorAnswers = new Map<number, string>();
+
+const embed: Behaviour = ({ body, response }) => {
+  const { length } = [body.input].flat();
+  const known = vectorAnswers.get(length) ?? vectorsOf(length);
+  vectorAnswers.set(length, known);
+  response.writeHead(200, { "content-type": "application/json" }).end(known);
+};
+
+function vectorsOf(length: number): string {
+  const embedding = Array.from({ length: DIMENSIONS }, (_, at) => Math.sin(at));
+  const data = Array.from({ length }, (_, index) => ({ index, embedding }));
+  return JSON.stringify({ object: "list", data, model: "vectors", usage: { prompt_tokens: 9, total_tokens: 9 } });
+}
+
 /** Starts a service with a provider that fails on demand, an organization with credits and an admin token. */
-export async function startAttackedService(): Promise<AttackedService> {
+export async function startAttackedService(
+  options: Pick<ServiceOptions, "databaseUrl"> & { overload?: object } = {},
+): Promise<AttackedService> {
+  const { overload = {}, ...place } = options;
   const upstream = await startUpstream();
-  upstream.behave("fragile", fragile);
-  const model = { id: "fragile", price: { input: 1, output: 1 }, routes: [{ provider: "up", model: "fragile" }] };
+  const behave = (model: string, behaviour: Behaviour) => {
+    upstream.behave(model, (request: UpstreamRequest) => {
+      // Long bodies of many requests would use up the memory.
+      upstream.requests.length = 0;
+      return behaviour(request);
+    });
+    return { provider: "up", model };
+  };
+  const [first, second] = [behave("fragile", fragile), behave("steady", answer)];
+  const price = { input: 1, output: 1 };
+  const models = [
+    { id: "fragile", price, routes: [first] },
+    { id: "pair", price, routes: [first, second] },
+    { id: "vectors", category: "embedding", price: { input: 1 }, routes: [behave("vectors", embed)] },
+  ];
   // With its own limits of overload, unlike in other tests.
-  const config = { providers: [upstream.provider], models: [model], server: { overload: {} } };
-  const service = await startService({ config });
+  const server = { overload, maxConnections: CONNECTIONS_MAX };
+  const service = await startService({ ...place, config: { providers: [upstream.provider], models, server } });
   const { token } = await makeOrganization(service, "1000000");
   const { token: adminToken } = await service.tollgate<{ token: string }>("admin", "token");
+  const named = { fragileModel: "fragile", pairModel: "pair", embeddingModel: "vectors" };
   return {
     service,
-    target: { url: service.url, token, adminToken, fragileModel: model.id },
+    target: { url: service.url, token, adminToken, ...named },
     end: async () => {
       await service.end();
       await upstream.close();
