@@ -31,7 +31,7 @@ interface Consequence {
   circuit: "works" | "failed" | "paused" | "unchanged";
 }
 
-/** Consequences of each way in which an upstream can fail. docs/guide.md has them as a table. */
+/** Consequences of each way in which an upstream can fail. docs/providers.md has them as a table. */
 export const CONSEQUENCES: Readonly<Record<UpstreamFailure, Consequence>> = {
   rejected: { next: "nowhere", circuit: "works" },
   unsupported: { next: "elsewhere", circuit: "unchanged" },

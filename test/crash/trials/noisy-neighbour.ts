@@ -1,11 +1,11 @@
-import { makeVictim, playNoise, type Served, type Victim } from "../../hostile/attacks/neighbours.ts";
+import { makeVictim, playNoise, type Served } from "../../hostile/attacks/neighbours.ts";
 import { NOISES, type Noise } from "../../hostile/attacks/noises.ts";
 import { startAttackedService } from "../../hostile/attacks/service.ts";
 import type { Random } from "../random.ts";
 import { type Site, ViolationError } from "../site.ts";
 import { createDatabase } from "../stores.ts";
 
-/** Twenty seconds at the victim's rate. */
+/** Twenty seconds at the victim's rate, without the noise and again with it. */
 const REQUESTS = 100;
 /** A victim may wait twice as long as without the noise, and always this long. */
 const SLOWER_AT_MOST = 2;
@@ -18,13 +18,9 @@ const P99_MS_ALLOWED = 100;
 export async function playNoisyNeighbour(site: Site, _random: Random, trial: string): Promise<void> {
   const databaseUrl = await createDatabase(site.postgres?.server.url, trial);
   const { service, target, end } = await startAttackedService(databaseUrl === undefined ? {} : { databaseUrl });
-  const victims = new Map<string, Promise<Victim>>();
   const faults: string[] = [];
   const play = async (noise: Noise) => {
-    const kind = JSON.stringify(noise.victim ?? null);
-    const made = victims.get(kind) ?? makeVictim(target, noise, REQUESTS);
-    victims.set(kind, made);
-    const victim = await made;
+    const victim = await makeVictim(target, noise, REQUESTS);
     const { noisy, statuses } = await playNoise(target, noise, victim);
     site.answers.set("200", (site.answers.get("200") ?? 0) + noisy.length);
     const [quietMs, noisyMs] = [p99Of(victim.quiet), p99Of(noisy)];

@@ -6,7 +6,7 @@ import { Worker } from "node:worker_threads";
 import { type Attack, firstRouteOf, makeCustomer, operate, required, type Target } from "./attack.ts";
 import { NOISES, type Noise, UNLIMITED } from "./noises.ts";
 
-/** What the victim got for one request. */
+/** Answer to one request of the victim. */
 export interface Served {
   status: number;
   /** Credits; undefined for a refusal. */
@@ -14,13 +14,13 @@ export interface Served {
   ms: number;
 }
 
-/** A customer, and what it got while it was alone. */
+/** A customer, and the answers that it got while it was alone. */
 export interface Victim {
   token: string;
   quiet: Served[];
 }
 
-/** What the victim got during a noise, and the noise's own answers by their status. */
+/** Answers to the victim during a noise, and to the noise by their status. */
 export interface Trial {
   noisy: Served[];
   statuses: ReadonlyMap<number, number>;

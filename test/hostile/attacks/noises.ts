@@ -175,7 +175,7 @@ export const NOISES: readonly Noise[] = [
     does: "holds all of its credits",
     reaches: 429,
     terms: { ...UNLIMITED, credits: 0.05 },
-    make: (maker) => keepAsking(maker, "wait 300", { fields: { max_tokens: 4_096 }, atOnce: 100 }),
+    make: (maker) => keepAsking(maker, "wait 300", { fields: { max_tokens: 4_096 }, atOnce: 50, pauseMs: 100 }),
   },
   {
     does: "fills the queue of conversations",
@@ -188,7 +188,7 @@ export const NOISES: readonly Noise[] = [
     reaches: 200,
     make: (maker) => {
       const statement = `/organizations/${maker.organizationId}/statement?limit=100`;
-      return read(maker, ["/overview", "/requests?limit=100", "/audit?limit=100", statement]);
+      return read(maker, ["/overview", "/requests?limit=100", "/tokens?limit=100", statement]);
     },
   },
   {
