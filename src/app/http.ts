@@ -21,6 +21,7 @@ import type { Overload } from "../http/overload.ts";
 import { createServer, type Server, type ServerSettings } from "../http/server.ts";
 import { requestId } from "../internals/ids.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
+import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { holdEndsWithinMs } from "../ledger/verify.ts";
 import { Overviews } from "../reports/overview.ts";
@@ -93,6 +94,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
       ...routing,
       tokenCounter,
       outputRates: new OutputRates(),
+      longAnswers: new FairTurns(1),
       clock,
       newId: newIdOf(options),
       log,

@@ -173,7 +173,13 @@ async function failureOf(
     const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
     if (embedding !== undefined) {
       if (provider.embed === undefined) return "the provider creates no embeddings";
-      const { vectors } = await provider.embed({ model: route.model, inputs: [MESSAGE], encoding: "float", signal });
+      const { vectors } = await provider.embed({
+        model: route.model,
+        inputs: [MESSAGE],
+        encoding: "float",
+        signal,
+        inTurn: async (work) => work(),
+      });
       return vectors.length > 0 ? null : "the answer was empty";
     }
     const { chunks } = await provider.complete({ request: { ...request, max_tokens: 1, stream: true }, signal });

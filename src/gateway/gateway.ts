@@ -4,6 +4,7 @@ import type { Catalog } from "../catalog/model.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import type { StoppedError, StoreUnavailableError } from "../errors.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
+import type { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -33,6 +34,8 @@ export interface Gateway {
   limits: RateLimiter;
   tokenCounter: Pick<TokenCounter, "forCharges" | "forPreviews">;
   outputRates: OutputRates;
+  /** Divides the event loop's time for long answers among organizations. */
+  longAnswers: FairTurns;
   limitSettings: LimitSettings;
   playground: PlaygroundSettings;
   /** Highest `max_tokens`, also for requests that state none; `model`: each model's own maximum. */

@@ -4,7 +4,7 @@ import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { isObject, parseJson } from "./json.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { ChunkReader } from "./openai/chunks.ts";
-import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
+import { EMBEDDINGS_BYTES_MAX, LONG_CHARACTERS, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import {
   once,
@@ -67,7 +67,9 @@ class OpenAiCompatible implements Provider {
     const { signal } = call;
     const { scrub } = this.#client;
     const answer = await this.#client.post("/embeddings", body, { isStreamed: false, identity: call, signal, scrub });
-    return readEmbeddings(await readText(answer.body, EMBEDDINGS_BYTES_MAX), call, scrub);
+    const text = await readText(answer.body, EMBEDDINGS_BYTES_MAX);
+    const read = () => readEmbeddings(text, call, scrub);
+    return text.length > LONG_CHARACTERS ? call.inTurn(read) : read();
   }
 
   async listModels(signal: AbortSignal): Promise<string[]> {

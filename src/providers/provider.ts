@@ -97,6 +97,8 @@ export interface ProviderEmbeddingCall extends EmbeddingOrder, RequestIdentity {
   /** The upstream's own name of the model. */
   model: string;
   signal: AbortSignal;
+  /** Runs work of many milliseconds, such as parsing a long answer, in the caller's turn. */
+  inTurn<Result>(work: () => Result): Promise<Result>;
 }
 
 /** Embeddings as an upstream sent them: untrusted. */

@@ -34,6 +34,9 @@ beforeEach(() => {
 });
 
 /** Creates embeddings with a provider of the kind, whose address is the test's own server. */
+/** Runs work where nobody else waits. */
+const atOnce = async <Result>(work: () => Result) => work();
+
 async function embed(
   kind: string,
   model: string,
@@ -44,7 +47,7 @@ async function embed(
   const provider = createProvider(settingsOf(origin, { kind, apiKey: "k", ...amazon }), {});
   try {
     const { signal } = new AbortController();
-    return await provider.embed?.({ model, inputs, encoding: "float", signal, ...fields });
+    return await provider.embed?.({ model, inputs, encoding: "float", signal, inTurn: atOnce, ...fields });
   } finally {
     await provider.close();
   }
@@ -179,9 +182,27 @@ test("An upstream that takes base64 is asked for it.", async () => {
   const requestFormat = { encodesEmbeddings: true };
   const provider = createProvider(settingsOf(origin, { kind: "openai-compatible", requestFormat }), {});
   const { signal } = new AbortController();
-  await provider.embed?.({ model: "m", inputs: [[1, 2]], encoding: "base64", signal });
+  await provider.embed?.({ model: "m", inputs: [[1, 2]], encoding: "base64", signal, inTurn: atOnce });
   await provider.close();
   expect(sent[0]?.body).toEqual({ model: "m", input: [1, 2], encoding_format: "base64" });
+});
+
+test("A long answer is read in the caller's turn, and a short one at once.", async () => {
+  const turns: (() => void)[] = [];
+  const inTurn = <Result>(work: () => Result) => new Promise<Result>((resolve) => turns.push(() => resolve(work())));
+  const provider = createProvider(settingsOf(origin, { kind: "openai-compatible" }), {});
+  const { signal } = new AbortController();
+  const embed = (length: number) => {
+    answer = () => ({ body: { data: [{ index: 0, embedding: Array.from({ length }, () => 0.5) }] } });
+    return provider.embed?.({ model: "m", inputs: ["a"], encoding: "float", signal, inTurn });
+  };
+  expect(numbersOf(await embed(2))).toEqual([[0.5, 0.5]]);
+  expect(turns).toHaveLength(0);
+  const long = embed(100_000);
+  await expect.poll(() => turns.length).toBe(1);
+  turns[0]?.();
+  expect(numbersOf(await long)?.[0]).toHaveLength(100_000);
+  await provider.close();
 });
 
 test("A provider with a second wire creates embeddings of texts and token ids.", async () => {
@@ -191,7 +212,13 @@ test("A provider with a second wire creates embeddings of texts and token ids.",
   try {
     const { signal } = new AbortController();
     expect(provider).toMatchObject({ nativeWire: "responses", takesTokenIds: true });
-    const embeddings = await provider.embed?.({ model: "m", inputs: [[1, 2]], encoding: "float", signal });
+    const embeddings = await provider.embed?.({
+      model: "m",
+      inputs: [[1, 2]],
+      encoding: "float",
+      signal,
+      inTurn: atOnce,
+    });
     expect(numbersOf(embeddings)).toEqual([[0.5]]);
     expect(sent).toMatchObject([{ path: "/embeddings", body: { model: "m", input: [1, 2] } }]);
   } finally {

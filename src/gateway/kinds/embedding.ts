@@ -11,7 +11,7 @@ type EmbeddingCall = GatewayCall<"embedding">;
 
 /** Plans a request of embeddings. Throws model_not_found, model_not_allowed, unsupported_value, invalid_value or context_length_exceeded. */
 export function planEmbedding(
-  { catalog, providers }: Pick<Gateway, "catalog" | "providers">,
+  { catalog, providers, longAnswers }: Pick<Gateway, "catalog" | "providers" | "longAnswers">,
   call: EmbeddingCall,
 ): Plan {
   const { principal, request, output } = call;
@@ -39,17 +39,26 @@ export function planEmbedding(
     isStreamed: false,
     isInputOnly: true,
     promptTexts: () => request.inputs.filter((input) => typeof input === "string"),
-    send: async (provider, route) => toAnswer(await embed(provider, { ...order, model: route.model }, call), request),
+    send: async (provider, route) => {
+      return toAnswer(await embed(provider, { ...order, model: route.model }, call, longAnswers), request);
+    },
   };
 }
 
 async function embed(
   provider: Provider,
   order: EmbeddingOrder,
-  { requestId, traceparent, signal }: EmbeddingCall,
+  { requestId, traceparent, signal, principal }: EmbeddingCall,
+  longAnswers: Gateway["longAnswers"],
 ): Promise<ProviderEmbeddings> {
   if (provider.embed === undefined) throw new Error(`The provider '${provider.id}' creates no embeddings`);
-  const embeddings = await provider.embed({ ...order, requestId, traceparent, signal });
+  const embeddings = await provider.embed({
+    ...order,
+    requestId,
+    traceparent,
+    signal,
+    inTurn: (work) => longAnswers.run(principal.organizationId, work),
+  });
   signal.throwIfAborted();
   return embeddings;
 }
