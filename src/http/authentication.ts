@@ -45,6 +45,19 @@ export function authenticate(
   };
 }
 
+/** Returns the organization that a request will most likely be counted for, before it is authenticated; undefined if unknown. */
+export function likelyOrganization(
+  request: FastifyRequest,
+  authenticator: Pick<Authenticator, "knownOrganization">,
+): string | undefined {
+  try {
+    const { hash } = hashedToken(request.raw.socket, bearerToken(request));
+    return hash === undefined ? undefined : authenticator.knownOrganization(hash);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Returns the caller of an authenticated operation. */
 export function callerOf(request: FastifyRequest): Caller {
   if (request.caller === null) throw new Error("An operation was reached without authentication");

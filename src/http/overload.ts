@@ -1,6 +1,6 @@
 import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
-import type { onRequestHookHandler } from "fastify";
+import type { FastifyRequest, onRequestHookHandler } from "fastify";
 import { ApiError } from "../errors.ts";
 import { sendError } from "./errors.ts";
 
@@ -129,11 +129,36 @@ export class Overload {
   }
 }
 
-/** Returns the hook that refuses requests of an operation before they are authenticated and their bodies are read. */
-export function refuseWhenOverloaded(overload: Pick<Overload, "refusal">): onRequestHookHandler {
-  return (_request, reply, done) => {
+/** Counts the requests of each organization that an overloaded service would refuse, from their beginning to their end. */
+export class RunningWork {
+  readonly #counts = new Map<string, number>();
+
+  isRunning(organizationId: string): boolean {
+    return this.#counts.has(organizationId);
+  }
+
+  /** Counts a request until the returned function is called. */
+  begin(organizationId: string): () => void {
+    this.#counts.set(organizationId, (this.#counts.get(organizationId) ?? 0) + 1);
+    return () => {
+      const left = (this.#counts.get(organizationId) ?? 0) - 1;
+      if (left > 0) this.#counts.set(organizationId, left);
+      else this.#counts.delete(organizationId);
+    };
+  }
+}
+
+/**
+ * Returns the hook that refuses requests of an operation before they are authenticated and their bodies are read, except
+ * those that the function exempts.
+ */
+export function refuseWhenOverloaded(
+  overload: Pick<Overload, "refusal">,
+  isExempt: (request: FastifyRequest) => boolean,
+): onRequestHookHandler {
+  return (request, reply, done) => {
     const refusal = overload.refusal();
-    if (refusal === undefined) done();
+    if (refusal === undefined || isExempt(request)) done();
     else sendError(reply, refusal);
   };
 }

@@ -3,7 +3,12 @@ import type { AddressInfo } from "node:net";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type onRequestHookHandler,
+} from "fastify";
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
@@ -14,7 +19,7 @@ import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, beginAccess, decorateForAccess, recordAccess } from "./access.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/index.ts";
-import { authenticate } from "./authentication.ts";
+import { authenticate, callerOf, likelyOrganization } from "./authentication.ts";
 import type { Authenticator } from "./authenticator.ts";
 import { acceptJsonBodies } from "./body.ts";
 import {
@@ -31,7 +36,7 @@ import { serveConsole } from "./console.ts";
 import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
 import { type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
-import { type Overload, refuseWhenOverloaded } from "./overload.ts";
+import { type Overload, RunningWork, refuseWhenOverloaded } from "./overload.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 import { endpoints, isPublicPath, pathOf, respondNoRoute } from "./routing.ts";
 import { RunningCompletions, Shutdown, type ShutdownOptions } from "./shutdown.ts";
@@ -47,7 +52,7 @@ declare module "fastify" {
 type AdminParts = Pick<AdminServices, "conversations" | "requests" | "directory" | "audit">;
 
 export interface ServerOptions extends Omit<EndpointServices, "running" | keyof AdminParts> {
-  authenticator: Pick<Authenticator, "authenticate">;
+  authenticator: Pick<Authenticator, "authenticate" | "knownOrganization">;
   admin: Omit<AdminServices, "gateway">;
   version: string;
   /** Trusted proxies, whose X-Forwarded headers are used: none, these addresses, or the last N. */
@@ -285,7 +290,15 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
   });
   const methods = ["GET", "HEAD", "POST", "DELETE", "OPTIONS"];
   await api.register(cors, { origin: "*", methods, maxAge: 86_400, strictPreflight: false });
-  const refuse = refuseWhenOverloaded(options.overload);
+  const work = new RunningWork();
+  const refuse = refuseWhenOverloaded(options.overload, (request) => {
+    const organizationId = likelyOrganization(request, options.authenticator);
+    return organizationId !== undefined && !work.isRunning(organizationId);
+  });
+  const begin: onRequestHookHandler = (request, reply, done) => {
+    reply.raw.once("close", work.begin(callerOf(request).principal.organizationId));
+    done();
+  };
   for (const endpoint of endpoints) {
     const authenticated = authenticate(options, options.authenticator, endpoint.scope);
     api.route({
@@ -293,7 +306,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
       url: endpoint.path,
       config: { errors: endpoint.errors },
       schema: documentationOf(endpoint, options.gateway.completionMaxTokens),
-      onRequest: startsWork(endpoint) ? [refuse, authenticated] : authenticated,
+      onRequest: startsWork(endpoint) ? [refuse, authenticated, begin] : authenticated,
       handler: (request, reply) => endpoint.handle(options, request, reply),
     });
   }

@@ -1,6 +1,8 @@
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { afterEach, expect, test } from "vitest";
+import { makeToken } from "../../src/admin/token.ts";
 import { ApiError } from "../../src/errors.ts";
 import type { Gateway } from "../../src/gateway/gateway.ts";
 import type { Server } from "../../src/http/server.ts";
@@ -12,6 +14,12 @@ import { closeOf, dial } from "./raw-http.ts";
 let server: Server;
 afterEach(() => server.close({ delayMs: 0, drainMs: 100 }));
 
+const limitSettings = { requestsPerMinute: 1_000, tokensPerMinute: 1_000, concurrentRequests: 1_000 };
+const gateway = { limitSettings } as Gateway;
+/** Organization of the next request. */
+let owner = "";
+
+const knownOrganization = (): string | undefined => undefined;
 const refusal = () => new ApiError("overloaded", undefined, { headers: { "retry-after": "2" } });
 
 test("An overloaded service refuses new work before it reads a token or a body, and answers everything else.", async () => {
@@ -20,7 +28,7 @@ test("An overloaded service refuses new work before it reads a token or a body, 
     authentications += 1;
     return Promise.reject(new ApiError("invalid_token"));
   };
-  const started = await startTestServer({ overload: { refusal }, authenticator: { authenticate } });
+  const started = await startTestServer({ overload: { refusal }, authenticator: { authenticate, knownOrganization } });
   server = started.server;
   for (const path of ["chat/completions", "responses", "messages", "messages/count_tokens", "embeddings"]) {
     const answer = await send(started, `/v1/${path}`, "any", "not JSON");
@@ -37,6 +45,31 @@ test("An overloaded service refuses new work before it reads a token or a body, 
   expect((await send(started, "/v1/usage", "any")).status).toBe(401);
   expect((await send(started, "/v1/responses/resp_1", "any")).status).toBe(401);
   expect(authentications).toBe(3);
+});
+
+test("An overloaded service takes a request of each organization that has none running, and refuses further ones.", async () => {
+  const authenticator = {
+    authenticate: async () => ({ ...PRINCIPAL, organizationId: owner }),
+    knownOrganization: () => owner,
+  };
+  const started = await startTestServer({ overload: { refusal }, authenticator, gateway });
+  server = started.server;
+  const { token } = makeToken(randomBytes);
+  const ask = async (organization: string) => {
+    owner = organization;
+    const answer = await send(started, "/v1/chat/completions", token, "not JSON");
+    return ((await answer.json()) as { error: { code: string } }).error.code;
+  };
+  owner = "org_a";
+  const running = dial(started.url);
+  const credential = `Authorization: Bearer ${token}\r\nContent-Type: application/json`;
+  running.write(`POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n${credential}\r\nContent-Length: 9\r\n\r\n{`);
+  await expect.poll(() => ask("org_a")).toBe("overloaded");
+  expect(await ask("org_b")).toBe("invalid_json");
+  expect(await ask("org_b")).toBe("invalid_json");
+  expect(await ask("org_a")).toBe("overloaded");
+  running.destroy();
+  await expect.poll(() => ask("org_a")).toBe("invalid_json");
 });
 
 test("A connection above the limit is closed at once, and one that closes makes room.", async () => {
@@ -69,15 +102,16 @@ test("An organization that has three quarters of the connections is refused on a
 });
 
 const MODELS = "GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer any\r\n\r\n";
-/** Organization of the next request. */
-let owner = "";
 
 /** Opens connections with a request each: of an organization, or of two that take turns. */
 async function openAll(count: number, log: ReturnType<typeof keepLog>, only?: string) {
   const authenticate = async () => ({ ...PRINCIPAL, organizationId: owner });
-  const limitSettings = { requestsPerMinute: 1_000, tokensPerMinute: 1_000, concurrentRequests: 1_000 };
-  const gateway = { limitSettings } as Gateway;
-  const started = await startTestServer({ maxConnections: OPEN, log, authenticator: { authenticate }, gateway });
+  const started = await startTestServer({
+    maxConnections: OPEN,
+    log,
+    authenticator: { authenticate, knownOrganization },
+    gateway,
+  });
   server = started.server;
   const open: Socket[] = [];
   for (let index = 0; index < count; index += 1) {

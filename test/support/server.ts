@@ -24,7 +24,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     ledger: {},
   };
   const server = await createServer({
-    authenticator: { authenticate: async () => PRINCIPAL },
+    authenticator: { authenticate: async () => PRINCIPAL, knownOrganization: () => undefined },
     admin: {} as ServerOptions["admin"],
     completionMessages: "reply",
     usageReport: () => Promise.reject(new ApiError("internal_error")),
@@ -73,7 +73,10 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
     return PRINCIPAL;
   };
   const gateway = { catalog: { find, list: () => [] } } as unknown as Gateway;
-  const { url, server } = await startTestServer({ gateway, authenticator: { authenticate } });
+  const { url, server } = await startTestServer({
+    gateway,
+    authenticator: { authenticate, knownOrganization: () => undefined },
+  });
   try {
     const answer = await fetch(`${url}/v1/chat/completions`, {
       method: "POST",
