@@ -12,6 +12,12 @@ export type ColumnKind = "text" | "bigint" | "bytea";
 /** One property of a row, stored in one or several columns. */
 export interface Field<Value, Columns> {
   columns: { [Name in keyof Columns]: ColumnKind };
+  /** Those of its columns that may be null; absent: none. */
+  optional?: readonly string[];
+  /** The only values that its column may have; absent: any. */
+  values?: readonly unknown[];
+  /** True if it decodes the JSON text of an object or a list. */
+  isJson?: boolean;
   /** The types of the columns, for the compiler only. */
   types?: Columns;
   encode(value: Value, cells: Cell[]): void;
@@ -24,9 +30,11 @@ function field<const Name extends string, Value, Type>(
   kind: ColumnKind,
   encode: (value: Value) => Cell,
   decode: (cell: unknown) => Value,
+  rules: Pick<Field<Value, object>, "optional" | "values" | "isJson"> = {},
 ): Field<Value, Record<Name, Type>> {
   return {
     columns: { [name]: kind } as Record<Name, ColumnKind>,
+    ...rules,
     encode: (value, cells) => void cells.push(encode(value)),
     decode: (cells, at) => decode(cells[at]),
   };
@@ -39,7 +47,21 @@ export function text<const Name extends string, Value extends string = string>(n
 }
 
 export function optionalText<const Name extends string, Value extends string = string>(name: Name) {
-  return field<Name, Value | null, Value | null>(name, "text", same, (cell) => cell as Value | null);
+  const optional = [name];
+  return field<Name, Value | null, Value | null>(name, "text", same, (cell) => cell as Value | null, { optional });
+}
+
+/** One of some texts. */
+export function oneOf<const Name extends string, const Value extends string>(name: Name, values: readonly Value[]) {
+  return field<Name, Value, Value>(name, "text", same, (cell) => cell as Value, { values });
+}
+
+/** One of some texts, or null. */
+export function optionalOneOf<const Name extends string, const Value extends string>(
+  name: Name,
+  values: readonly Value[],
+) {
+  return { ...optionalText<Name, Value>(name), values };
 }
 
 /** An exact integer, such as an amount of micro-credits. */
@@ -54,7 +76,7 @@ export function number<const Name extends string>(name: Name) {
 
 export function optionalNumber<const Name extends string>(name: Name) {
   const decode = (cell: unknown) => (cell === null ? null : Number(cell));
-  return field<Name, number | null, OptionalInteger>(name, "bigint", same, decode);
+  return field<Name, number | null, OptionalInteger>(name, "bigint", same, decode, { optional: [name] });
 }
 
 export function bytes<const Name extends string>(name: Name) {
@@ -62,12 +84,13 @@ export function bytes<const Name extends string>(name: Name) {
 }
 
 export function optionalBytes<const Name extends string>(name: Name) {
-  return field<Name, Uint8Array | null, Uint8Array | null>(name, "bytea", same, (cell) => cell as Uint8Array | null);
+  const decode = (cell: unknown) => cell as Uint8Array | null;
+  return field<Name, Uint8Array | null, Uint8Array | null>(name, "bytea", same, decode, { optional: [name] });
 }
 
 /** A boolean, stored as 0 or 1. */
 export function flag<const Name extends string>(name: Name) {
-  return field<Name, boolean, Integer>(name, "bigint", Number, (cell) => Number(cell) === 1);
+  return field<Name, boolean, Integer>(name, "bigint", Number, (cell) => Number(cell) === 1, { values: [0n, 1n] });
 }
 
 /** JSON text. */
@@ -76,14 +99,14 @@ export function json<const Name extends string, Value>(
   encode: (value: Value) => string = JSON.stringify,
   decode: (found: string) => Value = JSON.parse,
 ) {
-  return field<Name, Value, string>(name, "text", encode, (cell) => decode(cell as string));
+  return field<Name, Value, string>(name, "text", encode, (cell) => decode(cell as string), { isJson: true });
 }
 
 /** JSON text, or null. */
 export function optionalJson<const Name extends string, Value>(name: Name) {
   const encode = (value: Value | null) => (value === null ? null : JSON.stringify(value));
   const decode = (cell: unknown) => (cell === null ? null : (JSON.parse(cell as string) as Value));
-  return field<Name, Value | null, string | null>(name, "text", encode, decode);
+  return field<Name, Value | null, string | null>(name, "text", encode, decode, { optional: [name], isJson: true });
 }
 
 /** A list of draws, stored as JSON text with amounts in decimal. */
@@ -117,6 +140,7 @@ type ClassColumns<Columns> = { [Name in keyof Columns]: Columns[Name] extends "t
 export function prices(): Field<UnitPrices, ClassColumns<typeof PRICE_COLUMNS>> {
   return {
     columns: PRICE_COLUMNS,
+    optional: ["further_prices", "price_tier"],
     encode: (value, cells) => {
       pushClasses<Cell>(value, cells);
       cells.push(value.further === undefined ? null : JSON.stringify(plainFurther(value.further)));
@@ -136,6 +160,7 @@ export function prices(): Field<UnitPrices, ClassColumns<typeof PRICE_COLUMNS>> 
 export function tokens(): Field<TokenCounts, ClassColumns<typeof TOKEN_COLUMNS>> {
   return {
     columns: TOKEN_COLUMNS,
+    optional: ["further_tokens"],
     encode: (value, cells) => {
       pushClasses<Cell>(value, cells);
       cells.push(value.further === undefined ? null : JSON.stringify(value.further));
@@ -186,6 +211,7 @@ export function callerKey(): Field<
 > {
   return {
     columns: { idempotency_caller_id: "text", idempotency_key: "text" },
+    optional: ["idempotency_caller_id", "idempotency_key"],
     encode: (value, cells) => void cells.push(value?.callerId ?? null, value?.key ?? null),
     decode: (cells, at) => {
       const [callerId, key] = cells.slice(at, at + 2) as (string | null)[];
@@ -205,17 +231,20 @@ interface TraceColumns {
   provider_cost: string | null;
 }
 
+const TRACE_COLUMNS = {
+  is_streamed: "bigint",
+  first_token_ms: "bigint",
+  attempts: "text",
+  failure: "text",
+  provider_response_id: "text",
+  provider_cost: "text",
+} as const;
+
 /** The trace of a request, a column for each property; all are null if there is none. */
 export function trace(): Field<Trace | null, TraceColumns> {
   return {
-    columns: {
-      is_streamed: "bigint",
-      first_token_ms: "bigint",
-      attempts: "text",
-      failure: "text",
-      provider_response_id: "text",
-      provider_cost: "text",
-    },
+    columns: TRACE_COLUMNS,
+    optional: Object.keys(TRACE_COLUMNS),
     encode: (value, cells) => {
       if (value === null) return void cells.push(null, null, null, null, null, null);
       const { isStreamed, firstTokenMs, attempts, failure, providerResponseId, providerCost } = value;
@@ -329,10 +358,13 @@ interface SettlementColumns {
   settlement: string | null;
 }
 
+const SETTLEMENT_COLUMNS = { ...TOKEN_COLUMNS, shortfall: "bigint", settlement: "text" } as const;
+
 /** Sums need the counts and the shortfall in columns of their own. */
 export function settlement(): Field<LateSettlement | null, SettlementColumns> {
   return {
-    columns: { ...TOKEN_COLUMNS, shortfall: "bigint", settlement: "text" },
+    columns: SETTLEMENT_COLUMNS,
+    optional: Object.keys(SETTLEMENT_COLUMNS),
     encode: (value, cells) => {
       if (value === null) return void cells.push(null, null, null, null, null, null, null, null);
       const { tokens: counts, shortfall, prices: unitPrices, ...rest } = value;

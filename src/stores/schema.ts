@@ -1,6 +1,6 @@
-import type { LimitSettings, OrganizationKind, Scope } from "../api/principal.ts";
+import type { LimitSettings, Scope } from "../api/principal.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
-import type { ActorKind, AuditRow } from "../credits/audit.ts";
+import type { AuditRow } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
@@ -20,9 +20,11 @@ import {
   flag,
   json,
   number,
+  oneOf,
   optionalBytes,
   optionalJson,
   optionalNumber,
+  optionalOneOf,
   optionalText,
   prices,
   remaining,
@@ -62,11 +64,11 @@ export const TOKEN_BALANCE = table("token_balance", ["organizationId", "tokenId"
 export const GRANT = table("credit_grant", ["organizationId", "id"], {
   organizationId: text("organization_id"),
   id: text("id"),
-  source: text<"source", GrantRow["source"]>("source"),
+  source: oneOf("source", ["grant", "credit"]),
   amount: amount("amount"),
   revoked: amount("revoked"),
   remaining: remaining(),
-  state: text<"state", GrantRow["state"]>("state"),
+  state: oneOf("state", ["pending", "active", "lapsed"]),
   effectiveAtMs: number("effective_at"),
   expiresAtMs: optionalNumber("expires_at"),
   priority: number("priority"),
@@ -86,6 +88,8 @@ export const HOLD = table("hold", ["organizationId", "holdId"], {
   details: details("details"),
 } satisfies Fields<HoldRow>);
 
+const ENDED = ["complete", "client_left", "upstream_failed", "timed_out", "service_failed"] as const;
+
 export const REQUEST = table("request", ["organizationId", "holdId"], {
   organizationId: text("organization_id"),
   holdId: text("id"),
@@ -99,8 +103,8 @@ export const REQUEST = table("request", ["organizationId", "holdId"], {
   cost: amount("cost"),
   shortfall: amount("shortfall"),
   draws: draws("draws"),
-  basis: optionalText<"basis", NonNullable<RequestRow["basis"]>>("basis"),
-  end: text<"ending", RequestRow["end"]>("ending"),
+  basis: optionalOneOf("basis", ["reported", "counted", "bounded", "estimated"]),
+  end: oneOf("ending", [...ENDED, "recovered", "released"]),
   madeAtMs: number("made_at"),
   endedAtMs: number("ended_at"),
   isLate: flag("is_late"),
@@ -123,7 +127,7 @@ export const KEY = table("idempotency_key", ["organizationId", "callerId", "key"
 export const ADJUSTMENT = table("adjustment", ["organizationId", "id"], {
   organizationId: text("organization_id"),
   id: text("id"),
-  kind: text<"kind", AdjustmentRow["kind"]>("kind"),
+  kind: oneOf("kind", ["revoke", "credit", "lapse", "late_settlement"]),
   amount: amount("amount"),
   draws: draws("draws"),
   isAll: flag("is_all"),
@@ -153,7 +157,7 @@ export const ALLOWANCE = table("allowance", ["organizationId", "id"], {
 export const AUDIT_ENTRY = table("audit_entry", ["id"], {
   id: text("id"),
   madeAtMs: number("made_at"),
-  actorKind: text<"actor_kind", ActorKind>("actor_kind"),
+  actorKind: oneOf("actor_kind", ["operator", "member", "command", "service", "anonymous"]),
   actorId: optionalText("actor_id"),
   address: optionalText("address"),
   requestId: optionalText("request_id"),
@@ -181,9 +185,9 @@ export const WRITES = {
 export const ORGANIZATION = table("organization", ["id"], {
   id: text("id"),
   name: text("name"),
-  kind: text<"kind", OrganizationKind>("kind"),
+  kind: oneOf("kind", ["standard", "playground"]),
   /** Paused: its tokens are refused; running requests continue. */
-  status: text<"status", "active" | "paused">("status"),
+  status: oneOf("status", ["active", "paused"]),
   /** Limits that differ from those of the service. */
   limits: optionalJson<"limits", Partial<LimitSettings>>("limits"),
   createdAtMs: number("created_at"),
@@ -261,7 +265,7 @@ export const ADMIN_KEY = table("admin_idempotency_key", ["scope", "key"], {
   /** Fingerprint of the request: the same key with another request is refused. */
   fingerprint: text("fingerprint"),
   /** Interrupted: it failed without a known outcome. */
-  state: text<"state", "running" | "answered" | "interrupted">("state"),
+  state: oneOf("state", ["running", "answered", "interrupted"]),
   /** HTTP status. */
   status: optionalNumber("status"),
   /** JSON text. Holds no secret. */
@@ -282,7 +286,7 @@ export const USAGE_COUNTS = {
 export const USAGE_DAY = table("usage_day", ["organizationId", "dimension", "day", "name"], {
   /** `*` for all. */
   organizationId: text("organization_id"),
-  dimension: text<"dimension", "model" | "token" | "organization" | "first_token">("dimension"),
+  dimension: oneOf("dimension", ["model", "token", "organization", "first_token"]),
   /** Its first millisecond, in UTC. */
   day: number("day"),
   /** The model, the token, the organization, or the bucket. */
@@ -290,7 +294,7 @@ export const USAGE_DAY = table("usage_day", ["organizationId", "dimension", "day
   ...USAGE_COUNTS,
 });
 
-const USAGE_DAY_DONE = table("usage_day_done", ["day"], { day: number("day"), doneAtMs: number("done_at") });
+export const USAGE_DAY_DONE = table("usage_day_done", ["day"], { day: number("day"), doneAtMs: number("done_at") });
 
 /** The sum of an organization's statement entries before a time. */
 export const STATEMENT_BALANCE = table("statement_balance", ["organizationId", "beforeAtMs"], {
@@ -321,7 +325,7 @@ export const CLOSING = table("closing", ["organizationId"], {
 
 export const CLOSING_PART = table("closing_part", ["organizationId", "dimension", "name"], {
   organizationId: text("organization_id"),
-  dimension: text<"dimension", "token" | "grant">("dimension"),
+  dimension: oneOf("dimension", ["token", "grant"]),
   name: text("name"),
   amount: amount("amount"),
 } satisfies Fields<ClosingPartRow>);

@@ -1,6 +1,8 @@
 import type { Insertable, Updateable } from "kysely";
 import type { Cell, ColumnKind, Field } from "./fields.ts";
 
+const TYPES: Record<ColumnKind, string> = { text: "string", bigint: "bigint", bytea: "object" };
+
 /** The fields that store a row type which is declared elsewhere. */
 export type Fields<Row> = { [Property in keyof Row]-?: Field<Row[Property], object> };
 type AnyFields = Record<string, Field<unknown, object>>;
@@ -23,13 +25,19 @@ export class Table<Row extends object, Columns = object> {
   /** The types of the columns, for the compiler only. */
   readonly types?: Columns;
   readonly #fields: [keyof Row, Field<never, object>, at: number][] = [];
+  /** By column: the type of its values, whether it may be null, and the only values that it may have. */
+  readonly rules: [column: string, type: string, isOptional: boolean, values: readonly unknown[] | undefined][] = [];
   readonly #fieldOfKey = new Set<keyof Row>();
 
   constructor(name: string, key: readonly (keyof Row)[], fields: Fields<Row>) {
     const kinds: Record<string, ColumnKind> = {};
     for (const property of Object.keys(fields) as (keyof Row)[]) {
       this.#fields.push([property, fields[property] as Field<never, object>, Object.keys(kinds).length]);
-      Object.assign(kinds, fields[property].columns);
+      const { columns, optional = [], values } = fields[property];
+      Object.assign(kinds, columns);
+      for (const [column, kind] of Object.entries(columns) as [string, ColumnKind][]) {
+        this.rules.push([column, TYPES[kind], optional.includes(column), values]);
+      }
     }
     this.name = name;
     this.kinds = kinds;
@@ -49,6 +57,33 @@ export class Table<Row extends object, Columns = object> {
   fromRecord = (record: object): Row => {
     return this.fromCells(this.columns.map((column) => (record as Record<string, unknown>)[column]));
   };
+
+  /** Decodes values by column as `fromRecord` does, but returns as a text what is malformed in them. */
+  examine(record: object): Row | string {
+    for (const [column, type, isOptional, values] of this.rules) {
+      const cell = (record as Record<string, unknown>)[column] ?? null;
+      if (cell === null) {
+        if (!isOptional) return `${column} is null`;
+      } else if (typeof cell !== type) return `${column} is not of the type ${type}`;
+      else if (values?.includes(cell) === false)
+        return `${column} has the unknown value ${JSON.stringify(String(cell))}`;
+    }
+    const cells = this.columns.map((column) => (record as Record<string, unknown>)[column]);
+    const row: Partial<Record<keyof Row, unknown>> = {};
+    for (const [property, field, at] of this.#fields) {
+      try {
+        const value: unknown = field.decode(cells, at);
+        if (field.isJson && value !== null && typeof value !== "object")
+          throw new Error("neither an object nor a list");
+        if (!isComplete(field, value, cells, at)) throw new Error("they contradict each other");
+        row[property] = value;
+      } catch (error) {
+        const columns = Object.keys(field.columns).join(", ");
+        return `${columns} cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+      }
+    }
+    return row as Row;
+  }
 
   /** Encodes a row as values by column. */
   toRecord(row: Row): Insertable<Columns> {
@@ -86,8 +121,21 @@ export class Table<Row extends object, Columns = object> {
   }
 }
 
+/** Returns false if several columns of a field have other numbers, or nulls, than its value would be stored with. */
+function isComplete(field: Field<never, object>, value: unknown, cells: readonly unknown[], at: number): boolean {
+  if (Object.keys(field.columns).length === 1) return true;
+  const stored: Cell[] = [];
+  field.encode(value as never, stored);
+  return stored.every((cell, index) => {
+    const found = cells[at + index];
+    return typeof found === "bigint"
+      ? cell !== null && BigInt(cell as number) === found
+      : (cell === null) === (found === null);
+  });
+}
+
 /** A table as SQL sees it. */
-export type TableShape = Pick<Table<object>, "name" | "key" | "columns" | "kinds">;
+export type TableShape = Pick<Table<object>, "name" | "key" | "columns" | "kinds" | "rules">;
 
 export interface TablePart<Row> {
   columns: string[];
