@@ -113,7 +113,9 @@ function endedRequest({ nowMs }: Batch, row: HoldRow, { route, ...end }: EndOfRe
   const { requestId, model, metadata, idempotencyKey } = details;
   const { upstream, prices } = route ?? details;
   const facts = { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey };
-  return { ...facts, amount, ...end, madeAtMs, endedAtMs: nowMs, isLate: isBookedLate(holdId, nowMs) };
+  // The store's clock may have been set back.
+  const endedAtMs = Math.max(nowMs, madeAtMs);
+  return { ...facts, amount, ...end, madeAtMs, endedAtMs, isLate: isBookedLate(holdId, endedAtMs) };
 }
 
 /** Subtracts an open hold's amount from the amounts held. The caller books the amount elsewhere. */
