@@ -14,7 +14,7 @@ export function addLedger(program: Command, terminal: Terminal): void {
     async (flags: CommonFlags) => {
       await withWorkspace(terminal, flags, async (workspace) => {
         const found = await verifyAll(workspace.store, flags);
-        const { organizations, holds, events, violations } = found;
+        const { organizations, holds, events, violations, moreViolations } = found;
         const checked = `${organizations} organizations, ${holds} holds and ${events} charges checked`;
         const [first] = violations;
         const file = deadLetterFileOf(workspace.config.dataDir);
@@ -30,9 +30,11 @@ export function addLedger(program: Command, terminal: Terminal): void {
           terminal.error(`tollgate: dead letters, which could not be booked: ${deadLetters} (${file})`);
         }
         if (first !== undefined) {
+          const others = violations.length - 1 + moreViolations;
+          const more = others === 0 ? "" : `; violations found besides: ${others}`;
           const where = first.holdId === null ? first.organizationId : `${first.organizationId}, hold ${first.holdId}`;
           terminal.error(
-            `tollgate: the books do not balance: ${first.message} (invariant ${first.invariant}, ${where}; ${checked})`,
+            `tollgate: the books do not balance: ${first.message} (invariant ${first.invariant}, ${where}; ${checked}${more})`,
           );
         }
       });

@@ -4,13 +4,12 @@ import { holdEndsWithinMs, type Verification, verifyBooks } from "../ledger/veri
 import { type OpenStoreOptions, openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
-import { allRows } from "./workspace.ts";
 
 type Place = Pick<OpenStoreOptions, "database" | "dataDir" | "isCopyTarget">;
 
 /** Verifies the books of all organizations, with the configured times of holds. */
-export async function verifyAll({ books, accounts }: Store, flags: CommonFlags): Promise<Verification> {
-  return verifyBooks(books, organizationIds(accounts), await configuredEndMs(flags));
+export async function verifyAll({ books }: Store, flags: CommonFlags): Promise<Verification> {
+  return verifyBooks(books, await configuredEndMs(flags));
 }
 
 /** Returns the configured time within which a hold ends. Undefined without a configuration file: no schema is loaded then. */
@@ -18,10 +17,6 @@ async function configuredEndMs(flags: CommonFlags): Promise<number | undefined> 
   if (readConfigText({ flags }) === undefined) return undefined;
   const { loadLedgerSettings } = await import("../config.ts");
   return holdEndsWithinMs(loadLedgerSettings({ flags }));
-}
-
-async function* organizationIds(accounts: Store["accounts"]): AsyncGenerator<string> {
-  for await (const { id } of allRows((page) => accounts.organizations(page))) yield id;
 }
 
 /** Rejects with OperatorError if there is no store, or one of another version. */

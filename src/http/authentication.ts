@@ -51,7 +51,7 @@ export function likelyOrganization(
   authenticator: Pick<Authenticator, "knownOrganization">,
 ): string | undefined {
   try {
-    const { hash } = hashedToken(request.raw.socket, bearerToken(request));
+    const hash = tokenHashHex(bearerToken(request));
     return hash === undefined ? undefined : authenticator.knownOrganization(hash);
   } catch {
     return undefined;

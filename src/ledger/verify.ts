@@ -1,7 +1,7 @@
 import type { Books } from "../stores/queries/books.ts";
-import type { Violation } from "../stores/queries/verify.ts";
+import type { Violation } from "../stores/queries/verify-report.ts";
 
-const VIOLATIONS_REPORTED_MAX = 100;
+const VIOLATIONS_REPORTED_MAX = 1_000;
 /** For a sweep that finds a hold, one that ends it, and one that was late. */
 const SWEEPS_AWAITED = 3;
 const SLACK_SECONDS_MIN = 30;
@@ -27,31 +27,46 @@ export interface Verification {
   organizations: number;
   holds: number;
   events: number;
-  /** The first violations found, at most 100. */
+  /** The first violations found, at most 1,000. */
   violations: Violation[];
+  /** Number of violations that were found beyond these. */
+  moreViolations: number;
 }
 
+const PAGE_ROWS = 500;
+
 /**
- * Verifies the books of the organizations one after another, each in a snapshot of its own. A hold that stays open longer than
- * `endsWithinMs` after its expiry is a violation; undefined: by the default configuration.
+ * Verifies the books of all organizations one after another, each in snapshots of its own, then what they share. A hold that
+ * stays open longer than `endsWithinMs` after its expiry is a violation; undefined: by the default configuration.
  */
 export async function verifyBooks(
-  books: Pick<Books, "verify" | "verifyOwners">,
-  organizationIds: AsyncIterable<string>,
+  books: Pick<Books, "verify" | "verifyStore" | "organizationIds">,
   endsWithinMs: number | undefined,
 ): Promise<Verification> {
-  const verification: Verification = { ok: true, organizations: 0, holds: 0, events: 0, violations: [] };
-  for await (const organizationId of organizationIds) {
-    const { holds, events, violations } = await books.verify(organizationId, endsWithinMs);
-    verification.organizations += 1;
-    verification.holds += holds;
-    verification.events += events;
-    if (violations.length > 0) verification.ok = false;
-    const room = VIOLATIONS_REPORTED_MAX - verification.violations.length;
-    verification.violations.push(...violations.slice(0, room));
+  const found: Verification = { ok: true, organizations: 0, holds: 0, events: 0, violations: [], moreViolations: 0 };
+  for await (const organizationId of organizationIds(books)) {
+    const { holds, events, violations, more } = await books.verify(organizationId, endsWithinMs);
+    found.organizations += 1;
+    found.holds += holds;
+    found.events += events;
+    add(found, violations, more);
   }
-  const orphans = await books.verifyOwners();
-  if (orphans.length > 0) verification.ok = false;
-  verification.violations.push(...orphans.slice(0, VIOLATIONS_REPORTED_MAX - verification.violations.length));
-  return verification;
+  const { list, more } = await books.verifyStore();
+  add(found, list, more);
+  return found;
+}
+
+async function* organizationIds(books: Pick<Books, "organizationIds">): AsyncGenerator<string> {
+  let page: string[] = [];
+  do {
+    page = await books.organizationIds({ after: page.at(-1) ?? null, limit: PAGE_ROWS });
+    yield* page;
+  } while (page.length === PAGE_ROWS);
+}
+
+function add(found: Verification, violations: readonly Violation[], more: number): void {
+  const room = VIOLATIONS_REPORTED_MAX - found.violations.length;
+  found.violations.push(...violations.slice(0, room));
+  found.moreViolations += more + Math.max(0, violations.length - room);
+  found.ok &&= violations.length === 0;
 }

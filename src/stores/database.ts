@@ -48,6 +48,14 @@ export async function read<Row>(
   return (rows ?? []) as Row[];
 }
 
+/** Runs reads in one snapshot, as `read` does. */
+export function readTogether(
+  { snapshot, kysely }: Database,
+  queries: readonly { compile(kysely: Database["kysely"]): CompiledQuery }[],
+): Promise<Record<string, unknown>[][]> {
+  return snapshot(queries.map((query) => query.compile(kysely)));
+}
+
 /**
  * Kysely's driver for single statements only: between two of them the connection serves others, so transactions go through
  * `Database.write`.

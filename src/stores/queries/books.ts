@@ -8,7 +8,8 @@ import { ADMIN_KEY, BALANCE, KEY } from "../schema.ts";
 import type { TableShape } from "../table.ts";
 import { monthDigestsOf, verifyMonthDigests } from "./month-digests.ts";
 import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
-import { verifyOrganization, verifyOwners } from "./verify.ts";
+import { verifyOrganization } from "./verify.ts";
+import { verifyStore } from "./verify-store.ts";
 
 /** As `holdEndsWithinMs` of `ledger/verify.ts`, with the default configuration. */
 const HOLD_ENDS_WITHIN_MS = 510_000;
@@ -98,7 +99,15 @@ export function bookRows(database: Database, driver: StoreDriver) {
       verification.violations.push(...(await verifyMonthDigests(database, organizationId)));
       return verification;
     },
-    verifyOwners: () => verifyOwners(database),
+    verifyStore: () => verifyStore(database),
+    /** Returns ids of organizations in their order, without reading the rows, which may be malformed. */
+    async organizationIds({ after, limit }: OrganizationPage): Promise<string[]> {
+      const query = kysely
+        .selectFrom("organization")
+        .select("id")
+        .where("id", ">", after ?? "");
+      return (await query.orderBy("id").limit(limit).execute()).map(({ id }) => id);
+    },
   };
 }
 

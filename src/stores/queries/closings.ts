@@ -238,6 +238,7 @@ function isPlain({ idAt: idOf }: Database, organizationId: string, after: string
   return sql`(case
     when further_tokens is not null or not (${sql.join(factors, sql` and `)}) then 1 = 0
     when cost + shortfall <> ${PRICE} or cost < 0 or shortfall < 0 or amount < 0 then 1 = 0
+    when basis = 'bounded' then 1 = 0
     when (ending = 'released') <> (basis is null) or (ending = 'released' and cost + shortfall <> 0) then 1 = 0
     when is_late <> 0 or id < ${idOf(earliest as RawBuilder<bigint>)} or id >= ${idOf(latest as RawBuilder<bigint>)} then 1 = 0
     when id not like '________-____-%' or length(${time}) <> 12 or ltrim(${time}, '0123456789abcdef') <> '' then 1 = 0

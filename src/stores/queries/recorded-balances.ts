@@ -1,10 +1,8 @@
-import type { ReportViolation } from "./verify-rows.ts";
+import type { STATEMENT_BALANCE } from "../schema.ts";
+import type { RowOf } from "../table.ts";
+import type { ReportViolation } from "./verify-report.ts";
 
-/** A row of `statement_balance`. */
-export interface RecordedBalance {
-  before_at: bigint;
-  balance: bigint;
-}
+export type RecordedBalance = RowOf<typeof STATEMENT_BALANCE>;
 
 /** Entries of a statement, added up between the times whose balance is recorded. */
 export class RecordedBalances {
@@ -21,7 +19,7 @@ export class RecordedBalances {
     let [first, end] = [0, this.#rows.length];
     while (first < end) {
       const middle = (first + end) >> 1;
-      if (Number(this.#rows[middle]?.before_at) > atMs) end = middle;
+      if ((this.#rows[middle]?.beforeAtMs ?? 0) > atMs) end = middle;
       else first = middle + 1;
     }
     const sum = this.#sums[first];
@@ -31,13 +29,13 @@ export class RecordedBalances {
   /** Compares the differences between recorded balances, so that one wrong entry is reported once. */
   check(report: ReportViolation): void {
     let previous = 0n;
-    for (const [index, { before_at, balance }] of this.#rows.entries()) {
+    for (const [index, { beforeAtMs, balance }] of this.#rows.entries()) {
       const expected = previous + (this.#sums[index] ?? 0n);
       previous = balance;
       if (balance === expected) continue;
       report(
         3,
-        `The statement's balance recorded for ${before_at} is ${balance}, but its entries add up to ${expected}.`,
+        `The statement's balance recorded for ${beforeAtMs} is ${balance}, but its entries add up to ${expected}.`,
       );
     }
   }

@@ -7,17 +7,22 @@ import type {
   IdempotencyKeyRow,
   RequestRow,
   TokenBalanceRow,
+  Trace,
 } from "../../credits/books.ts";
 import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
 import { sumOf } from "../../credits/funds.ts";
 import { addTokens, areCounts, priceOf } from "../../credits/price.ts";
-import { isBookedLate } from "../../credits/request-id.ts";
-
-/** Reports a violation, with the number of the invariant in docs/ledger.md. */
-export type ReportViolation = (invariant: number, message: string, holdId?: string | null) => void;
+import { isBookedLate, timeOfId } from "../../credits/request-id.ts";
+import type { ReportViolation } from "./verify-report.ts";
 
 /** Maximum life of a hold; a later expiry comes from a wrong clock. */
 const LIFE_MS_MAX = 86_400_000;
+/** Clocks of the store and of services may differ, and be set, by less than this. */
+const CLOCKS_DIFFER_MS = 3_600_000;
+/** A later time than this from now is in the future. */
+const AHEAD_MS = 60_000;
+/** Longest time for which an idempotency key is kept. */
+const KEY_KEPT_MS_MAX = 86_400_000;
 
 /** Checks an ended request with its late settlements. */
 export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
@@ -32,6 +37,7 @@ export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[]
   checkDraws(draws, holdId, report);
   if (end === "released" && price !== 0n) report(4, "The request was released and has a charge.", holdId);
   if ((end === "released") !== (basis === null)) report(4, `A basis of ${basis} does not fit the end ${end}.`, holdId);
+  checkBounded(basis, request.trace, holdId, report);
   // Otherwise the statement does not find it.
   if (isLate !== isBookedLate(holdId, endedAtMs))
     report(3, "is_late does not fit its id and its booking time.", holdId);
@@ -42,11 +48,13 @@ export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[]
 function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: ReportViolation): void {
   const { holdId, end } = request;
   const { settlement, amount, draws } = late;
+  if (late.id !== `late_${holdId}`) report(9, `The late settlement ${late.id} could be booked again.`, holdId);
   if (end !== "recovered") report(7, `The request ended as ${end}, but has a late settlement.`, holdId);
   if (settlement === null) {
     report(4, "The late settlement has no tokens.", holdId);
     return;
   }
+  checkBounded(settlement.basis, settlement.trace, holdId, report);
   const tokens = addTokens(request.tokens, settlement.tokens);
   if (!areCounts(tokens)) {
     report(6, "The late settlement leaves a token count below 0, or a part above its class.", holdId);
@@ -61,6 +69,40 @@ function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: R
     report(6, "The late settlement leaves an amount below 0.", holdId);
   }
   if (sumOf(draws) !== amount) report(2, `It draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
+}
+
+/** Tokens are limited to a bound only where the upstream reported more. */
+function checkBounded(basis: RequestRow["basis"], trace: Trace | null, holdId: string, report: ReportViolation): void {
+  const isReported = trace?.attempts?.some(({ reported }) => reported !== undefined) ?? false;
+  if (basis === "bounded" && !isReported)
+    report(4, "The basis is bounded, but no report of an upstream is recorded.", holdId);
+}
+
+/** Checks the times of a request against each other, its id and the store's clock. */
+export function checkRequestTimes(
+  { holdId, madeAtMs, endedAtMs, isLate }: RequestRow,
+  nowMs: number,
+  report: ReportViolation,
+): void {
+  if (endedAtMs < madeAtMs) report(13, `The request ended at ${endedAtMs}, before it was made at ${madeAtMs}.`, holdId);
+  checkPast("The request ended", endedAtMs, nowMs, report, holdId);
+  if (!isLate) checkMadeAfterId(holdId, madeAtMs, report);
+}
+
+/** Reports a time in the future. */
+export function checkPast(
+  what: string,
+  atMs: number | null,
+  nowMs: number,
+  report: ReportViolation,
+  holdId: string | null = null,
+): void {
+  if (atMs !== null && atMs > nowMs + AHEAD_MS) report(13, `${what} at ${atMs}, in the future.`, holdId);
+}
+
+function checkMadeAfterId(holdId: string, madeAtMs: number, report: ReportViolation): void {
+  const idMs = timeOfId(holdId) ?? madeAtMs;
+  if (madeAtMs < idMs - CLOCKS_DIFFER_MS) report(13, `It was made at ${madeAtMs}, before the time in its id.`, holdId);
 }
 
 /** Times that a hold is compared with. */
@@ -80,12 +122,24 @@ export function checkHold(hold: HoldRow, { nowMs, bookedMs, endsWithinMs }: Hold
   checkDraws(draws, holdId, report);
   const overdueMs = bookedMs - expiresAtMs;
   if (overdueMs > endsWithinMs) report(8, `The hold was open ${overdueMs} ms after its expiry.`, holdId);
+  checkPast("The hold was made", hold.madeAtMs, nowMs, report, holdId);
+  checkMadeAfterId(holdId, hold.madeAtMs, report);
   const leftMs = expiresAtMs - nowMs;
   if (leftMs > LIFE_MS_MAX) report(8, `The hold expires only in ${leftMs} ms.`, holdId);
 }
 
 function checkDraws(draws: readonly Draw[], holdId: string, report: ReportViolation): void {
   if (draws.some(({ amount }) => amount <= 0n)) report(2, "A draw on a grant is not above 0.", holdId);
+}
+
+/** Checks that a grant has taken effect, and has expired, at its times. */
+export function checkGrantTimes(grant: GrantRow, nowMs: number, report: ReportViolation): void {
+  const { id, state, effectiveAtMs, expiresAtMs, createdAtMs } = grant;
+  checkPast(`The grant ${id} was made`, createdAtMs, nowMs, report);
+  if (state === "active") checkPast(`The grant ${id} took effect`, effectiveAtMs, nowMs, report);
+  if (state !== "lapsed") return;
+  if (expiresAtMs === null) report(13, `The grant ${id} has expired, but has no expiry.`);
+  checkPast(`The grant ${id} expired`, expiresAtMs, nowMs, report);
 }
 
 /** `taken`: what holds, requests, late settlements, revocations and expiries took from the grant. */
@@ -183,7 +237,7 @@ export function checkKey(
   of: { hold?: HoldRow | undefined; request?: RequestRow | undefined; isSettledLate: boolean },
   report: ReportViolation,
 ): void {
-  const { callerId, key, holdId, answer } = row;
+  const { callerId, key, holdId, answer, createdAtMs, expiresAtMs } = row;
   const { hold, request, isSettledLate } = of;
   const name = JSON.stringify(key);
   const ownKey = request?.idempotencyKey ?? hold?.details.idempotencyKey ?? null;
@@ -193,25 +247,46 @@ export function checkKey(
   }
   if (ownKey?.key !== key || ownKey.callerId !== callerId)
     report(9, `The key ${name} names a request that came without it.`, holdId);
+  // A request whose hold was lost has the time of its settlement.
+  const madeAtMs = request?.endedAtMs === request?.madeAtMs ? hold?.madeAtMs : request?.madeAtMs;
+  if (madeAtMs !== undefined && createdAtMs !== madeAtMs) {
+    report(13, `The key ${name} was claimed at ${createdAtMs}, but its request was made at ${madeAtMs}.`, holdId);
+  }
+  const keptMs = expiresAtMs - createdAtMs;
+  if (keptMs <= 0 || keptMs > KEY_KEPT_MS_MAX) report(9, `The key ${name} is kept for ${keptMs} ms.`, holdId);
   if (request?.end === "released") report(9, `The key ${name} names a request that was released.`, holdId);
   const isCharged = request !== undefined && (request.end !== "recovered" || isSettledLate);
   if (answer !== null && !isCharged) report(9, `The key ${name} has the answer of a request without a charge.`, holdId);
 }
 
-/** Checks that an adjustment refers to existing rows and draws its amount. */
+const TERMS_OF_KIND: Record<AdjustmentRow["kind"], readonly (keyof AdjustmentRow)[]> = {
+  revoke: ["isAll", "grantId", "reference", "note"],
+  credit: ["expiresAtMs", "holdId", "tokenId", "reference", "note"],
+  lapse: ["expiresAtMs"],
+  late_settlement: ["holdId", "tokenId", "settlement"],
+};
+const TERMS = ["isAll", "grantId", "expiresAtMs", "holdId", "tokenId", "reference", "note", "settlement"] as const;
+
+/** Checks that an adjustment has the terms of its kind, refers to existing rows and draws its amount. */
 export function checkAdjustment(
   row: AdjustmentRow,
   request: RequestRow | "removed" | undefined,
   report: ReportViolation,
 ): void {
-  const { id, kind, amount, draws, holdId, tokenId } = row;
+  const { id, kind, amount, draws, holdId, tokenId, madeAtMs } = row;
   if (sumOf(draws) !== amount) report(2, `The adjustment ${id} of ${amount} draws ${sumOf(draws)} on grants.`, holdId);
   if (kind !== "late_settlement" && amount < 0n) report(6, `The adjustment ${id} has an amount below 0.`, holdId);
+  const others = TERMS.filter((name) => (row[name] ?? false) !== false && !TERMS_OF_KIND[kind].includes(name));
+  if (others.length > 0) report(11, `The adjustment ${id} of the kind ${kind} has ${others.join(", ")}.`, holdId);
+  if ((holdId === null) !== (tokenId === null)) report(10, `The adjustment ${id} names only one of request and token.`);
   if (holdId === null) {
     if (kind === "late_settlement") report(7, `The late settlement ${id} names no request.`);
     return;
   }
   if (request === "removed") return;
+  if (request !== undefined && madeAtMs < request.endedAtMs - CLOCKS_DIFFER_MS) {
+    report(13, `The adjustment ${id} was made at ${madeAtMs}, before its request ended.`, holdId);
+  }
   if (request === undefined) report(7, `The adjustment ${id} names a request that does not exist.`, holdId);
   else if (tokenId !== request.tokenId) report(3, `The adjustment ${id} names the token of another request.`, holdId);
 }

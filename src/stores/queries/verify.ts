@@ -1,37 +1,37 @@
-import { type RawBuilder, sql } from "kysely";
-import type { AdjustmentRow, Draw, GrantRow, HoldRow, RequestRow } from "../../credits/books.ts";
+import { sql } from "kysely";
 import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
-import { beganBefore } from "../../credits/request-id.ts";
-import type { Database } from "../database.ts";
-import { ADJUSTMENT, BALANCE, CLOSING, CLOSING_PART, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
+import { type Database, readTogether } from "../database.ts";
+import {
+  ADJUSTMENT,
+  ALLOWANCE,
+  AUDIT_ENTRY,
+  BALANCE,
+  CLOSING,
+  CLOSING_PART,
+  GRANT,
+  HOLD,
+  KEY,
+  ORGANIZATION,
+  REQUEST,
+  STATEMENT_BALANCE,
+  TOKEN,
+  TOKEN_BALANCE,
+} from "../schema.ts";
 import { isClosed } from "./closings.ts";
 import { type RecordedBalance, RecordedBalances } from "./recorded-balances.ts";
-import {
-  checkAdjustment,
-  checkBalance,
-  checkClosing,
-  checkGrant,
-  checkHold,
-  checkKey,
-  checkNextChange,
-  checkRequest,
-  checkTokenBalance,
-  type Taken,
-} from "./verify-rows.ts";
-
-export interface Violation {
-  /** Number of the invariant, as in docs/ledger.md. */
-  invariant: number;
-  organizationId: string;
-  holdId: string | null;
-  message: string;
-}
+import { type Books, CHECKS, checkAll, KEY_KEPT_MS, Sums } from "./verify-checks.ts";
+import { DaySums } from "./verify-days.ts";
+import { COMPARED_ACTIONS } from "./verify-records.ts";
+import { checkEach, soundRows, type Violation, Violations } from "./verify-report.ts";
+import { checkClosing, checkHold, checkRequest, checkRequestTimes } from "./verify-rows.ts";
 
 export interface OrganizationVerification {
   organizationId: string;
   holds: number;
   events: number;
   violations: Violation[];
+  /** Number of violations that are not among these. */
+  more: number;
 }
 
 /** Number of requests that are checked in one snapshot. */
@@ -40,8 +40,6 @@ const CHUNK_ROWS = 2_000;
 const NEWEST_MS = 20_000;
 /** Sums that differ are computed again: the clock may have been set back, or a batch took longer. */
 const ATTEMPTS = 3;
-/** Number of violations of each invariant that are reported. */
-const REPORTED_MAX = 10;
 
 /**
  * Checks the books of one organization: its requests in chunks, each in a short snapshot, then everything that may change,
@@ -63,64 +61,13 @@ export async function verifyOrganization(
   }
 }
 
-const BOOK_TABLES = [
-  ["balance", "token_balance", "credit_grant", "hold"],
-  [
-    "request",
-    "idempotency_key",
-    "adjustment",
-    "statement_balance",
-    "allowance",
-    "token",
-    "month_digest",
-    "closing",
-    "closing_part",
-  ],
-].flat();
-
-/** Finds rows of organizations that do not exist, at most a few of each table. */
-export async function verifyOwners(database: Database): Promise<Violation[]> {
-  const queries = BOOK_TABLES.map(
-    (table) => sql`
-      select distinct organization_id from ${sql.table(table)}
-      where not exists (select 1 from organization where organization.id = ${sql.table(table)}.organization_id)
-      limit ${sql.lit(REPORTED_MAX)}`,
-  );
-  const found = (await snapshot(database, queries)) as { organization_id: string }[][];
-  return found.flatMap((rows, index) =>
-    rows.map(({ organization_id: organizationId }) => {
-      const message = `The table ${BOOK_TABLES[index]} has rows of an organization that does not exist.`;
-      return { invariant: 10, organizationId, holdId: null, message };
-    }),
-  );
-}
-
-/** Sums over the rows read so far. */
-class Sums {
-  costs = 0n;
-  readonly spentOfToken = new Map<string, bigint>();
-  readonly taken = new Map<string, Taken>();
-
-  charge(tokenId: string, cost: bigint, draws: readonly Draw[]): void {
-    this.costs += cost;
-    this.spentOfToken.set(tokenId, (this.spentOfToken.get(tokenId) ?? 0n) + cost);
-    this.take("drawn", draws);
-  }
-
-  take(how: keyof Taken, draws: readonly Draw[]): void {
-    for (const { grantId, amount } of draws) {
-      const taken = this.taken.get(grantId) ?? {};
-      this.taken.set(grantId, { ...taken, [how]: (taken[how] ?? 0n) + amount });
-    }
-  }
-}
-
 class Check {
   readonly #database: Database;
   readonly #organizationId: string;
   readonly #endsWithinMs: number;
-  readonly #violations: Violation[] = [];
+  readonly #violations: Violations;
   readonly #sums = new Sums();
+  readonly #days: DaySums;
   #recorded = new RecordedBalances([]);
   #closing: ClosingRow | undefined;
   #requests = 0;
@@ -134,38 +81,46 @@ class Check {
     this.#database = database;
     this.#organizationId = organizationId;
     this.#endsWithinMs = endsWithinMs;
+    this.#violations = new Violations(organizationId);
+    this.#days = new DaySums(organizationId);
   }
 
   async run(): Promise<OrganizationVerification> {
     const of = sql`where organization_id = ${this.#organizationId}`;
-    const [[clock], recorded, closings, parts] = (await snapshot(this.#database, [
+    const [[clock] = [], recorded = [], closings = [], parts = []] = await readTogether(this.#database, [
       sql`select ${this.#database.now()} as now`,
-      sql`select before_at, balance from statement_balance
+      sql`select * from statement_balance
         ${of} and before_at >= coalesce((select before_at from closing ${of}), 0) order by before_at`,
       sql`select * from closing ${of}`,
       sql`select * from closing_part ${of}`,
-    ])) as [[{ now: bigint }], RecordedBalance[], object[], object[]];
-    this.#recorded = new RecordedBalances(recorded);
-    this.#addClosing(closings.map(CLOSING.fromRecord)[0], parts.map(CLOSING_PART.fromRecord), recorded);
-    const newestFromMs = Number(clock.now) - NEWEST_MS;
+    ]);
+    const { report } = this.#violations;
+    const balances = checkEach(STATEMENT_BALANCE, recorded, report);
+    this.#recorded = new RecordedBalances(balances);
+    this.#addClosing(checkEach(CLOSING, closings, report)[0], checkEach(CLOSING_PART, parts, report), balances);
+    const newestFromMs = Number(clock?.now) - NEWEST_MS;
     for (let after = ""; ; ) {
       const last = await this.#checkRequests(after, newestFromMs);
       if (last === undefined) break;
       after = last;
     }
+    await this.#checkDays();
     const holds = await this.#checkRest(newestFromMs);
+    const { list: violations, more } = this.#violations;
     const organizationId = this.#organizationId;
-    return { organizationId, holds: this.#requests + holds, events: this.#charges, violations: this.#violations };
+    return { organizationId, holds: this.#requests + holds, events: this.#charges, violations, more };
   }
 
   /** Adds what the closed requests add up to. */
   #addClosing(closing: ClosingRow | undefined, parts: ClosingPartRow[], recorded: readonly RecordedBalance[]): void {
+    const { report } = this.#violations;
     this.#closing = closing;
-    checkClosing(closing, parts, this.#report);
+    checkClosing(closing, parts, report);
     if (closing === undefined) return;
     const { beforeAtMs, cost, requests } = closing;
-    if (Number(recorded[0]?.before_at) !== beforeAtMs) {
-      this.#report(3, `No balance is recorded for ${beforeAtMs}, before which requests are closed.`);
+    this.#days.fromMs = beforeAtMs;
+    if (recorded[0]?.beforeAtMs !== beforeAtMs) {
+      report(3, `No balance is recorded for ${beforeAtMs}, before which requests are closed.`);
     }
     this.#requests += requests;
     this.#recorded.add(beforeAtMs - 1, -cost);
@@ -182,202 +137,122 @@ class Check {
     const isOpen = this.#closing === undefined ? sql`1 = 1` : sql`not ${isClosed(this.#closing.beforeAtMs)}`;
     const chunk = sql`
       from request where organization_id = ${id} and id > ${after} and ${isOpen} order by id limit ${sql.lit(CHUNK_ROWS)}`;
-    const [rows = [], adjustmentRows = []] = await snapshot(this.#database, [
+    const [rows = [], adjustments = [], [clock] = []] = await readTogether(this.#database, [
       sql`select * ${chunk}`,
       sql`
         select adjustment.* from adjustment
         where organization_id = ${id} and kind = 'late_settlement' and hold_id in (select id ${chunk})`,
+      sql`select ${this.#database.now()} as now`,
     ]);
-    const late = Map.groupBy(adjustmentRows.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
-    for (const request of rows.map(REQUEST.fromRecord)) {
-      checkRequest(request, late.get(request.holdId) ?? [], this.#report);
+    const { report } = this.#violations;
+    const late = Map.groupBy(soundRows(ADJUSTMENT, adjustments), ({ holdId }) => holdId);
+    checkEach(REQUEST, rows, report, (request) => {
+      const ofRequest = late.get(request.holdId) ?? [];
+      checkRequest(request, ofRequest, report);
+      checkRequestTimes(request, Number(clock?.now), report);
       this.#requests += 1;
       this.#bookedMs = Math.max(this.#bookedMs, request.endedAtMs);
       if (request.end !== "released") this.#charges += 1;
       this.#recorded.add(request.endedAtMs, -request.cost);
-      if (request.endedAtMs < newestFromMs) this.#sums.charge(request.tokenId, request.cost, request.draws);
+      const isAdded = request.endedAtMs < newestFromMs || request.end === "released";
+      if (isAdded) this.#sums.charge(request.tokenId, request.cost, request.draws);
+      this.#days.add(request, ofRequest);
+    });
+    if (this.#days.hasFinished) {
+      this.#days.compare(await readTogether(this.#database, this.#days.queries(false)), false, report);
     }
     return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
   }
 
+  /** Compares the sums of the last day, and finds those of days without requests. */
+  async #checkDays(): Promise<void> {
+    const { report } = this.#violations;
+    const fromMs = BigInt(this.#closing?.beforeAtMs ?? 0);
+    const [days = [], ...last] = await readTogether(this.#database, [
+      sql`select distinct day from usage_day where organization_id = ${this.#organizationId} and day >= ${fromMs}`,
+      ...this.#days.queries(true),
+    ]);
+    this.#days.compare(last, true, report);
+    const stored = days.map(({ day }) => Number(day));
+    this.#days.checkOthers(stored, report);
+  }
+
   /** Checks everything else; returns the number of open holds. */
   async #checkRest(newestFromMs: number): Promise<number> {
-    const of = sql`where organization_id = ${this.#organizationId}`;
+    const { report } = this.#violations;
+    const found = await this.#readRest(newestFromMs);
+    this.isOutdated = (found.closing[0]?.before_at ?? 0n) !== BigInt(this.#closing?.beforeAtMs ?? 0);
+    for (const { tokenId, cost, draws } of soundRows(REQUEST, found.newest)) this.#sums.charge(tokenId, cost, draws);
+    const bookedMs = soundRows(HOLD, found.hold).reduce(
+      (last, { madeAtMs }) => Math.max(last, madeAtMs),
+      this.#bookedMs,
+    );
+    const nowMs = Number(found.clock[0]?.now);
+    const limits = { nowMs, bookedMs, endsWithinMs: this.#endsWithinMs };
+    const books: Books = {
+      nowMs,
+      closing: this.#closing,
+      sums: this.#sums,
+      recorded: this.#recorded,
+      balance: checkEach(BALANCE, found.balance, report)[0],
+      caps: checkEach(TOKEN_BALANCE, found.token_balance, report),
+      grants: checkEach(GRANT, found.credit_grant, report),
+      open: checkEach(HOLD, found.hold, report, (hold) => checkHold(hold, limits, report)),
+      keys: checkEach(KEY, found.idempotency_key, report),
+      adjustments: checkEach(ADJUSTMENT, found.adjustment, report),
+      // Requests are reported where all of them are read, the next two by `verifyStore`.
+      requests: new Map(soundRows(REQUEST, found.named).map((row) => [row.holdId, row])),
+      organization: soundRows(ORGANIZATION, found.organization)[0],
+      records: soundRows(AUDIT_ENTRY, found.records),
+      tokens: checkEach(TOKEN, found.token, report),
+      allowances: checkEach(ALLOWANCE, found.allowance, report),
+      keyless: found.keyless as { id: string; idempotency_key: string }[],
+    };
+    for (const { id } of found.both as { id: string }[]) report(7, "The request is both open and ended.", id);
+    checkAll(CHECKS, books, report);
+    this.#charges += books.adjustments.filter(({ kind }) => kind === "late_settlement").length;
+    return books.open.length;
+  }
+
+  async #readRest(newestFromMs: number) {
+    const id = this.#organizationId;
+    const of = sql`where organization_id = ${id}`;
+    const all = (table: string) => sql`select * from ${sql.table(table)} ${of}`;
     const named = sql`select hold_id from adjustment ${of} union select hold_id from idempotency_key ${of}`;
-    const results = await snapshot(this.#database, [
-      sql`select ${this.#database.now()} as now`,
-      ...["balance", "credit_grant", "hold", "token_balance", "idempotency_key", "adjustment"].map(
-        (table) => sql`select * from ${sql.table(table)} ${of}`,
-      ),
-      sql`select * from request ${of} and ended_at >= ${BigInt(newestFromMs)} and ending <> 'released'`,
-      sql`select * from request ${of} and id in (${named})`,
-      sql`select hold.id from hold
-          join request on request.organization_id = hold.organization_id and request.id = hold.id
-          where hold.organization_id = ${this.#organizationId}`,
-      sql`select before_at from closing ${of}`,
-    ]);
-    const [[clock] = [], balances = [], grants = [], holds = [], tokens = []] = results;
-    const [keys = [], adjustments = [], newest = [], namedRequests = [], both = [], closings = []] = results.slice(5);
-    this.isOutdated = (closings[0]?.before_at ?? 0n) !== BigInt(this.#closing?.beforeAtMs ?? 0);
-    for (const { id } of both as { id: string }[]) this.#report(7, "The request is both open and ended.", id);
-    for (const { tokenId, cost, draws } of newest.map(REQUEST.fromRecord)) this.#sums.charge(tokenId, cost, draws);
-    const open = holds.map(HOLD.fromRecord);
-    const bookedMs = open.reduce((last, { madeAtMs }) => Math.max(last, madeAtMs), this.#bookedMs);
-    const limits = { nowMs: Number(clock?.now), bookedMs, endsWithinMs: this.#endsWithinMs };
-    for (const hold of open) checkHold(hold, limits, this.#report);
-    const rest = {
-      open,
-      requests: new Map(namedRequests.map(REQUEST.fromRecord).map((row) => [row.holdId, row])),
-      adjustments: adjustments.map(ADJUSTMENT.fromRecord),
-      grants: grants.map(GRANT.fromRecord),
+    const dayAgo = sql`${this.#database.now()} - ${sql.lit(KEY_KEPT_MS)}`;
+    const queries = {
+      clock: sql`select ${this.#database.now()} as now`,
+      balance: all("balance"),
+      token_balance: all("token_balance"),
+      credit_grant: all("credit_grant"),
+      hold: all("hold"),
+      // Without the answers, which may be long.
+      idempotency_key: sql`
+        select organization_id, caller_id, key, fingerprint, hold_id, created_at, expires_at,
+          case when answer is null then null else '' end as answer
+        from idempotency_key ${of}`,
+      adjustment: all("adjustment"),
+      token: all("token"),
+      allowance: all("allowance"),
+      organization: sql`select * from organization where id = ${id}`,
+      records: sql`select * from audit_entry ${of} and action in (${sql.join(COMPARED_ACTIONS)}) order by id`,
+      newest: sql`select * from request ${of} and ended_at >= ${BigInt(newestFromMs)} and ending <> 'released'`,
+      named: sql`select * from request ${of} and id in (${named})`,
+      both: sql`
+        select hold.id from hold
+        join request on request.organization_id = hold.organization_id and request.id = hold.id
+        where hold.organization_id = ${id}`,
+      closing: sql`select before_at from closing ${of}`,
+      // Keys are kept for a day. One that was claimed again names a later request, but only after that.
+      keyless: sql`
+        select id, idempotency_key from request ${of} and id >= ${this.#database.idAt(dayAgo as never)}
+          and made_at > ${dayAgo} and idempotency_key is not null and ending <> 'released' and not exists (
+          select 1 from idempotency_key as claimed
+          where claimed.organization_id = request.organization_id and claimed.key = request.idempotency_key
+            and claimed.caller_id = request.idempotency_caller_id and claimed.hold_id = request.id)`,
     };
-    this.#checkAdjustments(rest);
-    this.#checkKeys(keys.map(KEY.fromRecord), rest);
-    const [balance] = balances.map(BALANCE.fromRecord);
-    for (const { source, amount, createdAtMs } of rest.grants) {
-      if (source === "grant") this.#recorded.add(createdAtMs, amount);
-    }
-    this.#recorded.check(this.#report);
-    this.#checkTotals(balance, rest);
-    this.#checkTokens(tokens.map(TOKEN_BALANCE.fromRecord), rest);
-    return open.length;
+    const results = await readTogether(this.#database, Object.values(queries));
+    const entries = Object.keys(queries).map((name, index) => [name, results[index] ?? []]);
+    return Object.fromEntries(entries) as Record<keyof typeof queries, Record<string, unknown>[]>;
   }
-
-  #checkAdjustments({ adjustments, requests, grants }: Rest): void {
-    const credited = new Map<string, bigint>();
-    for (const row of adjustments) {
-      const request = row.holdId === null ? undefined : requests.get(row.holdId);
-      const isRemoved = request === undefined && this.#isClosed(row.holdId);
-      checkAdjustment(row, isRemoved ? "removed" : request, this.#report);
-      const { kind, amount, draws, tokenId, holdId } = row;
-      this.#recorded.add(row.madeAtMs, kind === "credit" ? amount : -amount);
-      if (kind === "late_settlement") {
-        this.#charges += 1;
-        this.#sums.charge(tokenId ?? "", amount, draws);
-      }
-      if (kind === "lapse") this.#sums.take("lapsed", draws);
-      if (kind === "revoke") this.#sums.take("revoked", draws);
-      if (kind === "credit") this.#sums.charge(tokenId ?? "", -amount, []);
-      if (kind === "credit" && holdId !== null) credited.set(holdId, (credited.get(holdId) ?? 0n) + amount);
-      const late = kind === "late_settlement" ? amount : 0n;
-      if (holdId !== null && late !== 0n) credited.set(holdId, (credited.get(holdId) ?? 0n) - late);
-      const grant = kind === "credit" ? grants.find(({ id }) => id === row.id) : undefined;
-      if (kind === "credit" && (grant?.source !== "credit" || grant.amount !== amount)) {
-        this.#report(1, `The credit ${row.id} of ${amount} has no grant of this amount.`);
-      }
-    }
-    for (const [holdId, amount] of credited) {
-      if (!requests.has(holdId) && this.#isClosed(holdId)) continue;
-      const cost = requests.get(holdId)?.cost ?? 0n;
-      if (amount > cost) this.#report(5, `Credits return ${amount - cost} more than the request was charged.`, holdId);
-    }
-    const credits = new Set(adjustments.filter(({ kind }) => kind === "credit").map(({ id }) => id));
-    for (const { id, source } of grants) {
-      if (source === "credit" && !credits.has(id)) this.#report(3, `The grant ${id} was made for no credit.`);
-    }
-    this.#checkReferences(grants.map(({ reference }) => reference));
-    for (const group of Map.groupBy(adjustments, ({ kind }) => kind).values()) {
-      this.#checkReferences(group.map(({ reference }) => reference));
-    }
-  }
-
-  #isClosed(holdId: string | null): boolean {
-    return holdId !== null && beganBefore(holdId, this.#closing?.beforeAtMs ?? null);
-  }
-
-  #checkReferences(references: readonly (string | null)[]): void {
-    const seen = new Set<string>();
-    for (const reference of references) {
-      if (reference === null) continue;
-      if (seen.has(reference)) this.#report(9, `The reference ${JSON.stringify(reference)} was booked more than once.`);
-      seen.add(reference);
-    }
-  }
-
-  #checkKeys(keys: readonly ReturnType<typeof KEY.fromRecord>[], { open, requests, adjustments }: Rest): void {
-    const holds = new Map(open.map((hold) => [hold.holdId, hold]));
-    const late = new Set(adjustments.filter(({ kind }) => kind === "late_settlement").map(({ holdId }) => holdId));
-    for (const key of keys) {
-      const { holdId } = key;
-      const of = { hold: holds.get(holdId), request: requests.get(holdId), isSettledLate: late.has(holdId) };
-      checkKey(key, of, this.#report);
-    }
-  }
-
-  #checkTotals(balance: ReturnType<typeof BALANCE.fromRecord> | undefined, { open, grants }: Rest): void {
-    if (balance === undefined) {
-      this.#report(1, "The organization has no balance.");
-      return;
-    }
-    for (const { draws } of open) this.#sums.take("drawn", draws);
-    const { taken, costs } = this.#sums;
-    const known = new Set(grants.map(({ id }) => id));
-    for (const grantId of taken.keys()) {
-      if (!known.has(grantId)) this.#report(2, `The grant ${grantId}, which is drawn on, does not exist.`);
-    }
-    for (const grant of grants) checkGrant(grant, taken.get(grant.id) ?? {}, this.#report);
-    const inForce = grants.filter(({ state }) => state !== "pending");
-    const totals = {
-      granted: total(inForce, ({ source, amount, revoked }) => (source === "credit" ? -revoked : amount - revoked)),
-      available: total(inForce, ({ remaining }) => remaining),
-      held: total(open, ({ amount }) => amount),
-      spent: costs,
-      expired: total([...taken.values()], ({ lapsed = 0n }) => lapsed),
-    };
-    checkBalance(balance, totals, this.#report);
-    this.#checkClosedBefore(balance, open);
-    checkNextChange(balance, grants, this.#report);
-  }
-
-  #checkClosedBefore({ closedBeforeMs }: ReturnType<typeof BALANCE.fromRecord>, open: readonly HoldRow[]): void {
-    const closed = this.#closing?.beforeAtMs;
-    if (closed !== undefined && closed > (closedBeforeMs ?? 0)) {
-      this.#report(9, `Requests before ${closed} are closed, but can be booked again.`);
-    }
-    for (const { holdId } of open) {
-      if (beganBefore(holdId, closedBeforeMs)) this.#report(7, "The hold belongs to a closed period.", holdId);
-    }
-  }
-
-  #checkTokens(rows: readonly ReturnType<typeof TOKEN_BALANCE.fromRecord>[], { open }: Rest): void {
-    const ids = new Set(rows.map(({ tokenId }) => tokenId));
-    for (const row of rows) {
-      const { tokenId, budgetId } = row;
-      if (budgetId !== null) {
-        if (!ids.has(budgetId)) this.#report(10, `The token ${tokenId} shares the cap of a token that has none.`);
-        if (row.held !== 0n || row.spent !== 0n) this.#report(2, `The token ${tokenId} shares a cap and has sums.`);
-        continue;
-      }
-      const sharing = rows.filter((other) => other.tokenId === tokenId || other.budgetId === tokenId);
-      const own = new Set(sharing.map((other) => other.tokenId));
-      const held = total(
-        open.filter(({ tokenId }) => own.has(tokenId)),
-        ({ amount }) => amount,
-      );
-      const spent = total([...own], (id) => this.#sums.spentOfToken.get(id) ?? 0n);
-      checkTokenBalance(row, { held, spent }, this.#report);
-    }
-  }
-
-  #report = (invariant: number, message: string, holdId: string | null = null): void => {
-    const organizationId = this.#organizationId;
-    const reported = this.#violations.filter((violation) => violation.invariant === invariant).length;
-    if (reported < REPORTED_MAX) this.#violations.push({ invariant, organizationId, holdId, message });
-  };
-}
-
-interface Rest {
-  open: HoldRow[];
-  /** Requests that keys and adjustments name. */
-  requests: Map<string, RequestRow>;
-  adjustments: AdjustmentRow[];
-  grants: GrantRow[];
-}
-
-function total<Row>(rows: readonly Row[], amountOf: (row: Row) => bigint): bigint {
-  return rows.reduce((sum, row) => sum + amountOf(row), 0n);
-}
-
-function snapshot(database: Database, queries: RawBuilder<unknown>[]): Promise<Record<string, unknown>[][]> {
-  return database.snapshot(queries.map((query) => query.compile(database.kysely)));
 }

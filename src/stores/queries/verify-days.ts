@@ -1,0 +1,138 @@
+import { type RawBuilder, sql } from "kysely";
+import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
+import type { AdjustmentRow, RequestRow } from "../../credits/books.ts";
+import { addTokens, type TokenCounts } from "../../credits/price.ts";
+import { timeOfId } from "../../credits/request-id.ts";
+import { USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
+import type { UsageCounts, UsageDayRow } from "./usage.ts";
+import { type ReportViolation, soundRows } from "./verify-report.ts";
+
+const DAY_MS = 86_400_000;
+/** A day is summed up an hour after its end at the earliest. What is booked later than this before that may be missing. */
+const SUMMED_WITHIN_MS = 600_000;
+
+/** Sums of one organization over the requests of a day, as `UsageDays` stores them. */
+interface Day {
+  sums: Map<string, UsageCounts>;
+  /** When a request of the day was last booked. */
+  bookedMs: number;
+}
+
+/**
+ * Compares the stored sums of days with the requests, which come in the order of their ids. Only the days since the last
+ * comparison are in memory. A day is not compared if a request of it was booked after it was summed up.
+ */
+export class DaySums {
+  readonly #organizationId: string;
+  /** Of days before, requests were removed. */
+  fromMs = 0;
+  readonly #days = new Map<number, Day>();
+  readonly #compared = new Set<number>();
+
+  constructor(organizationId: string) {
+    this.#organizationId = organizationId;
+  }
+
+  add(request: RequestRow, late: readonly AdjustmentRow[]): void {
+    const timeMs = timeOfId(request.holdId);
+    if (timeMs === undefined) return;
+    const at = timeMs - (timeMs % DAY_MS);
+    if (at < this.fromMs) return;
+    const day = this.#days.get(at) ?? { sums: new Map<string, UsageCounts>(), bookedMs: 0 };
+    this.#days.set(at, day);
+    day.bookedMs = Math.max(day.bookedMs, request.endedAtMs, ...late.map(({ madeAtMs }) => madeAtMs));
+    const charged = late.reduce((sum, { amount }) => sum + amount, request.cost);
+    const tokens = late.reduce(
+      (sum, { settlement }) => (settlement === null ? sum : addTokens(sum, settlement.tokens)),
+      request.tokens,
+    );
+    const errors = request.trace?.failure == null ? 0 : 1;
+    const counts = { requests: 1, errors, charged, ...totalsOf(tokens) };
+    for (const key of keysOf(request)) addTo(day.sums, key, counts);
+  }
+
+  /** True if there is a day that no later request belongs to. */
+  get hasFinished(): boolean {
+    return this.#days.size > 1;
+  }
+
+  /** Returns the queries for the days before the newest one; all days at the end. */
+  queries(isEnd: boolean): RawBuilder<unknown>[] {
+    const days = this.#ready(isEnd);
+    const list = days.length === 0 ? sql`-1` : sql.join(days.map((day) => sql.lit(day)));
+    return [
+      sql`select * from usage_day_done where day in (${list})`,
+      sql`select * from usage_day where organization_id = ${this.#organizationId}
+        and dimension in ('model', 'token', 'first_token') and day in (${list})`,
+    ];
+  }
+
+  /** Compares the days of the queries. */
+  compare([doneRecords = [], records = []]: object[][], isEnd: boolean, report: ReportViolation): void {
+    const done = new Map(soundRows(USAGE_DAY_DONE, doneRecords).map(({ day, doneAtMs }) => [day, doneAtMs]));
+    const stored = Map.groupBy(soundRows(USAGE_DAY, records), ({ day }) => day);
+    for (const at of this.#ready(isEnd)) {
+      const day = this.#days.get(at);
+      const doneAtMs = done.get(at);
+      this.#days.delete(at);
+      this.#compared.add(at);
+      if (day === undefined || doneAtMs === undefined || day.bookedMs > doneAtMs - SUMMED_WITHIN_MS) continue;
+      compareDay(at, day.sums, stored.get(at) ?? [], report);
+    }
+  }
+
+  /** Reports sums of days without a request. */
+  checkOthers(days: readonly number[], report: ReportViolation): void {
+    for (const day of days) {
+      if (!this.#compared.has(day)) report(14, `The sums of ${dateOf(day)} are those of no request.`);
+    }
+  }
+
+  #ready(isEnd: boolean): number[] {
+    const days = [...this.#days.keys()];
+    return isEnd ? days : days.slice(0, -1);
+  }
+}
+
+function compareDay(day: number, sums: Day["sums"], stored: readonly UsageDayRow[], report: ReportViolation): void {
+  const left = new Map(sums);
+  for (const row of stored) {
+    const key = `${row.dimension} ${row.name}`;
+    const sum = left.get(key);
+    left.delete(key);
+    const isSame = sum !== undefined && COUNTS.every((name) => row[name] === sum[name]);
+    if (!isSame) report(14, `The sums of ${dateOf(day)} by ${key} are not those of its requests.`);
+  }
+  for (const key of left.keys()) report(14, `The sums of ${dateOf(day)} by ${key} are missing.`);
+}
+
+const COUNTS = ["requests", "errors", "charged", "inputTokens", "outputTokens"] as const;
+
+function keysOf({ model, tokenId, trace }: RequestRow): string[] {
+  const keys = [`model ${model}`, `token ${tokenId}`];
+  const firstTokenMs = trace?.firstTokenMs ?? null;
+  if (firstTokenMs === null) return keys;
+  const bucket = FIRST_TOKEN_BOUNDS_MS.findIndex((bound) => firstTokenMs < bound);
+  return [...keys, `first_token ${bucket < 0 ? FIRST_TOKEN_BOUNDS_MS.length : bucket}`];
+}
+
+function totalsOf({ input, cachedInput, cacheWrite, output, reasoning }: TokenCounts) {
+  return { inputTokens: input + cachedInput + cacheWrite, outputTokens: output + reasoning };
+}
+
+function addTo(sums: Day["sums"], key: string, counts: UsageCounts): void {
+  const sum = sums.get(key);
+  if (sum === undefined) {
+    sums.set(key, { ...counts });
+    return;
+  }
+  sum.requests += counts.requests;
+  sum.errors += counts.errors;
+  sum.charged += counts.charged;
+  sum.inputTokens += counts.inputTokens;
+  sum.outputTokens += counts.outputTokens;
+}
+
+function dateOf(day: number): string {
+  return Number.isSafeInteger(day) && Math.abs(day) < 8e15 ? new Date(day).toISOString().slice(0, 10) : String(day);
+}

@@ -1,0 +1,120 @@
+import { sql } from "kysely";
+import { type Database, readTogether } from "../database.ts";
+import {
+  ACCOUNT_VERSION,
+  ADMIN_KEY,
+  ADMIN_SESSION,
+  ADMIN_TOKEN,
+  ALL_TABLES,
+  AUDIT_ENTRY,
+  ORGANIZATION,
+  SHORT_TOKEN,
+  USAGE_DAY,
+  USAGE_DAY_DONE,
+} from "../schema.ts";
+import type { Table } from "../table.ts";
+import { checkEach, REPORTED_MAX, soundRows, Violations } from "./verify-report.ts";
+import { checkPast } from "./verify-rows.ts";
+
+const CHUNK_ROWS = 2_000;
+const DAY_MS = 86_400_000;
+/** The sums over all organizations. */
+const ALL = "*";
+
+/**
+ * Checks what belongs to no single organization: rows of organizations that do not exist, the form of rows that all
+ * organizations share, and the sums of days over all organizations.
+ */
+export async function verifyStore(database: Database): Promise<Violations> {
+  const found = new Violations(ALL);
+  await checkOwners(database, found);
+  for (const table of SHARED) await checkForm(database, table, found);
+  await checkDoneDays(database, found);
+  await checkDays(database, found);
+  return found;
+}
+
+const OWNED = ALL_TABLES.filter((table) => table !== AUDIT_ENTRY && table.columns.includes("organization_id")).map(
+  ({ name }) => name,
+);
+
+/** Tables that no organization's own verification reads in full. */
+const SHARED = [
+  ...[ORGANIZATION, AUDIT_ENTRY, ADMIN_TOKEN, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY, ACCOUNT_VERSION],
+  ...[USAGE_DAY_DONE, USAGE_DAY],
+] as unknown as Table<object>[];
+
+async function checkOwners(database: Database, found: Violations): Promise<void> {
+  const queries = OWNED.map((table) => {
+    const name = sql.table(table);
+    return sql`
+      select distinct organization_id from ${name}
+      where organization_id <> ${ALL} and
+        not exists (select 1 from organization where organization.id = ${name}.organization_id)
+      limit ${sql.lit(REPORTED_MAX)}`;
+  });
+  const results = (await readTogether(database, queries)) as { organization_id: string }[][];
+  for (const [index, rows] of results.entries()) {
+    for (const { organization_id: organizationId } of rows) {
+      found.report(10, `The table ${OWNED[index]} has rows of an organization that does not exist.`, null, {
+        organizationId,
+      });
+    }
+  }
+}
+
+/** Reads a table in the order of its key, a chunk in each snapshot. */
+async function checkForm(database: Database, table: Table<object>, found: Violations): Promise<void> {
+  const key = sql.join(table.key.map((column) => sql.ref(column)));
+  for (let last: Record<string, unknown> | undefined; ; ) {
+    const after =
+      last === undefined ? sql`1 = 1` : sql`(${key}) > (${sql.join(table.key.map((name) => last?.[name]))})`;
+    const [rows = []] = await readTogether(database, [
+      sql`select * from ${sql.table(table.name)} where ${after} order by ${key} limit ${sql.lit(CHUNK_ROWS)}`,
+    ]);
+    checkEach(table, rows, found.report);
+    if (rows.length < CHUNK_ROWS) return;
+    last = rows.at(-1);
+  }
+}
+
+async function checkDoneDays(database: Database, found: Violations): Promise<void> {
+  const [rows = [], [clock] = []] = await readTogether(database, [
+    sql`select * from usage_day_done`,
+    sql`select ${database.now()} as now`,
+  ]);
+  for (const { day, doneAtMs } of soundRows(USAGE_DAY_DONE, rows)) {
+    if (doneAtMs < day + DAY_MS) found.report(14, `The day ${day} was summed up at ${doneAtMs}, before it was over.`);
+    checkPast(`The day ${day} was summed up`, doneAtMs, Number(clock?.now), found.report);
+  }
+}
+
+/** Finds sums over all organizations that differ from the sums of each. */
+async function checkDays(database: Database, found: Violations): Promise<void> {
+  const counts = ["requests", "errors", "charged", "input_tokens", "output_tokens"].map((name) => sql.ref(name));
+  const sums = sql.join(
+    counts.map((count) => sql`sum(case when organization_id = ${ALL} then ${count} else -${count} end) as ${count}`),
+  );
+  const differs = sql.join(
+    counts.map((count) => sql`${count} <> 0`),
+    sql` or `,
+  );
+  const isDone = sql`day in (select day from usage_day_done)`;
+  // An organization's own sums by model are also its part of the sums by organization.
+  const byName = sql`
+    select day, dimension, name, ${sums} from usage_day
+    where dimension in ('model', 'token', 'first_token') and ${isDone} group by day, dimension, name`;
+  const byOrganization = sql`
+    select day, 'organization' as dimension, owner as name, ${sums} from (
+      select day, organization_id, case when organization_id = ${ALL} then name else organization_id end as owner,
+        ${sql.join(counts)}
+      from usage_day where ${isDone} and
+        dimension = case when organization_id = ${ALL} then 'organization' else 'model' end) as parts
+    group by day, owner`;
+  const queries = [byName, byOrganization].map(
+    (query) => sql`select * from (${query}) as sums where ${differs} limit ${sql.lit(REPORTED_MAX)}`,
+  );
+  for (const { day, dimension, name } of (await readTogether(database, queries)).flat()) {
+    found.report(14, `The sum of the day ${day} over all organizations by ${dimension} ${name} is not that of each.`);
+  }
+}
