@@ -282,7 +282,7 @@ describe.each([
       { invariant: 2, holdId },
       { invariant: 3, message: expect.stringContaining("recorded") },
       { invariant: 3, message: expect.stringContaining("Spent") },
-      { invariant: 11, message: expect.stringContaining("2026-10") },
+      { invariant: 15, message: expect.stringContaining("2026-10") },
     ]);
   });
 });

@@ -215,9 +215,9 @@ function checkpointCases(subject: Subject): void {
   });
 }
 
-function auditOf(action: string, rest: Partial<BookingAudit> = {}): BookingAudit {
+function auditOf(action: string, terms: Record<string, unknown> = {}): BookingAudit {
   const actor = { actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" } as const;
-  return { id: v7(), ...actor, action, after: { note: "日\n'\u0000" }, ...rest };
+  return { id: v7(), ...actor, action, after: { why: "日\n'\u0000", ...terms } };
 }
 
 function auditCases(subject: Subject): void {
@@ -226,8 +226,9 @@ function auditCases(subject: Subject): void {
 
   test("a booking writes its audit record, and a repetition writes none", async () => {
     const organizationId = await subject.organization();
-    const [ofGrant, ofRevocation] = [auditOf("credits.grant"), auditOf("credits.revoke")];
-    const ofCredit = auditOf("credits.credit");
+    const ofGrant = auditOf("credits.grant", { reference: "invoice", priority: 100 });
+    const ofRevocation = auditOf("credits.revoke", { reference: "chargeback", all: true });
+    const ofCredit = auditOf("credits.credit", { reference: "case" });
     const grant = grantOf(organizationId, 5_000_000n, { reference: "invoice", audit: ofGrant });
     await subject.one(grant);
     await subject.one(settleOf(await subject.held(holdOf(organizationId, 2_000_000n)), 2_000_000));
@@ -260,12 +261,12 @@ function auditCases(subject: Subject): void {
 
   test("a batch that fails leaves neither a booking nor an audit record", async () => {
     const organizationId = await subject.organization(10n);
-    const audit = auditOf("credits.grant");
+    const audit = auditOf("credits.grant", { priority: 100 });
     const grant = grantOf(organizationId, 5n, { audit });
     const failing = grantOf(organizationId, -1n);
     await expect(subject.books.apply("durable", [grant, failing])).rejects.toThrow();
     // An audit record that cannot be written rolls back its booking.
-    const taken = auditOf("credits.grant");
+    const taken = auditOf("credits.grant", { priority: 100 });
     await subject.one(grantOf(organizationId, 1n, { audit: taken }));
     await expect(subject.one(grantOf(organizationId, 7n, { audit: taken }))).rejects.toThrow();
     expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 11n });

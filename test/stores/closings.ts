@@ -69,6 +69,9 @@ export async function book(
     `update request set made_at = ${beganMs}, ended_at = ${endedMs}, is_late = ${late} ${of} and id = '${holdId}'`,
   );
   await subject.write(`update adjustment set made_at = ${adjustedMs} ${of} and hold_id = '${holdId}'`);
+  await subject.write(
+    `update credit_grant set created_at = ${adjustedMs}, effective_at = ${adjustedMs} ${of} and id = 'credit_${holdId}'`,
+  );
 }
 
 export interface Owner {

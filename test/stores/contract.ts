@@ -9,6 +9,7 @@ import { closingSumCases } from "./closing-sums.ts";
 import { closingCases } from "./closings.ts";
 import { conversationCases } from "./conversations.ts";
 import { type ContractStore, Subject } from "./fixture.ts";
+import { flipCases } from "./flips.ts";
 import { keyCases } from "./keys.ts";
 import { monthDigestCases } from "./month-digests.ts";
 import { raceCases } from "./races.ts";
@@ -52,5 +53,11 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("verification", () => verifyCases(subject));
     // Last, because it damages the schema.
     describe("verification without the index", () => repeatedReferenceCase(subject));
+  });
+  describe(`verification of changes in ${name}`, () => {
+    const subject = new Subject();
+    beforeAll(async () => subject.start(await open()));
+    afterAll(() => subject.stop());
+    flipCases(subject);
   });
 }

@@ -47,6 +47,10 @@ function keyOf({ organizationId }: Used, holdId: string, answer = "null"): strin
   return `insert into idempotency_key (${columns}) values ('${organizationId}', 'tok_first', 'extra', 'f', '${holdId}', ${answer}, 1, 2)`;
 }
 
+function deleteKey(key: string): (used: Used) => string {
+  return (used) => `delete from idempotency_key ${ofOrganization(used)} and key = '${key}'`;
+}
+
 const BALANCE_DAMAGES: Damage[] = [
   ["credits appear in the balance", 1, change("balance", "granted = granted + 1, available = available + 1")],
   ["the parts of a balance do not add up", 1, change("balance", "expired = expired + 1")],
@@ -159,6 +163,23 @@ const ADJUSTMENT_DAMAGES: Damage[] = [
   ],
 ];
 
+const TIME_DAMAGES: Damage[] = [
+  ["a request ended before it was made", 13, changeRequest("made_at = ended_at + 1"), "charged"],
+  ["a request ended in the future", 13, changeRequest("ended_at = ended_at + 70000000"), "charged"],
+  ["a request was made long before the time in its id", 13, changeRequest("made_at = made_at - 3700000"), "charged"],
+  ["a period in the future is closed", 13, change("balance", "closed_before = 9000000000000")],
+  [
+    "a key is older than its request",
+    13,
+    change("idempotency_key", "created_at = created_at - 1", "key = 'open'"),
+    "open",
+  ],
+  ["a key is kept for longer than a day", 9, change("idempotency_key", "expires_at = created_at + 86400001")],
+  ["the key of a charged request is gone", 9, deleteKey("charged"), "charged"],
+  ["the key of a running request is gone", 9, deleteKey("open"), "open"],
+  ["a bounded request has no report", 4, changeRequest("basis = 'bounded'"), "charged"],
+];
+
 const OTHER_DAMAGES: Damage[] = [
   ["a token holds more than its open holds", 2, (used) => tokenBalanceOf(used, "tok", 1, 0)],
   ["a token has spent less than was charged to it", 3, (used) => tokenBalanceOf(used, "tok_contract", 10, 1)],
@@ -187,5 +208,6 @@ export const DAMAGES = [
   ...HOLD_DAMAGES,
   ...REQUEST_DAMAGES,
   ...ADJUSTMENT_DAMAGES,
+  ...TIME_DAMAGES,
   ...OTHER_DAMAGES,
 ];

@@ -238,11 +238,14 @@ export function grantOf(
 
 export const HOUR_MS = 3_600_000;
 
-/** SQL that moves the dates of an organization's grants an hour back, so that no test waits for the clock. */
+/** SQL that moves the dates of an organization's grants and adjustments an hour back, so that no test waits for the clock. */
 export function hourPassed(organizationId: string): string[] {
   const ofOrganization = `where organization_id = '${organizationId}'`;
   return [
     `update credit_grant set effective_at = effective_at - ${HOUR_MS}, expires_at = expires_at - ${HOUR_MS} ${ofOrganization}`,
+    `update credit_grant set created_at = created_at - ${HOUR_MS} ${ofOrganization} and source = 'credit'`,
+    `update adjustment set made_at = made_at - ${HOUR_MS}, expires_at = expires_at - ${HOUR_MS} ${ofOrganization}
+      and kind in ('credit', 'lapse')`,
     `update balance set next_change_at = next_change_at - ${HOUR_MS} ${ofOrganization}`,
   ];
 }

@@ -1,7 +1,9 @@
+import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { HoldTransition, IdempotencyClaim, SettleTransition } from "../../src/credits/books.ts";
 import {
   factsOf,
+  HOUR_MS,
   holdOf,
   NO_PROVIDER_RECORD,
   OWNER,
@@ -23,6 +25,12 @@ function claimOf(key: string, claim: Partial<IdempotencyClaim> = {}): Idempotenc
 /** Another request with the same key. */
 function keyedHold(organizationId: string, idempotency: IdempotencyClaim, amount = 10n): HoldTransition {
   return { ...holdOf(organizationId, amount), facts: factsOf(organizationId), idempotency };
+}
+
+/** A request of two days ago, whose key has expired. */
+function oldHold(organizationId: string, key: string): HoldTransition {
+  const facts = factsOf(organizationId, { holdId: v7({ msecs: Date.now() - 48 * HOUR_MS }) });
+  return { ...keyedHold(organizationId, claimOf(key, { keepMs: -1 })), facts };
 }
 
 function answered(hold: HoldTransition, output: number, answer: string | null): SettleTransition {
@@ -117,7 +125,7 @@ function endCases(subject: Subject): void {
 function oldKeyCases(subject: Subject): void {
   test("an expired key counts as absent and can be used again", async () => {
     const organizationId = await subject.organization(100n);
-    const old = await subject.held(keyedHold(organizationId, claimOf(claim.key, { keepMs: -1 })));
+    const old = await subject.held(oldHold(organizationId, claim.key));
     const next = await subject.held(keyedHold(organizationId, claimOf(claim.key, { fingerprint: "other body" })));
     await subject.one(answered(old, 1, '"old"'));
     const again = keyedHold(organizationId, claimOf(claim.key, { fingerprint: "other body" }));
@@ -135,7 +143,7 @@ function oldKeyCases(subject: Subject): void {
 
   test("only expired keys are removed, in chunks", async () => {
     const organizationId = await subject.organization(1_000n);
-    const old = Array.from({ length: 7 }, (_, i) => keyedHold(organizationId, claimOf(`old ${i}`, { keepMs: -1 })));
+    const old = Array.from({ length: 7 }, (_, i) => oldHold(organizationId, `old ${i}`));
     await subject.books.apply("durable", [...old, keyedHold(organizationId, claimOf("young"))]);
     expect(await subject.books.removeOldKeys(5)).toBe(5);
     while ((await subject.books.removeOldKeys(5)) > 0);

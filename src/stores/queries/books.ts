@@ -9,6 +9,7 @@ import type { TableShape } from "../table.ts";
 import { monthDigestsOf, verifyMonthDigests } from "./month-digests.ts";
 import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
 import { verifyOrganization } from "./verify.ts";
+import { Violations } from "./verify-report.ts";
 import { verifyStore } from "./verify-store.ts";
 
 /** As `holdEndsWithinMs` of `ledger/verify.ts`, with the default configuration. */
@@ -96,8 +97,10 @@ export function bookRows(database: Database, driver: StoreDriver) {
      */
     async verify(organizationId: string, endsWithinMs = HOLD_ENDS_WITHIN_MS) {
       const verification = await verifyOrganization(database, organizationId, endsWithinMs);
-      verification.violations.push(...(await verifyMonthDigests(database, organizationId)));
-      return verification;
+      const digests = new Violations(organizationId);
+      await verifyMonthDigests(database, organizationId, digests.report);
+      const { violations, more } = verification;
+      return { ...verification, violations: [...violations, ...digests.list], more: more + digests.more };
     },
     verifyStore: () => verifyStore(database),
     /** Returns ids of organizations in their order, without reading the rows, which may be malformed. */

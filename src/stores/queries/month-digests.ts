@@ -5,13 +5,12 @@ import { type Database, read } from "../database.ts";
 import { ADJUSTMENT, GRANT, MONTH_DIGEST, REQUEST } from "../schema.ts";
 import type { RowOf, TableShape } from "../table.ts";
 import { closedBefore, idsBookedBetween } from "./statement.ts";
-import type { Violation } from "./verify.ts";
+import { checkEach, type ReportViolation, soundRows } from "./verify-report.ts";
 
 /** Time after the end of a month until it is over: a clock that is set back could still book into it. */
 const OVER_AFTER_MS = 86_400_000;
 /** Rows that are read and hashed at once: few milliseconds of the event loop. */
 const PAGE_ROWS = 500;
-const REPORTED_MAX = 10;
 
 export type MonthDigestRow = RowOf<typeof MONTH_DIGEST>;
 export type MonthDigests = ReturnType<typeof monthDigestRows>;
@@ -196,28 +195,31 @@ export async function monthDigestsOf(
   organizationId: string,
   { fromMs = 0, toMs = Number.POSITIVE_INFINITY }: { fromMs?: number | undefined; toMs?: number | undefined },
 ): Promise<MonthDigestRow[]> {
-  const rows = await allOf(database, organizationId);
+  const rows = soundRows(MONTH_DIGEST, await allOf(database, organizationId));
   return rows.filter(({ month }) => month >= fromMs && monthStart(month, 1) <= toMs);
 }
 
-async function allOf(database: Database, organizationId: string): Promise<MonthDigestRow[]> {
-  const query = sql`select * from month_digest where organization_id = ${organizationId} order by month`;
-  return (await read<object>(database, query)).map(MONTH_DIGEST.fromRecord);
+async function allOf(database: Database, organizationId: string): Promise<object[]> {
+  return read<object>(
+    database,
+    sql`select * from month_digest where organization_id = ${organizationId} order by month`,
+  );
 }
 
 /**
  * Computes the digests of the months whose rows are all there again, and compares them with those that are stored. A stored
  * digest that was changed is reported with the month after it, which includes it.
  */
-export async function verifyMonthDigests(database: Database, organizationId: string): Promise<Violation[]> {
-  const violations: Violation[] = [];
-  const report = (message: string) => violations.push({ invariant: 11, organizationId, holdId: null, message });
+export async function verifyMonthDigests(
+  database: Database,
+  organizationId: string,
+  report: ReportViolation,
+): Promise<void> {
   const isRemoved = async (month: number) => month < ((await closedBefore(database, organizationId)) ?? 0);
   let previous: string | undefined;
-  for (const { month, digest } of await allOf(database, organizationId)) {
-    if (violations.length === REPORTED_MAX) break;
+  for (const { month, digest } of checkEach(MONTH_DIGEST, await allOf(database, organizationId), report)) {
     if (month !== monthStart(month)) {
-      report(`A digest is stored for ${month}, where no month begins.`);
+      report(15, `A digest is stored for ${month}, where no month begins.`);
       continue;
     }
     const hash = new MonthHash(organizationId, { month, previous });
@@ -227,7 +229,6 @@ export async function verifyMonthDigests(database: Database, organizationId: str
     const computed = hash.digest();
     // Rows that were removed while they were read are missing.
     if (computed === digest || (await isRemoved(month))) continue;
-    report(`The rows booked in ${isoMonth(month)} have the digest ${computed}, but ${digest} is stored.`);
+    report(15, `The rows booked in ${isoMonth(month)} have the digest ${computed}, but ${digest} is stored.`);
   }
-  return violations;
 }

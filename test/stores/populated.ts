@@ -1,0 +1,198 @@
+import { randomBytes } from "node:crypto";
+import { v7 } from "uuid";
+import { Accounts } from "../../src/admin/accounts.ts";
+import { COMMAND_ACTOR } from "../../src/admin/audit.ts";
+import { CreditAdjustments } from "../../src/admin/credit-adjustments.ts";
+import type { HoldFacts, HoldTransition, SettleTransition } from "../../src/credits/books.ts";
+import { UsageDays } from "../../src/reports/usage-days.ts";
+import { keepLog } from "../support/log.ts";
+import { book, close, startOf } from "./closings.ts";
+import {
+  factsOf,
+  HOUR_MS,
+  holdOf,
+  NO_PROVIDER_RECORD,
+  releaseOf,
+  type Subject,
+  settleOf,
+  tokensOf,
+} from "./fixture.ts";
+
+const DAY_MS = 24 * HOUR_MS;
+const CREDIT = 1_000_000n;
+
+/**
+ * Fills every table by the use cases of a service and an operator, with rows in every state. Requests of past days are booked
+ * now and then moved.
+ */
+export async function populate(subject: Subject): Promise<string> {
+  const { store } = subject;
+  const options = { clock: Date.now, newId: () => v7(), random: randomBytes };
+  const accounts = new Accounts({ ...options, rows: store.accounts, actor: COMMAND_ACTOR });
+  const limits = { requestsPerMinute: 60 };
+  const { id: organizationId } = await accounts.createOrganization("Populated", limits);
+  await accounts.changeOrganization(organizationId, { name: "Renamed", keepsConversations: true });
+  const token = await createTokens(accounts, organizationId);
+  await adjust(subject, organizationId);
+  await serve(subject, { organizationId, tokenId: token.id, callerId: token.callerId });
+  await closeMonth(subject, { organizationId, tokenId: token.id });
+  await sumUp(subject, organizationId, token.id);
+  await fillOthers(subject, organizationId, token.id);
+  return organizationId;
+}
+
+async function createTokens(accounts: Accounts, organizationId: string) {
+  const draft = { organizationId, name: "app", scopes: ["models:read"], models: ["sandbox/echo"] };
+  const terms = { ...draft, limits: { tokensPerMinute: 9 }, expiresAtMs: Date.now() + DAY_MS, cap: 5n * CREDIT };
+  const capped = await created(accounts, terms);
+  const plain = await created(accounts, {
+    ...draft,
+    scopes: null,
+    models: null,
+    limits: null,
+    expiresAtMs: null,
+    cap: null,
+  });
+  await accounts.rotateToken(plain.id, HOUR_MS);
+  await accounts.rotateToken(plain.id, HOUR_MS, { replace: true });
+  await accounts.revokeToken(plain.id);
+  const rotated = await accounts.rotateToken(capped.id, HOUR_MS);
+  if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
+  return rotated.row;
+}
+
+async function created(accounts: Accounts, draft: Parameters<Accounts["createToken"]>[0]) {
+  const made = await accounts.createToken(draft);
+  if (made.outcome !== "created") throw new Error(made.outcome);
+  return made.row;
+}
+
+async function adjust(subject: Subject, organizationId: string): Promise<void> {
+  const { accounts, allowances, books } = subject.store;
+  const bookings = {
+    grant: async (request: object) => (await books.apply("durable", [{ kind: "grant", ...request } as never]))[0],
+    revoke: async (request: object) => (await books.apply("durable", [{ kind: "revoke", ...request } as never]))[0],
+    credit: async (request: object) => (await books.apply("durable", [{ kind: "credit", ...request } as never]))[0],
+  };
+  const options = { clock: Date.now, newId: () => v7(), random: randomBytes, accounts, allowances };
+  const credits = new CreditAdjustments({ ...options, bookings: bookings as never });
+  const soon = Date.now() + DAY_MS;
+  const terms = { organizationId, effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+  const grant = (rest: object) => credits.grant({ ...terms, amount: 3n * CREDIT, ...rest }, COMMAND_ACTOR);
+  const first = await grant({ priority: 5, reference: "invoice 1", expiresAtMs: soon });
+  await grant({ effectiveAtMs: soon });
+  await grant({ expiresAtMs: Date.now() - 1 });
+  await grant({});
+  const named = first.outcome === "booked" ? first.id : "";
+  const revocation = { organizationId, amount: CREDIT, reference: null, note: null, grantId: null };
+  await credits.revoke({ ...revocation, grantId: named, reference: "chargeback 1", note: "bounced" }, COMMAND_ACTOR);
+  await credits.revoke(revocation, COMMAND_ACTOR);
+  const allowance = { organizationId, amount: CREDIT, anchorAtMs: null };
+  await credits.createAllowance({ ...allowance, lapses: true, reference: "plan" }, COMMAND_ACTOR);
+  const ended = await credits.createAllowance({ ...allowance, lapses: false, reference: null }, COMMAND_ACTOR);
+  if (ended.outcome === "created") await credits.endAllowance(organizationId, ended.row.id, COMMAND_ACTOR);
+  const goodwill = { organizationId, amount: 0n, expiresAtMs: soon, reference: "case 1", note: "sorry", holdId: null };
+  await credits.credit(goodwill, COMMAND_ACTOR);
+}
+
+interface Caller {
+  organizationId: string;
+  tokenId: string;
+  callerId: string;
+}
+
+/** Books requests in every state: open, charged, bounded, released, recovered, and settled late. */
+async function serve(subject: Subject, { organizationId, tokenId, callerId }: Caller): Promise<void> {
+  const asked = (key: string | null, lifeMs?: number): HoldTransition => {
+    const hold = holdOf(organizationId, 10n, lifeMs);
+    const facts = { ...hold.facts, tokenId, metadata: { user: "1" } };
+    const name = key === null ? null : { callerId, key };
+    const idempotency = name && { ...name, fingerprint: "f", keepMs: DAY_MS };
+    return { ...hold, facts: { ...facts, idempotencyKey: name }, idempotency };
+  };
+  const [open, charged, bounded] = [asked("open"), asked("charged"), asked(null)];
+  const [released, recovered, late] = [asked(null), asked("recovered", -1_000), asked(null, -1_000)];
+  await subject.books.apply("holds", [open, charged, bounded, released, recovered, late]);
+  const reported = tokensOf(50);
+  const attempts = [{ route: "sandbox/echo", outcome: "answered", durationMs: 5, reported }];
+  const trace = {
+    isStreamed: true,
+    firstTokenMs: 7,
+    attempts,
+    failure: null,
+    providerResponseId: "r",
+    providerCost: "0.1",
+  };
+  await subject.books.apply("durable", [
+    { ...settled(charged.facts, 7), trace, answer: '"answer"' },
+    { ...settled(bounded.facts, 9), trace, basis: "bounded" },
+    { ...releaseOf(released), trace: { ...trace, ...NO_PROVIDER_RECORD, attempts: null, failure: "upstream_error" } },
+    { kind: "expire", organizationId, holdId: recovered.facts.holdId },
+    { kind: "expire", organizationId, holdId: late.facts.holdId },
+  ]);
+  await subject.one({ ...settleOf(late, 8), trace });
+  const refund = { adjustmentId: "credit_populated", amount: 2n, holdId: charged.facts.holdId, priority: 0 };
+  const terms = { expiresAtMs: Date.now() + DAY_MS, reference: "refund 1", note: null };
+  const audit = { id: v7(), actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" } as const;
+  const after = {
+    hold_id: refund.holdId,
+    expires_at: new Date(terms.expiresAtMs).toISOString(),
+    reference: "refund 1",
+  };
+  const recorded = { audit: { ...audit, action: "credits.credit", after } };
+  await subject.one({ kind: "credit", organizationId, ...refund, ...terms, ...recorded });
+}
+
+/** A settlement with parts that have a price of their own. */
+function settled(facts: HoldFacts, output: number): SettleTransition {
+  const prices = { ...facts.prices, further: { audioOutput: 2_000_000n }, tier: { service: "default" } };
+  const tokens = { ...tokensOf(output), further: { audioOutput: 2 } };
+  return { ...settleOf({ facts }, output), facts: { ...facts, prices } as HoldFacts, tokens: tokens as never };
+}
+
+async function closeMonth(subject: Subject, owner: { organizationId: string; tokenId: string }): Promise<void> {
+  const past = { day: 3, days: [0, 0] as [number, number], kind: "charged", output: 6, isCapped: true } as const;
+  await book(subject, owner, 0, past);
+  await close(subject, owner, startOf(1), Number.MAX_SAFE_INTEGER);
+}
+
+/** Sums up the usage of a day before. */
+async function sumUp(subject: Subject, organizationId: string, tokenId: string): Promise<void> {
+  const { books, usage } = subject.store;
+  const beganMs = Date.now() - 3 * DAY_MS;
+  const hold = holdOf(organizationId, 10n);
+  const facts = factsOf(organizationId, { holdId: v7({ msecs: beganMs }), tokenId });
+  await subject.held({ ...hold, facts });
+  const trace = { isStreamed: true, firstTokenMs: 70, attempts: null, failure: null, ...NO_PROVIDER_RECORD };
+  await subject.one({ ...settleOf({ facts }, 5), trace });
+  const times = `made_at = ${beganMs}, ended_at = ${beganMs + 9}, is_late = 0`;
+  await subject.write(
+    `update request set ${times} where organization_id = '${organizationId}' and id = '${facts.holdId}'`,
+  );
+  await new UsageDays({ rows: usage, books, clock: Date.now, log: keepLog() }).sumUp();
+}
+
+/** Fills the tables that the books do not depend on. */
+async function fillOthers({ store }: Subject, organizationId: string, tokenId: string): Promise<void> {
+  const nowMs = Date.now();
+  const [adminHash, sessionHash, memberHash] = [randomBytes(32), randomBytes(32), randomBytes(32)];
+  await store.admin.insertFirstAdminToken({
+    id: "",
+    hash: adminHash,
+    prefix: "adm",
+    createdAtMs: nowMs,
+    revokedAtMs: null,
+  });
+  const times = { createdAtMs: nowMs, seenAtMs: nowMs, expiresAtMs: nowMs + DAY_MS };
+  await store.admin.insertSession({ hash: sessionHash, adminTokenId: "adm_first", tokenId: null, ...times });
+  await store.admin.insertSession({ hash: memberHash, adminTokenId: null, tokenId, ...times });
+  const short = { hash: randomBytes(32), tokenId, expiresAtMs: nowMs + HOUR_MS };
+  await store.admin.insertShortToken({ ...short, sessionHash, adminTokenId: "adm_first" }, nowMs);
+  await store.admin.claimAdminKey({ scope: "operator", key: "1", fingerprint: "f", keepMs: DAY_MS });
+  await store.admin.answerAdminKey({ scope: "operator", key: "1" }, { status: 200, answer: "{}" });
+  const kept = { organizationId, holdId: v7(), endedAtMs: nowMs, isTruncated: false };
+  await store.conversations.insert([{ ...kept, request: "{}", answer: "{}" }]);
+  const refused = { status: 402, code: "insufficient_credits", message: "m", durationMs: 1, count: 1 };
+  const names = { organizationId, id: v7(), tokenId, requestId: "req_2", endpoint: "POST /v1", model: null };
+  await store.refusals.insert([{ ...names, ...refused }]);
+}

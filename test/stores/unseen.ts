@@ -1,0 +1,58 @@
+const named = (names: string, reason: string) => Object.fromEntries(names.split(" ").map((name) => [name, reason]));
+
+const ONLY_HERE = "Nothing else in the store says it.";
+const NO_BOOKS = "The books do not depend on this table; its rows are short-lived, or describe and secure access.";
+const FREE = "The class costs nothing, or the request has no token of it, so the price is the same.";
+const TRACE = "It describes how the request ran. The charge does not depend on it.";
+const CLOSED = "The requests that it adds up are closed and may be removed. Only their cost is compared.";
+
+/** Columns of which some change cannot be found, each with the reason. */
+export const UNSEEN: Record<string, Record<string, string>> = {
+  token: {
+    hash: "The token itself, from which it is computed, is not stored.",
+    last_used_at: "A token may have been used without a request.",
+    prefix: "The record of a rotation does not have that of the new token.",
+  },
+  admin_token: named("created_at hash id prefix revoked_at", NO_BOOKS),
+  admin_session: named("admin_token_id created_at expires_at hash seen_at token_id", NO_BOOKS),
+  short_token: named("admin_token_id expires_at hash session_hash token_id", NO_BOOKS),
+  admin_idempotency_key: named("answer created_at expires_at fingerprint key scope state status", NO_BOOKS),
+  balance: { closed_before: "Requests are frozen before they are closed. A time in the future is found." },
+  hold: {
+    details:
+      "Names, prices and counts of a running request are stored nowhere else. They decide a charge at a checkpoint.",
+    owner: "A process that has ended leaves no other trace of its id.",
+  },
+  idempotency_key: {
+    answer: "The charge does not depend on it.",
+    fingerprint: "The body, from which it is computed, is not stored.",
+  },
+  request: {
+    ...named("amount ending id metadata model request_id upstream", ONLY_HERE),
+    basis: "Except for a bounded one, nothing shows how tokens were counted.",
+    ...named("cache_write_price cache_write_tokens cached_input_price cached_input_tokens further_prices", FREE),
+    ...named("further_tokens input_price output_price price_tier reasoning_price reasoning_tokens", FREE),
+    ...named("attempts failure first_token_ms is_streamed provider_cost provider_response_id", TRACE),
+  },
+  adjustment: {
+    id: "Nothing refers to a lapse.",
+    ...named("cache_write_tokens cached_input_tokens further_tokens reasoning_tokens", FREE),
+    settlement: TRACE,
+  },
+  audit_entry: {
+    ...named(
+      "action organization_id subject_id",
+      "Without its oldest record, an organization is like one whose records were removed.",
+    ),
+    ...named("actor_id actor_kind address id request_id", ONLY_HERE),
+    ...named("after before", "Some terms were changed later, and what was before a change is no longer stored."),
+    made_at: "Nothing else tells when an organization was changed.",
+  },
+  closing: named(
+    "cache_write_tokens cached_input_tokens further_tokens input_tokens output_tokens reasoning_tokens requests",
+    CLOSED,
+  ),
+  conversation: named("answer ended_at hold_id is_truncated request", NO_BOOKS),
+  refusal: named("code count duration_ms endpoint id message model request_id status token_id", NO_BOOKS),
+  account_version: named("id version", "A random number."),
+};
