@@ -29,7 +29,7 @@ import {
 } from "./verify-rows.ts";
 
 /** The books of an organization as one snapshot shows them, without those requests that nothing names. */
-export interface Books {
+export interface BooksFound {
   /** The store's time. */
   nowMs: number;
   closing: ClosingRow | undefined;
@@ -54,7 +54,7 @@ export interface Books {
 /** Time for which an idempotency key is kept. */
 export const KEY_KEPT_MS = 86_400_000;
 
-type CheckOfBooks = (books: Books, report: ReportViolation) => void;
+type CheckOfBooks = (books: BooksFound, report: ReportViolation) => void;
 
 /** The checks, in an order in which each finds the sums that it needs. */
 export const CHECKS: readonly CheckOfBooks[] = [
@@ -63,7 +63,7 @@ export const CHECKS: readonly CheckOfBooks[] = [
 ];
 
 /** Runs checks. One that fails hides no other. */
-export function checkAll(checks: readonly CheckOfBooks[], books: Books, report: ReportViolation): void {
+export function checkAll(checks: readonly CheckOfBooks[], books: BooksFound, report: ReportViolation): void {
   for (const check of checks) {
     try {
       check(books, report);
@@ -93,7 +93,10 @@ export class Sums {
   }
 }
 
-function checkAdjustments({ adjustments, requests, closing, recorded, sums, nowMs }: Books, report: ReportViolation) {
+function checkAdjustments(
+  { adjustments, requests, closing, recorded, sums, nowMs }: BooksFound,
+  report: ReportViolation,
+) {
   for (const row of adjustments) {
     const request = row.holdId === null ? undefined : requests.get(row.holdId);
     const isRemoved = request === undefined && isClosedRequest(row.holdId, closing);
@@ -109,7 +112,7 @@ function checkAdjustments({ adjustments, requests, closing, recorded, sums, nowM
 }
 
 /** Compares credits with the grants that were made for them, and with what the requests that they correct were charged. */
-function checkCredits({ adjustments, grants, requests, closing }: Books, report: ReportViolation): void {
+function checkCredits({ adjustments, grants, requests, closing }: BooksFound, report: ReportViolation): void {
   const credited = new Map<string, bigint>();
   const byId = new Map(grants.map((grant) => [grant.id, grant]));
   for (const row of adjustments) {
@@ -143,8 +146,7 @@ function checkGrantOfCredit(row: AdjustmentRow, grant: GrantRow | undefined, rep
   const isSame =
     grant.expiresAtMs === expiresAtMs && grant.createdAtMs === madeAtMs && grant.effectiveAtMs === madeAtMs;
   if (!isSame) report(13, `The grant of the credit ${id} has other times than the credit.`);
-  const isPlain = grant.reference === null && grant.priority === 0;
-  if (!isPlain) report(10, `The grant of the credit ${id} has a reference or a priority of its own.`);
+  if (grant.reference !== null) report(10, `The grant of the credit ${id} has a reference of its own.`);
 }
 
 function checkLapse(row: AdjustmentRow, grants: ReadonlyMap<string, GrantRow>, report: ReportViolation): void {
@@ -160,7 +162,7 @@ function isClosedRequest(holdId: string | null, closing: ClosingRow | undefined)
   return holdId !== null && beganBefore(holdId, closing?.beforeAtMs ?? null);
 }
 
-function checkReferences({ grants, adjustments, allowances }: Books, report: ReportViolation): void {
+function checkReferences({ grants, adjustments, allowances }: BooksFound, report: ReportViolation): void {
   for (const rows of [grants, allowances, ...Map.groupBy(adjustments, ({ kind }) => kind).values()]) {
     const seen = new Set<string>();
     for (const { reference } of rows) {
@@ -172,7 +174,7 @@ function checkReferences({ grants, adjustments, allowances }: Books, report: Rep
 }
 
 function checkKeys(
-  { keys, open, requests, adjustments, tokens, keyless, nowMs }: Books,
+  { keys, open, requests, adjustments, tokens, keyless, nowMs }: BooksFound,
   report: ReportViolation,
 ): void {
   const holds = new Map(open.map((hold) => [hold.holdId, hold]));
@@ -198,12 +200,12 @@ function reportMissing(key: string, holdId: string, report: ReportViolation): vo
   report(9, `The key ${JSON.stringify(key)} of the request is missing: the request can be repeated.`, holdId);
 }
 
-function checkStatement({ grants, recorded }: Books, report: ReportViolation): void {
+function checkStatement({ grants, recorded }: BooksFound, report: ReportViolation): void {
   for (const { source, amount, createdAtMs } of grants) if (source === "grant") recorded.add(createdAtMs, amount);
   recorded.check(report);
 }
 
-function checkTotals({ balance, open, grants, sums }: Books, report: ReportViolation): void {
+function checkTotals({ balance, open, grants, sums }: BooksFound, report: ReportViolation): void {
   if (balance === undefined) {
     report(1, "The organization has no balance.");
     return;
@@ -227,7 +229,7 @@ function checkTotals({ balance, open, grants, sums }: Books, report: ReportViola
   checkNextChange(balance, grants, report);
 }
 
-function checkTimes({ grants, tokens, allowances, organization, nowMs }: Books, report: ReportViolation): void {
+function checkTimes({ grants, tokens, allowances, organization, nowMs }: BooksFound, report: ReportViolation): void {
   for (const grant of grants) checkGrantTimes(grant, nowMs, report);
   for (const { id, createdAtMs, revokedAtMs, lastUsedAtMs } of tokens) {
     checkPast(`The token ${id} was made`, createdAtMs, nowMs, report);
@@ -241,7 +243,7 @@ function checkTimes({ grants, tokens, allowances, organization, nowMs }: Books, 
   if (organization !== undefined) checkPast("The organization was made", organization.createdAtMs, nowMs, report);
 }
 
-function checkClosedBefore({ balance, open, closing, nowMs }: Books, report: ReportViolation): void {
+function checkClosedBefore({ balance, open, closing, nowMs }: BooksFound, report: ReportViolation): void {
   const closedBeforeMs = balance?.closedBeforeMs ?? null;
   const closed = closing?.beforeAtMs;
   if (closed !== undefined && closed > (closedBeforeMs ?? 0)) {
@@ -255,7 +257,7 @@ function checkClosedBefore({ balance, open, closing, nowMs }: Books, report: Rep
   }
 }
 
-function checkCaps({ caps, open, sums, tokens }: Books, report: ReportViolation): void {
+function checkCaps({ caps, open, sums, tokens }: BooksFound, report: ReportViolation): void {
   const ids = new Set(caps.map(({ tokenId }) => tokenId));
   const known = new Set(tokens.map(({ id }) => id));
   for (const row of caps) {
@@ -279,7 +281,7 @@ function checkCaps({ caps, open, sums, tokens }: Books, report: ReportViolation)
 }
 
 /** A token and the one that a rotation made of it are the same caller, and share a cap. */
-function checkSuccessors({ tokens, caps }: Books, report: ReportViolation): void {
+function checkSuccessors({ tokens, caps }: BooksFound, report: ReportViolation): void {
   const byId = new Map(tokens.map((token) => [token.id, token]));
   const capOf = new Map(caps.map(({ tokenId, budgetId }) => [tokenId, budgetId ?? tokenId]));
   for (const { id, callerId, successorId } of tokens) {

@@ -24,7 +24,7 @@ interface Day {
  */
 export class DaySums {
   readonly #organizationId: string;
-  /** Of days before, requests were removed. */
+  /** Requests of days before may have been removed. */
   fromMs = 0;
   readonly #days = new Map<number, Day>();
   readonly #compared = new Set<number>();

@@ -25,7 +25,7 @@ export interface RecordedRows {
   grants: readonly GrantRow[];
   adjustments: readonly AdjustmentRow[];
   records: readonly AuditRow[];
-  /** What was charged to each token. */
+  /** Charges to each token. */
   sums: { spentOfToken: ReadonlyMap<string, bigint> };
 }
 
@@ -117,7 +117,7 @@ function checkOrganization({ organization }: RecordedRows, records: Records): vo
     const own = changes.filter(({ after }) => after?.[name] !== undefined);
     const [last, first] = [own.at(-1), creation ?? own.at(-1)];
     if (first === undefined) continue;
-    // Of changes by services whose clocks differ, the last record need not be that of the last change.
+    // Where services with different clocks make changes, the last record need not be that of the last change.
     const latest = own.filter(({ madeAtMs }) => madeAtMs >= (last?.madeAtMs ?? 0) - NEAR_MS);
     const values = latest.length === 0 ? [(initial as Terms)[name]] : latest.map(({ after }) => after?.[name]);
     const isRecorded = values.some((value) => JSON.stringify(value ?? null) === JSON.stringify(organization[name]));
@@ -128,6 +128,8 @@ function checkOrganization({ organization }: RecordedRows, records: Records): vo
 function checkBookings({ grants, adjustments, allowances }: RecordedRows, records: Records): void {
   const ended = new Set(allowances.filter(({ endedAtMs }) => endedAtMs !== null).map(({ id }) => id));
   for (const grant of grants) {
+    const [credit] = records.of("credits.credit", grant.id);
+    if (credit !== undefined) records.compare(`grant ${grant.id}`, credit, { ...grant }, { priority: 0 });
     const isOfService = grant.source === "credit" || allowanceOf(grant) !== undefined || isFirst(grant);
     if (isOfService && records.of("credits.grant", grant.id).length === 0) continue;
     checkGrantRecord(grant, records);

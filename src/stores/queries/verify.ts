@@ -19,7 +19,7 @@ import {
 } from "../schema.ts";
 import { isClosed } from "./closings.ts";
 import { type RecordedBalance, RecordedBalances } from "./recorded-balances.ts";
-import { type Books, CHECKS, checkAll, KEY_KEPT_MS, Sums } from "./verify-checks.ts";
+import { type BooksFound, CHECKS, checkAll, KEY_KEPT_MS, Sums } from "./verify-checks.ts";
 import { DaySums } from "./verify-days.ts";
 import { COMPARED_ACTIONS } from "./verify-records.ts";
 import { checkEach, soundRows, type Violation, Violations } from "./verify-report.ts";
@@ -189,7 +189,7 @@ class Check {
     );
     const nowMs = Number(found.clock[0]?.now);
     const limits = { nowMs, bookedMs, endsWithinMs: this.#endsWithinMs };
-    const books: Books = {
+    const books: BooksFound = {
       nowMs,
       closing: this.#closing,
       sums: this.#sums,
