@@ -5,8 +5,8 @@ import type { Random } from "../random.ts";
 import { type Site, ViolationError } from "../site.ts";
 import { createDatabase } from "../stores.ts";
 
-/** Twenty seconds at the victim's rate, without the noise and again with it. */
-const REQUESTS = 100;
+/** Twelve seconds at the victim's rate, without the noise and again with it. */
+const REQUESTS = 60;
 /** A victim may wait twice as long as without the noise, and always this long. */
 const SLOWER_AT_MOST = 2;
 const P99_MS_ALLOWED = 100;
