@@ -1,11 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
-import { Accounts } from "../../src/admin/accounts.ts";
+import { Accounts, type TokenDraft } from "../../src/admin/accounts.ts";
 import { COMMAND_ACTOR } from "../../src/admin/audit.ts";
 import { CreditAdjustments } from "../../src/admin/credit-adjustments.ts";
 import type { HoldFacts, HoldTransition, SettleTransition } from "../../src/credits/books.ts";
 import { UsageDays } from "../../src/reports/usage-days.ts";
 import { keepLog } from "../support/log.ts";
+import { storeDigests } from "../support/month-digests.ts";
 import { book, close, startOf } from "./closings.ts";
 import {
   factsOf,
@@ -32,6 +33,7 @@ export async function populate(subject: Subject): Promise<string> {
   const limits = { requestsPerMinute: 60 };
   const { id: organizationId } = await accounts.createOrganization("Populated", limits);
   await accounts.changeOrganization(organizationId, { name: "Renamed", keepsConversations: true });
+  await accounts.changeOrganization(organizationId, { status: "paused", pausesAllowances: true });
   const token = await createTokens(accounts, organizationId);
   await adjust(subject, organizationId);
   await serve(subject, { organizationId, tokenId: token.id, callerId: token.callerId });
@@ -58,7 +60,22 @@ async function createTokens(accounts: Accounts, organizationId: string) {
   await accounts.revokeToken(plain.id);
   const rotated = await accounts.rotateToken(capped.id, HOUR_MS);
   if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
+  await changeTokens(accounts, draft);
   return rotated.row;
+}
+
+/** A token whose terms were changed, rotated, and changed again, and one that got a cap and lost it. */
+async function changeTokens(accounts: Accounts, draft: Pick<TokenDraft, "organizationId" | "name">): Promise<void> {
+  const terms = { ...draft, scopes: null, models: null, limits: null, expiresAtMs: null, cap: null };
+  const [first, second] = [await created(accounts, terms), await created(accounts, terms)];
+  const limits = { concurrentRequests: 3 };
+  await accounts.changeToken(first.id, { name: "changed", scopes: ["usage:read"], limits, cap: 2n * CREDIT });
+  const rotated = await accounts.rotateToken(first.id, HOUR_MS);
+  if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
+  const { row } = rotated;
+  await accounts.changeToken(row.id, { models: ["sandbox/story"], expiresAtMs: Date.now() + DAY_MS, cap: CREDIT });
+  await accounts.changeToken(second.id, { cap: CREDIT });
+  await accounts.changeToken(second.id, { cap: null });
 }
 
 async function created(accounts: Accounts, draft: Parameters<Accounts["createToken"]>[0]) {
@@ -153,6 +170,8 @@ function settled(facts: HoldFacts, output: number): SettleTransition {
 async function closeMonth(subject: Subject, owner: { organizationId: string; tokenId: string }): Promise<void> {
   const past = { day: 3, days: [0, 0] as [number, number], kind: "charged", output: 6, isCapped: true } as const;
   await book(subject, owner, 0, past);
+  // The second one includes the first, whose rows are removed.
+  await storeDigests(subject.store, owner.organizationId, 500, 2);
   await close(subject, owner, startOf(1), Number.MAX_SAFE_INTEGER);
 }
 

@@ -1,8 +1,13 @@
 import type { Store } from "../../src/stores/store.ts";
 
-/** Stores the digests of all months of an organization that are over, reading so many rows at once. */
-export async function storeDigests({ monthDigests }: Store, organizationId: string, limit = 500): Promise<void> {
-  for (;;) {
+/** Stores the digests of the first months of an organization that are over, by default of all; reads `limit` rows at once. */
+export async function storeDigests(
+  { monthDigests }: Store,
+  organizationId: string,
+  limit = 500,
+  months = Number.POSITIVE_INFINITY,
+): Promise<void> {
+  for (let stored = 0; stored < months; stored += 1) {
     const next = await monthDigests.next(organizationId);
     if (next === undefined || !next.isOver) return;
     const hash = monthDigests.begin(organizationId, next);

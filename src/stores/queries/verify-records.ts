@@ -1,3 +1,4 @@
+import { isoTime } from "../../api/time.ts";
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
@@ -7,7 +8,8 @@ import type { ReportViolation } from "./verify-report.ts";
 
 /** Actions whose records are compared with the rows that they changed. */
 export const COMPARED_ACTIONS = [
-  ...["organization.create", "organization.change", "token.create", "token.rotate", "token.revoke"],
+  ...["organization.create", "organization.change"],
+  ...["token.create", "token.change", "token.rotate", "token.revoke"],
   ...["credits.grant", "credits.revoke", "credits.credit", "allowance.create", "allowance.end"],
 ];
 
@@ -39,6 +41,11 @@ export function checkRecords(rows: RecordedRows, report: ReportViolation): void 
 }
 
 type Terms = Record<string, unknown>;
+/** The value of a column that no record changes, and the record that says so; undefined if that was removed. */
+interface Earlier {
+  record: AuditRow | undefined;
+  value: unknown;
+}
 
 class Records {
   readonly #records: Map<string, AuditRow[]>;
@@ -90,6 +97,23 @@ class Records {
     }
   }
 
+  /**
+   * Compares a column with the last of the records that changed it, or with its earlier value if none did. Where services
+   * with different clocks make changes, the last record need not be that of the last change.
+   */
+  compareChanged(what: string, changes: readonly AuditRow[], stored: Terms, name: string, earlier: Earlier): void {
+    const own = changes.filter(({ after }) => after?.[name] !== undefined);
+    const last = own.at(-1);
+    if (last === undefined) {
+      if (earlier.record !== undefined) this.compare(what, earlier.record, stored, { [name]: earlier.value });
+      return;
+    }
+    const latest = own.filter(({ madeAtMs }) => madeAtMs >= last.madeAtMs - NEAR_MS);
+    const found = JSON.stringify(stored[name] ?? null);
+    if (latest.some(({ after }) => JSON.stringify(after?.[name] ?? null) === found)) return;
+    this.compare(what, last, stored, { [name]: last.after?.[name] });
+  }
+
   /** Compares a time with that of a record which two clocks, or two reads of one, may tell. */
   compareTime(what: string, record: AuditRow, atMs: number | null): void {
     if (atMs !== null && Math.abs(atMs - record.madeAtMs) <= NEAR_MS) return;
@@ -111,17 +135,11 @@ function checkOrganization({ organization }: RecordedRows, records: Records): vo
     // That of the playground is not recorded.
     records.compare("organization", creation, { ...organization }, { kind: "standard" });
   }
-  const initial = { status: "active", keepsConversations: false, ...creation?.after };
+  const initial: Terms = { status: "active", keepsConversations: false, pausesAllowances: false, ...creation?.after };
   const changes = records.of("organization.change", id);
-  for (const name of ["name", "status", "limits", "keepsConversations"] as const) {
-    const own = changes.filter(({ after }) => after?.[name] !== undefined);
-    const [last, first] = [own.at(-1), creation ?? own.at(-1)];
-    if (first === undefined) continue;
-    // Where services with different clocks make changes, the last record need not be that of the last change.
-    const latest = own.filter(({ madeAtMs }) => madeAtMs >= (last?.madeAtMs ?? 0) - NEAR_MS);
-    const values = latest.length === 0 ? [(initial as Terms)[name]] : latest.map(({ after }) => after?.[name]);
-    const isRecorded = values.some((value) => JSON.stringify(value ?? null) === JSON.stringify(organization[name]));
-    if (!isRecorded) records.compare("organization", last ?? first, { ...organization }, { [name]: values.at(-1) });
+  for (const name of ["name", "status", "limits", "keepsConversations", "pausesAllowances"]) {
+    const earlier = { record: creation, value: initial[name] };
+    records.compareChanged("organization", changes, { ...organization }, name, earlier);
   }
 }
 
@@ -251,21 +269,17 @@ function checkTokens({ tokens, caps, sums }: RecordedRows, records: Records): vo
   const rotations = tokens.flatMap((token) => records.of("token.rotate", token.id));
   const makers = new Map(rotations.map((record) => [record.after?.successor, record]));
   const replaced = new Set(rotations.map(({ before }) => before?.successor));
+  const recapped = checkChangedCaps(tokens, capOf, records);
   for (const token of tokens) {
     const what = `token ${token.id}`;
     const maker = makers.get(token.id);
     const record = maker ?? records.required("token.create", what, token.id, token.createdAtMs);
     const predecessor = maker === undefined ? undefined : byId.get(maker.subjectId ?? "");
-    if (record !== undefined) checkTokenTerms(token, record, { predecessor, tokens: byId, records, capOf });
-    const own = records.of("token.rotate", token.id);
-    const last = own.find(({ after }) => !own.some(({ before }) => before?.successor === after?.successor));
-    if (last !== undefined) {
-      const { successor: successorId, expiresAt } = last.after ?? {};
-      records.compare(what, last, { ...token }, { successorId, expiresAtMs: timeOf(expiresAt) });
-    } else if (record !== undefined && maker === undefined) {
-      const recorded = { successorId: null, expiresAtMs: timeOf(record.after?.expiresAt) };
-      records.compare(what, record, { ...token }, recorded);
+    if (record !== undefined) {
+      checkTokenTerms(token, record, { predecessor, tokens: byId, records });
+      if (!recapped.has(token.callerId)) checkFirstCap(token, record, predecessor, { records, capOf });
     }
+    checkEnd(token, maker === undefined ? record : undefined, records);
     const [revocation] = records.of("token.revoke", token.id);
     if (revocation !== undefined) records.compareTime(`revocation of the ${what}`, revocation, token.revokedAtMs);
     else if (token.revokedAtMs !== null && !replaced.has(token.id)) {
@@ -273,11 +287,25 @@ function checkTokens({ tokens, caps, sums }: RecordedRows, records: Records): vo
     }
   }
   checkReplaced(tokens, rotations, records);
-  records.expectRows("token.create", new Set(byId.keys()));
+  for (const action of ["token.create", "token.change"]) records.expectRows(action, new Set(byId.keys()));
   if (!records.areComplete) return;
   for (const id of sums.spentOfToken.keys()) {
     if (id !== "" && !byId.has(id)) records.report(10, `The token ${id}, which is charged, does not exist.`);
   }
+}
+
+/** Checks the expiry and the successor of a token, which rotations set; changes set the expiry as well. */
+function checkEnd(token: TokenRow, creation: AuditRow | undefined, records: Records): void {
+  const what = `token ${token.id}`;
+  const own = records.of("token.rotate", token.id);
+  const last = own.find(({ after }) => !own.some(({ before }) => before?.successor === after?.successor));
+  const ends = [...records.of("token.change", token.id), ...(last === undefined ? [] : [last])];
+  const changes = ends.toSorted((a, b) => a.madeAtMs - b.madeAtMs);
+  const earlier = { record: creation, value: creation?.after?.expiresAt };
+  records.compareChanged(what, changes, { expiresAt: isoTime(token.expiresAtMs) }, "expiresAt", earlier);
+  const record = last ?? creation;
+  if (record !== undefined)
+    records.compare(what, record, { ...token }, { successorId: last?.after?.successor ?? null });
 }
 
 /** A successor that was never used, and was replaced, is revoked. */
@@ -294,27 +322,65 @@ interface Makers {
   predecessor: TokenRow | undefined;
   tokens: ReadonlyMap<string, TokenRow>;
   records: Records;
-  capOf: ReadonlyMap<string, TokenBalanceRow>;
 }
 
-function checkTokenTerms(token: TokenRow, record: AuditRow, { predecessor, tokens, records, capOf }: Makers): void {
+function checkTokenTerms(token: TokenRow, record: AuditRow, { predecessor, tokens, records }: Makers): void {
   const what = `token ${token.id}`;
   const isMade = record.action === "token.create";
-  const { name, scopes, models, limits, prefix, cap } = (isMade ? record.after : record.before) ?? {};
+  const terms = (isMade ? record.after : record.before) ?? {};
+  const changes = records.of("token.change", token.id);
+  for (const name of ["name", "scopes", "models", "limits"]) {
+    records.compareChanged(what, changes, { ...token }, name, { record, value: terms[name] });
+  }
   const callerId = isMade ? token.id : predecessor?.callerId;
-  records.compare(what, record, { ...token }, { name, scopes, models, limits, callerId, ...(isMade && { prefix }) });
+  records.compare(what, record, { ...token }, { callerId, ...(isMade && { prefix: terms.prefix }) });
   records.compareTime(what, record, token.createdAtMs);
   // A successor has the lifetime of its predecessor, or of the unused successor that it replaced.
   const unused = tokens.get(String(record.before?.successor));
   const like = unused ?? (predecessor && { ...predecessor, expiresAtMs: timeOf(record.before?.expiresAt) });
-  if (!isMade && like !== undefined && token.successorId === null) {
-    const lifeMs = like.expiresAtMs === null ? null : like.expiresAtMs - like.createdAtMs;
-    const expiresAtMs = lifeMs === null ? null : token.createdAtMs + lifeMs;
-    records.compare(what, record, { ...token }, { expiresAtMs });
-  }
+  const isChanged = token.successorId !== null || changes.some(({ after }) => after?.expiresAt !== undefined);
+  if (isMade || like === undefined || isChanged) return;
+  const lifeMs = like.expiresAtMs === null ? null : like.expiresAtMs - like.createdAtMs;
+  const expiresAtMs = lifeMs === null ? null : token.createdAtMs + lifeMs;
+  records.compare(what, record, { ...token }, { expiresAtMs });
+}
+
+type Caps = ReadonlyMap<string, TokenBalanceRow>;
+
+/** Checks the cap that a token was created with, or shares with its predecessor. */
+function checkFirstCap(
+  token: TokenRow,
+  record: AuditRow,
+  predecessor: TokenRow | undefined,
+  { records, capOf }: { records: Records; capOf: Caps },
+): void {
+  const isMade = record.action === "token.create";
   const row = capOf.get(token.id);
   const budget = predecessor === undefined ? undefined : capOf.get(predecessor.id);
   const shared = isMade || budget === undefined ? null : (budget.budgetId ?? budget.tokenId);
   const stored = { cap: row && row.budgetId === null ? formatCredits(row.cap) : null, budgetId: row?.budgetId };
-  records.compare(what, record, stored, { cap: isMade ? cap : null, budgetId: shared });
+  records.compare(`token ${token.id}`, record, stored, { cap: isMade ? record.after?.cap : null, budgetId: shared });
+}
+
+/**
+ * Checks the caps that were changed: one row has the cap of all tokens of a caller, and those of the others name it. Returns
+ * the callers.
+ */
+function checkChangedCaps(tokens: readonly TokenRow[], capOf: Caps, records: Records): ReadonlySet<string> {
+  const callers = new Set<string>();
+  for (const [callerId, chain] of Map.groupBy(tokens, (token) => token.callerId)) {
+    const changes = chain.flatMap(({ id }) => records.of("token.change", id));
+    const changed = changes.filter(({ after }) => after?.cap !== undefined).sort((a, b) => a.madeAtMs - b.madeAtMs);
+    if (changed.length === 0) continue;
+    callers.add(callerId);
+    const rows = chain.map(({ id }) => capOf.get(id)).filter((row) => row !== undefined);
+    const [holder, ...more] = rows.filter(({ budgetId }) => budgetId === null);
+    const what = `token ${holder?.tokenId ?? callerId}`;
+    const stored = { cap: holder === undefined ? null : formatCredits(holder.cap) };
+    records.compareChanged(what, changed, stored, "cap", { record: undefined, value: null });
+    const isShared = rows.every(({ tokenId, budgetId }) => tokenId === holder?.tokenId || budgetId === holder?.tokenId);
+    if (more.length === 0 && isShared && (rows.length === 0 || rows.length === chain.length)) continue;
+    records.report(10, `The tokens of the caller ${callerId} do not share one cap.`);
+  }
+  return callers;
 }
