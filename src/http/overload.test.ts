@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { memoryBytesFor, memoryReader, Overload } from "./overload.ts";
+import { memoryBytesFor, memoryReader, Overload, RunningWork } from "./overload.ts";
 
 const LIMITS = { eventLoopDelayMs: 100, memoryShare: 0.9 };
 const SAMPLE_EVERY_MS = 20;
@@ -130,4 +130,19 @@ test("The memory of this process is read.", () => {
   expect(share).toBeGreaterThan(0);
   expect(share).toBeLessThan(1);
   expect(memoryReader(memoryBytesFor(1_000))()).toBeGreaterThan(share);
+});
+
+test("An organization has its share while it has none running, or less than half the average, and no other does.", () => {
+  const work = new RunningWork();
+  expect(work.isLight("org_a")).toBe(true);
+  const ends = Array.from({ length: 12 }, () => work.begin("org_a"));
+  expect(work.isLight("org_a")).toBe(false);
+  // The averages are 12, 6.5, 7 and 7.5, and then 8.
+  for (let running = 0; running < 4; running += 1) {
+    expect(work.isLight("org_b")).toBe(true);
+    ends.push(work.begin("org_b"));
+  }
+  expect(work.isLight("org_b")).toBe(false);
+  for (const end of ends) end();
+  expect([work.isLight("org_a"), work.isLight("org_b")]).toEqual([true, true]);
 });

@@ -132,15 +132,20 @@ export class Overload {
 /** Counts the requests of each organization that an overloaded service would refuse, from their beginning to their end. */
 export class RunningWork {
   readonly #counts = new Map<string, number>();
+  #total = 0;
 
-  isRunning(organizationId: string): boolean {
-    return this.#counts.has(organizationId);
+  /** Tells whether an organization has none running, or less than half as many as organizations have on average. */
+  isLight(organizationId: string): boolean {
+    const count = this.#counts.get(organizationId) ?? 0;
+    return count < Math.max(1, this.#total / (2 * Math.max(1, this.#counts.size)));
   }
 
   /** Counts a request until the returned function is called. */
   begin(organizationId: string): () => void {
     this.#counts.set(organizationId, (this.#counts.get(organizationId) ?? 0) + 1);
+    this.#total += 1;
     return () => {
+      this.#total -= 1;
       const left = (this.#counts.get(organizationId) ?? 0) - 1;
       if (left > 0) this.#counts.set(organizationId, left);
       else this.#counts.delete(organizationId);

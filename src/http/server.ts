@@ -293,7 +293,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
   const work = new RunningWork();
   const refuse = refuseWhenOverloaded(options.overload, (request) => {
     const organizationId = likelyOrganization(request, options.authenticator);
-    return organizationId !== undefined && !work.isRunning(organizationId);
+    return organizationId !== undefined && work.isLight(organizationId);
   });
   const begin: onRequestHookHandler = (request, reply, done) => {
     reply.raw.once("close", work.begin(callerOf(request).principal.organizationId));

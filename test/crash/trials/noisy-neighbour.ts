@@ -34,7 +34,11 @@ export async function playNoisyNeighbour(site: Site, _random: Random, trial: str
       "\n| a customer that … | its answers | p99 ms of another, alone | p99 ms meanwhile |\n|---|---|--:|--:|",
     );
     for (const noise of NOISES) {
-      await play(noise).catch((error: Error) => faults.push(`A customer that ${noise.does}: ${error.message}`));
+      await play(noise).catch((error: Error) => {
+        // The error of the trial names the first ones only.
+        console.log(`${noise.does}: ${error.message}`);
+        faults.push(`A customer that ${noise.does}: ${error.message}`);
+      });
     }
     await service.tollgate("ledger", "verify");
   } finally {
