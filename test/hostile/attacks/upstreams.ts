@@ -15,7 +15,7 @@ const ATTACK_MS = 5_000;
 
 /** Asks the fragile model as the holder of a token. */
 function ask(target: Target, token: string, content: string): Promise<Response> {
-  const body = { model: required(target, "fragileModel"), messages: [{ role: "user", content }], max_tokens: 4 };
+  const body = { model: required(target, "fragileModel"), messages: [{ role: "user", content }], max_tokens: 64 };
   return post(target, "/v1/chat/completions", body, { authorization: `Bearer ${token}` });
 }
 
