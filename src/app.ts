@@ -1,5 +1,5 @@
-import { LastUses } from "./admin/accounts.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./admin/first-run.ts";
+import { LastUses } from "./admin/last-uses.ts";
 import { firstAdminToken } from "./admin/sessions.ts";
 import { createHttp, gaugeSources, listen, urlOf } from "./app/http.ts";
 import { createLimits } from "./app/limits.ts";

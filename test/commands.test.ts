@@ -1,53 +1,12 @@
 import { execFile } from "node:child_process";
-import { randomBytes } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { runCommandLine } from "../src/cli/program.ts";
-import { bulkStatements } from "./support/bulk.ts";
-import { splitStore } from "./support/command-line.ts";
+import { expect, test } from "vitest";
+import { commandsDirectory, json, line, run } from "./support/commands.ts";
 
-const directory = mkdtempSync(join(tmpdir(), "tollgate-commands-"));
-const KEPT = new Set(["PATH", "HOME", "TMPDIR"]);
-beforeAll(() => {
-  process.chdir(directory);
-  // Nothing of this process's environment configures the commands.
-  for (const name of Object.keys(process.env)) if (!KEPT.has(name)) vi.stubEnv(name, undefined);
-});
-afterAll(() => rmSync(directory, { recursive: true }));
-
-/** Runs a command in this process, which is faster than one of its own: those are tested in start.test.ts. */
-async function run(...words: string[]) {
-  let [stdout, stderr] = ["", ""];
-  const terminal = {
-    out: (text: string) => (stdout += `${text}\n`),
-    error: (text: string) => (stderr += `${text}\n`),
-    drained: () => Promise.resolve(),
-    clock: Date.now,
-    random: randomBytes,
-    isInteractive: false,
-  };
-  const code = await runCommandLine(words, terminal, "0.0.0");
-  return { code, stdout, ...splitStore(stderr) };
-}
-
-/** Runs a command with --json; it must print one document and nothing else. */
-async function json(...words: string[]) {
-  const { code, stdout, stderr } = await run(...words, "--json");
-  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-  return JSON.parse(stdout);
-}
-
-/** Runs a command that fails; gives its one line on standard error. */
-async function line(expectedCode: number, ...words: string[]): Promise<string> {
-  const { code, stdout, stderr } = await run(...words);
-  expect({ code, stdout }).toEqual({ code: expectedCode, stdout: "" });
-  expect(stderr).toMatch(/^tollgate: [^\n]+\n$/);
-  return stderr.trim();
-}
+const directory = commandsDirectory();
 
 test("commands create, list and show organizations", async () => {
   const made = await json("org", "create", "Research", "--credits", "100");
@@ -155,84 +114,6 @@ test("a command creates a token with a spending cap", async () => {
   const listed = await json("token", "list", "--org", org);
   expect(listed.find(({ id }: { id: string }) => id === next.id)).toMatchObject(capped);
   expect(await line(1, "token", "create", "--org", org, "--cap", "-1")).toContain("--cap is ");
-});
-
-test("a command changes the terms of a token that its flags name", async () => {
-  const { id: org } = await json("org", "create", "Updates");
-  const { id } = await json("token", "create", "--org", org, "--model", "a", "--expires", "30d", "--cap", "2");
-  const update = ["token", "update", id];
-  expect(await json(...update, "--name", "shop", "--scope", "usage:read", "--cap", "0.5")).toMatchObject({
-    ...{ id, name: "shop", scopes: ["usage:read"], models: ["a"], expiresAt: expect.any(String) },
-    ...{ cap: 0.5, creditsHeld: 0, creditsUsed: 0 },
-  });
-  const free = await json(...update, "--all-models", "--no-expires", "--no-cap");
-  expect(free).toMatchObject({ name: "shop", models: null, expiresAt: null, cap: null, creditsUsed: null });
-  expect(await json("token", "list", "--org", org)).toEqual([free]);
-  expect((await run(...update, "--cap", "3", "--model", "b")).stdout).toMatch(/models +b\n.*\ncap +0 of 3, 0 held\n?$/);
-  expect(await line(1, ...update)).toBe("tollgate: Nothing to change: name at least one term.");
-  expect(await line(1, ...update, "--all-models", "--model", "b")).toContain("exclude each other");
-  expect(await line(1, ...update, "--scope", "all")).toContain("scope is ");
-  expect(await line(1, ...update, "--expires", "2020-01-01")).toContain("--expires is ");
-  expect(await line(1, "token", "update", "tok_none", "--no-cap")).toContain("There is no token");
-  await json("token", "revoke", id);
-  expect(await line(1, ...update, "--no-cap")).toContain(`The token ${id} cannot be changed: it was revoked at `);
-});
-
-test("a command prints what retention would remove, and another one removes it", async () => {
-  const dataDir = join(directory, "retention");
-  const place = ["--data-dir", dataDir, "--config", join(directory, "retention.yaml")];
-  writeFileSync(join(directory, "retention.yaml"), "retention: { requestMonths: 2, auditDays: 5 }\n");
-  await json("org", "create", "Old", "--credits", "10", ...place);
-  const database = new DatabaseSync(join(dataDir, "tollgate.db"));
-  const [{ id: org }] = database.prepare("select id from organization where kind = 'standard'").all() as [
-    { id: string },
-  ];
-  const [{ id: grantId }] = database.prepare("select id from credit_grant").all() as [{ id: string }];
-  const fromMs = Date.now() - 200 * 86_400_000;
-  for (const text of bulkStatements("sqlite", {
-    organizationId: org,
-    grantId,
-    count: 300,
-    fromMs,
-    stepMs: 86_400_000 / 2,
-  })) {
-    database.exec(text);
-  }
-  const audit = database.prepare(
-    "insert into audit_entry (id, made_at, actor_kind, action) values (?, 1, 'service', 'a')",
-  );
-  for (let count = 0; count < 3; count += 1) audit.run(`00000000-0000-7000-8000-00000000000${count}`);
-  const count = (table: string) => Number(database.prepare(`select count(*) as count from ${table}`).get()?.count);
-  const dryRun = ["retention", "--dry-run", ...place];
-  const planned = await json(...dryRun);
-  const [requests, records, conversations] = planned;
-  expect(planned).toHaveLength(3);
-  const now = new Date();
-  const before = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 2, 1)).toISOString();
-  expect(requests).toMatchObject({ kind: "requests", before });
-  expect(requests.rows).toBeGreaterThan(200);
-  expect(requests.rows).toBeLessThan(301);
-  expect([records, conversations]).toMatchObject([
-    { kind: "audit_records", rows: 3 },
-    { kind: "conversations", rows: 0 },
-  ]);
-  expect((await run(...dryRun)).stdout).toMatch(/^KIND +BEFORE +ROWS\nrequests +\d{4}-\S+ +\d+\naudit_records .* 3\n/);
-  expect(await json("retention", "run", "--dry-run", ...place)).toMatchObject(
-    planned.map(({ rows }: { rows: number }) => ({ rows })),
-  );
-  expect([count("request"), await line(1, "retention", ...place)]).toEqual([
-    300,
-    expect.stringContaining("Add --dry-run"),
-  ]);
-  const removed = await json("retention", "run", ...place);
-  expect(removed).toMatchObject([
-    { kind: "requests", rows: requests.rows, removed: requests.rows, left: 0 },
-    { kind: "audit_records", removed: 3, left: 0 },
-    { kind: "conversations", removed: 0, left: 0 },
-  ]);
-  expect(count("request")).toBe(300 - requests.rows);
-  expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });
-  database.close();
 });
 
 test("a command revokes credits", async () => {

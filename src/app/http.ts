@@ -1,9 +1,10 @@
 import { type AddressInfo, isIPv6 } from "node:net";
-import type { Accounts, LastUses } from "../admin/accounts.ts";
+import type { Accounts } from "../admin/accounts.ts";
 import { AuditLog } from "../admin/audit.ts";
 import { CreditAdjustments } from "../admin/credit-adjustments.ts";
 import { Directory } from "../admin/directory.ts";
 import { AdminKeys } from "../admin/idempotency-keys.ts";
+import type { LastUses } from "../admin/last-uses.ts";
 import { Sessions, type SignInFailures } from "../admin/sessions.ts";
 import { ShortTokens } from "../admin/short-tokens.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";

@@ -48,7 +48,7 @@ async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): 
         log,
       },
       isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
-      // What a running service could not book yet belongs to an open hold, which keeps its organization from being closed.
+      // A settlement that a service could not book yet has an open hold, which keeps its organization from being closed.
       spooled: async () => 0,
     });
     const keptMs = conversations.keepDays * DAY_MS;
@@ -65,7 +65,7 @@ async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): 
   });
 }
 
-/** Prints what is due, and after a run what is left of it. */
+/** Prints rows that are due, and after a run what is left of it. */
 function report(terminal: Terminal, flags: CommonFlags, planned: readonly Plan[], after?: readonly Plan[]): void {
   const json = planned.map(({ kind, beforeMs, rows }) => {
     const left = after?.find((other) => other.kind === kind)?.rows;

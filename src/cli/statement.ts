@@ -116,7 +116,7 @@ async function printCsv(terminal: Terminal, statement: Statement): Promise<void>
     terminal.out(csvLine({ time: isoTime(atMs), kind, balance: formatCredits(amount) }));
   terminal.out(CSV_HEADINGS);
   if (period.fromMs !== undefined) total(period.fromMs, "opening", opening);
-  const closing = await forEach(terminal, statement, (entry, now) => terminal.out(csvOfEntry(entry, now)));
+  const closing = await forEach(terminal, statement, (entry, now) => terminal.out(csvOfEntry(entry, now, true)));
   for (const row of statement.digests) terminal.out(csvOfDigest(row));
   if (period.toMs !== undefined) total(period.toMs, "closing", closing);
 }
@@ -194,10 +194,12 @@ function entryJson(entry: LedgerEntry, balance: MicroCredits) {
       return { ...line, id, state, ...dates, reference };
     }
     case "charge": {
-      const { holdId, sequence, requestId, tokenId, model, upstream, tokens, basis, end, metadata } = entry.event;
+      const { holdId, sequence, requestId, tokenId, model, upstream, tokens, basis, end } = entry.event;
+      const { metadata, providerCost } = entry.event;
       const request = { holdId, sequence, requestId, tokenId, model, upstream, tokens };
       const cost = { prices: pricesJson(entry.event.prices), cost: creditsFromMicro(entry.event.cost) };
-      return { ...line, ...request, ...cost, basis, end, shortfall: creditsFromMicro(entry.event.shortfall), metadata };
+      const shortfall = creditsFromMicro(entry.event.shortfall);
+      return { ...line, ...request, ...cost, basis, end, shortfall, metadata, providerCost };
     }
     default: {
       const { id, draws, holdId, reference, note } = entry.adjustment;

@@ -22,7 +22,7 @@ export interface RetentionOptions {
   everyMs?: number;
 }
 
-/** What the configuration allows to remove: rows of before a time. */
+/** Rows of before a time, which the configuration lets be removed. */
 export interface RetentionPlan {
   kind: "requests" | "audit_records";
   beforeMs: number;

@@ -121,10 +121,13 @@ export class Statements {
 
   /**
    * Exports a statement as comma-separated values. Yields the lines of one page at a time, and reads the next page when the
-   * consumer requests it. Each balance is the one after every entry, also where only one kind is exported; the lines of a
+   * consumer requests it. The costs of providers are for operators only. Each balance is the one after every entry, also where only one kind is exported; the lines of a
    * page without that kind are an empty string.
    */
-  async *csv({ organizationId, kind: chosen, fromMs, toMs }: StatementSelection): AsyncGenerator<string> {
+  async *csv(
+    { organizationId, kind: chosen, fromMs, toMs }: StatementSelection,
+    { forOperator }: { forOperator: boolean },
+  ): AsyncGenerator<string> {
     const start = await this.#books.statementStart(organizationId, fromMs ?? null);
     const period = periodFrom(start, toMs);
     let balance = start.opening;
@@ -138,7 +141,7 @@ export class Statements {
       let lines = "";
       for (const entry of page) {
         balance += entry.amount;
-        if (chosen === null || entry.kind === chosen) lines += `${csvOfEntry(entry, balance)}\n`;
+        if (chosen === null || entry.kind === chosen) lines += `${csvOfEntry(entry, balance, forOperator)}\n`;
       }
       return lines;
     };
@@ -256,6 +259,7 @@ const CSV_COLUMNS = [
   "reference",
   "note",
   "metadata",
+  "provider_cost",
 ] as const;
 type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null };
 
@@ -277,7 +281,7 @@ function csvCell(text: string): string {
 }
 
 /** Formats a statement entry as a line, without the line feed. `balance` is the balance after it. */
-export function csvOfEntry(entry: LedgerEntry, balance: MicroCredits): string {
+export function csvOfEntry(entry: LedgerEntry, balance: MicroCredits, forOperator: boolean): string {
   const { kind, atMs, amount } = entry;
   const line = {
     time: isoTime(atMs),
@@ -285,7 +289,10 @@ export function csvOfEntry(entry: LedgerEntry, balance: MicroCredits): string {
     credits: formatCredits(amount),
     balance: formatCredits(balance),
   };
-  if (entry.kind === "charge") return csvLine({ ...line, ...csvOfCharge(entry.event) });
+  if (entry.kind === "charge") {
+    const { event } = entry;
+    return csvLine({ ...line, ...csvOfCharge(event), provider_cost: forOperator ? event.providerCost : null });
+  }
   if (entry.kind === "grant") return csvLine({ ...line, id: entry.grant.id, reference: entry.grant.reference });
   const { id, holdId, reference, note, draws } = entry.adjustment;
   const about = entry.kind === "lapse" ? draws.map(({ grantId }) => grantId).join(" ") : note;

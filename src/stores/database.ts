@@ -20,6 +20,13 @@ export interface Database
   writeIf(required: readonly CompiledQuery[], rest: readonly CompiledQuery[]): Promise<boolean>;
 }
 
+/** Position and length of a page of rows, in the order of their ids. */
+export interface IdPage {
+  /** Id of the last row seen. */
+  after: string | null;
+  limit: number;
+}
+
 /** Builds the queries' view of a database over its driver. */
 export function databaseOver(driver: StoreDriver): Database {
   const { now, sharedLock, idsWithin, idAt, ...dialect } = driver.dialect;

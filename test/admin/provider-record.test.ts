@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { operator, signIn } from "../support/admin.ts";
+import { type AdminClient, operator, signIn } from "../support/admin.ts";
 import {
   MEMBER_SCOPES,
   makeOrganization,
@@ -75,6 +75,20 @@ test.each([true, false])(
     expect((await inOwnList)?.body.data).toMatchObject([{ id, provider_cost: null }]);
   },
 );
+
+test("the provider's cost is exported to operators alone", async () => {
+  await completed("recorded", false);
+  const { token } = await makeToken(service, organization.id, { scopes: MEMBER_SCOPES });
+  const path = `/organizations/${organization.id}/statement.csv?kind=charge`;
+  const costsFor = async (client: AdminClient) => {
+    const { body } = await client.call<unknown>("GET", path);
+    const [head = "", ...lines] = String(body).split("\r\n");
+    expect(head.split(",").at(-1)).toBe("provider_cost");
+    return lines.filter((line) => line.includes(",recorded,")).map((line) => line.split(",").at(-1));
+  };
+  expect((await costsFor(operator(service))).at(-1)).toBe("0.00001234");
+  expect((await costsFor(await signIn(service, token))).at(-1)).toBe("");
+});
 
 test("the provider's id and cost are null if the provider reports neither", async () => {
   const shown = await operator(service).call("GET", `/requests/${await completed("sandbox/echo", true)}`);

@@ -231,7 +231,10 @@ describe.each([
     const period = { fromMs: Date.UTC(2026, 9, 30, 12), toMs: Date.UTC(2026, 9, 31) };
     const statements = new Statements(subject.store.books);
     let exported = "";
-    for await (const lines of statements.csv({ organizationId: ORGANIZATION, kind: null, ...period }))
+    for await (const lines of statements.csv(
+      { organizationId: ORGANIZATION, kind: null, ...period },
+      { forOperator: true },
+    ))
       exported += lines;
     const command = ["credits", "statement", "--org", ORGANIZATION, "--csv", "--from", NOON, "--to", "2026-10-31"];
     const { stdout } = await runTollgate(command, subject.cwd, subject.environment);

@@ -22,6 +22,7 @@ function allowanceOf(organizationId: string, rest: Partial<AllowanceRow> = {}): 
 
 export function allowanceCases(subject: Subject): void {
   rowCases(subject);
+  pauseCase(subject);
   auditCase(subject);
 }
 
@@ -84,7 +85,9 @@ function rowCases(subject: Subject): void {
     expect(await due()).toEqual([soon]);
     await allowances.advance(soon, FAR_MS);
   });
+}
 
+function pauseCase(subject: Subject): void {
   test("a paused organization's allowances are not due if they are paused with it, and skip the months until it is resumed", async () => {
     const { accounts, allowances } = subject.store;
     const organizationId = await subject.organization();

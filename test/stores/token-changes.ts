@@ -3,7 +3,10 @@ import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Accounts } from "../../src/admin/accounts.ts";
 import { COMMAND_ACTOR } from "../../src/admin/audit.ts";
+import type { AuditRow } from "../../src/credits/audit.ts";
 import type { HoldTransition } from "../../src/credits/books.ts";
+import type { TokenBudget } from "../../src/stores/queries/accounts.ts";
+import type { Books } from "../../src/stores/queries/books.ts";
 import type { Store } from "../../src/stores/store.ts";
 import { close, type Owner } from "./closings.ts";
 import { factsOf, holdOf, referenceOf, renewOf, type Subject, settleOf } from "./fixture.ts";
@@ -19,17 +22,37 @@ export function tokenChangeCases(subject: Subject): void {
   afterAll(() => other.close());
   const accountsOf = ({ accounts: rows }: Store) =>
     new Accounts({ rows, clock: Date.now, random: randomBytes, newId: v7, actor: COMMAND_ACTOR });
-  const nodes = () => [accountsOf(subject.store), accountsOf(other)] as const;
-  const recordsOf = async (organizationId: string) => {
-    const page = { organizationId, action: "token.change", before: null, limit: 200 };
-    return (await subject.store.admin.audit(page)).reverse();
+  const tools: Tools = {
+    subject,
+    nodes: () => [accountsOf(subject.store), accountsOf(other)] as const,
+    otherBooks: () => other.books,
+    recordsOf: async (organizationId) => {
+      const page = { organizationId, action: "token.change", before: null, limit: 200 };
+      return (await subject.store.admin.audit(page)).reverse();
+    },
+    budgetOf: async (id) => (await subject.store.accounts.token(id))?.budget,
   };
-  const budgetOf = async (id: string) => (await subject.store.accounts.token(id))?.budget;
-  const holdOn = (organizationId: string, tokenId: string, amount: bigint): HoldTransition => ({
-    ...holdOf(organizationId, amount),
-    facts: factsOf(organizationId, { tokenId }),
-  });
+  termCases(tools);
+  lowerCapCases(tools);
+  newCapCases(tools);
+  capRaceCases(tools);
+}
 
+interface Tools {
+  subject: Subject;
+  /** The use cases of two instances. */
+  nodes(): readonly [Accounts, Accounts];
+  otherBooks(): Books;
+  recordsOf(organizationId: string): Promise<AuditRow[]>;
+  budgetOf(id: string): Promise<TokenBudget | null | undefined>;
+}
+
+const holdOn = (organizationId: string, tokenId: string, amount: bigint): HoldTransition => ({
+  ...holdOf(organizationId, amount),
+  facts: factsOf(organizationId, { tokenId }),
+});
+
+function termCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
   test("concurrent changes of different terms of a token are all kept, each with an audit record", async () => {
     for (let round = 0; round < ROUNDS; round += 1) {
       const organizationId = await subject.organization(100n);
@@ -67,7 +90,9 @@ export function tokenChangeCases(subject: Subject): void {
     for (let step = 0; step < ROUNDS; step += 1) value = next.get(value);
     expect(value).toBe(String(((await budgetOf(id))?.cap ?? 0n) / 1_000_000n));
   });
+}
 
+function lowerCapCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
   test("a change to the present terms is neither written nor recorded, and an ended token is not changed", async () => {
     const organizationId = await subject.organization();
     const id = await subject.cappedToken(organizationId, 5n);
@@ -105,7 +130,9 @@ export function tokenChangeCases(subject: Subject): void {
     await subject.held(holdOn(organizationId, id, 50n));
     await subject.expectSound(organizationId);
   });
+}
 
+function newCapCases({ subject, nodes, budgetOf }: Tools): void {
   test("a new cap counts all that the token and those before it in rotation hold and have spent", async () => {
     const organizationId = await subject.organization(1_000n);
     const first = await subject.cappedToken(organizationId, null);
@@ -147,7 +174,9 @@ export function tokenChangeCases(subject: Subject): void {
     for (const id of [first, second, third]) expect(await budgetOf(id)).toBeNull();
     await subject.expectSound(organizationId);
   });
+}
 
+function capRaceCases({ subject, nodes, otherBooks, budgetOf }: Tools): void {
   test("caps that are set, changed and removed during holds, charges and rotations count exactly", async () => {
     const organizationId = await subject.organization(1_000_000n);
     let newest = await subject.cappedToken(organizationId, null);
@@ -155,7 +184,7 @@ export function tokenChangeCases(subject: Subject): void {
     for (let round = 0; round < ROUNDS; round += 1) {
       const use = async (index: number) => {
         const hold = holdOn(organizationId, tokens[index % tokens.length] ?? newest, 5n);
-        const books = index % 2 === 0 ? subject.store.books : other.books;
+        const books = index % 2 === 0 ? subject.store.books : otherBooks();
         const [held] = await books.apply("holds", [hold]);
         if (held?.outcome === "held" && index % 3 > 0) await books.apply("durable", [settleOf(hold, index % 5)]);
       };

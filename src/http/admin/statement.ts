@@ -42,7 +42,11 @@ const exportStatement = adminEndpoint({
         "content-type": "text/csv; charset=utf-8",
         "content-disposition": `attachment; filename="${name}.csv"`,
       };
-      await streamText(call.reply, headers, services.statements.csv(selection));
+      await streamText(
+        call.reply,
+        headers,
+        services.statements.csv(selection, { forOperator: call.who?.role === "operator" }),
+      );
     } finally {
       leave();
     }

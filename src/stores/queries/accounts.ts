@@ -3,7 +3,7 @@ import { type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { TokenBalanceRow } from "../../credits/books.ts";
-import type { Database } from "../database.ts";
+import type { Database, IdPage } from "../database.ts";
 import { BALANCE, ORGANIZATION, TOKEN } from "../schema.ts";
 import type { RowOf } from "../table.ts";
 import { insertAuditQuery, recordOf } from "./admin.ts";
@@ -16,12 +16,6 @@ export type OrganizationStatus = OrganizationRow["status"];
 export type OrganizationChange = Partial<Pick<OrganizationRow, (typeof CHANGEABLE)[number]>>;
 export type NewOrganizationRow = Pick<OrganizationRow, "id" | "name" | "kind" | "createdAtMs"> &
   Partial<Pick<OrganizationRow, "limits">>;
-
-export interface IdPage {
-  /** Id of the last row seen. */
-  after: string | null;
-  limit: number;
-}
 
 export type TokenRow = RowOf<typeof TOKEN>;
 /** The credit cap of a token, and what the token and all that share the cap by rotations hold and have spent. */

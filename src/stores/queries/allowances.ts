@@ -1,9 +1,8 @@
 import { type CompiledQuery, sql } from "kysely";
 import { type AllowanceRow, periodAt } from "../../credits/allowance.ts";
 import type { AuditRow } from "../../credits/audit.ts";
-import type { Database } from "../database.ts";
+import type { Database, IdPage } from "../database.ts";
 import { ALLOWANCE } from "../schema.ts";
-import type { IdPage } from "./accounts.ts";
 import { recordOf } from "./admin.ts";
 
 type AllowanceKey = Pick<AllowanceRow, "organizationId" | "id">;

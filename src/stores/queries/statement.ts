@@ -30,6 +30,8 @@ export interface UsageEvent extends HoldFacts {
   shortfall: MicroCredits;
   basis: EventBasis;
   end: EventEnd;
+  /** As the provider reported it; for operators only. */
+  providerCost: string | null;
   madeAtMs: number;
   chargedAtMs: number;
 }
@@ -229,16 +231,16 @@ export function chargeEvent(request: RequestRow): UsageEvent {
 export function lateEvent(request: RequestRow, adjustment: AdjustmentRow): UsageEvent {
   const { settlement, amount, madeAtMs } = adjustment;
   if (settlement === null) throw new Error(`The adjustment ${adjustment.id} is not a late settlement.`);
-  const { upstream, prices, tokens, shortfall, basis, end } = settlement;
-  const route = { upstream, prices, tokens, shortfall };
+  const { upstream, prices, tokens, shortfall, basis, end, trace } = settlement;
+  const route = { upstream, prices, tokens, shortfall, providerCost: trace?.providerCost ?? null };
   return { ...factsOf(request), ...route, sequence: 1, basis, end, cost: amount, chargedAtMs: madeAtMs };
 }
 
 function factsOf(request: RequestRow) {
   const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata } = request;
-  const { idempotencyKey, tokens, shortfall, madeAtMs } = request;
+  const { idempotencyKey, tokens, shortfall, madeAtMs, trace } = request;
   const facts = { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey };
-  return { ...facts, tokens, shortfall, madeAtMs };
+  return { ...facts, tokens, shortfall, providerCost: trace?.providerCost ?? null, madeAtMs };
 }
 
 function placedCharge(row: object): Placed {

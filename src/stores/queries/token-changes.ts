@@ -3,10 +3,13 @@ import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import { type Database, read } from "../database.ts";
 import { TOKEN } from "../schema.ts";
-import type { TokenRow, TokenWithBudget } from "./accounts.ts";
+import type { RowOf } from "../table.ts";
 import { insertAuditQuery } from "./admin.ts";
 import { isClosed } from "./closings.ts";
 
+type TokenRow = RowOf<typeof TOKEN>;
+/** A token as it was read, with its cap. */
+type ReadToken = TokenRow & { budget: { cap: MicroCredits } | null };
 const TERMS = ["name", "scopes", "models", "limits", "expiresAtMs"] as const;
 
 /** Terms of a token to change; absent ones stay unchanged. */
@@ -25,7 +28,7 @@ const BOOKED_AFTER_MS = 60_000;
  */
 export async function changeToken(
   database: Database,
-  old: TokenWithBudget,
+  old: ReadToken,
   { cap, ...terms }: TokenChange,
   audit: AuditRow,
 ): Promise<boolean> {
@@ -33,7 +36,7 @@ export async function changeToken(
   const row = await kysely.selectFrom("token").selectAll().where("id", "=", old.id).executeTakeFirst();
   if (row === undefined || JSON.stringify(termsOf(TOKEN.fromRecord(row))) !== JSON.stringify(termsOf(old)))
     return false;
-  // Where only the cap changes, the name is written as it is, which locks the row.
+  // The name is written as it is if only the cap changes, which locks the row.
   let update = kysely
     .updateTable("token")
     .set(TOKEN.toChange({ name: old.name, ...terms }))
@@ -55,7 +58,7 @@ function termsOf(row: TokenRow): Partial<TokenRow> {
  * first ones lock the tokens that share the cap, so that no rotation adds another one, and the balance, so that no charge is
  * booked meanwhile; the snapshots of later ones are newer than the locks.
  */
-async function capWrites(database: Database, old: TokenWithBudget, cap: MicroCredits | null): Promise<CapWrites> {
+async function capWrites(database: Database, old: ReadToken, cap: MicroCredits | null): Promise<CapWrites> {
   const { organizationId, callerId, id, budget } = old;
   const of = sql`organization_id = ${organizationId}`;
   const sharing = sql`(select id from token where ${of} and caller_id = ${callerId})`;
