@@ -33,6 +33,7 @@ export function monthDigestCases(subject: Subject): void {
   formatCase(subject);
   stepCases(subject);
   evidenceCases(subject);
+  changeCases(subject);
   retentionCase(subject);
 }
 
@@ -200,7 +201,9 @@ function evidenceCases(subject: Subject): void {
     await subject.tamper(`update credit_grant set remaining = remaining + 1 ${of}`);
     expect(await violated(subject, organizationId)).toEqual(["2024-02"]);
   });
+}
 
+function changeCases(subject: Subject): void {
   test("a late settlement belongs to the month in which it is booked", async () => {
     const { organizationId, tokenId } = await owner(subject);
     const of = `where organization_id = '${organizationId}'`;

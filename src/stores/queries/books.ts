@@ -6,10 +6,9 @@ import { type Database, read } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { ADMIN_KEY, BALANCE, KEY } from "../schema.ts";
 import type { TableShape } from "../table.ts";
-import { monthDigestsOf, verifyMonthDigests } from "./month-digests.ts";
+import { monthDigestsOf } from "./month-digests.ts";
 import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
 import { verifyOrganization } from "./verify.ts";
-import { Violations } from "./verify-report.ts";
 import { verifyStore } from "./verify-store.ts";
 
 /** As `holdEndsWithinMs` of `ledger/verify.ts`, with the default configuration. */
@@ -95,13 +94,8 @@ export function bookRows(database: Database, driver: StoreDriver) {
      * Checks every invariant of one organization that the store alone can show, in short snapshots. A hold may be open for
      * `endsWithinMs` after its expiry; absent: by the default configuration.
      */
-    async verify(organizationId: string, endsWithinMs = HOLD_ENDS_WITHIN_MS) {
-      const verification = await verifyOrganization(database, organizationId, endsWithinMs);
-      const digests = new Violations(organizationId);
-      await verifyMonthDigests(database, organizationId, digests.report);
-      const { violations, more } = verification;
-      return { ...verification, violations: [...violations, ...digests.list], more: more + digests.more };
-    },
+    verify: (organizationId: string, endsWithinMs = HOLD_ENDS_WITHIN_MS) =>
+      verifyOrganization(database, organizationId, endsWithinMs),
     verifyStore: () => verifyStore(database),
     /** Returns ids of organizations in their order, without reading the rows, which may be malformed. */
     async organizationIds({ after, limit }: OrganizationPage): Promise<string[]> {

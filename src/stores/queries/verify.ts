@@ -18,6 +18,7 @@ import {
   TOKEN_BALANCE,
 } from "../schema.ts";
 import { isClosed } from "./closings.ts";
+import { verifyMonthDigests } from "./month-digests.ts";
 import { type RecordedBalance, RecordedBalances } from "./recorded-balances.ts";
 import { type BooksFound, CHECKS, checkAll, KEY_KEPT_MS, Sums } from "./verify-checks.ts";
 import { DaySums } from "./verify-days.ts";
@@ -42,11 +43,25 @@ const NEWEST_MS = 20_000;
 const ATTEMPTS = 3;
 
 /**
- * Checks the books of one organization: its requests in chunks, each in a short snapshot, then everything that may change,
- * with the newest requests, in one more. The numbers are those of the invariants in docs/ledger.md. A service ends a hold
- * `endsWithinMs` after its expiry.
+ * Checks the books of one organization, and the digests of its months. The numbers are those of the invariants in
+ * docs/ledger.md. A service ends a hold `endsWithinMs` after its expiry.
  */
 export async function verifyOrganization(
+  database: Database,
+  organizationId: string,
+  endsWithinMs: number,
+): Promise<OrganizationVerification> {
+  const { violations, more, ...verification } = await verifyRows(database, organizationId, endsWithinMs);
+  const digests = new Violations(organizationId);
+  await verifyMonthDigests(database, organizationId, digests.report);
+  return { ...verification, violations: [...violations, ...digests.list], more: more + digests.more };
+}
+
+/**
+ * Checks the requests of an organization in chunks, each in a short snapshot, then everything that may change, with the newest
+ * requests, in one more.
+ */
+async function verifyRows(
   database: Database,
   organizationId: string,
   endsWithinMs: number,
