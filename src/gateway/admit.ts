@@ -1,3 +1,4 @@
+import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import type { StatedOutput } from "../api/wire.ts";
 import { type CatalogModel, highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
@@ -162,11 +163,12 @@ function affordableOnAll(amount: MicroCredits, needs: Needs): number {
 
 function factsOf(
   gateway: Gateway,
-  { principal, kind, request, requestId, idempotency }: GatewayCall,
+  asked: GatewayCall,
   model: CatalogModel,
   route: Route,
   prices: HoldFacts["prices"],
 ): HoldFacts {
+  const { principal, requestId, idempotency } = asked;
   return {
     holdId: gateway.newId(),
     organizationId: principal.organizationId,
@@ -175,9 +177,21 @@ function factsOf(
     model: model.id,
     upstream: upstreamOf(route),
     prices,
-    metadata: (kind === "completion" && request.metadata) || null,
+    metadata: labelsOf(asked),
     idempotencyKey: idempotency && { callerId: principal.callerId, key: idempotency.key },
   };
+}
+
+/** Returns the labels that are stored with a charge: the request's `metadata`, and its end user as `user` if that is free. */
+function labelsOf(asked: GatewayCall): HoldFacts["metadata"] {
+  if (asked.kind === "embedding") return withUser(null, asked.request.user);
+  const { metadata = null, safety_identifier, user } = asked.request;
+  return withUser(metadata, safety_identifier ?? user);
+}
+
+function withUser(metadata: HoldFacts["metadata"], user: string | undefined): HoldFacts["metadata"] {
+  if (user === undefined || user === "" || metadata?.user !== undefined) return metadata;
+  return { ...metadata, user: user.slice(0, LABEL_CHARACTERS_MAX) };
 }
 
 /** Returns the error for an idempotency key that was used before. */

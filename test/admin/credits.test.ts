@@ -271,6 +271,27 @@ describe("credits", () => {
 });
 
 describe("requests", () => {
+  test("the end user that a request names is stored on every wire, unless it has a label of this name", async () => {
+    const { id, token } = await makeOrganization(service, "5");
+    const messages = [{ role: "user", content: "hello" }];
+    const asked: [path: string, body: object, user: string | null][] = [
+      ["/v1/chat/completions", { messages, user: "ann" }, "ann"],
+      ["/v1/chat/completions", { messages, user: "ann", safety_identifier: "ben" }, "ben"],
+      ["/v1/chat/completions", { messages, user: "ann", metadata: { user: "carl" } }, "carl"],
+      ["/v1/chat/completions", { messages }, null],
+      ["/v1/responses", { input: "hello", safety_identifier: "dora" }, "dora"],
+      ["/v1/messages", { messages, max_tokens: 9, metadata: { user_id: "e".repeat(600) } }, "e".repeat(512)],
+      ["/v1/embeddings", { model: "sandbox/embed", input: "hello", user: "finn" }, "finn"],
+    ];
+    for (const [path, body, user] of asked) {
+      const answer = await send(service, path, token, { model: "sandbox/echo", ...body });
+      expect(answer.status).toBe(200);
+      await answer.arrayBuffer();
+      const { body: listed } = await admin().call<Listed>("GET", `/requests?organization_id=${id}&limit=1`);
+      expect(listed.data).toMatchObject([{ user }]);
+    }
+  });
+
   test("requests are listed and explained with their hold, charge and grants", async () => {
     const organization = await makeOrganization(service, "5");
     const answer = await complete(organization.token, { metadata: { order: "7" }, max_tokens: 50 });

@@ -37,6 +37,7 @@ export const RequestSummary = Type.Object({
   tokens: TokensByClass,
   held: Amount,
   charged: Amount,
+  user: Nullable(Type.String({ description: "The end user that the request names, or its label `user`." })),
   provider_cost: Nullable(
     Type.String({
       description:

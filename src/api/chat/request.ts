@@ -182,12 +182,15 @@ const LogitBias = Type.Unsafe<Record<string, number>>({
   additionalProperties: { type: "number", minimum: -100, maximum: 100 },
 });
 
+/** Characters of a label's value. */
+export const LABEL_CHARACTERS_MAX = 512;
+
 /** Labels of a request. They are stored with the charge, so they have OpenAI's limits. */
 export const Metadata = Type.Unsafe<Record<string, string>>({
   type: "object",
   maxProperties: 16,
   propertyNames: { maxLength: 64 },
-  additionalProperties: { type: "string", maxLength: 512 },
+  additionalProperties: { type: "string", maxLength: LABEL_CHARACTERS_MAX },
 });
 
 const Json = Type.Record(Type.String(), Type.Unknown());

@@ -1,5 +1,5 @@
 import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
-import type { ChatCompletionRequest, Tool } from "../chat/request.ts";
+import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
 import { compileCopy, isRecord } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
@@ -272,6 +272,7 @@ function internalRequest(request: MessagesRequest, { messages }: MessageConversa
   const schema = (request.output_config?.format ?? request.output_format)?.schema;
   const effort = effortOf(request);
   const user = userOf(request);
+  const label = request.metadata?.user_id;
   const isSequential =
     tool_choice !== undefined && tool_choice.type !== "none" && tool_choice.disable_parallel_tool_use;
   return {
@@ -289,6 +290,7 @@ function internalRequest(request: MessagesRequest, { messages }: MessageConversa
     ...(schema && { response_format: { type: "json_schema", json_schema: { name: "output", schema, strict: true } } }),
     ...(effort !== undefined && { reasoning_effort: effort }),
     ...(user !== undefined && { user }),
+    ...(label !== undefined && { metadata: { user: label.slice(0, LABEL_CHARACTERS_MAX) } }),
   };
 }
 
