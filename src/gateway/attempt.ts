@@ -7,7 +7,6 @@ import type { Circuit, CircuitChange } from "./circuit.ts";
 import { CONSEQUENCES } from "./failures.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import { inOrder, type Plan } from "./plan.ts";
-import { type Item, type Pieces, Resumed } from "./relay.ts";
 
 /** The upstream calls of a request. */
 interface Calls {
@@ -219,13 +218,12 @@ export async function awaitBeginning(
   answer: ProviderAnswer,
   { isStreamed, signal }: { isStreamed: boolean; signal: AbortSignal },
 ): Promise<CallResult> {
-  const { chunks } = answer;
-  const source = chunks[Symbol.asyncIterator]();
-  const buffered: Pieces[] = [];
+  const source = answer.chunks[Symbol.asyncIterator]();
+  const buffered: (readonly UpstreamChunk[])[] = [];
   const late = Promise.withResolvers<undefined>();
   const timer = isStreamed ? setTimeout(late.resolve, FIRST_TEXT_WAIT_MS, undefined) : undefined;
-  const resumed = (pending?: Promise<Item>) => ({
-    answer: { ...answer, chunks: new Resumed(chunks, buffered, pending) },
+  const resumed = (pending?: ReturnType<typeof source.next>) => ({
+    answer: { ...answer, chunks: resume(source, buffered, pending) },
   });
   try {
     for (;;) {
@@ -240,6 +238,30 @@ export async function awaitBeginning(
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Returns an answer from its beginning. `pending` is the read after the buffered items, if it has begun. */
+function resume(
+  source: AsyncIterator<readonly UpstreamChunk[]>,
+  buffered: (readonly UpstreamChunk[])[],
+  pending?: ReturnType<typeof source.next>,
+): AsyncIterableIterator<readonly UpstreamChunk[]> {
+  let begun = pending;
+  // The next read reports the rejection; until then it must not count as unhandled.
+  begun?.catch(() => undefined);
+  return {
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+    next: () => {
+      const value = buffered.shift();
+      if (value !== undefined) return Promise.resolve({ done: false, value });
+      const next = begun ?? source.next();
+      begun = undefined;
+      return next;
+    },
+    return: async () => (await source.return?.()) ?? { done: true, value: undefined },
+  };
 }
 
 function hasText({ delta, finish_reason }: UpstreamChunk): boolean {

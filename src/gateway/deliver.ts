@@ -11,7 +11,6 @@ import { checkpointOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import { Meter, type MeterReading } from "./meter.ts";
 import type { Plan } from "./plan.ts";
-import { relay } from "./relay.ts";
 
 /** The delivery of an answer: how it ended, and what was sent of it. */
 export interface Delivery {
@@ -68,7 +67,7 @@ export async function deliver(
     if (isStreamed) {
       gateway.ledger.checkpoint(facts.holdId, () => checkpointOf(plan.model, route, admission, meter));
     }
-    await relay(answer.chunks, passOn);
+    await relay(answer.chunks[Symbol.asyncIterator](), passOn);
     lease.require();
     if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
   } catch (error) {
@@ -76,6 +75,22 @@ export async function deliver(
   }
   noteEnd(gateway, answered, failure);
   return { end: endOf(failure, call.signal), failure, head, isStreamed, firstTokenMs, meter, fold };
+}
+
+type Take = (chunks: readonly UpstreamChunk[]) => Promise<void> | undefined;
+
+/** Passes on an answer; a failure closes the upstream's connection. Unlike `for await`, keeps no chunks while `take` waits. */
+async function relay(reads: AsyncIterator<readonly UpstreamChunk[]>, take: Take): Promise<void> {
+  const pass = ({ done, value }: IteratorResult<readonly UpstreamChunk[]>) => (done === true ? "end" : take(value));
+  try {
+    for (let next = pass(await reads.next()); next !== "end"; next = pass(await reads.next())) {
+      if (next !== undefined) await next;
+    }
+  } catch (error) {
+    // The first failure is reported, even if closing the connection fails too.
+    await reads.return?.().catch(() => undefined);
+    throw error;
+  }
 }
 
 /** Returns the delivery of a request that no upstream answered. */

@@ -74,21 +74,9 @@ export interface ProviderCall extends RequestIdentity {
   signal: AbortSignal;
 }
 
-/** Takes the chunks of one item; returns a promise if the next item must wait. */
-export type TakeChunks = (chunks: readonly UpstreamChunk[]) => Promise<void> | undefined;
-
-/** One item for each read from the connection, so that many small events cost one turn of the event loop. */
-export interface AnswerChunks extends AsyncIterableIterator<readonly UpstreamChunk[]> {
-  /**
-   * Passes every item to `take`. Resolves at the end. Rejects as the iteration does, or with the error of `take`, after which
-   * the connection is closed. Unlike an iteration it makes no promise for an item: those of a stream that waits a second for
-   * each event would all reach the old generation of the heap.
-   */
-  passTo?(take: TakeChunks): Promise<void>;
-}
-
 export interface ProviderAnswer {
-  chunks: AnswerChunks;
+  /** One item for each read from the connection, so that many small events cost one turn of the event loop. */
+  chunks: AsyncIterable<readonly UpstreamChunk[]>;
   /** Names of the request's hints that this upstream does not support. */
   ignored?: readonly string[];
 }

@@ -1,7 +1,6 @@
 import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
 import type { NativeRequest } from "../../src/api/wire.ts";
-import { relay } from "../../src/gateway/relay.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { Provider, UpstreamChunk, UpstreamRequest } from "../../src/providers/provider.ts";
 import type { ProviderSettings } from "../../src/providers/settings.ts";
@@ -140,11 +139,10 @@ export async function hear(
   try {
     const answer = await provider.complete({ request: requestOf(fields), signal, native });
     heard.ignored = answer.ignored ?? [];
-    await relay(answer.chunks, (chunks) => {
+    for await (const chunks of answer.chunks) {
       heard.items += 1;
       heard.chunks.push(...chunks);
-      return undefined;
-    });
+    }
   } catch (error) {
     heard.error = error;
   }

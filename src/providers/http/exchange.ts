@@ -79,12 +79,6 @@ export interface HttpAnswer {
   body: HttpBody;
 }
 
-/** Receives the result of one read. */
-export interface BodyReader {
-  resolve(bytes: Buffer[] | undefined): void;
-  reject(reason: unknown): void;
-}
-
 /** An answer's body, for one reader. Unread bytes stay in the connection. */
 export interface HttpBody {
   /**
@@ -92,8 +86,6 @@ export interface HttpBody {
    * connection breaks, and with the signal's reason if the signal aborted. Only one read may be pending.
    */
   read(): Promise<Buffer[] | undefined>;
-  /** Reads like `read` and calls one of the reader's functions once, before it returns if bytes have arrived. */
-  readTo(reader: BodyReader): void;
   /** Ends reading, but lets a short remainder of the answer arrive, so that the connection can be reused. */
   finish(): void;
   /** Closes the connection at once, unless the answer is complete. */
@@ -147,7 +139,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     this.#wake();
   };
   #remainderTimer: NodeJS.Timeout | undefined;
-  #reader: BodyReader | undefined;
+  #reader: PromiseWithResolvers<Buffer[] | undefined> | undefined;
 
   constructor(signal: AbortSignal, resolve: (answer: HttpAnswer) => void, reject: (reason: unknown) => void) {
     this.#signal = signal;
@@ -207,14 +199,12 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
   }
 
   read(): Promise<Buffer[] | undefined> {
-    return new Promise((resolve, reject) => this.readTo({ resolve, reject }));
-  }
-
-  readTo(reader: BodyReader): void {
+    const reader = Promise.withResolvers<Buffer[] | undefined>();
     this.#reader = reader;
     this.#wake();
     // Resumes only for a waiting reader, so that bytes read ahead stay bounded.
     if (this.#reader !== undefined) this.#controller?.resume();
+    return reader.promise;
   }
 
   finish(): void {

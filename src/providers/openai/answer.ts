@@ -1,16 +1,14 @@
 import { failureInside } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/answer.ts";
 import { copied, EventStreamReader } from "../http/event-stream.ts";
-import type { BodyReader, HttpBody } from "../http/exchange.ts";
+import type { HttpBody } from "../http/exchange.ts";
 import { isObject, type JsonObject, parseJson } from "../json.ts";
-import { type AnswerChunks, type TakeChunks, type UpstreamChunk, UpstreamError } from "../provider.ts";
+import { type UpstreamChunk, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 
 const DONE = "[DONE]";
 /** Limit of events in one item. Events become larger on their way to the client, so a slow client must not get many at once. */
 const EVENTS_AT_ONCE_MAX = 128;
-
-const NO_BYTES: Buffer[] = [];
 
 /** Reads the JSON of one answer on a wire. Keeps the state that later events of the answer depend on. */
 export interface WireReader {
@@ -37,23 +35,22 @@ export async function readAnswer(body: HttpBody, scrub: Scrub, reader: WireReade
 }
 
 /**
- * A streamed answer as chunks: one array for each read from the connection, or several if the read has many events. The
- * answer is complete once it has a finish reason, even if `[DONE]` is missing or the connection breaks. Without a finish
+ * A streamed answer as chunks: one array for each read from the connection, or several if the read has many events.
+ * The answer is complete once it has a finish reason, even if `[DONE]` is missing or the connection breaks. Without a finish
  * reason it rejects with UpstreamError after all chunks that arrived. Ending the iteration early closes the connection.
  */
-export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]>, AnswerChunks {
+export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> {
   readonly #body: HttpBody;
   readonly #scrub: Scrub;
   readonly #events: EventStreamReader;
   readonly #reader: WireReader;
   readonly #template = new EventTemplate();
   #length = 0;
-  /** Events that were read and not returned yet. */
+  /** Events that were split off and not read yet. */
   #unread: string[] = [];
-  /** Failure that ends the answer after the events before it. */
-  #tooLong: UpstreamError | undefined;
-  #isEnded = false;
+  /** The failure that ends the answer after these events. */
   #failure: unknown;
+  #isEnded = false;
 
   constructor(body: HttpBody, scrub: Scrub, reader: WireReader) {
     this.#body = body;
@@ -66,85 +63,56 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
     return this;
   }
 
+  /** Unlike a generator, keeps nothing of a read in variables while a slow client is waited for. */
   async next(): Promise<IteratorResult<readonly UpstreamChunk[], undefined>> {
-    while (!this.#isEnded) {
-      let bytes: Buffer[] | undefined = NO_BYTES;
-      try {
-        if (!this.#hasEvents) bytes = await this.#body.read();
-      } catch (error) {
-        this.#fail(error);
-        break;
+    try {
+      while (!this.#isEnded) {
+        if (this.#unread.length === 0 && this.#failure === undefined) this.#split(await this.#body.read());
+        const chunks = this.#readChunks();
+        if (this.#isEnded) this.#body.finish();
+        if (chunks.length > 0) return { done: false, value: chunks };
       }
-      const chunks = this.#readChunks(bytes);
-      if (chunks.length > 0) return { done: false, value: chunks };
+    } catch (error) {
+      const isIgnored = this.#isEnded || (this.#reader.isFinished && error instanceof UpstreamError);
+      await this.return();
+      if (!isIgnored) throw error;
     }
-    const failure = this.#takeFailure();
-    if (failure === undefined) return { done: true, value: undefined };
-    throw failure;
-  }
-
-  passTo(take: TakeChunks): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const close = (error: unknown) => {
-        reject(error);
-        void this.return();
-      };
-      const read = (bytes: Buffer[] | undefined) => {
-        try {
-          for (let next = bytes; !this.#isEnded; next = NO_BYTES) {
-            if (next === NO_BYTES && !this.#hasEvents) return this.#body.readTo(reader);
-            const chunks = this.#readChunks(next);
-            const ready = chunks.length > 0 ? take(chunks) : undefined;
-            if (ready !== undefined) return void ready.then(readOn, close);
-          }
-        } catch (error) {
-          return close(error);
-        }
-        const failure = this.#takeFailure();
-        if (failure === undefined) resolve();
-        else reject(failure);
-      };
-      const readOn = () => read(NO_BYTES);
-      const reader: BodyReader = {
-        resolve: read,
-        reject: (error) => {
-          this.#fail(error);
-          readOn();
-        },
-      };
-      readOn();
-    });
+    return { done: true, value: undefined };
   }
 
   async return(): Promise<IteratorResult<readonly UpstreamChunk[], undefined>> {
     this.#isEnded = true;
-    this.#failure = undefined;
     this.#body.destroy();
     return { done: true, value: undefined };
   }
 
-  /** True if chunks can be read without further bytes. */
-  get #hasEvents(): boolean {
-    return this.#unread.length > 0 || this.#tooLong !== undefined;
-  }
-
-  /** Adds further bytes, undefined at the end of the body, and reads the next events. Never throws. */
-  #readChunks(bytes: Buffer[] | undefined): UpstreamChunk[] {
+  /** Reads the next events. Throws a failure once all chunks before it were returned. */
+  #readChunks(): UpstreamChunk[] {
     const chunks: UpstreamChunk[] = [];
+    if (this.#unread.length === 0 && this.#failure !== undefined) throw this.#failure;
     try {
-      if (bytes !== NO_BYTES) this.#read(bytes);
-      else if (this.#unread.length === 0 && this.#tooLong !== undefined) throw this.#tooLong;
-      this.#readEvents(this.#unread.splice(0, EVENTS_AT_ONCE_MAX), chunks);
+      for (const data of this.#unread.splice(0, EVENTS_AT_ONCE_MAX)) {
+        const chunk = this.#readEvent(data);
+        if (chunk !== undefined) chunks.push(chunk);
+        if (this.#isEnded) break;
+      }
     } catch (error) {
-      this.#fail(error);
+      if (chunks.length === 0) throw error;
+      this.#failure = error;
+      this.#unread = [];
     }
     return chunks;
   }
 
-  #read(bytes: Buffer[] | undefined): void {
+  #end(): undefined {
+    if (!this.#reader.isFinished) throw new UpstreamError("failed", "The stream ended without a finish reason");
+    this.#isEnded = true;
+  }
+
+  /** Splits off the events of further bytes, undefined at the end of the body. */
+  #split(bytes: Buffer[] | undefined): void {
     if (bytes === undefined) {
-      if (!this.#reader.isFinished) throw new UpstreamError("failed", "The stream ended without a finish reason");
-      this.#isEnded = true;
+      this.#end();
       return;
     }
     this.#length += lengthOf(bytes);
@@ -153,51 +121,21 @@ export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamCh
       // Many small chunks are read several times faster as one.
       this.#events.push(bytes.length === 1 && bytes[0] !== undefined ? bytes[0] : Buffer.concat(bytes), this.#unread);
     } catch (error) {
-      this.#tooLong = new UpstreamError("malformed", "The upstream sent an event that is too long", { cause: error });
-    }
-  }
-
-  #readEvents(events: readonly string[], chunks: UpstreamChunk[]): void {
-    for (const data of events) {
-      if (data === DONE) {
-        if (!this.#reader.isFinished) throw new UpstreamError("failed", "The stream ended without a finish reason");
-        this.#isEnded = true;
-        this.#body.finish();
-        return;
-      }
-      const content = this.#template.read(data);
-      const chunk = content === undefined ? this.#readEvent(data) : { delta: { content } };
-      if (chunk !== undefined) chunks.push(chunk);
-      if (this.#reader.isEnded === true) {
-        this.#isEnded = true;
-        this.#body.finish();
-        return;
-      }
+      this.#failure = new UpstreamError("malformed", "The upstream sent an event that is too long", { cause: error });
     }
   }
 
   #readEvent(data: string): UpstreamChunk | undefined {
+    if (data === DONE) return this.#end();
+    const content = this.#template.read(data);
+    if (content !== undefined) return { delta: { content } };
     const event = toObject(data);
     const failure = failureInside(event, this.#scrub);
     if (failure !== undefined) throw failure;
     const chunk = this.#reader.readEvent(event);
+    this.#isEnded = this.#reader.isEnded === true;
     if (chunk?.delta?.content && chunk.native === undefined) this.#template.learn(data, chunk.delta.content);
     return chunk;
-  }
-
-  /** Ends the answer. One that has a finish reason is complete, so a later failure is ignored. */
-  #fail(error: unknown): void {
-    const isIgnored = this.#isEnded || (this.#reader.isFinished && error instanceof UpstreamError);
-    if (!isIgnored) this.#failure = error;
-    this.#isEnded = true;
-    this.#body.destroy();
-  }
-
-  /** Returns the failure once; undefined for a complete answer. */
-  #takeFailure(): unknown {
-    const failure = this.#failure;
-    this.#failure = undefined;
-    return failure;
   }
 }
 
