@@ -1,36 +1,28 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { Principal } from "../api/principal.ts";
 import { printable } from "../api/wording.ts";
 import { upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
 import { tokenTotals } from "../credits/price.ts";
 import type { ApiError } from "../errors.ts";
-import type { GatewayCall } from "../gateway/gateway.ts";
 import type { CompletionReport } from "../gateway/report.ts";
 import type { Refusal } from "../reports/refusal-log.ts";
 import type { AccessEntry, AccessLog } from "../telemetry/logger.ts";
+import { namesOf } from "./authentication.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Principal of the token, from authentication on, also if the request is rejected later. */
-    principal: Principal | null;
-    /** The error that the client received. */
-    failure: ApiError | null;
-    /** True if the service reset the connection in the middle of the response because of `failure`. */
-    isReset: boolean;
+    /** The error that the client received; `isReset` if the service reset the connection in the middle of the response. */
+    failure: { error: ApiError; isReset?: true } | null;
     /** Model of a completion request. */
     modelName: string | null;
-    /** True after credits were held: the request log then has an entry of its own. */
-    isHeld: boolean;
     observer: RequestObserver | null;
-    /** Makes the report of the settled completion. */
-    makeReport: (() => CompletionReport) | null;
-    /** True once a report is there, or none will come. */
-    isSettled: boolean;
-    /** Records a request whose response is closed; null until then. */
-    record: (() => void) | null;
+    /** Null until credits are held: the request log then has an entry of its own. */
+    settlement: Promise<SettledReport> | null;
   }
 }
+
+/** Makes the report of a settled completion; undefined where a defect has ended it before. */
+export type SettledReport = (() => CompletionReport) | undefined;
 
 /** The beginning of a request, for its observer. */
 export interface BegunRequest {
@@ -99,20 +91,10 @@ const CLIENT_ID_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 500;
 
 export function decorateForAccess(server: FastifyInstance): void {
-  server.decorateRequest("principal", null);
   server.decorateRequest("failure", null);
-  server.decorateRequest("isReset", false);
   server.decorateRequest("modelName", null);
-  server.decorateRequest("isHeld", false);
   server.decorateRequest("observer", null);
-  server.decorateRequest("makeReport", null);
-  server.decorateRequest("isSettled", false);
-  server.decorateRequest("record", null);
-  // A defect can end a completion before its report.
-  server.addHook("onError", (request, _reply, _error, done) => {
-    endSettlement(request);
-    done();
-  });
+  server.decorateRequest("settlement", null);
 }
 
 /** Begins to observe a request. `startedMs` is in milliseconds since 1970. */
@@ -126,20 +108,6 @@ export function beginAccess({ observe }: AccessSources, request: FastifyRequest,
     tracestate: typeof tracestate === "string" ? tracestate : undefined,
     startedMs,
   });
-}
-
-/** Returns the function that takes the report of a settled completion. */
-export function onSettledOf(request: FastifyRequest): GatewayCall["onSettled"] {
-  return (makeReport) => {
-    request.makeReport = makeReport;
-    endSettlement(request);
-  };
-}
-
-function endSettlement(request: FastifyRequest): void {
-  request.isSettled = true;
-  request.record?.();
-  request.record = null;
 }
 
 function routeOf(request: FastifyRequest): string | null {
@@ -157,26 +125,33 @@ export function recordAccess(
   startedMs: number,
 ): void {
   const entry = entryOf(request, reply, { isCut: sources.isCut(), durationMs: sources.clock() - startedMs });
-  if (request.isHeld && !request.isSettled) request.record = () => recordEnded(sources, request, entry);
-  else recordEnded(sources, request, entry);
-  const { failure, principal, isHeld } = request;
-  if (failure === null || principal === null || isHeld || failure.status >= 500 || entry.status < 400) return;
+  const { failure, caller, settlement, observer } = request;
+  const record = (makeReport: SettledReport) => recordEnded(sources, observer, entry, makeReport);
+  if (settlement !== null) void settlement.then(record);
+  else record(undefined);
+  const error = failure?.error;
+  if (error === undefined || settlement !== null || error.status >= 500 || entry.status < 400) return;
+  if (caller?.principal === undefined) return;
   sources.refusals.note({
-    organizationId: principal.organizationId,
-    tokenId: principal.tokenId,
+    organizationId: caller.principal.organizationId,
+    tokenId: caller.principal.tokenId,
     requestId: entry.requestId,
     endpoint: `${entry.method} ${entry.route}`,
     model: entry.model,
-    status: failure.status,
-    code: failure.code,
-    message: printable(failure.loggedMessage, MESSAGE_CHARACTERS_MAX),
+    status: error.status,
+    code: error.code,
+    message: printable(error.loggedMessage, MESSAGE_CHARACTERS_MAX),
     durationMs: entry.durationMs,
   });
 }
 
 /** Records a request with a closed response that held no credits or is settled. */
-function recordEnded({ accessLog }: AccessSources, request: FastifyRequest, entry: AccessEntry): void {
-  const { observer, makeReport } = request;
+function recordEnded(
+  { accessLog }: AccessSources,
+  observer: RequestObserver | null,
+  entry: AccessEntry,
+  makeReport: SettledReport,
+): void {
   if (observer === null) {
     accessLog.record(entry, makeReport && (() => loggedFields(makeReport())));
     return;
@@ -204,15 +179,13 @@ function entryOf(
   { isCut, durationMs }: { isCut: boolean; durationMs: number },
 ): AccessEntry {
   const { modelName } = request;
-  const caller = request.principal ?? administratorOf(request);
   return {
     requestId: request.id,
     clientRequestId: clientRequestIdOf(request),
     method: request.method,
     route: routeOf(request),
     ...resultOf(request, raw, isCut),
-    organizationId: caller?.organizationId ?? null,
-    tokenId: caller?.tokenId ?? null,
+    ...namesOf(request.caller),
     model: modelName === null ? null : printable(modelName, MODEL_CHARACTERS_MAX),
     durationMs,
   };
@@ -224,17 +197,12 @@ function clientRequestIdOf({ headers }: FastifyRequest): string | undefined {
 }
 
 /** Returns the status and error code of a request whose response is closed. */
-function resultOf({ failure, isReset }: FastifyRequest, raw: FastifyReply["raw"], isCut: boolean) {
+function resultOf({ failure }: FastifyRequest, raw: FastifyReply["raw"], isCut: boolean) {
   const { writableFinished, headersSent, statusCode } = raw;
-  if (writableFinished || isReset) return { status: statusCode, code: failure?.code ?? null };
+  const code = failure?.error.code;
+  if (writableFinished || failure?.isReset) return { status: statusCode, code: code ?? null };
   if (!isCut) return { status: 499, code: "client_disconnected" };
-  return { status: headersSent ? statusCode : 503, code: failure?.code ?? "overloaded" };
-}
-
-function administratorOf({ administrator: who }: FastifyRequest) {
-  if (who === null || who === undefined) return null;
-  if (who.role === "operator") return { organizationId: null, tokenId: who.adminToken.id };
-  return { organizationId: who.token.organizationId, tokenId: who.token.id };
+  return { status: headersSent ? statusCode : 503, code: code ?? "overloaded" };
 }
 
 /** Returns the model of a body before its validation, null if it has none. */

@@ -10,9 +10,9 @@ import { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
 import { complete } from "../gateway/complete.ts";
 import type { GatewayCall } from "../gateway/gateway.ts";
-import { modelIn, onSettledOf, traceparentOf } from "./access.ts";
-import { callerOf } from "./authentication.ts";
-import { holdBodyUntil } from "./body.ts";
+import { modelIn, type SettledReport, traceparentOf } from "./access.ts";
+import { limitedOf, principalOf } from "./authentication.ts";
+import { holdBody } from "./body.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 import { IDEMPOTENCY_HEADER, idempotencyOf } from "./idempotency.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
@@ -65,15 +65,13 @@ function run(
   request.body = undefined;
   if ("issue" in decoded) throw toApiIssue(decoded.issue);
   const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
-  const onHeld = () => {
-    request.isHeld = true;
-  };
+  const settlement = Promise.withResolvers<SettledReport>();
+  const releaseBody = holdBody(request);
   const { kind, request: asked, output, native, ignored = [], paramOf } = decoded;
-  const { principal, limited } = callerOf(request);
   const { signal, abort, cut } = abortOnClose(reply);
   const call = {
     kind,
-    principal,
+    principal: principalOf(request),
     request: asked,
     output,
     native,
@@ -81,11 +79,13 @@ function run(
     paramOf,
     requestId: request.id,
     traceparent: traceparentOf(request),
-    limited,
+    limited: limitedOf(request),
     idempotency,
     maxCost: maxCostOf(request),
-    onHeld,
-    onSettled: onSettledOf(request),
+    onHeld: () => {
+      request.settlement = settlement.promise;
+    },
+    onSettled: settlement.resolve,
     signal,
     abort,
     cut,
@@ -94,7 +94,12 @@ function run(
     decoded.kind === "completion" && decoded.request.stream === true
       ? stream(services, call, decoded.events(), reply)
       : respond(services, call, decoded, reply);
-  holdBodyUntil(request, answered);
+  const end = () => {
+    releaseBody();
+    // A defect can end a completion before its report.
+    settlement.resolve(undefined);
+  };
+  answered.then(end, end);
   return answered;
 }
 
@@ -177,7 +182,7 @@ function stream(
     headers: reply.getHeaders() as OutgoingHttpHeaders,
     encoder,
     onFailed: (error) => {
-      reply.request.failure = error;
+      reply.request.failure = { error };
     },
     onStalled: () => {
       call.abort();

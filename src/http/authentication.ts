@@ -1,4 +1,5 @@
 import type { FastifyRequest } from "fastify";
+import type { Administrator } from "../admin/sessions.ts";
 import { tokenHashHex } from "../admin/token.ts";
 import type { Principal, Scope } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
@@ -8,18 +9,31 @@ import { limitKeys } from "../gateway/wanted-limits.ts";
 import type { Authenticator } from "./authenticator.ts";
 import { clientAddressKey, ownConnection } from "./connection.ts";
 
-/** The caller of an operation, once the token is authenticated. */
-export interface Caller {
-  principal: Principal;
-  limited: LimitedRequest;
-  /** True for completions: their answers have rate limit headers. */
-  hasLimitHeaders: boolean;
-}
+/** Who sends a request: the holder of an access token to `/v1`, or an administrator. */
+export type Caller = Readonly<
+  | {
+      principal: Principal;
+      /** Counts a completion with its admission, or with the error that it gets before. */
+      limited?: LimitedRequest;
+      administrator?: never;
+    }
+  | { administrator: Administrator; principal?: never; limited?: never }
+>;
 
 declare module "fastify" {
   interface FastifyRequest {
+    /** From authentication on, also if the request is rejected later. */
     caller: Caller | null;
   }
+}
+
+/** Returns by what logs name a caller. Operators have no organization. */
+export function namesOf(caller: Caller | null): { organizationId: string | null; tokenId: string | null } {
+  if (caller === null) return { organizationId: null, tokenId: null };
+  const { principal, administrator: who } = caller;
+  if (principal !== undefined) return { organizationId: principal.organizationId, tokenId: principal.tokenId };
+  if (who.role === "operator") return { organizationId: null, tokenId: who.adminToken.id };
+  return { organizationId: who.token.organizationId, tokenId: who.token.id };
 }
 
 /**
@@ -33,15 +47,13 @@ export function authenticate(
 ) {
   return async (request: FastifyRequest): Promise<void> => {
     const principal = await principalOfToken(authenticator, bearerToken(request));
-    request.principal = principal;
+    request.caller = { principal };
     ownConnection(request.raw.socket, principal.organizationId);
     requireScope(principal, scope);
     const { gateway } = services;
     const limited = gateway.limits.begin(requestKeys(gateway, principal, request.ip));
-    const isCompletion = scope === "chat.completions:write";
-    request.caller = { principal, limited, hasLimitHeaders: isCompletion };
-    // A completion is counted with its admission, or with the error that it gets before.
-    if (!isCompletion) await limited.counted();
+    if (scope === "chat.completions:write") request.caller = { principal, limited };
+    else await limited.counted();
   };
 }
 
@@ -58,15 +70,16 @@ export function likelyOrganization(
   }
 }
 
-/** Returns the caller of an authenticated operation. */
-export function callerOf(request: FastifyRequest): Caller {
-  if (request.caller === null) throw new Error("An operation was reached without authentication");
-  return request.caller;
+/** Returns the principal of an authenticated operation. */
+export function principalOf({ caller }: FastifyRequest): Principal {
+  if (caller?.principal === undefined) throw new Error("An operation was reached without authentication");
+  return caller.principal;
 }
 
-/** Returns the principal of an authenticated operation. */
-export function principalOf(request: FastifyRequest): Principal {
-  return callerOf(request).principal;
+/** Returns what counts a completion with its admission. */
+export function limitedOf({ caller }: FastifyRequest): LimitedRequest {
+  if (caller?.limited === undefined) throw new Error("An operation is not counted with its admission");
+  return caller.limited;
 }
 
 async function principalOfToken(authenticator: Pick<Authenticator, "authenticate">, token: string): Promise<Principal> {

@@ -50,11 +50,10 @@ export function acceptJsonBodies(server: FastifyInstance, limits: BodyLimits): v
 
 /** Returns the owner that a body is counted for, and its size limit. Authentication has already run. */
 function senderOf(request: FastifyRequest, { bodyLimitBytes }: BodyLimits): { owner: string; limitBytes: number } {
-  const { caller, administrator } = request;
-  if (caller !== null) return { owner: caller.principal.organizationId, limitBytes: bodyLimitBytes };
-  // Only the routes of the admin API have the property.
-  if (administrator === null || administrator === undefined)
-    return { owner: ANONYMOUS, limitBytes: ANONYMOUS_LIMIT_BYTES };
+  const { caller } = request;
+  if (caller === null) return { owner: ANONYMOUS, limitBytes: ANONYMOUS_LIMIT_BYTES };
+  const { principal, administrator } = caller;
+  if (principal !== undefined) return { owner: principal.organizationId, limitBytes: bodyLimitBytes };
   return { owner: shareOwnerOf(administrator), limitBytes: ADMINISTRATOR_LIMIT_BYTES };
 }
 
@@ -162,14 +161,13 @@ export class BodyReservation {
 }
 
 /**
- * Counts the body of a request as in memory until the request has ended, and not only until its connection is closed: a
- * completion whose client has disconnected still needs its prompt.
+ * Counts the body of a request as in memory until the returned function is called, and not only until its connection is
+ * closed: a completion whose client has disconnected still needs its prompt.
  */
-export function holdBodyUntil(request: Pick<FastifyRequest, "bodyReservation">, ended: Promise<unknown>): void {
+export function holdBody(request: Pick<FastifyRequest, "bodyReservation">): () => void {
   const reservation = request.bodyReservation;
   request.bodyReservation = null;
-  const release = () => reservation?.release();
-  ended.then(release, release);
+  return () => reservation?.release();
 }
 
 /** Limits of a JSON text. Member names do not count as values. */

@@ -16,8 +16,9 @@ function answered(
   error: ApiError,
 ) {
   const sent: { status?: number; headers?: object } = {};
+  const settlement = isHeld ? Promise.resolve(undefined) : null;
   const reply = {
-    request: { method, isHeld, headers, id: "req", raw: { complete: true }, routeOptions: { url, config: {} } },
+    request: { method, settlement, headers, id: "req", raw: { complete: true }, routeOptions: { url, config: {} } },
     code: (status: number) => Object.assign(sent, { status }) && reply,
     headers: (fields: object) => Object.assign(sent, { headers: fields }) && reply,
     send: () => reply,

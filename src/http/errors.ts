@@ -6,6 +6,7 @@ import type { ErrorFormat } from "../api/wire.ts";
 import { ApiError, type ErrorCode, StoreUnavailableError } from "../errors.ts";
 import { type LimitState, rateLimitHeaders } from "../gateway/limits.ts";
 import type { Log } from "../telemetry/logger.ts";
+import { namesOf } from "./authentication.ts";
 
 /** Our codes for Fastify's own errors (https://fastify.dev/docs/latest/Reference/Errors/). */
 const FASTIFY_CODES: Record<string, ErrorCode> = {
@@ -34,12 +35,11 @@ export function errorHandler(log: Log) {
     const publicError = toPublicError(error);
     // The access log has the known errors. A defect is logged with its stack.
     if (!hasDisconnected(error, request) && publicError.code === "internal_error") {
-      const { organizationId, tokenId } = request.principal ?? {};
-      const fields = { requestId: request.id, organizationId, tokenId, model: request.modelName };
+      const fields = { requestId: request.id, ...namesOf(request.caller), model: request.modelName };
       log.error({ ...fields, defect: publicError.cause }, "a request failed with an internal error");
     }
     if (reply.raw.headersSent) return resetConnection(reply, publicError);
-    const counted = request.caller?.hasLimitHeaders ? request.caller.limited.counted() : undefined;
+    const counted = request.caller?.limited?.counted();
     if (counted === undefined) return sendError(reply, publicError);
     const send = (state: LimitState) => sendError(reply.headers(rateLimitHeaders([state])), publicError);
     if (!(counted instanceof Promise)) return send(counted);
@@ -55,8 +55,7 @@ export function errorHandler(log: Log) {
 function resetConnection(reply: FastifyReply, error: ApiError): void {
   const { request, raw } = reply;
   if (raw.destroyed) return;
-  request.failure = error;
-  request.isReset = true;
+  request.failure = { error, isReset: true };
   request.raw.socket.resetAndDestroy();
 }
 
@@ -98,17 +97,17 @@ const MISDIRECTED = 421;
  * without a confirmed hold, so that no provider was called. (A hold whose confirmation was lost is released in the
  * background.) A change by an administrator may be committed in spite of its failure.
  */
-function mayRepeat({ method, isHeld, routeOptions }: FastifyRequest, { code }: ApiError): boolean {
+function mayRepeat({ method, settlement, routeOptions }: FastifyRequest, { code }: ApiError): boolean {
   if (code !== "store_unavailable") return false;
   const isCompletion = method === "POST" && routeOptions.url?.startsWith("/v1/") === true;
-  return method === "GET" || method === "HEAD" || (isCompletion && !isHeld);
+  return method === "GET" || method === "HEAD" || (isCompletion && settlement === null);
 }
 
 /** Sends an error with its status, its headers and the body of its route's format. */
 export function sendError(reply: FastifyReply, error: ApiError) {
   const { request } = reply;
   discardBody(request, reply);
-  request.failure = error;
+  request.failure = { error };
   const format = errorFormatOf(request);
   const isRepeatable = mayRepeat(request, error);
   const isRepeated = isRepeatable && request.headers[RETRY_HEADER] === "elsewhere";

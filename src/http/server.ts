@@ -19,7 +19,7 @@ import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, beginAccess, decorateForAccess, recordAccess } from "./access.ts";
 import type { AdminServices } from "./admin/endpoint.ts";
 import { ADMIN_PREFIX, serveAdmin } from "./admin/index.ts";
-import { authenticate, callerOf, likelyOrganization } from "./authentication.ts";
+import { authenticate, likelyOrganization, principalOf } from "./authentication.ts";
 import type { Authenticator } from "./authenticator.ts";
 import { acceptJsonBodies } from "./body.ts";
 import {
@@ -296,7 +296,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
     return organizationId !== undefined && work.isLight(organizationId);
   });
   const begin: onRequestHookHandler = (request, reply, done) => {
-    reply.raw.once("close", work.begin(callerOf(request).principal.organizationId));
+    reply.raw.once("close", work.begin(principalOf(request).organizationId));
     done();
   };
   for (const endpoint of endpoints) {

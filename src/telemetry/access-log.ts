@@ -63,7 +63,7 @@ export class BoundedAccessLog implements AccessLog {
     this.#levels = levelsFrom(settings.level);
   }
 
-  record(entry: AccessEntry, makeFields: (() => object) | null = null): void {
+  record(entry: AccessEntry, makeFields?: () => object): void {
     const level = this.#levelOf(entry);
     if (level === undefined || !this.#levels.has(level)) return;
     const fields = makeFields?.();

@@ -28,7 +28,7 @@ export interface AccessEntry {
 
 export interface AccessLog {
   /** `makeFields` makes further fields; it is called only if the line is written. */
-  record(entry: AccessEntry, makeFields: (() => object) | null): void;
+  record(entry: AccessEntry, makeFields?: () => object): void;
 }
 
 /** A log whose level can be changed. */

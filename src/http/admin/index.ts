@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type TSchema, Type } from "typebox";
 import type { AdminKeyOutcome } from "../../admin/idempotency-keys.ts";
-import { type Administrator, type Member, shareOwnerOf } from "../../admin/sessions.ts";
+import { type Member, shareOwnerOf } from "../../admin/sessions.ts";
 import { compileCheck } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
 import { FairTurns } from "../../ledger/fair-queue.ts";
@@ -19,12 +19,6 @@ import { requestEndpoints } from "./requests.ts";
 import { sessionEndpoints } from "./session.ts";
 import { statementEndpoints } from "./statement.ts";
 import { tokenEndpoints } from "./tokens.ts";
-
-declare module "fastify" {
-  interface FastifyRequest {
-    administrator: Administrator | null;
-  }
-}
 
 export const ADMIN_PREFIX = "/admin/v1";
 const NO_FIELDS = Type.Object({}, { additionalProperties: false });
@@ -49,7 +43,6 @@ const ORGANIZATIONS_AT_ONCE = 3;
 
 /** Registers the admin API: same origin only, and never cached. Each organization's members are served one at a time. */
 export async function serveAdmin(api: FastifyInstance, services: AdminServices): Promise<void> {
-  api.decorateRequest("administrator", null);
   const turns = new FairTurns(ORGANIZATIONS_AT_ONCE);
   for (const endpoint of adminEndpoints) {
     api.route({
@@ -59,12 +52,13 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
       onRequest: async (request, reply) => {
         reply.headers({ "cache-control": "no-store", "x-content-type-options": "nosniff" });
         const guards = { sessions: services.sessions, limits: services.gateway.limits };
-        request.administrator = await administratorOf(guards, request, endpoint.access);
-        if (request.administrator !== null) {
-          ownConnection(request.raw.socket, shareOwnerOf(request.administrator));
-          if (request.administrator.role === "member") await countMember(services, request.administrator);
+        const who = await administratorOf(guards, request, endpoint.access);
+        if (who !== null) {
+          request.caller = { administrator: who };
+          ownConnection(request.raw.socket, shareOwnerOf(who));
+          if (who.role === "member") await countMember(services, who);
         }
-        await endpoint.countAttempt?.(services, { who: request.administrator, request });
+        await endpoint.countAttempt?.(services, { who, request });
       },
       handler: handlerOf(services, endpoint, turns),
     });
@@ -86,7 +80,7 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
     if (bodySchema !== undefined || request.body !== undefined) checkBody(request.body);
     const params = request.params as AdminCall["params"];
     refuseNul([params, query, request.body]);
-    const call = { who: request.administrator, params, query, body: request.body, request, reply };
+    const call = { who: request.caller?.administrator ?? null, params, query, body: request.body, request, reply };
     reply.code(response.status);
     const handle = () => handleOnce(services, endpoint, call);
     // An export takes as long as its client reads, and has limits of its own.

@@ -8,7 +8,7 @@ import { rateLimitHeaders } from "../../gateway/limits.ts";
 import { callerLimits } from "../../gateway/wanted-limits.ts";
 import { modelIn } from "../access.ts";
 import { abortOnClose, renamed, toApiIssue } from "../answer.ts";
-import { callerOf } from "../authentication.ts";
+import { limitedOf, principalOf } from "../authentication.ts";
 import { messagesHeaders, messagesHeadersOf } from "./create-message.ts";
 import type { Endpoint } from "./endpoint.ts";
 
@@ -29,12 +29,14 @@ export const countMessageTokens: Endpoint = {
     request.modelName = modelIn(request.body);
     const decoded = decodeCountTokens(request.body, messagesHeadersOf(request));
     if ("issue" in decoded) throw toApiIssue(decoded.issue);
-    const { principal, limited } = callerOf(request);
+    const principal = principalOf(request);
     const { signal } = abortOnClose(reply);
     try {
       const { estimate, promptTexts } = planPrompt(gateway, { native: undefined, ...decoded, principal, signal });
       const { likely, likelyBesideText } = estimate;
-      const { requestLimit, tokenLimit, leave } = await limited.admit(callerLimits(gateway, principal, likely));
+      const { requestLimit, tokenLimit, leave } = await limitedOf(request).admit(
+        callerLimits(gateway, principal, likely),
+      );
       reply.headers(rateLimitHeaders([requestLimit, tokenLimit]));
       const counter = gateway.tokenCounter.forPreviews(principal.organizationId, signal);
       const [counted] = (await counter.count([promptTexts()])) ?? [];
