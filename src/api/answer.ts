@@ -11,6 +11,8 @@ export interface AnswerPiece {
   /** The upstream's own id of the answer, as its invoices and its support know it. */
   responseId?: string;
   delta?: Delta;
+  /** Texts in the delta's further fields that earlier pieces contain, or its reasoning does: they are metered once. */
+  repeated?: ReadonlySet<unknown>;
   logprobs?: unknown;
   finish_reason?: FinishReason;
   usage?: ReportedUsage;

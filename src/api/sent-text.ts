@@ -47,7 +47,7 @@ const BASE64 = /^(data:[\w.+/;=-]{1,128},)?[\w+/=-]*$/;
 
 /** Visits everything that a client receives of a piece. */
 export function visitSent(piece: AnswerPiece, visitor: SentTextVisitor): void {
-  const { delta, native } = piece;
+  const { delta, native, repeated } = piece;
   if (native !== undefined) {
     // The client receives these events, and not the delta that was read from them.
     if (delta !== undefined) visitDelta(delta, visitor, false);
@@ -57,7 +57,7 @@ export function visitSent(piece: AnswerPiece, visitor: SentTextVisitor): void {
   for (const field in piece) {
     if (NOT_SENT.has(field)) continue;
     const value = piece[field as keyof AnswerPiece];
-    if (field === "delta") visitDelta(value as Delta, visitor, true);
+    if (field === "delta") visitDelta(value as Delta, visitor, true, repeated);
     else if (field === "logprobs") visitOther(visitLogprobs(value, visitor), visitor);
     else visitUnknown(value as OtherFields, visitor);
   }
@@ -84,18 +84,20 @@ const NOT_SENT = new Set<string>([
   "usage",
   "service_tier",
   "vectors",
+  "repeated",
 ] satisfies (keyof AnswerPiece)[]);
 
-function visitDelta(delta: Delta, visitor: SentTextVisitor, isSent: boolean): void {
+function visitDelta(delta: Delta, visitor: SentTextVisitor, isSent: boolean, repeated = NOTHING): void {
   for (const field in delta) {
     const value = delta[field as keyof Delta];
     if (value === undefined || value === null || field === "role") continue;
     if (field === "content" || field === "refusal") visitor.output(value as string);
     else if (field === "reasoning_content") visitor.reasoning(value as string);
-    else if (field === "tool_calls") for (const call of value as ToolCallDelta[]) visitCall(call, visitor, isSent);
+    else if (field === "tool_calls")
+      for (const call of value as ToolCallDelta[]) visitCall(call, visitor, isSent, repeated);
     else if (field === "audio" && isSent) visitAudio(value as object, visitor);
     else if (field === "others" && isSent) visitUnknown(value as OtherFields, visitor);
-    else if (isSent) visitOther(value, visitor);
+    else if (isSent) visitOther(value, visitor, repeated);
   }
 }
 
@@ -107,13 +109,18 @@ function visitUnknown(fields: OtherFields, visitor: SentTextVisitor): void {
   }
 }
 
-function visitCall({ function: called, ...rest }: ToolCallDelta, visitor: SentTextVisitor, isSent: boolean): void {
+function visitCall(
+  { function: called, ...rest }: ToolCallDelta,
+  visitor: SentTextVisitor,
+  isSent: boolean,
+  repeated: ReadonlySet<unknown>,
+): void {
   const { name = "", arguments: text = "", ...others } = called ?? {};
   if (name !== "") visitor.output(name);
   if (text !== "") visitor.output(text);
   if (!isSent) return;
   const { isCustom: _mark, ...fields } = rest;
-  visitOther(fields, visitor);
+  visitOther(fields, visitor, repeated);
   visitOther(others, visitor);
 }
 

@@ -1,5 +1,7 @@
 import type { LanguageModelV4FinishReason, LanguageModelV4Usage } from "@ai-sdk/provider";
 import { describe, expect, test } from "vitest";
+import { Meter } from "../../gateway/meter.ts";
+import type { UpstreamChunk } from "../provider.ts";
 import { AnswerReader } from "./answer.ts";
 
 const WIRE = { metadataKey: "anthropic", reasoningFields: ["signature"] };
@@ -101,5 +103,38 @@ describe("A tool call", () => {
 
   test("that the provider ran itself is not sent to the caller.", () => {
     expect(new AnswerReader(WIRE).readPart({ ...call, providerExecuted: true })).toBeUndefined();
+  });
+});
+
+describe("Signed reasoning is sent again at its end and with a call, and metered once:", () => {
+  const wire = { ...WIRE, reasoningFormat: "anthropic-claude-v1" };
+  const providerMetadata = { anthropic: { signature: "c2lnbmVk" } };
+  const call = { type: "tool-call" as const, toolCallId: "a", toolName: "f", input: "{}" };
+  const expectOnce = (chunks: readonly (UpstreamChunk | undefined)[]) => {
+    const sent = chunks.filter((chunk) => chunk !== undefined);
+    expect(JSON.stringify(sent).match(/Thinking/g)).toHaveLength(3);
+    const meter = new Meter(1_000);
+    meter.add(sent);
+    expect(meter.reasoning.text()).toBe("Thinking.");
+    expect(meter.other.text()).not.toContain("Thinking");
+    expect(meter.other.text()).toContain("c2lnbmVk");
+  };
+
+  test("streamed.", () => {
+    const reader = new AnswerReader(wire);
+    expectOnce([
+      reader.readPart({ type: "reasoning-start", id: "0" }),
+      reader.readPart({ type: "reasoning-delta", id: "0", delta: "Thinking" }),
+      reader.readPart({ type: "reasoning-delta", id: "0", delta: "." }),
+      reader.readPart({ type: "reasoning-end", id: "0", providerMetadata }),
+      reader.readPart(call),
+    ]);
+  });
+
+  test("unstreamed.", () => {
+    const reasoning = { type: "reasoning" as const, text: "Thinking.", providerMetadata };
+    const finishReason = { unified: "stop" as const, raw: "end_turn" };
+    const result = { content: [reasoning, call], finishReason, usage: counted(3, 1), warnings: [] };
+    expectOnce(new AnswerReader(wire).readResult(result));
   });
 });

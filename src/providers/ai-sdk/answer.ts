@@ -92,8 +92,9 @@ export class AnswerReader {
         return part.text === "" ? undefined : { delta: { content: part.text } };
       case "reasoning": {
         const text = this.#readReasoning(id, part.text, part.providerMetadata);
-        const details = this.#endReasoning(id)?.delta;
-        return text === undefined && details === undefined ? undefined : { delta: { ...text?.delta, ...details } };
+        const details = this.#endReasoning(id);
+        if (text === undefined && details === undefined) return undefined;
+        return { ...details, delta: { ...text?.delta, ...details?.delta } };
       }
       case "source":
       case "file":
@@ -120,7 +121,7 @@ export class AnswerReader {
   #endReasoning(id: string): UpstreamChunk | undefined {
     const block = this.#reasoning.get(id);
     const detail = block && toDetail(this.#wire.reasoningFormat, block.text, block.fields);
-    return detail && { delta: { reasoning_details: [detail] } };
+    return detail && { delta: { reasoning_details: [detail] }, repeated: new Set([block.text]) };
   }
 
   #begin(id: string, name: string): UpstreamChunk {
@@ -153,12 +154,13 @@ export class AnswerReader {
       begun === undefined ? { index, id, type: "function", function: { name, arguments: input } } : { index };
     if (begun?.hasArguments === false) call.function = { arguments: input };
     const signature = this.#signatureOf(part.providerMetadata);
+    const repeated = new Set([...this.#reasoning.values()].map(({ text }) => text));
     const extra = this.#extraContent(signature);
     if (extra !== undefined) call.extra_content = extra;
     if (Object.keys(call).length === 1) return undefined;
     const { reasoningFormat: format } = this.#wire;
     const details = signature === undefined || format === undefined ? [] : [toCallDetail(format, id, signature)];
-    return { delta: { tool_calls: [call], ...(details.length > 0 && { reasoning_details: details }) } };
+    return { delta: { tool_calls: [call], ...(details.length > 0 && { reasoning_details: details }) }, repeated };
   }
 
   /** Returns the `extra_content` of a call: its signature, and the signed reasoning before it. */
