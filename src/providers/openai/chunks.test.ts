@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { Meter } from "../../gateway/meter.ts";
 import { ChunkReader, ReasoningDetails, toFinishReason, toUsage } from "./chunks.ts";
 import { DEFAULT_REQUEST_FORMAT, toRequestBody } from "./request.ts";
 
@@ -82,6 +83,18 @@ describe("Reasoning details", () => {
     const message = { content: null, reasoning: "x", reasoning_details: [TEXT], tool_calls: [CALL] };
     const chunk = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "tool_calls" }] });
     expect(chunk.delta?.tool_calls?.at(-1)).toEqual({ index: 0, extra_content: { reasoning_details: [TEXT] } });
+  });
+
+  test.each([
+    ["once where they repeat the reasoning", TEXT.text, 0],
+    ["as further text where they do not", "Other words.", 2],
+  ])("are metered %s.", (_how, reasoning, times) => {
+    const message = { content: null, reasoning, reasoning_details: [TEXT], tool_calls: [CALL] };
+    const chunk = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "tool_calls" }] });
+    const meter = new Meter(1_000);
+    meter.add([chunk]);
+    expect(meter.reasoning.text()).toBe(reasoning);
+    expect(meter.other.text().split(TEXT.text)).toHaveLength(times + 1);
   });
 
   test("come as complete blocks of the message.", () => {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
@@ -136,6 +137,7 @@ export class ChunkReader {
     const details = this.#details?.all();
     if (details === undefined) return;
     chunk.delta = { ...chunk.delta, reasoning_details: details as unknown as ReasoningDetail[] };
+    chunk.repeated = this.#details?.repeated() ?? new Set();
     if (this.#calls().count === 0) return;
     const call: ToolCallDelta = { index: 0, extra_content: { reasoning_details: details } };
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
@@ -153,6 +155,7 @@ export class ChunkReader {
       this.#details ??= new ReasoningDetails();
       this.#details.add(message.reasoning_details);
     }
+    if (reasoning !== undefined) this.#details?.noteSent(reasoning);
     if (Array.isArray(message.annotations)) delta.annotations = message.annotations;
     if (isObject(message.audio)) delta.audio = message.audio;
     if (Array.isArray(message.images)) delta.images = message.images;
@@ -267,6 +270,8 @@ const GROWING = ["text", "summary", "data"];
  */
 export class ReasoningDetails {
   readonly #details = new Map<string, Record<string, unknown>>();
+  /** Digest of the reasoning that was passed on beside the details. */
+  readonly #sent = createHash("sha256");
   #length = 0;
 
   add(pieces: unknown): void {
@@ -277,6 +282,17 @@ export class ReasoningDetails {
   /** Returns all details in order; undefined if there are none, or too many to be sent back. */
   all(): JsonObject[] | undefined {
     return this.#details.size === 0 || this.#length > EVENT_LENGTH_MAX ? undefined : [...this.#details.values()];
+  }
+
+  noteSent(reasoning: string): void {
+    this.#sent.update(reasoning);
+  }
+
+  /** Returns the texts of the details if together they are the reasoning that was passed on. */
+  repeated(): Set<string> {
+    const texts = [...this.#details.values()].map(({ text, summary }) => textOf(text) ?? textOf(summary) ?? "");
+    const digest = createHash("sha256").update(texts.join("")).digest("hex");
+    return new Set(digest === this.#sent.copy().digest("hex") ? texts : []);
   }
 
   #addPiece(piece: JsonObject): void {
