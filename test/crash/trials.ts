@@ -6,6 +6,7 @@ import { backUp } from "./trials/backup.ts";
 import { killFirstStarts } from "./trials/first-start.ts";
 import { freeze } from "./trials/freeze.ts";
 import { fillDisk } from "./trials/full-disk.ts";
+import { fuzz } from "./trials/fuzz.ts";
 import { killCommands } from "./trials/grants.ts";
 import { playHistories } from "./trials/histories.ts";
 import { killAtRandomMoment } from "./trials/kill-service.ts";
@@ -202,11 +203,24 @@ const INTERRUPTIONS: readonly Trial[] = [
   })),
 ];
 
-export const TRIALS: readonly Trial[] = [...CRASHES, ...PARTITIONS, ...INTERRUPTIONS];
+/** Random requests and answers, judged independently. */
+const FUZZES: readonly Trial[] = [
+  {
+    key: "fuzz",
+    name: "random requests to an adversarial upstream, with kills, departures, repeated keys, reloads, retention and copies",
+    runs: { sqlite: 1, postgres: 1 },
+    soak: { runs: 20, share: 20 },
+    run: fuzz,
+  },
+];
+
+export const TRIALS: readonly Trial[] = [...CRASHES, ...PARTITIONS, ...INTERRUPTIONS, ...FUZZES];
 
 export function trialsOf(store: StoreKind, group: TrialGroup | "all" = "all"): Trial[] {
-  const chosen = { all: TRIALS, crashes: CRASHES, partitions: PARTITIONS, interruptions: INTERRUPTIONS }[group];
+  const chosen = { all: TRIALS, crashes: CRASHES, partitions: PARTITIONS, interruptions: INTERRUPTIONS, fuzz: FUZZES }[
+    group
+  ];
   return chosen.filter(({ runs }) => runs[store] !== undefined);
 }
 
-export type TrialGroup = "crashes" | "partitions" | "interruptions";
+export type TrialGroup = "crashes" | "partitions" | "interruptions" | "fuzz";

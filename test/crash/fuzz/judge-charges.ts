@@ -1,0 +1,220 @@
+import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
+import type { RequestRow } from "./books.ts";
+import { marksIn } from "./client.ts";
+import type { Ask, Call, Intent, Report } from "./intent.ts";
+
+/** An inclusive range of counts. */
+interface Range {
+  least: number;
+  most: number;
+}
+
+/** Input, cached and written input, output and reasoning. */
+type Classes = [number, number, number, number, number];
+
+/** One way in which a request may be charged: exactly these classes, or input and output within ranges. */
+interface Option {
+  name: string;
+  input: Range;
+  output: Range;
+  exactly?: Classes;
+  basis: string;
+}
+
+/** A charged request, with the call that it was made for and the last call of its upstream. */
+export interface Charged {
+  row: RequestRow;
+  /** Its tokens by class: input, cached, written, output and reasoning. */
+  tokens: number[];
+  intent: Intent;
+  call: Call | undefined;
+  ask: Ask;
+}
+
+/** Tokenizers count joined text otherwise than its parts, and a long text by its beginning. */
+const TOLERANCE = 0.12;
+const SLACK = 16;
+const TEMPLATE_MOST = 1_200;
+const DOUBT = 64;
+/** Documented rate of a model of which fewer than a hundred answers are known, in tokens a second. */
+const USUAL_RATE = 50;
+const USUAL_MOST = 4_096;
+
+/** Returns the faults in the tokens of a charge: docs/charging.md, "What is charged" and "Estimates and counts". */
+export function chargeFaults(charged: Charged): string[] {
+  const { row, tokens, intent, ask } = charged;
+  const [input = 0, cached = 0, written = 0, output = 0, reasoning = 0] = tokens;
+  const [ofPrompt, ofAnswer] = [input + cached + written, output + reasoning];
+  if (ofAnswer > ask.maxTokens) return [`${ofAnswer} tokens of output are charged of at most ${ask.maxTokens}`];
+  const counted = countsOf(charged);
+  const options = row.ending === "recovered" ? [checkpoint(charged, counted)] : optionsFor(charged, counted);
+  const fits = ({ input: prompt, output: answer, exactly, basis }: Option) =>
+    isIn(ofPrompt, prompt) &&
+    isIn(ofAnswer, answer) &&
+    (exactly === undefined || exactly.join() === tokens.join()) &&
+    basis.includes(row.basis ?? "none");
+  if (options.some(fits)) return [];
+  const allowed = options.map(
+    (option) => `${option.name} ${textOf(option.input)}/${textOf(option.output)} ${option.exactly ?? ""}`,
+  );
+  return [`${row.basis} ${tokens.join("+")} is none of: ${allowed.join("; ")} (${intent.answer.reports.kind})`];
+}
+
+const textOf = ({ least, most }: Range) => `${least}-${most}`;
+const isIn = (count: number, { least, most }: Range) => count >= least && count <= most;
+
+interface Counts {
+  prompt: Range;
+  /** Everything that the client received, and everything that the upstream wrote. */
+  answer: Range;
+  /** The reply and its reasoning alone, and the bytes of that which the client received. */
+  text: Range;
+  bytes: number;
+}
+
+function countsOf({ intent, call, ask }: Charged): Counts {
+  const prompt = countTokens(intent.prompt);
+  const pieces = intent.answer.pieces.slice(0, ask.written);
+  const sent = pieces.map(({ events, whole }) => JSON.stringify(intent.isStreamed ? events : whole)).join("\n");
+  const leaves = pieces.flatMap((piece) => piece.leaves);
+  const got = marksIn(call?.text ?? "");
+  const received = leaves.filter(({ mark }) => got.has(mark));
+  const least = (texts: readonly { text: string }[]) =>
+    Math.max(0, Math.floor(countTokens(texts.map(({ text }) => text).join(" ")) * (1 - TOLERANCE)) - SLACK);
+  const texts = received.filter(({ isText }) => isText);
+  const most = pieces.length === 0 ? 0 : Math.ceil(countTokens(sent) * (1 + TOLERANCE)) + SLACK;
+  return {
+    prompt: { least: Math.floor(prompt * (1 - TOLERANCE)), most: Math.ceil(prompt * (1 + TOLERANCE)) + SLACK },
+    answer: { least: least(received), most },
+    text: { least: least(texts), most },
+    bytes: texts.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0),
+  };
+}
+
+/** A service that was killed charges what it noted last: at most a prompt by its bytes, and what was sent. */
+function checkpoint({ intent, ask }: Charged, { answer }: Counts): Option {
+  const bytes = Buffer.byteLength(JSON.stringify(intent.answer.pieces));
+  const reported = ask.reports.map(({ report }) => Number(report.prompt)).filter((prompt) => prompt > 0);
+  const most = Math.max(Buffer.byteLength(intent.prompt) + TEMPLATE_MOST, ...reported);
+  const output = {
+    least: 0,
+    most: Math.max(answer.most, bytes, ...ask.reports.map(({ report }) => Number(report.completion) || 0)),
+  };
+  return { name: "a checkpoint", input: { least: 0, most }, output, basis: "counted reported bounded" };
+}
+
+/** Returns the ways in which an answer may be charged, by the reports that its upstream wrote and by its end. */
+function optionsFor(charged: Charged, counts: Counts): Option[] {
+  const { row, intent, ask } = charged;
+  const { wire } = intent.answer;
+  const seen = ask.reports;
+  const isComplete = row.ending === "complete";
+  const isHidden = row.ending === "client_left" && (!intent.isStreamed || intent.reasons);
+  const output = isHidden ? withEstimate(charged, counts.answer) : limited(counts.answer, ask.maxTokens);
+  const counted: Option = {
+    name: "counted",
+    input: counts.prompt,
+    output,
+    basis: isHidden ? "counted estimated" : "counted",
+  };
+  // A complete answer has its last report; of another one it is not known which the service had read.
+  const last = seen.at(-1);
+  const possible = isComplete ? (last === undefined ? [] : [last]) : seen;
+  const options = possible.flatMap((one) => reportOptions(charged, counts, one, isHidden));
+  const mayHaveNone = !isComplete || last === undefined || validOf(last.report, wire) === undefined;
+  if (mayHaveNone) options.push(counted);
+  // Unusable counters of the Messages wire leave those of its beginning in force, for the input at least.
+  const earlier = wire === "messages" && mayHaveNone ? seen.slice(0, -1) : [];
+  return [...options, ...earlier.flatMap((one) => reportOptions(charged, counts, { ...one, after: -1 }, isHidden))];
+}
+
+function reportOptions(
+  { intent, ask }: Charged,
+  counts: Counts,
+  { report, after }: Ask["reports"][number],
+  isHidden: boolean,
+): Option[] {
+  const valid = validOf(report, intent.answer.wire);
+  if (valid === undefined) return [];
+  const { maxTokens } = ask;
+  const [prompt, completion] = [valid[0] + valid[1] + valid[2], valid[3] + valid[4]];
+  const bytes = Buffer.byteLength(intent.prompt);
+  const input = { least: Math.min(prompt, bytes), most: Math.min(prompt, bytes + TEMPLATE_MOST) };
+  const hasMore = intent.answer.pieces.slice(Math.max(0, after), ask.written).some(({ leaves }) => leaves.length > 0);
+  const isAbove = completion > maxTokens || prompt > bytes;
+  const larger = limited(
+    { least: Math.max(completion, counts.answer.least), most: Math.max(completion, counts.answer.most) },
+    maxTokens,
+  );
+  if (hasMore)
+    return [
+      {
+        name: "a report and more",
+        input,
+        output: larger,
+        basis: isHidden ? "counted bounded estimated" : "counted bounded",
+      },
+    ];
+  const exact = isAbove ? {} : { exactly: valid };
+  const basis =
+    completion > maxTokens || prompt > bytes + TEMPLATE_MOST ? "bounded" : isAbove ? "reported bounded" : "reported";
+  const asReported: Option = {
+    name: "reported",
+    input,
+    output: fixed(Math.min(completion, maxTokens)),
+    ...exact,
+    basis,
+  };
+  if (intent.inbound === "embeddings") return embeddingOptions(asReported, counts, prompt);
+  const tooLow: Option = {
+    name: "counted, not as reported",
+    input,
+    output: limited(counts.text, maxTokens),
+    basis: "counted bounded",
+  };
+  // Credible is at least half of the text, or at most 64 tokens less.
+  const mustCount = completion < counts.text.least / 2 && counts.text.least - completion > DOUBT;
+  const mustReport = completion >= counts.text.most / 2 || counts.text.most - completion <= DOUBT;
+  // A report of a token for eight bytes is not compared: docs/ledger.md.
+  if (mustCount && completion < counts.bytes / 8) return [tooLow];
+  return mustReport ? [asReported] : [asReported, tooLow];
+}
+
+/** Embeddings are charged by their input alone: a report far below it is not believed. */
+function embeddingOptions(asReported: Option, { prompt: range }: Counts, prompt: number): Option[] {
+  const counted: Option = { name: "counted", input: range, output: fixed(0), basis: "counted" };
+  if (prompt < range.least / 2 && range.least - prompt > DOUBT) return [counted];
+  return prompt >= range.most / 2 || range.most - prompt <= DOUBT ? [asReported] : [asReported, counted];
+}
+
+/** The larger of the count and the time at the documented rate, where fewer than a hundred answers are known. */
+function withEstimate({ row, intent, call, ask }: Charged, { least, most }: Range): Range {
+  if (!intent.reasons) return { least: Math.min(least, ask.maxTokens), most: ask.maxTokens };
+  const leftMs = (call?.endedAt ?? ask.at) - ask.at;
+  const heldMs = Number(row.ended_at - row.made_at);
+  const estimate = (ms: number) => Math.min(USUAL_MOST, Math.floor((Math.max(0, ms) / 1_000) * USUAL_RATE));
+  return limited(
+    { least: Math.max(least, estimate(leftMs) - 1), most: Math.max(most, estimate(heldMs) + 2) },
+    ask.maxTokens,
+  );
+}
+
+const fixed = (count: number): Range => ({ least: count, most: count });
+
+function limited({ least, most }: Range, bound: number): Range {
+  return { least: Math.min(least, bound), most: Math.min(most, bound) };
+}
+
+/** Returns a report's disjoint classes; undefined if it cannot be true. */
+export function validOf(
+  { prompt, completion, cached = 0, written = 0, reasoning = 0 }: Report,
+  wire: string,
+): Classes | undefined {
+  const all = wire === "embeddings" ? [prompt, 0, 0, 0, 0] : [prompt, completion, cached, written, reasoning];
+  if (!all.every((count) => typeof count === "number" && Number.isInteger(count) && count >= 0)) return undefined;
+  let [ofPrompt = 0, ofAnswer = 0, read = 0, wrote = 0, thought = 0] = all as number[];
+  // The service reads such a report of the Responses wire as counters beside each other, see docs/providers.md.
+  if (wire === "responses" && read > ofPrompt) ofPrompt += read;
+  if (ofPrompt + ofAnswer === 0 || read + wrote > ofPrompt || thought > ofAnswer) return undefined;
+  return [ofPrompt - read - wrote, read, wrote, ofAnswer - thought, thought];
+}
