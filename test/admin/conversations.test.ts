@@ -131,7 +131,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
       expect((await admin.call("GET", `/organizations/${id}`)).body.keeps_conversations).toBe(false);
     }
     const sent = [
-      await ask(silent, prompt("sandbox/echo", CANARY, { instructions: CANARY, user: CANARY })),
+      await ask(silent, prompt("sandbox/echo", CANARY, { instructions: CANARY })),
       await ask(silent, prompt("sandbox/echo", CANARY, { stream: true })),
       await ask(silent, prompt("breaking", CANARY, { stream: true })),
       await ask(silent, prompt("sandbox/fault", `status 500 ${CANARY}`)),

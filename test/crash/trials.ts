@@ -40,14 +40,14 @@ const CRASHES: readonly Trial[] = [
   {
     key: "kill",
     name: "kill -9 of the service at a random moment under 200 requests",
-    runs: { sqlite: 20, postgres: 20 },
+    runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 1000, share: 20 },
     run: killAtRandomMoment,
   },
   {
     key: "points",
     name: "kill -9 of the service with five requests at each of five named points",
-    runs: { sqlite: 5, postgres: 5 },
+    runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 50, share: 4 },
     run: killAtNamedPoints,
   },
@@ -91,7 +91,7 @@ const CRASHES: readonly Trial[] = [
   {
     key: "postgres-kill",
     name: "kill -9 of PostgreSQL under 200 requests",
-    runs: { postgres: 5 },
+    runs: { postgres: 1 },
     soak: { runs: 100, share: 6 },
     run: killPostgres,
   },
@@ -137,7 +137,7 @@ const CRASHES: readonly Trial[] = [
   {
     key: "terminate",
     name: "SIGTERM under 200 streams",
-    runs: { sqlite: 3, postgres: 3 },
+    runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 50, share: 3 },
     run: terminateUnderStreams,
   },
@@ -170,7 +170,7 @@ const PARTITIONS: readonly Trial[] = [
   {
     key: "cut-off",
     name: "one of two nodes cut off from the store for longer than a hold's life, within the recovery time",
-    runs: { postgres: 5 },
+    runs: { postgres: 1 },
     soak: { runs: 200, share: 6 },
     site: () => LONG_RECOVERY,
     run: cutOff("within the recovery time"),
@@ -178,7 +178,7 @@ const PARTITIONS: readonly Trial[] = [
   {
     key: "cut-off-long",
     name: "one of two nodes cut off from the store beyond the recovery time",
-    runs: { postgres: 5 },
+    runs: { postgres: 1 },
     soak: { runs: 200, share: 6 },
     run: cutOff("beyond the recovery time"),
   },
@@ -189,7 +189,7 @@ const INTERRUPTIONS: readonly Trial[] = [
   {
     key: "outage",
     name: "a store that is unavailable for two nodes for longer than a hold's life",
-    runs: { postgres: 5 },
+    runs: { postgres: 1 },
     soak: { runs: 200, share: 6 },
     site: () => LONG_RECOVERY,
     run: outliveHolds,
@@ -197,7 +197,7 @@ const INTERRUPTIONS: readonly Trial[] = [
   ...(["for a moment", "for longer than the life of a hold"] as const).map((lasts, index) => ({
     key: index === 0 ? "freeze" : "suspend",
     name: `one of two nodes stopped in the middle of a transaction, ${lasts}`,
-    runs: { postgres: 5 },
+    runs: { postgres: 1 },
     soak: { runs: 200, share: 6 },
     run: freeze(lasts),
   })),

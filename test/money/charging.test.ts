@@ -338,7 +338,7 @@ describe("a complete answer", () => {
 });
 
 describe("a report that cannot be true", () => {
-  line("The provider reported more than your request allows.", "The most that your request allows.", async () => {
+  line("The provider reported more than your request allows.", "The maximum that your request allows.", async () => {
     for (const stream of [false, true]) {
       const organization = await makeOrganization(service, "10000");
       const answer = await (await complete(organization, { model: "excessive", stream, max_tokens: 10 })).text();

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { idAt } from "../../src/credits/request-id.ts";
 import { partitionOf } from "../../src/stores/postgres/migrate.ts";
 
@@ -12,6 +13,8 @@ export interface Bulk {
   /** Between two; a second unless stated. */
   stepMs?: number;
 }
+
+export const BULK_TOKEN = "tok_bulk";
 
 /** Returns the charge of a request by its number. */
 export const bulkCost = (number: number) => number % 997;
@@ -32,7 +35,7 @@ export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[
   const request = {
     organization_id: `'${organizationId}'`,
     id,
-    token_id: "'tok_bulk'",
+    token_id: `'${BULK_TOKEN}'`,
     request_id: "'req_' || n",
     model: "'sandbox/echo'",
     upstream: "'sandbox/echo'",
@@ -60,11 +63,27 @@ export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[
     `${kind === "sqlite" ? "" : series} INSERT INTO ${table} (${Object.keys(columns).join(", ")})
      ${kind === "sqlite" ? series : ""} SELECT ${Object.values(columns).join(", ")} FROM series`;
   return [
+    ...tokenStatements(kind, organizationId),
     insert("request", request),
     `UPDATE balance SET available = available - ${total}, spent = spent + ${total} WHERE organization_id = '${organizationId}'`,
     // Without statistics, PostgreSQL plans for a small table.
     "ANALYZE",
     `UPDATE credit_grant SET remaining = remaining - ${total} WHERE organization_id = '${organizationId}' AND id = '${grantId}'`,
+  ];
+}
+
+/** SQL for the token that is charged, with the audit record of its creation. */
+function tokenStatements(kind: "sqlite" | "postgres", organizationId: string): string[] {
+  const nowMs = Date.now();
+  const hash = randomBytes(32).toString("hex");
+  const terms = { name: "bulk", prefix: "sk-tg-bulk", scopes: [], models: null, limits: null };
+  const after = JSON.stringify({ ...terms, expiresAt: null, cap: null });
+  return [
+    `INSERT INTO token (organization_id, id, name, hash, prefix, scopes, created_at, caller_id)
+     VALUES ('${organizationId}', '${BULK_TOKEN}', 'bulk', ${kind === "sqlite" ? `x'${hash}'` : `'\\x${hash}'`}, 'sk-tg-bulk', '[]',
+       ${nowMs}, '${BULK_TOKEN}') ON CONFLICT DO NOTHING`,
+    `INSERT INTO audit_entry (id, made_at, actor_kind, action, organization_id, subject_id, after)
+     VALUES ('${hash.slice(0, 32)}', ${nowMs}, 'command', 'token.create', '${organizationId}', '${BULK_TOKEN}', '${after}')`,
   ];
 }
 

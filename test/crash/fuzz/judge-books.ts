@@ -1,7 +1,7 @@
+import { BULK_TOKEN } from "../../support/bulk.ts";
 import { drawsOf, type FuzzBooks, type RequestRow, sumOf } from "./books.ts";
 
 /** The kind of row that history written directly has; no client sent it. */
-export const HISTORY_TOKEN = "tok_bulk";
 
 /** Returns the faults of the books as a whole: the invariants of docs/ledger.md that tables alone can show. */
 export function bookFaults(books: FuzzBooks): string[] {
@@ -117,7 +117,7 @@ export function copyFaults(copy: FuzzBooks, books: FuzzBooks): string[] {
   for (const table of ["requests", "adjustments", "organizations"] as const) {
     const now = new Map(books[table].map((row) => [row.id, textOf(row)]));
     for (const row of copy[table]) {
-      const isRemoved = table === "requests" && (row as RequestRow).token_id === HISTORY_TOKEN && !now.has(row.id);
+      const isRemoved = table === "requests" && (row as RequestRow).token_id === BULK_TOKEN && !now.has(row.id);
       if (!isRemoved && now.get(row.id) !== textOf(row)) faults.push(`copy: ${textOf(row)} is ${now.get(row.id)}`);
     }
   }

@@ -129,41 +129,54 @@ function optionsFor(charged: Charged, counts: Counts): Option[] {
 }
 
 function reportOptions(
-  { intent, ask }: Charged,
+  charged: Charged,
   counts: Counts,
   { report, after }: Ask["reports"][number],
   isHidden: boolean,
 ): Option[] {
+  const { intent, ask } = charged;
   const valid = validOf(report, intent.answer.wire);
   if (valid === undefined) return [];
   const { maxTokens } = ask;
   const [prompt, completion] = [valid[0] + valid[1] + valid[2], valid[3] + valid[4]];
   const bytes = Buffer.byteLength(intent.prompt);
   const input = { least: Math.min(prompt, bytes), most: Math.min(prompt, bytes + TEMPLATE_MOST) };
-  const hasMore = intent.answer.pieces.slice(Math.max(0, after), ask.written).some(({ leaves }) => leaves.length > 0);
+  const { least, most } = isHidden ? withEstimate(charged, counts.answer) : counts.answer;
+  const more: Option = {
+    name: "a report and more",
+    input,
+    output: limited({ least: Math.max(completion, least), most: Math.max(completion, most) }, maxTokens),
+    basis: isHidden ? "counted bounded estimated" : "counted bounded",
+  };
+  const followed = followedBy(charged, after);
+  if (followed === "certainly") return [more];
+  const exact = exactOptions(charged, counts, valid, input);
+  // Until an answer is finished, its report does not cover what a model may have thought.
+  if (isHidden) return ask.isFinished ? [more, ...exact] : [more];
+  return followed === "perhaps" ? [more, ...exact] : exact;
+}
+
+/** Tells whether the service read more of an answer after a report: of what broke off, only what the client received. */
+function followedBy({ row, intent, call, ask }: Charged, after: number): "certainly" | "perhaps" | "not" {
+  const leaves = intent.answer.pieces.slice(Math.max(0, after), ask.written).flatMap((piece) => piece.leaves);
+  if (leaves.length === 0) return "not";
+  const got = marksIn(call?.text ?? "");
+  return row.ending === "complete" || leaves.some(({ mark }) => got.has(mark)) ? "certainly" : "perhaps";
+}
+
+/** Returns the ways to charge a report that covers the whole answer. */
+function exactOptions({ intent, ask }: Charged, counts: Counts, valid: Classes, input: Range): Option[] {
+  const { maxTokens } = ask;
+  const [prompt, completion] = [valid[0] + valid[1] + valid[2], valid[3] + valid[4]];
+  const bytes = Buffer.byteLength(intent.prompt);
   const isAbove = completion > maxTokens || prompt > bytes;
-  const larger = limited(
-    { least: Math.max(completion, counts.answer.least), most: Math.max(completion, counts.answer.most) },
-    maxTokens,
-  );
-  if (hasMore)
-    return [
-      {
-        name: "a report and more",
-        input,
-        output: larger,
-        basis: isHidden ? "counted bounded estimated" : "counted bounded",
-      },
-    ];
-  const exact = isAbove ? {} : { exactly: valid };
-  const basis =
-    completion > maxTokens || prompt > bytes + TEMPLATE_MOST ? "bounded" : isAbove ? "reported bounded" : "reported";
+  const isBounded = completion > maxTokens || prompt > bytes + TEMPLATE_MOST;
   const asReported: Option = {
     name: "reported",
     input,
     output: fixed(Math.min(completion, maxTokens)),
-    ...exact,
-    basis,
+    ...(!isAbove && { exactly: valid }),
+    basis: isBounded ? "bounded" : isAbove ? "reported bounded" : "reported",
   };
   if (intent.inbound === "embeddings") return embeddingOptions(asReported, counts, prompt);
   const tooLow: Option = {

@@ -1,7 +1,8 @@
+import { BULK_TOKEN } from "../../support/bulk.ts";
 import { type FuzzBooks, type RequestRow, sumOf } from "./books.ts";
 import { marksIn } from "./client.ts";
 import type { Ask, Call, Intent } from "./intent.ts";
-import { bookFaults, HISTORY_TOKEN, rowFaults } from "./judge-books.ts";
+import { bookFaults, rowFaults } from "./judge-books.ts";
 import { chargeFaults } from "./judge-charges.ts";
 import type { Nodes } from "./nodes.ts";
 import { bookedPrices } from "./prices.ts";
@@ -36,13 +37,13 @@ export class Judge {
   faults(intents: readonly Intent[]): string[] {
     const faults = bookFaults(this.#books);
     if (this.#books.holds.length > 0) faults.push(`${this.#books.holds.length} holds are still open`);
-    const known = new Set([HISTORY_TOKEN]);
+    const known = new Set([BULK_TOKEN]);
     for (const intent of intents) {
       for (const { requestId } of [...intent.calls, ...intent.asks]) if (requestId !== undefined) known.add(requestId);
       for (const fault of this.#intentFaults(intent)) faults.push(`${intent.id}: ${fault}; ${describe(intent)}`);
     }
     for (const row of this.#books.requests) {
-      if (known.has(row.request_id) || row.token_id === HISTORY_TOKEN) continue;
+      if (known.has(row.request_id) || row.token_id === BULK_TOKEN) continue;
       const own = [...rowFaults(row, this.#late.get(row.id)), ...this.#unknownFaults(intents, row)];
       faults.push(...own.map((fault) => `${row.id} (${row.ending}): ${fault}`));
     }

@@ -196,7 +196,7 @@ const RESPONSES: typeof CHAT = [
   (w, index) => message(w, index, {}),
   (w, index) => {
     const text = w.text(true);
-    const common = { id: `rs_${index}`, type: "reasoning" };
+    const common = { id: `rs_${index}`, type: "reasoning", status: "completed" };
     const between = [{ type: "response.reasoning_summary_text.delta", summary_index: 0, delta: text }];
     const summary = [{ type: "summary_text", text }];
     return item(index, { ...common, summary: [] }, between, { ...common, summary });

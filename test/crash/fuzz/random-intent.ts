@@ -1,5 +1,5 @@
 import type { Random } from "../random.ts";
-import type { Account, Answer, Ending, Inbound, Intent, Leaving, Repetition, Wire } from "./intent.ts";
+import type { Account, Answer, Ending, Inbound, Intent, Leaving, Repetition, Reports, Wire } from "./intent.ts";
 import { randomPiece, Writer } from "./pieces.ts";
 import { randomReports } from "./reports.ts";
 
@@ -113,7 +113,7 @@ export class Intents {
     const completion = pieces.flatMap(({ leaves }) => leaves).reduce((sum, { text }) => sum + text.length / 4, 0);
     const facts = { random, prompt, completion: wire === "embeddings" ? 0 : Math.ceil(completion), maxTokens };
     return {
-      ...{ wire, pieces, reports: randomReports(facts) },
+      ...{ wire, pieces, reports: isKnown ? withFirst(randomReports(facts), prompt) : randomReports(facts) },
       ending: random.chance(0.78) ? "whole" : random.pick(ENDINGS),
       endsAfter: random.between(0, pieces.length),
       finish: random.pick(["stop", "stop", "length", "tools"]),
@@ -141,6 +141,11 @@ export class Intents {
     });
     return { key: `key-${id}`, repetitions };
   }
+}
+
+/** Adds the report with which each stream of the Messages wire begins, and without which a package reads none. */
+function withFirst(reports: Reports, prompt: number): Reports {
+  return { first: { prompt, completion: 1 }, ...reports };
 }
 
 /** Name of a model whose answers are translated: their failures close no model of answers that pass unchanged. */

@@ -13,6 +13,7 @@ export interface Step {
 const data = (event: object) => `data: ${JSON.stringify(event)}\n\n`;
 const named = (event: object) => `event: ${(event as { type: string }).type}\n${data(event)}`;
 
+const RESPONSE = { id: "resp_up", object: "response", model: "m" };
 const FINISH: Record<Wire, Record<Answer["finish"], string>> = {
   chat: { stop: "stop", length: "length", tools: "tool_calls" },
   messages: { stop: "end_turn", length: "max_tokens", tools: "tool_use" },
@@ -43,7 +44,7 @@ export function stepsOf(answer: Answer): Step[] {
 
 function openingOf({ wire, reports: { first } }: Answer): object[] {
   if (wire === "chat") return [{ id: "c", model: "m", choices: [{ index: 0, delta: { role: "assistant" } }] }];
-  if (wire === "responses") return [{ type: "response.created", response: { id: "resp_up", model: "m" } }];
+  if (wire === "responses") return [{ type: "response.created", response: { ...RESPONSE, output: [] } }];
   const usage = first === undefined ? {} : { usage: written(wire, first) };
   return [
     { type: "message_start", message: { id: "msg_up", type: "message", role: "assistant", model: "m", ...usage } },
@@ -91,7 +92,7 @@ function closingOf({ wire, finish, reports: { last }, pieces }: Answer): Step[] 
   const report = last.at(-1);
   const output = pieces.map(({ whole }) => whole);
   const usage = report === undefined ? null : written(wire, report);
-  const response = { id: "resp_up", model: "m", status: reason, output, usage };
+  const response = { ...RESPONSE, status: reason, output, usage };
   const step: Step = { text: named({ type: `response.${reason}`, response }), finishes: true };
   return [report === undefined ? step : { ...step, report }];
 }
@@ -113,7 +114,7 @@ export function documentOf(answer: Answer, inputs: number): { text: string; repo
   }
   if (wire === "responses") {
     const output = pieces.map(({ whole }) => whole);
-    return { text: JSON.stringify({ id: "resp_up", model: "m", status: reason, output, ...usage }), report };
+    return { text: JSON.stringify({ ...RESPONSE, status: reason, output, ...usage }), report };
   }
   const { message, beside, around } = chatMessage(answer);
   const choices = [{ index: 0, message, finish_reason: reason, ...beside }];
