@@ -14,6 +14,14 @@ export const PICO_PER_MICRO = 1_000_000n;
 /** Largest amount in the books: a signed 64-bit integer, with room for a thousand of the largest to be summed. */
 export const MICRO_CREDITS_MAX: MicroCredits = 9_000_000_000_000_000n;
 
+/**
+ * Digits after the point that are kept of a cost that a provider reports, enough for the usual prices of one token. A signed
+ * 64-bit integer holds the sum of 900,000 of the largest costs.
+ */
+export const PROVIDER_COST_DIGITS = 10;
+/** A larger number is not plausible as the cost of an answer. */
+export const PROVIDER_COST_MAX = 1_000;
+
 const DECIMAL = /^(\d{1,15})(?:\.(\d{1,30}))?(?:[eE]([+-]?\d{1,2}))?$/;
 
 /** The exact number `value / 10^scale`; the scale is not negative. */
@@ -60,10 +68,16 @@ export function creditsFromMicro(amount: MicroCredits): number {
 
 /** Formats micro-credits as an exact decimal text: "0.000014", "100". */
 export function formatCredits(amount: MicroCredits): string {
-  const sign = amount < 0n ? "-" : "";
-  const absolute = amount < 0n ? -amount : amount;
-  const fraction = (absolute % MICRO_PER_CREDIT).toString().padStart(6, "0").replace(/0+$/, "");
-  return `${sign}${absolute / MICRO_PER_CREDIT}${fraction === "" ? "" : `.${fraction}`}`;
+  return formatDecimal(amount, 6);
+}
+
+/** Formats an integer of `10^-digits` as an exact decimal text. */
+export function formatDecimal(value: bigint, digits: number): string {
+  const sign = value < 0n ? "-" : "";
+  const absolute = value < 0n ? -value : value;
+  const unit = powerOfTen(digits);
+  const fraction = (absolute % unit).toString().padStart(digits, "0").replace(/0+$/, "");
+  return `${sign}${absolute / unit}${fraction === "" ? "" : `.${fraction}`}`;
 }
 
 /** Returns 10^exponent; the exponent is not negative. */

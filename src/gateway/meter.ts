@@ -1,7 +1,7 @@
 import type { CompletionUsage, FinishReason } from "../api/chat/completion.ts";
 import { type SentTextVisitor, visitSent } from "../api/sent-text.ts";
 import { printable } from "../api/wording.ts";
-import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
+import { creditsFromMicro, type MicroCredits, PROVIDER_COST_DIGITS, PROVIDER_COST_MAX } from "../credits/amount.ts";
 import { tokensOfPiece } from "../credits/estimate.ts";
 import { statedFurther, type TokenCounts } from "../credits/price.ts";
 import type { UpstreamChunk, UpstreamUsage } from "../providers/provider.ts";
@@ -36,9 +36,6 @@ export interface ProviderRecord {
 }
 
 export const RESPONSE_ID_CHARACTERS_MAX = 200;
-/** A larger number is not plausible as the cost of an answer. */
-const PROVIDER_COST_MAX = 1e9;
-const PROVIDER_COST_DIGITS = 12;
 
 /** The measurements of an answer so far. */
 export type MeterReading = Readonly<Omit<Meter, "add">>;

@@ -1,18 +1,10 @@
 import type { Overview } from "../api/admin/reports.ts";
 import { quantileOf } from "../api/first-token.ts";
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
-import type { UsageCounts, UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
-import {
-  ALL_ORGANIZATIONS,
-  addCounts,
-  countsOf,
-  DAY_MS,
-  dayOf,
-  NO_USAGE,
-  sumBy,
-  type UsageDays,
-} from "./usage-days.ts";
+import { creditsFromMicro, creditsOf, formatDecimal, PROVIDER_COST_DIGITS } from "../credits/amount.ts";
+import { sumOf, type UsageCounts } from "../credits/usage-counts.ts";
+import type { UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
+import { ALL_ORGANIZATIONS, DAY_MS, dayOf, type UsageDays } from "./usage-days.ts";
 
 export interface OverviewsOptions {
   rows: Pick<UsageRows, "credits" | "names">;
@@ -24,6 +16,8 @@ export interface OverviewsOptions {
 export interface OverviewRequest {
   /** Null for all organizations. */
   organizationId: string | null;
+  /** Providers' costs are for operators only. */
+  forOperator: boolean;
   /** Starts of the first and the last day, in milliseconds since 1970; both inclusive. */
   fromDay: number;
   toDay: number;
@@ -40,15 +34,14 @@ export class Overviews {
     this.#options = options;
   }
 
-  async overview({ organizationId, fromDay, toDay }: OverviewRequest): Promise<Overview> {
+  async overview({ organizationId, forOperator, fromDay, toDay }: OverviewRequest): Promise<Overview> {
     const { days, clock } = this.#options;
     const owner = organizationId ?? ALL_ORGANIZATIONS;
     const { rows, pendingDays } = await days.usage(owner, fromDay, toDay);
     const nowMs = clock();
     const models = rows.filter(({ dimension }) => dimension === "model");
     const firstTokens = rows.filter(({ dimension }) => dimension === "first_token");
-    const totals = countsOf(NO_USAGE);
-    for (const row of models) addCounts(totals, row);
+    const toCounts = forOperator ? countsWithCost : countsForMember;
     return {
       object: "overview",
       organization_id: organizationId,
@@ -57,10 +50,10 @@ export class Overviews {
       generated_at: isoTime(nowMs),
       pending_days: pendingDays,
       credits: await this.#credits(organizationId, nowMs),
-      totals: { ...toCounts(totals), first_token_ms: firstTokenOf(firstTokens) },
-      days: daysBetween(fromDay, toDay).map((day) => dayOfOverview(day, models, firstTokens)),
+      totals: { ...toCounts(sumOf(models)), first_token_ms: firstTokenOf(firstTokens) },
+      days: daysBetween(fromDay, toDay).map((day) => dayOfOverview(day, models, firstTokens, toCounts)),
       top_models: topOf(models).map(([model, counts]) => ({ model, ...toCounts(counts) })),
-      ...(await this.#tops(rows)),
+      ...(await this.#tops(rows, toCounts)),
     };
   }
 
@@ -81,7 +74,10 @@ export class Overviews {
     return { ...shown, spent_per_day: perDay, days_left: perDay === 0 ? null : shown.available / perDay };
   }
 
-  async #tops(rows: readonly UsageDayRow[]): Promise<Pick<Overview, "top_tokens" | "top_organizations">> {
+  async #tops(
+    rows: readonly UsageDayRow[],
+    toCounts: ToCounts,
+  ): Promise<Pick<Overview, "top_tokens" | "top_organizations">> {
     const of = (dimension: UsageDayRow["dimension"]) => topOf(rows.filter((row) => row.dimension === dimension));
     const [tokens, organizations] = [of("token"), of("organization")];
     const ids = { tokens: tokens.map(([id]) => id), organizations: organizations.map(([id]) => id) };
@@ -104,13 +100,12 @@ function dayOfOverview(
   day: number,
   models: readonly UsageDayRow[],
   firstTokens: readonly UsageDayRow[],
+  toCounts: ToCounts,
 ): Overview["days"][number] {
   const own = models.filter((row) => row.day === day);
-  const sum = countsOf(NO_USAGE);
-  for (const row of own) addCounts(sum, row);
   return {
     day: dayText(day),
-    ...toCounts(sum),
+    ...toCounts(sumOf(own)),
     first_token_ms: firstTokenOf(firstTokens.filter((row) => row.day === day)),
     models: rankedOf(own).map(([model, counts]) => ({ model, ...toCounts(counts) })),
   };
@@ -118,7 +113,9 @@ function dayOfOverview(
 
 /** Sums up rows by name, sorted by charges and then by requests. */
 function rankedOf(rows: readonly UsageDayRow[]): [string, UsageCounts][] {
-  const sums = [...sumBy(rows, ({ name }) => name)];
+  const sums = [...Map.groupBy(rows, ({ name }) => name)].map(
+    ([name, of]) => [name, sumOf(of)] as [string, UsageCounts],
+  );
   return sums.sort(([, a], [, b]) => Number(b.charged - a.charged) || b.requests - a.requests);
 }
 
@@ -133,9 +130,17 @@ function firstTokenOf(rows: readonly UsageDayRow[]): Overview["totals"]["first_t
   return p50 === null || p95 === null ? null : { p50, p95 };
 }
 
-function toCounts({ requests, errors, charged, inputTokens, outputTokens }: UsageCounts) {
+type ToCounts = typeof countsForMember | typeof countsWithCost;
+
+function countsForMember({ requests, errors, charged, inputTokens, outputTokens }: UsageCounts) {
   const spent = creditsFromMicro(charged);
-  return { requests, errors, spent, input_tokens: inputTokens, output_tokens: outputTokens };
+  return { requests, errors, spent, input_tokens: inputTokens, output_tokens: outputTokens, provider_cost: null };
+}
+
+function countsWithCost(counts: UsageCounts) {
+  const amount = formatDecimal(counts.providerCost, PROVIDER_COST_DIGITS);
+  const cost = { amount, spent: creditsFromMicro(counts.chargedWithCost) };
+  return { ...countsForMember(counts), provider_cost: cost };
 }
 
 function daysBetween(fromDay: number, toDay: number): number[] {

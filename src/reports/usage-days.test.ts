@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Trace } from "../credits/books.ts";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
@@ -48,9 +49,9 @@ const factsOf = (organizationId: string, atMs: number, model = "m") => ({
 type Facts = ReturnType<typeof factsOf>;
 const hold = (facts: Facts) =>
   store.books.apply("holds", [{ kind: "hold", facts, least: 1n, most: 10n, lifeMs: 3_600_000, owner: "owner_1" }]);
-const settle = (facts: Facts, output: number) =>
+const settle = (facts: Facts, output: number, trace: Trace | null = null) =>
   store.books.apply("durable", [
-    { kind: "settle", facts, tokens: { ...NO_TOKENS, output }, basis: "reported", end: "complete" },
+    { kind: "settle", facts, tokens: { ...NO_TOKENS, output }, basis: "reported", end: "complete", trace },
   ]);
 async function request(organizationId: string, atMs: number, output: number, model?: string) {
   const facts = factsOf(organizationId, atMs, model);
@@ -130,4 +131,30 @@ test("a failed query is not cached", async () => {
   await expect(charged("org_a", TODAY, TODAY, flaky)).rejects.toThrow("away");
   fails = false;
   expect((await charged("org_a", TODAY, TODAY, flaky)).charged).toBe(8);
+});
+
+test("the costs of providers are summed up with the charges of their requests", async () => {
+  const day = TODAY + 20 * DAY_MS;
+  nowMs = day + HOUR_MS;
+  const trace = { isStreamed: false, firstTokenMs: null, attempts: null, failure: null, providerResponseId: null };
+  for (const [output, providerCost] of [
+    [1, "0.1"],
+    [2, "0.2000000001"],
+    [4, null],
+  ] as const) {
+    const facts = factsOf("org_a", nowMs, "costed");
+    await hold(facts);
+    await settle(facts, output, { ...trace, providerCost });
+  }
+  const expected = { requests: 3, charged: 7n, providerCost: 3_000_000_001n, chargedWithCost: 3n };
+  const sums = async (looked: UsageDays) => {
+    const { rows } = await looked.usage(ALL_ORGANIZATIONS, day, day);
+    return rows.filter(({ dimension }) => dimension !== "first_token");
+  };
+  for (const row of await sums(newDays())) expect(row).toMatchObject(expected);
+  nowMs = day + DAY_MS + 2 * HOUR_MS;
+  await days.sumUp();
+  const stored = await sums(newDays());
+  expect(stored.map(({ dimension }) => dimension).sort()).toEqual(["model", "organization", "token"]);
+  for (const row of stored) expect(row).toMatchObject(expected);
 });

@@ -1,6 +1,7 @@
 import { LRUCache } from "lru-cache";
+import { addCounts, sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import type { Books } from "../stores/queries/books.ts";
-import type { RequestSum, UsageCounts, UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
+import type { RequestSum, UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface UsageDaysOptions {
@@ -217,8 +218,6 @@ function newOpenDay(day: number): OpenDay {
 /** Organization id of the sums over all organizations. */
 export const ALL_ORGANIZATIONS = "*";
 
-export const NO_USAGE: UsageCounts = { requests: 0, errors: 0, charged: 0n, inputTokens: 0, outputTokens: 0 };
-
 /** Sums up the requests of a day in the rows that are stored for it. */
 export class UsageTally {
   readonly #day: number;
@@ -252,35 +251,7 @@ export class UsageTally {
   #addTo(organizationId: string, dimension: UsageDayRow["dimension"], name: string, sum: UsageCounts): void {
     const key = `${organizationId} ${dimension} ${name}`;
     const row = this.#rows.get(key);
-    if (row === undefined) this.#rows.set(key, { organizationId, dimension, day: this.#day, name, ...countsOf(sum) });
+    if (row === undefined) this.#rows.set(key, { organizationId, dimension, day: this.#day, name, ...sumOf([sum]) });
     else addCounts(row, sum);
   }
-}
-
-/** Adds counts to others, in place. */
-export function addCounts(into: UsageCounts, more: UsageCounts): void {
-  into.requests += more.requests;
-  into.errors += more.errors;
-  into.charged += more.charged;
-  into.inputTokens += more.inputTokens;
-  into.outputTokens += more.outputTokens;
-}
-
-export function countsOf({ requests, errors, charged, inputTokens, outputTokens }: UsageCounts): UsageCounts {
-  return { requests, errors, charged, inputTokens, outputTokens };
-}
-
-/** Sums up rows by key. */
-export function sumBy<Row extends UsageCounts, Key>(
-  rows: Iterable<Row>,
-  keyOf: (row: Row) => Key,
-): Map<Key, UsageCounts> {
-  const sums = new Map<Key, UsageCounts>();
-  for (const row of rows) {
-    const key = keyOf(row);
-    const sum = sums.get(key);
-    if (sum === undefined) sums.set(key, countsOf(row));
-    else addCounts(sum, row);
-  }
-  return sums;
 }

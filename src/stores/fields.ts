@@ -1,4 +1,5 @@
 import type { ColumnType } from "kysely";
+import { formatDecimal, PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
 import type { Attempt, CallerKey, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
 import type { Further, TokenClass, TokenCounts, UnitPrices } from "../credits/price.ts";
 
@@ -228,7 +229,7 @@ interface TraceColumns {
   attempts: string | null;
   failure: string | null;
   provider_response_id: string | null;
-  provider_cost: string | null;
+  provider_cost: OptionalInteger;
 }
 
 const TRACE_COLUMNS = {
@@ -237,7 +238,7 @@ const TRACE_COLUMNS = {
   attempts: "text",
   failure: "text",
   provider_response_id: "text",
-  provider_cost: "text",
+  provider_cost: "bigint",
 } as const;
 
 /** The trace of a request, a column for each property; all are null if there is none. */
@@ -251,19 +252,21 @@ export function trace(): Field<Trace | null, TraceColumns> {
       // A fraction of a millisecond must not make a settlement fail.
       const firstToken = firstTokenMs === null ? null : Math.round(firstTokenMs);
       const attemptsText = attempts === null ? null : JSON.stringify(attempts);
-      cells.push(Number(isStreamed), firstToken, attemptsText, failure, providerResponseId, providerCost);
+      const cost = providerCost === null ? null : (parseDecimal(providerCost, PROVIDER_COST_DIGITS) ?? null);
+      cells.push(Number(isStreamed), firstToken, attemptsText, failure, providerResponseId, cost);
     },
     decode: (cells, at) => {
       const [isStreamed, firstToken] = cells.slice(at, at + 2) as [Cell, Cell];
       if (isStreamed === null) return null;
-      const [attempts, failure, responseId, cost] = cells.slice(at + 2, at + 6) as (string | null)[];
+      const [attempts, failure, responseId] = cells.slice(at + 2, at + 5) as (string | null)[];
+      const cost = cells[at + 5] as bigint | null;
       return {
         isStreamed: Number(isStreamed) === 1,
         firstTokenMs: firstToken === null ? null : Number(firstToken),
         attempts: attempts === null || attempts === undefined ? null : (JSON.parse(attempts) as Attempt[]),
         failure: failure ?? null,
         providerResponseId: responseId ?? null,
-        providerCost: cost ?? null,
+        providerCost: cost === null ? null : formatDecimal(cost, PROVIDER_COST_DIGITS),
       };
     },
   };

@@ -253,10 +253,7 @@ export const SHORT_TOKEN = table("short_token", ["hash"], {
 });
 
 /** One row with the id 1, or none: a random number that triggers replace at every change of what a token may do. */
-export const ACCOUNT_VERSION = table("account_version", ["id"], {
-  id: number("id"),
-  version: number("version"),
-});
+export const ACCOUNT_VERSION = table("account_version", ["id"], { id: number("id"), version: number("version") });
 
 export const ADMIN_KEY = table("admin_idempotency_key", ["scope", "key"], {
   /** `operator`, or the caller that a member's token identifies. */
@@ -274,13 +271,15 @@ export const ADMIN_KEY = table("admin_idempotency_key", ["scope", "key"], {
   expiresAtMs: number("expires_at"),
 });
 
-/** Sums over requests, in a table or in the result of a query. */
+/** `UsageCounts` in a table or in the result of a query. */
 export const USAGE_COUNTS = {
   requests: number("requests"),
   errors: number("errors"),
   charged: amount("charged"),
   inputTokens: number("input_tokens"),
   outputTokens: number("output_tokens"),
+  providerCost: amount("provider_cost"),
+  chargedWithCost: amount("charged_with_cost"),
 };
 
 export const USAGE_DAY = table("usage_day", ["organizationId", "dimension", "day", "name"], {

@@ -49,9 +49,9 @@ afterAll(async () => {
   await upstream?.close();
 });
 
-async function completed(model: string, stream: boolean): Promise<string> {
+async function completed(model: string, stream: boolean, token = organization.token): Promise<string> {
   const body = { model, messages: [{ role: "user", content: "go" }], stream };
-  const answer = await send(service, "/v1/chat/completions", organization.token, body);
+  const answer = await send(service, "/v1/chat/completions", token, body);
   expect(answer.status).toBe(200);
   await answer.text();
   const filter = `request_id=${answer.headers.get("x-request-id")}`;
@@ -88,6 +88,45 @@ test("the provider's cost is exported to operators alone", async () => {
   };
   expect((await costsFor(operator(service))).at(-1)).toBe("0.00001234");
   expect((await costsFor(await signIn(service, token))).at(-1)).toBe("");
+});
+
+interface Counts {
+  requests: number;
+  spent: number;
+  provider_cost: { amount: string; spent: number } | null;
+}
+interface Overview {
+  totals: Counts;
+  days: (Counts & { models: Counts[] })[];
+  top_models: (Counts & { model: string })[];
+  top_tokens: Counts[];
+  top_organizations: (Counts & { organization_id: string })[];
+}
+
+test("the overview has the costs of providers next to the charges of their requests, for operators alone", async () => {
+  const own = await makeOrganization(service, "10");
+  for (const stream of [true, false, true]) await completed("recorded", stream, own.token);
+  await completed("sandbox/echo", true, own.token);
+  const path = `/overview?organization_id=${own.id}`;
+  const { body } = await operator(service).call<Overview>("GET", path);
+  const [recorded, echo] = ["recorded", "sandbox/echo"].map((id) => body.top_models.find(({ model }) => model === id));
+  const cost = { amount: "0.00003702", spent: recorded?.spent };
+  expect(recorded).toMatchObject({ requests: 3, provider_cost: cost });
+  expect(recorded?.spent).toBeGreaterThan(0);
+  expect(echo).toMatchObject({ requests: 1, provider_cost: { amount: "0", spent: 0 } });
+  expect(echo?.spent).toBeGreaterThan(0);
+  for (const { requests, provider_cost } of [body.totals, body.top_tokens[0], body.days.at(-1)].flatMap(
+    (of) => of ?? [],
+  ))
+    expect([requests, provider_cost]).toEqual([4, cost]);
+  const { top_organizations: all } = (await operator(service).call<Overview>("GET", "/overview")).body;
+  expect(all.find(({ organization_id: id }) => id === own.id)?.provider_cost).toEqual(cost);
+  const { token } = await makeToken(service, own.id, { scopes: MEMBER_SCOPES });
+  const member = (await (await signIn(service, token)).call<Overview>("GET", path)).body;
+  const shown = [member.totals, ...member.top_models, ...member.top_tokens, ...member.days];
+  const counts = [...shown, ...member.days.flatMap(({ models }) => models)];
+  expect(counts.map(({ provider_cost: of }) => of)).toEqual(counts.map(() => null));
+  expect(member.totals.requests).toBe(4);
 });
 
 test("the provider's id and cost are null if the provider reports neither", async () => {

@@ -4,14 +4,25 @@ import { firstToken } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, eventually, settled, signIn, visit } from "../support/console.ts";
 import { type RunningService, send, startService } from "../support/service.ts";
+import { startUpstream, type Upstream } from "../support/upstream.ts";
 
 describe.skipIf(!hasBrowser)("the console", () => {
   let browser: Browser;
   let service: RunningService;
   let page: Page;
+  let upstream: Upstream;
 
   beforeAll(async () => {
-    [browser, service] = await Promise.all([launchBrowser(), startService()]);
+    upstream = await startUpstream();
+    upstream.behave("costed", ({ response }) => {
+      const choices = [{ index: 0, message: { role: "assistant", content: "a" }, finish_reason: "stop" }];
+      const usage = { prompt_tokens: 8, completion_tokens: 2, total_tokens: 10, cost: 0.0000123 };
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(JSON.stringify({ id: "gen-1", choices, usage }));
+    });
+    const costed = { id: "costed", price: { input: 2, output: 2 }, routes: [{ provider: "up", model: "costed" }] };
+    const config = { providers: [upstream.provider], models: [costed] };
+    [browser, service] = await Promise.all([launchBrowser(), startService({ config })]);
     const admin = await adminTokenOf(service);
     const token = firstToken(service);
     const body = { model: "sandbox/echo", messages: [{ role: "user", content: "Good morning" }] };
@@ -22,6 +33,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
   afterAll(async () => {
     await browser?.close();
     await service?.end();
+    await upstream?.close();
   });
 
   const ground = () => page.evaluate("getComputedStyle(document.documentElement).backgroundColor");
@@ -114,6 +126,19 @@ describe.skipIf(!hasBrowser)("the console", () => {
     expect(await leftOf("rowheader", "Context window")).toBe(label);
     expect(label).toBeGreaterThanOrEqual(0);
     await page.setViewportSize(wide ?? { width: 1280, height: 720 });
+  });
+
+  test("The overview shows the costs of providers next to the charges that they belong to.", async () => {
+    const body = { model: "costed", messages: [{ role: "user", content: "go" }] };
+    await (await send(service, "/v1/chat/completions", firstToken(service), body)).text();
+    await page.goto("/");
+    const tile = page.locator(".tile").filter({ hasText: "Provider cost" });
+    await tile.getByText("0.0000123", { exact: true }).waitFor();
+    await tile.getByText("0.00002 credits charged where the cost is known").waitFor();
+    const costOf = (model: string) =>
+      page.getByRole("region", { name: "Top models" }).getByRole("row", { name: model }).getByRole("cell").last();
+    expect(await costOf("costed").innerText()).toMatch(/^0\.0000123\s+0\.00002 charged$/);
+    expect(await costOf("sandbox/echo").innerText()).toBe("–");
   });
 
   test("The console says that the service cannot be reached after it has stopped.", async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { verifyBooks } from "../../src/ledger/verify.ts";
 import type { Violation } from "../../src/stores/queries/verify-report.ts";
-import { ALL_TABLES } from "../../src/stores/schema.ts";
+import { ALL_TABLES, REQUEST } from "../../src/stores/schema.ts";
 import type { TableShape } from "../../src/stores/table.ts";
 import { HOUR_MS, type Subject } from "./fixture.ts";
 import { populate } from "./populated.ts";
@@ -122,6 +122,19 @@ export function flipCases(subject: Subject): void {
     },
     120_000,
   );
+
+  test("a provider cost that changed since its day was summed up is found", async () => {
+    const rows = new Rows(subject, REQUEST);
+    await organization();
+    const summed = (await rows.read()).filter(({ provider_cost: cost }) => String(cost) === "2500000000");
+    expect(summed).toHaveLength(1);
+    const message = expect.stringContaining("are not those of its requests");
+    for (const value of [2_500_000_001, null]) {
+      const found = await rows.with(summed[0] ?? {}, "provider_cost", value, () => violationsOf(subject));
+      expect(found.map(({ invariant, message: text }) => [invariant, text])).toEqual(found.map(() => [14, message]));
+      expect(found).toHaveLength(3);
+    }
+  });
 
   forgeryCase(subject, organization);
   malformedCase(subject, organization);

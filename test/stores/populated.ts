@@ -182,8 +182,8 @@ async function sumUp(subject: Subject, organizationId: string, tokenId: string):
   const hold = holdOf(organizationId, 10n);
   const facts = factsOf(organizationId, { holdId: v7({ msecs: beganMs }), tokenId });
   await subject.held({ ...hold, facts });
-  const trace = { isStreamed: true, firstTokenMs: 70, attempts: null, failure: null, ...NO_PROVIDER_RECORD };
-  await subject.one({ ...settleOf({ facts }, 5), trace });
+  const trace = { isStreamed: true, firstTokenMs: 70, attempts: null, failure: null, providerResponseId: null };
+  await subject.one({ ...settleOf({ facts }, 5), trace: { ...trace, providerCost: "0.25" } });
   const times = `made_at = ${beganMs}, ended_at = ${beganMs + 9}, is_late = 0`;
   await subject.write(
     `update request set ${times} where organization_id = '${organizationId}' and id = '${facts.holdId}'`,

@@ -2,6 +2,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../src/api/first-token.ts";
 import type { HoldTransition, Trace } from "../../src/credits/books.ts";
+import { NO_USAGE, sumOf } from "../../src/credits/usage-counts.ts";
 import type { UsageDayRow } from "../../src/stores/queries/usage.ts";
 import { factsOf, holdOf, NO_PROVIDER_RECORD, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
@@ -14,6 +15,7 @@ const trace = (fields: Partial<Trace>): Trace => {
 
 export function usageCases(subject: Subject): void {
   sumCase(subject);
+  costCase(subject);
   dayCases(subject);
 }
 
@@ -40,7 +42,7 @@ function sumCase(subject: Subject): void {
     for (const outside of [DAY - 1, DAY + HOUR_MS]) await made(first, outside, shop);
     const sums = await subject.store.usage.requests(DAY, DAY + HOUR_MS);
     const bucketOf = (timeMs: number) => FIRST_TOKEN_BOUNDS_MS.findIndex((bound) => timeMs < bound);
-    const common = { errors: 0, open: 0, inputTokens: 0 };
+    const common = { ...NO_USAGE, open: 0 };
     const ofFirst = { ...common, organizationId: first, ...shop };
     const ofSecond = { organizationId: second, tokenId: "tok_b", model: "m/b", bucket: null };
     expect(sums.length).toBe(4);
@@ -48,18 +50,48 @@ function sumCase(subject: Subject): void {
       expect.arrayContaining([
         { ...ofFirst, bucket: bucketOf(100), requests: 2, charged: 7n, outputTokens: 7 },
         { ...ofFirst, bucket: bucketOf(9_000), requests: 1, charged: 5n, outputTokens: 5 },
-        { ...common, ...ofSecond, requests: 1, errors: 1, charged: 0n, outputTokens: 0 },
-        { ...common, ...ofSecond, requests: 1, open: 1, charged: 0n, outputTokens: 0 },
+        { ...common, ...ofSecond, requests: 1, errors: 1 },
+        { ...common, ...ofSecond, requests: 1, open: 1 },
       ]),
     );
     expect((await subject.store.usage.firstRequestMs()) ?? 0).toBeLessThanOrEqual(DAY - 1);
   });
 }
 
+function costCase(subject: Subject): void {
+  test("provider costs are added up exactly, apart from those of late settlements, next to the charges of their requests", async () => {
+    const id = await subject.organization(1_000n);
+    const began = DAY + 12 * HOUR_MS;
+    const held = (lifeMs?: number) => {
+      const facts = factsOf(id, { holdId: v7({ msecs: began }), tokenId: "tok_c", model: "m/c" });
+      return subject.held({ ...holdOf(id, 50n, lifeMs), facts });
+    };
+    const costs = ["0.0000000001", "0.1", "0.2", "1000", "0"];
+    for (const providerCost of costs) {
+      await subject.one({ ...settleOf(await held(), 3), trace: trace({ providerCost }) });
+    }
+    await subject.one({ ...settleOf(await held(), 40), trace: trace({}) });
+    await subject.one(settleOf(await held(), 50));
+    await subject.one({ ...releaseOf(await held()), trace: trace({ providerCost: "0.5", failure: "upstream_error" }) });
+    const late = await held(-1_000);
+    await subject.one({ kind: "expire", organizationId: id, holdId: late.facts.holdId });
+    await subject.one({ ...settleOf(late, 8), trace: trace({ providerCost: "7" }) });
+    await held();
+    expect(sumOf(await subject.store.usage.requests(began, began + 1))).toMatchObject({
+      requests: 10,
+      charged: 113n,
+      providerCost: 10_008_000_000_001n,
+      chargedWithCost: 15n,
+    });
+    const stored = (await subject.events(id)).map(({ providerCost }) => providerCost);
+    expect(stored.filter((cost) => cost !== null)).toEqual([...costs, "7"]);
+  });
+}
+
 function dayCases(subject: Subject): void {
   test("the list of organizations has the charges of its days, added up in one query", async () => {
     const [spending, idle] = [await subject.organization(), await subject.organization()];
-    const counts = { requests: 1, errors: 0, inputTokens: 0, outputTokens: 0 };
+    const counts = { ...NO_USAGE, requests: 1 };
     const rowsOf = (day: number, charged: bigint): UsageDayRow[] =>
       (["m/a", "m/b"] as const).flatMap((name) => [
         { ...counts, organizationId: spending, dimension: "model", day, name, charged },
@@ -81,7 +113,8 @@ function dayCases(subject: Subject): void {
 
   test("sums of a day are stored, read by day or together, and replaced by a second write", async () => {
     const { usage } = subject.store;
-    const counts = { requests: 1, errors: 0, charged: 10n, inputTokens: 2, outputTokens: 3 };
+    const costs = { providerCost: 2n ** 60n, chargedWithCost: 10n };
+    const counts = { ...NO_USAGE, requests: 1, charged: 10n, inputTokens: 2, outputTokens: 3, ...costs };
     const row = (name: string, day: number, more: object = {}): UsageDayRow => {
       return { organizationId: "org_x", dimension: "token", day, name, ...counts, ...more };
     };
@@ -93,7 +126,13 @@ function dayCases(subject: Subject): void {
     expect(days).toEqual([DAY, DAY + 24 * HOUR_MS]);
     const together = await usage.together("token", { organizationId: "org_x", days });
     expect(together.length).toBe(2_500);
-    expect(together.find(({ name }) => name === "tok_0")).toMatchObject({ requests: 2, charged: 100n, inputTokens: 4 });
+    expect(together.find(({ name }) => name === "tok_0")).toMatchObject({
+      requests: 2,
+      charged: 100n,
+      inputTokens: 4,
+      providerCost: 2n ** 61n,
+      chargedWithCost: 20n,
+    });
     expect(await usage.together("token", { organizationId: "org_y", days })).toEqual([]);
     expect(await usage.byDay("model", { organizationId: "org_x", days })).toEqual([
       row("m", DAY, { dimension: "model" }),

@@ -9,6 +9,15 @@ const Counts = {
   spent: Amount,
   input_tokens: Type.Integer({ minimum: 0, description: "Includes cached tokens and cache writes." }),
   output_tokens: Type.Integer({ minimum: 0, description: "Includes reasoning tokens." }),
+  provider_cost: Nullable(
+    Type.Object(
+      {
+        amount: Type.String({ description: "Sum of the costs that providers reported, in their own unit." }),
+        spent: Type.Number({ description: "Credits charged for the requests whose provider reported a cost." }),
+      },
+      { description: "Null for members." },
+    ),
+  ),
 };
 const FirstToken = Nullable(
   Type.Object(

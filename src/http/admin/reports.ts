@@ -23,7 +23,7 @@ const showOverview = adminEndpoint({
       const message = `Invalid 'from': expected a day at or before 'to', and at most ${DAYS_MAX} days in total.`;
       throw new ApiError("invalid_value", message, { param: "from" });
     }
-    return overviews.overview({ organizationId, fromDay, toDay });
+    return overviews.overview({ organizationId, forOperator: who?.role === "operator", fromDay, toDay });
   },
 });
 

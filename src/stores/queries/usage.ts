@@ -2,6 +2,7 @@ import { type CompiledQuery, sql } from "kysely";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
 import type { BalanceRow } from "../../credits/books.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
+import { NO_USAGE } from "../../credits/usage-counts.ts";
 import { type Database, read } from "../database.ts";
 import { optionalNumber, text } from "../fields.ts";
 import { HOLD, type Tables, USAGE_COUNTS, USAGE_DAY } from "../schema.ts";
@@ -19,7 +20,6 @@ const REQUEST_SUM = table("request_sum", [], {
 });
 
 export type UsageDayRow = RowOf<typeof USAGE_DAY>;
-export type UsageCounts = Pick<UsageDayRow, keyof typeof USAGE_COUNTS>;
 
 export interface RequestSum extends RowOf<typeof REQUEST_SUM> {
   /** Number of requests that are still running. */
@@ -75,19 +75,22 @@ function endedQuery({ from, to }: IdRange) {
     select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, count(*) as requests,
       ${sum("case when request.failure is null then 0 else 1 end")} as errors, ${sum("request.cost")} as charged,
       ${sum("request.input_tokens + request.cached_input_tokens + request.cache_write_tokens")} as input_tokens,
-      ${sum("request.output_tokens + request.reasoning_tokens")} as output_tokens
+      ${sum("request.output_tokens + request.reasoning_tokens")} as output_tokens,
+      ${sum("coalesce(request.provider_cost, 0)")} as provider_cost,
+      ${sum("case when request.provider_cost is null then 0 else request.cost end")} as charged_with_cost
     from organization cross join request
     where request.organization_id = organization.id and request.id >= ${from} and request.id < ${to}
     group by request.organization_id, request.token_id, request.model, bucket`;
 }
 
-/** Adds up the differences of late settlements, at the time of their requests. */
+/** Adds up the differences of late settlements, at the time of their requests. Their providers' costs are in JSON text. */
 function lateQuery({ from, to }: IdRange) {
   return sql`
     select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, 0 as requests, 0 as errors,
       ${sum("late.amount")} as charged,
       ${sum("late.input_tokens + late.cached_input_tokens + late.cache_write_tokens")} as input_tokens,
-      ${sum("late.output_tokens + late.reasoning_tokens")} as output_tokens
+      ${sum("late.output_tokens + late.reasoning_tokens")} as output_tokens, cast(0 as bigint) as provider_cost,
+      cast(0 as bigint) as charged_with_cost
     from organization cross join adjustment as late
     join request on request.organization_id = late.organization_id and request.id = late.hold_id
     where late.organization_id = organization.id and late.hold_id >= ${from} and late.hold_id < ${to}
@@ -105,9 +108,9 @@ async function openSums(database: Database, { from, to }: IdRange): Promise<Requ
   return (await read<object>(database, query)).map(HOLD.fromRecord).map(({ organizationId, tokenId, details }) => {
     const { model, tokens } = details;
     const input = tokens.input + tokens.cachedInput + tokens.cacheWrite;
-    const counts = { requests: 1, errors: 0, charged: 0n, inputTokens: input };
-    const outputTokens = tokens.output + tokens.reasoning;
-    return { organizationId, tokenId, model, bucket: null, open: 1, ...counts, outputTokens };
+    const output = tokens.output + tokens.reasoning;
+    const counts = { ...NO_USAGE, requests: 1, inputTokens: input, outputTokens: output };
+    return { organizationId, tokenId, model, bucket: null, open: 1, ...counts };
   });
 }
 
@@ -161,10 +164,10 @@ function days(database: Database) {
   };
 }
 
-const COUNTS = Object.values(USAGE_COUNTS).flatMap(
+export const USAGE_COLUMNS = Object.values(USAGE_COUNTS).flatMap(
   ({ columns }) => Object.keys(columns) as (keyof Tables["usage_day"])[],
 );
-const SUMS = COUNTS.map((name) => sql<bigint>`CAST(sum(${sql.ref(name)}) AS bigint)`.as(name));
+const SUMS = USAGE_COLUMNS.map((name) => sql<bigint>`CAST(sum(${sql.ref(name)}) AS bigint)`.as(name));
 
 function upsert(kysely: Database["kysely"], rows: readonly UsageDayRow[]): CompiledQuery {
   return kysely
@@ -173,7 +176,7 @@ function upsert(kysely: Database["kysely"], rows: readonly UsageDayRow[]): Compi
     .onConflict((conflict) =>
       conflict
         .columns(["organization_id", "dimension", "day", "name"])
-        .doUpdateSet((eb) => Object.fromEntries(COUNTS.map((name) => [name, eb.ref(`excluded.${name}`)]))),
+        .doUpdateSet((eb) => Object.fromEntries(USAGE_COLUMNS.map((name) => [name, eb.ref(`excluded.${name}`)]))),
     )
     .compile();
 }

@@ -1,10 +1,12 @@
 import { type RawBuilder, sql } from "kysely";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
+import { PROVIDER_COST_DIGITS, parseDecimal } from "../../credits/amount.ts";
 import type { AdjustmentRow, RequestRow } from "../../credits/books.ts";
 import { addTokens, type TokenCounts } from "../../credits/price.ts";
 import { timeOfId } from "../../credits/request-id.ts";
+import { addCounts, NO_USAGE, type UsageCounts } from "../../credits/usage-counts.ts";
 import { USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
-import type { UsageCounts, UsageDayRow } from "./usage.ts";
+import type { UsageDayRow } from "./usage.ts";
 import { type ReportViolation, soundRows } from "./verify-report.ts";
 
 const DAY_MS = 86_400_000;
@@ -47,7 +49,10 @@ export class DaySums {
       request.tokens,
     );
     const errors = request.trace?.failure == null ? 0 : 1;
-    const counts = { requests: 1, errors, charged, ...totalsOf(tokens) };
+    const cost = request.trace?.providerCost ?? null;
+    const providerCost = cost === null ? 0n : (parseDecimal(cost, PROVIDER_COST_DIGITS) ?? 0n);
+    const chargedWithCost = cost === null ? 0n : request.cost;
+    const counts = { requests: 1, errors, charged, ...totalsOf(tokens), providerCost, chargedWithCost };
     for (const key of keysOf(request)) addTo(day.sums, key, counts);
   }
 
@@ -94,6 +99,8 @@ export class DaySums {
   }
 }
 
+const COUNTS = Object.keys(NO_USAGE) as (keyof UsageCounts)[];
+
 function compareDay(day: number, sums: Day["sums"], stored: readonly UsageDayRow[], report: ReportViolation): void {
   const left = new Map(sums);
   for (const row of stored) {
@@ -105,8 +112,6 @@ function compareDay(day: number, sums: Day["sums"], stored: readonly UsageDayRow
   }
   for (const key of left.keys()) report(14, `The sums of ${dateOf(day)} by ${key} are missing.`);
 }
-
-const COUNTS = ["requests", "errors", "charged", "inputTokens", "outputTokens"] as const;
 
 function keysOf({ model, tokenId, trace }: RequestRow): string[] {
   const keys = [`model ${model}`, `token ${tokenId}`];
@@ -122,15 +127,8 @@ function totalsOf({ input, cachedInput, cacheWrite, output, reasoning }: TokenCo
 
 function addTo(sums: Day["sums"], key: string, counts: UsageCounts): void {
   const sum = sums.get(key);
-  if (sum === undefined) {
-    sums.set(key, { ...counts });
-    return;
-  }
-  sum.requests += counts.requests;
-  sum.errors += counts.errors;
-  sum.charged += counts.charged;
-  sum.inputTokens += counts.inputTokens;
-  sum.outputTokens += counts.outputTokens;
+  if (sum === undefined) sums.set(key, { ...counts });
+  else addCounts(sum, counts);
 }
 
 function dateOf(day: number): string {

@@ -13,6 +13,7 @@ import {
   USAGE_DAY_DONE,
 } from "../schema.ts";
 import type { Table } from "../table.ts";
+import { USAGE_COLUMNS } from "./usage.ts";
 import { checkEach, REPORTED_MAX, soundRows, Violations } from "./verify-report.ts";
 import { checkPast } from "./verify-rows.ts";
 
@@ -91,7 +92,7 @@ async function checkDoneDays(database: Database, found: Violations): Promise<voi
 
 /** Finds sums over all organizations that differ from the sums of each. */
 async function checkDays(database: Database, found: Violations): Promise<void> {
-  const counts = ["requests", "errors", "charged", "input_tokens", "output_tokens"].map((name) => sql.ref(name));
+  const counts = USAGE_COLUMNS.map((name) => sql.ref(name));
   const sums = sql.join(
     counts.map((count) => sql`sum(case when organization_id = ${ALL} then ${count} else -${count} end) as ${count}`),
   );

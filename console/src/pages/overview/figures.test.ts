@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { Overview } from "../../api/types.ts";
-import { firstTokenTimes, lastDays, requestsAndErrors, spendByModel } from "./figures.ts";
+import { firstTokenTimes, lastDays, reportedCost, requestsAndErrors, spendByModel } from "./figures.ts";
 
-const counts = { requests: 10, errors: 2, spent: 0, input_tokens: 0, output_tokens: 0 };
+const counts = { requests: 10, errors: 2, spent: 0, input_tokens: 0, output_tokens: 0, provider_cost: null };
 
 function overviewOf(days: Record<string, number>[]): Overview {
   return {
@@ -54,4 +54,23 @@ test("A day without measurements is a gap, not a zero.", () => {
 
 test("The last seven days end today in UTC.", () => {
   expect(lastDays(7, Date.parse("2026-11-21T23:59:00Z"))).toEqual({ from: "2026-11-15", to: "2026-11-21" });
+});
+
+test.each([
+  [null, null],
+  [{ amount: "0", spent: 0 }, null],
+  [
+    { amount: "0", spent: 1.5 },
+    { amount: "0", spent: "1.50" },
+  ],
+  [
+    { amount: "0.0000000375", spent: 0 },
+    { amount: "0.0000000375", spent: "0" },
+  ],
+  [
+    { amount: "1234.5678", spent: 2000 },
+    { amount: "1,234.57", spent: "2,000.00" },
+  ],
+])("The provider cost %j is shown as %j.", (cost, shown) => {
+  expect(reportedCost({ provider_cost: cost })).toEqual(shown);
 });

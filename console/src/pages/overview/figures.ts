@@ -1,5 +1,6 @@
 import type { Overview } from "../../api/types.ts";
 import type { Column, Series } from "../../charts/scales.ts";
+import { formatCredits } from "../../format/numbers.ts";
 import { formatDay } from "../../format/times.ts";
 
 const SHOWN_MODELS = 7;
@@ -56,6 +57,12 @@ export function firstTokenTimes({ days }: Overview): { series: Series[]; columns
       values: [first_token_ms?.p50 ?? null, first_token_ms?.p95 ?? null],
     })),
   };
+}
+
+/** Formats what providers reported as their cost, and the charges it covers; null for members, and if none was reported. */
+export function reportedCost({ provider_cost: cost }: Pick<Overview["totals"], "provider_cost">) {
+  if (cost === null || (cost.amount === "0" && cost.spent === 0)) return null;
+  return { amount: formatCredits(Number(cost.amount)), spent: formatCredits(cost.spent) };
 }
 
 const DAY_MS = 86_400_000;

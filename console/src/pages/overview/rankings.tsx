@@ -6,16 +6,20 @@ import { useSession } from "../../shell/session.ts";
 import { Card } from "../../ui/page.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
+import { reportedCost } from "./figures.ts";
 
 type Row<List extends "top_models" | "top_tokens" | "top_organizations"> = Overview[List][number];
 
-interface Counts {
-  requests: number;
-  spent: number;
-}
+type Counts = Pick<Overview["totals"], "requests" | "spent" | "provider_cost">;
 
-/** Columns of a ranking. The bar under the spend is relative to `most`. */
-function columnsOf<T extends Counts>(head: string, name: (row: T) => ReactNode, most: number): Column<T>[] {
+/** Columns of a ranking. The bar under the spend is relative to the highest. */
+function columnsOf<T extends Counts>(
+  head: string,
+  name: (row: T) => ReactNode,
+  rows: readonly T[] | undefined,
+): Column<T>[] {
+  const most = Math.max(0, ...(rows ?? []).map(({ spent }) => spent));
+  const hasCost = rows?.some((row) => reportedCost(row) !== null) ?? false;
   return [
     { head, cell: name },
     { head: "Requests", right: true, cell: ({ requests }) => formatCount(requests) },
@@ -31,23 +35,30 @@ function columnsOf<T extends Counts>(head: string, name: (row: T) => ReactNode, 
         </>
       ),
     },
+    ...(hasCost ? [{ head: "Provider cost", right: true, wideOnly: true, cell: ProviderCost }] : []),
   ];
+}
+
+function ProviderCost(row: Counts) {
+  const cost = reportedCost(row);
+  if (cost === null) return "–";
+  return (
+    <span className="cell-two">
+      <span>{cost.amount}</span>
+      <span className="small faint nowrap">{cost.spent} charged</span>
+    </span>
+  );
 }
 
 export function Rankings({ figures }: { figures: Overview | undefined }) {
   const { role } = useSession();
-  const most = (rows: readonly Counts[] | undefined) => Math.max(0, ...(rows ?? []).map(({ spent }) => spent));
   const organizations = figures?.top_organizations ?? [];
   return (
     <div className="columns">
       <Card title="Models" about="By spend in this period" flush>
         <Table
           caption="Top models"
-          columns={columnsOf<Row<"top_models">>(
-            "Model",
-            ({ model }) => <ModelLink id={model} />,
-            most(figures?.top_models),
-          )}
+          columns={columnsOf<Row<"top_models">>("Model", ({ model }) => <ModelLink id={model} />, figures?.top_models)}
           rows={figures?.top_models}
           keyOf={({ model }) => model}
           empty={null}
@@ -56,7 +67,7 @@ export function Rankings({ figures }: { figures: Overview | undefined }) {
       <Card title="Tokens" about="By spend in this period" flush>
         <Table
           caption="Top tokens"
-          columns={columnsOf<Row<"top_tokens">>("Token", (row) => <TokenLink {...row} />, most(figures?.top_tokens))}
+          columns={columnsOf<Row<"top_tokens">>("Token", (row) => <TokenLink {...row} />, figures?.top_tokens)}
           rows={figures?.top_tokens}
           keyOf={({ token_id }) => token_id}
           empty={null}
@@ -69,7 +80,7 @@ export function Rankings({ figures }: { figures: Overview | undefined }) {
             columns={columnsOf<Row<"top_organizations">>(
               "Organization",
               (row) => <OrganizationLink {...row} />,
-              most(organizations),
+              organizations,
             )}
             rows={organizations}
             keyOf={({ organization_id }) => organization_id}

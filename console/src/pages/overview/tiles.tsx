@@ -9,6 +9,7 @@ import {
   formatShare,
 } from "../../format/numbers.ts";
 import { Skeleton } from "../../ui/states.tsx";
+import { reportedCost } from "./figures.ts";
 
 /** Key figures of the period. */
 export function Tiles({ figures }: { figures: Overview | undefined }) {
@@ -23,6 +24,7 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
     );
   }
   const { credits, totals } = figures;
+  const cost = reportedCost(totals);
   const first = totals.first_token_ms;
   return (
     <dl className="tiles">
@@ -36,6 +38,13 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
         figure={formatCredits(totals.spent)}
         note={`${formatCredits(credits.spent_per_day)} per day over the last 7 days`}
       />
+      {cost !== null && (
+        <Tile
+          name="Provider cost"
+          figure={cost.amount}
+          note={`${cost.spent} credits charged where the cost is known`}
+        />
+      )}
       <Tile
         name="Requests"
         figure={formatCount(totals.requests)}

@@ -145,7 +145,7 @@ CREATE TABLE request (
   attempts            text,
   failure             text,
   provider_response_id text,
-  provider_cost       text,
+  provider_cost       bigint,
   idempotency_caller_id text COLLATE "C",
   idempotency_key     text COLLATE "C",
   metadata            text,
@@ -340,15 +340,17 @@ CREATE INDEX admin_idempotency_key_expires_at ON admin_idempotency_key (expires_
 -- Usage of a day, summed up once the day is over: of an organization, or of all ('*'), by model, by token, by organization,
 -- or by the time to the first piece of the answer. The books do not depend on it.
 CREATE TABLE usage_day (
-  organization_id text COLLATE "C" NOT NULL,
-  dimension       text COLLATE "C" NOT NULL CHECK (dimension IN ('model', 'token', 'organization', 'first_token')),
-  day             bigint NOT NULL,
-  name            text COLLATE "C" NOT NULL,
-  requests        bigint NOT NULL,
-  errors          bigint NOT NULL,
-  charged         bigint NOT NULL,
-  input_tokens    bigint NOT NULL,
-  output_tokens   bigint NOT NULL,
+  organization_id   text COLLATE "C" NOT NULL,
+  dimension         text COLLATE "C" NOT NULL CHECK (dimension IN ('model', 'token', 'organization', 'first_token')),
+  day               bigint NOT NULL,
+  name              text COLLATE "C" NOT NULL,
+  requests          bigint NOT NULL,
+  errors            bigint NOT NULL,
+  charged           bigint NOT NULL,
+  input_tokens      bigint NOT NULL,
+  output_tokens     bigint NOT NULL,
+  provider_cost     bigint NOT NULL,
+  charged_with_cost bigint NOT NULL,
   PRIMARY KEY (organization_id, dimension, day, name)
 );
 

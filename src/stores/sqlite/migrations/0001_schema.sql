@@ -146,7 +146,7 @@ CREATE TABLE request (
   attempts            TEXT,
   failure             TEXT,
   provider_response_id TEXT,
-  provider_cost       TEXT,
+  provider_cost       INTEGER,
   idempotency_caller_id TEXT,
   idempotency_key     TEXT,
   metadata            TEXT,
@@ -339,15 +339,17 @@ CREATE INDEX admin_idempotency_key_expires_at ON admin_idempotency_key (expires_
 -- Usage of a day, summed up once the day is over: of an organization, or of all ('*'), by model, by token, by organization,
 -- or by the time to the first piece of the answer. The books do not depend on it.
 CREATE TABLE usage_day (
-  organization_id TEXT NOT NULL,
-  dimension       TEXT NOT NULL CHECK (dimension IN ('model', 'token', 'organization', 'first_token')),
-  day             INTEGER NOT NULL,
-  name            TEXT NOT NULL,
-  requests        INTEGER NOT NULL,
-  errors          INTEGER NOT NULL,
-  charged         INTEGER NOT NULL,
-  input_tokens    INTEGER NOT NULL,
-  output_tokens   INTEGER NOT NULL,
+  organization_id   TEXT NOT NULL,
+  dimension         TEXT NOT NULL CHECK (dimension IN ('model', 'token', 'organization', 'first_token')),
+  day               INTEGER NOT NULL,
+  name              TEXT NOT NULL,
+  requests          INTEGER NOT NULL,
+  errors            INTEGER NOT NULL,
+  charged           INTEGER NOT NULL,
+  input_tokens      INTEGER NOT NULL,
+  output_tokens     INTEGER NOT NULL,
+  provider_cost     INTEGER NOT NULL,
+  charged_with_cost INTEGER NOT NULL,
   PRIMARY KEY (organization_id, dimension, day, name)
 ) STRICT, WITHOUT ROWID;
 

@@ -1,0 +1,42 @@
+import type { MicroCredits } from "./amount.ts";
+
+/** Sums over requests. */
+export interface UsageCounts {
+  requests: number;
+  errors: number;
+  charged: MicroCredits;
+  inputTokens: number;
+  outputTokens: number;
+  /** Costs that providers reported, as integers of `10^-PROVIDER_COST_DIGITS` of their unit. */
+  providerCost: bigint;
+  /** Charges of the requests whose provider reported a cost. */
+  chargedWithCost: MicroCredits;
+}
+
+export const NO_USAGE: Readonly<UsageCounts> = {
+  requests: 0,
+  errors: 0,
+  charged: 0n,
+  inputTokens: 0,
+  outputTokens: 0,
+  providerCost: 0n,
+  chargedWithCost: 0n,
+};
+
+/** Adds counts to others, in place. */
+export function addCounts(into: UsageCounts, more: UsageCounts): void {
+  into.requests += more.requests;
+  into.errors += more.errors;
+  into.charged += more.charged;
+  into.inputTokens += more.inputTokens;
+  into.outputTokens += more.outputTokens;
+  into.providerCost += more.providerCost;
+  into.chargedWithCost += more.chargedWithCost;
+}
+
+/** Adds up counts; rows may have other properties. */
+export function sumOf(counts: Iterable<UsageCounts>): UsageCounts {
+  const sum = { ...NO_USAGE };
+  for (const more of counts) addCounts(sum, more);
+  return sum;
+}
