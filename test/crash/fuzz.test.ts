@@ -1,4 +1,0 @@
-import { crashTrials } from "./crash.ts";
-
-crashTrials("sqlite", "fuzz");
-crashTrials("postgres", "fuzz");
