@@ -40,6 +40,7 @@ test("a command prints what retention would remove, and another one removes it",
   const [{ id: grantId }] = database.prepare("select id from credit_grant").all() as [{ id: string }];
   const fromMs = Date.now() - 200 * 86_400_000;
   for (const text of bulkStatements("sqlite", {
+    makesToken: true,
     organizationId: org,
     grantId,
     count: 300,

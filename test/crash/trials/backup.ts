@@ -106,7 +106,7 @@ async function addHistory(site: Site, count: number): Promise<void> {
   if (postgres === undefined) {
     const database = new DatabaseSync(join(site.dataDir, "tollgate.db"), { timeout: 60_000 });
     const grantId = String(database.prepare(grantOf).get()?.id);
-    for (const statement of bulkStatements("sqlite", { ...bulk, grantId })) database.exec(statement);
+    for (const statement of bulkStatements("sqlite", { ...bulk, grantId, makesToken: true })) database.exec(statement);
     database.close();
     return;
   }
@@ -114,7 +114,8 @@ async function addHistory(site: Site, count: number): Promise<void> {
   await client.connect();
   const { rows } = await client.query<{ id: string }>(grantOf);
   const grantId = rows[0]?.id ?? "";
-  for (const statement of bulkStatements("postgres", { ...bulk, grantId })) await client.query(statement);
+  for (const statement of bulkStatements("postgres", { ...bulk, grantId, makesToken: true }))
+    await client.query(statement);
   await client.end();
 }
 

@@ -84,7 +84,7 @@ async function writeHistory(nodes: Nodes, [account]: Account[]): Promise<void> {
   const { grants } = await readFuzzBooks(nodes.place);
   const grantId = grants.find((grant) => grant.organization_id === organizationId)?.id ?? "";
   const fromMs = Date.now() - HISTORY_AGE_DAYS * DAY_MS;
-  const statements = bulkStatements(nodes.store, { organizationId, grantId, count: HISTORY, fromMs });
+  const statements = bulkStatements(nodes.store, { organizationId, grantId, count: HISTORY, fromMs, makesToken: true });
   if (nodes.store === "sqlite") {
     const database = new DatabaseSync(nodes.place, { timeout: 60_000 });
     for (const statement of statements) database.exec(statement);
