@@ -100,7 +100,8 @@ export function marksIn(text: string): Set<string> {
   return new Set(text.match(MARK));
 }
 
-function inboundOf({ inbound }: Intent, repetition: Call["repetition"]): Inbound {
+/** Returns the endpoint that a call of a request is for. */
+export function inboundOf({ inbound }: Intent, repetition: Call["repetition"]): Inbound {
   if (repetition !== "other endpoint") return inbound;
   return inbound === "chat" ? "responses" : "chat";
 }

@@ -1,6 +1,6 @@
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 import type { RequestRow } from "./books.ts";
-import { marksIn } from "./client.ts";
+import { inboundOf, marksIn } from "./client.ts";
 import type { Ask, Call, Intent, Report } from "./intent.ts";
 
 /** An inclusive range of counts. */
@@ -39,6 +39,8 @@ const DOUBT = 64;
 /** Documented rate of a model of which fewer than a hundred answers are known, in tokens a second. */
 const USUAL_RATE = 50;
 const USUAL_MOST = 4_096;
+/** Fields and types by which the wires show reasoning. */
+const REASONING = /"(reasoning|reasoning_content|thinking)"|reasoning_/;
 
 /** Returns the faults in the tokens of a charge: docs/charging.md, "What is charged" and "Estimates and counts". */
 export function chargeFaults(charged: Charged): string[] {
@@ -106,10 +108,18 @@ function checkpoint({ intent, ask }: Charged, { answer }: Counts): Option {
 /** Returns the ways in which an answer may be charged, by the reports that its upstream wrote and by its end. */
 function optionsFor(charged: Charged, counts: Counts): Option[] {
   const { row, intent, ask } = charged;
-  const { wire } = intent.answer;
+  if (row.ending !== "client_left") return optionsOf(charged, counts, false);
+  if (!intent.isStreamed || intent.reasons) return optionsOf(charged, counts, true);
+  const shown = intent.answer.pieces.slice(0, ask.written).map(({ events }) => JSON.stringify(events));
+  // A model that shows reasoning reasons, if the service had read that when the client left.
+  const mayReason = shown.some((events) => REASONING.test(events));
+  return [...optionsOf(charged, counts, false), ...(mayReason ? optionsOf(charged, counts, true) : [])];
+}
+
+function optionsOf(charged: Charged, counts: Counts, isHidden: boolean): Option[] {
+  const { row, intent, ask } = charged;
   const seen = ask.reports;
   const isComplete = row.ending === "complete";
-  const isHidden = row.ending === "client_left" && (!intent.isStreamed || intent.reasons);
   const output = isHidden ? withEstimate(charged, counts.answer) : limited(counts.answer, ask.maxTokens);
   const counted: Option = {
     name: "counted",
@@ -121,10 +131,10 @@ function optionsFor(charged: Charged, counts: Counts): Option[] {
   const last = seen.at(-1);
   const possible = isComplete ? (last === undefined ? [] : [last]) : seen;
   const options = possible.flatMap((one) => reportOptions(charged, counts, one, isHidden));
-  const mayHaveNone = !isComplete || last === undefined || validOf(last.report, wire) === undefined;
+  const mayHaveNone = !isComplete || last === undefined || validOf(last.report, charged) === undefined;
   if (mayHaveNone) options.push(counted);
   // Unusable counters of the Messages wire leave those of its beginning in force, for the input at least.
-  const earlier = wire === "messages" && mayHaveNone ? seen.slice(0, -1) : [];
+  const earlier = intent.answer.wire === "messages" && mayHaveNone ? seen.slice(0, -1) : [];
   return [...options, ...earlier.flatMap((one) => reportOptions(charged, counts, { ...one, after: -1 }, isHidden))];
 }
 
@@ -135,7 +145,7 @@ function reportOptions(
   isHidden: boolean,
 ): Option[] {
   const { intent, ask } = charged;
-  const valid = validOf(report, intent.answer.wire);
+  const valid = validOf(report, charged);
   if (valid === undefined) return [];
   const { maxTokens } = ask;
   const [prompt, completion] = [valid[0] + valid[1] + valid[2], valid[3] + valid[4]];
@@ -219,15 +229,16 @@ function limited({ least, most }: Range, bound: number): Range {
 }
 
 /** Returns a report's disjoint classes; undefined if it cannot be true. */
-export function validOf(
-  { prompt, completion, cached = 0, written = 0, reasoning = 0 }: Report,
-  wire: string,
-): Classes | undefined {
+function validOf(report: Report, { intent, call }: Charged): Classes | undefined {
+  const { wire } = intent.answer;
+  const isTranslated = wire !== inboundOf(intent, call?.repetition ?? "first");
+  const { prompt, completion, cached = 0, written = 0, reasoning = 0 } = report;
   const all = wire === "embeddings" ? [prompt, 0, 0, 0, 0] : [prompt, completion, cached, written, reasoning];
   if (!all.every((count) => typeof count === "number" && Number.isInteger(count) && count >= 0)) return undefined;
   let [ofPrompt = 0, ofAnswer = 0, read = 0, wrote = 0, thought = 0] = all as number[];
-  // The service reads such a report of the Responses wire as counters beside each other, see docs/providers.md.
+  // xAI counts cached tokens beside the others for some models, and has no cache writes.
   if (wire === "responses" && read > ofPrompt) ofPrompt += read;
+  if (wire === "responses" && isTranslated) wrote = 0;
   if (ofPrompt + ofAnswer === 0 || read + wrote > ofPrompt || thought > ofAnswer) return undefined;
   return [ofPrompt - read - wrote, read, wrote, ofAnswer - thought, thought];
 }

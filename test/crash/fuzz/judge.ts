@@ -177,13 +177,15 @@ function isAnsweredBefore({ calls, asks }: Intent, call: Call): boolean {
 }
 
 /** A key whose answer is complete gives it to each repetition, and refuses every other request. */
-function keyFaults({ key, calls, asks }: Intent, call: Call): string[] {
+function keyFaults({ key, calls, asks, maxCost }: Intent, call: Call): string[] {
   const ids = new Set(asks.map(({ requestId }) => requestId));
   const first = calls.find((other) => {
     const hasRun = other.end === "complete" && ids.has(other.requestId ?? "") && other.endedAt < call.sentAt;
     return hasRun && (other.repetition === "sibling") === (call.repetition === "sibling");
   });
   if (key === null || first === undefined || call.status === undefined || call.status === 503) return [];
+  // A request whose prices have risen above its bound is refused before its key is looked up.
+  if (call.status === 400 && maxCost !== null) return [];
   const expected = bodyOf(first) === bodyOf(call) ? 200 : 422;
   return call.status === expected
     ? []

@@ -25,7 +25,6 @@ export class Nodes {
   readonly #services: (RunningService | undefined)[] = [];
   readonly #upstream: FuzzUpstream;
   readonly #database: string | undefined;
-  readonly #starts: Promise<void>[] = [];
   #variant = 0;
   #printed = "";
   readonly periods: Period[] = [{ variant: 0, fromMs: 0, toMs: Number.POSITIVE_INFINITY }];
@@ -33,6 +32,7 @@ export class Nodes {
   readonly kills: { node: number; at: number }[] = [];
   reloads = 0;
   #token = "";
+  #isStopped = false;
 
   private constructor(upstream: FuzzUpstream, database: string | undefined) {
     this.#upstream = upstream;
@@ -77,16 +77,16 @@ export class Nodes {
     this.#token = token;
   }
 
-  /** Resolves with a running service: this node or, if that is down, the next one. */
+  /** Resolves with a running service: this node or, if that is down, the next one. Rejects once all are stopped. */
   async running(node: number): Promise<{ node: number; baseUrl: string }> {
-    for (;;) {
+    while (!this.#isStopped) {
       for (const index of [node, (node + 1) % this.count]) {
         const service = this.#services[index];
         if (service !== undefined) return { node: index, baseUrl: service.baseUrl };
       }
-      await Promise.race(this.#starts);
       await sleep(LOOK_EVERY_MS);
     }
+    throw new Error("the services are stopped");
   }
 
   /** Kills a node and starts it again on its directory. */
@@ -116,6 +116,7 @@ export class Nodes {
 
   /** Stops all services. Returns everything that they printed. */
   async stop(signal: NodeJS.Signals): Promise<string> {
+    this.#isStopped = true;
     for (const service of this.#services) {
       await service?.end(signal);
       this.#printed += service?.output() ?? "";
@@ -126,14 +127,7 @@ export class Nodes {
 
   async #start(node: number): Promise<void> {
     const dataDir = this.#directories[node] ?? "";
-    const starting = startService({ dataDir, config: this.#config(), awaits: "/readyz" });
-    this.#starts.push(
-      starting.then(
-        () => {},
-        () => {},
-      ),
-    );
-    this.#services[node] = await starting;
+    this.#services[node] = await startService({ dataDir, config: this.#config(), awaits: "/readyz" });
   }
 
   /** Resolves when a node lists the new prices, or is down: it starts with them. */

@@ -84,7 +84,10 @@ async function writeHistory(nodes: Nodes, [account]: Account[]): Promise<void> {
   const { grants } = await readFuzzBooks(nodes.place);
   const grantId = grants.find((grant) => grant.organization_id === organizationId)?.id ?? "";
   const fromMs = Date.now() - HISTORY_AGE_DAYS * DAY_MS;
-  const statements = bulkStatements(nodes.store, { organizationId, grantId, count: HISTORY, fromMs, makesToken: true });
+  const statements = [
+    ...bulkStatements(nodes.store, { organizationId, grantId, count: HISTORY, fromMs, makesToken: true }),
+    emptyDaysAfter(fromMs + DAY_MS),
+  ];
   if (nodes.store === "sqlite") {
     const database = new DatabaseSync(nodes.place, { timeout: 60_000 });
     for (const statement of statements) database.exec(statement);
@@ -96,6 +99,17 @@ async function writeHistory(nodes: Nodes, [account]: Account[]): Promise<void> {
     await client.end();
   }
   await nodes.restart(0);
+  // The next start removes old requests once each of their days is summed up.
+  await untilRows(nodes, "usage_day_done", HISTORY_AGE_DAYS);
+}
+
+/** Returns SQL that notes the days from one on as summed up: nothing happened on them. */
+function emptyDaysAfter(fromMs: number): string {
+  const days: string[] = [];
+  for (let day = fromMs - (fromMs % DAY_MS) + DAY_MS; day < Date.now() - DAY_MS; day += DAY_MS) {
+    days.push(`(${day}, ${Date.now()})`);
+  }
+  return `INSERT INTO usage_day_done (day, done_at) VALUES ${days.join(", ")}`;
 }
 
 /** The requests of a run, and what is done to the services meanwhile. */
@@ -104,6 +118,8 @@ class Run {
   readonly #nodes: Nodes;
   readonly #random: Intents;
   readonly #count: number;
+  /** Requests that may begin before the next step has ended: some run during each step. */
+  #most = 2 * REQUESTS_A_STEP;
 
   constructor(nodes: Nodes, random: Intents, count: number) {
     this.#nodes = nodes;
@@ -114,23 +130,29 @@ class Run {
   /** Resolves with the copies that were made when all requests have ended. */
   async play(random: Random, directory: string, name: string): Promise<MadeCopy[]> {
     const playing = Promise.all(Array.from({ length: AT_ONCE }, () => this.#sendAll()));
+    // A failed step ends it with an error of its own.
+    playing.catch(() => {});
     const copying: Promise<MadeCopy>[] = [];
     const steps = Math.ceil(this.#count / REQUESTS_A_STEP);
     for (let step = 1; step < steps; step += 1) {
       while (this.intents.length < step * REQUESTS_A_STEP) await sleep(LOOK_EVERY_MS);
-      await this.#nodes.reload();
-      // The next start removes old requests once each of their days is summed up.
-      if (step === 1) await untilRows(this.#nodes, "usage_day_done", HISTORY_AGE_DAYS);
       if (step % 2 === 1) await this.#nodes.restart(random.between(0, this.#nodes.count - 1));
+      await this.#nodes.reload();
       // Its commands use the first node, which a step restarts only after they have begun.
       if (step === 2) copying.push(copyStore(this.#nodes, directory, `${name}_copy`));
+      this.#most += REQUESTS_A_STEP;
     }
+    this.#most = this.#count;
     await playing;
     return Promise.all(copying);
   }
 
   async #sendAll(): Promise<void> {
     while (this.intents.length < this.#count) {
+      if (this.intents.length >= this.#most) {
+        await sleep(LOOK_EVERY_MS);
+        continue;
+      }
       const intent = this.#random.next();
       this.intents.push(intent);
       await this.#sendOne(intent, this.intents.length);
@@ -175,6 +197,7 @@ async function judge(nodes: Nodes, accounts: Account[], intents: Intent[], copie
   await nodes.stop("SIGTERM");
   const books = await readFuzzBooks(nodes.place);
   const faults = [...verified, ...new Judge(books, nodes).faults(intents)];
+  if (!intents.some(({ calls }) => calls.some(({ end }) => end === "cut"))) faults.push("no kill cut an answer off");
   if (isLate) faults.push("credits are still held");
   if (books.closings.length === 0) faults.push("retention has removed nothing");
   for (const copy of copies) faults.push(...copy.faults, ...copyFaults(copy.books, books));

@@ -1,0 +1,4 @@
+import { crashTrials } from "./crash.ts";
+
+crashTrials("sqlite", "fuzz");
+crashTrials("postgres", "fuzz");
