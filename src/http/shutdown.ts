@@ -106,10 +106,18 @@ async function isWithin(event: Promise<void>, ms: number): Promise<boolean> {
 
 type Cut = (reason: StoppedError) => void;
 
+/**
+ * A completion that is not settled. `cut` ends it; it is removed with the end, because V8 keeps the entries of a set that
+ * change often until its next full collection, and with them everything that the request has read.
+ */
+interface RunningCompletion {
+  ended: Promise<void>;
+  cut: Cut | undefined;
+}
+
 /** The completions that are not settled, also those whose clients have disconnected. A shutdown ends them. */
 export class RunningCompletions {
-  /** Ends each completion, by a promise that resolves when it has ended. */
-  readonly #cuts = new Map<Promise<void>, Cut>();
+  readonly #running = new Set<RunningCompletion>();
   #isCut = false;
 
   /** True once the shutdown ends requests: clients that disconnect then did not do so by themselves. */
@@ -118,31 +126,34 @@ export class RunningCompletions {
   }
 
   get count(): number {
-    return this.#cuts.size;
+    return this.#running.size;
   }
 
   /** Ends the running completions with an error, and those that begin later. */
   cut(): void {
     this.#isCut = true;
-    for (const cut of this.#cuts.values()) cut(new StoppedError());
+    for (const { cut } of this.#running) cut?.(new StoppedError());
   }
 
   /** Counts a completion until its promise settles. Returns the promise. */
   follow<T>(completion: Promise<T>, cut: Cut): Promise<T> {
-    const end = () => void this.#cuts.delete(ended);
-    const ended: Promise<void> = completion.then(end, end);
-    this.#cuts.set(ended, cut);
+    const end = () => {
+      this.#running.delete(entry);
+      entry.cut = undefined;
+    };
+    const entry: RunningCompletion = { ended: completion.then(end, end), cut };
+    this.#running.add(entry);
     if (this.#isCut) cut(new StoppedError());
     return completion;
   }
 
   /** Resolves when every completion that is running now has ended. */
   async currentEnded(): Promise<void> {
-    await Promise.all(this.#cuts.keys());
+    await Promise.all(Array.from(this.#running, ({ ended }) => ended));
   }
 
   /** Resolves when no completion is running; others may begin afterwards. */
   async ended(): Promise<void> {
-    while (this.#cuts.size > 0) await this.currentEnded();
+    while (this.#running.size > 0) await this.currentEnded();
   }
 }
