@@ -1,7 +1,7 @@
 /**
  * `npm run bench`: what the gate costs. Proxies, other gateways and Tollgate in front of the same upstream, in turns, each
  * with the same load; prints tables of throughput, times, processor time, allocations and memory. `bench/plan.ts` has the
- * options, docs/performance.md explains them.
+ * options, bench/README.md explains them.
  */
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";

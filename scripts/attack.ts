@@ -1,7 +1,7 @@
 /**
  * `npm run attack -- URL [--token T] [--admin-token T] [--allow-host NAME]`: plays every attack of `test/hostile/attacks/`
  * against a running service and prints a table of what held. Ends with 1 when something did not hold.
- * `npm run attack -- --write`: does so with a service of its own and writes the table into `docs/reliability.md`.
+ * `npm run attack -- --write`: does so with a service of its own and writes the table into `docs/attacks.md`.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { isIP } from "node:net";
@@ -11,7 +11,7 @@ import { ATTACKS } from "../test/hostile/attacks/index.ts";
 import { playAll, type Result, tableRows, watchHealth } from "../test/hostile/attacks/run.ts";
 import { startAttackedService } from "../test/hostile/attacks/service.ts";
 
-const PAGE = new URL("../docs/reliability.md", import.meta.url);
+const PAGE = new URL("../docs/attacks.md", import.meta.url);
 const HEADING = "| what must hold | area | the attacker has | result |";
 const USAGE =
   "Usage: npm run attack -- URL [--token T] [--admin-token T] [--allow-host NAME], or npm run attack -- --write";
@@ -64,9 +64,10 @@ function writeTable(results: readonly Result[]): void {
   const rows = tableRows(results).map((cells) => `| ${cells.join(" | ")} |`);
   const text = readFileSync(PAGE, "utf8");
   const start = text.indexOf(HEADING);
-  if (start < 0) throw new Error(`docs/reliability.md has no table with the heading ${HEADING}`);
+  if (start < 0) throw new Error(`docs/attacks.md has no table with the heading ${HEADING}`);
   const table = [HEADING, "|---|---|---|---|", ...rows].join("\n");
-  writeFileSync(PAGE, text.slice(0, start) + table + text.slice(text.indexOf("\n\n", start)));
+  const end = text.indexOf("\n\n", start);
+  writeFileSync(PAGE, text.slice(0, start) + table + (end < 0 ? "\n" : text.slice(end)));
 }
 
 async function attackOwnService(): Promise<Result[]> {

@@ -11,7 +11,7 @@ function residentMebibytes({ child }: RunningService): number {
   return Number(/[0-9]+/.exec(line)?.[0]) / 1024;
 }
 
-/** Limit for a service run from source, which needs about 30 MiB more than the compiled package: docs/performance.md. */
+/** Limit for a service run from source, which needs about 30 MiB more than the compiled package: bench/README.md. */
 const RESIDENT_MEBIBYTES_MAX = 220;
 
 describe.skipIf(process.platform !== "linux")("an idle service takes little memory", { concurrent: true }, () => {

@@ -31,9 +31,9 @@ describe.each(Object.entries(ATTACKS))("%s", (area, attacks) => {
   });
 });
 
-test("docs/reliability.md lists every attack as `npm run attack -- --write` writes it.", () => {
-  const page = readDocuments().find(({ path }) => path === "docs/reliability.md");
-  if (page === undefined) throw new Error("There is no docs/reliability.md");
+test("docs/attacks.md lists every attack as `npm run attack -- --write` writes it.", () => {
+  const page = readDocuments().find(({ path }) => path === "docs/attacks.md");
+  if (page === undefined) throw new Error("There is no docs/attacks.md");
   const results = Object.entries(ATTACKS).flatMap(([area, attacks]) =>
     attacks.map((attack) => ({ area, attack, outcome: "held" as const })),
   );

@@ -17,7 +17,7 @@ import {
   streams,
 } from "./scripts.ts";
 
-/** Response and charge, in the words of `docs/reliability.md`. */
+/** Response and charge, in the words of `docs/upstream-faults.md`. */
 export type Outcome = string;
 
 /** An upstream that misbehaves, for a request with streaming and for one without. */

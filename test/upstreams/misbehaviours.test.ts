@@ -31,9 +31,9 @@ test.each(OTHER_KINDS)("on the wire of %s", (kind) => {
   expect(expected.length).toBeGreaterThan(130);
 });
 
-test("docs/reliability.md tells what was met", () => {
-  const page = readDocuments().find(({ path }) => path === "docs/reliability.md");
-  if (page === undefined) throw new Error("There is no docs/reliability.md");
+test("docs/upstream-faults.md tells what was met", () => {
+  const page = readDocuments().find(({ path }) => path === "docs/upstream-faults.md");
+  if (page === undefined) throw new Error("There is no docs/upstream-faults.md");
   expect(tableOf(page, "an upstream's misbehaviour")).toEqual(tableRows(met));
 });
 

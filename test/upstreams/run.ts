@@ -279,7 +279,7 @@ function errorCode(envelope: unknown, status?: number): ErrorCode {
   return code as ErrorCode;
 }
 
-/** The table of `docs/reliability.md`. */
+/** The table of `docs/upstream-faults.md`. */
 export function tableRows(met: readonly Met[]): string[][] {
   return NAMES.map((name) => {
     const own = outcomesOf(met, OWN_KIND, name);

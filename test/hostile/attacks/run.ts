@@ -40,7 +40,7 @@ async function play(attack: Attack, target: Target): Promise<Pick<Result, "outco
   }
 }
 
-/** The cells of the table in `docs/reliability.md`. */
+/** The cells of the table in `docs/attacks.md`. */
 export function tableRows(results: readonly Result[]): string[][] {
   return results.map(({ area, attack, outcome }) => [attack.title, area, attack.needs, outcome]);
 }
