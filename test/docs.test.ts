@@ -1,4 +1,4 @@
-import { execFile } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -97,6 +97,16 @@ test("The list of the files of a completion in architecture.md names files that 
   expect(files.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   expect(rows.map(({ count }) => count)).toEqual(rows.map((row) => row.files.length));
   expect(text).toContain(`runs functions in these ${files.length} files`);
+});
+
+test("every diff in CONTRIBUTING.md that names its files applies to them", () => {
+  const blocks = [...document("CONTRIBUTING.md").text.matchAll(/^ {2}```diff\n([\s\S]*?)^ {2}```$/gm)];
+  const diffs = blocks.map(([, text = ""]) => text.replaceAll(/^ {2}/gm, "")).filter((text) => text.startsWith("--- "));
+  const answers = diffs.map((input) => {
+    return spawnSync("git", ["apply", "--check", "-"], { cwd: ROOT, input, encoding: "utf8" });
+  });
+  expect(answers.map(({ status, stderr }) => `${status} ${stderr}`)).toEqual(diffs.map(() => "0 "));
+  expect(diffs.length).toBeGreaterThan(1);
 });
 
 test("every page of docs/ is linked to", () => {

