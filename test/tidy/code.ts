@@ -34,7 +34,7 @@ export function checkCode(source: Source): Violation[] {
   if (lines > LINES_A_FILE) {
     violations.push({ path: source.path, line: 1, rule: "size", message: `${lines} lines; at most ${LINES_A_FILE}` });
   }
-  const rules = [checkFunction, checkTypes];
+  const rules = [checkFunction];
   if (source.path.startsWith("src/") && !isTest(source.path)) {
     rules.push(checkEnvironment, checkClock, checkLiterals);
   }
@@ -75,11 +75,6 @@ function isGroupOfTests(node: AstNode | undefined): boolean {
     callee = (callee.type === "CallExpression" ? callee.callee : callee.object) as AstNode;
   }
   return callee?.type === "Identifier" && callee.name === "describe";
-}
-
-function checkTypes(node: AstNode, { report }: Context): void {
-  if (node.type === "TSAnyKeyword") report(node, "types", "`any`");
-  if (node.type === "TSNonNullExpression") report(node, "types", "a non-null assertion");
 }
 
 function checkEnvironment(node: AstNode, { source, report }: Context): void {
