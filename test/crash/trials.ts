@@ -119,6 +119,7 @@ const CRASHES: readonly Trial[] = [
     name: `a store that is ${eachMs} ms slower, under 100 requests`,
     runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 10, share: 1 },
+    site: longerLivesIfShared,
     run: slowStore(eachMs),
   })),
   {
@@ -143,6 +144,7 @@ const CRASHES: readonly Trial[] = [
     name: "SIGTERM under 200 streams",
     runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 50, share: 3 },
+    site: longerLivesIfShared,
     run: terminateUnderStreams,
   },
   {

@@ -6,7 +6,7 @@ import { admit, name, refusalOf } from "./contract.ts";
 
 /** As short as in a service, so that an outage is noticed. */
 const ANSWER_TIMEOUT_MS = 500;
-const PATIENCE = { timeout: 20_000, interval: 20 };
+const PATIENCE = { timeout: 60_000, interval: 20 };
 
 describe.skipIf(!hasRedis)("while Redis is away, a node", () => {
   let redis: RedisServer;

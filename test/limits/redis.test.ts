@@ -8,7 +8,7 @@ import { RedisServer } from "../support/redis-server.ts";
 import { admit, name, refusalOf } from "./contract.ts";
 
 const LEASE_MS = 60_000;
-const PATIENCE = { timeout: 20_000, interval: 20 };
+const PATIENCE = { timeout: 60_000, interval: 20 };
 
 describe.skipIf(!hasRedis)("nodes that share limits in Redis", () => {
   let redis: RedisServer;

@@ -5,7 +5,7 @@ import { RedisServer } from "../support/redis-server.ts";
 import { makeOrganization, makeToken, type RunningService, send, startService } from "../support/service.ts";
 import { sendJson, startUpstream, type Upstream, type UpstreamRequest } from "../support/upstream.ts";
 
-const PATIENCE = { timeout: 20_000, interval: 20 };
+const PATIENCE = { timeout: 60_000, interval: 20 };
 const REQUESTS_PER_MINUTE = 12;
 /** Tokens of the prompt and the answer of `quick`. */
 const TOKENS_USED = 9;
