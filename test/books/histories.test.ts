@@ -1,9 +1,11 @@
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { rmSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import fc from "fast-check";
+import pg from "pg";
 import { describe, expect, test } from "vitest";
 import type { HoldFacts, Transition } from "../../src/credits/books.ts";
 import type { Outcome } from "../../src/credits/outcomes.ts";
@@ -44,7 +46,9 @@ describe("a random history equals a heap of coins", () => {
     async () => {
       const dataDir = await mkdtemp(join(tmpdir(), "tollgate-histories-"));
       const store = await openSqliteStore({ dataDir, role: "service" });
-      await playAll(store).finally(() => store.close());
+      const database = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 60_000 });
+      await playAll(store, new Accounts(store, tablesOfFile(database))).finally(() => store.close());
+      database.close();
       rmSync(dataDir, { recursive: true });
     },
     LONGEST_MS,
@@ -55,7 +59,9 @@ describe("a random history equals a heap of coins", () => {
     async () => {
       const database = await createTestDatabase();
       const store = await openPostgresStore({ url: database.url, role: "service" });
-      await playAll(store);
+      const client = new pg.Client({ connectionString: database.url });
+      await client.connect();
+      await playAll(store, new Accounts(store, tablesOfServer(client))).finally(() => client.end());
       await store.close();
       await database.drop();
     },
@@ -64,7 +70,7 @@ describe("a random history equals a heap of coins", () => {
 });
 
 /** Fails with the seed of the first player and the shortest failing history found. */
-async function playAll(store: Store): Promise<void> {
+async function playAll(store: Store, accounts: Accounts): Promise<void> {
   const numRuns = Math.ceil(RUNS / PLAYERS);
   const limits = { interruptAfterTimeLimit: LONGEST_MS / 2, markInterruptAsFailure: true };
   const books = { holds: new Together(store.books, "holds"), durable: new Together(store.books, "durable") };
@@ -75,7 +81,7 @@ async function playAll(store: Store): Promise<void> {
       // The store is needed to shrink the failing history of another player.
       if (loser !== undefined && loser !== player) return;
       run += 1;
-      await play(store, books, steps, run).catch((error: unknown) => {
+      await play({ store, accounts, books, run }, steps).catch((error: unknown) => {
         loser ??= player;
         if (loser === player) throw error;
       });
@@ -129,30 +135,117 @@ class Together {
   }
 }
 
-let accountsMade: Promise<void> = Promise.resolve();
+type Row = Record<string, unknown>;
 
-/** Makes the accounts of one player after another: on a slow machine they would wait too long for the version of accounts. */
-function inTurn(make: () => Promise<void>): Promise<void> {
-  const made = accountsMade.then(make);
-  accountsMade = made.catch(() => {});
-  return made;
+/** The tables of a store, beside the store itself. */
+interface Tables {
+  read(table: string): Promise<Row[]>;
+  add(table: string, rows: Row[]): Promise<unknown>;
+}
+
+function tablesOfFile(database: DatabaseSync): Tables {
+  return {
+    read: async (table) => database.prepare(`SELECT * FROM ${table}`).all(),
+    add: async (table, rows) => {
+      const columns = Object.keys(rows[0] ?? {});
+      const marks = columns.map(() => "?").join(", ");
+      const insert = database.prepare(`INSERT INTO ${table} (${columns.join(", ")}) VALUES (${marks})`);
+      database.exec("BEGIN IMMEDIATE");
+      for (const row of rows) insert.run(...columns.map((column) => row[column] as SQLInputValue));
+      database.exec("COMMIT");
+    },
+  };
+}
+
+function tablesOfServer(client: pg.Client): Tables {
+  const toJson = ({ hash, ...row }: Row) => (hash instanceof Uint8Array ? { ...row, hash: `\\x${hex(hash)}` } : row);
+  return {
+    read: async (table) => (await client.query(`SELECT * FROM ${table}`)).rows,
+    add: (table, rows) => {
+      const insert = `INSERT INTO ${table} SELECT * FROM json_populate_recordset(NULL::${table}, $1)`;
+      return client.query(insert, [JSON.stringify(rows.map(toJson))]);
+    },
+  };
+}
+
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
+
+/** Number of runs whose accounts are made at once. */
+const RUNS_AT_ONCE = 250;
+const ACCOUNT_TABLES = ["organization", "balance", "token", "token_balance"];
+/** The run whose accounts are made through the store, and which is not played. */
+const PATTERN = "_0";
+
+/** The accounts of the runs. Those of one run are copied for all others: made one by one, they took longer than the histories. */
+class Accounts {
+  readonly #store: Store;
+  readonly #tables: Tables;
+  #made = 0;
+  #making: Promise<void> | undefined;
+
+  constructor(store: Store, tables: Tables) {
+    this.#store = store;
+    this.#tables = tables;
+  }
+
+  /** Resolves when the accounts of a run are there. */
+  async ready(run: number): Promise<void> {
+    while (run > this.#made) {
+      this.#making ??= this.#makeMore().finally(() => {
+        this.#making = undefined;
+      });
+      await this.#making;
+    }
+  }
+
+  async #makeMore(): Promise<void> {
+    if (this.#made === 0) for (const id of ORGANIZATION_IDS) await this.#makePattern(`${id}${PATTERN}`);
+    const runs = Array.from({ length: RUNS_AT_ONCE }, (_, index) => this.#made + index + 1);
+    for (const table of ACCOUNT_TABLES) {
+      const pattern = (await this.#tables.read(table)).filter((row) => Object.values(row).some(isPattern));
+      await this.#tables.add(
+        table,
+        runs.flatMap((run) => pattern.map((row) => copyOf(row, run))),
+      );
+    }
+    this.#made += RUNS_AT_ONCE;
+  }
+
+  async #makePattern(id: string): Promise<void> {
+    const createdAtMs = Date.now();
+    const capped = tokenOf(id, CAPPED_TOKEN);
+    await this.#store.accounts.insertOrganization({ id, name: "Histories", kind: "standard", createdAtMs });
+    await this.#store.accounts.insertToken(capped, TOKEN_CAP);
+    await this.#store.accounts.replaceToken(capped.id, createdAtMs + FAR_MS, tokenOf(id, SUCCESSOR_TOKEN));
+  }
+}
+
+const isPattern = (value: unknown): value is string => typeof value === "string" && value.endsWith(PATTERN);
+
+function copyOf(row: Row, run: number): Row {
+  const renamed = Object.entries(row).map(([column, value]) => {
+    return [column, isPattern(value) ? `${value.slice(0, -PATTERN.length)}_${run}` : value] as const;
+  });
+  return { ...Object.fromEntries(renamed), ...("hash" in row && { hash: randomBytes(32) }) };
+}
+
+interface Playing {
+  store: Store;
+  accounts: Accounts;
+  books: Record<Durability, Together>;
+  run: number;
 }
 
 /** Gives every run its own organizations, so that all runs share one database. */
-async function play(store: Store, books: Record<Durability, Together>, steps: Step[], run: number): Promise<void> {
+async function play({ store, accounts, books, run }: Playing, steps: Step[]): Promise<void> {
   const baseMs = Date.now();
   const model = new CoinModel();
   const ids = ORGANIZATION_IDS.map((id) => `${id}_${run}`);
+  await accounts.ready(run);
   for (const id of ids) {
     model.addOrganization(id);
-    const [capped, successor] = [tokenOf(id, CAPPED_TOKEN), tokenOf(id, SUCCESSOR_TOKEN)];
-    await inTurn(async () => {
-      await store.accounts.insertOrganization({ id, name: "Histories", kind: "standard", createdAtMs: baseMs });
-      await store.accounts.insertToken(capped, TOKEN_CAP);
-      await store.accounts.replaceToken(capped.id, baseMs + FAR_MS, successor);
-    });
-    model.capToken(id, capped.id, TOKEN_CAP);
-    model.shareCap(id, capped.id, successor.id);
+    model.capToken(id, tokenOf(id, CAPPED_TOKEN).id, TOKEN_CAP);
+    model.shareCap(id, tokenOf(id, CAPPED_TOKEN).id, tokenOf(id, SUCCESSOR_TOKEN).id);
   }
   for (const [index, { batch }] of steps.entries()) {
     const transitions: Transition[] = batch.map((transition) => settled(transition, run, baseMs));
