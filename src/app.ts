@@ -1,11 +1,11 @@
-import { ensureFirstOrganization, type FirstOrganization } from "./admin/first-run.ts";
+import { SERVICE_ACTOR } from "./admin/audit.ts";
 import { LastUses } from "./admin/last-uses.ts";
 import { firstAdminToken } from "./admin/sessions.ts";
+import { ensureFirstOrganization, type FirstOrganization } from "./app/first-run.ts";
 import { createHttp, gaugeSources, listen, urlOf } from "./app/http.ts";
 import { createLimits } from "./app/limits.ts";
 import { LiveParts } from "./app/live.ts";
 import {
-  createAccounts,
   createConversationLog,
   createHealthFile,
   createLedger,
@@ -69,7 +69,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   // Stopped after the ledger, so that charges are booked before anything else is written.
   const conversationLog = parts.adopt(createConversationLog(live, options, store), (opened) => opened.stop());
   const ledger = parts.adopt(await createLedger(config, options, store, telemetry.ledger), (opened) => opened.stop());
-  const accounts = createAccounts(options, store);
+  const core = { ...options, accounts: store.accounts, actor: SERVICE_ACTOR, newId: newIdOf(options) };
   const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: options.log }), (opened) => opened.stop());
   const circuits = new Circuits();
   const healthFile = parts.adopt(createHealthFile(config, options, circuits), (opened) => opened.stop());
@@ -84,7 +84,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
   const limits = parts.adopt(await createLimits(config, options), (opened) => opened.stop());
   const overload = parts.adopt(createOverload(config, options), (opened) => opened.stop());
-  const services = { store, ledger, tokenCounter, live, circuits, limits, accounts, overload, telemetry, ...recorders };
+  const services = { store, ledger, tokenCounter, live, circuits, limits, overload, telemetry, ...recorders };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
   const reloads = parts.adopt(new Reloads({ ...options, live, server, circuits }), (opened) => opened.stop());
@@ -103,8 +103,8 @@ export async function startService(config: Config, options: StartOptions): Promi
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.
     store.runExclusively(async () => ({
-      firstOrganization: await ensureFirstOrganization({ ...options, accounts, ledger, store }),
-      adminToken: await firstAdminToken({ ...options, rows: store.admin, newId: newIdOf(options) }),
+      firstOrganization: await ensureFirstOrganization({ store, ledger, core }),
+      adminToken: await firstAdminToken({ ...core, rows: store.admin }),
     })),
     live.catalog.start(),
   ]);

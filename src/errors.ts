@@ -104,6 +104,8 @@ export interface ApiErrorOptions {
   /** Additional fields of the envelope, such as `credits_available`. */
   fields?: Record<string, number | string>;
   headers?: Record<string, string>;
+  /** The same error for a command, if its line has other words than `message`. */
+  command?: OperatorError | undefined;
   /** Internal error; logged, never sent. */
   cause?: unknown;
 }
@@ -116,6 +118,7 @@ export class ApiError extends Error {
   readonly param: string | null;
   readonly fields: Record<string, number | string>;
   readonly headers: Record<string, string>;
+  readonly command: OperatorError | undefined;
   /** Message without values of the request. */
   readonly loggedMessage: string;
 
@@ -128,6 +131,7 @@ export class ApiError extends Error {
     this.param = options.param ?? null;
     this.fields = options.fields ?? {};
     this.headers = options.headers ?? {};
+    this.command = options.command;
     this.loggedMessage = options.loggedMessage ?? message;
   }
 }
@@ -187,6 +191,17 @@ export class OperatorError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {
     super(message, options);
     this.name = "OperatorError";
+  }
+}
+
+/** An id that does not exist; the printed message adds the command that lists the ids. */
+export class UnknownIdError extends OperatorError {
+  readonly listedBy: string;
+
+  constructor(what: string, id: string, listedBy: string) {
+    super(`There is no ${what} with the id ${JSON.stringify(id)}.`);
+    this.name = "UnknownIdError";
+    this.listedBy = listedBy;
   }
 }
 

@@ -18,7 +18,7 @@ import { createProgram } from "../src/cli/program.ts";
 import { allowedWords, configNode, type SchemaNode } from "../src/config/schema.ts";
 import { errorCatalog, UpstreamError, type UpstreamFailure } from "../src/errors.ts";
 import { CONSEQUENCES, toApiError } from "../src/gateway/failures.ts";
-import { adminEndpoints } from "../src/http/admin/index.ts";
+import { adminEndpoints } from "../src/http/admin/endpoint.ts";
 import { readFault } from "../src/providers/sandbox/fault.ts";
 import { TRIALS } from "./crash/trials.ts";
 import { COUNTS } from "./support/counts.ts";

@@ -1,4 +1,5 @@
-import type { AuditAction, AuditEntry } from "../api/admin/reports.ts";
+import type { AuditEntry } from "../api/admin/reports.ts";
+import { isoTime } from "../api/time.ts";
 import type { ActorKind, AuditRow } from "../credits/audit.ts";
 import type { AdminRows } from "../stores/queries/admin.ts";
 import type { Page, PageRequest } from "./directory.ts";
@@ -18,7 +19,8 @@ export const COMMAND_ACTOR: Actor = { kind: "command", id: null, address: null, 
 
 /** A change; `before` and `after` hold no secret. */
 export interface Change {
-  action: AuditAction;
+  /** Such as `token.revoke`. */
+  action: string;
   organizationId: string | null;
   subjectId: string | null;
   before?: Record<string, unknown>;
@@ -74,7 +76,8 @@ export class AuditLog {
     const { cursor, limit, ...rest } = filter;
     const rows = await this.#options.rows.audit({ ...rest, before: cursor, limit: limit + 1 });
     const shown = rows.slice(0, limit);
-    return { data: shown.map(toEntry), nextCursor: rows.length > limit ? (shown.at(-1)?.id ?? null) : null };
+    const next_cursor = rows.length > limit ? (shown.at(-1)?.id ?? null) : null;
+    return { object: "list", data: shown.map(toEntry), next_cursor };
   }
 }
 
@@ -82,7 +85,7 @@ function toEntry(row: AuditRow): AuditEntry {
   return {
     object: "audit_entry",
     id: row.id,
-    at: new Date(row.madeAtMs).toISOString(),
+    at: isoTime(row.madeAtMs),
     actor: { kind: row.actorKind, id: row.actorId, address: row.address },
     action: row.action,
     organization_id: row.organizationId,

@@ -17,14 +17,16 @@ export interface DirectoryOptions {
 
 /** Position and length of a page. */
 export interface PageRequest {
-  /** `nextCursor` of the page before. */
+  /** `next_cursor` of the page before. */
   cursor: string | null;
   limit: number;
 }
 
+/** A page as the API answers it. */
 export interface Page<Entry> {
+  object: "list";
   data: Entry[];
-  nextCursor: string | null;
+  next_cursor: string | null;
 }
 
 /** Lists organizations, tokens and grants for the admin API, the newest first. */
@@ -108,8 +110,8 @@ function pageOf<Row, Entry>(
 ): Page<Entry> {
   const shown = rows.slice(0, limit);
   const last = rows.length > limit ? shown.at(-1) : undefined;
-  const nextCursor = last === undefined ? null : `${positioned(last).createdAtMs}_${positioned(last).id}`;
-  return { data: shown.map(toEntry), nextCursor };
+  const next_cursor = last === undefined ? null : `${positioned(last).createdAtMs}_${positioned(last).id}`;
+  return { object: "list", data: shown.map(toEntry), next_cursor };
 }
 
 /** Returns the days before today whose charges tell how long credits last. */

@@ -1,6 +1,6 @@
-import type { AuditAction } from "../api/admin/reports.ts";
 import type { Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
+import { ApiError } from "../errors.ts";
 import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
 import type { AdminRows, AdminTokenRow, SessionRow } from "../stores/queries/admin.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -52,15 +52,6 @@ export function shareOwnerOf(who: Administrator): string {
   return who.role === "operator" ? who.adminToken.id : who.token.organizationId;
 }
 
-export type SignInOutcome =
-  | { outcome: "signed_in"; secret: string; who: Administrator; expiresAtMs: number }
-  | { outcome: "unknown" | "expired" }
-  /** A token without `MEMBER_SCOPE`. */
-  | { outcome: "scope_missing" }
-  /** The playground organization has no members. */
-  | { outcome: "playground" };
-type Refusal = Exclude<SignInOutcome["outcome"], "signed_in">;
-
 /** Scope that a token of an organization needs to sign in. */
 export const MEMBER_SCOPE: Scope = "console:read";
 
@@ -71,6 +62,22 @@ const LIFE_MS = 7 * 86_400_000;
 const TOUCH_AFTER_MS = 60_000;
 
 type Holder = Omit<Operator, "session"> | Omit<Member, "session">;
+
+interface Refused {
+  reason: SignInFailure["reason"];
+  /** The token that was presented, where it is known. */
+  row?: { id: string; organizationId: string | null };
+}
+
+const UNKNOWN_TOKEN = () => new ApiError("invalid_token", "The token is not valid.");
+const REFUSALS: Record<SignInFailure["reason"], () => ApiError> = {
+  unknown_token: UNKNOWN_TOKEN,
+  revoked_token: UNKNOWN_TOKEN,
+  expired_token: () => new ApiError("expired_token"),
+  playground_token: () => new ApiError("usage_not_available_for_playground"),
+  insufficient_scope: () =>
+    new ApiError("insufficient_scope", `To sign in, the token needs the scope \`${MEMBER_SCOPE}\`.`),
+};
 
 /**
  * Sessions of the console, stored in the database, so that every node knows them. A session ends with the token that it
@@ -86,15 +93,19 @@ export class Sessions {
 
   /**
    * Begins a session with a new secret. For a token that is refused it calls `countFailure` first, whose error refuses the
-   * attempt without a record. A valid token is never counted: failures of others must not lock its holder out.
+   * attempt without a record. A valid token is never counted: failures of others must not lock its holder out. Rejects
+   * with ApiError.
    */
-  async signIn(token: string, origin: Origin, countFailure: () => Promise<void>): Promise<SignInOutcome> {
+  async signIn(
+    token: string,
+    origin: Origin,
+    countFailure: () => Promise<void>,
+  ): Promise<{ secret: string; who: Administrator; expiresAtMs: number }> {
     const found = await this.#holderOf(token);
-    if ("refusal" in found) {
-      const { refusal, reason, row } = found;
+    if ("reason" in found) {
       await countFailure();
-      await this.#options.failures.record(origin, { reason, prefix: displayPrefix(token), token: row ?? null });
-      return { outcome: refusal };
+      await this.#recordRefusal(token, origin, found);
+      throw REFUSALS[found.reason]();
     }
     const { rows, clock, random, noteUse } = this.#options;
     const nowMs = clock();
@@ -112,7 +123,7 @@ export class Sessions {
     };
     const after = { expiresAt: isoTime(row.expiresAtMs) };
     await rows.insertSession(row, this.#record(found, origin, { action: "session.sign_in", after }));
-    return { outcome: "signed_in", secret, who: { ...found, session: row }, expiresAtMs: row.expiresAtMs };
+    return { secret, who: { ...found, session: row }, expiresAtMs: row.expiresAtMs };
   }
 
   /** Finds the caller by the secret of a cookie, while the session and its token are valid. */
@@ -142,36 +153,38 @@ export class Sessions {
   /** Finds the operator of an admin token. */
   async operatorOf(token: string): Promise<Operator | undefined> {
     const found = await this.#adminTokenOf(token);
-    return "refusal" in found ? undefined : { ...found, session: null };
+    return "reason" in found ? undefined : { ...found, session: null };
   }
 
   /** Records an admin token that was refused. */
   async recordRefused(token: string, origin: Origin): Promise<void> {
     const found = await this.#adminTokenOf(token);
-    if (!("refusal" in found)) return;
-    const { reason, row } = found;
-    await this.#options.failures.record(origin, { reason, prefix: displayPrefix(token), token: row ?? null });
+    if ("reason" in found) await this.#recordRefusal(token, origin, found);
+  }
+
+  #recordRefusal(token: string, origin: Origin, { reason, row }: Refused): Promise<void> {
+    return this.#options.failures.record(origin, { reason, prefix: displayPrefix(token), token: row ?? null });
   }
 
   async #holderOf(token: string): Promise<Holder | Refused> {
     if (token.startsWith(ADMIN_TOKEN_MARK)) return this.#adminTokenOf(token);
     const fingerprint = parseToken(token);
     const row = fingerprint && (await this.#options.accounts.tokenByHash(fingerprint.hash));
-    if (row === undefined) return { refusal: "unknown", reason: "unknown_token" };
-    if (row.revokedAtMs !== null) return { refusal: "unknown", reason: "revoked_token", row };
-    if (this.#hasEnded(row)) return { refusal: "expired", reason: "expired_token", row };
-    if (row.organizationKind === "playground") return { refusal: "playground", reason: "playground_token", row };
-    if (!row.scopes.includes(MEMBER_SCOPE)) return { refusal: "scope_missing", reason: "insufficient_scope", row };
+    if (row === undefined) return { reason: "unknown_token" };
+    if (row.revokedAtMs !== null) return { reason: "revoked_token", row };
+    if (this.#hasEnded(row)) return { reason: "expired_token", row };
+    if (row.organizationKind === "playground") return { reason: "playground_token", row };
+    if (!row.scopes.includes(MEMBER_SCOPE)) return { reason: "insufficient_scope", row };
     return { role: "member", token: row };
   }
 
   async #adminTokenOf(token: string): Promise<Omit<Operator, "session"> | Refused> {
     const fingerprint = parseToken(token, ADMIN_TOKEN_MARK);
     const row = fingerprint && (await this.#options.rows.adminTokenByHash(fingerprint.hash));
-    if (row === undefined) return { refusal: "unknown", reason: "unknown_token" };
+    if (row === undefined) return { reason: "unknown_token" };
     const { id, prefix } = row;
     if (row.revokedAtMs === null) return { role: "operator", adminToken: { id, prefix } };
-    return { refusal: "unknown", reason: "revoked_token", row: { id, organizationId: null } };
+    return { reason: "revoked_token", row: { id, organizationId: null } };
   }
 
   async #operator(adminTokenId: string | null): Promise<Omit<Operator, "session"> | undefined> {
@@ -192,18 +205,11 @@ export class Sessions {
     return expiresAtMs !== null && this.#options.clock() >= expiresAtMs;
   }
 
-  #record(who: Holder, origin: Origin, change: { action: AuditAction; after: Record<string, unknown> }) {
+  #record(who: Holder, origin: Origin, change: { action: string; after: Record<string, unknown> }) {
     const [id, organizationId] =
       who.role === "operator" ? [who.adminToken.id, null] : [who.token.id, who.token.organizationId];
     return auditRow({ kind: who.role, id, ...origin }, { ...change, organizationId, subjectId: id }, this.#options);
   }
-}
-
-interface Refused {
-  refusal: Refusal;
-  reason: SignInFailure["reason"];
-  /** The token that was presented, where it is known. */
-  row?: { id: string; organizationId: string | null };
 }
 
 export interface SignInFailuresOptions extends AuditTime {
@@ -315,7 +321,7 @@ export async function replaceAdminToken(
   return made;
 }
 
-function changeOf(action: AuditAction, { id, prefix }: AdminTokenRow) {
+function changeOf(action: string, { id, prefix }: AdminTokenRow) {
   return { action, organizationId: null, subjectId: id, after: { prefix } };
 }
 

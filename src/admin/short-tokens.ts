@@ -61,7 +61,7 @@ export class ShortTokens {
     );
     const endsAtMs = Math.min(...ends);
     const after = { prefix, expiresAt: isoTime(endsAtMs) };
-    const change = { action: "playground_token.create" as const, organizationId, subjectId: id, after };
+    const change = { action: "playground_token.create", organizationId, subjectId: id, after };
     const row = { hash, tokenId: id, expiresAtMs: endsAtMs, sessionHash: session?.hash ?? null, adminTokenId };
     await rows.insertShortToken(row, nowMs, auditRow(actor, change, this.#options));
     const short = { token, organizationId, expiresAtMs: endsAtMs };
@@ -97,7 +97,7 @@ export class ShortTokens {
       successorId: null,
       callerId: id,
     };
-    const change = { action: "token.create" as const, organizationId, subjectId: id, after: { name, prefix, scopes } };
+    const change = { action: "token.create", organizationId, subjectId: id, after: { name, prefix, scopes } };
     try {
       await accounts.insertToken(row, null, auditRow(actor, change, this.#options));
       return row;

@@ -1,7 +1,5 @@
 import { type AddressInfo, isIPv6 } from "node:net";
-import type { Accounts } from "../admin/accounts.ts";
 import { AuditLog } from "../admin/audit.ts";
-import { CreditAdjustments } from "../admin/credit-adjustments.ts";
 import { Directory } from "../admin/directory.ts";
 import { AdminKeys } from "../admin/idempotency-keys.ts";
 import type { LastUses } from "../admin/last-uses.ts";
@@ -16,7 +14,7 @@ import type { RateLimiter } from "../gateway/limits.ts";
 import { OutputRates } from "../gateway/output-rates.ts";
 import { RetryBudget } from "../gateway/retry-budget.ts";
 import type { TokenCounter } from "../gateway/token-counter.ts";
-import type { AdminServices } from "../http/admin/endpoint.ts";
+import type { AdminServices } from "../http/admin/index.ts";
 import { Authenticator } from "../http/authenticator.ts";
 import type { Overload } from "../http/overload.ts";
 import { createServer, type Server, type ServerSettings } from "../http/server.ts";
@@ -47,7 +45,6 @@ export interface Services {
   circuits: Circuits;
   resumptions: Resumptions;
   limits: RateLimiter;
-  accounts: Accounts;
   lastUses: LastUses;
   usageDays: UsageDays;
   signInFailures: SignInFailures;
@@ -160,7 +157,7 @@ export function gaugeSources(
 
 function adminServices(
   options: StartOptions,
-  { live, store, ledger, accounts, usageDays, lastUses, signInFailures, resumptions }: Services,
+  { live, store, ledger, usageDays, lastUses, signInFailures, resumptions }: Services,
 ): Omit<AdminServices, "gateway" | "facts"> {
   const { clock, random, log } = options;
   const rows = store.admin;
@@ -183,14 +180,17 @@ function adminServices(
       newId,
     }),
     shortTokens: new ShortTokens({ rows, accounts: store.accounts, clock, random, newId }),
-    accounts,
+    accounts: store.accounts,
+    allowances: store.allowances,
+    bookings: ledger,
+    random,
+    newId,
     keys: new AdminKeys({ rows, log }),
     directory: new Directory({ rows: store.directory, clock }),
     audit: new AuditLog({ rows, clock, newId }),
     requests: new Requests({ holds: store.requests, refusals: store.refusals, conversations }),
     conversations,
     statements: new Statements(store.books),
-    creditAdjustments: new CreditAdjustments({ ...store, bookings: ledger, clock, random, newId }),
     overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
     resumptions,
     clock,

@@ -1,6 +1,4 @@
 import { join } from "node:path";
-import { Accounts } from "../admin/accounts.ts";
-import { SERVICE_ACTOR } from "../admin/audit.ts";
 import { SignInFailures } from "../admin/sessions.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
@@ -57,11 +55,6 @@ export const newIdOf =
 
 export function createSignInFailures(options: StartOptions, { admin: rows }: Store): SignInFailures {
   return new SignInFailures({ ...options, rows, newId: newIdOf(options) });
-}
-
-export function createAccounts(options: StartOptions, store: Store): Accounts {
-  const { clock, random } = options;
-  return new Accounts({ rows: store.accounts, clock, random, newId: newIdOf(options), actor: SERVICE_ACTOR });
 }
 
 export function openStoreOf(

@@ -5,7 +5,8 @@ import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { replaceAdminToken } from "../admin/sessions.ts";
 import { isoTime } from "../api/time.ts";
 import { uuidV7 } from "../internals/ids.ts";
-import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
+import { facts } from "../operations/command.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { withWorkspace } from "./workspace.ts";
 
 export function addAdmin(program: Command, terminal: Terminal): void {

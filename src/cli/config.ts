@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import type { Config } from "../config.ts";
-import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
+import { facts } from "../operations/command.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 
 export interface ConfigUse {
   /** `unread`: for commands that call no provider, so that a key that is not set does not stop them. */

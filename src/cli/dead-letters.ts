@@ -1,11 +1,12 @@
 import type { Command } from "commander";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { areCounts, priceOf } from "../credits/price.ts";
-import { OperatorError } from "../errors.ts";
+import { OperatorError, UnknownIdError } from "../errors.ts";
 import { retryDeadLetter } from "../ledger/dead-letter.ts";
 import { type DeadLetter, deadLetterFileOf, readDeadLetters } from "../ledger/dead-letter-file.ts";
 import type { SpooledTransition } from "../ledger/spool-file.ts";
-import { addCommand, type CommonFlags, print, type Terminal, table, UnknownIdError } from "./command.ts";
+import { table } from "../operations/command.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { withWorkspace } from "./workspace.ts";
 
 export function addDeadLetters(ledger: Command, terminal: Terminal): void {

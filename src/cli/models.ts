@@ -4,10 +4,11 @@ import type { ModelRoute } from "../api/admin/reports.ts";
 import type { Upstreams } from "../app/upstreams.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
-import { UpstreamError } from "../errors.ts";
+import { UnknownIdError, UpstreamError } from "../errors.ts";
 import { uuidV7 } from "../internals/ids.ts";
+import { table } from "../operations/command.ts";
 import type { Provider } from "../providers/provider.ts";
-import { addCommand, type CommonFlags, print, type Terminal, table, UnknownIdError } from "./command.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { type ConfigUse, readConfig } from "./config.ts";
 import { withWorkspace } from "./workspace.ts";
 

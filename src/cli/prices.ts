@@ -1,6 +1,6 @@
 import { allPrices, type Catalog, chargedPrices, type Route, upstreamOf } from "../catalog/model.ts";
 import { FURTHER_CLASSES, type PriceTier, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
-import { table } from "./command.ts";
+import { table } from "../operations/command.ts";
 import { pricesJson } from "./statement.ts";
 
 /** The prices of a route at a service tier, for a length of the prompt, from a day on. */

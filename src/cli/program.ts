@@ -1,16 +1,14 @@
 import { Command, CommanderError } from "commander";
-import { OperatorError, StoreUnavailableError } from "../errors.ts";
+import { ApiError, OperatorError, StoreUnavailableError, UnknownIdError } from "../errors.ts";
 import { addAdmin } from "./admin-token.ts";
-import { commandText, type PlaceFlags, type Terminal, UnknownIdError } from "./command.ts";
+import { commandText, type PlaceFlags, type Terminal } from "./command.ts";
 import { addConfig } from "./config.ts";
-import { addCredits } from "./credits.ts";
 import { addLedger } from "./ledger.ts";
 import { addModels } from "./models.ts";
-import { addOrg } from "./org.ts";
+import { addOperations } from "./operations.ts";
 import { addRetention } from "./retention.ts";
 import { addServe } from "./serve.ts";
 import { addStore } from "./store.ts";
-import { addToken } from "./token.ts";
 
 const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
@@ -27,7 +25,7 @@ export function createProgram(terminal: Terminal, version: string): Command {
       outputError: (text, write) => write(usageLine(text)),
     });
   addServe(program, terminal, version);
-  for (const add of [addOrg, addToken, addCredits, addModels, addAdmin, addLedger, addRetention, addStore, addConfig]) {
+  for (const add of [addOperations, addModels, addAdmin, addLedger, addRetention, addStore, addConfig]) {
     add(program, terminal);
   }
   return program;
@@ -71,13 +69,14 @@ function usageLine(text: string): string {
 }
 
 /** Describes an error in one line; commands that it names get the flags that select the same store. */
-export function failureLine(error: unknown, flags: PlaceFlags = {}): string {
+export function failureLine(thrown: unknown, flags: PlaceFlags = {}): string {
+  const error = thrown instanceof ApiError ? (thrown.command ?? thrown) : thrown;
   const message = error instanceof Error ? error.message : String(error);
   const line = message.replaceAll(/\s*\n\s*/g, " ");
   if (error instanceof UnknownIdError) {
     return `tollgate: ${line} To list the ids: ${commandText(error.listedBy, flags)}`;
   }
-  if (error instanceof OperatorError) return `tollgate: ${line}`;
+  if (error instanceof OperatorError || error instanceof ApiError) return `tollgate: ${line}`;
   if (error instanceof StoreUnavailableError) return `tollgate: the store cannot be reached: ${line}`;
   return `tollgate: internal error: ${line}`;
 }

@@ -2,8 +2,9 @@ import type { Command } from "commander";
 import { isoTime } from "../api/time.ts";
 import { OperatorError } from "../errors.ts";
 import type { RetentionPlan } from "../ledger/retention.ts";
+import { table } from "../operations/command.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { addCommand, type CommonFlags, print, type Terminal, table } from "./command.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { readConfig } from "./config.ts";
 import { withWorkspace } from "./workspace.ts";
 

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import packageJson from "../../package.json" with { type: "json" };
-import { FIRST_CREDITS } from "../admin/first-run.ts";
+import { FIRST_CREDITS } from "../app/first-run.ts";
 import type { RunningService } from "../app.ts";
 import type { CatalogModel } from "../catalog/model.ts";
 import { SANDBOX_PROVIDER } from "../catalog/sandbox.ts";

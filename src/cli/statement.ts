@@ -4,6 +4,7 @@ import { creditsFromMicro, formatCredits, type MicroCredits, usageReport } from 
 import type { BalanceRow } from "../credits/books.ts";
 import { displayPrice, FURTHER_CLASSES, pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
+import { date } from "../operations/command.ts";
 import {
   assertUnchanged,
   CSV_HEADINGS,
@@ -17,8 +18,8 @@ import {
 } from "../reports/statement.ts";
 import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
-import { addCommand, type CommonFlags, type Terminal, timeFlag } from "./command.ts";
-import { freshBalance, withWorkspace } from "./workspace.ts";
+import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
+import { withWorkspace } from "./workspace.ts";
 
 const PAGE_ENTRIES = 500;
 
@@ -41,7 +42,7 @@ export function addStatement(credits: Command, terminal: Terminal): void {
         throw new OperatorError("--csv and --json exclude each other; state one of them.");
       await withWorkspace(terminal, flags, async (workspace) => {
         const { books } = workspace.store;
-        const balance = await freshBalance(workspace, terminal, flags.org);
+        const balance = await workspace.freshBalance(flags.org);
         const pending = await books.pendingCredits(flags.org);
         const start = await books.statementStart(flags.org, asked.fromMs ?? null);
         const period = periodFrom(start, asked.toMs);
@@ -57,8 +58,8 @@ export function addStatement(credits: Command, terminal: Terminal): void {
 }
 
 function periodOf({ from, to }: Flags): Period {
-  const fromMs = from === undefined ? undefined : timeFlag("--from", from);
-  const toMs = to === undefined ? undefined : timeFlag("--to", to);
+  const fromMs = from === undefined ? undefined : date(from, "--from");
+  const toMs = to === undefined ? undefined : date(to, "--to");
   if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
     throw new OperatorError(`--to is ${JSON.stringify(to)}, but must be a time after --from.`);
   }

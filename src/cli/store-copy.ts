@@ -2,9 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
 import { loadStoreSettings } from "../config/sources.ts";
 import { OperatorError } from "../errors.ts";
+import { facts } from "../operations/command.ts";
 import { rememberPlace } from "../stores/place.ts";
 import type { TransferToPostgres } from "../stores/transfer.ts";
-import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { booksText, expectBooks, expectStore } from "./store-verification.ts";
 import { printStore } from "./workspace.ts";
 

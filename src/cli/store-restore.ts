@@ -1,8 +1,9 @@
 import { join, resolve } from "node:path";
 import type { Command } from "commander";
 import type { Verification } from "../ledger/verify.ts";
+import { facts } from "../operations/command.ts";
 import { openStore } from "../stores/open.ts";
-import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { booksText, expectBooks } from "./store-verification.ts";
 import { printStore, storeSettings } from "./workspace.ts";
 

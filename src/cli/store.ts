@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
+import { facts } from "../operations/command.ts";
 import { migrateStore } from "../stores/open.ts";
-import { addCommand, type CommonFlags, facts, print, type Terminal } from "./command.ts";
+import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { addStoreCopy } from "./store-copy.ts";
 import { addStoreRestore } from "./store-restore.ts";
 import { booksText, expectStore, verifyStore } from "./store-verification.ts";

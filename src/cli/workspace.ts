@@ -1,23 +1,18 @@
-import { Accounts } from "../admin/accounts.ts";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
-import { type AdjustmentRefusal, CreditAdjustments, PLAYGROUND_HOLDS_NO_CREDITS } from "../admin/credit-adjustments.ts";
 import { loadStoreSettings, type StoreSettings } from "../config/sources.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import { OperatorError } from "../errors.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import type { Ledger } from "../ledger/ledger.ts";
+import type { CommandServices } from "../operations/command.ts";
+import { unknownOrganization } from "../operations/core.ts";
 import { openStore } from "../stores/open.ts";
 import { describePlace, expectKind, type StorePlace } from "../stores/place.ts";
 import type { Books } from "../stores/queries/books.ts";
-import type { Store } from "../stores/store.ts";
-import { type CommonFlags, type Terminal, UnknownIdError } from "./command.ts";
+import type { CommonFlags, Terminal } from "./command.ts";
 
-/** The store and the use cases that the commands on organizations, tokens and credits call. */
-export interface Workspace {
+/** A store that a command has opened, with its settings. */
+export interface Workspace extends CommandServices {
   config: StoreSettings;
-  store: Store;
-  accounts: Accounts;
-  creditAdjustments: CreditAdjustments;
 }
 
 /**
@@ -50,10 +45,11 @@ export async function withWorkspace<T>(
   const store = await openStore({ ...config, role: "command", creates, clock });
   try {
     await printStore(terminal, config, store.isNew);
-    const options = { clock, random, newId: () => uuidV7(clock()) };
-    const accounts = new Accounts({ ...options, rows: store.accounts, actor: COMMAND_ACTOR });
-    const creditAdjustments = new CreditAdjustments({ ...options, ...store, bookings: bookingsIn(store.books) });
-    return await work({ config, store, accounts, creditAdjustments });
+    const { accounts, allowances, books } = store;
+    const core = { accounts, allowances, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
+    const newId = () => uuidV7(clock());
+    const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
+    return await work({ ...core, clock, random, newId, freshBalance, store, config });
   } finally {
     await store.close();
   }
@@ -68,58 +64,12 @@ function bookingsIn(books: Books): Pick<Ledger, "grant" | "revoke" | "credit"> {
   };
 }
 
-/** Reads a balance after applying every grant that has taken effect or expired. */
-export async function freshBalance(
-  { store }: Workspace,
-  { clock }: Terminal,
-  organizationId: string,
-): Promise<BalanceRow> {
-  const balance = await store.books.balance(organizationId);
+/** Reads a balance after applying every grant that has taken effect or expired. Rejects with not_found. */
+async function readFreshBalance(books: Books, nowMs: number, organizationId: string): Promise<BalanceRow> {
+  const balance = await books.balance(organizationId);
   if (balance === undefined) throw unknownOrganization(organizationId);
-  if (balance.nextChangeAtMs === null || balance.nextChangeAtMs > clock()) return balance;
-  const [outcome] = await store.books.apply("durable", [{ kind: "refresh", organizationId }]);
+  if (balance.nextChangeAtMs === null || balance.nextChangeAtMs > nowMs) return balance;
+  const [outcome] = await books.apply("durable", [{ kind: "refresh", organizationId }]);
   if (outcome.outcome === "unknown_organization") throw unknownOrganization(organizationId);
   return outcome.balance;
-}
-
-/** Returns the outcome of an adjustment. Throws OperatorError for the refusals that every kind of adjustment has. */
-export function acceptedOf<Outcome extends { outcome: string }>(
-  organizationId: string,
-  outcome: Outcome | AdjustmentRefusal,
-): Exclude<Outcome, AdjustmentRefusal> {
-  const { outcome: name } = outcome;
-  if (name === "unknown_organization") throw unknownOrganization(organizationId);
-  if (name === "playground") throw new OperatorError(PLAYGROUND_HOLDS_NO_CREDITS);
-  if (name === "reference_mismatch") throw new OperatorError((outcome as { message: string }).message);
-  return outcome as Exclude<Outcome, AdjustmentRefusal>;
-}
-
-/** Returns the organization that `--org` names; null without the flag. Rejects with UnknownIdError. */
-export async function organizationFlag(accounts: Accounts, id: string | undefined): Promise<string | null> {
-  if (id !== undefined && (await accounts.organization(id)) === undefined) throw unknownOrganization(id);
-  return id ?? null;
-}
-
-/** Position and length of a page of rows, in the order of their ids. */
-export interface PageOfRows {
-  /** Id of the last row of the previous page. */
-  after: string | null;
-  limit: number;
-}
-
-const PAGE_ROWS = 500;
-
-/** Reads all rows, page by page, so that no list has to fit into memory. */
-export async function* allRows<Row extends { id: string }>(
-  read: (page: PageOfRows) => Promise<Row[]>,
-): AsyncGenerator<Row> {
-  let page: Row[] = [];
-  do {
-    page = await read({ after: page.at(-1)?.id ?? null, limit: PAGE_ROWS });
-    yield* page;
-  } while (page.length === PAGE_ROWS);
-}
-
-export function unknownOrganization(id: string): OperatorError {
-  return new UnknownIdError("organization", id, "org list");
 }

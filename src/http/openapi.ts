@@ -103,8 +103,8 @@ const ACCESS_DESCRIPTIONS = {
 
 /** Returns the same for an endpoint of the admin API. */
 export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
-  const { operationId, summary, access, path, query, body, response } = endpoint;
-  const { status, description, contentType = "application/json" } = response;
+  const { operationId, summary, access, path, query, body, answer } = endpoint;
+  const { status, description, contentType = "application/json" } = answer;
   const schema = answerSchemaOf(endpoint);
   const names = [...path.matchAll(/:(\w+)/g)].map(([, name = ""]) => name);
   return {
@@ -136,7 +136,7 @@ const ADMIN_IDEMPOTENCY = Type.Object({
 });
 
 /** Returns the response schema. Its secret is nullable, because a repeated request does not get it. */
-function answerSchemaOf({ response: { schema }, secret }: AdminEndpoint): TSchema | undefined {
+function answerSchemaOf({ answer: { schema, secret } }: AdminEndpoint): TSchema | undefined {
   if (schema === undefined || secret === undefined) return schema;
   const { properties } = schema as TSchema & { properties: Record<string, TSchema> };
   const shown = properties[secret.field];

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
-import { ADMIN_PREFIX, adminEndpoints } from "./admin/index.ts";
+import { ADMIN_PREFIX, adminEndpoints } from "./admin/endpoint.ts";
 import { sendError } from "./errors.ts";
 import { countMessageTokens } from "./routes/count-message-tokens.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";

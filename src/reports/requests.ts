@@ -20,7 +20,7 @@ export interface RequestFilter {
   status: RequestStatus | null;
   fromMs: number | null;
   toMs: number | null;
-  /** `nextCursor` of the previous page. */
+  /** `next_cursor` of the previous page. */
   cursor: string | null;
   limit: number;
 }
@@ -55,14 +55,13 @@ export class Requests {
   }
 
   /** Lists requests, the newest first. Throws ApiError (invalid_value) for an invalid cursor. */
-  async list(filter: RequestFilter): Promise<{ data: RequestSummary[]; nextCursor: string | null }> {
+  async list(filter: RequestFilter): Promise<{ object: "list"; data: RequestSummary[]; next_cursor: string | null }> {
     const [holds, refusals] = await Promise.all([this.#holds(filter), this.#refusals(filter)]);
     // Ids are UUIDv7. Below the lowest id that both searches have reached, requests may still be missing.
     const reached = [holds.next, refusals.next].reduce((one, other) => ((one ?? "") > (other ?? "") ? one : other));
     const all = [...holds.data, ...refusals.data].filter(({ id }) => reached === null || id >= reached);
     const data = all.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, filter.limit);
-    const nextCursor = data.length < all.length ? (data.at(-1)?.id ?? null) : reached;
-    return { data, nextCursor };
+    return { object: "list", data, next_cursor: data.length < all.length ? (data.at(-1)?.id ?? null) : reached };
   }
 
   async find(id: string): Promise<RequestDetail | undefined> {

@@ -60,7 +60,7 @@ export interface StatementSelection extends Period {
 }
 
 export interface StatementRequest extends StatementSelection {
-  /** `nextCursor` of the previous page. */
+  /** `next_cursor` of the previous page. */
   cursor: string | null;
   limit: number;
 }

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SCOPES } from "../../src/api/principal.ts";
-import { adminEndpoints } from "../../src/http/admin/index.ts";
+import { adminEndpoints } from "../../src/http/admin/endpoint.ts";
 import { AdminClient, type Answer, FROM_CONSOLE, firstAdminToken, operator, signIn } from "../support/admin.ts";
 import { makeDirectory, type RunningService, startService } from "../support/service.ts";
 
@@ -89,8 +89,9 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
   });
 
   test("every operation whose answer shows a secret declares its field", () => {
-    for (const { path, response, secret } of posts) {
-      const { properties = {} } = (response.schema ?? {}) as { properties?: Record<string, { type?: string }> };
+    for (const { path, answer } of posts) {
+      const { schema, secret } = answer;
+      const { properties = {} } = (schema ?? {}) as { properties?: Record<string, { type?: string }> };
       const shown = ["secret", "token", "password"].filter((name) => properties[name]?.type === "string");
       expect([path, shown]).toEqual([path, secret === undefined ? [] : [secret.field]]);
     }

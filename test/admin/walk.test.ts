@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import type { AdminEndpoint } from "../../src/http/admin/endpoint.ts";
-import { adminEndpoints } from "../../src/http/admin/index.ts";
+import { type AdminEndpoint, adminEndpoints } from "../../src/http/admin/endpoint.ts";
 import { AdminClient, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
 import {
   MEMBER_SCOPES,

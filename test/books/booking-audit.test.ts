@@ -6,9 +6,10 @@ import { join } from "node:path";
 import { v7 } from "uuid";
 import { describe, expect, test } from "vitest";
 import { AuditLog } from "../../src/admin/audit.ts";
-import { CreditAdjustments } from "../../src/admin/credit-adjustments.ts";
 import type { Transition } from "../../src/credits/books.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
+import { grantCredits } from "../../src/operations/create-grant.ts";
+import { revokeCredits } from "../../src/operations/create-revocation.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
@@ -63,34 +64,29 @@ async function play(store: Store, dataDir: string): Promise<void> {
     ]);
   };
   const loss = { batches: 0 };
+  const actor = { kind: "operator" as const, id: "adm_1", address: "::1", requestId: null };
   const open = async (directory: string, settleRetryMs: number) => {
     const books = losing(store.books, loss);
     const ledger = await openLedger({ books, dataDir: join(dataDir, directory), log: keepLog(), settleRetryMs });
-    const adjustments = new CreditAdjustments({ ...store, ...times, bookings: ledger, random: randomBytes });
-    return { ledger, adjustments };
+    return { ledger, core: { ...store, ...times, bookings: ledger, random: randomBytes, actor } };
   };
-  const actor = { kind: "operator" as const, id: "adm_1", address: "::1", requestId: null };
-  const terms = { organizationId: ORGANIZATION, effectiveAtMs: null, expiresAtMs: null, priority: 0 };
   const patient = await open("patient", 10_000);
   const impatient = await open("impatient", 0);
 
   // The ledger repeats the transition itself.
   loss.batches = 1;
-  const grant = { ...terms, amount: 5_000_000n, reference: null };
-  const granted = await patient.adjustments.grant(grant, actor);
+  const { id: grantId } = await grantCredits(patient.core, { organizationId: ORGANIZATION, amount: 5_000_000n });
   expect(loss.batches).toBe(0);
-  const grantId = granted.outcome === "booked" ? granted.id : undefined;
   expect(await recorded()).toEqual([["credits.grant", grantId, 5]]);
 
   // The caller repeats the request, after an error and perhaps with another process.
   loss.batches = 1;
   const revoke = { organizationId: ORGANIZATION, amount: null, grantId: null, reference: "chargeback", note: null };
-  await expect(impatient.adjustments.revoke(revoke, actor)).rejects.toMatchObject({ mayBeBooked: true });
-  const repeated = await patient.adjustments.revoke(revoke, actor);
-  expect(repeated).toMatchObject({ outcome: "booked", amount: 5_000_000n, repeated: true });
-  const adjustmentId = repeated.outcome === "booked" ? repeated.id : undefined;
+  await expect(revokeCredits(impatient.core, revoke)).rejects.toMatchObject({ mayBeBooked: true });
+  const repeated = await revokeCredits(patient.core, revoke);
+  expect(repeated).toMatchObject({ amount: 5_000_000n, repeated: true });
   expect(await recorded()).toEqual([
-    ["credits.revoke", adjustmentId, 5],
+    ["credits.revoke", repeated.id, 5],
     ["credits.grant", grantId, 5],
   ]);
   await patient.ledger.stop();

@@ -1,9 +1,19 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
-import { Accounts, type TokenDraft } from "../../src/admin/accounts.ts";
 import { COMMAND_ACTOR } from "../../src/admin/audit.ts";
-import { CreditAdjustments } from "../../src/admin/credit-adjustments.ts";
 import type { HoldFacts, HoldTransition, SettleTransition } from "../../src/credits/books.ts";
+import { updateOrganization } from "../../src/operations/change-organization.ts";
+import { updateToken } from "../../src/operations/change-token.ts";
+import type { AccountCore, CreditCore } from "../../src/operations/core.ts";
+import { addAllowance } from "../../src/operations/create-allowance.ts";
+import { refundCredits } from "../../src/operations/create-credit.ts";
+import { grantCredits } from "../../src/operations/create-grant.ts";
+import { addOrganization } from "../../src/operations/create-organization.ts";
+import { revokeCredits } from "../../src/operations/create-revocation.ts";
+import { addToken } from "../../src/operations/create-token.ts";
+import { stopAllowance } from "../../src/operations/end-allowance.ts";
+import { endToken } from "../../src/operations/revoke-token.ts";
+import { replaceToken } from "../../src/operations/rotate-token.ts";
 import { UsageDays } from "../../src/reports/usage-days.ts";
 import { keepLog } from "../support/log.ts";
 import { storeDigests } from "../support/month-digests.ts";
@@ -28,13 +38,12 @@ const CREDIT = 1_000_000n;
  */
 export async function populate(subject: Subject): Promise<string> {
   const { store } = subject;
-  const options = { clock: Date.now, newId: () => v7(), random: randomBytes };
-  const accounts = new Accounts({ ...options, rows: store.accounts, actor: COMMAND_ACTOR });
+  const core = { ...store, clock: Date.now, newId: () => v7(), random: randomBytes, actor: COMMAND_ACTOR };
   const limits = { requestsPerMinute: 60 };
-  const { id: organizationId } = await accounts.createOrganization("Populated", limits);
-  await accounts.changeOrganization(organizationId, { name: "Renamed", keepsConversations: true });
-  await accounts.changeOrganization(organizationId, { status: "paused", pausesAllowances: true });
-  const token = await createTokens(accounts, organizationId);
+  const { id: organizationId } = await addOrganization(core, "Populated", limits);
+  await updateOrganization(core, organizationId, { name: "Renamed", keepsConversations: true });
+  await updateOrganization(core, organizationId, { status: "paused", pausesAllowances: true });
+  const token = await createTokens(core, organizationId);
   await adjust(subject, organizationId);
   await serve(subject, { organizationId, tokenId: token.id, callerId: token.callerId });
   await closeMonth(subject, { organizationId, tokenId: token.id });
@@ -43,73 +52,55 @@ export async function populate(subject: Subject): Promise<string> {
   return organizationId;
 }
 
-async function createTokens(accounts: Accounts, organizationId: string) {
-  const draft = { organizationId, name: "app", scopes: ["models:read"], models: ["sandbox/echo"] };
-  const terms = { ...draft, limits: { tokensPerMinute: 9 }, expiresAtMs: Date.now() + DAY_MS, cap: 5n * CREDIT };
-  const capped = await created(accounts, terms);
-  const plain = await created(accounts, {
-    ...draft,
-    scopes: null,
-    models: null,
-    limits: null,
-    expiresAtMs: null,
-    cap: null,
-  });
-  await accounts.rotateToken(plain.id, HOUR_MS);
-  await accounts.rotateToken(plain.id, HOUR_MS, { replace: true });
-  await accounts.revokeToken(plain.id);
-  const rotated = await accounts.rotateToken(capped.id, HOUR_MS);
-  if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
-  await changeTokens(accounts, draft);
+async function createTokens(core: AccountCore, organizationId: string) {
+  const draft = { organizationId, name: "app" };
+  const terms = { ...draft, scopes: ["models:read"], models: ["sandbox/echo"], limits: { tokensPerMinute: 9 } };
+  const { row: capped } = await addToken(core, { ...terms, expiresAtMs: Date.now() + DAY_MS, cap: 5n * CREDIT });
+  const { row: plain } = await addToken(core, draft);
+  await replaceToken(core, plain.id, HOUR_MS);
+  await replaceToken(core, plain.id, HOUR_MS, true);
+  await endToken(core, plain.id);
+  const rotated = await replaceToken(core, capped.id, HOUR_MS);
+  await changeTokens(core, organizationId);
   return rotated.row;
 }
 
 /** A token whose terms were changed, rotated, and changed again, and one that got a cap and lost it. */
-async function changeTokens(accounts: Accounts, draft: Pick<TokenDraft, "organizationId" | "name">): Promise<void> {
-  const terms = { ...draft, scopes: null, models: null, limits: null, expiresAtMs: null, cap: null };
-  const [first, second] = [await created(accounts, terms), await created(accounts, terms)];
+async function changeTokens(core: AccountCore, organizationId: string): Promise<void> {
+  const draft = { organizationId, name: "app" };
+  const [{ row: first }, { row: second }] = [await addToken(core, draft), await addToken(core, draft)];
   const limits = { concurrentRequests: 3 };
-  await accounts.changeToken(first.id, { name: "changed", scopes: ["usage:read"], limits, cap: 2n * CREDIT });
-  const rotated = await accounts.rotateToken(first.id, HOUR_MS);
-  if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
-  const { row } = rotated;
-  await accounts.changeToken(row.id, { models: ["sandbox/story"], expiresAtMs: Date.now() + DAY_MS, cap: CREDIT });
-  await accounts.changeToken(second.id, { cap: CREDIT });
-  await accounts.changeToken(second.id, { cap: null });
+  await updateToken(core, first.id, { name: "changed", scopes: ["usage:read"], limits, cap: 2n * CREDIT });
+  const { row } = await replaceToken(core, first.id, HOUR_MS);
+  await updateToken(core, row.id, { models: ["sandbox/story"], expiresAtMs: Date.now() + DAY_MS, cap: CREDIT });
+  await updateToken(core, second.id, { cap: CREDIT });
+  await updateToken(core, second.id, { cap: null });
 }
 
-async function created(accounts: Accounts, draft: Parameters<Accounts["createToken"]>[0]) {
-  const made = await accounts.createToken(draft);
-  if (made.outcome !== "created") throw new Error(made.outcome);
-  return made.row;
-}
-
-async function adjust(subject: Subject, organizationId: string): Promise<void> {
-  const { accounts, allowances, books } = subject.store;
+async function adjust({ store }: Subject, organizationId: string): Promise<void> {
+  const { books } = store;
   const bookings = {
     grant: async (request: object) => (await books.apply("durable", [{ kind: "grant", ...request } as never]))[0],
     revoke: async (request: object) => (await books.apply("durable", [{ kind: "revoke", ...request } as never]))[0],
     credit: async (request: object) => (await books.apply("durable", [{ kind: "credit", ...request } as never]))[0],
-  };
-  const options = { clock: Date.now, newId: () => v7(), random: randomBytes, accounts, allowances };
-  const credits = new CreditAdjustments({ ...options, bookings: bookings as never });
+  } as never;
+  const parts = { clock: Date.now, newId: () => v7(), random: randomBytes, actor: COMMAND_ACTOR };
+  const core: CreditCore = { ...store, ...parts, bookings };
   const soon = Date.now() + DAY_MS;
-  const terms = { organizationId, effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
-  const grant = (rest: object) => credits.grant({ ...terms, amount: 3n * CREDIT, ...rest }, COMMAND_ACTOR);
+  const grant = (rest: object) => grantCredits(core, { organizationId, amount: 3n * CREDIT, ...rest });
   const first = await grant({ priority: 5, reference: "invoice 1", expiresAtMs: soon });
   await grant({ effectiveAtMs: soon });
   await grant({ expiresAtMs: Date.now() - 1 });
   await grant({});
-  const named = first.outcome === "booked" ? first.id : "";
   const revocation = { organizationId, amount: CREDIT, reference: null, note: null, grantId: null };
-  await credits.revoke({ ...revocation, grantId: named, reference: "chargeback 1", note: "bounced" }, COMMAND_ACTOR);
-  await credits.revoke(revocation, COMMAND_ACTOR);
+  await revokeCredits(core, { ...revocation, grantId: first.id, reference: "chargeback 1", note: "bounced" });
+  await revokeCredits(core, revocation);
   const allowance = { organizationId, amount: CREDIT, anchorAtMs: null };
-  await credits.createAllowance({ ...allowance, lapses: true, reference: "plan" }, COMMAND_ACTOR);
-  const ended = await credits.createAllowance({ ...allowance, lapses: false, reference: null }, COMMAND_ACTOR);
-  if (ended.outcome === "created") await credits.endAllowance(organizationId, ended.row.id, COMMAND_ACTOR);
+  await addAllowance(core, { ...allowance, lapses: true, reference: "plan" });
+  const ended = await addAllowance(core, { ...allowance, lapses: false, reference: null });
+  await stopAllowance(core, organizationId, ended.row.id);
   const goodwill = { organizationId, amount: 0n, expiresAtMs: soon, reference: "case 1", note: "sorry", holdId: null };
-  await credits.credit(goodwill, COMMAND_ACTOR);
+  await refundCredits(core, goodwill);
 }
 
 interface Caller {

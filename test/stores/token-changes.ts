@@ -1,10 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Accounts } from "../../src/admin/accounts.ts";
 import { COMMAND_ACTOR } from "../../src/admin/audit.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
 import type { HoldTransition } from "../../src/credits/books.ts";
+import { updateToken } from "../../src/operations/change-token.ts";
+import type { AccountCore } from "../../src/operations/core.ts";
+import { endToken } from "../../src/operations/revoke-token.ts";
 import type { TokenBudget } from "../../src/stores/queries/accounts.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
 import type { Store } from "../../src/stores/store.ts";
@@ -20,11 +22,12 @@ export function tokenChangeCases(subject: Subject): void {
     other = await subject.openAnother();
   });
   afterAll(() => other.close());
-  const accountsOf = ({ accounts: rows }: Store) =>
-    new Accounts({ rows, clock: Date.now, random: randomBytes, newId: v7, actor: COMMAND_ACTOR });
+  const coreOf = ({ accounts }: Store) => {
+    return { accounts, clock: Date.now, random: randomBytes, newId: () => v7(), actor: COMMAND_ACTOR };
+  };
   const tools: Tools = {
     subject,
-    nodes: () => [accountsOf(subject.store), accountsOf(other)] as const,
+    nodes: () => [coreOf(subject.store), coreOf(other)] as const,
     otherBooks: () => other.books,
     recordsOf: async (organizationId) => {
       const page = { organizationId, action: "token.change", before: null, limit: 200 };
@@ -40,8 +43,8 @@ export function tokenChangeCases(subject: Subject): void {
 
 interface Tools {
   subject: Subject;
-  /** The use cases of two instances. */
-  nodes(): readonly [Accounts, Accounts];
+  /** What operations of two instances use. */
+  nodes(): readonly [AccountCore, AccountCore];
   otherBooks(): Books;
   recordsOf(organizationId: string): Promise<AuditRow[]>;
   budgetOf(id: string): Promise<TokenBudget | null | undefined>;
@@ -66,9 +69,9 @@ function termCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
         { expiresAtMs: Date.now() + 3_600_000 },
       ];
       const made = await Promise.all(
-        changes.map((change, index) => nodes()[(round + index) % 2 === 0 ? 0 : 1].changeToken(id, change)),
+        changes.map((change, index) => updateToken(nodes()[(round + index) % 2 === 0 ? 0 : 1], id, change)),
       );
-      expect(made.map(({ outcome }) => outcome)).toEqual(changes.map(() => "changed"));
+      expect(made.map((row) => row.id)).toEqual(changes.map(() => id));
       const { cap, ...terms } = Object.assign({}, ...changes);
       expect(await subject.store.accounts.token(id)).toMatchObject({ ...terms, budget: { cap, held: 0n, spent: 0n } });
       const records = await recordsOf(organizationId);
@@ -82,7 +85,7 @@ function termCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
     const organizationId = await subject.organization();
     const id = await subject.cappedToken(organizationId, 1_000_000n);
     const caps = Array.from({ length: ROUNDS }, (_, index) => BigInt(index + 2) * 1_000_000n);
-    await Promise.all(caps.map((cap, index) => nodes()[index % 2 === 0 ? 0 : 1].changeToken(id, { cap })));
+    await Promise.all(caps.map((cap, index) => updateToken(nodes()[index % 2 === 0 ? 0 : 1], id, { cap })));
     const records = await recordsOf(organizationId);
     expect(records).toHaveLength(ROUNDS);
     const next = new Map(records.map(({ before, after }) => [before?.cap, after?.cap]));
@@ -96,11 +99,11 @@ function lowerCapCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
   test("a change to the present terms is neither written nor recorded, and an ended token is not changed", async () => {
     const organizationId = await subject.organization();
     const id = await subject.cappedToken(organizationId, 5n);
-    const [accounts] = nodes();
+    const [core] = nodes();
     const same = { name: "capped", models: null, limits: null, cap: 5n, expiresAtMs: null };
-    expect(await accounts.changeToken(id, same)).toMatchObject({ outcome: "changed" });
-    await accounts.revokeToken(id);
-    expect(await accounts.changeToken(id, { name: "late" })).toMatchObject({ outcome: "ended" });
+    expect(await updateToken(core, id, same)).toMatchObject({ id });
+    await endToken(core, id);
+    await expect(updateToken(core, id, { name: "late" })).rejects.toMatchObject({ code: "token_ended" });
     const present = await subject.store.accounts.token(id);
     if (present === undefined) throw new Error("no token");
     const record = {
@@ -110,7 +113,7 @@ function lowerCapCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
     expect(await subject.store.accounts.changeToken({ ...present, revokedAtMs: null }, { cap: null }, audit)).toBe(
       false,
     );
-    expect(await accounts.changeToken("tok_none", { name: "x" })).toEqual({ outcome: "unknown_token" });
+    await expect(updateToken(core, "tok_none", { name: "x" })).rejects.toMatchObject({ code: "not_found" });
     expect(await recordsOf(organizationId)).toEqual([]);
     expect(await budgetOf(id)).toEqual({ cap: 5n, held: 0n, spent: 0n });
   });
@@ -120,12 +123,12 @@ function lowerCapCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
     const id = await subject.cappedToken(organizationId, 60n);
     await subject.one(settleOf(await subject.held(holdOn(organizationId, id, 20n)), 20));
     const running = await subject.held(holdOn(organizationId, id, 30n));
-    await nodes()[0].changeToken(id, { cap: 10n });
+    await updateToken(nodes()[0], id, { cap: 10n });
     const refused = await subject.one(holdOn(organizationId, id, 1n));
     expect(refused).toMatchObject({ outcome: "insufficient", limitedBy: "token", reach: 0n });
     expect(await subject.one(settleOf(running, 30))).toMatchObject({ outcome: "charged", charged: 30n, shortfall: 0n });
     expect(await budgetOf(id)).toEqual({ cap: 10n, held: 0n, spent: 50n });
-    await nodes()[0].changeToken(id, { cap: null });
+    await updateToken(nodes()[0], id, { cap: null });
     expect(await budgetOf(id)).toBeNull();
     await subject.held(holdOn(organizationId, id, 50n));
     await subject.expectSound(organizationId);
@@ -163,14 +166,14 @@ function newCapCases({ subject, nodes, budgetOf }: Tools): void {
     await subject.one({ kind: "credit", organizationId, adjustmentId: v7(), amount: 4n, holdId, ...terms });
     const running = await subject.held(holdOn(organizationId, first, 9n));
     const third = await subject.successor(organizationId, second);
-    await nodes()[1].changeToken(second, { cap: 500n });
+    await updateToken(nodes()[1], second, { cap: 500n });
     const budget = { cap: 500n, held: 9n, spent: 7n + 5n + 25n + 11n - 4n };
     for (const id of [first, second, third]) expect(await budgetOf(id)).toEqual(budget);
     expect(await budgetOf(stranger)).toBeNull();
     await subject.expectSound(organizationId);
     await subject.one(settleOf(running, 6));
     expect(await budgetOf(third)).toEqual({ cap: 500n, held: 0n, spent: 50n });
-    await nodes()[0].changeToken(first, { cap: null });
+    await updateToken(nodes()[0], first, { cap: null });
     for (const id of [first, second, third]) expect(await budgetOf(id)).toBeNull();
     await subject.expectSound(organizationId);
   });
@@ -195,7 +198,7 @@ function capRaceCases({ subject, nodes, otherBooks, budgetOf }: Tools): void {
       const caps = [round % 3 === 2 ? null : BigInt(1_000 + round), BigInt(2_000 + round)];
       await Promise.all([
         ...Array.from({ length: 24 }, (_, index) => use(index)),
-        ...caps.map((cap, index) => nodes()[index === 0 ? 0 : 1].changeToken(tokens[0] ?? newest, { cap })),
+        ...caps.map((cap, index) => updateToken(nodes()[index === 0 ? 0 : 1], tokens[0] ?? newest, { cap })),
         ...(round < 3 ? [rotate()] : []),
       ]);
       await subject.expectSound(organizationId);

@@ -17,7 +17,19 @@ export const LAYERS: Record<string, readonly string[]> = {
   gateway: ["api", "credits", "catalog", "errors", "ledger", "internals", "type:providers/provider.ts"],
   admin: ["api", "credits", "errors", "ledger", "internals", ...STORE_TYPES],
   reports: ["api", "credits", "errors", "ledger", ...STORE_TYPES],
-  http: ["api", "credits", "errors", "catalog", "ledger", "gateway", "admin", "reports", "internals", ...STORE_TYPES],
+  operations: ["api", "credits", "errors", "catalog", "ledger", "gateway", "admin", "reports", ...STORE_TYPES],
+  http: [
+    "api",
+    "credits",
+    "errors",
+    "ledger",
+    "gateway",
+    "admin",
+    "operations",
+    "reports",
+    "internals",
+    ...STORE_TYPES,
+  ],
 };
 /** Its types may be imported by every folder. */
 const LOGGER = "telemetry/logger.ts";

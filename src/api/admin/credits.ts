@@ -1,16 +1,5 @@
 import { type Static, Type } from "typebox";
-import {
-  Amount,
-  Id,
-  Nullable,
-  PageOf,
-  PageQuery,
-  PositiveAmount,
-  Strict,
-  Time,
-  TimeOf,
-  TokensByClass,
-} from "./common.ts";
+import { Amount, Id, Nullable, PageOf, PositiveAmount, Strict, Time, TimeOf, TokensByClass } from "./common.ts";
 import { Credits } from "./organization.ts";
 
 const LINE = "^[^\\p{Cc}]{1,200}$";
@@ -39,9 +28,6 @@ export const Grant = Type.Object({
   created_at: Time,
 });
 export type Grant = Static<typeof Grant>;
-export const GrantQuery = Strict(PageQuery);
-export const GrantPage = PageOf(Grant);
-
 export const NewGrant = Strict({
   amount: PositiveAmount,
   effective_at: Type.Optional(Nullable(Time)),
@@ -105,8 +91,6 @@ export const Allowance = Type.Object({
   created_at: Time,
 });
 export type Allowance = Static<typeof Allowance>;
-export const AllowanceQuery = Strict(PageQuery);
-export const AllowancePage = PageOf(Allowance);
 export const NewAllowance = Strict({
   amount: PositiveAmount,
   begins_at: Type.Optional(Nullable(Time)),
@@ -114,10 +98,10 @@ export const NewAllowance = Strict({
   reference: Type.Optional(Reference),
 });
 
-export const STATEMENT_KINDS = ["grant", "charge", "revoke", "credit", "lapse"] as const;
+const StatementKind = Type.Enum(["grant", "charge", "revoke", "credit", "lapse"]);
 export const StatementEntry = Type.Object({
   object: Type.Literal("statement_entry"),
-  kind: Type.Enum([...STATEMENT_KINDS]),
+  kind: StatementKind,
   at: Time,
   amount: Type.Number({ description: "Credits; positive for additions, negative for deductions." }),
   balance: Type.Number({ description: "Credits after the entry, including held and not yet effective ones." }),
@@ -133,13 +117,11 @@ export const StatementEntry = Type.Object({
   note: Nullable(Type.String()),
 });
 export type StatementEntry = Static<typeof StatementEntry>;
-const Selection = {
+export const StatementFilter = {
   from: Type.Optional(Time),
   to: Type.Optional(TimeOf("A time such as 2030-01-31T18:00:00Z, which no longer belongs to it.")),
-  kind: Type.Optional(Type.Enum([...STATEMENT_KINDS])),
+  kind: Type.Optional(StatementKind),
 };
-export const StatementQuery = Strict({ ...PageQuery, ...Selection });
-export const StatementCsvQuery = Strict(Selection);
 export const MonthDigest = Type.Object({
   month: Type.String({ description: "The month, in UTC, such as 2030-01." }),
   digest: Type.String({ description: "SHA-256 of what was booked in it, and of the digest of the month before." }),

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
-import { Amount, Id, Limits, Name, Nullable, PageOf, PageQuery, Strict, Time } from "./common.ts";
+import { Amount, Id, Limits, Name, Nullable, Strict, Time } from "./common.ts";
 
-export const ORGANIZATION_STATUSES = ["active", "paused"] as const;
+export const OrganizationStatus = Type.Enum(["active", "paused"]);
 
 export const Credits = Type.Object({
   available: Amount,
@@ -16,7 +16,7 @@ export const Organization = Type.Object({
   id: Id,
   name: Type.String(),
   kind: Type.Enum(["standard", "playground"]),
-  status: Type.Enum([...ORGANIZATION_STATUSES]),
+  status: OrganizationStatus,
   limits: Nullable(Limits),
   keeps_conversations: Type.Boolean({
     description: "True if prompts and answers are stored for some days, readable only by the operator.",
@@ -35,13 +35,6 @@ export const Organization = Type.Object({
 });
 export type Organization = Static<typeof Organization>;
 
-export const OrganizationQuery = Strict({
-  ...PageQuery,
-  search: Type.Optional(Type.String({ maxLength: 200, description: "Part of the name, or an id." })),
-  status: Type.Optional(Type.Enum([...ORGANIZATION_STATUSES])),
-});
-export const OrganizationPage = PageOf(Organization);
-
 export const NewOrganization = Strict({
   name: Name,
   limits: Type.Optional(Nullable(Limits)),
@@ -49,7 +42,7 @@ export const NewOrganization = Strict({
 export const OrganizationChange = Strict(
   {
     name: Type.Optional(Name),
-    status: Type.Optional(Type.Enum([...ORGANIZATION_STATUSES])),
+    status: Type.Optional(OrganizationStatus),
     pauses_allowances: Type.Optional(
       Type.Boolean({
         default: false,

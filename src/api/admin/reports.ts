@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
-import { Amount, Day, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time, TimeOf } from "./common.ts";
+import { Amount, Day, Id, Nullable, PricesByClass, Time, TimeOf } from "./common.ts";
 import { Credits } from "./organization.ts";
 
 const Counts = {
@@ -58,12 +58,6 @@ export const Overview = Type.Object({
 });
 export type Overview = Static<typeof Overview>;
 
-export const OverviewQuery = Strict({
-  organization_id: Type.Optional(Id),
-  from: Type.Optional(Day),
-  to: Type.Optional(Day),
-});
-
 /** Health of an upstream, from the requests of this node since its start. */
 const RouteHealth = Type.Object({
   state: Type.Enum(["closed", "partly_open", "open"], {
@@ -92,9 +86,6 @@ const ModelRoute = Type.Object({
 });
 export type ModelRoute = Static<typeof ModelRoute>;
 
-export const RouteResumption = Strict({
-  route: Type.String({ minLength: 1, maxLength: 1000, description: "A route as the list of models has it." }),
-});
 export const ResumedRoute = Type.Object({
   object: Type.Literal("route"),
   route: Type.String(),
@@ -111,29 +102,6 @@ export const AdminModel = Type.Object({
 export type AdminModel = Static<typeof AdminModel>;
 export const AdminModelList = Type.Object({ object: Type.Literal("list"), data: Type.Array(AdminModel) });
 export type AdminModelList = Static<typeof AdminModelList>;
-
-/** Recorded actions: every change, every sign-in and every view of a conversation. */
-export type AuditAction =
-  | "organization.create"
-  | "organization.change"
-  | "token.create"
-  | "token.change"
-  | "token.rotate"
-  | "token.revoke"
-  | "admin_token.create"
-  | "admin_token.replace"
-  | "session.sign_in"
-  | "session.sign_in_failed"
-  | "session.sign_out"
-  | "playground_token.create"
-  | "credits.grant"
-  | "credits.revoke"
-  | "credits.credit"
-  | "allowance.create"
-  | "allowance.end"
-  | "route.resume"
-  | "conversation.read"
-  | "conversations.remove";
 
 export const AuditEntry = Type.Object({
   object: Type.Literal("audit_entry"),
@@ -152,9 +120,3 @@ export const AuditEntry = Type.Object({
   request_id: Nullable(Id),
 });
 export type AuditEntry = Static<typeof AuditEntry>;
-export const AuditQuery = Strict({
-  ...PageQuery,
-  organization_id: Type.Optional(Id),
-  action: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
-});
-export const AuditPage = PageOf(AuditEntry);

@@ -1,10 +1,10 @@
 import { type Static, Type } from "typebox";
 import { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { SentRequest } from "../chat/request.ts";
-import { Amount, Day, Id, Nullable, PageOf, PageQuery, PricesByClass, Strict, Time, TokensByClass } from "./common.ts";
+import { Amount, Day, Id, Nullable, PricesByClass, Time, TokensByClass } from "./common.ts";
 
-export const REQUEST_STATUSES = ["running", "complete", "client_left", "failed", "recovered", "refused"] as const;
-export type RequestStatus = (typeof REQUEST_STATUSES)[number];
+export const RequestStatus = Type.Enum(["running", "complete", "client_left", "failed", "recovered", "refused"]);
+export type RequestStatus = Static<typeof RequestStatus>;
 
 export const RequestSummary = Type.Object({
   object: Type.Literal("request"),
@@ -16,7 +16,7 @@ export const RequestSummary = Type.Object({
   token_name: Nullable(Type.String()),
   model: Nullable(Type.String({ description: "Null for a refused request without a model." })),
   route: Nullable(Type.String({ description: "Provider, and its name of the model; null for a refused request." })),
-  status: Type.Enum([...REQUEST_STATUSES], {
+  status: Type.Enum([...RequestStatus.enum], {
     description: "`refused`: rejected with an error before credits were held; a sample is stored for seven days.",
   }),
   failure: Nullable(Type.String({ description: "Error code." })),
@@ -123,18 +123,6 @@ export const RequestDetail = Type.Object({
 });
 export type RequestSummary = Static<typeof RequestSummary>;
 export type RequestDetail = Static<typeof RequestDetail>;
-
-export const RequestQuery = Strict({
-  ...PageQuery,
-  organization_id: Type.Optional(Id),
-  token_id: Type.Optional(Id),
-  model: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
-  status: Type.Optional(Type.Enum([...REQUEST_STATUSES])),
-  request_id: Type.Optional(Id),
-  from: Type.Optional(Time),
-  to: Type.Optional(Time),
-});
-export const RequestPage = PageOf(RequestSummary);
 
 /** Answer as far as it was delivered. */
 export const KeptAnswer = Type.Object({

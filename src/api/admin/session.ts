@@ -1,16 +1,8 @@
 import { type Static, Type } from "typebox";
-import { Id, Nullable, Strict, Time } from "./common.ts";
+import { Id, Nullable, Time } from "./common.ts";
 
 export const ROLES = ["operator", "member"] as const;
 export type Role = (typeof ROLES)[number];
-
-export const SignIn = Strict({
-  token: Type.String({
-    minLength: 1,
-    maxLength: 200,
-    description: "The admin token, or an organization's token with the scope `console:read`.",
-  }),
-});
 
 /** The signed-in operator or member. Every nullable field is null without a session. */
 export const Session = Type.Object({
@@ -25,10 +17,6 @@ export const Session = Type.Object({
 });
 export type Session = Static<typeof Session>;
 
-export const PlaygroundTokenRequest = Strict({
-  organization_id: Type.Optional(Nullable(Id)),
-});
-export type PlaygroundTokenRequest = Static<typeof PlaygroundTokenRequest>;
 export const PlaygroundToken = Type.Object({
   object: Type.Literal("playground_token"),
   token: Type.String({ description: "An access token for `/v1` that expires after some minutes." }),

@@ -1,8 +1,8 @@
 import { type Static, Type } from "typebox";
 import { SCOPES } from "../principal.ts";
-import { Amount, Id, Limits, Name, Nullable, PageOf, PageQuery, PositiveAmount, Strict, Time } from "./common.ts";
+import { Amount, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 
-export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
+export const TokenStatus = Type.Enum(["active", "expired", "revoked"]);
 
 export const Token = Type.Object({
   object: Type.Literal("token"),
@@ -15,7 +15,7 @@ export const Token = Type.Object({
   models: Nullable(Type.Array(Type.String(), { description: "Allowed models; null for all." })),
   limits: Nullable(Limits),
   cap: Nullable(Type.Object({ amount: Amount, spent: Amount, held: Amount })),
-  status: Type.Enum([...TOKEN_STATUSES]),
+  status: TokenStatus,
   created_at: Time,
   expires_at: Nullable(Time),
   revoked_at: Nullable(Time),
@@ -28,14 +28,6 @@ export const TokenWithSecret = Type.Object({ ...Token.properties, secret: Type.S
 
 export type TokenWithSecret = Static<typeof TokenWithSecret>;
 
-export const TokenQuery = Strict({
-  ...PageQuery,
-  organization_id: Type.Optional(Id),
-  status: Type.Optional(Type.Enum([...TOKEN_STATUSES])),
-  search: Type.Optional(Type.String({ maxLength: 200, description: "Part of the name, an id, or a prefix." })),
-});
-export const TokenPage = PageOf(Token);
-
 const TERMS = {
   scopes: Type.Optional(Nullable(Type.Array(Type.Enum([...SCOPES]), { minItems: 1 }))),
   models: Type.Optional(Nullable(Type.Array(Type.String({ minLength: 1, maxLength: 200 }), { maxItems: 500 }))),
@@ -44,23 +36,8 @@ const TERMS = {
   expires_at: Type.Optional(Nullable(Time)),
 };
 export const NewToken = Strict({ organization_id: Id, name: Name, ...TERMS });
+export type NewToken = Static<typeof NewToken>;
 /** Absent terms stay unchanged; null stands for what a new token without the term has. */
 export const TokenChange = Strict({ name: Type.Optional(Name), ...TERMS }, { minProperties: 1 });
-export const TokenRotation = Strict({
-  overlap_seconds: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: 2_592_000,
-      default: 3600,
-      description: "Time for which the old token remains valid.",
-    }),
-  ),
-  replace: Type.Optional(
-    Type.Boolean({
-      default: false,
-      description: "True to replace an unused successor with a new one with a new secret.",
-    }),
-  ),
-});
 export const RotatedToken = Type.Object({ ...TokenWithSecret.properties, replaces: Token });
 export type RotatedToken = Static<typeof RotatedToken>;

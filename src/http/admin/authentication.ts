@@ -2,9 +2,9 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Administrator, Sessions } from "../../admin/sessions.ts";
 import { ApiError } from "../../errors.ts";
 import type { RateLimiter } from "../../gateway/limits.ts";
+import type { Access } from "../../operations/operation.ts";
 import { bearerToken, withChallenge } from "../authentication.ts";
 import { clientAddressKey } from "../connection.ts";
-import { type Access, originOf } from "./endpoint.ts";
 
 /** A page of another site cannot send this header: that takes a CORS preflight, which `/admin/v1` does not answer. */
 const CONSOLE_HEADER = "x-tollgate-console";
@@ -39,7 +39,7 @@ export async function administratorOf(
     const who = await sessions.operatorOf(token);
     if (who !== undefined) return who;
     await countFailedSignIn(limits, request);
-    await sessions.recordRefused(token, originOf(request));
+    await sessions.recordRefused(token, { address: request.ip, requestId: request.id });
     throw withChallenge(new ApiError("invalid_token", "The admin token is not valid."));
   }
   refuseOtherSites(request);
@@ -84,13 +84,9 @@ export function sessionSecret(request: FastifyRequest): string | undefined {
   return values.length === 1 && value !== undefined && COOKIE_VALUE.test(value) ? value : undefined;
 }
 
-/** Sets the session cookie, which neither scripts nor requests from other sites can use. */
+/** Sets the session cookie, which neither scripts nor requests from other sites can use. A life of 0 clears it. */
 export function setSessionCookie(request: FastifyRequest, reply: FastifyReply, secret: string, lifeMs: number): void {
   reply.header("set-cookie", cookie(request, secret, Math.floor(lifeMs / 1000)));
-}
-
-export function clearSessionCookie(request: FastifyRequest, reply: FastifyReply): void {
-  reply.header("set-cookie", cookie(request, "", 0));
 }
 
 /** The cookie is limited to the base path, so that other services on the same host do not receive it. */

@@ -1,41 +1,30 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type TSchema, Type } from "typebox";
-import type { AdminKeyOutcome } from "../../admin/idempotency-keys.ts";
+import type { Actor } from "../../admin/audit.ts";
+import type { AdminKeyOutcome, AdminKeys } from "../../admin/idempotency-keys.ts";
 import { type Member, shareOwnerOf } from "../../admin/sessions.ts";
 import { compileCheck } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
 import { FairTurns } from "../../ledger/fair-queue.ts";
-import { ownConnection } from "../connection.ts";
+import { type Call, type OperationServices, requireOwn } from "../../operations/operation.ts";
+import { clientAddressKey, ownConnection, streamText } from "../connection.ts";
 import { fingerprintOf, IDEMPOTENCY_HEADER, idempotencyKeyOf } from "../idempotency.ts";
 import { adminDocumentationOf } from "../openapi.ts";
-import { administratorOf } from "./authentication.ts";
-import { creditEndpoints } from "./credits.ts";
-import type { AdminCall, AdminEndpoint, AdminServices } from "./endpoint.ts";
-import { modelEndpoints } from "./models.ts";
-import { organizationEndpoints } from "./organizations.ts";
-import { playgroundEndpoints } from "./playground.ts";
-import { reportEndpoints } from "./reports.ts";
-import { requestEndpoints } from "./requests.ts";
-import { sessionEndpoints } from "./session.ts";
-import { statementEndpoints } from "./statement.ts";
-import { tokenEndpoints } from "./tokens.ts";
+import { administratorOf, countFailedSignIn, sessionSecret, setSessionCookie } from "./authentication.ts";
+import { ADMIN_PREFIX, type AdminEndpoint, adminEndpoints } from "./endpoint.ts";
 
-export const ADMIN_PREFIX = "/admin/v1";
+/** What the admin API uses. The actor of its operations is the caller of each request. */
+export interface AdminServices extends Omit<OperationServices, "actor"> {
+  keys: AdminKeys;
+}
+
+/** One request of an operation, and the response that it prepares. */
+interface AdminCall extends Call {
+  request: FastifyRequest;
+  reply: FastifyReply;
+}
+
 const NO_FIELDS = Type.Object({}, { additionalProperties: false });
-
-/** Every operation of the admin API. */
-export const adminEndpoints: readonly AdminEndpoint[] = [
-  ...sessionEndpoints,
-  ...reportEndpoints,
-  ...modelEndpoints,
-  ...organizationEndpoints,
-  ...creditEndpoints,
-  ...statementEndpoints,
-  ...tokenEndpoints,
-  ...requestEndpoints,
-  ...playgroundEndpoints,
-];
-
 /** Far more than the pages of a console request. */
 const MEMBER_REQUESTS_A_MINUTE = 1_200;
 /** Fewer than the connections for reports, so that operators find a free one. */
@@ -57,8 +46,9 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
           request.caller = { administrator: who };
           ownConnection(request.raw.socket, shareOwnerOf(who));
           if (who.role === "member") await countMember(services, who);
+        } else {
+          await endpoint.countGuest?.(services, clientAddressKey(request.ip));
         }
-        await endpoint.countAttempt?.(services, { who, request });
       },
       handler: handlerOf(services, endpoint, turns),
     });
@@ -71,21 +61,52 @@ async function countMember({ gateway }: AdminServices, { token: { organizationId
 }
 
 function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: FairTurns) {
-  const { query: querySchema = NO_FIELDS, body: bodySchema, response } = endpoint;
+  const { access, path, query: querySchema = NO_FIELDS, body: bodySchema, answer } = endpoint;
   const checkQuery = checker(querySchema);
   const checkBody = checker(bodySchema ?? NO_FIELDS);
   return async (request: FastifyRequest, reply: FastifyReply) => {
     const query = queryOf(querySchema, request.query as Record<string, unknown>);
     checkQuery(query);
     if (bodySchema !== undefined || request.body !== undefined) checkBody(request.body);
-    const params = request.params as AdminCall["params"];
+    const params = request.params as Call["params"];
     refuseNul([params, query, request.body]);
-    const call = { who: request.caller?.administrator ?? null, params, query, body: request.body, request, reply };
-    reply.code(response.status);
+    const who = request.caller?.administrator ?? null;
+    if (access === "member" && /^\/organizations\/:id\b/.test(path)) requireOwn(who, params.id);
+    const { cursor = null, limit = 50 } = query as { cursor?: string; limit?: number };
+    const connection = connectionOf(services, request, reply);
+    const page = { cursor, limit };
+    const call = { who, params, query, page, body: request.body, connection, request, reply };
+    reply.code(answer.status);
     const handle = () => handleOnce(services, endpoint, call);
     // An export takes as long as its client reads, and has limits of its own.
-    const isExport = response.contentType !== undefined;
-    return call.who?.role === "member" && !isExport ? turns.run(shareOwnerOf(call.who), handle) : handle();
+    const isExport = answer.contentType !== undefined;
+    return who?.role === "member" && !isExport ? turns.run(shareOwnerOf(who), handle) : handle();
+  };
+}
+
+/** Returns the origin of a request, for the audit log. */
+function originOf({ ip, id }: FastifyRequest) {
+  return { address: ip, requestId: id };
+}
+
+/** Returns who makes a change, for the audit log. */
+function actorOf(request: FastifyRequest): Actor {
+  const who = request.caller?.administrator;
+  if (who === undefined) return { kind: "anonymous", id: null, ...originOf(request) };
+  return { kind: who.role, id: who.role === "operator" ? who.adminToken.id : who.token.id, ...originOf(request) };
+}
+
+function connectionOf({ gateway }: AdminServices, request: FastifyRequest, reply: FastifyReply): Call["connection"] {
+  return {
+    origin: originOf(request),
+    sessionSecret: sessionSecret(request),
+    setSession: (secret = "", lifeMs = 0) => setSessionCookie(request, reply, secret, lifeMs),
+    countFailedSignIn: () => countFailedSignIn(gateway.limits, request),
+    repeated: () => void reply.code(200),
+    async stream(headers, text) {
+      await streamText(reply, headers, text);
+      return reply.hijack();
+    },
   };
 }
 
@@ -125,8 +146,9 @@ function refuseNul(value: unknown): void {
  * that it contained. Throws idempotency_mismatch, idempotency_in_progress or idempotency_interrupted.
  */
 export async function handleOnce(services: AdminServices, endpoint: AdminEndpoint, call: AdminCall): Promise<unknown> {
+  const handle = () => endpoint.handle({ ...services, actor: actorOf(call.request) }, call);
   const key = endpoint.method === "POST" ? idempotencyKeyOf(call.request) : null;
-  if (key === null) return endpoint.handle(services, call);
+  if (key === null) return handle();
   const { keys } = services;
   const name = { scope: scopeOf(endpoint, call), key };
   const claim = await keys.claim(name, fingerprintOfCall(endpoint, call));
@@ -136,7 +158,7 @@ export async function handleOnce(services: AdminServices, endpoint: AdminEndpoin
   }
   if (claim.outcome !== "claimed") throw refusalOf(claim.outcome);
   try {
-    const answer = await endpoint.handle(services, call);
+    const answer = await handle();
     await keys.answer(name, call.reply.statusCode, withoutSecret(endpoint, answer));
     return answer;
   } catch (error) {
@@ -164,7 +186,7 @@ function fingerprintOfCall({ operationId }: AdminEndpoint, { params, query, body
 }
 
 /** Returns the parts of a response that may be stored. */
-function withoutSecret({ secret }: AdminEndpoint, answer: unknown): unknown {
+function withoutSecret({ answer: { secret } }: AdminEndpoint, answer: unknown): unknown {
   if (secret === undefined) return answer;
   const shown = answer as Record<string, unknown>;
   return { ...shown, [secret.field]: null, hint: secret.hint(shown) };

@@ -1,25 +1,14 @@
-import type { AuditAction } from "../../../../src/api/admin/reports.ts";
 import type { AuditEntry } from "../../api/types.ts";
 
-const ACTIONS: Record<AuditAction, string> = {
-  "organization.create": "Organization created",
-  "organization.change": "Organization changed",
-  "token.create": "Token created",
-  "token.change": "Token changed",
-  "token.rotate": "Token rotated",
-  "token.revoke": "Token revoked",
-  "admin_token.create": "Admin token created",
-  "admin_token.replace": "Admin token replaced",
+/** Labels of actions that are not the words of their name: `token.revoke` is "Token revoked". */
+const ACTIONS: Record<string, string> = {
   "session.sign_in": "Signed in",
   "session.sign_in_failed": "Sign-in failed",
   "session.sign_out": "Signed out",
-  "playground_token.create": "Playground token created",
   "credits.grant": "Credits granted",
-  "credits.revoke": "Credits revoked",
   "credits.credit": "Credits refunded",
   "allowance.create": "Monthly allowance created",
   "allowance.end": "Monthly allowance ended",
-  "route.resume": "Route resumed",
   "conversation.read": "Prompts and answers viewed",
   "conversations.remove": "Prompts and answers deleted",
 };
@@ -40,9 +29,10 @@ const REASONS: Record<string, string> = {
   playground_token: "token of the playground organization",
 };
 
-/** Returns the label of an action, or its name if a newer version of the service added it. */
+/** Returns the label of an action; its name if that has no regular verb, and it has no label of its own. */
 export function actionLabel(action: string): string {
-  return ACTIONS[action as AuditAction] ?? action;
+  const [, first, rest, verb] = /^(\w)(\w*)\.(\w+e)$/.exec(action) ?? [];
+  return ACTIONS[action] ?? (first === undefined ? action : `${first.toUpperCase()}${spaced(`${rest}`)} ${verb}d`);
 }
 
 export function actorLabel({ kind }: AuditEntry["actor"]): string {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { OperatorError } from "../errors.ts";
-import { dateFlag, durationFlag, expiryFlag, facts, table } from "./command.ts";
+import { duration, expiry, facts, futureDate, table } from "./command.ts";
 
 test("text is aligned to the left, numbers to the right", () => {
   expect(
@@ -33,11 +33,11 @@ describe("durations", () => {
     ["30d", 2_592_000_000],
     ["2w", 1_209_600_000],
   ])("%s", (text, durationMs) => {
-    expect(durationFlag("--overlap", text)).toBe(durationMs);
+    expect(duration(text, "--overlap")).toBe(durationMs);
   });
 
   test.each(["", "1", "1 h", "-1h", "1.5h", "h", "1y", "9999999d"])("%j is not a duration", (text) => {
-    expect(() => durationFlag("--overlap", text)).toThrow(
+    expect(() => duration(text, "--overlap")).toThrow(
       new OperatorError(
         `--overlap is ${JSON.stringify(text)}, but must be a number with s, m, h, d or w, such as 90m or 30d.`,
       ),
@@ -52,23 +52,23 @@ describe("dates in the future", () => {
     ["2030-01-01T01:00Z", NOW + 3_600_000],
     ["2030-01-01T01:00:00.500+01:00", NOW + 500],
   ])("%s", (text, timeMs) => {
-    expect(expiryFlag("--expires", text, NOW)).toBe(timeMs);
+    expect(expiry(text, "--expires", NOW)).toBe(timeMs);
   });
 
   test.each(["tomorrow", "", "2030-02-30", "2030-13-01", "2030-01-02 10:00", "2030-01-02T10:00", "1893456000000"])(
     "%j is none",
     (text) => {
-      expect(() => expiryFlag("--expires", text, NOW)).toThrow(/^--expires is ".*", but must be a number with s, m/);
-      expect(() => dateFlag("--expires", text, NOW)).toThrow(/^--expires is ".*", but must be a date as YYYY-MM-DD/);
+      expect(() => expiry(text, "--expires", NOW)).toThrow(/^--expires is ".*", but must be a number with s, m/);
+      expect(() => futureDate(text, "--expires", NOW)).toThrow(/^--expires is ".*", but must be a date as YYYY-MM-DD/);
     },
   );
 
   test.each(["2030-01-01", "2029-12-31", "0d"])("%s is not in the future", (text) => {
-    expect(() => expiryFlag("--expires", text, NOW)).toThrow(/but must be a time in the future\.$/);
+    expect(() => expiry(text, "--expires", NOW)).toThrow(/but must be a time in the future\.$/);
   });
 
   test("a flag for a duration refuses a date, and a flag for a date refuses a duration", () => {
-    expect(() => durationFlag("--overlap", "2030-01-02")).toThrow(OperatorError);
-    expect(() => dateFlag("--expires", "30d", NOW)).toThrow(OperatorError);
+    expect(() => duration("2030-01-02", "--overlap")).toThrow(OperatorError);
+    expect(() => futureDate("30d", "--expires", NOW)).toThrow(OperatorError);
   });
 });

@@ -4,25 +4,29 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ApiError, OperatorError } from "../errors.ts";
+import { COMMAND_ACTOR } from "../admin/audit.ts";
+import { tokenHashHex } from "../admin/token.ts";
+import { ApiError } from "../errors.ts";
 import { Authenticator } from "../http/authenticator.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
-import { Accounts, type TokenDraft } from "./accounts.ts";
-import { COMMAND_ACTOR } from "./audit.ts";
-import { tokenHashHex } from "./token.ts";
+import { type AccountCore, allRows, oldestFirst } from "./core.ts";
+import { addOrganization } from "./create-organization.ts";
+import { addToken, type TokenDraft } from "./create-token.ts";
+import { endToken } from "./revoke-token.ts";
+import { replaceToken } from "./rotate-token.ts";
 
 const DAY_MS = 86_400_000;
 const directory = mkdtempSync(join(tmpdir(), "tollgate-accounts-"));
 let nowMs = Date.UTC(2030, 0, 1);
 const clock = () => nowMs;
 let store: Store;
-let accounts: Accounts;
+let core: AccountCore;
 let authenticator: Authenticator;
 
 beforeAll(async () => {
   store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
-  accounts = new Accounts({ rows: store.accounts, clock, random: randomBytes, newId: v7, actor: COMMAND_ACTOR });
+  core = { accounts: store.accounts, clock, random: randomBytes, newId: v7, actor: COMMAND_ACTOR };
   authenticator = new Authenticator({ rows: store.accounts, clock, noteUse: () => undefined });
 });
 afterAll(async () => {
@@ -30,21 +34,18 @@ afterAll(async () => {
   rmSync(directory, { recursive: true });
 });
 
-const draftOf = (organizationId: string): TokenDraft => ({
-  organizationId,
-  name: "test",
-  scopes: null,
-  models: null,
-  limits: null,
-  expiresAtMs: null,
-  cap: null,
-});
 async function create(changes: Partial<TokenDraft> = {}) {
-  const { id } = await accounts.createOrganization("Test");
-  const made = await accounts.createToken({ ...draftOf(id), ...changes });
-  if (made.outcome !== "created") throw new Error(made.outcome);
-  return made;
+  const { id: organizationId } = await addOrganization(core, "Test");
+  return addToken(core, { organizationId, name: "test", ...changes });
 }
+const organizations = async () => oldestFirst(await allRows((page) => store.accounts.organizations(page)));
+const tokensOf = (organizationId: string | null) =>
+  allRows((page) => store.accounts.tokens({ ...page, organizationId }));
+const alreadyRotated = (successorId: string, hint: RegExp) => ({
+  code: "already_rotated",
+  fields: { successor_id: successorId },
+  message: expect.stringMatching(hint),
+});
 async function codeOf(token: string): Promise<string> {
   try {
     await authenticator.authenticate(tokenHashHex(token));
@@ -56,28 +57,28 @@ async function codeOf(token: string): Promise<string> {
 
 describe("organizations", () => {
   test("organizations are found and listed, the oldest first, together with the playground", async () => {
-    const first = await accounts.createOrganization("First");
+    const first = await addOrganization(core, "First");
     nowMs += 1;
-    const second = await accounts.createOrganization("Zweite Abteilung: Süd & 北");
-    expect(await accounts.organization(second.id)).toEqual(second);
-    expect(await accounts.organization("org_none")).toBeUndefined();
-    const ids = (await accounts.organizations()).map(({ id }) => id);
+    const second = await addOrganization(core, "Zweite Abteilung: Süd & 北");
+    expect(await store.accounts.organization(second.id)).toEqual(second);
+    expect(await store.accounts.organization("org_none")).toBeUndefined();
+    const ids = (await organizations()).map(({ id }) => id);
     expect(ids).toContain("org_playground");
     expect(ids.indexOf(first.id)).toBeLessThan(ids.indexOf(second.id));
   });
 
   test("organizations are listed over many pages", async () => {
-    const before = (await accounts.organizations()).length;
-    for (let round = 0; round < 501; round += 1) await accounts.createOrganization(`Page ${round}`);
-    expect(await accounts.organizations()).toHaveLength(before + 501);
+    const before = (await organizations()).length;
+    for (let round = 0; round < 501; round += 1) await addOrganization(core, `Page ${round}`);
+    expect(await organizations()).toHaveLength(before + 501);
   });
 
   test.each(["", " ", "a\nb", "a\u0000", "\u2028", "x".repeat(201)])("may not be named %j", async (name) => {
-    await expect(accounts.createOrganization(name)).rejects.toThrow(OperatorError);
+    await expect(addOrganization(core, name)).rejects.toMatchObject({ code: "invalid_value", param: "name" });
   });
 
   test("the name of an organization can have 200 characters", async () => {
-    expect((await accounts.createOrganization("🦉".repeat(200))).name).toHaveLength(400);
+    expect((await addOrganization(core, "🦉".repeat(200))).name).toHaveLength(400);
   });
 });
 
@@ -130,7 +131,7 @@ describe("tokens", () => {
   });
 
   test("a token needs an existing organization", async () => {
-    expect(await accounts.createToken(draftOf("org_none"))).toEqual({ outcome: "unknown_organization" });
+    await expect(create({ organizationId: "org_none" })).rejects.toMatchObject({ code: "invalid_value" });
   });
 
   test.each([
@@ -156,31 +157,24 @@ describe("tokens", () => {
     const { token, row } = await create();
     expect(await codeOf(token)).toBe("admitted");
     const revokedAtMs = nowMs;
-    expect(await accounts.revokeToken(row.id)).toMatchObject({ outcome: "revoked", repeated: false });
+    expect(await endToken(core, row.id)).toMatchObject({ repeated: false });
     nowMs += 1000;
     expect(await codeOf(token)).toBe("invalid_token");
-    expect(await accounts.revokeToken(row.id)).toMatchObject({
-      outcome: "revoked",
-      repeated: true,
-      row: { revokedAtMs },
-    });
-    expect(await accounts.revokeToken("tok_none")).toEqual({ outcome: "unknown_token" });
+    expect(await endToken(core, row.id)).toMatchObject({ repeated: true, row: { revokedAtMs } });
+    await expect(endToken(core, "tok_none")).rejects.toMatchObject({ code: "not_found" });
   });
 
   test("tokens are listed by organization", async () => {
     const { row } = await create();
-    expect(await accounts.tokens(row.organizationId)).toEqual([
-      { ...row, budget: null, hash: new Uint8Array(row.hash) },
-    ]);
-    expect((await accounts.tokens(null)).map(({ id }) => id)).toContain(row.id);
+    expect(await tokensOf(row.organizationId)).toEqual([{ ...row, budget: null, hash: new Uint8Array(row.hash) }]);
+    expect((await tokensOf(null)).map(({ id }) => id)).toContain(row.id);
   });
 });
 
 describe("rotation", () => {
   test("both tokens work during the overlap of a rotation", async () => {
     const old = await create({ scopes: ["models:read"], models: ["a"] });
-    const rotated = await accounts.rotateToken(old.row.id, 60_000);
-    if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
+    const rotated = await replaceToken(core, old.row.id, 60_000);
     expect(rotated.row).toMatchObject({ name: "test", scopes: ["models:read"], models: ["a"], expiresAtMs: null });
     expect(rotated.row.id).not.toBe(old.row.id);
     expect([old.row.callerId, rotated.row.callerId]).toEqual([old.row.id, old.row.id]);
@@ -194,70 +188,64 @@ describe("rotation", () => {
   test("a rotation gives the new token the lifetime of the old one, and never extends the old one", async () => {
     const old = await create({ expiresAtMs: nowMs + DAY_MS });
     nowMs += DAY_MS - 1000;
-    const rotated = await accounts.rotateToken(old.row.id, 3_600_000);
-    if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
+    const rotated = await replaceToken(core, old.row.id, 3_600_000);
     expect(rotated.row.expiresAtMs).toBe(nowMs + DAY_MS);
-    expect(rotated.predecessor.expiresAtMs).toBe(nowMs + 1000);
+    expect(rotated.oldExpiresAtMs).toBe(nowMs + 1000);
     expect((await store.accounts.token(old.row.id))?.expiresAtMs).toBe(nowMs + 1000);
   });
 
   test("a second rotation is refused, names the successor and changes nothing", async () => {
     const old = await create({ expiresAtMs: nowMs + 10 * DAY_MS });
-    const rotated = await accounts.rotateToken(old.row.id, 3_600_000);
-    if (rotated.outcome !== "rotated") throw new Error(rotated.outcome);
-    const refused = { outcome: "already_rotated", successorId: rotated.row.id };
-    expect(await accounts.rotateToken(old.row.id, 3_600_000)).toEqual({ ...refused, isUsed: false });
+    const rotated = await replaceToken(core, old.row.id, 3_600_000);
+    const refused = alreadyRotated(rotated.row.id, /never used/);
+    await expect(replaceToken(core, old.row.id, 3_600_000)).rejects.toMatchObject(refused);
     nowMs += 2 * 3_600_000;
-    expect(await accounts.rotateToken(old.row.id, 3_600_000)).toEqual({ ...refused, isUsed: false });
+    await expect(replaceToken(core, old.row.id, 3_600_000)).rejects.toMatchObject(refused);
     await store.accounts.noteUses([{ tokenId: rotated.row.id, atMs: nowMs }]);
-    expect(await accounts.rotateToken(old.row.id, 0, { replace: true })).toEqual({ ...refused, isUsed: true });
+    const used = alreadyRotated(rotated.row.id, /was used; rotate it/);
+    await expect(replaceToken(core, old.row.id, 0, true)).rejects.toMatchObject(used);
     expect(await codeOf(rotated.token)).toBe("admitted");
-    expect(await accounts.tokens(old.row.organizationId)).toHaveLength(2);
+    expect(await tokensOf(old.row.organizationId)).toHaveLength(2);
   });
 
   test("a rotation with replace creates another successor of an unused one, with the same lifetime", async () => {
     const old = await create({ scopes: ["models:read"], expiresAtMs: nowMs + 10 * DAY_MS });
-    const first = await accounts.rotateToken(old.row.id, 3_600_000, { replace: true });
-    if (first.outcome !== "rotated") throw new Error(first.outcome);
+    const first = await replaceToken(core, old.row.id, 3_600_000, true);
     nowMs += 2 * 3_600_000;
-    const second = await accounts.rotateToken(old.row.id, 3_600_000, { replace: true });
-    if (second.outcome !== "rotated") throw new Error(second.outcome);
+    const second = await replaceToken(core, old.row.id, 3_600_000, true);
     expect(second.row).toMatchObject({ scopes: ["models:read"], expiresAtMs: nowMs + 10 * DAY_MS });
     expect(await codeOf(first.token)).toBe("invalid_token");
     expect(await codeOf(second.token)).toBe("admitted");
     expect(await codeOf(old.token)).toBe("expired_token");
-    expect(await accounts.rotateToken(old.row.id, 0)).toMatchObject({ successorId: second.row.id });
-    expect(await accounts.rotateToken(first.row.id, 0)).toMatchObject({ outcome: "ended" });
+    await expect(replaceToken(core, old.row.id, 0)).rejects.toMatchObject({ fields: { successor_id: second.row.id } });
+    await expect(replaceToken(core, first.row.id, 0)).rejects.toMatchObject({ code: "token_ended" });
   });
 
   test("a successor that was rotated itself cannot be replaced", async () => {
     const old = await create();
-    const first = await accounts.rotateToken(old.row.id, 3_600_000);
-    if (first.outcome !== "rotated") throw new Error(first.outcome);
-    expect(await accounts.rotateToken(first.row.id, 3_600_000)).toMatchObject({ outcome: "rotated" });
-    expect(await accounts.rotateToken(old.row.id, 0, { replace: true })).toEqual({
-      outcome: "already_rotated",
-      successorId: first.row.id,
-      isUsed: true,
-    });
+    const first = await replaceToken(core, old.row.id, 3_600_000);
+    await replaceToken(core, first.row.id, 3_600_000);
+    const used = alreadyRotated(first.row.id, /was used; rotate it/);
+    await expect(replaceToken(core, old.row.id, 0, true)).rejects.toMatchObject(used);
   });
 
   test("concurrent rotations create one successor, which the others name", async () => {
     const old = await create();
-    const outcomes = await Promise.all(Array.from({ length: 10 }, () => accounts.rotateToken(old.row.id, 0)));
-    const [made, ...more] = outcomes.filter(({ outcome }) => outcome === "rotated");
-    if (made?.outcome !== "rotated" || more.length > 0) throw new Error("not one successor");
-    const told = outcomes.filter((outcome) => outcome !== made);
-    expect(told).toEqual(told.map(() => ({ outcome: "already_rotated", successorId: made.row.id, isUsed: false })));
+    const outcomes = await Promise.allSettled(Array.from({ length: 10 }, () => replaceToken(core, old.row.id, 0)));
+    const [made, ...more] = outcomes.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+    if (made === undefined || more.length > 0) throw new Error("not one successor");
+    const refusals = outcomes.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+    expect(refusals).toHaveLength(9);
+    for (const refusal of refusals) expect(refusal).toMatchObject(alreadyRotated(made.row.id, /never used/));
   });
 
   test("a token that has ended cannot be rotated", async () => {
     const revoked = await create();
-    await accounts.revokeToken(revoked.row.id);
-    expect(await accounts.rotateToken(revoked.row.id, 0)).toMatchObject({ outcome: "ended" });
+    await endToken(core, revoked.row.id);
+    await expect(replaceToken(core, revoked.row.id, 0)).rejects.toMatchObject({ code: "token_ended" });
     const expired = await create({ expiresAtMs: nowMs + 1 });
     nowMs += 1;
-    expect(await accounts.rotateToken(expired.row.id, 0)).toMatchObject({ outcome: "ended" });
-    expect(await accounts.rotateToken("tok_none", 0)).toEqual({ outcome: "unknown_token" });
+    await expect(replaceToken(core, expired.row.id, 0)).rejects.toMatchObject({ code: "token_ended" });
+    await expect(replaceToken(core, "tok_none", 0)).rejects.toMatchObject({ code: "not_found" });
   });
 });

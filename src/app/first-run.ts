@@ -1,19 +1,20 @@
+import { makeId } from "../admin/token.ts";
 import { MICRO_PER_CREDIT } from "../credits/amount.ts";
 import type { Ledger } from "../ledger/ledger.ts";
+import type { AccountCore } from "../operations/core.ts";
+import { addOrganization } from "../operations/create-organization.ts";
+import { addToken } from "../operations/create-token.ts";
 import type { OrganizationRow } from "../stores/queries/accounts.ts";
 import type { Store } from "../stores/store.ts";
-import type { Accounts } from "./accounts.ts";
-import { makeId, type RandomBytes } from "./token.ts";
 
 /** Credits that the first start grants, to try the service with. */
 export const FIRST_CREDITS = 100n;
 
 export interface FirstRunServices {
-  store: Pick<Store, "accounts" | "admin" | "directory">;
+  store: Pick<Store, "admin" | "directory">;
   /** Acts as the service itself. */
-  accounts: Pick<Accounts, "createOrganization" | "createToken">;
+  core: AccountCore;
   ledger: Pick<Ledger, "grant">;
-  random: RandomBytes;
 }
 
 export interface FirstOrganization {
@@ -26,12 +27,12 @@ export interface FirstOrganization {
 
 /** Finds the first organization of a store, or creates it with credits and a token. One process at a time may call it. */
 export async function ensureFirstOrganization(services: FirstRunServices): Promise<FirstOrganization> {
-  const page = await services.store.accounts.organizations({ after: null, limit: 3 });
+  const page = await services.core.accounts.organizations({ after: null, limit: 3 });
   const [first, other] = page.filter(({ kind }) => kind === "standard");
   if (first !== undefined && (other !== undefined || !(await isUnfinished(services, first)))) {
     return { organization: first, isOnlyOne: other === undefined, token: null };
   }
-  const organization = first ?? (await services.accounts.createOrganization("default"));
+  const organization = first ?? (await addOrganization(services.core, "default"));
   return { organization, isOnlyOne: true, token: await finish(services, organization.id) };
 }
 
@@ -44,19 +45,16 @@ async function isUnfinished({ store }: FirstRunServices, { id }: OrganizationRow
 }
 
 /** Creates the token and then the grant: an organization with a grant is finished. */
-async function finish({ accounts, ledger, random }: FirstRunServices, organizationId: string): Promise<string> {
-  const draft = { organizationId, name: "first token", scopes: null, models: null };
-  const token = await accounts.createToken({ ...draft, limits: null, expiresAtMs: null, cap: null });
-  if (token.outcome !== "created")
-    throw new Error(`The organization ${organizationId} was removed right after it was created`);
+async function finish({ core, ledger }: FirstRunServices, organizationId: string): Promise<string> {
+  const { token } = await addToken(core, { organizationId, name: "first token" });
   await ledger.grant({
     organizationId,
-    grantId: makeId("grant", random),
+    grantId: makeId("grant", core.random),
     amount: FIRST_CREDITS * MICRO_PER_CREDIT,
     effectiveAtMs: null,
     expiresAtMs: null,
     priority: 0,
     reference: "first-start",
   });
-  return token.token;
+  return token;
 }

@@ -5,16 +5,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres } from "../../test/support/postgres.ts";
+import { COMMAND_ACTOR, SERVICE_ACTOR } from "../admin/audit.ts";
+import { parseToken } from "../admin/token.ts";
 import { MICRO_PER_CREDIT } from "../credits/amount.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import type { Ledger } from "../ledger/ledger.ts";
+import type { AccountCore } from "../operations/core.ts";
+import { addOrganization } from "../operations/create-organization.ts";
 import { openPostgresStore } from "../stores/postgres/postgres.ts";
 import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
 import type { Store } from "../stores/store.ts";
-import { Accounts } from "./accounts.ts";
-import { COMMAND_ACTOR, SERVICE_ACTOR } from "./audit.ts";
 import { ensureFirstOrganization, FIRST_CREDITS, type FirstRunServices } from "./first-run.ts";
-import { parseToken } from "./token.ts";
 
 /** Points at which a process is killed: before it makes the token, before it grants the credits, and after that. */
 const DEATHS = ["token", "grant", "answer"] as const;
@@ -28,7 +29,7 @@ describe.each(DEATHS)("a first run that crashes before its %s", (death) => {
 
 test("an organization that a command created gets no token and no credits", () =>
   onSqlite(async (store) => {
-    const { id } = await accountsOf(store).as(COMMAND_ACTOR).createOrganization("default");
+    const { id } = await addOrganization({ ...coreOf(store), actor: COMMAND_ACTOR }, "default");
     expect(await ensureFirstOrganization(servicesOf(store))).toMatchObject({
       organization: { id },
       isOnlyOne: true,
@@ -39,14 +40,11 @@ test("an organization that a command created gets no token and no credits", () =
 
 async function dieAndStartAgain(store: Store, death: (typeof DEATHS)[number]): Promise<void> {
   const services = servicesOf(store);
-  const { accounts, ledger } = services;
+  const { core, ledger } = services;
   const die = () => Promise.reject(new Error("killed"));
   const dying: FirstRunServices = {
     ...services,
-    accounts: {
-      createOrganization: (name) => accounts.createOrganization(name),
-      createToken: death === "token" ? die : (draft) => accounts.createToken(draft),
-    },
+    core: { ...core, accounts: { ...core.accounts, ...(death === "token" && { insertToken: die }) } },
     ledger: {
       async grant(terms) {
         if (death !== "grant") await ledger.grant(terms);
@@ -70,17 +68,16 @@ function hashOf(token: string | null): Uint8Array {
   return parsed.hash;
 }
 
-function accountsOf(store: Store): Accounts {
+function coreOf({ accounts }: Store): AccountCore {
   const clock = () => Date.now();
-  const newId = () => uuidV7(clock());
-  return new Accounts({ rows: store.accounts, clock, random: randomBytes, newId, actor: SERVICE_ACTOR });
+  return { accounts, clock, random: randomBytes, newId: () => uuidV7(clock()), actor: SERVICE_ACTOR };
 }
 
 function servicesOf(store: Store): FirstRunServices {
   const ledger: Pick<Ledger, "grant"> = {
     grant: async (terms) => (await store.books.apply("durable", [{ kind: "grant", ...terms }]))[0],
   };
-  return { store, accounts: accountsOf(store), ledger, random: randomBytes };
+  return { store, core: coreOf(store), ledger };
 }
 
 async function onSqlite(play: (store: Store) => Promise<void>): Promise<void> {

@@ -1,0 +1,9 @@
+/** Every schema of the admin API, for the declarations of its operations. */
+export { Type } from "typebox";
+export * from "./common.ts";
+export * from "./credits.ts";
+export * from "./organization.ts";
+export * from "./reports.ts";
+export * from "./request.ts";
+export * from "./session.ts";
+export * from "./token.ts";

@@ -1,0 +1,190 @@
+import { parseTime } from "../api/time.ts";
+import { type MicroCredits, parseCredits } from "../credits/amount.ts";
+import type { BalanceRow } from "../credits/books.ts";
+import { OperatorError } from "../errors.ts";
+import type { Store } from "../stores/store.ts";
+import type { Core } from "./core.ts";
+
+/** What commands work with: an opened store, which a running service may use at the same time. */
+export interface CommandServices extends Core {
+  store: Store;
+  /** Reads a balance after applying every grant that has taken effect or expired. Rejects if there is no such organization. */
+  freshBalance(organizationId: string): Promise<BalanceRow>;
+}
+
+type Flags = Record<string, Flag<unknown>>;
+type ValuesOf<Own extends Flags> = { [Name in keyof Own]: ReturnType<Own[Name]["read"]> };
+
+/** A command of an operation. */
+export interface OperationCommand<Own extends Flags = Flags, Input = unknown> {
+  /** Its words and arguments: `org create <name>`. */
+  usage: string;
+  summary: string;
+  /** Its arguments in their order, and its flags. They are read before the store is opened. */
+  flags: Own;
+  /** Checks and combines the values, also before the store is opened. Throws OperatorError. */
+  input?: (values: ValuesOf<Own>) => Input;
+  /** True if it creates the store. Other commands change nothing in a wrong folder. */
+  createsStore?: boolean;
+  run(services: CommandServices, input: Input): Promise<CommandOutput>;
+}
+
+/** Declares a command; its flags are the types of the values that it runs with. */
+export function command<Own extends Flags, Input = ValuesOf<Own>>(
+  declaration: OperationCommand<Own, Input>,
+): OperationCommand {
+  return declaration as unknown as OperationCommand;
+}
+
+/** A flag (`--org <id>`) or an argument (`<id>`). */
+export interface Flag<Value> {
+  usage: string;
+  description: string;
+  isRequired?: boolean;
+  byDefault?: string;
+  /** Reads what was given, undefined if nothing was. Throws OperatorError. */
+  read(given: unknown, nowMs: number): Value;
+}
+
+/** Reads a text. `name` is the flag or argument that an OperatorError names. */
+type Parse<Value> = (text: string, name: string, nowMs: number) => Value;
+
+function flag<Value>(usage: string, description: string, parse: Parse<Value>): Flag<Value> {
+  const [word = ""] = usage.split(" ");
+  const name = word.startsWith("-") ? word : word.slice(1, -1).toUpperCase();
+  return { usage, description, read: (given, nowMs) => parse(String(given), name, nowMs) };
+}
+
+export const text: Parse<string> = (given) => given;
+
+export function argument<Value>(usage: string, parse: Parse<Value>): Flag<Value> {
+  return flag(usage, "", parse);
+}
+
+/** Declares a flag that has to be stated. */
+export function required(usage: string, description: string): Flag<string> {
+  return { ...flag(usage, description, text), isRequired: true };
+}
+
+/** Declares a flag or an argument that is null by default. */
+export function optional<Value>(usage: string, description: string, parse: Parse<Value>): Flag<Value | null> {
+  const { read, ...rest } = flag(usage, description, parse);
+  return { ...rest, read: (given, nowMs) => (typeof given === "string" ? read(given, nowMs) : null) };
+}
+
+export function withDefault<Value>(
+  usage: string,
+  description: string,
+  byDefault: string,
+  parse: Parse<Value>,
+): Flag<Value> {
+  return { ...flag(usage, description, parse), byDefault };
+}
+
+/** Declares a flag with several values; null by default. */
+export function list(usage: string, description: string): Flag<string[] | null> {
+  return { usage, description, read: (given) => (given as string[] | undefined) ?? null };
+}
+
+/** Declares a flag without a value; `--no-cap` is true if it was stated. */
+export function toggle(usage: string, description: string): Flag<boolean> {
+  const stated = !usage.startsWith("--no-");
+  return { usage, description, read: (given) => given === stated };
+}
+
+const UNIT_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
+const LINE = /^[^\p{Cc}]{1,200}$/u;
+const DURATION = /^(\d{1,6})([smhdw])$/;
+const DURATION_WORDS = "a number with s, m, h, d or w, such as 90m or 30d";
+const DATE_WORDS = "a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z";
+
+/** Parses an amount of credits. 0 is refused. */
+export function credits(text: string, name: string): MicroCredits {
+  return amountFrom(text, name, 1n, "above 0");
+}
+
+/** Parses an amount of credits, which may be 0. */
+export function creditsOrNone(text: string, name: string): MicroCredits {
+  return amountFrom(text, name, 0n, "0 or more");
+}
+
+function amountFrom(text: string, name: string, least: MicroCredits, leastWords: string): MicroCredits {
+  const amount = /[eE]/.test(text) ? undefined : parseCredits(text);
+  if (amount !== undefined && amount >= least) return amount;
+  refuse(name, text, `a decimal number of credits, ${leastWords}, with at most 6 decimals`);
+}
+
+/** Checks a text of one line. */
+export function line(text: string, name: string): string {
+  return LINE.test(text) ? text : refuse(name, text.slice(0, 60), "1 to 200 characters on one line");
+}
+
+/** Parses a duration such as `1h` or `0` into milliseconds. */
+export function duration(text: string, name: string): number {
+  return (text === "0" ? 0 : parseDuration(text)) ?? refuse(name, text, DURATION_WORDS);
+}
+
+/** Parses a date or a time, past or future, into milliseconds since 1970. */
+export function date(text: string, name: string): number {
+  return parseTime(text) ?? refuse(name, text, DATE_WORDS);
+}
+
+/** Parses a date or a time in the future into milliseconds since 1970. */
+export function futureDate(text: string, name: string, nowMs: number): number {
+  const timeMs = date(text, name);
+  return timeMs > nowMs ? timeMs : refuse(name, text, "a time in the future");
+}
+
+/** Parses a date or a time in the future, or a duration from now on, into milliseconds since 1970. */
+export function expiry(text: string, name: string, nowMs: number): number {
+  const durationMs = parseDuration(text);
+  if (durationMs === undefined && parseTime(text) === undefined) {
+    refuse(name, text, `${DURATION_WORDS}, or ${DATE_WORDS}`);
+  }
+  if (durationMs === 0) refuse(name, text, "a time in the future");
+  return durationMs === undefined ? futureDate(text, name, nowMs) : nowMs + durationMs;
+}
+
+function parseDuration(text: string): number | undefined {
+  const [, count, unit] = DURATION.exec(text) ?? [];
+  return unit === undefined ? undefined : Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
+}
+
+function refuse(name: string, found: string, allowed: string): never {
+  throw new OperatorError(`${name} is ${JSON.stringify(found)}, but must be ${allowed}.`);
+}
+
+/** Result of a command: one document for programs, a few lines for people. */
+export interface CommandOutput {
+  json: unknown;
+  text: string;
+}
+
+/** Formats rows under their headings in columns; a column of numbers is aligned to the right. */
+export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
+  const columns = headings.map((heading, index) => {
+    const cells = rows.map((row) => row[index] ?? "");
+    const isNumeric = cells.length > 0 && cells.every((cell) => /^-?[\d.]+$/.test(cell));
+    return { width: Math.max(...[heading, ...cells].map((cell) => cell.length)), isNumeric };
+  });
+  const line = (cells: readonly string[]) =>
+    columns
+      .map(({ width, isNumeric }, index) => (cells[index] ?? "")[isNumeric ? "padStart" : "padEnd"](width))
+      .join("  ")
+      .trimEnd();
+  return [headings, ...rows].map(line).join("\n");
+}
+
+/** Formats values as a table with these columns. */
+export function tableOf<Value>(values: readonly Value[], columns: Record<string, (value: Value) => unknown>): string {
+  const cells = values.map((value) => Object.values(columns).map((cell) => String(cell(value) ?? "")));
+  return table(Object.keys(columns), cells);
+}
+
+/** Formats names and values in two columns. */
+export function facts(values: Record<string, string | number>): string {
+  const width = Math.max(...Object.keys(values).map((name) => name.length));
+  return Object.entries(values)
+    .map(([name, value]) => `${name.padEnd(width)}  ${value}`.trimEnd())
+    .join("\n");
+}

@@ -1,0 +1,97 @@
+import type { Actor, AuditTime } from "../admin/audit.ts";
+import type { RandomBytes } from "../admin/token.ts";
+import type { LimitSettings } from "../api/principal.ts";
+import { isoTime } from "../api/time.ts";
+import { ApiError, UnknownIdError } from "../errors.ts";
+import type { Ledger } from "../ledger/ledger.ts";
+import type { AccountRows } from "../stores/queries/accounts.ts";
+import type { AllowanceRows } from "../stores/queries/allowances.ts";
+
+/** What operations use in a service and in a command. */
+export interface Core extends AuditTime {
+  accounts: AccountRows;
+  allowances: AllowanceRows;
+  /** Books one transition: the ledger of a running service, or the books of a store. */
+  bookings: Pick<Ledger, "grant" | "revoke" | "credit">;
+  random: RandomBytes;
+  /** Who makes the changes, for the audit log. */
+  actor: Actor;
+}
+
+/** What changes of organizations and tokens use. */
+export type AccountCore = Pick<Core, "accounts" | "actor" | keyof AuditTime | "random">;
+/** What changes of credits use. */
+export type CreditCore = AccountCore & Pick<Core, "allowances" | "bookings">;
+
+const NAME = /^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;
+const PAGE_ROWS = 500;
+
+/** Returns the error for a resource that does not exist, or belongs to another organization. */
+export function notFound(command?: UnknownIdError): ApiError {
+  const message = "The resource does not exist or you do not have access to it.";
+  return new ApiError("not_found", message, { command });
+}
+
+export function unknownOrganization(id: string): ApiError {
+  return notFound(new UnknownIdError("organization", id, "org list"));
+}
+
+/** Returns the organization that a command names; null if it names none. Rejects with not_found. */
+export async function knownOrganization(
+  { accounts }: Pick<Core, "accounts">,
+  id: string | null,
+): Promise<string | null> {
+  if (id !== null && (await accounts.organization(id)) === undefined) throw unknownOrganization(id);
+  return id;
+}
+
+/** Throws invalid_value for a name that is empty, too long or not on one line. */
+export function checkName(name: string): void {
+  if (NAME.test(name)) return;
+  throw invalidValue("name", shortText(name), "1 to 200 characters on one line, not all of them spaces");
+}
+
+/** Throws invalid_value for a time that is not in the future. */
+export function checkExpiry(expiresAtMs: number | null, nowMs: number): void {
+  if (expiresAtMs === null || expiresAtMs > nowMs) return;
+  throw invalidValue("expiry", isoTime(expiresAtMs), "a time in the future");
+}
+
+/** Throws invalid_value for a limit that is not an integer above 0. */
+export function checkLimits(limits: Partial<LimitSettings> | null): void {
+  for (const [name, value] of Object.entries(limits ?? {})) {
+    if (!Number.isSafeInteger(value) || value < 1) throw invalidValue(name, `${value}`, "an integer, 1 or more");
+  }
+}
+
+export function invalidValue(param: string, found: string, expected: string): ApiError {
+  return new ApiError("invalid_value", `${param} is ${found}, but must be ${expected}.`, { param });
+}
+
+export function shortText(text: string): string {
+  return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
+}
+
+/** Returns the values that are defined. */
+export function defined<Values extends object>(
+  values: Values,
+): { [Name in keyof Values]?: Exclude<Values[Name], undefined> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
+}
+
+/** Reads all rows, page by page in the order of their ids. */
+export async function allRows<Row extends { id: string }>(
+  read: (page: { after: string | null; limit: number }) => Promise<Row[]>,
+): Promise<Row[]> {
+  const rows: Row[] = [];
+  let page: Row[];
+  do {
+    page = await read({ after: rows.at(-1)?.id ?? null, limit: PAGE_ROWS });
+    rows.push(...page);
+  } while (page.length === PAGE_ROWS);
+  return rows;
+}
+
+export function oldestFirst<Row extends { createdAtMs: number }>(rows: Row[]): Row[] {
+  return rows.sort((a, b) => a.createdAtMs - b.createdAtMs);
+}

@@ -1,0 +1,68 @@
+import type { ShortToken } from "../admin/short-tokens.ts";
+import type { PlaygroundToken } from "../api/admin/session.ts";
+import { isoTime } from "../api/time.ts";
+import { ApiError } from "../errors.ts";
+import { notFound } from "./core.ts";
+import { type Call, type OperationServices, operation, requireOwn } from "./operation.ts";
+
+export const createPlaygroundToken = operation({
+  route: "POST /playground/token",
+  access: "public",
+  summary: "Create a short-lived access token for `/v1`; guests get one if the playground is open to them",
+  body: (s) => s.Strict({ organization_id: s.Type.Optional(s.Nullable(s.Id)) }),
+  answer: {
+    status: 201,
+    description: "The token.",
+    schema: (s) => s.PlaygroundToken,
+    secret: {
+      field: "token",
+      hint: () =>
+        "The token was shown in the first response and is not stored. Ask for another one with a new Idempotency-Key.",
+    },
+  },
+  async countGuest({ gateway, facts }, clientKey) {
+    const limit = facts.guest_playground.requests_per_minute;
+    await gateway.limits.countRequest([{ key: `guest:${clientKey}`, limit }]);
+  },
+  async handle(services, { who, body }): Promise<PlaygroundToken> {
+    const { token, organizationId, expiresAtMs } = await shortTokenFor(services, who, body.organization_id ?? null);
+    const organization = await services.accounts.organization(organizationId);
+    return {
+      object: "playground_token",
+      token,
+      organization_id: organizationId,
+      keeps_conversations: organization?.keepsConversations === true,
+      expires_at: isoTime(expiresAtMs),
+    };
+  },
+});
+
+/** A member's short-lived token has the rights of the token that they signed in with. */
+async function shortTokenFor(
+  { shortTokens, facts, actor }: OperationServices,
+  who: Call["who"],
+  named: string | null,
+): Promise<ShortToken> {
+  const adminTokenId = who?.role === "operator" ? who.adminToken.id : null;
+  const holder = { actor, session: who?.session ?? null, adminTokenId };
+  if (who?.role === "member") {
+    if (named !== null) requireOwn(who, named);
+    if (who.token.scopes.includes("chat.completions:write")) return shortTokens.issueFor(who.token, holder);
+    throw new ApiError("insufficient_scope", "Your token needs the scope `chat.completions:write`.");
+  }
+  const organizationId = who === null ? guestsOrganization(facts, named) : named;
+  if (organizationId === null) {
+    const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
+    throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
+  }
+  const token = await shortTokens.consoleToken(organizationId, actor);
+  if (token === undefined) throw notFound();
+  if (token.revokedAtMs !== null) throw new ApiError("token_ended", `The console's token ${token.id} was revoked.`);
+  return shortTokens.issueFor(token, holder);
+}
+
+function guestsOrganization({ guest_playground }: OperationServices["facts"], named: string | null): string {
+  if (!guest_playground.open) throw new ApiError("missing_token", "Sign in first: the playground is closed to guests.");
+  if (named !== null && named !== guest_playground.organization_id) throw notFound();
+  return guest_playground.organization_id;
+}

@@ -1,0 +1,85 @@
+import { SCOPES } from "../api/principal.ts";
+import { isoTime } from "../api/time.ts";
+import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
+import { ApiError, UnknownIdError } from "../errors.ts";
+import { command, creditsOrNone, expiry, facts, list, optional, required, text, withDefault } from "./command.ts";
+import { type AccountCore, checkExpiry, checkLimits, checkName } from "./core.ts";
+import { operation } from "./operation.ts";
+import { tokenAnswer } from "./show-token.ts";
+import {
+  auditedTerms,
+  auditedToken,
+  makeTokenRow,
+  type NewSecret,
+  SECRET,
+  scopesOf,
+  type TokenTerms,
+  termsOfBody,
+  tokenRecord,
+} from "./token-terms.ts";
+
+export const createToken = operation({
+  route: "POST /tokens",
+  access: "operator",
+  summary: "Create an access token; only this response contains its secret",
+  body: (s) => s.NewToken,
+  answer: {
+    status: 201,
+    description: "The token with its secret.",
+    schema: (s) => s.TokenWithSecret,
+    secret: SECRET,
+  },
+  async handle(services, { body: { organization_id: organizationId, name, ...terms } }) {
+    const { row, token } = await addToken(services, { organizationId, name, ...termsOfBody(terms) });
+    return { ...(await tokenAnswer(services, row.id)), secret: token };
+  },
+  commands: [
+    command({
+      usage: "token create",
+      summary: "Create an access token, shown once",
+      flags: {
+        organizationId: required("--org <id>", "organization that the token belongs to"),
+        name: withDefault("--name <name>", "name that identifies it", "unnamed", text),
+        scopes: list("--scope <scope...>", `permissions: ${SCOPES.join(", ")} (default: all but console:read)`),
+        models: list("--model <id...>", "models that it can call (default: all)"),
+        expiresAtMs: optional("--expires <when>", "expiry: 30d, 12h, or a date (default: never)", expiry),
+        cap: optional("--cap <credits>", "spending cap in credits (default: none)", creditsOrNone),
+      },
+      async run(services, draft) {
+        const { row, token } = await addToken(services, draft);
+        const { id, scopes } = row;
+        const expiresAt = isoTime(row.expiresAtMs);
+        const { cap } = draft;
+        const text = facts({
+          id,
+          token,
+          scopes: scopes.join(", "),
+          expires: expiresAt ?? "never",
+          ...(cap !== null && { cap: `${formatCredits(cap)} credits` }),
+        });
+        return { json: { id, token, scopes, expiresAt, ...(cap !== null && { cap: creditsFromMicro(cap) }) }, text };
+      },
+    }),
+  ],
+});
+
+export type TokenDraft = Pick<TokenTerms, "name"> & Partial<TokenTerms> & { organizationId: string };
+
+/** Creates a token. Rejects with invalid_value. */
+export async function addToken(core: AccountCore, draft: TokenDraft): Promise<NewSecret> {
+  const { organizationId, models = null, limits = null, expiresAtMs = null, cap = null } = draft;
+  checkName(draft.name);
+  const scopes = scopesOf(draft.scopes ?? null);
+  checkLimits(limits);
+  const createdAtMs = core.clock();
+  checkExpiry(expiresAtMs, createdAtMs);
+  if ((await core.accounts.organization(organizationId)) === undefined) {
+    const command = new UnknownIdError("organization", organizationId, "org list");
+    const message = "There is no organization with this id.";
+    throw new ApiError("invalid_value", message, { param: "organization_id", command });
+  }
+  const made = makeTokenRow(core, { ...draft, scopes, models, limits, createdAtMs, expiresAtMs, callerId: null });
+  const after = { ...auditedToken(made.row), ...auditedTerms({ cap }, ["cap"]) };
+  await core.accounts.insertToken(made.row, cap, tokenRecord(core, "token.create", made.row, { after }));
+  return made;
+}

@@ -1,0 +1,69 @@
+import { changeOrganization } from "./change-organization.ts";
+import { changeToken } from "./change-token.ts";
+import { createAllowance } from "./create-allowance.ts";
+import { createCredit } from "./create-credit.ts";
+import { createGrant } from "./create-grant.ts";
+import { createOrganization } from "./create-organization.ts";
+import { createPlaygroundToken } from "./create-playground-token.ts";
+import { createRevocation } from "./create-revocation.ts";
+import { createToken } from "./create-token.ts";
+import { endAllowance } from "./end-allowance.ts";
+import { exportStatement } from "./export-statement.ts";
+import { listAllowances } from "./list-allowances.ts";
+import { listAudit } from "./list-audit.ts";
+import { listGrants } from "./list-grants.ts";
+import { listModelsWithRoutes } from "./list-models.ts";
+import { listOrganizations } from "./list-organizations.ts";
+import { listRequests } from "./list-requests.ts";
+import { listTokens } from "./list-tokens.ts";
+import type { Operation } from "./operation.ts";
+import { removeConversations } from "./remove-conversations.ts";
+import { resumeRoute } from "./resume-route.ts";
+import { revokeToken } from "./revoke-token.ts";
+import { rotateToken } from "./rotate-token.ts";
+import { showConversation } from "./show-conversation.ts";
+import { showOrganization } from "./show-organization.ts";
+import { showOverview } from "./show-overview.ts";
+import { showRequest } from "./show-request.ts";
+import { showService } from "./show-service.ts";
+import { showSession } from "./show-session.ts";
+import { showStatement } from "./show-statement.ts";
+import { showToken } from "./show-token.ts";
+import { signIn } from "./sign-in.ts";
+import { signOut } from "./sign-out.ts";
+
+/** Every operation of the admin API by its id, in the order of the documentation. */
+export const operations: Readonly<Record<string, Operation>> = {
+  showService,
+  signIn,
+  showSession,
+  signOut,
+  showOverview,
+  listAudit,
+  listModelsWithRoutes,
+  resumeRoute,
+  listOrganizations,
+  createOrganization,
+  showOrganization,
+  changeOrganization,
+  listGrants,
+  createGrant,
+  createRevocation,
+  createCredit,
+  listAllowances,
+  createAllowance,
+  endAllowance,
+  showStatement,
+  exportStatement,
+  listTokens,
+  createToken,
+  showToken,
+  changeToken,
+  rotateToken,
+  revokeToken,
+  listRequests,
+  showRequest,
+  showConversation,
+  removeConversations,
+  createPlaygroundToken,
+};

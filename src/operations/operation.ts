@@ -1,0 +1,158 @@
+import type { Static, TSchema } from "typebox";
+import type { AuditLog } from "../admin/audit.ts";
+import type { Directory, PageRequest } from "../admin/directory.ts";
+import type { Administrator, Origin, Sessions } from "../admin/sessions.ts";
+import type { ShortTokens } from "../admin/short-tokens.ts";
+import type { Limits } from "../api/admin/common.ts";
+import type * as schemas from "../api/admin/schemas.ts";
+import type { ServiceFacts } from "../api/admin/session.ts";
+import type { LimitSettings } from "../api/principal.ts";
+import { parseTime } from "../api/time.ts";
+import { microCreditsOf } from "../credits/amount.ts";
+import { ApiError } from "../errors.ts";
+import type { Gateway } from "../gateway/gateway.ts";
+import type { Overviews } from "../reports/overview.ts";
+import type { Conversations, Requests } from "../reports/requests.ts";
+import type { Statements } from "../reports/statement.ts";
+import type { OperationCommand } from "./command.ts";
+import { type Core, defined, notFound } from "./core.ts";
+
+/** What the operations of a service use. */
+export interface OperationServices extends Core {
+  gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
+  sessions: Sessions;
+  directory: Directory;
+  audit: AuditLog;
+  requests: Requests;
+  conversations: Conversations;
+  overviews: Overviews;
+  statements: Statements;
+  shortTokens: ShortTokens;
+  /** Applies resumed routes that the audit log has. */
+  resumptions: { apply(): Promise<void> };
+  facts: ServiceFacts;
+}
+
+/** Required role. Public: none. Member: members, for their own organization, and operators. */
+export type Access = "public" | "member" | "operator";
+
+/** One request, after the checks of its caller and its input. */
+export interface Call<Query = unknown, Body = unknown> {
+  /** Null only where the access is public. */
+  who: Administrator | null;
+  /** Parameters of the path. */
+  params: { id: string; allowance_id?: string };
+  query: Query;
+  /** The page that the query asks for. */
+  page: PageRequest;
+  body: Body;
+  connection: CallConnection;
+}
+
+/** The connection of a request. */
+export interface CallConnection {
+  origin: Origin;
+  /** Secret of the session cookie. */
+  sessionSecret: string | undefined;
+  /** Sets the session cookie; without a secret it is cleared. */
+  setSession(secret?: string, lifeMs?: number): void;
+  /** Counts a failed sign-in of this address. Rejects with rate_limit_exceeded. */
+  countFailedSignIn(): Promise<void>;
+  /** Answers 200 instead of 201: an earlier request made the change. */
+  repeated(): void;
+  /** Streams a text as the answer, and resolves when it has been sent. */
+  stream(headers: Record<string, string>, text: AsyncIterable<string>): Promise<unknown>;
+}
+
+/** Makes a schema from those of the admin API. It is a function, because commands load no schemas. */
+type SchemaMaker<Schema> = (schemas: Schemas) => Schema;
+type Schemas = typeof schemas;
+
+/** An operation of the admin API. Its route, its documentation and its commands derive from this declaration. */
+export interface Operation {
+  /** Method, and path under `/admin/v1` in Fastify's notation. A member's `/organizations/:id` is their own. */
+  route: `${"GET" | "POST" | "PATCH" | "DELETE"} /${string}`;
+  access: Access;
+  summary: string;
+  query?: SchemaMaker<TSchema>;
+  body?: SchemaMaker<TSchema>;
+  answer: {
+    status: 200 | 201 | 204;
+    description: string;
+    schema?: SchemaMaker<TSchema>;
+    contentType?: string;
+    /**
+     * The field that contains a secret once. A replay under an Idempotency-Key has null in its place, and a hint what to
+     * do if the secret was lost.
+     */
+    secret?: { field: string; hint(answer: Record<string, unknown>): string };
+  };
+  /** False for a POST that sets a cookie, which a replay could not set again. It takes no Idempotency-Key. Default true. */
+  isRepeatable?: boolean;
+  /** Runs before the body is read, and throws where a guest has made too many attempts. */
+  countGuest?(services: Pick<OperationServices, "gateway" | "facts">, clientKey: string): Promise<void>;
+  handle(services: OperationServices, call: Call): Promise<unknown>;
+  commands?: readonly OperationCommand[];
+}
+
+type InputOf<Schema extends TSchema | undefined> = Schema extends TSchema ? Static<Schema> : undefined;
+
+/** Declares an operation; its schemas are the types of its handler's input. */
+export function operation<Query extends TSchema | undefined = undefined, Body extends TSchema | undefined = undefined>(
+  declaration: Omit<Operation, "handle" | "query" | "body"> & {
+    query?: SchemaMaker<Query>;
+    body?: SchemaMaker<Body>;
+    handle(services: OperationServices, call: Call<InputOf<Query>, InputOf<Body>>): Promise<unknown>;
+  },
+): Operation {
+  return declaration as Operation;
+}
+
+/** Throws not_found where a member names another organization than their own. */
+export function requireOwn(who: Administrator | null, organizationId: string): void {
+  if (who?.role === "operator") return;
+  if (who?.role !== "member" || who.token.organizationId !== organizationId) throw notFound();
+}
+
+/** Returns the organization to list: a member's own, or the one that an operator names; null for all. */
+export function organizationIn(who: Administrator | null, named: string | undefined): string | null {
+  if (named !== undefined) requireOwn(who, named);
+  return who?.role === "member" ? who.token.organizationId : (named ?? null);
+}
+
+/** Converts the limits of a body to settings. */
+export function limitSettingsOf(limits: Limits | null | undefined): Partial<LimitSettings> | null {
+  if (limits === null || limits === undefined) return null;
+  const { requests_per_minute, tokens_per_minute, concurrent_requests } = limits;
+  return defined({
+    requestsPerMinute: requests_per_minute,
+    tokensPerMinute: tokens_per_minute,
+    concurrentRequests: concurrent_requests,
+  });
+}
+
+/** Converts an amount of a body to micro-credits. Throws invalid_value for more than 6 decimals. */
+export function amountOf(param: string, credits: number): bigint {
+  const amount = microCreditsOf(credits);
+  if (amount !== undefined) return amount;
+  throw new ApiError("invalid_value", `Invalid '${param}': at most 6 decimals are allowed.`, { param });
+}
+
+/** Converts a time of a body to milliseconds since 1970; null where there is none. Throws invalid_value. */
+export function timeOf(param: string, text: string | null | undefined): number | null {
+  if (text === null || text === undefined) return null;
+  const timeMs = parseTime(text);
+  if (timeMs !== undefined) return timeMs;
+  throw new ApiError("invalid_value", `Invalid '${param}': there is no such time.`, { param });
+}
+
+/** Does the same for a time that has to be in the future. */
+export function futureTimeOf(
+  { clock }: Pick<Core, "clock">,
+  param: string,
+  text: string | null | undefined,
+): number | null {
+  const timeMs = timeOf(param, text);
+  if (timeMs === null || timeMs > clock()) return timeMs;
+  throw new ApiError("invalid_value", `Invalid '${param}': expected a time in the future.`, { param });
+}

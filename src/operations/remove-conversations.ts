@@ -1,0 +1,23 @@
+import type { ConversationRemoval } from "../api/admin/request.ts";
+import { knownOrganization } from "./core.ts";
+import { operation } from "./operation.ts";
+
+export const removeConversations = operation({
+  route: "DELETE /organizations/:id/conversations",
+  access: "operator",
+  summary: "Delete the stored conversations of an organization now",
+  answer: {
+    status: 200,
+    description: "The number of conversations that were deleted.",
+    schema: (s) => s.ConversationRemoval,
+  },
+  async handle(services, { params: { id: organizationId } }): Promise<ConversationRemoval> {
+    const { conversations, audit, actor } = services;
+    await knownOrganization(services, organizationId);
+    const change = { action: "conversations.remove", organizationId, subjectId: organizationId };
+    const removed = await conversations.remove(organizationId, (kept) =>
+      audit.record(actor, { ...change, before: { kept } }),
+    );
+    return { object: "conversation_removal", organization_id: organizationId, removed };
+  },
+});

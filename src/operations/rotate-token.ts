@@ -1,0 +1,143 @@
+import { isoTime } from "../api/time.ts";
+import { ApiError, OperatorError } from "../errors.ts";
+import type { TokenRow } from "../stores/queries/accounts.ts";
+import { argument, command, duration, facts, text, toggle, withDefault } from "./command.ts";
+import type { AccountCore } from "./core.ts";
+import { operation } from "./operation.ts";
+import { tokenAnswer } from "./show-token.ts";
+import {
+  auditedToken,
+  expectActive,
+  makeTokenRow,
+  type NewSecret,
+  SECRET,
+  tokenRecord,
+  tokenRow,
+} from "./token-terms.ts";
+
+const OVERLAP_SECONDS = 3600;
+
+export const rotateToken = operation({
+  route: "POST /tokens/:id/rotate",
+  access: "operator",
+  summary: "Replace an access token with a new one of the same permissions and lifetime",
+  body: (s) =>
+    s.Strict({
+      overlap_seconds: s.Type.Optional(
+        s.Type.Integer({
+          minimum: 0,
+          maximum: 2_592_000,
+          default: OVERLAP_SECONDS,
+          description: "Time for which the old token remains valid.",
+        }),
+      ),
+      replace: s.Type.Optional(
+        s.Type.Boolean({
+          default: false,
+          description: "True to replace an unused successor with a new one with a new secret.",
+        }),
+      ),
+    }),
+  answer: {
+    status: 201,
+    description: "The new token with its secret, and the old one.",
+    schema: (s) => s.RotatedToken,
+    secret: SECRET,
+  },
+  async handle(services, { params: { id }, body: { overlap_seconds = OVERLAP_SECONDS, replace = false } }) {
+    const { row, token } = await replaceToken(services, id, overlap_seconds * 1000, replace);
+    const [made, replaces] = await Promise.all([tokenAnswer(services, row.id), tokenAnswer(services, id)]);
+    return { ...made, secret: token, replaces };
+  },
+  commands: [
+    command({
+      usage: "token rotate <id>",
+      summary: "Replace an access token with a new one of the same permissions and lifetime",
+      flags: {
+        id: argument("<id>", text),
+        overlapMs: withDefault(
+          "--overlap <duration>",
+          "time for which the old token keeps working; 0 to end it immediately",
+          "1h",
+          duration,
+        ),
+        replace: toggle("--replace", "if its successor was never used, revoke that token and create another"),
+      },
+      async run(services, { id, overlapMs, replace }) {
+        const { row, token, oldExpiresAtMs } = await replaceToken(services, id, overlapMs, replace);
+        const { scopes } = row;
+        const [expiresAt, oldExpiresAt] = [isoTime(row.expiresAtMs), isoTime(oldExpiresAtMs)];
+        const text = facts({
+          id: row.id,
+          token,
+          scopes: scopes.join(", "),
+          expires: expiresAt ?? "never",
+          replaces: `${id}, which works until ${oldExpiresAt}`,
+        });
+        return { json: { id: row.id, token, scopes, expiresAt, replaces: { id, expiresAt: oldExpiresAt } }, text };
+      },
+    }),
+  ],
+});
+
+type Rotated = NewSecret & { oldExpiresAtMs: number };
+
+/**
+ * Creates a token with the name, rights and lifetime of another, which ends after `overlapMs` (or at its own expiry, if
+ * that comes first), so that clients can change over without an interruption. A token is rotated once. With `replace`,
+ * a successor that was never used is revoked and created again; the token itself then keeps its end. Rejects with
+ * not_found, token_ended or already_rotated.
+ */
+export async function replaceToken(
+  core: AccountCore,
+  id: string,
+  overlapMs: number,
+  replace = false,
+): Promise<Rotated> {
+  const old = await tokenRow(core, id);
+  const successor = old.successorId === null ? undefined : await core.accounts.token(old.successorId);
+  if (successor === undefined) expectActive(core, old, "rotated");
+  else {
+    const isUsed = successor.lastUsedAtMs !== null || successor.successorId !== null;
+    if (!replace || isUsed) throw alreadyRotated(id, successor.id, isUsed);
+  }
+  // Without a result, one of the tokens was rotated, revoked or used meanwhile: report that.
+  return (await rotate(core, old, successor, overlapMs)) ?? replaceToken(core, id, overlapMs);
+}
+
+/** Returns undefined if one of the tokens has changed since it was read. */
+async function rotate(
+  core: AccountCore,
+  old: TokenRow,
+  unused: TokenRow | undefined,
+  overlapMs: number,
+): Promise<Rotated | undefined> {
+  const nowMs = core.clock();
+  const { createdAtMs, expiresAtMs } = unused ?? old;
+  const endsAtMs = expiresAtMs === null ? null : nowMs + expiresAtMs - createdAtMs;
+  const made = makeTokenRow(core, { ...old, createdAtMs: nowMs, expiresAtMs: endsAtMs });
+  const overlapEndsAtMs = unused === undefined ? nowMs + overlapMs : Number.POSITIVE_INFINITY;
+  const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, overlapEndsAtMs);
+  const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };
+  const before = { ...auditedToken(old), ...(unused !== undefined && { successor: unused.id }) };
+  const record = tokenRecord(core, "token.rotate", old, { before, after });
+  const { accounts } = core;
+  const isWritten =
+    unused === undefined
+      ? await accounts.replaceToken(old.id, oldExpiresAtMs, made.row, record)
+      : await accounts.replaceSuccessor(
+          { oldId: old.id, unusedId: unused.id, oldExpiresAtMs, atMs: nowMs, successor: made.row },
+          record,
+        );
+  return isWritten ? { ...made, oldExpiresAtMs } : undefined;
+}
+
+function alreadyRotated(id: string, successorId: string, isUsed: boolean): ApiError {
+  const rest = (ifUnused: string) => {
+    const hint = isUsed ? "used; rotate it instead." : `never used; ${ifUnused} in its place.`;
+    return `was already rotated; its successor is ${successorId}. That token was ${hint}`;
+  };
+  const command = new OperatorError(`The token ${id} ${rest("add --replace to create another")}`);
+  const message = `The token ${rest("send `replace: true` to get a new one")}`;
+  return new ApiError("already_rotated", message, { fields: { successor_id: successorId }, command });
+}

@@ -1,0 +1,13 @@
+import { operation } from "./operation.ts";
+
+export const signOut = operation({
+  route: "DELETE /session",
+  access: "public",
+  summary: "Sign out",
+  answer: { status: 204, description: "The session has ended, and its cookie is cleared." },
+  async handle({ sessions }, { connection }) {
+    const { sessionSecret, origin } = connection;
+    if (sessionSecret !== undefined) await sessions.end(sessionSecret, origin);
+    connection.setSession();
+  },
+});

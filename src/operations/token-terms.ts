@@ -1,0 +1,137 @@
+import { auditRow } from "../admin/audit.ts";
+import { makeId, makeToken } from "../admin/token.ts";
+import type { NewToken } from "../api/admin/token.ts";
+import { DEFAULT_SCOPES, type LimitSettings, SCOPES, type Scope } from "../api/principal.ts";
+import { isoTime } from "../api/time.ts";
+import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import type { AuditRow } from "../credits/audit.ts";
+import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
+import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
+import type { TokenChange as TermChange } from "../stores/queries/token-changes.ts";
+import { type AccountCore, type Core, invalidValue, notFound, shortText } from "./core.ts";
+import { amountOf, limitSettingsOf, timeOf } from "./operation.ts";
+
+export interface TokenTerms {
+  name: string;
+  /** Null: `DEFAULT_SCOPES`. */
+  scopes: string[] | null;
+  /** Null: every model. */
+  models: string[] | null;
+  limits: Partial<LimitSettings> | null;
+  expiresAtMs: number | null;
+  /** Credits that it may use in total; null: no cap of its own. */
+  cap: MicroCredits | null;
+}
+
+/** A token at the only moment when its secret is known. */
+export interface NewSecret {
+  row: TokenRow;
+  token: string;
+}
+
+/** The secret in the answers of operations that make a token. */
+export const SECRET = {
+  field: "secret",
+  hint: ({ id }: Record<string, unknown>) =>
+    `The secret of ${id} was shown in the first response and is not stored. If it is lost, revoke ${id} and create another token.`,
+};
+
+/** Returns the terms that a body has. Throws invalid_value. */
+export function termsOfBody({ limits, cap, expires_at, ...terms }: Partial<Omit<NewToken, "organization_id">>) {
+  return {
+    ...terms,
+    ...(limits !== undefined && { limits: limitSettingsOf(limits) }),
+    ...(cap !== undefined && { cap: cap === null ? null : amountOf("cap", cap) }),
+    ...(expires_at !== undefined && { expiresAtMs: timeOf("expires_at", expires_at) }),
+  };
+}
+
+/** Makes the row and the secret of a token. `callerId` is null for a token that no rotation makes. */
+export function makeTokenRow(
+  { random }: AccountCore,
+  from: Pick<TokenRow, "organizationId" | "name" | "scopes" | "models" | "limits" | "createdAtMs" | "expiresAtMs"> & {
+    callerId: string | null;
+  },
+): NewSecret {
+  const { token, hash, prefix } = makeToken(random);
+  const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs } = from;
+  const id = makeId("tok", random);
+  const times = { createdAtMs, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null };
+  const terms = { scopes, models, limits, ...times, successorId: null, callerId: from.callerId ?? id };
+  return { token, row: { id, organizationId, name, hash, prefix, ...terms } };
+}
+
+/** Returns the audit record of a change of a token. */
+export function tokenRecord(
+  core: AccountCore,
+  action: string,
+  { organizationId, id: subjectId }: TokenRow,
+  change: { before?: Record<string, unknown>; after?: Record<string, unknown> },
+): AuditRow {
+  return auditRow(core.actor, { action, organizationId, subjectId, ...change }, core);
+}
+
+/** Returns the terms of a token for the audit log, without its secret or hash. */
+export function auditedToken({ name, prefix, scopes, models, limits, expiresAtMs }: TokenRow): Record<string, unknown> {
+  return { name, prefix, scopes, models, limits, expiresAt: isoTime(expiresAtMs) };
+}
+
+/** Returns the values of some terms for the audit log. */
+export function auditedTerms(terms: TermChange, fields: readonly (keyof TermChange)[]): Record<string, unknown> {
+  const { cap = null, expiresAtMs = null } = terms;
+  const entries = fields.map((field): [string, unknown] => {
+    if (field === "cap") return [field, cap === null ? null : formatCredits(cap)];
+    return field === "expiresAtMs" ? ["expiresAt", isoTime(expiresAtMs)] : [field, terms[field]];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** Returns the scopes in their order; null: the default ones. Throws invalid_value. */
+export function scopesOf(scopes: string[] | null): Scope[] {
+  if (scopes === null) return [...DEFAULT_SCOPES];
+  for (const scope of scopes) {
+    if (!(SCOPES as readonly string[]).includes(scope)) {
+      throw invalidValue("scope", shortText(scope), `one of: ${SCOPES.join(", ")}`);
+    }
+  }
+  return SCOPES.filter((scope) => scopes.includes(scope));
+}
+
+/** Reads a token. Rejects with not_found. */
+export async function tokenRow({ accounts }: Pick<Core, "accounts">, id: string): Promise<TokenWithBudget> {
+  const row = await accounts.token(id);
+  if (row === undefined) throw notFound(new UnknownIdError("token", id, "token list"));
+  return row;
+}
+
+/** Throws token_ended for a token that was revoked or has expired. `change` is what it was asked for: "rotated". */
+export function expectActive({ clock }: AccountCore, token: TokenRow, change: string): void {
+  const { id, revokedAtMs, expiresAtMs } = token;
+  if (revokedAtMs === null && (expiresAtMs === null || expiresAtMs > clock())) return;
+  const end = revokedAtMs === null ? `expired at ${isoTime(expiresAtMs)}` : `was revoked at ${isoTime(revokedAtMs)}`;
+  const command = new OperatorError(`The token ${id} cannot be ${change}: it ${end}.`);
+  throw new ApiError("token_ended", undefined, { command });
+}
+
+/** Formats a token as commands do. */
+export function tokenJson(row: TokenWithBudget) {
+  return {
+    id: row.id,
+    organizationId: row.organizationId,
+    name: row.name,
+    prefix: row.prefix,
+    scopes: row.scopes,
+    models: row.models,
+    createdAt: isoTime(row.createdAtMs),
+    expiresAt: isoTime(row.expiresAtMs),
+    revokedAt: isoTime(row.revokedAtMs),
+    successorId: row.successorId,
+    cap: row.budget && creditsFromMicro(row.budget.cap),
+    creditsHeld: row.budget && creditsFromMicro(row.budget.held),
+    creditsUsed: row.budget && creditsFromMicro(row.budget.spent),
+  };
+}
+
+export function capText({ cap, creditsUsed, creditsHeld }: ReturnType<typeof tokenJson>): string {
+  return cap === null ? "-" : `${creditsUsed} of ${cap}, ${creditsHeld} held`;
+}
