@@ -2,7 +2,7 @@ import type { AuditEntry } from "../api/admin/reports.ts";
 import { isoTime } from "../api/time.ts";
 import type { ActorKind, AuditRow } from "../credits/audit.ts";
 import type { AdminRows } from "../stores/queries/admin.ts";
-import type { Page, PageRequest } from "./directory.ts";
+import { type Page, type PageRequest, pageOf } from "./directory.ts";
 
 /** Who makes a change. */
 export interface Actor {
@@ -75,9 +75,7 @@ export class AuditLog {
   ): Promise<Page<AuditEntry>> {
     const { cursor, limit, ...rest } = filter;
     const rows = await this.#options.rows.audit({ ...rest, before: cursor, limit: limit + 1 });
-    const shown = rows.slice(0, limit);
-    const next_cursor = rows.length > limit ? (shown.at(-1)?.id ?? null) : null;
-    return { object: "list", data: shown.map(toEntry), next_cursor };
+    return pageOf(rows, limit, toEntry, ({ id }) => id);
   }
 }
 

@@ -45,12 +45,8 @@ export class Directory {
     const spentIn = paceDays(this.#options.clock());
     const page = { id: null, search, status, spentIn, before: positionOf(filter.cursor), limit: limit + 1 };
     const rows = await this.#options.rows.organizations(page);
-    return pageOf(
-      rows,
-      limit,
-      (row) => toOrganization(row, spentIn.toDay),
-      ({ organization }) => organization,
-    );
+    const toEntry = (row: ListedOrganization) => toOrganization(row, spentIn.toDay);
+    return pageOf(rows, limit, toEntry, ({ organization }) => placeOf(organization));
   }
 
   async organization(id: string): Promise<Organization | undefined> {
@@ -72,7 +68,7 @@ export class Directory {
       rows,
       limit,
       (row) => toToken(row, nowMs),
-      ({ token }) => token,
+      ({ token }) => placeOf(token),
     );
   }
 
@@ -86,7 +82,7 @@ export class Directory {
   /** Throws ApiError (invalid_value) for an invalid cursor. */
   async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
     const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
-    return pageOf(await this.#options.rows.grants(search), limit, toGrant, (grant) => grant);
+    return pageOf(await this.#options.rows.grants(search), limit, toGrant, placeOf);
   }
 }
 
@@ -102,16 +98,19 @@ function positionOf(cursor: string | null): { createdAtMs: number; id: string } 
 }
 
 /** Builds a page from up to one row more than it holds; that row shows that there is another page. */
-function pageOf<Row, Entry>(
+export function pageOf<Row, Entry>(
   rows: Row[],
   limit: number,
   toEntry: (row: Row) => Entry,
-  positioned: (row: Row) => { createdAtMs: number; id: string },
+  cursorOf: (row: Row) => string,
 ): Page<Entry> {
   const shown = rows.slice(0, limit);
   const last = rows.length > limit ? shown.at(-1) : undefined;
-  const next_cursor = last === undefined ? null : `${positioned(last).createdAtMs}_${positioned(last).id}`;
-  return { object: "list", data: shown.map(toEntry), next_cursor };
+  return { object: "list", data: shown.map(toEntry), next_cursor: last === undefined ? null : cursorOf(last) };
+}
+
+function placeOf({ createdAtMs, id }: { createdAtMs: number; id: string }): string {
+  return `${createdAtMs}_${id}`;
 }
 
 /** Returns the days before today whose charges tell how long credits last. */

@@ -1,19 +1,10 @@
+import { ApiError } from "../errors.ts";
 import type { AdminKeyName, AdminKeyRows } from "../stores/queries/admin.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 const KEPT_MS = 24 * 60 * 60 * 1000;
 /** Longer than any change takes: the process that claimed the key must have ended. */
 const RUNNING_MS_MAX = 60_000;
-
-/** Outcome of a claim: the request is the first with its key, or the state of the first one. */
-export type AdminKeyOutcome =
-  | { outcome: "claimed" }
-  | { outcome: "replayed"; status: number; answer: unknown }
-  | { outcome: "in_progress" }
-  /** The first request did not complete, or failed: it may have changed something. */
-  | { outcome: "interrupted" }
-  /** The key was used for another request. */
-  | { outcome: "mismatch" };
 
 export interface AdminKeysOptions {
   rows: AdminKeyRows;
@@ -33,16 +24,27 @@ export class AdminKeys {
     this.#log = log;
   }
 
-  /** Claims the key for a request with this fingerprint. Rejects with StoreUnavailableError. */
-  async claim(name: AdminKeyName, fingerprint: string): Promise<AdminKeyOutcome> {
-    if (await this.#rows.claimAdminKey({ ...name, fingerprint, keepMs: KEPT_MS })) return { outcome: "claimed" };
+  /**
+   * Claims the key for a request with this fingerprint. Returns the answer to the first request with the key; undefined if
+   * this is the first one. Rejects with ApiError, or StoreUnavailableError.
+   */
+  async claim(name: AdminKeyName, fingerprint: string): Promise<{ status: number; answer: unknown } | undefined> {
+    if (await this.#rows.claimAdminKey({ ...name, fingerprint, keepMs: KEPT_MS })) return undefined;
     const row = await this.#rows.adminKey(name);
     // The key was freed after the claim was refused. The client may retry at once.
-    if (row === undefined) return { outcome: "in_progress" };
-    if (row.fingerprint !== fingerprint) return { outcome: "mismatch" };
+    if (row === undefined) throw inProgress();
+    const headers = { "x-should-retry": "false" };
+    if (row.fingerprint !== fingerprint) {
+      const message = "This Idempotency-Key was used for another request. Use a new key.";
+      throw new ApiError("idempotency_mismatch", message, { headers });
+    }
     const { state, status, answer, ageMs } = row;
-    if (status !== null && answer !== null) return { outcome: "replayed", status, answer: JSON.parse(answer) };
-    return { outcome: state === "running" && ageMs < RUNNING_MS_MAX ? "in_progress" : "interrupted" };
+    if (status !== null && answer !== null) return { status, answer: JSON.parse(answer) };
+    if (state === "running" && ageMs < RUNNING_MS_MAX) throw inProgress();
+    // The first request did not complete, or failed: it may have changed something.
+    const message =
+      "The first request with this Idempotency-Key did not complete, so it is not known whether it changed anything. Check that, then use a new key.";
+    throw new ApiError("idempotency_interrupted", message, { headers });
   }
 
   /** Stores a response, which must contain no secret. Never rejects, since the change is already made. */
@@ -70,4 +72,8 @@ export class AdminKeys {
       );
     }
   }
+}
+
+function inProgress(): ApiError {
+  return new ApiError("idempotency_in_progress", undefined, { headers: { "retry-after": "1" } });
 }

@@ -5,7 +5,7 @@ import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
 import type { AdminRows } from "../stores/queries/admin.ts";
 import { type Actor, type AuditTime, auditRow } from "./audit.ts";
 import type { SessionReference } from "./sessions.ts";
-import { makeToken, type RandomBytes } from "./token.ts";
+import { makeToken, makeTokenRow, type RandomBytes } from "./token.ts";
 
 export interface ShortTokensOptions extends AuditTime {
   rows: AdminRows;
@@ -78,26 +78,20 @@ export class ShortTokens {
     const id = `tok_console_${organizationId.replace(/^org_/, "")}`;
     const found = await accounts.token(id);
     if (found !== undefined || (await accounts.organization(organizationId)) === undefined) return found;
-    const { hash, prefix } = makeToken(random);
     const name = "Console playground";
     const scopes = [...SHORT_TOKEN_SCOPES];
-    const row: TokenRow = {
-      id,
+    const fields = {
       organizationId,
       name,
-      hash,
-      prefix,
       scopes,
       models: null,
       limits: null,
       createdAtMs: clock(),
       expiresAtMs: null,
-      revokedAtMs: null,
-      lastUsedAtMs: null,
-      successorId: null,
-      callerId: id,
     };
-    const change = { action: "token.create", organizationId, subjectId: id, after: { name, prefix, scopes } };
+    const { row } = makeTokenRow(random, fields, id);
+    const after = { name, prefix: row.prefix, scopes };
+    const change = { action: "token.create", organizationId, subjectId: id, after };
     try {
       await accounts.insertToken(row, null, auditRow(actor, change, this.#options));
       return row;

@@ -1,5 +1,6 @@
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
+import type { TokenRow } from "../stores/queries/accounts.ts";
 
 /** Returns that many cryptographically random bytes. */
 export type RandomBytes = (count: number) => Uint8Array;
@@ -61,6 +62,30 @@ export function displayPrefix(text: string): string | null {
   const mark = [TOKEN_MARK, ADMIN_TOKEN_MARK].find((one) => text.startsWith(one));
   if (mark === undefined || !SECRET_SHAPE.test(text.slice(mark.length))) return null;
   return text.slice(0, mark.length + PREFIX_SECRET_LENGTH);
+}
+
+/** A token at the only moment when its secret is known. */
+export interface NewSecret {
+  row: TokenRow;
+  token: string;
+}
+
+type TokenFields = Pick<
+  TokenRow,
+  "organizationId" | "name" | "scopes" | "models" | "limits" | "createdAtMs" | "expiresAtMs"
+>;
+
+/** Makes the row and the secret of a token. A rotation passes the `callerId` on; otherwise it is the token's own id. */
+export function makeTokenRow(
+  random: RandomBytes,
+  fields: TokenFields & { callerId?: string },
+  id = makeId("tok", random),
+): NewSecret {
+  const { token, hash, prefix } = makeToken(random);
+  const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs, callerId = id } = fields;
+  const times = { createdAtMs, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null };
+  const terms = { scopes, models, limits, ...times, successorId: null, callerId };
+  return { token, row: { id, organizationId, name, hash, prefix, ...terms } };
 }
 
 /** Makes an id, such as `org_` and 20 random characters of base 36. */

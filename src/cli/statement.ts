@@ -5,17 +5,8 @@ import type { BalanceRow } from "../credits/books.ts";
 import { displayPrice, FURTHER_CLASSES, pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { date } from "../operations/command.ts";
-import {
-  assertUnchanged,
-  CSV_HEADINGS,
-  csvLine,
-  csvOfDigest,
-  csvOfEntry,
-  digestsJson,
-  entriesOf,
-  type Period,
-  periodFrom,
-} from "../reports/statement.ts";
+import { assertUnchanged, digestsJson, entriesOf, type Period, periodFrom, Statements } from "../reports/statement.ts";
+import type { Books } from "../stores/queries/books.ts";
 import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
@@ -43,6 +34,7 @@ export function addStatement(credits: Command, terminal: Terminal): void {
       await withWorkspace(terminal, flags, async (workspace) => {
         const { books } = workspace.store;
         const balance = await workspace.freshBalance(flags.org);
+        if (flags.csv === true) return printCsv(terminal, books, { ...asked, organizationId: flags.org });
         const pending = await books.pendingCredits(flags.org);
         const start = await books.statementStart(flags.org, asked.fromMs ?? null);
         const period = periodFrom(start, asked.toMs);
@@ -50,7 +42,6 @@ export function addStatement(credits: Command, terminal: Terminal): void {
         const entries = entriesOf(books, flags.org, period);
         const statement = { ...start, period, balance, pending, digests, entries };
         if (flags.json === true) await printJson(terminal, statement);
-        else if (flags.csv === true) await printCsv(terminal, statement);
         else await printText(terminal, statement);
         await assertUnchanged(books, flags.org, start);
       });
@@ -111,15 +102,16 @@ async function printText(terminal: Terminal, statement: Statement): Promise<void
   terminal.out(`${formatCredits(balance.available)} credits are available.${held}${later}`);
 }
 
-async function printCsv(terminal: Terminal, statement: Statement): Promise<void> {
-  const { period, opening } = statement;
-  const total = (atMs: number, kind: string, amount: MicroCredits) =>
-    terminal.out(csvLine({ time: isoTime(atMs), kind, balance: formatCredits(amount) }));
-  terminal.out(CSV_HEADINGS);
-  if (period.fromMs !== undefined) total(period.fromMs, "opening", opening);
-  const closing = await forEach(terminal, statement, (entry, now) => terminal.out(csvOfEntry(entry, now, true)));
-  for (const row of statement.digests) terminal.out(csvOfDigest(row));
-  if (period.toMs !== undefined) total(period.toMs, "closing", closing);
+async function printCsv(
+  terminal: Terminal,
+  books: Books,
+  selection: Period & { organizationId: string },
+): Promise<void> {
+  for await (const lines of new Statements(books).csv({ ...selection, kind: null }, { forOperator: true })) {
+    // The terminal ends what it prints with a line feed.
+    if (lines !== "") terminal.out(lines.slice(0, -1));
+    await terminal.drained();
+  }
 }
 
 /** Prints one JSON document, piece by piece. */

@@ -86,8 +86,7 @@ export async function refundCredits(
     const message = `Invalid 'amount': at most ${creditsFromMicro(outcome.most)} were charged and not refunded yet.`;
     throw excessive(words, message, `${formatCredits(outcome.most)}, which was charged and not refunded yet`);
   }
-  const { adjustment, balance, repeated } = outcome;
-  return { id: adjustment.id, amount: adjustment.amount, balance, repeated };
+  return { ...outcome, id: outcome.adjustment.id, amount: outcome.adjustment.amount };
 }
 
 /** The prefix of a wire and the 32 digits of a hold's UUID, or the UUID itself. */

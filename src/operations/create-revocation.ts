@@ -74,8 +74,7 @@ export async function revokeCredits(
     const what = grantId === null ? "which are available" : `which are left of ${grantId}`;
     throw excessive(words, message, `${formatCredits(outcome.most)} credits, ${what}, or --all`);
   }
-  const { adjustment, balance, repeated } = outcome;
-  return { id: adjustment.id, amount: adjustment.amount, balance, repeated };
+  return { ...outcome, id: outcome.adjustment.id, amount: outcome.adjustment.amount };
 }
 
 /** Returns the amount of a revocation in micro-credits; null for `"all": true`, which must be explicit. */

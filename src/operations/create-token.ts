@@ -1,3 +1,4 @@
+import { makeTokenRow, type NewSecret } from "../admin/token.ts";
 import { SCOPES } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
@@ -9,8 +10,6 @@ import { tokenAnswer } from "./show-token.ts";
 import {
   auditedTerms,
   auditedToken,
-  makeTokenRow,
-  type NewSecret,
   SECRET,
   scopesOf,
   type TokenTerms,
@@ -78,7 +77,7 @@ export async function addToken(core: AccountCore, draft: TokenDraft): Promise<Ne
     const message = "There is no organization with this id.";
     throw new ApiError("invalid_value", message, { param: "organization_id", command });
   }
-  const made = makeTokenRow(core, { ...draft, scopes, models, limits, createdAtMs, expiresAtMs, callerId: null });
+  const made = makeTokenRow(core.random, { ...draft, scopes, models, limits, createdAtMs, expiresAtMs });
   const after = { ...auditedToken(made.row), ...auditedTerms({ cap }, ["cap"]) };
   await core.accounts.insertToken(made.row, cap, tokenRecord(core, "token.create", made.row, { after }));
   return made;

@@ -1,3 +1,4 @@
+import { pageOf } from "../admin/directory.ts";
 import type { Allowance } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
@@ -15,8 +16,7 @@ export const listAllowances = operation({
   async handle(services, { params: { id: organizationId }, page: { cursor: after, limit } }) {
     await knownOrganization(services, organizationId);
     const rows = await services.allowances.list({ organizationId, after, limit: limit + 1 });
-    const data = rows.slice(0, limit).map(allowanceAnswer);
-    return { object: "list", data, next_cursor: rows.length > limit ? (data.at(-1)?.id ?? null) : null };
+    return pageOf(rows, limit, allowanceAnswer, ({ id }) => id);
   },
   commands: [
     command({

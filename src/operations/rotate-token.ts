@@ -1,3 +1,4 @@
+import { makeTokenRow, type NewSecret } from "../admin/token.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
@@ -5,15 +6,7 @@ import { argument, command, duration, facts, text, toggle, withDefault } from ".
 import type { AccountCore } from "./core.ts";
 import { operation } from "./operation.ts";
 import { tokenAnswer } from "./show-token.ts";
-import {
-  auditedToken,
-  expectActive,
-  makeTokenRow,
-  type NewSecret,
-  SECRET,
-  tokenRecord,
-  tokenRow,
-} from "./token-terms.ts";
+import { auditedToken, expectActive, SECRET, tokenRecord, tokenRow } from "./token-terms.ts";
 
 const OVERLAP_SECONDS = 3600;
 
@@ -115,7 +108,7 @@ async function rotate(
   const nowMs = core.clock();
   const { createdAtMs, expiresAtMs } = unused ?? old;
   const endsAtMs = expiresAtMs === null ? null : nowMs + expiresAtMs - createdAtMs;
-  const made = makeTokenRow(core, { ...old, createdAtMs: nowMs, expiresAtMs: endsAtMs });
+  const made = makeTokenRow(core.random, { ...old, createdAtMs: nowMs, expiresAtMs: endsAtMs });
   const overlapEndsAtMs = unused === undefined ? nowMs + overlapMs : Number.POSITIVE_INFINITY;
   const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, overlapEndsAtMs);
   const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };

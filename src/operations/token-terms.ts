@@ -1,5 +1,4 @@
 import { auditRow } from "../admin/audit.ts";
-import { makeId, makeToken } from "../admin/token.ts";
 import type { NewToken } from "../api/admin/token.ts";
 import { DEFAULT_SCOPES, type LimitSettings, SCOPES, type Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
@@ -23,12 +22,6 @@ export interface TokenTerms {
   cap: MicroCredits | null;
 }
 
-/** A token at the only moment when its secret is known. */
-export interface NewSecret {
-  row: TokenRow;
-  token: string;
-}
-
 /** The secret in the answers of operations that make a token. */
 export const SECRET = {
   field: "secret",
@@ -44,21 +37,6 @@ export function termsOfBody({ limits, cap, expires_at, ...terms }: Partial<Omit<
     ...(cap !== undefined && { cap: cap === null ? null : amountOf("cap", cap) }),
     ...(expires_at !== undefined && { expiresAtMs: timeOf("expires_at", expires_at) }),
   };
-}
-
-/** Makes the row and the secret of a token. `callerId` is null for a token that no rotation makes. */
-export function makeTokenRow(
-  { random }: AccountCore,
-  from: Pick<TokenRow, "organizationId" | "name" | "scopes" | "models" | "limits" | "createdAtMs" | "expiresAtMs"> & {
-    callerId: string | null;
-  },
-): NewSecret {
-  const { token, hash, prefix } = makeToken(random);
-  const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs } = from;
-  const id = makeId("tok", random);
-  const times = { createdAtMs, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null };
-  const terms = { scopes, models, limits, ...times, successorId: null, callerId: from.callerId ?? id };
-  return { token, row: { id, organizationId, name, hash, prefix, ...terms } };
 }
 
 /** Returns the audit record of a change of a token. */

@@ -165,7 +165,7 @@ export function digestsJson(rows: readonly MonthDigestRow[]): MonthDigest[] {
 }
 
 /** Formats the digest of a month as a line, without the line feed. */
-export function csvOfDigest({ month, digest }: MonthDigestRow): string {
+function csvOfDigest({ month, digest }: MonthDigestRow): string {
   return csvLine({ time: isoTime(month), kind: "digest", id: isoMonth(month), note: digest });
 }
 
@@ -264,10 +264,10 @@ const CSV_COLUMNS = [
 type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null };
 
 /** Header line of the CSV format. Lines end with CRLF (RFC 4180); the caller adds the line feed. */
-export const CSV_HEADINGS = `${CSV_COLUMNS.join(",")}\r`;
+const CSV_HEADINGS = `${CSV_COLUMNS.join(",")}\r`;
 
 /** Formats a line from its cells, without the line feed. */
-export function csvLine(cells: CsvCells): string {
+function csvLine(cells: CsvCells): string {
   return `${CSV_COLUMNS.map((column) => csvCell(cells[column] ?? "")).join(",")}\r`;
 }
 
@@ -281,7 +281,7 @@ function csvCell(text: string): string {
 }
 
 /** Formats a statement entry as a line, without the line feed. `balance` is the balance after it. */
-export function csvOfEntry(entry: LedgerEntry, balance: MicroCredits, forOperator: boolean): string {
+function csvOfEntry(entry: LedgerEntry, balance: MicroCredits, forOperator: boolean): string {
   const { kind, atMs, amount } = entry;
   const line = {
     time: isoTime(atMs),

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type TSchema, Type } from "typebox";
 import type { Actor } from "../../admin/audit.ts";
-import type { AdminKeyOutcome, AdminKeys } from "../../admin/idempotency-keys.ts";
+import type { AdminKeys } from "../../admin/idempotency-keys.ts";
 import { type Member, shareOwnerOf } from "../../admin/sessions.ts";
 import { compileCheck } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
@@ -151,12 +151,11 @@ export async function handleOnce(services: AdminServices, endpoint: AdminEndpoin
   if (key === null) return handle();
   const { keys } = services;
   const name = { scope: scopeOf(endpoint, call), key };
-  const claim = await keys.claim(name, fingerprintOfCall(endpoint, call));
-  if (claim.outcome === "replayed") {
-    call.reply.code(claim.status).header("x-tollgate-idempotent-replay", "true");
-    return claim.answer;
+  const first = await keys.claim(name, fingerprintOfCall(endpoint, call));
+  if (first !== undefined) {
+    call.reply.code(first.status).header("x-tollgate-idempotent-replay", "true");
+    return first.answer;
   }
-  if (claim.outcome !== "claimed") throw refusalOf(claim.outcome);
   try {
     const answer = await handle();
     await keys.answer(name, call.reply.statusCode, withoutSecret(endpoint, answer));
@@ -190,18 +189,4 @@ function withoutSecret({ answer: { secret } }: AdminEndpoint, answer: unknown): 
   if (secret === undefined) return answer;
   const shown = answer as Record<string, unknown>;
   return { ...shown, [secret.field]: null, hint: secret.hint(shown) };
-}
-
-function refusalOf(outcome: Exclude<AdminKeyOutcome["outcome"], "claimed" | "replayed">): ApiError {
-  if (outcome === "in_progress") {
-    return new ApiError("idempotency_in_progress", undefined, { headers: { "retry-after": "1" } });
-  }
-  const headers = { "x-should-retry": "false" };
-  if (outcome === "mismatch") {
-    const message = "This Idempotency-Key was used for another request. Use a new key.";
-    return new ApiError("idempotency_mismatch", message, { headers });
-  }
-  const message =
-    "The first request with this Idempotency-Key did not complete, so it is not known whether it changed anything. Check that, then use a new key.";
-  return new ApiError("idempotency_interrupted", message, { headers });
 }
