@@ -139,7 +139,7 @@ describe("the record of sign-ins", () => {
       [token, { reason: "revoked_token", token: row.prefix }, row.id],
     ];
     for (const [text, after, subjectId] of cases) {
-      await sessions.signIn(text, ORIGIN, UNCOUNTED);
+      await expect(signIn(text)).rejects.toMatchObject({ code: "invalid_token" });
       const [entry] = await recorded("session.sign_in_failed", 1);
       expect(entry).toMatchObject({ actorKind: "anonymous", actorId: null, ...ORIGIN, subjectId, after });
       if (text.length > 30) expect(JSON.stringify(entry)).not.toContain(text.slice(16));
@@ -149,10 +149,11 @@ describe("the record of sign-ins", () => {
   test("at most 20 failures per minute are recorded one by one, and the others are counted", async () => {
     nowMs += HOUR_MS;
     const before = (await recorded("session.sign_in_failed", 200)).length;
-    for (let attempt = 0; attempt < 50; attempt += 1) await sessions.signIn("wrong", ORIGIN, UNCOUNTED);
+    const fail = () => expect(signIn("wrong")).rejects.toMatchObject({ code: "invalid_token" });
+    for (let attempt = 0; attempt < 50; attempt += 1) await fail();
     expect(await recorded("session.sign_in_failed", 200)).toHaveLength(before + 20);
     nowMs += 60_000;
-    await sessions.signIn("wrong", ORIGIN, UNCOUNTED);
+    await fail();
     const [next, counted] = await recorded("session.sign_in_failed", 2);
     expect([next?.after, counted?.after]).toEqual([{ reason: "unknown_token", token: null }, { furtherAttempts: 30 }]);
     await failures.stop();

@@ -13,9 +13,9 @@ import type { AdjustmentMismatch } from "../credits/outcomes.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import { type CommandOutput, facts } from "./command.ts";
 import { type Core, type CreditCore, unknownOrganization } from "./core.ts";
-import type { Call } from "./operation.ts";
+import type { OperationCall } from "./operation.ts";
 
-/** What grants, revocations and refunds have in common. */
+/** Result of a grant, a revocation or a refund. */
 export interface Booked {
   id: string;
   amount: MicroCredits;
@@ -102,7 +102,7 @@ export function referenceMismatch(reference: string | null, first: string, madeA
   return new ApiError("reference_mismatch", message, { param: "reference" });
 }
 
-export function bookingAnswer({ connection }: Pick<Call, "connection">, booked: Booked): Booking {
+export function bookingAnswer({ connection }: Pick<OperationCall, "connection">, booked: Booked): Booking {
   const { id, amount, balance, repeated } = booked;
   if (repeated) connection.repeated();
   const { organizationId: organization_id } = balance;

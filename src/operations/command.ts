@@ -5,7 +5,7 @@ import { OperatorError } from "../errors.ts";
 import type { Store } from "../stores/store.ts";
 import type { Core } from "./core.ts";
 
-/** What commands work with: an opened store, which a running service may use at the same time. */
+/** Services of commands: an opened store, which a running service may use at the same time. */
 export interface CommandServices extends Core {
   store: Store;
   /** Reads a balance after applying every grant that has taken effect or expired. Rejects if there is no such organization. */

@@ -7,7 +7,7 @@ import type { Ledger } from "../ledger/ledger.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 
-/** What operations use in a service and in a command. */
+/** Services that operations use in a running service and in a command. */
 export interface Core extends AuditTime {
   accounts: AccountRows;
   allowances: AllowanceRows;
@@ -18,9 +18,9 @@ export interface Core extends AuditTime {
   actor: Actor;
 }
 
-/** What changes of organizations and tokens use. */
+/** Services that changes of organizations and tokens use. */
 export type AccountCore = Pick<Core, "accounts" | "actor" | keyof AuditTime | "random">;
-/** What changes of credits use. */
+/** Services that changes of credits use. */
 export type CreditCore = AccountCore & Pick<Core, "allowances" | "bookings">;
 
 const NAME = /^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;

@@ -3,7 +3,7 @@ import type { PlaygroundToken } from "../api/admin/session.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError } from "../errors.ts";
 import { notFound } from "./core.ts";
-import { type Call, type OperationServices, operation, requireOwn } from "./operation.ts";
+import { type OperationCall, type OperationServices, operation, requireOwn } from "./operation.ts";
 
 export const createPlaygroundToken = operation({
   route: "POST /playground/token",
@@ -40,7 +40,7 @@ export const createPlaygroundToken = operation({
 /** A member's short-lived token has the rights of the token that they signed in with. */
 async function shortTokenFor(
   { shortTokens, facts, actor }: OperationServices,
-  who: Call["who"],
+  who: OperationCall["who"],
   named: string | null,
 ): Promise<ShortToken> {
   const adminTokenId = who?.role === "operator" ? who.adminToken.id : null;

@@ -17,7 +17,7 @@ import type { Statements } from "../reports/statement.ts";
 import type { OperationCommand } from "./command.ts";
 import { type Core, defined, notFound } from "./core.ts";
 
-/** What the operations of a service use. */
+/** Services that the operations of a running service use. */
 export interface OperationServices extends Core {
   gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
   sessions: Sessions;
@@ -37,7 +37,7 @@ export interface OperationServices extends Core {
 export type Access = "public" | "member" | "operator";
 
 /** One request, after the checks of its caller and its input. */
-export interface Call<Query = unknown, Body = unknown> {
+export interface OperationCall<Query = unknown, Body = unknown> {
   /** Null only where the access is public. */
   who: Administrator | null;
   /** Parameters of the path. */
@@ -91,7 +91,7 @@ export interface Operation {
   isRepeatable?: boolean;
   /** Runs before the body is read, and throws where a guest has made too many attempts. */
   countGuest?(services: Pick<OperationServices, "gateway" | "facts">, clientKey: string): Promise<void>;
-  handle(services: OperationServices, call: Call): Promise<unknown>;
+  handle(services: OperationServices, call: OperationCall): Promise<unknown>;
   commands?: readonly OperationCommand[];
 }
 
@@ -102,7 +102,7 @@ export function operation<Query extends TSchema | undefined = undefined, Body ex
   declaration: Omit<Operation, "handle" | "query" | "body"> & {
     query?: SchemaMaker<Query>;
     body?: SchemaMaker<Body>;
-    handle(services: OperationServices, call: Call<InputOf<Query>, InputOf<Body>>): Promise<unknown>;
+    handle(services: OperationServices, call: OperationCall<InputOf<Query>, InputOf<Body>>): Promise<unknown>;
   },
 ): Operation {
   return declaration as Operation;

@@ -1,7 +1,5 @@
 import type { ResumedRoute } from "../api/admin/reports.ts";
-import { upstreamOf } from "../catalog/model.ts";
 import { ApiError } from "../errors.ts";
-import { toHealth } from "../gateway/route-health.ts";
 import { operation } from "./operation.ts";
 
 /** The route is in the body, because its name contains slashes, which proxies decode in a path. */
@@ -16,6 +14,11 @@ export const resumeRoute = operation({
     }),
   answer: { status: 200, description: "The route and its health on this node.", schema: (s) => s.ResumedRoute },
   async handle({ gateway, audit, actor, resumptions, clock }, { body: { route } }): Promise<ResumedRoute> {
+    // Imported here, because every command loads the list of operations.
+    const [{ upstreamOf }, { toHealth }] = await Promise.all([
+      import("../catalog/model.ts"),
+      import("../gateway/route-health.ts"),
+    ]);
     const isKnown = gateway.catalog.list().some(({ routes }) => routes.some((one) => upstreamOf(one) === route));
     if (!isKnown) {
       const message = "There is no route with this name. GET /admin/v1/models lists the routes of all models.";

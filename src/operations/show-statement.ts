@@ -1,7 +1,7 @@
 import type { StatementEntry } from "../api/admin/credits.ts";
 import type { StatementSelection } from "../reports/statement.ts";
 import { knownOrganization } from "./core.ts";
-import { type Call, operation, timeOf } from "./operation.ts";
+import { type OperationCall, operation, timeOf } from "./operation.ts";
 
 export const showStatement = operation({
   route: "GET /organizations/:id/statement",
@@ -22,7 +22,10 @@ interface StatementQuery {
 }
 
 /** Returns the entries of a statement that a query asks for. */
-export function selectionOf({ params, query }: Pick<Call<StatementQuery>, "params" | "query">): StatementSelection {
+export function selectionOf({
+  params,
+  query,
+}: Pick<OperationCall<StatementQuery>, "params" | "query">): StatementSelection {
   const { from, to, kind = null } = query;
   const period = { fromMs: timeOf("from", from) ?? undefined, toMs: timeOf("to", to) ?? undefined };
   return { organizationId: params.id, kind, ...period };

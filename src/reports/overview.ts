@@ -3,6 +3,7 @@ import { quantileOf } from "../api/first-token.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, creditsOf, formatDecimal, PROVIDER_COST_DIGITS } from "../credits/amount.ts";
 import { sumOf, type UsageCounts } from "../credits/usage-counts.ts";
+import { ApiError } from "../errors.ts";
 import type { UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
 import { ALL_ORGANIZATIONS, DAY_MS, dayOf, type UsageDays } from "./usage-days.ts";
 
@@ -18,11 +19,13 @@ export interface OverviewRequest {
   organizationId: string | null;
   /** Providers' costs are for operators only. */
   forOperator: boolean;
-  /** Starts of the first and the last day, in milliseconds since 1970; both inclusive. */
-  fromDay: number;
-  toDay: number;
+  /** Starts of the first and the last day, in milliseconds since 1970; both inclusive. Null: the 30 days until today. */
+  fromDay: number | null;
+  toDay: number | null;
 }
 
+const DAYS_MAX = 366;
+const DAYS_DEFAULT = 30;
 const PACE_DAYS = 7;
 const TOP = 10;
 
@@ -34,11 +37,18 @@ export class Overviews {
     this.#options = options;
   }
 
-  async overview({ organizationId, forOperator, fromDay, toDay }: OverviewRequest): Promise<Overview> {
+  /** Reports the usage of some days. Throws ApiError (invalid_value) for a range that is empty or too long. */
+  async overview({ organizationId, forOperator, ...range }: OverviewRequest): Promise<Overview> {
     const { days, clock } = this.#options;
+    const nowMs = clock();
+    const toDay = range.toDay ?? dayOf(nowMs);
+    const fromDay = range.fromDay ?? toDay - (DAYS_DEFAULT - 1) * DAY_MS;
+    if (fromDay > toDay || toDay - fromDay >= DAYS_MAX * DAY_MS) {
+      const message = `Invalid 'from': expected a day at or before 'to', and at most ${DAYS_MAX} days in total.`;
+      throw new ApiError("invalid_value", message, { param: "from" });
+    }
     const owner = organizationId ?? ALL_ORGANIZATIONS;
     const { rows, pendingDays } = await days.usage(owner, fromDay, toDay);
-    const nowMs = clock();
     const models = rows.filter(({ dimension }) => dimension === "model");
     const firstTokens = rows.filter(({ dimension }) => dimension === "first_token");
     const toCounts = forOperator ? countsWithCost : countsForMember;

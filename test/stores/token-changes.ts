@@ -43,7 +43,7 @@ export function tokenChangeCases(subject: Subject): void {
 
 interface Tools {
   subject: Subject;
-  /** What operations of two instances use. */
+  /** Services that the operations of two instances use. */
   nodes(): readonly [AccountCore, AccountCore];
   otherBooks(): Books;
   recordsOf(organizationId: string): Promise<AuditRow[]>;

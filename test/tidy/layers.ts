@@ -19,15 +19,7 @@ export const LAYERS: Record<string, readonly string[]> = {
   reports: ["api", "credits", "errors", "ledger", ...STORE_TYPES],
   operations: ["api", "credits", "errors", "catalog", "ledger", "gateway", "admin", "reports", ...STORE_TYPES],
   http: [
-    "api",
-    "credits",
-    "errors",
-    "ledger",
-    "gateway",
-    "admin",
-    "operations",
-    "reports",
-    "internals",
+    ...["api", "credits", "errors", "catalog", "ledger", "gateway", "admin", "operations", "reports", "internals"],
     ...STORE_TYPES,
   ],
 };

@@ -6,20 +6,20 @@ import { type Member, shareOwnerOf } from "../../admin/sessions.ts";
 import { compileCheck } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
 import { FairTurns } from "../../ledger/fair-queue.ts";
-import { type Call, type OperationServices, requireOwn } from "../../operations/operation.ts";
+import { type OperationCall, type OperationServices, requireOwn } from "../../operations/operation.ts";
 import { clientAddressKey, ownConnection, streamText } from "../connection.ts";
 import { fingerprintOf, IDEMPOTENCY_HEADER, idempotencyKeyOf } from "../idempotency.ts";
 import { adminDocumentationOf } from "../openapi.ts";
 import { administratorOf, countFailedSignIn, sessionSecret, setSessionCookie } from "./authentication.ts";
 import { ADMIN_PREFIX, type AdminEndpoint, adminEndpoints } from "./endpoint.ts";
 
-/** What the admin API uses. The actor of its operations is the caller of each request. */
+/** Services that the admin API uses. The actor of its operations is the caller of each request. */
 export interface AdminServices extends Omit<OperationServices, "actor"> {
   keys: AdminKeys;
 }
 
 /** One request of an operation, and the response that it prepares. */
-interface AdminCall extends Call {
+interface AdminCall extends OperationCall {
   request: FastifyRequest;
   reply: FastifyReply;
 }
@@ -68,7 +68,7 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
     const query = queryOf(querySchema, request.query as Record<string, unknown>);
     checkQuery(query);
     if (bodySchema !== undefined || request.body !== undefined) checkBody(request.body);
-    const params = request.params as Call["params"];
+    const params = request.params as OperationCall["params"];
     refuseNul([params, query, request.body]);
     const who = request.caller?.administrator ?? null;
     if (access === "member" && /^\/organizations\/:id\b/.test(path)) requireOwn(who, params.id);
@@ -96,7 +96,11 @@ function actorOf(request: FastifyRequest): Actor {
   return { kind: who.role, id: who.role === "operator" ? who.adminToken.id : who.token.id, ...originOf(request) };
 }
 
-function connectionOf({ gateway }: AdminServices, request: FastifyRequest, reply: FastifyReply): Call["connection"] {
+function connectionOf(
+  { gateway }: AdminServices,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): OperationCall["connection"] {
   return {
     origin: originOf(request),
     sessionSecret: sessionSecret(request),
