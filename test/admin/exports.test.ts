@@ -56,7 +56,7 @@ async function start(): Promise<void> {
   [lookedUp, entries] = [[], []];
   const admin = {
     sessions: { operatorOf: async () => ({ role: "operator", adminToken: { id: "admin_1" } }) },
-    directory: {
+    accounts: {
       organization: async (id: string) => {
         lookedUp.push(id);
         return { id };

@@ -11,7 +11,7 @@ async function start(): Promise<void> {
   const member = (organizationId: string) => ({ role: "member", token: { id: "tok_1", organizationId }, session: {} });
   const admin = {
     sessions: { find: async (secret: string) => member(`org_${secret[0]}`) },
-    directory: { organization: async (id: string) => ({ id }) },
+    accounts: { organization: async (id: string) => ({ id }) },
     overviews: {
       overview: ({ organizationId }: { organizationId: string }) =>
         new Promise((resolve) => running.push({ organizationId, end: () => resolve({}) })),
