@@ -1,14 +1,24 @@
 import type { AuditEntry } from "../../api/types.ts";
 
-/** Labels of actions that are not the words of their name: `token.revoke` is "Token revoked". */
 const ACTIONS: Record<string, string> = {
+  "organization.create": "Organization created",
+  "organization.change": "Organization changed",
+  "token.create": "Token created",
+  "token.change": "Token changed",
+  "token.rotate": "Token rotated",
+  "token.revoke": "Token revoked",
+  "admin_token.create": "Admin token created",
+  "admin_token.replace": "Admin token replaced",
   "session.sign_in": "Signed in",
   "session.sign_in_failed": "Sign-in failed",
   "session.sign_out": "Signed out",
+  "playground_token.create": "Playground token created",
   "credits.grant": "Credits granted",
+  "credits.revoke": "Credits revoked",
   "credits.credit": "Credits refunded",
   "allowance.create": "Monthly allowance created",
   "allowance.end": "Monthly allowance ended",
+  "route.resume": "Route resumed",
   "conversation.read": "Prompts and answers viewed",
   "conversations.remove": "Prompts and answers deleted",
 };
@@ -29,7 +39,7 @@ const REASONS: Record<string, string> = {
   playground_token: "token of the playground organization",
 };
 
-/** Returns the label of an action; its name if that has no regular verb, and it has no label of its own. */
+/** Returns the label of an action. One without a label is named by its words if its verb is regular: "Token renamed". */
 export function actionLabel(action: string): string {
   const [, first, rest, verb] = /^(\w)(\w*)\.(\w+e)$/.exec(action) ?? [];
   return ACTIONS[action] ?? (first === undefined ? action : `${first.toUpperCase()}${spaced(`${rest}`)} ${verb}d`);
