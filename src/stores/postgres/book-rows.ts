@@ -2,7 +2,6 @@ import type { BookRows, BookWrites } from "../../credits/batch.ts";
 import type {
   AdjustmentRow,
   GrantRow,
-  HoldRow,
   IdempotencyKeyRow,
   RequestRow,
   TokenBalanceRow,
@@ -15,7 +14,6 @@ import {
   type KeyName,
   keysOf,
   type Name,
-  NameMap,
   type Names,
   namesOf,
   tokensOf,
@@ -98,18 +96,10 @@ export async function readRows(transaction: Transaction, transitions: readonly T
     readGrants(reader, names),
     readAdjustments(reader, names),
   ]);
-  const rows = { holds, requests, keys, tokenBalances, grants, adjustments };
-  await readNamedByRows(reader, names, rows);
-  return {
-    nowMs: Number(clock.rows[0]?.[0]),
-    balances,
-    tokenBalances,
-    holds,
-    requests,
-    keys,
-    grants: grants.values(),
-    adjustments: without(adjustments, []),
-  };
+  const nowMs = Number(clock.rows[0]?.[0]);
+  const rows = { nowMs, balances, tokenBalances, holds, requests, keys, grants, adjustments };
+  await addNamedByRows(reader, names, rows);
+  return { ...rows, grants: without(grants, []), adjustments: without(adjustments, []) };
 }
 
 class Reader {
@@ -161,23 +151,14 @@ async function readTokenBalances(
   return [...rows, ...(await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, shared))];
 }
 
-/** By organization and id. */
-type Grants = NameMap<GrantRow>;
-
 /** Reads the grants that are pending or not used up, and those that the batch names. */
-async function readGrants(reader: Reader, names: Names): Promise<Grants> {
-  const [live, named, referred] = await Promise.all([
+async function readGrants(reader: Reader, names: Names): Promise<GrantRow[]> {
+  const found = await Promise.all([
     reader.rows(GRANT, LIVE_GRANTS, [arrayText(names.organizationIds)]),
     reader.named(GRANT, NAMED_GRANTS, names.grants),
     reader.named(GRANT, REFERRED_GRANTS, names.grantReferences),
   ]);
-  const grants: Grants = new NameMap();
-  addGrants(grants, [...live, ...named, ...referred]);
-  return grants;
-}
-
-function addGrants(grants: Grants, rows: GrantRow[]): void {
-  for (const row of rows) grants.set(row.organizationId, row.id, row);
+  return found.flat();
 }
 
 async function readAdjustments(reader: Reader, { adjustments, adjustmentReferences }: Names): Promise<AdjustmentRow[]> {
@@ -190,24 +171,14 @@ async function readAdjustments(reader: Reader, { adjustments, adjustmentReferenc
   return [...named, ...referred];
 }
 
-interface Read {
-  holds: HoldRow[];
-  requests: RequestRow[];
-  keys: IdempotencyKeyRow[];
-  tokenBalances: TokenBalanceRow[];
-  grants: Grants;
-  adjustments: AdjustmentRow[];
-}
-
 /** Adds the rows that other rows name: the request of a key; the token, key, grants and adjustments of a request. */
-async function readNamedByRows(reader: Reader, names: Names, read: Read): Promise<void> {
-  const { holds, requests, keys, tokenBalances, grants, adjustments } = read;
+async function addNamedByRows(reader: Reader, names: Names, rows: BookRows): Promise<void> {
+  const { holds, requests, keys, tokenBalances, grants, adjustments } = rows;
   const open = holdNamesOf(holds);
   // Usually every request that ends now has an open hold.
   requests.push(...(await reader.requests(without(names.holds, [...names.newHolds, ...open]))));
   const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...names.holds]);
-  const isUnread = ({ organizationId, id }: Name) => !grants.has(organizationId, id);
-  const drawnOn = without([...grantsOf(holds), ...grantsOf(requests)].filter(isUnread), []);
+  const drawnOn = without([...grantsOf(holds), ...grantsOf(requests)], grants);
   const tokens = without(tokensOf(holds, requests), names.tokens);
   const [keyedHolds, keyedRequests, ownKeys, drawn, more] = await Promise.all([
     reader.named(HOLD, HOLDS, ofKeys),
@@ -219,7 +190,7 @@ async function readNamedByRows(reader: Reader, names: Names, read: Read): Promis
   holds.push(...keyedHolds);
   requests.push(...keyedRequests);
   keys.push(...ownKeys);
-  addGrants(grants, drawn);
+  grants.push(...drawn);
   tokenBalances.push(...more);
   adjustments.push(...(await reader.named(ADJUSTMENT, ADJUSTMENTS_OF_REQUESTS, holdNamesOf(requests))));
 }

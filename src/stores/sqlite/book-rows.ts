@@ -15,7 +15,6 @@ import {
   type KeyName,
   keysOf,
   type Name,
-  NameMap,
   type Names,
   namesOf,
   tokensOf,
@@ -128,15 +127,9 @@ function readKeys(reader: Reader, names: readonly KeyName[]): IdempotencyKeyRow[
 
 function readGrants(reader: Reader, names: Names, drawing: readonly (HoldRow | RequestRow)[]): GrantRow[] {
   const live = names.organizationIds.flatMap((id) => reader.all(GRANT, SELECT_LIVE_GRANTS, [id]));
-  const found = new NameMap<GrantRow>();
-  const add = (rows: GrantRow[]) => {
-    for (const grant of rows) found.set(grant.organizationId, grant.id, grant);
-  };
-  add(live);
-  const isMissing = ({ organizationId, id }: Name) => !found.has(organizationId, id);
-  add(reader.each(GRANT, SELECT_GRANT, without([...names.grants, ...grantsOf(drawing)].filter(isMissing), [])));
-  add(reader.each(GRANT, SELECT_GRANT_BY_REFERENCE, names.grantReferences));
-  return found.values();
+  const named = reader.each(GRANT, SELECT_GRANT, without([...names.grants, ...grantsOf(drawing)], live));
+  const referred = reader.each(GRANT, SELECT_GRANT_BY_REFERENCE, names.grantReferences);
+  return without([...live, ...named, ...referred], []);
 }
 
 function readAdjustments(reader: Reader, names: Names, requests: readonly RequestRow[]): AdjustmentRow[] {
