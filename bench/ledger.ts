@@ -1,21 +1,23 @@
 /**
- * `npm run bench:ledger`: how many holds and settlements a second the books take, in batches as the ledger sends them, on
- * one organization and on many, on SQLite and on a PostgreSQL of its own, and how many bytes each request takes on the
- * disk; prints a table. Options: --batches of a round, --rounds, --size of a batch, --store sqlite or postgres, --before
- * FOLDER: another checkout of Tollgate, with its packages, whose rounds alternate with those of this one.
+ * `npm run bench:ledger`: how many holds and settlements a second the ledger books for clients that make one request after
+ * the other, on one organization and on many, on SQLite and on a PostgreSQL of its own, and how many bytes each request
+ * takes on the disk; prints a table. Options: --clients, --requests of each client in a round, --rounds, --store sqlite or
+ * postgres, --before FOLDER: another checkout of Tollgate, with its packages, whose rounds alternate with those of this one.
  */
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import pg from "pg";
-import type { HoldFacts, HoldTransition, SettleTransition } from "../src/credits/books.ts";
+import type { HoldFacts } from "../src/credits/books.ts";
 import { FREE, NO_TOKENS } from "../src/credits/price.ts";
 import { uuidV7 } from "../src/internals/ids.ts";
+import type { Ledger } from "../src/ledger/ledger.ts";
 import type { openPostgresStore } from "../src/stores/postgres/postgres.ts";
-import type { Books } from "../src/stores/queries/books.ts";
 import type { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";
+import { keepLog } from "../test/support/log.ts";
+import type { openLedger } from "../test/support/open-ledger.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
 import { median } from "./report.ts";
 
@@ -26,19 +28,20 @@ const OUTPUT_TOKENS = 400;
 
 const { values } = parseArgs({
   options: {
-    batches: { type: "string", default: "40" },
+    clients: { type: "string", default: "1000" },
+    requests: { type: "string", default: "40" },
     rounds: { type: "string", default: "5" },
-    size: { type: "string", default: "1000" },
     store: { type: "string" },
     before: { type: "string" },
   },
 });
-const plan = { batches: Number(values.batches), rounds: Number(values.rounds), size: Number(values.size) };
+const plan = { clients: Number(values.clients), requests: Number(values.requests), rounds: Number(values.rounds) };
 
 /** A checkout's store that takes part, and its rates in each round. */
 interface Contender {
   name: string;
   store: Store;
+  ledger: Ledger;
   /** Bytes on the disk by now. */
   size: () => Promise<number>;
   remove: () => Promise<void>;
@@ -62,12 +65,12 @@ async function makeOrganizations({ accounts, books }: Store, count: number): Pro
   return ids;
 }
 
-/** A batch names its organizations in turn. */
-function makeBatch(organizationIds: readonly string[], size: number): HoldTransition[] {
-  return Array.from({ length: size }, (_, index) => {
-    const facts: HoldFacts = {
+/** Requests of each client, which belongs to one of the organizations. */
+function makeRequests(organizationIds: readonly string[], count: number): HoldFacts[][] {
+  return Array.from({ length: plan.clients }, (_, client) =>
+    Array.from({ length: count }, () => ({
       holdId: uuidV7(Date.now()),
-      organizationId: organizationIds[index % organizationIds.length] ?? "",
+      organizationId: organizationIds[client % organizationIds.length] ?? "",
       tokenId: "tok_bench",
       requestId: "req_bench",
       model: "sandbox/echo",
@@ -75,69 +78,63 @@ function makeBatch(organizationIds: readonly string[], size: number): HoldTransi
       prices: PRICES,
       metadata: null,
       idempotencyKey: null,
-    };
-    return { kind: "hold", facts, least: HELD, most: HELD, lifeMs: 120_000, owner: "bench" };
-  });
+    })),
+  );
 }
 
-function settlementOf({ facts }: HoldTransition): SettleTransition {
+async function hold(ledger: Ledger, facts: HoldFacts): Promise<void> {
+  const { outcome } = await ledger.hold({ facts, least: HELD, most: HELD });
+  if (outcome !== "held") throw new Error(`a hold was answered with ${outcome}`);
+}
+
+async function settle(ledger: Ledger, facts: HoldFacts): Promise<void> {
   const provider = { providerResponseId: "chatcmpl-CZ3mDpN6v5sDfJtKqfBqvGkK8yQ3x", providerCost: null };
   const trace = { isStreamed: true, firstTokenMs: 250, attempts: null, failure: null, ...provider };
-  return {
-    kind: "settle",
-    facts,
-    tokens: { ...NO_TOKENS, input: 20, output: OUTPUT_TOKENS },
-    basis: "reported",
-    end: "complete",
-    trace,
-  };
+  const tokens = { ...NO_TOKENS, input: 20, output: OUTPUT_TOKENS };
+  const { outcome } = await ledger.settle({ facts, tokens, basis: "reported", end: "complete", trace });
+  if (outcome !== "charged") throw new Error(`a settlement was answered with ${outcome}`);
 }
 
-async function book(books: Books, durability: "holds" | "durable", batch: (HoldTransition | SettleTransition)[]) {
-  const expected = durability === "holds" ? "held" : "charged";
-  const outcomes = await books.apply(durability, batch);
-  if (outcomes.some(({ outcome }) => outcome !== expected)) throw new Error(`not everything was ${expected}`);
+/** Books requests one after the other for each client. */
+async function bookPairs(ledger: Ledger, requests: readonly HoldFacts[][]): Promise<void> {
+  await Promise.all(
+    requests.map(async (own) => {
+      for (const facts of own) {
+        await hold(ledger, facts);
+        await settle(ledger, facts);
+      }
+    }),
+  );
 }
 
-async function perSecond(count: number, work: () => Promise<void>): Promise<number> {
+/** Returns the rates of holds alone, one of each client at once, and of pairs of a hold and its settlement. */
+async function measure(ledger: Ledger, organizationIds: readonly string[]): Promise<{ holds: number; pairs: number }> {
+  const count = plan.clients * plan.requests;
+  const alone = makeRequests(organizationIds, plan.requests);
+  const paired = makeRequests(organizationIds, plan.requests);
+  let holdsMs = 0;
+  for (let index = 0; index < plan.requests; index += 1) {
+    const batch = alone.flatMap((own) => own[index] ?? []);
+    const startedAtMs = performance.now();
+    await Promise.all(batch.map((facts) => hold(ledger, facts)));
+    holdsMs += performance.now() - startedAtMs;
+    await Promise.all(batch.map((facts) => settle(ledger, facts)));
+  }
   const startedAtMs = performance.now();
-  await work();
-  return (count * 1_000) / (performance.now() - startedAtMs);
-}
-
-/** Holds alone; then holds and settlements as two commit queues send them, one batch in flight in each. */
-async function measure(books: Books, organizationIds: readonly string[]): Promise<{ holds: number; pairs: number }> {
-  const { batches, size } = plan;
-  const alone = Array.from({ length: batches }, () => makeBatch(organizationIds, size));
-  const paired = Array.from({ length: batches }, () => makeBatch(organizationIds, size));
-  const holds = await perSecond(batches * size, async () => {
-    for (const batch of alone) await book(books, "holds", batch);
-  });
-  const pairs = await perSecond(batches * size, async () => {
-    let settling: Promise<void> = Promise.resolve();
-    for (const batch of paired) {
-      await book(books, "holds", batch);
-      await settling;
-      settling = book(books, "durable", batch.map(settlementOf));
-    }
-    await settling;
-  });
-  for (const batch of alone) await book(books, "durable", batch.map(settlementOf));
-  return { holds, pairs };
+  await bookPairs(ledger, paired);
+  return { holds: (count * 1_000) / holdsMs, pairs: (count * 1_000) / (performance.now() - startedAtMs) };
 }
 
 /** Requests that a round books, those of its holds alone included. */
-const requestsOfRound = 2 * plan.batches * plan.size;
+const requestsOfRound = 2 * plan.clients * plan.requests;
 
 async function measureStores(kind: string, contenders: readonly Contender[]): Promise<void> {
   for (const count of ORGANIZATIONS) {
     const ids: string[][] = [];
     const sizes: number[] = [];
-    for (const { store, size } of contenders) {
+    for (const { store, ledger, size } of contenders) {
       const own = await makeOrganizations(store, count);
-      const warmUp = makeBatch(own, plan.size);
-      await book(store.books, "holds", warmUp);
-      await book(store.books, "durable", warmUp.map(settlementOf));
+      await bookPairs(ledger, makeRequests(own, 1));
       ids.push(own);
       sizes.push(await size());
     }
@@ -146,7 +143,7 @@ async function measureStores(kind: string, contenders: readonly Contender[]): Pr
       for (const index of round % 2 === 0 ? order : order.reverse()) {
         const contender = contenders[index];
         if (contender === undefined) continue;
-        const { holds, pairs } = await measure(contender.store.books, ids[index] ?? []);
+        const { holds, pairs } = await measure(contender.ledger, ids[index] ?? []);
         contender.holds.push(holds);
         contender.pairs.push(pairs);
       }
@@ -176,16 +173,24 @@ interface Checkout {
   folder: string;
 }
 
+/** Starts the ledger of a checkout. Holds live long enough to need no renewal. */
+async function startLedger(folder: string, { books }: Store, dataDir: string): Promise<Ledger> {
+  const module: { openLedger: typeof openLedger } = await import(join(folder, "test/support/open-ledger.ts"));
+  return module.openLedger({ books, dataDir, log: keepLog(), clock: Date.now, holdLifeMs: 600_000 });
+}
+
 async function startSqlite({ name, folder }: Checkout): Promise<Contender> {
   const module: { openSqliteStore: typeof openSqliteStore } = await import(join(folder, "src/stores/sqlite/sqlite.ts"));
   const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
   const store = await module.openSqliteStore({ dataDir, role: "service" });
+  const ledger = await startLedger(folder, store, dataDir);
   const remove = async () => {
+    await ledger.stop();
     await store.close();
     rmSync(dataDir, { recursive: true });
   };
   const size = async () => statSync(join(dataDir, "tollgate.db")).size;
-  return { name, store, size, remove, holds: [], pairs: [] };
+  return { name, store, ledger, size, remove, holds: [], pairs: [] };
 }
 
 async function startPostgres({ name, folder }: Checkout): Promise<Contender> {
@@ -193,8 +198,12 @@ async function startPostgres({ name, folder }: Checkout): Promise<Contender> {
   const module: { openPostgresStore: typeof openPostgresStore } = await import(path);
   const server = await makePostgresServer();
   const store = await module.openPostgresStore({ url: server.url, role: "service" });
+  const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
+  const ledger = await startLedger(folder, store, dataDir);
   const remove = async () => {
+    await ledger.stop();
     await store.close();
+    rmSync(dataDir, { recursive: true });
     await server.remove();
   };
   const size = async () => {
@@ -207,7 +216,7 @@ async function startPostgres({ name, folder }: Checkout): Promise<Contender> {
       await client.end();
     }
   };
-  return { name, store, size, remove, holds: [], pairs: [] };
+  return { name, store, ledger, size, remove, holds: [], pairs: [] };
 }
 
 const spread = (rates: readonly number[]) =>
