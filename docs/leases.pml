@@ -119,7 +119,7 @@ typedef Message {
   unsigned monotonic : 2; /* ticks since it was queued, by A's clocks */
   unsigned wall : 2
 }
-Message holds, durable;   /* one in flight in each queue */
+Message holds, durable;   /* one each in flight: the server may still know of one when the queue has sent the next */
 
 unsigned phase : 3;
 unsigned promised : 2;

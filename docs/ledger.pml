@@ -4,8 +4,8 @@
  * variants fails.
  *
  * A step is named after what it stands for, as `file: name`. A transaction's lock, its write with its commit, and the
- * answer to the commit are steps of their own. Between any two steps anything else may happen: a step of another queue, the
- * death of a node or of the store, the end of a hold's life.
+ * answer to the commit are steps of their own. Between any two steps anything else may happen: a step of another
+ * transaction, the death of a node or of the store, the end of a hold's life.
  *
  * This model has no time. It assumes that no process can end a hold before its owner has stopped writing to the client, however
  * long the owner is cut off. docs/leases.pml shows that.
@@ -284,7 +284,8 @@ inline endRequest(r, seen) {
 #define MAY_BEGIN !balanceLocked
 #endif
 
-/* src/ledger/commit-queue.ts: CommitQueue. A node has two, with one batch in flight in each. */
+/* src/ledger/commit-queue.ts: CommitQueue. A node has one, with one batch of an organization in flight. Two processes stand
+ * for it, so that the model also has a transaction of which the server still knows when its queue has sent the next. */
 proctype CommitQueue(bit node; bit isDurable) {
   unsigned kind : 3, tokens : 2, amount : 2, available : 4, held : 4, spent : 4, base : 3, front : 3, more : 3, era : 2;
   bit r, replays, isHeld, born;

@@ -67,7 +67,7 @@ const MODELS: ModelCase[] = [
       ["SETTLE_WITHOUT_STATE", "FAULTS=1 CRASHES=0 KILLS=0", "a settlement charges whatever the hold's state is"],
       ["READ_BEFORE_LOCK", "FAULTS=0 CRASHES=0 KILLS=0", "the hold is read before the balance is locked"],
       ["NO_LOCK", "FAULTS=0 CRASHES=0 KILLS=0", "the balance is not locked"],
-      ["LOCKS_UNORDERED", "FAULTS=0 CRASHES=0 KILLS=0", "the two queues lock in opposite orders"],
+      ["LOCKS_UNORDERED", "FAULTS=0 CRASHES=0 KILLS=0", "two transactions lock in opposite orders"],
       ["EXPIRE_UNTESTED", "FAULTS=1 CRASHES=0 KILLS=0", "an expiry is not tested again on the locked row"],
       [
         "REPLAY_UNGUARDED",

@@ -32,17 +32,24 @@ export class FairQueue<Item> {
     this.#size += items.length;
   }
 
+  /** Returns the owner whose turn it is. Owners that are busy are passed over. */
+  nextOwner(busy: { has(owner: string): boolean } = NOBODY): string | undefined {
+    return this.#owners.keys().find((owner) => !busy.has(owner));
+  }
+
   /** Takes the first item of the owner whose turn it is. Owners that are busy are passed over. */
-  shift(busy: ReadonlySet<string> = NOBODY): Item | undefined {
-    const next = this.#owners.entries().find(([owner]) => !busy.has(owner));
-    if (next === undefined) return undefined;
-    const [owner, items] = next;
-    const item = items.shift();
-    if (items.length === 0) this.#owners.delete(owner);
-    else if (this.#owners.size > 1) {
-      this.#owners.delete(owner);
-      this.#owners.set(owner, items);
-    }
+  shift(busy: { has(owner: string): boolean } = NOBODY): Item | undefined {
+    const owner = this.nextOwner(busy);
+    return owner === undefined ? undefined : this.shiftOf(owner);
+  }
+
+  /** Takes the first item of an owner, whose next turn comes after those of all others. */
+  shiftOf(owner: string): Item | undefined {
+    const items = this.#owners.get(owner);
+    const item = items?.shift();
+    if (items === undefined || item === undefined) return undefined;
+    if (this.#owners.size > 1 || items.length === 0) this.#owners.delete(owner);
+    if (items.length > 0) this.#owners.set(owner, items);
     this.#size -= 1;
     return item;
   }

@@ -5,7 +5,7 @@ import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Books, SeenHold } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
-import type { CommitQueue } from "./commit-queue.ts";
+import { type CommitQueue, DURABLE, HOLDS, ONCE } from "./commit-queue.ts";
 import { Lease, type Moment } from "./lease.ts";
 import type { Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
@@ -23,8 +23,7 @@ export interface HoldRenewalOptions {
   /** Name of this process as the owner of holds. */
   owner: string;
   allowances: AllowanceOptions["allowances"];
-  holds: CommitQueue;
-  durable: CommitQueue;
+  queue: CommitQueue;
   holdLifeMs: number;
   /** Time for which a request may run without a renewal of its hold; infinite if no other process can end the hold. */
   leaseMs: number;
@@ -158,17 +157,17 @@ export class HoldRenewal {
   }
 
   #grantAllowances(): Promise<void> {
-    const { allowances, durable } = this.#options;
-    return grantAllowances({ allowances, grant: (grant) => durable.push(grant) });
+    const { allowances, queue } = this.#options;
+    return grantAllowances({ allowances, grant: (grant) => queue.push(grant, DURABLE) });
   }
 
   /** Applies grants when they take effect or expire, without waiting for their organization to be used. */
   async #applyDue(): Promise<void> {
-    const { books, durable } = this.#options;
+    const { books, queue } = this.#options;
     for (let after: string | null = null; ; ) {
       const due: string[] = await books.dueOrganizations({ after, limit: SWEEP_PAGE });
       const applied = await Promise.allSettled(
-        due.map((organizationId) => durable.push({ kind: "refresh", organizationId })),
+        due.map((organizationId) => queue.push({ kind: "refresh", organizationId }, ONCE)),
       );
       throwFirst(applied);
       if (due.length < SWEEP_PAGE) return;
@@ -195,11 +194,11 @@ export class HoldRenewal {
   }
 
   async #renewOne(hold: OpenHold): Promise<void> {
-    const { holds, holdLifeMs: lifeMs, owner, log, now } = this.#options;
+    const { queue, holdLifeMs: lifeMs, owner, log, now } = this.#options;
     const queuedAt = now();
     const { facts, tokens } = hold.checkpoint?.() ?? { facts: hold.facts, tokens: NO_TOKENS };
     const { holdId, organizationId } = facts;
-    const renewal = await holds.push({ kind: "renew", facts, amount: hold.amount, tokens, lifeMs, owner });
+    const renewal = await queue.push({ kind: "renew", facts, amount: hold.amount, tokens, lifeMs, owner }, HOLDS);
     if (renewal.outcome === "renewed") {
       hold.lease.renew(queuedAt);
       // A store that crashes can lose the newest holds.
@@ -208,20 +207,20 @@ export class HoldRenewal {
     }
     if (!this.#isOpen(hold)) return;
     this.forget(holdId);
-    // Charged or released: this process did that itself a moment ago, through the other queue.
+    // Charged or released: this process did that itself a moment ago.
     if (renewal.outcome === "ended" && renewal.state !== "recovered") return;
     hold.lease.end();
     log.warn({ organizationId, holdId }, "hold ended while its request was running");
   }
 
   async #recoverHolds(): Promise<void> {
-    const { recovery, durable } = this.#options;
+    const { recovery, queue } = this.#options;
     const { nowMs, holds } = await this.#recoverableHolds();
     const claims = recovery.claims(holds, nowMs);
     const failed: PromiseSettledResult<unknown>[] = [];
     for (let start = 0; start < claims.length; start += SWEEP_PAGE) {
       const page = claims.slice(start, start + SWEEP_PAGE);
-      const expired = await Promise.allSettled(page.map((claim) => durable.push(claim)));
+      const expired = await Promise.allSettled(page.map((claim) => queue.push(claim, DURABLE)));
       for (const [index, result] of expired.entries()) {
         if (result.status === "fulfilled") this.#report(page[index], result.value);
         else failed.push(result);

@@ -12,10 +12,11 @@ import type {
 import type { Outcomes } from "../credits/outcomes.ts";
 import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
+import type { Durability } from "../stores/driver.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { type CommitOutcome, CommitQueue } from "./commit-queue.ts";
+import { type CommitOutcome, CommitQueue, DURABLE, HOLDS, ONCE } from "./commit-queue.ts";
 import { type DeadLetters, refusalOf } from "./dead-letter.ts";
 import { FairBudget } from "./fair-budget.ts";
 import { type Checkpoint, HoldRenewal } from "./hold-renewal.ts";
@@ -59,7 +60,7 @@ export interface LedgerOptions {
 /** Observes the ledger, for metrics. */
 export interface LedgerObserver {
   /** A batch is sent to the store. The function that it returns is called when the batch is booked or has failed. */
-  sending(queue: "holds" | "durable" | "replays", size: number): (outcome: CommitOutcome) => void;
+  sending(durability: Durability, size: number): (outcome: CommitOutcome) => void;
   /** A charge exceeded the credits by this amount. */
   shortfall(amount: MicroCredits): void;
 }
@@ -88,9 +89,7 @@ export interface LedgerStatus {
  */
 export class Ledger {
   readonly #options: LedgerOptions;
-  readonly #holds: CommitQueue;
-  readonly #durable: CommitQueue;
-  readonly #replays: CommitQueue;
+  readonly #queue: CommitQueue;
   readonly #renewal: HoldRenewal;
   readonly #spool: Spool;
   /** When the store last failed to book a hold; null after it has booked one. */
@@ -101,19 +100,11 @@ export class Ledger {
   readonly #ending = new Set<Promise<unknown>>();
 
   constructor(options: LedgerOptions) {
-    const { books, spool, clock, random, log, settleRetryMs = 1_000 } = options;
-    const common = { books, clock, random, log };
-    const { observer } = options;
-    const observed = (queue: "holds" | "durable" | "replays") => ({
-      ...common,
-      onSend: observer && ((size: number) => observer.sending(queue, size)),
-    });
+    const { books, spool, clock, random, log, settleRetryMs: retryMs = 1_000 } = options;
     this.#options = options;
     this.#spool = spool;
-    // Holds are not retried: while the store is unavailable, a request is refused immediately.
-    this.#holds = new CommitQueue({ ...observed("holds"), durability: "holds", retryMs: 0 });
-    this.#durable = new CommitQueue({ ...observed("durable"), durability: "durable", retryMs: settleRetryMs });
-    this.#replays = new CommitQueue({ ...observed("replays"), durability: "durable", retryMs: 0 });
+    const onSend = options.observer?.sending;
+    this.#queue = new CommitQueue({ books, clock, random, log, retryMs, onSend });
     const { name: owner } = spool;
     const leaseMs = options.isShared ? options.holdLifeMs : Number.POSITIVE_INFINITY;
     const recovery = new Recovery({
@@ -122,14 +113,7 @@ export class Ledger {
       isRunning: (holdId) => this.#running.has(holdId),
       monotonicMs: () => options.now().monotonicMs,
     });
-    this.#renewal = new HoldRenewal({
-      ...options,
-      leaseMs,
-      owner,
-      holds: this.#holds,
-      durable: this.#durable,
-      recovery,
-    });
+    this.#renewal = new HoldRenewal({ ...options, leaseMs, owner, queue: this.#queue, recovery });
   }
 
   /**
@@ -146,10 +130,10 @@ export class Ledger {
     const queuedAt = this.#options.now();
     try {
       // A hold with an idempotency key must survive a crash: the request may be repeated after it.
-      const queue = request.idempotency ? this.#durable : this.#holds;
+      const bookingTerms = request.idempotency ? DURABLE : HOLDS;
       const { facts, least, most, idempotency = null } = request;
       const terms = { least, most, lifeMs: this.#options.holdLifeMs, owner: this.#spool.name };
-      const outcome = await queue.push({ kind: "hold", facts, ...terms, idempotency });
+      const outcome = await this.#queue.push({ kind: "hold", facts, ...terms, idempotency }, bookingTerms);
       this.#refusedAtMs = null;
       // The store is available again: the spool can be booked now.
       if (this.#spool.isStoreUnavailable) void this.#spool.replay();
@@ -213,17 +197,17 @@ export class Ledger {
 
   /** Grants credits. A reference of an organization grants only once. */
   grant(request: Omit<GrantTransition, "kind">): Promise<Outcomes["grant"]> {
-    return this.#durable.push({ kind: "grant", ...request });
+    return this.#queue.push({ kind: "grant", ...request }, DURABLE);
   }
 
   /** Revokes credits that are neither spent nor held. A reference of an organization revokes only once. */
   revoke(request: Omit<RevokeTransition, "kind">): Promise<Outcomes["revoke"]> {
-    return this.#durable.push({ kind: "revoke", ...request });
+    return this.#queue.push({ kind: "revoke", ...request }, DURABLE);
   }
 
   /** Refunds spent credits. A reference of an organization refunds only once. */
   credit(request: Omit<CreditTransition, "kind">): Promise<Outcomes["credit"]> {
-    return this.#durable.push({ kind: "credit", ...request });
+    return this.#queue.push({ kind: "credit", ...request }, DURABLE);
   }
 
   /** Returns the balance, with all grants that are due activated or expired; undefined for an unknown organization. */
@@ -231,7 +215,7 @@ export class Ledger {
     const balance = await this.#options.books.balance(organizationId);
     if (balance === undefined || balance.nextChangeAtMs === null) return balance;
     if (balance.nextChangeAtMs > this.#options.clock()) return balance;
-    const outcome = await this.#durable.push({ kind: "refresh", organizationId });
+    const outcome = await this.#queue.push({ kind: "refresh", organizationId }, ONCE);
     return outcome.outcome === "refreshed" ? outcome.balance : undefined;
   }
 
@@ -255,7 +239,7 @@ export class Ledger {
   /** Stops renewing and sweeping. Resolves when all transitions have been booked, spooled or refused. */
   async stop(): Promise<void> {
     await this.#renewal.stop();
-    await Promise.all([this.#holds.idle(), this.#durable.idle()]);
+    await this.#queue.idle();
     await Promise.allSettled(this.#ending);
     await this.#spool.stop();
   }
@@ -292,7 +276,7 @@ export class Ledger {
   async #bookOrDeadLetter<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]]> {
     const { log, deadLetters } = this.#options;
     try {
-      const outcome = await this.#durable.push(transition);
+      const outcome = await this.#queue.push(transition, DURABLE);
       if (outcome.outcome === "closed") throw new Error(refusalOf(transition, outcome));
       return this.#logShortfall(transition, outcome);
     } catch (error) {
@@ -316,7 +300,7 @@ export class Ledger {
    */
   async #bookOrRefuse(transition: SpooledTransition): Promise<unknown> {
     try {
-      return refusalOf(transition, this.#logShortfall(transition, await this.#replays.push(transition)));
+      return refusalOf(transition, this.#logShortfall(transition, await this.#queue.push(transition, ONCE)));
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw error;
       return error;

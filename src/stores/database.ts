@@ -1,5 +1,5 @@
 import { type CompiledQuery, type DatabaseConnection, type Driver, Kysely, type QueryResult } from "kysely";
-import type { SqlDialect, StoreDriver, Writes } from "./driver.ts";
+import type { SqlDialect, StatementBatch, StoreDriver } from "./driver.ts";
 import type { Tables } from "./schema.ts";
 
 /** The database as the queries use it. */
@@ -11,7 +11,7 @@ export interface Database
   /** Runs writes in one transaction, in their order; returns the number of rows that each changed. Durable by default. */
   write(
     queries: readonly CompiledQuery[],
-    options?: Partial<Pick<Writes, "isDurable" | "isDroppable">>,
+    options?: Partial<Pick<StatementBatch, "isDurable" | "isDroppable">>,
   ): Promise<number[]>;
   /**
    * Runs writes in one durable transaction if each of the `required` ones changes a row; otherwise undoes all of them.
@@ -37,10 +37,11 @@ export function databaseOver(driver: StoreDriver): Database {
     idsWithin,
     idAt,
     async write(queries, { isDurable = true, isDroppable = false } = {}) {
-      return (await driver.write({ required: [], rest: queries, isDurable, isDroppable })) ?? [];
+      const results = await driver.run({ required: [], rest: queries, isDurable, isDroppable });
+      return results?.map(({ changed }) => changed) ?? [];
     },
     async writeIf(required, rest) {
-      return (await driver.write({ required, rest, isDurable: true, isDroppable: false })) !== undefined;
+      return (await driver.run({ required, rest, isDurable: true, isDroppable: false })) !== undefined;
     },
     snapshot: (queries) => driver.snapshot(queries),
   };
@@ -73,7 +74,8 @@ class StatementDriver implements Driver {
   constructor(driver: StoreDriver) {
     this.#connection = {
       async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
-        const { rows, changed } = await driver.run(query);
+        const results = await driver.run({ required: [], rest: [query], isDurable: true, isDroppable: false });
+        const { rows = [], changed = 0 } = results?.[0] ?? {};
         return { rows: rows as Row[], numAffectedRows: BigInt(changed) };
       },
       streamQuery: () => refuse("streams"),

@@ -17,13 +17,11 @@ export interface StoreDriver {
    * other transactions have locked balances of the batch.
    */
   apply(durability: Durability, transitions: Transition[]): Promise<Outcome[]>;
-  /** Runs one statement in a transaction of its own, durable if it writes. */
-  run(query: CompiledQuery): Promise<{ rows: unknown[]; changed: number }>;
   /**
-   * Runs writes in one transaction, in their order. Returns the number of rows that each changed; undefined if a required
-   * write changed no row, which undoes all of them.
+   * Runs statements in one transaction, in their order. Returns the result of each; undefined if a required statement
+   * changed no row, which undoes all of them.
    */
-  write(writes: Writes): Promise<number[] | undefined>;
+  run(statements: StatementBatch): Promise<StatementResult[] | undefined>;
   /** Runs reads in one short snapshot. Returns the rows of each. */
   snapshot(queries: readonly CompiledQuery[]): Promise<Record<string, unknown>[][]>;
   /**
@@ -56,13 +54,19 @@ export interface PoolUse {
 /** Holds need not survive a crash of the store; all else must (fsynced) before its promise resolves. */
 export type Durability = "holds" | "durable";
 
-export interface Writes {
+export interface StatementBatch {
   required: readonly CompiledQuery[];
   rest: readonly CompiledQuery[];
-  /** False: the writes may be lost in a crash of the store, so nothing waits for the disk. */
+  /** False: the changes may be lost in a crash of the store, so nothing waits for the disk. */
   isDurable: boolean;
-  /** True: the writes are refused if the disk is nearly full, which leaves the remaining space to the books. */
+  /** True: refused if the disk is nearly full, which leaves the remaining space to the books. */
   isDroppable: boolean;
+}
+
+export interface StatementResult {
+  rows: Record<string, unknown>[];
+  /** Number of changed rows. */
+  changed: number;
 }
 
 /** The SQL that differs between the databases. */

@@ -85,26 +85,31 @@ export async function openServiceStore(options: ServiceStoreOptions): Promise<Aw
     await rememberPlace(openOptions);
     return opened;
   };
-  const { driver, arrived } = await open().then(
-    (opened) => ({ driver: opened, arrived: Promise.resolve() }),
-    (error: unknown) => {
-      if (!(error instanceof StoreAbsentError) || longestWaitMs === 0) throw error;
-      onAbsent(error);
-      return awaitPostgres(open, longestWaitMs);
-    },
-  );
-  return { store: await storeOf(observed(driver, { log, clock: options.clock })), arrived };
+  const source = await open().then(sourceOf, (error: unknown) => {
+    if (!(error instanceof StoreAbsentError) || longestWaitMs === 0) throw error;
+    onAbsent(error);
+    return awaitPostgres(open, longestWaitMs);
+  });
+  return { store: await storeOf(serviceDriver(source, { log, clock: options.clock })), arrived: source.arrived };
 }
 
-/** Replaces a PostgreSQL database that cannot be reached, and tries to open it until it can. */
-async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number) {
-  const { POSTGRES_DIALECT } = await import("./postgres/postgres.ts");
+/** The database of a service, which may have to be awaited. */
+interface Source extends Pick<StoreDriver, "kind" | "dialect" | "close"> {
+  /** Returns undefined until the database can be reached. */
+  opened(): StoreDriver | undefined;
+  arrived: Promise<void>;
+}
+
+function sourceOf(driver: StoreDriver): Source {
+  const { kind, dialect } = driver;
+  return { kind, dialect, opened: () => driver, arrived: Promise.resolve(), close: () => driver.close() };
+}
+
+/** Tries to open a PostgreSQL database that cannot be reached until it can. */
+async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number): Promise<Source> {
+  const { POSTGRES_DIALECT: dialect } = await import("./postgres/postgres.ts");
   let opened: StoreDriver | undefined;
   let isClosed = false;
-  const current = () => {
-    if (opened !== undefined) return opened;
-    throw new StoreUnavailableError("The store has not been reached since the start.");
-  };
   const untilOpen = async () => {
     const giveUpAtMs = performance.now() + longestMs;
     while (opened === undefined && !isClosed) {
@@ -118,57 +123,53 @@ async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number
   const arrived = untilOpen();
   // It may reject before anything awaits it.
   arrived.catch(() => undefined);
-  const driver: StoreDriver = {
-    kind: "postgres",
-    dialect: POSTGRES_DIALECT,
-    apply: async (durability, transitions) => current().apply(durability, transitions),
-    run: async (query) => current().run(query),
-    write: async (writes) => current().write(writes),
-    snapshot: async (queries) => current().snapshot(queries),
-    runExclusively: async (work) => current().runExclusively(work),
-    removeClosedMonth: async (beforeMs) => current().removeClosedMonth(beforeMs),
-    ping: async () => current().ping(),
-    pools: () => opened?.pools() ?? [],
-    async close() {
-      isClosed = true;
-      await arrived.catch(() => undefined);
-      await opened?.close();
-    },
+  const close = async () => {
+    isClosed = true;
+    await arrived.catch(() => undefined);
+    await opened?.close();
   };
-  return { driver, arrived };
+  return { kind: "postgres", dialect, opened: () => opened, arrived, close };
 }
 
 /** Logs when the database becomes unavailable and when it is available again: once, however many requests fail. */
-function observed(driver: StoreDriver, { log, clock }: { log: Log; clock: () => number }): StoreDriver {
+function serviceDriver(
+  { kind, dialect, opened, close }: Source,
+  { log, clock }: { log: Log; clock: () => number },
+): StoreDriver {
   const texts = {
     begins: "the store is unavailable",
     lasts: "the store is still unavailable",
     ends: "the store is available again",
   };
   const outage = new Outage({ log, level: "error", texts, clock });
-  const observe = <T>(result: Promise<T>): Promise<T> => {
-    result.then(
-      () => outage.succeeded(),
-      (error: unknown) => {
-        // A locked organization is no outage: its queue logs it.
-        if (error instanceof StoreUnavailableError && !(error instanceof OrganizationsLockedError)) {
-          outage.failed({ err: error });
-        }
-      },
-    );
-    return result;
+  const current = () => {
+    const driver = opened();
+    if (driver === undefined) throw new StoreUnavailableError("The store has not been reached since the start.");
+    return driver;
+  };
+  const observe = async <T>(work: (driver: StoreDriver) => Promise<T>): Promise<T> => {
+    try {
+      const result = await work(current());
+      outage.succeeded();
+      return result;
+    } catch (error) {
+      // A locked organization is no outage: its queue logs it.
+      if (error instanceof StoreUnavailableError && !(error instanceof OrganizationsLockedError)) {
+        outage.failed({ err: error });
+      }
+      throw error;
+    }
   };
   return {
-    kind: driver.kind,
-    dialect: driver.dialect,
-    apply: (durability, transitions) => observe(driver.apply(durability, transitions)),
-    run: (query) => observe(driver.run(query)),
-    write: (writes) => observe(driver.write(writes)),
-    snapshot: (queries) => observe(driver.snapshot(queries)),
-    runExclusively: (work) => driver.runExclusively(work),
-    removeClosedMonth: (beforeMs) => driver.removeClosedMonth(beforeMs),
-    ping: () => observe(driver.ping()),
-    pools: () => driver.pools(),
-    close: () => driver.close(),
+    kind,
+    dialect,
+    apply: (durability, transitions) => observe((driver) => driver.apply(durability, transitions)),
+    run: (statements) => observe((driver) => driver.run(statements)),
+    snapshot: (queries) => observe((driver) => driver.snapshot(queries)),
+    runExclusively: async (work) => current().runExclusively(work),
+    removeClosedMonth: async (beforeMs) => current().removeClosedMonth(beforeMs),
+    ping: () => observe((driver) => driver.ping()),
+    pools: () => opened()?.pools() ?? [],
+    close,
   };
 }

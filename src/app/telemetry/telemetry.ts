@@ -106,9 +106,9 @@ function ledgerMetrics(meter: Meter): LedgerObserver {
   shortfall.add(0);
   for (const failure of COMMIT_FAILURES) failures.add(0, { "tollgate.commit.failure": failure });
   return {
-    sending(queue, size) {
+    sending(durability, size) {
       const startedMs = performance.now();
-      const labels = { "tollgate.commit.queue": queue };
+      const labels = { "tollgate.commit.queue": durability };
       batchSize.record(size, labels);
       return (result) => {
         const outcome = result === "booked" ? "booked" : "failed";

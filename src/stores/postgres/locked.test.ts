@@ -1,10 +1,12 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { grantOf, holdOf, one, randomId } from "../../../test/stores/fixture.ts";
+import { grantOf, holdOf, one, randomId, settleOf } from "../../../test/stores/fixture.ts";
 import { keepLog } from "../../../test/support/log.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
+import type { HoldTransition } from "../../credits/books.ts";
 import { OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../../errors.ts";
-import { CommitQueue } from "../../ledger/commit-queue.ts";
+import { CommitQueue, DURABLE, HOLDS } from "../../ledger/commit-queue.ts";
 import type { Store } from "../store.ts";
 import { closePools, connectionErrorOf, openPools } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";
@@ -64,7 +66,7 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
       const counted = { ...rest, onSend: () => (outcome: string) => outcomes.push(outcome) };
       const errors: Error[] = await Promise.all(
         [store, node].map(({ books }) =>
-          new CommitQueue({ books, durability: "holds", ...counted }).push(holdOf(id, 1n)).catch((error) => error),
+          new CommitQueue({ books, ...counted }).push(holdOf(id, 1n), HOLDS).catch((error) => error),
         ),
       );
       const { rows } = await beside.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
@@ -94,16 +96,40 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
 
   test("its organization delays no other, and is booked once the lock is released", async () => {
     const [locked, free] = [await organization(), await organization()];
-    const queue = new CommitQueue({ books: store.books, durability: "holds", ...rest });
+    const queue = new CommitQueue({ books: store.books, ...rest });
     await lock(locked);
-    const waiting = [queue.push(holdOf(locked, 1n)), queue.push(holdOf(locked, 2n))];
+    const waiting = [queue.push(holdOf(locked, 1n), HOLDS), queue.push(holdOf(locked, 2n), HOLDS)];
     for (let round = 0; round < 20; round += 1) {
-      expect(await queue.push(holdOf(free, 1n))).toMatchObject({ outcome: "held" });
+      expect(await queue.push(holdOf(free, 1n), HOLDS)).toMatchObject({ outcome: "held" });
     }
     expect((await store.books.balance(locked))?.held).toBe(0n);
     await beside.query("ROLLBACK");
     for (const { outcome } of await Promise.all(waiting)) expect(outcome).toBe("held");
     expect((await store.books.balance(locked))?.held).toBe(3n);
+  });
+
+  test("holds and settlements that waited for it are written by one transaction", async () => {
+    const id = await organization();
+    const open = holdOf(id, 10n);
+    await one(store.books, open, "holds");
+    const patient = await openPostgresStore({ url: database.url, role: "service", timeouts: { lockMs: 60_000 } });
+    const queue = new CommitQueue({ books: patient.books, ...rest });
+    await lock(id);
+    const [first, second] = [holdOf(id, 1n), holdOf(id, 2n)];
+    const waiting = queue.push(first, HOLDS);
+    await nextTurn();
+    await nextTurn();
+    const booked = [waiting, queue.push(second, HOLDS), queue.push(settleOf(open, 7), DURABLE)];
+    await beside.query("ROLLBACK");
+    expect(await Promise.all(booked)).toMatchObject([{ outcome: "held" }, { outcome: "held" }, { outcome: "charged" }]);
+    const writers = async (table: string, { facts }: HoldTransition) => {
+      const { rows } = await beside.query(`SELECT xmin::text AS writer FROM ${table} WHERE id = $1`, [facts.holdId]);
+      return rows[0]?.writer as string;
+    };
+    expect(await writers("hold", second)).toBe(await writers("request", open));
+    expect(await writers("hold", first)).not.toBe(await writers("request", open));
+    expect((await patient.books.verify(id)).violations).toEqual([]);
+    await patient.close();
   });
 
   test("the lock of an idle transaction, as that of a frozen node, is released", async () => {
@@ -112,8 +138,8 @@ describe.skipIf(!hasPostgres)("a balance that another transaction has locked", (
     const frozen = await pools.durable.connect();
     await frozen.query("BEGIN");
     await frozen.query("SELECT * FROM balance WHERE organization_id = $1 FOR UPDATE", [id]);
-    const queue = new CommitQueue({ books: store.books, durability: "holds", ...rest });
-    expect(await queue.push(holdOf(id, 1n))).toMatchObject({ outcome: "held" });
+    const queue = new CommitQueue({ books: store.books, ...rest });
+    expect(await queue.push(holdOf(id, 1n), HOLDS)).toMatchObject({ outcome: "held" });
     expect(connectionErrorOf(frozen)).toBeInstanceOf(Error);
     frozen.release(true);
     await closePools(pools);

@@ -5,7 +5,7 @@ import { decide } from "../../credits/decide.ts";
 import { namesOf } from "../../credits/names.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../../errors.ts";
-import type { SqlDialect, StoreDriver, Writes } from "../driver.ts";
+import type { SqlDialect, StatementBatch, StatementResult, StoreDriver } from "../driver.ts";
 import { type MigratedDriver, readMigrations } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
@@ -13,7 +13,6 @@ import { LOCK_REQUESTS, removeClosedMonth } from "./closed-months.ts";
 import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
 import { expectSchema, keepPartitions, migrate } from "./migrate.ts";
 import { closePools, openPools, type Pools, type PoolTimeouts, usesOf } from "./pools.ts";
-import { SharedTransactions } from "./shared-transactions.ts";
 import { query, transact } from "./transact.ts";
 
 export interface PostgresOptions {
@@ -118,19 +117,11 @@ async function checkServer({ durable, place }: Pools, isCopyTarget: boolean): Pr
 
 function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
   let closed: Promise<void> | undefined;
-  const batches = new SharedTransactions((durability, transitions) => {
-    return apply(durability === "holds" ? pools.holds : pools.settlements, transitions);
-  });
   return {
     kind: "postgres",
     dialect: POSTGRES_DIALECT,
-    apply: (durability, transitions) => batches.apply(durability, transitions),
-    async run({ sql: text, parameters, query: { kind } }) {
-      const isRepeatable = kind === "SelectQueryNode";
-      const { rows, rowCount } = await query(pools.durable, { text, values: [...parameters], isRepeatable });
-      return { rows, changed: rowCount ?? 0 };
-    },
-    write: (writes) => write(pools, writes),
+    apply: (durability, transitions) => apply(durability === "holds" ? pools.holds : pools.settlements, transitions),
+    run: (statements) => run(pools, statements),
     snapshot: (queries) => snapshot(pools.reports, queries),
     pools: () => usesOf(pools),
     // The pools close idle connections by themselves.
@@ -186,29 +177,38 @@ async function lockedOrganizations(pool: pg.Pool, transitions: readonly Transiti
   return rows.map(({ organization_id: id }) => id);
 }
 
-/** Rolls back the transaction of a `write` of which a required statement changed no row. */
+/** Rolls back the transaction of a `run` of which a required statement changed no row. */
 class UnmetRequirement extends Error {}
 
-async function write(pools: Pools, { required, rest, isDurable }: Writes): Promise<number[] | undefined> {
+async function run(
+  pools: Pools,
+  { required, rest, isDurable }: StatementBatch,
+): Promise<StatementResult[] | undefined> {
   const pool = isDurable ? pools.durable : pools.holds;
+  const [first, ...others] = [...required, ...rest];
+  if (others.length === 0 && first?.query.kind === "SelectQueryNode") {
+    const { sql: text, parameters } = first;
+    return [resultOf(await query(pool, { text, values: [...parameters], isRepeatable: true }))];
+  }
   try {
     // Rows that are written twice, because the answer to the first COMMIT was lost, would look like a defect.
     return await transact(pool, { kind: "booking", isRepeatable: false }, async (transaction) => {
-      const changed: number[] = [];
-      for (const { sql: text, parameters } of required) {
-        const { rowCount } = await transaction.query(text, [...parameters]);
-        if (rowCount === 0) throw new UnmetRequirement();
-        changed.push(rowCount ?? 0);
+      const results: StatementResult[] = [];
+      for (const [index, { sql: text, parameters }] of [...required, ...rest].entries()) {
+        const result = resultOf(await transaction.query(text, [...parameters]));
+        if (index < required.length && result.changed === 0) throw new UnmetRequirement();
+        results.push(result);
       }
-      for (const { sql: text, parameters } of rest) {
-        changed.push((await transaction.query(text, [...parameters])).rowCount ?? 0);
-      }
-      return changed;
+      return results;
     });
   } catch (error) {
     if (error instanceof UnmetRequirement) return undefined;
     throw error;
   }
+}
+
+function resultOf({ rows, rowCount }: pg.QueryResult): StatementResult {
+  return { rows, changed: rowCount ?? 0 };
 }
 
 /** Reads change nothing, so they need not wait for the answer to BEGIN. */

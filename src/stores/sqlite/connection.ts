@@ -2,7 +2,7 @@ import { closeSync, fstatSync, openSync, statfsSync, writeSync } from "node:fs";
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { StoreUnavailableError } from "../../errors.ts";
-import type { CheckpointResult, Statement, StatementResult, WorkerOptions } from "./link.ts";
+import type { StatementResult } from "../driver.ts";
 
 /** The pages that a batch uses; the system keeps the others in its own cache of the file. */
 const CACHE_KIBIBYTES = 8 * 1024;
@@ -14,17 +14,34 @@ export const LOG_BYTES = 64 * 1024 * 1024;
 const PIECE_BYTES = 1024 * 1024;
 const LOG_ROOM_LEAST_BYTES = 16 * LOG_BYTES;
 
+export interface ConnectionOptions {
+  databasePath: string;
+  /** Time for which a transaction waits for one of another process. */
+  busyTimeoutMs: number;
+}
+
+export interface Statement {
+  sql: string;
+  parameters: readonly unknown[];
+}
+
+/** Result of `PRAGMA wal_checkpoint`: the pages in the log, and how many of them are already in the database. */
+export interface CheckpointResult {
+  logPages: number;
+  checkpointedPages: number;
+}
+
 /**
  * One connection, opened on first use and again after a failure that broke it. Integers are read as bigint. Failures of the
  * file or its disk are StoreUnavailableError.
  */
 export class Connection {
-  readonly #options: WorkerOptions;
+  readonly #options: ConnectionOptions;
   #database: DatabaseSync | undefined;
   #statements = new Map<string, StatementSync>();
   #durable = false;
 
-  constructor(options: WorkerOptions) {
+  constructor(options: ConnectionOptions) {
     this.#options = options;
   }
 

@@ -355,7 +355,10 @@ describe("a store that stops working", () => {
     beside.exec("ROLLBACK");
     beside.close();
     for (const result of results) {
-      expect(result).toMatchObject({ status: "rejected", reason: { name: "StoreUnavailableError" } });
+      expect(result).toMatchObject({
+        status: "rejected",
+        reason: { name: "StoreUnavailableError", mayBeBooked: true },
+      });
     }
     expect(await one(store.books, holdOf(id, 1n), "holds")).toMatchObject({ outcome: "held" });
     expect((await store.books.verify(id)).violations).toEqual([]);

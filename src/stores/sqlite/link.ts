@@ -1,91 +1,16 @@
 import { getCompileCacheDir } from "node:module";
 import { dirname } from "node:path";
 import { Worker } from "node:worker_threads";
-import type { Transition } from "../../credits/books.ts";
-import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { PoolUse } from "../driver.ts";
-import type { SchemaVersions } from "../migrations.ts";
-
-/** One SQL statement. Requests to a worker are one message each, answered in order. */
-export interface Statement {
-  sql: string;
-  parameters: readonly unknown[];
-}
-
-export interface StatementResult {
-  rows: Record<string, unknown>[];
-  changed: number;
-}
-
-/** Result of `PRAGMA wal_checkpoint`: the pages in the log, and how many of them are already in the database. */
-export interface CheckpointResult {
-  logPages: number;
-  checkpointedPages: number;
-}
-
-export interface SentBatch {
-  isDurable: boolean;
-  transitions: Transition[];
-}
-
-interface Requests {
-  /** Opens the database, and migrates its schema if `creates`; otherwise refuses one that is not current. */
-  open: { request: { creates: boolean }; result: SchemaVersions };
-  /** Applies batches one after the other in one transaction, durable if one of them is. Returns the outcomes of each. */
-  apply: { request: { nowMs: number; batches: SentBatch[] }; result: Outcome[][] };
-  run: { request: { statement: Statement }; result: StatementResult };
-  write: { request: { required: Statement[]; rest: Statement[]; isDurable: boolean }; result: number[] | undefined };
-  snapshot: { request: { statements: Statement[] }; result: Record<string, unknown>[][] };
-  checkpoint: { request: { mode: "PASSIVE" | "TRUNCATE" }; result: CheckpointResult };
-  /** Extends the log to its size under load. */
-  lengthen: { request: object; result: null };
-  close: { request: object; result: null };
-}
-
-export type RequestKind = keyof Requests;
-export type RequestOf<Kind extends RequestKind> = { kind: Kind } & Requests[Kind]["request"];
-export type Request = { [Kind in RequestKind]: RequestOf<Kind> }[RequestKind];
-export type ResultOf<Kind extends RequestKind> = Requests[Kind]["result"];
-
-export interface WorkerOptions {
-  databasePath: string;
-  busyTimeoutMs: number;
-}
-
-export interface WorkerData extends WorkerOptions {
-  /** Number of requests that were sent to the thread, which waits for it to change. */
-  sentCount: Int32Array<SharedArrayBuffer>;
-}
+import type { ConnectionOptions } from "./connection.ts";
+import type { CallName, Calls, WorkerCall, WorkerData, WorkerError, WorkerReply } from "./worker.ts";
 
 /** Nothing of a batch outlives it, so a small young generation costs no time; by default it may grow to 64 MiB. */
 const YOUNG_GENERATION_MIB_MAX = 6;
 
-export interface WorkerRequest {
-  id: number;
-  request: Request;
-}
-
-export type WorkerReply = { id: number; result: ResultOf<RequestKind> } | { id: number; error: WorkerError };
-
-/** An error as it is sent between threads, which lose its class. */
-export interface WorkerError {
-  kind: "unavailable" | "operator" | "defect";
-  message: string;
-  stack: string | undefined;
-}
-
-/** Converts an error for its way to another thread. */
-export function toWorkerError(error: unknown): WorkerError {
-  if (!(error instanceof Error)) return { kind: "defect", message: String(error), stack: undefined };
-  const { message, stack } = error;
-  if (error instanceof StoreUnavailableError) return { kind: "unavailable", message, stack };
-  if (error instanceof OperatorError) return { kind: "operator", message, stack };
-  return { kind: "defect", message, stack };
-}
-
 /** Restores the class of an error from another thread. */
-export function fromWorkerError({ kind, message, stack }: WorkerError): Error {
+function fromWorkerError({ kind, message, stack }: WorkerError): Error {
   if (kind === "operator") return new OperatorError(message);
   const error = kind === "unavailable" ? new StoreUnavailableError(message) : new Error(message);
   if (stack !== undefined) error.stack = stack;
@@ -114,9 +39,9 @@ interface Waiting {
   reject: (error: unknown) => void;
 }
 
-/** The main thread's side of a worker, which the first request starts, also after it died. */
+/** The main thread's side of a worker, which the first call starts, also after it died. */
 export class WorkerLink {
-  readonly #options: WorkerOptions;
+  readonly #options: ConnectionOptions;
   readonly #name: string;
   readonly #waiting = new Map<number, Waiting>();
   #worker: Worker | undefined;
@@ -124,19 +49,20 @@ export class WorkerLink {
   #lastId = 0;
   #ended = false;
 
-  constructor(name: string, options: WorkerOptions) {
+  constructor(name: string, options: ConnectionOptions) {
     this.#name = name;
     this.#options = options;
   }
 
-  request<Kind extends RequestKind>(request: RequestOf<Kind>): Promise<ResultOf<Kind>> {
+  /** Calls a function of the thread. Rejects with its error, or with StoreUnavailableError if the thread dies. */
+  call<Name extends CallName>(name: Name, ...parameters: Parameters<Calls[Name]>): Promise<ReturnType<Calls[Name]>> {
     if (this.#ended) return Promise.reject(new StoreUnavailableError("The store is closed."));
     return new Promise((resolve, reject) => {
       const id = ++this.#lastId;
       const worker = this.#start();
       this.#waiting.set(id, { worker, resolve, reject });
       try {
-        worker.postMessage({ id, request } as unknown as WorkerRequest);
+        worker.postMessage({ id, name, parameters } satisfies WorkerCall);
         Atomics.add(this.#sentCount, 0, 1);
         Atomics.notify(this.#sentCount, 0);
       } catch (error) {
@@ -151,21 +77,21 @@ export class WorkerLink {
     return this.#worker !== undefined;
   }
 
-  /** The use of the thread, which works on one request at a time. */
+  /** The use of the thread, which works on one call at a time. */
   get use(): PoolUse {
     const used = Math.min(this.#waiting.size, 1);
     return { name: this.#name, max: 1, used, idle: 1 - used, waiting: this.#waiting.size - used };
   }
 
-  /** Terminates the thread; a later request starts another. */
+  /** Terminates the thread; a later call starts another. */
   async kill(): Promise<void> {
     await this.#worker?.terminate();
   }
 
-  /** Lets the thread finish its requests, closes its connection, and refuses later requests. */
+  /** Lets the thread finish its calls, closes its connection, and refuses later calls. */
   async close(): Promise<void> {
     if (this.#ended) return;
-    const closed = this.running ? this.request({ kind: "close" }) : undefined;
+    const closed = this.running ? this.call("close") : undefined;
     this.#ended = true;
     try {
       await closed;

@@ -4,9 +4,9 @@ import { StoreUnavailableError } from "../../errors.ts";
 import type { SqlDialect } from "../driver.ts";
 import { type MigratedDriver, missingStore } from "../migrations.ts";
 import { type Store, storeOver } from "../store.ts";
-import { BatchSender } from "./batch-sender.ts";
+import type { Statement } from "./connection.ts";
 import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
-import { type Statement, WorkerLink } from "./link.ts";
+import { WorkerLink } from "./link.ts";
 
 /** More free space than a batch needs. */
 const ROOM_LEAST_BYTES = 65_536;
@@ -50,7 +50,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
  * the file cannot be used, if another service runs on it, or if its schema is newer than this code.
  */
 export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDriver> {
-  const { dataDir, role, creates = true, busyTimeoutMs = 5_000, clock = Date.now } = options;
+  const { dataDir, role, creates = true, busyTimeoutMs = 5_000 } = options;
   const databasePath = creates ? prepareDirectory(dataDir) : findDatabase(dataDir);
   if (databasePath === undefined) throw missingStore(dataDir);
   const unlock = role === "service" ? lockDirectory(dataDir) : undefined;
@@ -60,10 +60,8 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
   const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
   const checkpoints = role === "service" ? new Checkpoints(writer, side) : undefined;
   let closed: Promise<void> | undefined;
-  const batches = new BatchSender({ writer, clock, onBooked: () => checkpoints?.noteWrite() });
   const end = async () => {
     try {
-      await batches.idle();
       await checkpoints?.stop();
       await side.close();
       await writer.close();
@@ -76,8 +74,8 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
     return closed;
   };
   try {
-    const schema = await writer.request({ kind: "open", creates });
-    return { ...driverOver({ writer, side, batches, checkpoints }, options), schema, close };
+    const schema = await writer.call("open", creates);
+    return { ...driverOver({ writer, side, checkpoints }, options), schema, close };
   } catch (error) {
     await close();
     throw error;
@@ -88,12 +86,11 @@ interface Threads {
   writer: WorkerLink;
   /** Reads that take long. */
   side: WorkerLink;
-  batches: BatchSender;
   checkpoints: Checkpoints | undefined;
 }
 
 function driverOver(
-  { writer, side, batches, checkpoints }: Threads,
+  { writer, side, checkpoints }: Threads,
   options: SqliteOptions,
 ): Omit<SqliteDriver, "close" | "schema"> {
   const { dataDir, clock = Date.now, droppableRoomLeastBytes = DROPPABLE_ROOM_LEAST_BYTES } = options;
@@ -102,20 +99,19 @@ function driverOver(
     dialect: sqliteDialect(clock),
     writer,
     side,
-    apply: (durability, transitions) => batches.apply(durability, transitions),
-    run: (query) => writer.request({ kind: "run", statement: toStatement(query) }),
-    async write({ required, rest, isDurable, isDroppable }) {
+    async apply(durability, transitions) {
+      const outcomes = await writer.call("apply", clock(), transitions, durability === "durable");
+      checkpoints?.noteWrite();
+      return outcomes;
+    },
+    async run({ required, rest, isDurable, isDroppable }) {
       if (isDroppable) await requireRoom(dataDir, droppableRoomLeastBytes);
-      const statements = { required: required.map(toStatement), rest: rest.map(toStatement) };
-      const changed = await writer.request({ kind: "write", ...statements, isDurable });
-      if (changed !== undefined) checkpoints?.noteWrite();
-      return changed;
+      const results = await writer.call("run", required.map(toStatement), rest.map(toStatement), isDurable);
+      if (results?.some(({ changed }) => changed > 0)) checkpoints?.noteWrite();
+      return results;
     },
-    snapshot: (queries) => side.request({ kind: "snapshot", statements: queries.map(toStatement) }),
-    pools: () => {
-      const use = { ...writer.use, waiting: writer.use.waiting + batches.waiting };
-      return writer === side ? [use] : [use, side.use];
-    },
+    snapshot: (queries) => side.call("snapshot", queries.map(toStatement)),
+    pools: () => (writer === side ? [writer.use] : [writer.use, side.use]),
     // The directory is locked: no other service uses it.
     runExclusively: (work) => work(),
     // One table has all requests.
@@ -123,7 +119,7 @@ function driverOver(
     async ping() {
       // The remaining room may be enough for this write, but not for that of a batch.
       await requireRoom(dataDir, ROOM_LEAST_BYTES);
-      await writer.request({ kind: "write", required: [], rest: [CHANGE_NOTHING], isDurable: true });
+      await writer.call("run", [], [CHANGE_NOTHING], true);
       checkpoints?.noteWrite();
     },
   };
@@ -193,18 +189,17 @@ class Checkpoints {
     this.#stopped = true;
     clearTimeout(this.#timer);
     await this.#running;
-    if (this.#writer.running)
-      await this.#writer.request({ kind: "checkpoint", mode: "TRUNCATE" }).catch(() => undefined);
+    if (this.#writer.running) await this.#writer.call("checkpoint", "TRUNCATE").catch(() => undefined);
   }
 
   async #run(): Promise<void> {
     try {
-      const { logPages } = await this.#side.request({ kind: "checkpoint", mode: "PASSIVE" });
+      const { logPages } = await this.#side.call("checkpoint", "PASSIVE");
       if (logPages > LOG_PAGES_UNDER_LOAD && !this.#isLengthened) {
         this.#isLengthened = true;
-        await this.#writer.request({ kind: "lengthen" });
+        await this.#writer.call("lengthen");
       }
-      if (logPages > LOG_PAGES_MAX) await this.#writer.request({ kind: "checkpoint", mode: "PASSIVE" });
+      if (logPages > LOG_PAGES_MAX) await this.#writer.call("checkpoint", "PASSIVE");
     } catch {
       // The next write tries again; a store that does not work reports that to its callers itself.
     } finally {

@@ -21,29 +21,29 @@ afterEach(async () => {
   rmSync(dataDir, { recursive: true });
 });
 
-/** Returns the kinds of the requests that a thread gets from now on. */
-function kindsOf(link: WorkerLink): string[] {
-  const kinds: string[] = [];
-  const send = link.request.bind(link);
-  vi.spyOn(link, "request").mockImplementation((request) => {
-    kinds.push(request.kind);
-    return send(request);
+/** Returns the names of the functions of a thread that are called from now on. */
+function callsOf(link: WorkerLink): string[] {
+  const names: string[] = [];
+  const call = link.call.bind(link) as (name: string, ...parameters: unknown[]) => Promise<never>;
+  vi.spyOn(link, "call").mockImplementation((name, ...parameters) => {
+    names.push(name);
+    return call(name, ...parameters);
   });
-  return kinds;
+  return names;
 }
 
 test("after a write, another thread than the one that writes copies the log", async () => {
-  const kinds = kindsOf(driver.side);
-  const ofWriter = kindsOf(driver.writer);
+  const calls = callsOf(driver.side);
+  const ofWriter = callsOf(driver.writer);
   await store.ping();
-  await expect.poll(() => kinds).toEqual(["checkpoint"]);
+  await expect.poll(() => calls).toEqual(["checkpoint"]);
   expect(ofWriter).not.toContain("checkpoint");
 });
 
 test("a long read does not wait for the thread that writes", async () => {
-  const kinds = kindsOf(driver.side);
-  const ofWriter = kindsOf(driver.writer);
+  const calls = callsOf(driver.side);
+  const ofWriter = callsOf(driver.writer);
   await store.books.verify("org_none");
-  expect(new Set(kinds)).toEqual(new Set(["snapshot"]));
+  expect(new Set(calls)).toEqual(new Set(["snapshot"]));
   expect(ofWriter).toEqual([]);
 });

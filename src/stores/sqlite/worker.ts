@@ -1,116 +1,135 @@
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
-import { OperatorError } from "../../errors.ts";
+import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import type { StatementResult } from "../driver.ts";
+import type { SchemaVersions } from "../migrations.ts";
 import { readRows, writeRows } from "./book-rows.ts";
-import { Connection, lengthenLog, unavailableReason } from "./connection.ts";
 import {
-  type Request,
-  type RequestKind,
-  type RequestOf,
-  type ResultOf,
-  type SentBatch,
-  toWorkerError,
-  type WorkerData,
-  type WorkerReply,
-  type WorkerRequest,
-} from "./link.ts";
+  type CheckpointResult,
+  Connection,
+  type ConnectionOptions,
+  lengthenLog,
+  type Statement,
+  unavailableReason,
+} from "./connection.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
+
+export interface WorkerData extends ConnectionOptions {
+  /** Number of calls that were sent to the thread, which waits for it to change. */
+  sentCount: Int32Array<SharedArrayBuffer>;
+}
+
+/** The functions that the main thread calls. Each call is one message, and calls are answered in order. */
+export type Calls = typeof CALLS;
+export type CallName = keyof Calls;
+
+export interface WorkerCall {
+  id: number;
+  name: CallName;
+  parameters: unknown[];
+}
+
+export type WorkerReply = { id: number; result: unknown } | { id: number; error: WorkerError };
+
+/** An error as it is sent between threads, which lose its class. */
+export interface WorkerError {
+  kind: "unavailable" | "operator" | "defect";
+  message: string;
+  stack: string | undefined;
+}
 
 /** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
 const options = workerData as WorkerData;
 const connection = new Connection(options);
 
-/** Answers requests for ever. To wake a thread that waits for a number takes less time than to wake its event loop. */
+const CALLS = {
+  /**
+   * Opens the database, and migrates its schema if `creates`; otherwise refuses one that is not current. At the start, a file
+   * that cannot be used is an OperatorError; later, the failure may be temporary.
+   */
+  open(creates: boolean): SchemaVersions {
+    try {
+      const migrations = sqliteMigrations();
+      if (creates) return migrate(connection, options.databasePath, migrations, Date.now());
+      return expectSchema(connection, options.databasePath, migrations);
+    } catch (error) {
+      const reason = unavailableReason(error) ?? unavailableReason((error as Error).cause);
+      if (reason === undefined) throw error;
+      throw new OperatorError(`Cannot use the database ${options.databasePath}: ${reason}.`, { cause: error });
+    }
+  },
+  /** Applies a batch. BEGIN IMMEDIATE locks all balances, so everything is read after it. */
+  apply(nowMs: number, transitions: Transition[], isDurable: boolean): Outcome[] {
+    return connection.transaction("BEGIN IMMEDIATE", isDurable, () => {
+      const rows = readRows(connection, transitions, nowMs);
+      const { outcomes, writes } = decide(rows, transitions);
+      writeRows(connection, writes);
+      return outcomes;
+    });
+  },
+  /** Runs statements as `StoreDriver.run` says. */
+  run(required: Statement[], rest: Statement[], isDurable: boolean): StatementResult[] | undefined {
+    const [only] = rest;
+    if (required.length === 0 && rest.length === 1 && only !== undefined) return [connection.run(only, isDurable)];
+    try {
+      return connection.transaction("BEGIN IMMEDIATE", isDurable, () => {
+        const first = required.map((statement) => {
+          const result = connection.step(statement);
+          if (result.changed === 0) throw new UnmetRequirement();
+          return result;
+        });
+        return [...first, ...rest.map((statement) => connection.step(statement))];
+      });
+    } catch (error) {
+      if (error instanceof UnmetRequirement) return undefined;
+      throw error;
+    }
+  },
+  snapshot(statements: Statement[]): Record<string, unknown>[][] {
+    return connection.transaction("BEGIN", false, () => statements.map((statement) => connection.step(statement).rows));
+  },
+  checkpoint(mode: "PASSIVE" | "TRUNCATE"): CheckpointResult {
+    return connection.checkpoint(mode);
+  },
+  /** Extends the log to its size under load. */
+  lengthen(): void {
+    connection.transaction("BEGIN IMMEDIATE", false, () => lengthenLog(options.databasePath));
+  },
+  close(): void {
+    connection.close();
+  },
+};
+
+/** Rolls back the transaction of a `run` of which a required statement changed no row. */
+class UnmetRequirement extends Error {}
+
+/** Answers calls for ever. To wake a thread that waits for a number takes less time than to wake its event loop. */
 function listen(port: MessagePort): never {
   const { sentCount } = options;
   for (;;) {
     const seen = Atomics.load(sentCount, 0);
     for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port)) {
-      const { id, request } = next.message as WorkerRequest;
-      let reply: WorkerReply;
-      try {
-        reply = { id, result: answer(request) };
-      } catch (error) {
-        reply = { id, error: toWorkerError(error) };
-      }
-      port.postMessage(reply);
+      port.postMessage(answer(next.message as WorkerCall));
     }
     Atomics.wait(sentCount, 0, seen);
   }
 }
 
-function answer(request: Request): ResultOf<RequestKind> {
-  switch (request.kind) {
-    case "open":
-      return open(request);
-    case "apply":
-      return apply(request);
-    case "run":
-      return connection.run(request.statement, true);
-    case "write":
-      return write(request);
-    case "snapshot":
-      return connection.transaction("BEGIN", false, () =>
-        request.statements.map((statement) => connection.step(statement).rows),
-      );
-    case "checkpoint":
-      return connection.checkpoint(request.mode);
-    case "lengthen":
-      connection.transaction("BEGIN IMMEDIATE", false, () => lengthenLog(options.databasePath));
-      return null;
-    case "close":
-      connection.close();
-      return null;
-  }
-}
-
-/** Rolls back the transaction of a `write` of which a required statement changed no row. */
-class UnmetRequirement extends Error {}
-
-function write({ required, rest, isDurable }: RequestOf<"write">): ResultOf<"write"> {
+function answer({ id, name, parameters }: WorkerCall): WorkerReply {
   try {
-    return connection.transaction("BEGIN IMMEDIATE", isDurable, () => {
-      const first = required.map((statement) => {
-        const { changed } = connection.step(statement);
-        if (changed === 0) throw new UnmetRequirement();
-        return changed;
-      });
-      return [...first, ...rest.map((statement) => connection.step(statement).changed)];
-    });
+    return { id, result: (CALLS[name] as (...parameters: unknown[]) => unknown)(...parameters) };
   } catch (error) {
-    if (error instanceof UnmetRequirement) return undefined;
-    throw error;
+    return { id, error: toWorkerError(error) };
   }
 }
 
-/** At the start, a file that cannot be used is an OperatorError; later, the failure may be temporary. */
-function open({ creates }: RequestOf<"open">): ResultOf<"open"> {
-  try {
-    const migrations = sqliteMigrations();
-    if (creates) return migrate(connection, options.databasePath, migrations, Date.now());
-    return expectSchema(connection, options.databasePath, migrations);
-  } catch (error) {
-    const reason = unavailableReason(error) ?? unavailableReason((error as Error).cause);
-    if (reason === undefined) throw error;
-    throw new OperatorError(`Cannot use the database ${options.databasePath}: ${reason}.`, { cause: error });
-  }
-}
-
-/**
- * Applies batches. BEGIN IMMEDIATE locks all balances, so everything is read after it. Each batch reads what the ones
- * before it wrote: they may name the same hold.
- */
-function apply({ nowMs, batches }: RequestOf<"apply">): ResultOf<"apply"> {
-  const isDurable = batches.some((batch) => batch.isDurable);
-  return connection.transaction("BEGIN IMMEDIATE", isDurable, () => batches.map((batch) => applyBatch(batch, nowMs)));
-}
-
-function applyBatch({ transitions }: SentBatch, nowMs: number): Outcome[] {
-  const rows = readRows(connection, transitions, nowMs);
-  const { outcomes, writes } = decide(rows, transitions);
-  writeRows(connection, writes);
-  return outcomes;
+function toWorkerError(error: unknown): WorkerError {
+  if (!(error instanceof Error)) return { kind: "defect", message: String(error), stack: undefined };
+  const { message, stack } = error;
+  if (error instanceof StoreUnavailableError) return { kind: "unavailable", message, stack };
+  return { kind: error instanceof OperatorError ? "operator" : "defect", message, stack };
 }
 
 if (parentPort !== null) listen(parentPort);
