@@ -7,6 +7,7 @@
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import pg from "pg";
 import type { HoldFacts } from "../src/credits/books.ts";
@@ -25,6 +26,7 @@ const ORGANIZATIONS = [1, 1_000];
 const PRICES = { ...FREE, input: 1_000_000n, output: 1_000_000n };
 const HELD = 1_000n;
 const OUTPUT_TOKENS = 400;
+const ANSWER_MS_MAX = 20;
 
 const { values } = parseArgs({
   options: {
@@ -95,12 +97,13 @@ async function settle(ledger: Ledger, facts: HoldFacts): Promise<void> {
   if (outcome !== "charged") throw new Error(`a settlement was answered with ${outcome}`);
 }
 
-/** Books requests one after the other for each client. */
+/** Books requests one after the other for each client. Answers take different times, so that holds and settlements mix. */
 async function bookPairs(ledger: Ledger, requests: readonly HoldFacts[][]): Promise<void> {
   await Promise.all(
-    requests.map(async (own) => {
+    requests.map(async (own, client) => {
       for (const facts of own) {
         await hold(ledger, facts);
+        await sleep(client % ANSWER_MS_MAX);
         await settle(ledger, facts);
       }
     }),

@@ -46,8 +46,9 @@ export const DURABLE: BookingTerms = { durability: "durable", isRetried: true };
 export const ONCE: BookingTerms = { durability: "durable", isRetried: false };
 
 /** A transition that waits to be booked. */
-interface QueuedTransition extends BookingTerms {
+interface QueuedTransition {
   transition: Transition;
+  terms: BookingTerms;
   organizationId: string;
   /** A batch names each hold only once. */
   holdId: string | null;
@@ -103,7 +104,7 @@ export class CommitQueue {
   push<T extends Transition>(transition: T, terms: BookingTerms): Promise<Outcomes[T["kind"]]> {
     const promise = new Promise<Outcome>((resolve, reject) => {
       const [organizationId, holdId] = [organizationIdOf(transition), holdIdOf(transition)];
-      this.#waiting.push({ transition, organizationId, holdId, ...terms, mayBeBooked: false, resolve, reject });
+      this.#waiting.push({ transition, organizationId, holdId, terms, mayBeBooked: false, resolve, reject });
     });
     // The others wait for the next retry of the store.
     if (!terms.isRetried) this.#pause?.abort();
@@ -180,7 +181,7 @@ export class CommitQueue {
   }
 
   async #attempt(batch: readonly QueuedTransition[]): Promise<{ error: unknown } | undefined> {
-    const durability = batch.some((entry) => entry.durability === "durable") ? "durable" : "holds";
+    const durability = batch.some(({ terms }) => terms.durability === "durable") ? "durable" : "holds";
     const onSent = this.#options.onSend?.(durability, batch.length);
     let outcome: CommitOutcome = "booked";
     try {
@@ -209,8 +210,8 @@ export class CommitQueue {
   /** Rejects the transitions that are not retried, puts back the others, and waits; rejects them, too, after `retryMs`. */
   async #postpone(batch: readonly QueuedTransition[], error: StoreUnavailableError): Promise<void> {
     const { retryMs, clock, random } = this.#options;
-    const retried = batch.filter(({ isRetried }) => isRetried);
-    for (const { isRetried, reject } of batch) if (!isRetried) reject(error);
+    const retried = batch.filter(({ terms }) => terms.isRetried);
+    for (const { terms, reject } of batch) if (!terms.isRetried) reject(error);
     if (retried.length === 0) return;
     this.#waiting.unshift(retried);
     this.#unavailableSinceMs ??= clock();
@@ -219,7 +220,7 @@ export class CommitQueue {
     if (unavailableMs >= retryMs || unavailableMs < 0) {
       this.#unavailableSinceMs = null;
       for (const entry of this.#waiting.takeAll()) {
-        if (entry.isRetried) entry.reject(error);
+        if (entry.terms.isRetried) entry.reject(error);
         else this.#waiting.push(entry);
       }
       return;
