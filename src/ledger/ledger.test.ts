@@ -15,7 +15,7 @@ function settle(holdId: string, input: number) {
 }
 
 describe("the ledger", () => {
-  test("books holds through one queue, and settlements, releases and grants through the other", async () => {
+  test("books holds without waiting for the disk, and settlements, releases and grants durably", async () => {
     expect(await fixture.hold("a")).toMatchObject({ outcome: "held", amount: 10n, available: 90n });
     expect(await settle("a", 7)).toEqual({ outcome: "charged", charged: 7n, shortfall: 0n, available: 93n });
     await fixture.hold("b");
