@@ -81,30 +81,24 @@ export function tierText(tier: NonNullable<RequestDetail["price_tier"]>): string
 
 type Class = keyof TokensByClass;
 
-/** Names of the classes of tokens, each followed by its parts, and of the calls. */
-const NAMES: Record<Class, string> = {
-  input: "Input",
-  input_audio: "Input audio",
-  input_image: "Input images",
-  cached_input: "Cached input",
-  cached_audio: "Cached audio",
-  cache_write: "Cache write",
-  cache_write_1h: "Cache write, 1 hour",
-  output: "Output",
-  output_audio: "Output audio",
-  output_image: "Output images",
-  reasoning: "Reasoning",
-  requests: "Requests",
-  searches: "Searches",
-  images: "Images",
+/** The label of each class of tokens, followed by its parts, and of the calls; and what a part is in, or "call". */
+const LABELS: Record<Class, [label: string, partOf?: Class | "call"]> = {
+  input: ["Input"],
+  input_audio: ["Input audio", "input"],
+  input_image: ["Input images", "input"],
+  cached_input: ["Cached input"],
+  cached_audio: ["Cached audio", "cached_input"],
+  cache_write: ["Cache write"],
+  cache_write_1h: ["Cache write, 1 hour", "cache_write"],
+  output: ["Output"],
+  output_audio: ["Output audio", "output"],
+  output_image: ["Output images", "output"],
+  reasoning: ["Reasoning"],
+  requests: ["Requests", "call"],
+  searches: ["Searches", "call"],
+  images: ["Images", "call"],
 };
-const PARTS: { [Name in Class]?: readonly Class[] } = {
-  input: ["input_audio", "input_image"],
-  cached_input: ["cached_audio"],
-  cache_write: ["cache_write_1h"],
-  output: ["output_audio", "output_image"],
-};
-const CALLS: readonly Class[] = ["requests", "searches", "images"];
+const CLASSES = Object.keys(LABELS) as Class[];
 const MILLION = 1_000_000;
 
 /**
@@ -114,12 +108,12 @@ const MILLION = 1_000_000;
 export function costLines(tokens: TokensByClass, prices: PricesByClass) {
   // A part without a price of its own costs as much as its class, which contains it.
   const countOf = (name: Class) => (prices[name] === undefined ? 0 : (tokens[name] ?? 0));
-  return (Object.keys(NAMES) as Class[])
-    .map((name) => {
-      const count = countOf(name) - (PARTS[name] ?? []).reduce((sum, part) => sum + countOf(part), 0);
-      const price = prices[name] ?? 0;
-      const isCall = CALLS.includes(name);
-      return { name: NAMES[name], count, price, isCall, cost: isCall ? count * price : (count * price) / MILLION };
-    })
-    .filter(({ count }) => count > 0);
+  return CLASSES.map((name) => {
+    const [label, partOf] = LABELS[name];
+    const parts = CLASSES.filter((part) => LABELS[part][1] === name);
+    const count = parts.reduce((left, part) => left - countOf(part), countOf(name));
+    const price = prices[name] ?? 0;
+    const isCall = partOf === "call";
+    return { name: label, count, price, isCall, cost: isCall ? count * price : (count * price) / MILLION };
+  }).filter(({ count }) => count > 0);
 }
