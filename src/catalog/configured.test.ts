@@ -47,13 +47,13 @@ describe("A dated price", () => {
       { from: "2027-01-01", output: "5" },
     ];
     const kept = at("2027-01-01T00:00:00Z", { price: dated }).routes[0];
-    const classes = { cachedInput: 100_000n, output: 5_000_000n, further: { requests: 10_000_000_000n } };
+    const classes = { cachedInput: 100_000n, output: 5_000_000n, requests: 10_000_000_000n };
     expect(kept?.prices).toMatchObject({ input: 2_000_000n, ...classes });
     expect(kept?.tiers).toMatchObject([{ promptTokensMax: 1000, prices: { input: 1_000_000n, ...classes } }]);
     expect(kept?.serviceTiers).toMatchObject({ flex: { prices: { output: 3_000_000n } } });
     const without = { from: "2027-02-01", abovePromptTokens: {}, serviceTiers: {}, perRequest: "0" };
     const ended = at("2027-02-01T00:00:00Z", { price: [...dated, without] }).routes[0];
-    expect(ended?.prices).toMatchObject({ input: 1_000_000n, output: 5_000_000n, further: { requests: 0n } });
+    expect(ended?.prices).toMatchObject({ input: 1_000_000n, output: 5_000_000n, requests: 0n });
     expect([ended?.tiers, ended?.serviceTiers]).toEqual([undefined, {}]);
   });
 
@@ -134,7 +134,7 @@ describe("A price tier", () => {
             reasoning: BigInt(stated("reasoning") ?? output) * 1_000_000n,
           });
           const fee = stated("perRequest");
-          expect(charged.further?.requests).toBe(fee === undefined ? undefined : BigInt(fee) * 1_000_000_000_000n);
+          expect(charged.requests).toBe(fee === undefined ? undefined : BigInt(fee) * 1_000_000_000_000n);
         }
       }),
     );

@@ -1,12 +1,6 @@
+import { CALL_ROWS, PRICE_ROWS, type PriceSetting } from "../api/price-classes.ts";
 import type { LimitSettings } from "../api/principal.ts";
-import {
-  type Further,
-  type FurtherClass,
-  type PriceTier,
-  parseDollarPrice,
-  parsePrice,
-  type UnitPrices,
-} from "../credits/price.ts";
+import { FREE, type PriceTier, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
 import { compose, type Knowledge, type Stated } from "./compose.ts";
@@ -26,22 +20,7 @@ import { allPrices, CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, price
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
 /** Configured prices of the classes: decimal texts, in credits per million tokens; `per…` in credits a call. */
-interface StatedClasses {
-  input?: string;
-  cachedInput?: string;
-  cacheWrite?: string;
-  cacheWrite1h?: string;
-  cachedAudio?: string;
-  inputAudio?: string;
-  inputImage?: string;
-  output?: string;
-  reasoning?: string;
-  outputAudio?: string;
-  outputImage?: string;
-  perRequest?: string;
-  perSearch?: string;
-  perImage?: string;
-}
+type StatedClasses = { [Setting in PriceSetting]?: string };
 
 interface StatedTiers extends StatedClasses {
   /** Prices of longer prompts, by the number of tokens that they are above. */
@@ -217,7 +196,9 @@ function pricedRoute(key: string, found: FoundRoute): Route {
 
 /** Tells whether a search or an image has a price at any tier. */
 function hasCallPrice(list: PriceList): boolean {
-  return allPrices(list).some(({ further }) => (further?.searches ?? further?.images) !== undefined);
+  return allPrices(list).some((prices) =>
+    CALL_ROWS.some((row) => row.onlyIf === "callsMost" && prices[row.class] !== undefined),
+  );
 }
 
 /** Returns the known price of a provider's model, or why it has none. */
@@ -335,18 +316,6 @@ function readTiers(
   return priceList(byLength, tier);
 }
 
-/** The settings of parts and calls. */
-const FURTHER_SETTINGS = {
-  cacheWrite1h: "cacheWrite1h",
-  cachedAudio: "cachedAudio",
-  inputAudio: "inputAudio",
-  inputImage: "inputImage",
-  outputAudio: "outputAudio",
-  outputImage: "outputImage",
-  requests: "perRequest",
-  searches: "perSearch",
-  images: "perImage",
-} as const satisfies Record<FurtherClass, keyof StatedClasses>;
 const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
 /** A price a call is read as one of a million calls. */
 const A_MILLION = "1000000";
@@ -354,27 +323,18 @@ const A_MILLION = "1000000";
 function readClasses(key: string, price: StatedClasses, isEmbedding: boolean): UnitPrices {
   const missing = (name: string) => refuse(`${key}.${name}`, "missing", DECIMAL_WORDS);
   const { input: prompt = missing("input"), output: completion = isEmbedding ? "0" : missing("output") } = price;
-  const read = (name: keyof StatedClasses, text: string) => {
-    const parsed = name.startsWith("per")
-      ? parseDollarPrice(text, { perDollar: A_MILLION, markup: "0" })
-      : parsePrice(text);
-    return parsed ?? refuse(`${key}.${name}`, `found ${quote(text)}`, DECIMAL_WORDS);
-  };
-  const input = read("input", prompt);
-  const output = read("output", completion);
-  const further: Further<bigint> = {};
-  for (const [name, setting] of Object.entries(FURTHER_SETTINGS) as [FurtherClass, keyof StatedClasses][]) {
-    const text = price[setting];
-    if (text !== undefined) further[name] = read(setting, text);
+  const stated = { ...price, input: prompt, output: completion };
+  const prices: UnitPrices = { ...FREE };
+  for (const { class: name, setting, costsAs, isCall } of PRICE_ROWS) {
+    const text = stated[setting];
+    if (text === undefined) {
+      if (costsAs !== undefined) prices[name] = prices[costsAs];
+      continue;
+    }
+    const parsed = isCall ? parseDollarPrice(text, { perDollar: A_MILLION, markup: "0" }) : parsePrice(text);
+    prices[name] = parsed ?? refuse(`${key}.${setting}`, `found ${quote(text)}`, DECIMAL_WORDS);
   }
-  return {
-    input,
-    cachedInput: price.cachedInput === undefined ? input : read("cachedInput", price.cachedInput),
-    cacheWrite: price.cacheWrite === undefined ? input : read("cacheWrite", price.cacheWrite),
-    output,
-    reasoning: price.reasoning === undefined ? output : read("reasoning", price.reasoning),
-    ...(Object.keys(further).length > 0 && { further }),
-  };
+  return prices;
 }
 
 /** Quotes a configured value for an error message: on one line, at most 80 characters. */

@@ -19,7 +19,7 @@ describe("A known price", () => {
   test("is read exactly, each token class by its own figure or that of input or output.", () => {
     const { prices } = known("openai", "gpt-5-mini");
     expect(prices).toEqual({
-      further: { searches: 10_000_000_000n },
+      searches: 10_000_000_000n,
       input: 250_000n,
       cachedInput: 25_000n,
       cacheWrite: 250_000n,
@@ -69,7 +69,7 @@ describe("A known price", () => {
   });
 
   test("keeps, for long prompts, the classes and fees that have no tiers of their own.", () => {
-    const search = { further: { searches: 10_000_000_000n } };
+    const search = { searches: 10_000_000_000n };
     for (const promptTokens of [1, 271_999, 272_000]) {
       expect(pricesAt(known("openai", "gpt-5.4"), promptTokens)).toMatchObject(search);
     }
@@ -91,11 +91,11 @@ describe("A known price", () => {
       input: 5_000_000n,
       cachedInput: 500_000n,
       cacheWrite: 6_250_000n,
-      further: { cacheWrite1h: 10_000_000n, searches: 10_000_000_000n },
+      ...{ cacheWrite1h: 10_000_000n, searches: 10_000_000_000n },
     });
-    expect(known("openai", "gpt-audio").prices.further).toEqual({ inputAudio: 32_000_000n, outputAudio: 64_000_000n });
+    expect(known("openai", "gpt-audio").prices).toMatchObject({ inputAudio: 32_000_000n, outputAudio: 64_000_000n });
     // Dollars by the thousand requests: 0.012 credits each.
-    expect(known("perplexity", "sonar").prices.further).toEqual({ requests: 12_000_000_000n });
+    expect(known("perplexity", "sonar").prices).toMatchObject({ requests: 12_000_000_000n });
   });
 
   test("does not exist for a model with charges that no answer reports.", () => {
@@ -126,7 +126,7 @@ describe("By the price data's own calculation,", () => {
             const usage = { input_tokens: input, ...parts, output_tokens: 2_000, output_audio_tokens: 100 };
             const cost = calcPrice(usage, name, { provider, timestamp: new Date(Date.UTC(2026, 10, 21, hour, 30)) });
             const classes = { input: input - 800, cachedInput: 500, cacheWrite: 300, output: 1_500, reasoning: 500 };
-            const tokens = { ...classes, further: { inputAudio: 200, outputAudio: 100, requests: 1 } };
+            const tokens = { ...classes, inputAudio: 200, outputAudio: 100, requests: 1 };
             const charged = Number(priceOf(tokens, pricesAt(priced, input))) / 1e6;
             expect(charged, `${name} at ${hour}:30 with ${input}`).toBeGreaterThanOrEqual(
               (cost?.total_price ?? 0) - 1e-9,

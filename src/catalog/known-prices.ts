@@ -1,5 +1,6 @@
 import { calcPrice, findProvider, type ModelInfo, type TieredPrices } from "@pydantic/genai-prices";
-import { type Further, type FurtherClass, parseDollarPrice, type UnitPrices } from "../credits/price.ts";
+import { PRICE_ROWS } from "../api/price-classes.ts";
+import { FREE, parseDollarPrice, type UnitPrices } from "../credits/price.ts";
 import type { DollarPrice } from "./facts.ts";
 import { dearestList, type PriceList, priceList } from "./model.ts";
 
@@ -110,18 +111,6 @@ function readPrice(price: ModelPrice, credits: CreditSettings): PriceList | unde
   return byLength.length === 0 ? undefined : priceList(byLength);
 }
 
-/** The names of prices in the price data: of parts by the token, of calls by the thousand. */
-const FURTHER_PRICES: Partial<Record<FurtherClass, string>> = {
-  cacheWrite1h: "cache_write_1h_mtok",
-  cachedAudio: "cache_audio_read_mtok",
-  inputAudio: "input_audio_mtok",
-  inputImage: "input_image_mtok",
-  outputAudio: "output_audio_mtok",
-  outputImage: "output_image_mtok",
-  requests: REQUESTS,
-  searches: "web_searches_kcount",
-};
-
 function unitPrices(
   price: ModelPrice,
   credits: CreditSettings,
@@ -135,22 +124,14 @@ function unitPrices(
     const parsed = dollars.map((number) => parseDollarPrice(String(number), credits));
     return parsed.reduce((a, b) => (a === undefined || b === undefined ? undefined : a > b ? a : b));
   };
-  const input = read("input_mtok");
-  const output = read("output_mtok");
-  if (input === undefined || output === undefined) return undefined;
-  const further: Further<bigint> = {};
-  for (const [name, key] of Object.entries(FURTHER_PRICES) as [FurtherClass, string][]) {
-    const found = read(key);
-    if (found !== undefined) further[name] = key.endsWith("_kcount") ? found * UNITS_A_THOUSAND : found;
+  const prices: UnitPrices = { ...FREE };
+  for (const { class: name, costsAs, isCall, direction, priceData } of PRICE_ROWS) {
+    const found = priceData === undefined ? undefined : read(priceData);
+    if (found !== undefined) prices[name] = isCall ? found * UNITS_A_THOUSAND : found;
+    else if (costsAs !== undefined) prices[name] = prices[costsAs];
+    else if (direction !== undefined) return undefined;
   }
-  return {
-    input,
-    cachedInput: read("cache_read_mtok") ?? input,
-    cacheWrite: read("cache_write_mtok") ?? input,
-    output,
-    reasoning: read("output_reasoning_mtok") ?? output,
-    ...(Object.keys(further).length > 0 && { further }),
-  };
+  return prices;
 }
 
 /** A price by the thousand is read as one by the million. */

@@ -42,7 +42,7 @@ describe("The pricing", () => {
   test("lists parts and calls with prices of their own, calls only where a route makes them.", () => {
     const classes = { input: 5_000_000n, cachedInput: 500_000n, cacheWrite: 6_250_000n };
     const further = { cacheWrite1h: 10_000_000n, requests: 12_000_000_000n, searches: 10_000_000_000n };
-    const prices = { ...classes, output: 25_000_000n, reasoning: 25_000_000n, further };
+    const prices = { ...classes, output: 25_000_000n, reasoning: 25_000_000n, ...further };
     const shown = priced("1", "1", "1", { prices });
     expect(shown.pricing_details).toEqual({
       unit: "credits_per_million_tokens",

@@ -1,7 +1,7 @@
 import { CAPABILITIES, type Capability, type Category, type CutoffBasis, type Model } from "../api/model.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import { PICO_PER_MICRO, type PicoCredits } from "../credits/amount.ts";
-import { dearer, FREE, type PriceTier, pricesByClass, type UnitPrices } from "../credits/price.ts";
+import { dearer, FREE, type PriceTier, pricesByClass, type UnitPrices, withoutPrices } from "../credits/price.ts";
 
 /** A model that callers may name, with everything that routes, holds and listings need. */
 export interface CatalogModel {
@@ -243,9 +243,8 @@ function pricingDetails(model: CatalogModel): Model["pricing_details"] {
 
 /** Leaves out the prices of calls that no route makes. */
 export function chargedPrices({ routes }: Pick<CatalogModel, "routes">, prices: UnitPrices): UnitPrices {
-  if (prices.further === undefined || routes.some(({ callsMost = 0 }) => callsMost > 0)) return prices;
-  const { searches: _searches, images: _images, ...further } = prices.further;
-  return { ...prices, further };
+  const hasCalls = routes.some(({ callsMost = 0 }) => callsMost > 0);
+  return withoutPrices(prices, ({ onlyIf }) => onlyIf === "callsMost" && !hasCalls);
 }
 
 function pricingText(model: CatalogModel): string {
@@ -255,7 +254,7 @@ function pricingText(model: CatalogModel): string {
   const tiers = longer.map(({ above, prices: own }) => {
     return `; with a prompt of more than ${above.toLocaleString("en-US")} tokens ${figure(own.input)} and ${figure(own.output)}`;
   });
-  const request = prices.further?.requests;
+  const request = prices.requests;
   const fee = request === undefined ? "" : `; ${figure(request / MILLION)} per request`;
   return text + tiers.join("") + fee;
 }

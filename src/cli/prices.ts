@@ -1,5 +1,6 @@
+import { FURTHER_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { allPrices, type Catalog, chargedPrices, type Route, upstreamOf } from "../catalog/model.ts";
-import { FURTHER_CLASSES, type PriceTier, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
+import type { PriceTier, UnitPrices } from "../credits/price.ts";
 import { table } from "../operations/command.ts";
 import { pricesJson } from "./statement.ts";
 

@@ -1,8 +1,9 @@
 import type { Command } from "commander";
+import { FURTHER_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits, usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import { displayPrice, FURTHER_CLASSES, pricePerMillion, TOKEN_CLASSES, type UnitPrices } from "../credits/price.ts";
+import { displayPrice, type TokenCounts, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { date } from "../operations/command.ts";
 import { assertUnchanged, digestsJson, entriesOf, type Period, periodFrom, Statements } from "../reports/statement.ts";
@@ -189,7 +190,7 @@ function entryJson(entry: LedgerEntry, balance: MicroCredits) {
     case "charge": {
       const { holdId, sequence, requestId, tokenId, model, upstream, tokens, basis, end } = entry.event;
       const { metadata, providerCost } = entry.event;
-      const request = { holdId, sequence, requestId, tokenId, model, upstream, tokens };
+      const request = { holdId, sequence, requestId, tokenId, model, upstream, tokens: tokensJson(tokens) };
       const cost = { prices: pricesJson(entry.event.prices), cost: creditsFromMicro(entry.event.cost) };
       const shortfall = creditsFromMicro(entry.event.shortfall);
       return { ...line, ...request, ...cost, basis, end, shortfall, metadata, providerCost };
@@ -203,10 +204,17 @@ function entryJson(entry: LedgerEntry, balance: MicroCredits) {
 
 /** Formats prices: credits per million tokens, of calls credits each. */
 export function pricesJson(prices: UnitPrices): Record<string, number> {
-  const further = FURTHER_CLASSES.flatMap((name) => {
-    const price = prices.further?.[name];
-    return price === undefined ? [] : [[name, displayPrice(price, name)]];
-  });
-  const classes = TOKEN_CLASSES.map((tokenClass) => [tokenClass, pricePerMillion(prices[tokenClass])]);
-  return Object.fromEntries([...classes, ...further]);
+  return Object.fromEntries(
+    [...TOKEN_CLASSES, ...FURTHER_CLASSES].flatMap((name) => {
+      const price = prices[name];
+      return price === undefined ? [] : [[name, displayPrice(price, name)]];
+    }),
+  );
+}
+
+/** Formats counts, those of parts and calls in an object of their own. */
+function tokensJson(tokens: TokenCounts): object {
+  const classes = Object.fromEntries(TOKEN_CLASSES.map((name) => [name, tokens[name]]));
+  const further = FURTHER_CLASSES.filter((name) => tokens[name] !== undefined).map((name) => [name, tokens[name]]);
+  return further.length === 0 ? classes : { ...classes, further: Object.fromEntries(further) };
 }

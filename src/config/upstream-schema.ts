@@ -1,5 +1,6 @@
 import { type Static, type TSchema, Type } from "typebox";
 import { CAPABILITIES, CATEGORIES } from "../api/model.ts";
+import { PRICE_ROWS, type PriceSetting } from "../api/price-classes.ts";
 
 /** Schema of a number that is stored as decimal text, so that no price passes through a float. */
 export const Decimal = (options: object) =>
@@ -88,22 +89,9 @@ export const Provider = Type.Object(
 
 const part = (description: string) => Type.Optional(Decimal({ description }));
 const INPUT = Decimal({ description: "Prompt tokens." });
-const CLASSES = {
-  input: part("Prompt tokens; required in the first price."),
-  cachedInput: part("Cached prompt tokens; by default the price of input."),
-  cacheWrite: part("Prompt tokens written to the provider's cache; by default the price of input."),
-  cacheWrite1h: part("Prompt tokens that the cache keeps for an hour; by default the price of cacheWrite."),
-  inputAudio: part("Audio tokens of the prompt; by default the price of input."),
-  cachedAudio: part("Cached audio tokens; by default the price of cachedInput."),
-  inputImage: part("Image tokens of the prompt; by default the price of input."),
-  output: part("Completion tokens; required in the first price, except for an embedding model."),
-  reasoning: part("Reasoning tokens; by default the price of output."),
-  outputAudio: part("Audio tokens of the completion; by default the price of output."),
-  outputImage: part("Image tokens of the completion; by default the price of output."),
-  perRequest: part("Credits for each request, in addition to its tokens; 0 by default."),
-  perSearch: part("Credits for each search that the provider reports; 0 by default."),
-  perImage: part("Credits for each image that the provider reports; 0 by default."),
-};
+const CLASSES = Object.fromEntries(
+  PRICE_ROWS.map(({ setting, description }) => [setting, part(description)]),
+) as Record<PriceSetting, ReturnType<typeof part>>;
 const TIERS = {
   ...CLASSES,
   abovePromptTokens: Type.Optional(

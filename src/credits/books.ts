@@ -125,16 +125,20 @@ export interface HoldRow {
 }
 
 /** The facts that another process needs to charge an open hold. */
-export interface HoldDetails extends Omit<HoldFacts, "holdId" | "organizationId" | "tokenId"> {
-  /** Delivered at the last checkpoint. */
-  tokens: TokenCounts;
+export interface HoldDetails extends Omit<HoldFacts, "holdId" | "organizationId" | "tokenId" | "prices"> {
+  /** The tokens delivered at the last checkpoint, and their prices: see `charge-lines.ts`. */
+  charge: string;
 }
 
 /** A request that ended. Inserted once and never changed. */
-export interface RequestRow extends HoldFacts {
+export interface RequestRow extends Omit<HoldFacts, "prices"> {
   /** Amount that was held when it ended. */
   amount: MicroCredits;
-  tokens: TokenCounts;
+  /** Its tokens and prices: see `charge-lines.ts`. */
+  charge: string;
+  /** Sums of these tokens. */
+  inputTokens: number;
+  outputTokens: number;
   cost: MicroCredits;
   /** Part of the price that the credits did not cover. */
   shortfall: MicroCredits;
@@ -189,10 +193,8 @@ export interface AdjustmentRow {
 }
 
 /** The settlement of a request that had been recovered. Tokens and shortfall are signed differences to the request. */
-export interface LateSettlement {
+export interface LateSettlement extends Pick<RequestRow, "charge" | "inputTokens" | "outputTokens"> {
   upstream: string;
-  prices: UnitPrices;
-  tokens: TokenCounts;
   shortfall: MicroCredits;
   basis: EventBasis;
   end: EventEnd;

@@ -1,6 +1,7 @@
 import type { MicroCredits } from "./amount.ts";
 import type { RequestRow } from "./books.ts";
-import { addTokens, NO_TOKENS, priceOf, type TokenCounts } from "./price.ts";
+import { decodeLines } from "./charge-lines.ts";
+import { priceOf } from "./price.ts";
 
 /** The sum of the closed requests of an organization, whose rows are removed. */
 export interface ClosingRow {
@@ -12,7 +13,6 @@ export interface ClosingRow {
   shortfall: MicroCredits;
   /** Their tokens at their prices. */
   price: MicroCredits;
-  tokens: TokenCounts;
 }
 
 /** The cost of closed requests by the token that made them, or by the grant that it was drawn from. */
@@ -21,18 +21,6 @@ export interface ClosingPartRow {
   dimension: "token" | "grant";
   name: string;
   amount: MicroCredits;
-}
-
-/** The sum of requests of one token that were all drawn from one grant, or cost nothing. */
-export interface ClosingGroup {
-  tokenId: string;
-  /** Null: they cost nothing. */
-  grantId: string | null;
-  requests: number;
-  cost: MicroCredits;
-  shortfall: MicroCredits;
-  price: MicroCredits;
-  tokens: TokenCounts;
 }
 
 /** The sum of requests that are being closed: those that an earlier closing does not include. */
@@ -46,7 +34,6 @@ export class ClosingTally {
   cost = 0n;
   shortfall = 0n;
   price = 0n;
-  tokens = NO_TOKENS;
   readonly #parts = new Map<string, ClosingPartRow>();
 
   /** `earlier` is the closing that was read before the sum is begun. */
@@ -56,14 +43,14 @@ export class ClosingTally {
     this.earlier = earlier;
   }
 
-  add({ tokenId, cost, shortfall, tokens, prices, draws }: RequestRow): void {
-    this.#add({ tokenId, requests: 1, cost, shortfall, price: priceOf(tokens, prices), tokens });
+  add({ tokenId, cost, shortfall, charge, draws }: RequestRow): void {
+    const { tokens, prices } = decodeLines(charge);
+    this.requests += 1;
+    this.cost += cost;
+    this.shortfall += shortfall;
+    this.price += priceOf(tokens, prices);
+    if (cost > 0n) this.#addPart("token", tokenId, cost);
     for (const { grantId, amount } of draws) this.#addPart("grant", grantId, amount);
-  }
-
-  addGroup(group: ClosingGroup): void {
-    this.#add(group);
-    if (group.grantId !== null) this.#addPart("grant", group.grantId, group.cost);
   }
 
   parts(): ClosingPartRow[] {
@@ -72,7 +59,7 @@ export class ClosingTally {
 
   /** Returns the sum of these requests and of those that were closed before. */
   total(): ClosingRow {
-    const { organizationId, beforeMs: beforeAtMs, earlier, requests, cost, shortfall, price, tokens } = this;
+    const { organizationId, beforeMs: beforeAtMs, earlier, requests, cost, shortfall, price } = this;
     return {
       organizationId,
       beforeAtMs,
@@ -80,17 +67,7 @@ export class ClosingTally {
       cost: cost + (earlier?.cost ?? 0n),
       shortfall: shortfall + (earlier?.shortfall ?? 0n),
       price: price + (earlier?.price ?? 0n),
-      tokens: addTokens(tokens, earlier?.tokens ?? NO_TOKENS),
     };
-  }
-
-  #add({ tokenId, requests, cost, shortfall, price, tokens }: Omit<ClosingGroup, "grantId">): void {
-    this.requests += requests;
-    this.cost += cost;
-    this.shortfall += shortfall;
-    this.price += price;
-    this.tokens = addTokens(this.tokens, tokens);
-    if (cost > 0n) this.#addPart("token", tokenId, cost);
   }
 
   #addPart(dimension: ClosingPartRow["dimension"], name: string, amount: MicroCredits): void {

@@ -12,9 +12,9 @@ import {
   TOKEN_CAP,
 } from "../../test/support/histories.ts";
 import { keyOf, MemoryBooks, type SeenRequest } from "../../test/support/memory-books.ts";
+import { TOKEN_CLASSES } from "../api/price-classes.ts";
 import type { HoldState, IdempotencyKeyRow, TokenBalanceRow, Transition } from "./books.ts";
 import type { Outcome } from "./outcomes.ts";
-import { TOKEN_CLASSES } from "./price.ts";
 
 const RUNS = countOf("decisions");
 const LONGEST_MS = timeoutOf("decisions");

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { ChatCompletionRequest, ContentPart, RequestMessage, Tool } from "../api/chat/request.ts";
+import { FURTHER_CLASSES } from "../api/price-classes.ts";
 import {
   affordableOutputTokens,
   estimatePrompt,
@@ -10,7 +11,7 @@ import {
   promptTexts,
   tokensOfPiece,
 } from "./estimate.ts";
-import { areCounts, FREE, FURTHER_CLASSES, fittingFurther, NO_TOKENS, priceOf } from "./price.ts";
+import { areCounts, FREE, fitted, NO_TOKENS, priceOf } from "./price.ts";
 
 const IMAGE_TOKENS_MAX = 1_600;
 const LIMITS = { imageTokensMax: IMAGE_TOKENS_MAX, contextWindow: 200_000 };
@@ -279,7 +280,7 @@ const needs: fc.Arbitrary<HoldNeed> = fc
   })
   .map(({ a, b, further: parts, prices, ...need }) => ({
     ...need,
-    prices: parts === undefined ? prices : { ...prices, further: parts },
+    prices: { ...prices, ...parts },
     outputTokensLeast: Math.min(a, b),
     outputTokensMost: Math.max(a, b),
   }));
@@ -295,8 +296,7 @@ describe("holdBounds", () => {
         const reasoning = Math.min(reasoned, need.outputTokensMost);
         const input = need.promptTokensMost - cachedInput - cacheWrite;
         const classes = { input, cachedInput, cacheWrite, reasoning, output: need.outputTokensMost - reasoning };
-        const fitting = fittingFurther({ ...classes, further: parts }, need.callsMost);
-        const tokens = fitting === undefined ? classes : { ...classes, further: fitting };
+        const tokens = fitted({ ...classes, ...parts }, need.callsMost);
         expect(areCounts(tokens)).toBe(true);
         const { least, most } = holdBounds(need);
         expect(priceOf(tokens, need.prices) <= most && least <= most).toBe(true);
@@ -317,21 +317,23 @@ describe("holdBounds", () => {
     expect(holdBounds(need)).toEqual({ least: 32n, most: 320n });
     expect(holdBounds({ ...need, prices: FREE })).toEqual({ least: 0n, most: 0n });
     const further = { cacheWrite1h: 4_000_000n, outputAudio: 5_000_000n, requests: 7_000_000n, searches: 1_000_000n };
-    const dearer = { ...need, callsMost: 3, prices: { ...prices, further } };
+    const dearer = { ...need, callsMost: 3, prices: { ...prices, ...further } };
     expect(holdBounds(dearer)).toEqual({ least: 40n + 20n + 7n + 3n, most: 40n + 500n + 7n + 3n });
   });
 
   test("Prices of parts that a request cannot have do not count.", () => {
     const further = { cacheWrite1h: 4n, inputAudio: 5n, cachedAudio: 6n, searches: 7n, images: 8n, outputAudio: 9n };
-    const prices = { ...FREE, further };
+    const prices = { ...FREE, ...further };
     const none = { hasAudio: false, hasHourCache: false, callsMost: 0 };
-    expect(possiblePrices(prices, none).further).toEqual({ outputAudio: 9n });
-    expect(possiblePrices(prices, { ...none, hasAudio: true }).further).toEqual({
+    expect(possiblePrices(prices, none)).toEqual({ ...FREE, outputAudio: 9n });
+    expect(possiblePrices(prices, { ...none, hasAudio: true })).toEqual({
+      ...FREE,
       inputAudio: 5n,
       cachedAudio: 6n,
       outputAudio: 9n,
     });
-    expect(possiblePrices(prices, { ...none, hasHourCache: true }).further).toEqual({
+    expect(possiblePrices(prices, { ...none, hasHourCache: true })).toEqual({
+      ...FREE,
       cacheWrite1h: 4n,
       outputAudio: 9n,
     });

@@ -1,7 +1,8 @@
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/chat/request.ts";
 import type { EmbeddingInput } from "../api/embeddings/request.ts";
+import { CALL_ROWS, PRICE_CLASSES, PRICE_ROWS } from "../api/price-classes.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
-import { CLASS_OF_FURTHER, FURTHER_CLASSES, furtherPrice, type TokenClass, type UnitPrices } from "./price.ts";
+import { type UnitPrices, unitPrice, withoutPrices } from "./price.ts";
 
 /**
  * Bounds of the tokens of a prompt, without a tokenizer: the event loop tokenizes nothing.
@@ -132,20 +133,8 @@ export interface Possible extends Pick<PromptEstimate, "hasAudio" | "hasHourCach
 }
 
 /** Returns prices without those of parts and calls that a request cannot have, so that its hold does not cover them. */
-export function possiblePrices(prices: UnitPrices, { hasAudio, hasHourCache, callsMost }: Possible): UnitPrices {
-  if (prices.further === undefined) return prices;
-  const { cacheWrite1h, inputAudio, cachedAudio, searches, images, ...further } = prices.further;
-  return {
-    ...prices,
-    further: {
-      ...further,
-      ...(hasHourCache && cacheWrite1h !== undefined && { cacheWrite1h }),
-      ...(hasAudio && inputAudio !== undefined && { inputAudio }),
-      ...(hasAudio && cachedAudio !== undefined && { cachedAudio }),
-      ...(callsMost > 0 && searches !== undefined && { searches }),
-      ...(callsMost > 0 && images !== undefined && { images }),
-    },
-  };
+export function possiblePrices(prices: UnitPrices, possible: Possible): UnitPrices {
+  return withoutPrices(prices, ({ onlyIf }) => onlyIf !== undefined && !possible[onlyIf]);
 }
 
 /** Returns the texts of a prompt, for a tokenizer. */
@@ -286,26 +275,22 @@ export function affordableOutputTokens(amount: MicroCredits, need: HoldNeed): nu
 
 /** Returns the largest cost of everything but the output: the prompt, the request itself, and its calls. */
 function fixedPico({ promptTokensMost, callsMost, prices }: HoldNeed): PicoCredits {
-  const calls = furtherPrice(prices, "searches") + furtherPrice(prices, "images");
-  const prompt = BigInt(promptTokensMost) * dearestOf(prices, ["input", "cachedInput", "cacheWrite"]);
-  return prompt + furtherPrice(prices, "requests") + BigInt(callsMost) * calls;
+  let pico = BigInt(promptTokensMost) * dearestOf(prices, "input");
+  for (const row of CALL_ROWS) pico += BigInt(row.onlyIf === "callsMost" ? callsMost : 1) * unitPrice(prices, row);
+  return pico;
 }
 
 function outputPrice(prices: UnitPrices): PicoCredits {
-  return dearestOf(prices, ["output", "reasoning"]);
+  return dearestOf(prices, "output");
 }
 
-/** Returns the highest price of some classes and of their parts. */
-function dearestOf(prices: UnitPrices, classes: readonly TokenClass[]): PicoCredits {
+/** Returns the highest price of the classes of a direction and of their parts. */
+function dearestOf(prices: UnitPrices, direction: "input" | "output"): PicoCredits {
   let dearest = 0n;
-  for (const tokenClass of classes) {
-    if (prices[tokenClass] > dearest) dearest = prices[tokenClass];
-  }
-  if (prices.further === undefined) return dearest;
-  for (const name of FURTHER_CLASSES) {
-    const whole = CLASS_OF_FURTHER[name];
-    const price = prices.further[name];
-    if (price !== undefined && price > dearest && whole !== undefined && classes.includes(whole)) dearest = price;
+  for (const row of PRICE_ROWS) {
+    const whole = row.partOf === undefined ? row : PRICE_CLASSES[row.partOf];
+    const price = prices[row.class];
+    if (whole.direction === direction && price !== undefined && price > dearest) dearest = price;
   }
   return dearest;
 }

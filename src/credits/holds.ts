@@ -29,10 +29,19 @@ import {
   type SettleTransition,
   type Trace,
 } from "./books.ts";
+import { decodeLines, encodeLines } from "./charge-lines.ts";
 import { type Funds, mergeDraws, returnDraws, splitDraws, sumOf, take } from "./funds.ts";
 import { keyIdOf } from "./names.ts";
 import type { KeyOutcome, Outcomes, SettleOutcome } from "./outcomes.ts";
-import { addTokens, assertCounts, NO_TOKENS, priceOf, type TokenCounts, type UnitPrices } from "./price.ts";
+import {
+  addTokens,
+  assertCounts,
+  NO_TOKENS,
+  priceOf,
+  type TokenCounts,
+  tokenTotals,
+  type UnitPrices,
+} from "./price.ts";
 import { isBookedLate } from "./request-id.ts";
 
 /** Reserves credits for a request, unless it has a hold, has ended, or its key was used before. */
@@ -66,7 +75,7 @@ export function renew(batch: Batch, funds: Funds, transition: RenewTransition): 
   assertCounts(tokens);
   const row = earlier ?? reserve(batch, funds, facts, minimum(amount, reachOf(batch, funds, facts)));
   const { upstream, prices } = facts;
-  const details = { ...row.details, upstream, prices, tokens: { ...tokens } };
+  const details = { ...row.details, upstream, charge: encodeLines(tokens, prices) };
   const renewed = { ...row, owner, details, expiresAtMs: batch.nowMs + lifeMs };
   if (earlier === undefined || isChange(row, renewed)) putHold(batch, renewed);
   return { outcome: "renewed", remade: earlier === undefined };
@@ -84,9 +93,11 @@ export function release(batch: Batch, funds: Funds, transition: ReleaseTransitio
       unreserve(batch, funds, row);
       returnDraws(funds, row.draws, batch.nowMs);
     }
-    const nothing = { tokens: NO_TOKENS, cost: 0n, shortfall: 0n, draws: [] };
-    const end = { ...nothing, basis: null, end: "released", trace } as const;
-    const request = endedRequest(batch, row ?? emptyHold(facts, batch.nowMs), end);
+    const open = row ?? emptyHold(facts, batch.nowMs);
+    const { upstream, charge } = open.details;
+    const { prices } = decodeLines(charge);
+    const nothing = { upstream, ...chargedTokens(NO_TOKENS, prices), cost: 0n, shortfall: 0n, draws: [] };
+    const request = endedRequest(batch, open, { ...nothing, basis: null, end: "released", trace });
     endRequest(batch, request);
     freeKey(batch, facts, request.idempotencyKey);
   }
@@ -96,26 +107,29 @@ export function release(batch: Batch, funds: Funds, transition: ReleaseTransitio
 /** Makes a hold that reserves nothing, for a request whose hold is missing. */
 function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
   const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey } = facts;
-  const details = { requestId, model, upstream, prices, metadata, idempotencyKey, tokens: NO_TOKENS };
+  const charge = encodeLines(NO_TOKENS, prices);
+  const details = { requestId, model, upstream, metadata, idempotencyKey, charge };
   const nothing = { amount: 0n, draws: [], owner: "", madeAtMs: nowMs, expiresAtMs: nowMs };
   return { organizationId, holdId, tokenId, ...nothing, details };
 }
 
-type EndOfRequest = Pick<RequestRow, "tokens" | "cost" | "shortfall" | "basis" | "end" | "trace"> & {
-  draws: RequestRow["draws"];
-  /** The route that was taken, if it differs from that of the hold. */
-  route?: Pick<RequestRow, "upstream" | "prices">;
-};
+type EndOfRequest = Pick<RequestRow, "charge" | "inputTokens" | "outputTokens" | "cost" | "shortfall" | "draws"> &
+  Pick<RequestRow, "upstream" | "basis" | "end" | "trace">;
 
 /** Makes the row of a request that ends now. */
-function endedRequest({ nowMs }: Batch, row: HoldRow, { route, ...end }: EndOfRequest): RequestRow {
+function endedRequest({ nowMs }: Batch, row: HoldRow, end: EndOfRequest): RequestRow {
   const { organizationId, holdId, tokenId, amount, madeAtMs, details } = row;
   const { requestId, model, metadata, idempotencyKey } = details;
-  const { upstream, prices } = route ?? details;
-  const facts = { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey };
+  const facts = { holdId, organizationId, tokenId, requestId, model, metadata, idempotencyKey };
   // The store's clock may have been set back.
   const endedAtMs = Math.max(nowMs, madeAtMs);
   return { ...facts, amount, ...end, madeAtMs, endedAtMs, isLate: isBookedLate(holdId, endedAtMs) };
+}
+
+/** Returns the tokens of a charge, or of a late settlement, as a row stores them. */
+function chargedTokens(tokens: TokenCounts, prices: UnitPrices) {
+  const { input, output } = tokenTotals(tokens);
+  return { charge: encodeLines(tokens, prices), inputTokens: input, outputTokens: output };
 }
 
 /** Subtracts an open hold's amount from the amounts held. The caller books the amount elsewhere. */
@@ -161,12 +175,7 @@ function shortage(
 
 function isChange(before: HoldRow, after: HoldRow): boolean {
   if (before.expiresAtMs !== after.expiresAtMs || before.owner !== after.owner) return true;
-  if (before.details.upstream !== after.details.upstream) return true;
-  return !isSame(before.details.tokens, after.details.tokens) || !isSame(before.details.prices, after.details.prices);
-}
-
-function isSame<Counts extends object>(a: Counts, b: Counts): boolean {
-  return (Object.keys(a) as (keyof Counts)[]).every((name) => a[name] === b[name]);
+  return before.details.upstream !== after.details.upstream || before.details.charge !== after.details.charge;
 }
 
 /** Charges a request. Never refused: the part that the credits do not cover is recorded as shortfall. */
@@ -195,7 +204,9 @@ export function expire(batch: Batch, funds: Funds, transition: ExpireTransition)
   const open = holdOf(batch, transition);
   if (open !== undefined) {
     if (!isEnded(open, transition.claim, batch.nowMs)) return { outcome: "kept", state: "open" };
-    charge(batch, funds, open, { ...open.details, basis: "counted", end: "recovered", trace: null });
+    const { upstream, charge: checkpoint } = open.details;
+    const end = { basis: "counted", end: "recovered", trace: null } as const;
+    charge(batch, funds, open, { upstream, ...decodeLines(checkpoint), ...end });
   }
   const request = requestOf(batch, transition);
   if (request === undefined) return { outcome: "missing" };
@@ -231,7 +242,7 @@ function charge(batch: Batch, funds: Funds, row: HoldRow, charge: Charge): void 
   const { taken, returned } = redraw(batch, funds, row.draws, price);
   const draws = mergeDraws(splitDraws(row.draws, price).front, taken);
   const cost = row.amount + sumOf(taken) - sumOf(returned);
-  const ended = { route: { upstream, prices }, tokens: { ...tokens }, cost, shortfall: price - cost, draws };
+  const ended = { upstream, ...chargedTokens(tokens, prices), cost, shortfall: price - cost, draws };
   const request = endedRequest(batch, row, { ...ended, basis, end, trace });
   spend(batch, funds, request, cost);
   endRequest(batch, request);
@@ -246,7 +257,7 @@ function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition:
   const { taken, returned } = redraw(batch, funds, request.draws, price);
   const amount = sumOf(taken) - sumOf(returned);
   const shortfall = price - request.cost - amount - request.shortfall;
-  const differences = { tokens: addTokens(tokens, request.tokens, -1), shortfall };
+  const more = addTokens(tokens, decodeLines(request.charge).tokens, -1);
   const adjustment: AdjustmentRow = {
     organizationId,
     id: `late_${holdId}`,
@@ -255,7 +266,7 @@ function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition:
     draws: [...taken, ...returned.map((draw) => ({ ...draw, amount: -draw.amount }))],
     ...{ isAll: false, grantId: null, expiresAtMs: null, holdId, tokenId, reference: null, note: null },
     madeAtMs: batch.nowMs,
-    settlement: { upstream, prices, ...differences, basis, end, trace },
+    settlement: { upstream, ...chargedTokens(more, prices), shortfall, basis, end, trace },
   };
   spend(batch, funds, request, amount);
   batch.adjustments.push(adjustment);

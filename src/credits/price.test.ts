@@ -1,20 +1,18 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { countOf, seedOfRun, timeoutOf } from "../../test/support/counts.ts";
+import { FURTHER_CLASSES, FURTHER_ROWS, TOKEN_CLASSES } from "../api/price-classes.ts";
 import {
   addTokens,
   assertCounts,
-  CLASS_OF_FURTHER,
   dearer,
   FREE,
-  FURTHER_CLASSES,
-  fittingFurther,
+  fitted,
   NO_TOKENS,
   parseDollarPrice,
   parsePrice,
   priceOf,
   pricesUsed,
-  TOKEN_CLASSES,
   type TokenCounts,
   type UnitPrices,
 } from "./price.ts";
@@ -167,10 +165,9 @@ describe("parts and calls", () => {
     fc.record(Object.fromEntries(FURTHER_CLASSES.map((name) => [name, value])), { requiredKeys: [] });
   const classes = <Value>(value: fc.Arbitrary<Value>) =>
     fc.record({ input: value, cachedInput: value, cacheWrite: value, output: value, reasoning: value });
-  const prices = fc.tuple(classes(price), record(price)).map(([own, further]) => ({ ...own, further }));
+  const prices = fc.tuple(classes(price), record(price)).map(([own, further]): UnitPrices => ({ ...own, ...further }));
   const tokens = fc.tuple(classes(fc.nat(1_000)), record(fc.nat(1_500))).map(([counts, further]) => {
-    const fitting = fittingFurther({ ...counts, further }, 1_000);
-    return fitting === undefined ? counts : { ...counts, further: fitting };
+    return fitted({ ...counts, ...further }, 1_000);
   });
 
   test("each token costs the price of its part, or else of its class, each call its own; rounded up once", () => {
@@ -178,11 +175,10 @@ describe("parts and calls", () => {
       fc.property(tokens, prices, (given: TokenCounts, unitPrices) => {
         const rest = { ...given };
         let pico = 0n;
-        for (const name of FURTHER_CLASSES) {
-          const count = given.further?.[name] ?? 0;
-          const whole = CLASS_OF_FURTHER[name];
+        for (const { class: name, partOf: whole } of FURTHER_ROWS) {
+          const count = given[name] ?? 0;
           if (whole !== undefined) rest[whole] -= count;
-          pico += BigInt(count) * (unitPrices.further[name] ?? (whole === undefined ? 0n : unitPrices[whole]));
+          pico += BigInt(count) * (unitPrices[name] ?? (whole === undefined ? 0n : unitPrices[whole]));
         }
         for (const name of TOKEN_CLASSES) {
           expect(rest[name]).toBeGreaterThanOrEqual(0);
@@ -216,8 +212,8 @@ describe("parts and calls", () => {
 
   test("a part above its class is refused", () => {
     const counts = { ...NO_TOKENS, output: 3 };
-    expect(() => assertCounts({ ...counts, further: { outputAudio: 2, outputImage: 2 } })).toThrow(RangeError);
-    expect(() => assertCounts({ ...counts, further: { searches: -1 } })).toThrow(RangeError);
-    expect(assertCounts({ ...counts, further: { outputAudio: 2, outputImage: 1, searches: 9 } })).toBeDefined();
+    expect(() => assertCounts({ ...counts, outputAudio: 2, outputImage: 2 })).toThrow(RangeError);
+    expect(() => assertCounts({ ...counts, searches: -1 })).toThrow(RangeError);
+    expect(assertCounts({ ...counts, outputAudio: 2, outputImage: 1, searches: 9 })).toBeDefined();
   });
 });

@@ -1,31 +1,28 @@
 import type { PricesByClass, TokensByClass } from "../api/admin/common.ts";
+import {
+  type ClassRow,
+  FURTHER_CLASSES,
+  FURTHER_ROWS,
+  type FurtherClass,
+  PRICE_CLASSES,
+  PRICE_ROWS,
+  type PriceClass,
+  TOKEN_CLASSES,
+  type TokenClass,
+} from "../api/price-classes.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits, powerOfTen, readDecimal } from "./amount.ts";
 
-/**
- * Tokens by class, disjoint: a cached token is not also an input token, a reasoning token not also an output token.
- * `further` counts the parts of these classes that can have a price of their own, and calls. Few requests have any, so it
- * is absent rather than empty, and has no count of 0.
- */
-export interface TokenCounts {
-  input: number;
-  cachedInput: number;
-  cacheWrite: number;
-  output: number;
-  reasoning: number;
-  further?: Further<number>;
-}
+/** A value for each class of tokens, and for those parts and calls that have one. */
+type ByClass<Value> = Record<TokenClass, Value> & { [Class in FurtherClass]?: Value };
+
+/** Usage: counts by class. A part is counted in its class too. A part or call has no count of 0. */
+export type TokenCounts = ByClass<number>;
 
 /**
- * Pico-credits per token, by class; the calls of `further` cost pico-credits per call. A part without a price of its own
- * costs as much as its class, and a call without one costs nothing.
+ * Pico-credits per token, or per call. A part without a price of its own costs as much as its class, and a call without one
+ * costs nothing.
  */
-export interface UnitPrices {
-  input: PicoCredits;
-  cachedInput: PicoCredits;
-  cacheWrite: PicoCredits;
-  output: PicoCredits;
-  reasoning: PicoCredits;
-  further?: Further<PicoCredits>;
+export interface UnitPrices extends ByClass<PicoCredits> {
   /** Absent where these prices apply to every request on the route. */
   tier?: PriceTier;
 }
@@ -41,26 +38,6 @@ export interface PriceTier {
   /** and of at most so many. */
   promptTokensMax?: number;
 }
-
-export const TOKEN_CLASSES = ["input", "cachedInput", "cacheWrite", "output", "reasoning"] as const;
-export type TokenClass = (typeof TOKEN_CLASSES)[number];
-
-/** The class that each part belongs to; undefined for calls. Parts of one class are disjoint too. */
-export const CLASS_OF_FURTHER = {
-  cacheWrite1h: "cacheWrite",
-  cachedAudio: "cachedInput",
-  inputAudio: "input",
-  inputImage: "input",
-  outputAudio: "output",
-  outputImage: "output",
-  /** The request itself, counted once. */
-  requests: undefined,
-  searches: undefined,
-  images: undefined,
-} as const satisfies Record<string, TokenClass | undefined>;
-export type FurtherClass = keyof typeof CLASS_OF_FURTHER;
-export const FURTHER_CLASSES = Object.keys(CLASS_OF_FURTHER) as FurtherClass[];
-export type Further<Value> = { [Class in FurtherClass]?: Value };
 
 export const NO_TOKENS: TokenCounts = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
 export const FREE: UnitPrices = { input: 0n, cachedInput: 0n, cacheWrite: 0n, output: 0n, reasoning: 0n };
@@ -82,40 +59,39 @@ export function tokenTotals(tokens: Record<TokenClass, number>): { input: number
  */
 export function priceOf(tokens: TokenCounts, prices: UnitPrices): MicroCredits {
   let pico = 0n;
-  for (const tokenClass of TOKEN_CLASSES) pico += BigInt(tokens[tokenClass]) * prices[tokenClass];
-  if (tokens.further !== undefined) pico += differenceOfParts(tokens.further, prices);
+  for (const name of TOKEN_CLASSES) {
+    const count = tokens[name];
+    if (count !== 0) pico += BigInt(count) * prices[name];
+  }
+  for (const name of FURTHER_CLASSES) {
+    const count = tokens[name];
+    if (count !== undefined) pico += BigInt(count) * differenceToClass(prices, name);
+  }
   return ceilDivide(pico, PICO_PER_MICRO);
 }
 
-/** Returns what parts and calls cost in addition to the price of their classes; below 0 where a part is cheaper. */
-function differenceOfParts(further: Further<number>, prices: UnitPrices): PicoCredits {
-  let pico = 0n;
-  for (const name of FURTHER_CLASSES) {
-    const count = further[name];
-    if (count === undefined) continue;
-    pico += BigInt(count) * (furtherPrice(prices, name) - classPrice(prices, name));
-  }
-  return pico;
+/** Returns what a part or call costs in addition to its class; below 0 where it is cheaper. */
+function differenceToClass(prices: UnitPrices, name: FurtherClass): PicoCredits {
+  const own = prices[name];
+  if (own === undefined) return 0n;
+  const row = PRICE_CLASSES[name];
+  return "partOf" in row ? own - prices[row.partOf] : own;
 }
 
-/** Returns the price of a part or a call. */
-export function furtherPrice(prices: UnitPrices, name: FurtherClass): PicoCredits {
-  return prices.further?.[name] ?? classPrice(prices, name);
-}
-
-function classPrice(prices: UnitPrices, name: FurtherClass): PicoCredits {
-  const whole = CLASS_OF_FURTHER[name];
-  return whole === undefined ? 0n : prices[whole];
+/** Returns the price of a class, a part or a call, stated or not. */
+export function unitPrice(prices: UnitPrices, { class: name, partOf }: Pick<ClassRow, "class" | "partOf">) {
+  return prices[name] ?? (partOf === undefined ? 0n : prices[partOf]);
 }
 
 /** Returns the dearer of two prices, class by class: a hold at this price covers either. */
 export function dearer(a: UnitPrices, b: UnitPrices): UnitPrices {
   if (a === b) return a;
-  const prices = { ...FREE };
-  for (const tokenClass of TOKEN_CLASSES) prices[tokenClass] = larger(a[tokenClass], b[tokenClass]);
-  const stated = FURTHER_CLASSES.filter((name) => (a.further?.[name] ?? b.further?.[name]) !== undefined);
-  const entries = stated.map((name) => [name, larger(furtherPrice(a, name), furtherPrice(b, name))]);
-  return entries.length === 0 ? prices : { ...prices, further: Object.fromEntries(entries) };
+  const prices: UnitPrices = { ...FREE };
+  for (const row of PRICE_ROWS) {
+    if (a[row.class] !== undefined || b[row.class] !== undefined)
+      prices[row.class] = larger(unitPrice(a, row), unitPrice(b, row));
+  }
+  return prices;
 }
 
 function larger(a: PicoCredits, b: PicoCredits): PicoCredits {
@@ -124,63 +100,46 @@ function larger(a: PicoCredits, b: PicoCredits): PicoCredits {
 
 /** Tells whether nothing has a price. */
 export function isFree(prices: UnitPrices): boolean {
-  if (TOKEN_CLASSES.some((tokenClass) => prices[tokenClass] !== 0n)) return false;
-  return FURTHER_CLASSES.every((name) => furtherPrice(prices, name) === 0n);
+  return PRICE_ROWS.every((row) => (prices[row.class] ?? 0n) === 0n);
 }
 
-/** By the prices that they were taken from, so that requests at one price share an object. */
-const withoutFurther = new WeakMap<UnitPrices, UnitPrices>();
-
-/** Returns the prices that a charge of these tokens needs, as the books keep them: of `further` only what was used. */
-export function pricesUsed(prices: UnitPrices, { further }: TokenCounts): UnitPrices {
-  if (prices.further === undefined) return prices;
-  const used = FURTHER_CLASSES.filter((name) => further?.[name] !== undefined && prices.further?.[name] !== undefined);
-  if (used.length > 0) {
-    return { ...prices, further: Object.fromEntries(used.map((name) => [name, prices.further?.[name]])) };
-  }
-  let plain = withoutFurther.get(prices);
-  if (plain === undefined) {
-    const { further: _unused, ...rest } = prices;
-    plain = rest;
-    withoutFurther.set(prices, plain);
-  }
-  return plain;
+/** Returns prices without those of some parts and calls. */
+export function withoutPrices(prices: UnitPrices, isLeftOut: (row: ClassRow) => unknown): UnitPrices {
+  const out = FURTHER_ROWS.filter((row) => prices[row.class] !== undefined && isLeftOut(row));
+  if (out.length === 0) return prices;
+  const names: readonly string[] = out.map((row) => row.class);
+  return Object.fromEntries(Object.entries(prices).filter(([name]) => !names.includes(name))) as unknown as UnitPrices;
 }
 
-/** Returns the counts without those of 0, or undefined where none is left. */
-export function statedFurther(counts: Further<number>): Further<number> | undefined {
-  const stated = FURTHER_CLASSES.filter((name) => (counts[name] ?? 0) !== 0);
-  return stated.length === 0 ? undefined : Object.fromEntries(stated.map((name) => [name, counts[name]]));
+/** Returns the prices that a charge of these tokens needs, as the books keep them: of parts and calls only those used. */
+export function pricesUsed(prices: UnitPrices, tokens: TokenCounts): UnitPrices {
+  return withoutPrices(prices, (row) => tokens[row.class] === undefined);
 }
 
 /** Adds counts, class by class; `sign` -1 subtracts them. */
 export function addTokens(tokens: TokenCounts, more: TokenCounts, sign: 1 | -1 = 1): TokenCounts {
   const sum: TokenCounts = { ...NO_TOKENS };
-  for (const tokenClass of TOKEN_CLASSES) sum[tokenClass] = tokens[tokenClass] + sign * more[tokenClass];
-  if (tokens.further === undefined && more.further === undefined) return sum;
-  const counts = FURTHER_CLASSES.map((name) => [
-    name,
-    (tokens.further?.[name] ?? 0) + sign * (more.further?.[name] ?? 0),
-  ]);
-  const further = statedFurther(Object.fromEntries(counts));
-  return further === undefined ? sum : { ...sum, further };
+  for (const name of TOKEN_CLASSES) sum[name] = tokens[name] + sign * more[name];
+  for (const name of FURTHER_CLASSES) {
+    const count = (tokens[name] ?? 0) + sign * (more[name] ?? 0);
+    if (count !== 0) sum[name] = count;
+  }
+  return sum;
 }
 
-/** Returns the parts limited to their classes, and the calls to `callsMost` of each kind. */
-export function fittingFurther(tokens: TokenCounts, callsMost: number): Further<number> | undefined {
-  if (tokens.further === undefined) return undefined;
-  const room: Record<TokenClass, number> = { ...tokens };
-  const fitting: Further<number> = {};
-  for (const name of FURTHER_CLASSES) {
-    const count = tokens.further[name] ?? 0;
-    const whole = CLASS_OF_FURTHER[name];
-    if (whole === undefined) fitting[name] = Math.min(count, name === "requests" ? 1 : callsMost);
-    else {
-      fitting[name] = Math.min(count, room[whole]);
-      room[whole] -= fitting[name];
-    }
+/** Returns the tokens with their parts limited to the classes, and calls to `callsMost` of each kind. */
+export function fitted(tokens: TokenCounts, callsMost: number): TokenCounts {
+  const counts: TokenCounts = { ...NO_TOKENS };
+  for (const name of TOKEN_CLASSES) counts[name] = tokens[name];
+  const room: Record<TokenClass, number> = { ...counts };
+  for (const { class: name, partOf, onlyIf } of FURTHER_ROWS) {
+    const most = onlyIf === "callsMost" ? callsMost : 1;
+    const count = Math.min(tokens[name] ?? 0, partOf === undefined ? most : room[partOf]);
+    if (count === 0) continue;
+    counts[name] = count;
+    if (partOf !== undefined) room[partOf] -= count;
   }
-  return statedFurther(fitting);
+  return counts;
 }
 
 /**
@@ -224,15 +183,13 @@ export function assertCounts(tokens: TokenCounts): TokenCounts {
 
 /** Tells whether the counts are natural numbers, and the parts of each class at most the class. */
 export function areCounts(tokens: TokenCounts): boolean {
-  if (!TOKEN_CLASSES.every((tokenClass) => isNatural(tokens[tokenClass]))) return false;
-  if (tokens.further === undefined) return true;
   const rest: Record<TokenClass, number> = { ...tokens };
-  return FURTHER_CLASSES.every((name) => {
-    const count = tokens.further?.[name] ?? 0;
-    const whole = CLASS_OF_FURTHER[name];
-    if (whole !== undefined) rest[whole] -= count;
-    return isNatural(count) && (whole === undefined || rest[whole] >= 0);
-  });
+  for (const { class: name, partOf } of FURTHER_ROWS) {
+    const count = tokens[name] ?? 0;
+    if (!isNatural(count)) return false;
+    if (partOf !== undefined) rest[partOf] -= count;
+  }
+  return TOKEN_CLASSES.every((name) => isNatural(tokens[name]) && rest[name] >= 0);
 }
 
 function isNatural(count: number): boolean {
@@ -241,58 +198,32 @@ function isNatural(count: number): boolean {
 
 /** Formats token counts for the admin API. */
 export function tokensByClass(tokens: TokenCounts): TokensByClass {
-  return byName(tokens, (count) => count);
+  return byName(tokens, ALL_CLASSES, (count) => count) as TokensByClass;
 }
 
 /** Formats prices for the admin API, in credits per million tokens; those of calls in credits a call. */
 export function pricesByClass(prices: UnitPrices): PricesByClass {
-  return byName(prices, displayPrice);
+  return byName(prices, ALL_CLASSES, displayPrice) as PricesByClass;
 }
+
+/** In the order of the APIs. */
+const ALL_CLASSES: readonly PriceClass[] = [...TOKEN_CLASSES, ...FURTHER_CLASSES];
 
 /** Converts a price of a class or a part to credits per million tokens, one of a call to credits a call. */
-export function displayPrice(price: PicoCredits, name?: FurtherClass): number {
-  const isOfCall = name !== undefined && CLASS_OF_FURTHER[name] === undefined;
-  return isOfCall ? pricePerMillion(price) / 1e6 : pricePerMillion(price);
+export function displayPrice(price: PicoCredits, name: PriceClass): number {
+  return "isCall" in PRICE_CLASSES[name] ? pricePerMillion(price) / 1e6 : pricePerMillion(price);
 }
 
-/** Names of the parts and calls in the APIs. */
-const FURTHER_NAMES = {
-  cacheWrite1h: "cache_write_1h",
-  cachedAudio: "cached_audio",
-  inputAudio: "input_audio",
-  inputImage: "input_image",
-  outputAudio: "output_audio",
-  outputImage: "output_image",
-  requests: "requests",
-  searches: "searches",
-  images: "images",
-} as const satisfies Record<FurtherClass, string>;
-type FurtherName = (typeof FURTHER_NAMES)[FurtherClass];
-
-/** Returns values by their names in the APIs. */
-export function furtherByName<Value>(
-  values: Further<Value>,
-  format: (value: Value, name: FurtherClass) => number,
-): { [Name in FurtherName]?: number } {
-  return Object.fromEntries(
-    FURTHER_CLASSES.flatMap((name) => {
-      const value = values[name];
-      return value === undefined ? [] : [[FURTHER_NAMES[name], format(value, name)]];
-    }),
-  );
-}
-
-/** Returns the values of all classes, and those of parts and calls, by their names in the APIs. */
-function byName<Value>(
-  values: Record<TokenClass, Value> & { further?: Further<Value> },
-  format: (value: Value, name?: FurtherClass) => number,
-) {
-  return {
-    input: format(values.input),
-    cached_input: format(values.cachedInput),
-    cache_write: format(values.cacheWrite),
-    output: format(values.output),
-    reasoning: format(values.reasoning),
-    ...(values.further && furtherByName(values.further, format)),
-  };
+/** Returns the values of some classes by their names in the APIs. */
+export function byName<Value>(
+  values: ByClass<Value>,
+  classes: readonly PriceClass[],
+  format: (value: Value, name: PriceClass) => number,
+): Record<string, number> {
+  const found: Record<string, number> = {};
+  for (const name of classes) {
+    const value = values[name];
+    if (value !== undefined) found[PRICE_CLASSES[name].name] = format(value, name);
+  }
+  return found;
 }

@@ -1,3 +1,4 @@
+import { CALL_ROWS, FURTHER_CLASSES } from "../api/price-classes.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import type { EventBasis, HoldFacts } from "../credits/books.ts";
 import { type PromptEstimate, possiblePrices } from "../credits/estimate.ts";
@@ -5,7 +6,7 @@ import {
   areCounts,
   isFree as areFree,
   FREE,
-  fittingFurther,
+  fitted,
   NO_TOKENS,
   pricesUsed,
   type TokenCounts,
@@ -76,19 +77,13 @@ export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
   const input = Math.min(tokens.input, bounds.prompt - cachedInput - cacheWrite);
   const output = Math.min(tokens.output, bounds.completion);
   const reasoning = Math.min(tokens.reasoning, bounds.completion - output);
-  const counts = { input, cachedInput, cacheWrite, output, reasoning };
-  const further = fittingFurther(
-    { ...counts, ...(tokens.further && { further: tokens.further }) },
-    callsMostOf(bounds),
-  );
-  return further === undefined ? counts : { ...counts, further };
+  return fitted({ ...tokens, input, cachedInput, cacheWrite, output, reasoning }, callsMostOf(bounds));
 }
 
 function areFurtherWithin(tokens: TokenCounts, bounds: TokenBounds): boolean {
-  const { further } = tokens;
-  if (further === undefined) return true;
+  if (FURTHER_CLASSES.every((name) => tokens[name] === undefined)) return true;
   const most = callsMostOf(bounds);
-  return (further.searches ?? 0) <= most && (further.images ?? 0) <= most && areCounts(tokens);
+  return CALL_ROWS.every((row) => row.onlyIf !== "callsMost" || (tokens[row.class] ?? 0) <= most) && areCounts(tokens);
 }
 
 /** Calls without a price need no bound. */
@@ -121,8 +116,7 @@ export function chargedAt(
   const { hasAudio, hasHourCache } = estimate;
   const possible = { hasAudio, hasHourCache, callsMost: route.callsMost ?? 0 };
   const prices = isFree ? FREE : possiblePrices(pricesAt(route, promptTokens, serviceTier), possible);
-  const hasRequestPrice = prices.further?.requests !== undefined;
-  const tokens = hasRequestPrice ? { ...counts, further: { ...counts.further, requests: 1 } } : counts;
+  const tokens = prices.requests === undefined ? counts : { ...counts, requests: 1 };
   return { facts: { ...facts, upstream: upstreamOf(route), prices: pricesUsed(prices, tokens) }, tokens };
 }
 

@@ -75,7 +75,7 @@ describe("parts and calls", () => {
 
   test("Parts are counted within their classes, and formatted as they came.", () => {
     const tokens = reportedTokens(usage);
-    expect(tokens).toEqual({ input: 45, cachedInput: 30, cacheWrite: 25, output: 30, reasoning: 20, further });
+    expect(tokens).toEqual({ input: 45, cachedInput: 30, cacheWrite: 25, output: 30, reasoning: 20, ...further });
     expect(tokens && usageOf(tokens, 1n)).toEqual({
       prompt_tokens: 100,
       completion_tokens: 50,

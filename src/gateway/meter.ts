@@ -1,9 +1,10 @@
 import type { CompletionUsage, FinishReason } from "../api/chat/completion.ts";
+import { CALL_ROWS, FURTHER_ROWS, type TokenClass } from "../api/price-classes.ts";
 import { type SentTextVisitor, visitSent } from "../api/sent-text.ts";
 import { printable } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits, PROVIDER_COST_DIGITS, PROVIDER_COST_MAX } from "../credits/amount.ts";
 import { tokensOfPiece } from "../credits/estimate.ts";
-import { statedFurther, type TokenCounts } from "../credits/price.ts";
+import { byName, type TokenCounts } from "../credits/price.ts";
 import type { UpstreamChunk, UpstreamUsage } from "../providers/provider.ts";
 
 /**
@@ -230,53 +231,44 @@ export function reportedTokens(usage: UpstreamUsage): TokenCounts | undefined {
  * cached and new input, and across reasoning and output: the tokens beyond the class are in the other one.
  */
 function withFurther(tokens: TokenCounts, usage: UpstreamUsage): TokenCounts | undefined {
-  const cacheWrite1h = counter(usage.cache_write_1h_tokens ?? 0);
-  const audio = counter(usage.input_audio_tokens ?? 0);
-  const cached = counter(usage.cached_audio_tokens ?? 0);
-  const inputImage = counter(usage.input_image_tokens ?? 0);
-  const outputAudio = counter(usage.output_audio_tokens ?? 0);
-  const outputImage = counter(usage.output_image_tokens ?? 0);
-  const searches = counter(usage.searches ?? 0);
-  const images = counter(usage.images ?? 0);
-  if (cacheWrite1h === undefined || audio === undefined || cached === undefined || inputImage === undefined)
-    return undefined;
-  if (outputAudio === undefined || outputImage === undefined || searches === undefined || images === undefined)
-    return undefined;
-  if (cacheWrite1h > tokens.cacheWrite || cached > audio || cached > tokens.cachedInput) return undefined;
-  const inputAudio = Math.min(audio - cached, tokens.input);
-  const fittingOutputAudio = Math.min(outputAudio, tokens.output);
-  const further = statedFurther({
-    cacheWrite1h,
-    cachedAudio: cached,
-    inputAudio,
-    inputImage: Math.min(inputImage, tokens.input - inputAudio),
-    outputAudio: fittingOutputAudio,
-    outputImage: Math.min(outputImage, tokens.output - fittingOutputAudio),
-    searches,
-    images,
-  });
-  return further === undefined ? tokens : { ...tokens, further };
+  const counts = { ...tokens };
+  const room: Record<TokenClass, number> = { ...tokens };
+  for (const { class: name, partOf, reportedAs, isWithinClass, reportIncludes } of FURTHER_ROWS) {
+    if (reportedAs === undefined) continue;
+    const reported = counter(usage[reportedAs] ?? 0);
+    if (reported === undefined) return undefined;
+    const count = reported - (reportIncludes === undefined ? 0 : (counts[reportIncludes] ?? 0));
+    const most = partOf === undefined ? count : room[partOf];
+    if (count < 0 || (isWithinClass && count > most)) return undefined;
+    const fitting = Math.min(count, most);
+    if (fitting === 0) continue;
+    counts[name] = fitting;
+    if (partOf !== undefined) room[partOf] -= fitting;
+  }
+  return counts;
 }
+
+const CALL_CLASSES = CALL_ROWS.map((row) => row.class);
 
 /** Formats charged tokens as OpenAI's usage object; details appear where they are not 0. */
 export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionUsage {
-  const { cachedInput, cacheWrite, reasoning, further = {} } = tokens;
+  const { cachedInput, cacheWrite, reasoning } = tokens;
   const prompt = tokens.input + cachedInput + cacheWrite;
   const completion = tokens.output + reasoning;
   const promptDetails = stated({
     cached_tokens: cachedInput,
     cache_write_tokens: cacheWrite,
-    cache_write_1h_tokens: further.cacheWrite1h,
-    audio_tokens: (further.inputAudio ?? 0) + (further.cachedAudio ?? 0),
-    cached_audio_tokens: further.cachedAudio,
-    image_tokens: further.inputImage,
+    cache_write_1h_tokens: tokens.cacheWrite1h,
+    audio_tokens: (tokens.inputAudio ?? 0) + (tokens.cachedAudio ?? 0),
+    cached_audio_tokens: tokens.cachedAudio,
+    image_tokens: tokens.inputImage,
   });
   const completionDetails = stated({
     reasoning_tokens: reasoning,
-    audio_tokens: further.outputAudio,
-    image_tokens: further.outputImage,
+    audio_tokens: tokens.outputAudio,
+    image_tokens: tokens.outputImage,
   });
-  const calls = stated({ requests: further.requests, searches: further.searches, images: further.images });
+  const calls = stated(byName(tokens, CALL_CLASSES, (count) => count));
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,

@@ -3,7 +3,7 @@ import type { FinishReason } from "../api/chat/completion.ts";
 import { type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/books.ts";
-import { TOKEN_CLASSES, type TokenCounts } from "../credits/price.ts";
+import { type TokenCounts, tokenTotals } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
 import type { Answered, Unanswered } from "./attempt.ts";
 import { boundsOf, type Charge, chargedAt, chargeOf, roughTokens } from "./charge.ts";
@@ -169,5 +169,6 @@ export function endOfAnswer(
 
 /** Sums the tokens of all classes. */
 export function totalTokens(tokens: TokenCounts): number {
-  return TOKEN_CLASSES.reduce((sum, tokenClass) => sum + tokens[tokenClass], 0);
+  const { input, output } = tokenTotals(tokens);
+  return input + output;
 }

@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { setUpLedger } from "../../test/support/ledger-setup.ts";
 import { keyOf } from "../../test/support/memory-books.ts";
 import { factsOf, grantTo, HOLD_LIFE_MS, ORGANIZATION, until } from "../../test/support/open-ledger.ts";
+import { decodeLines, encodeLines } from "../credits/charge-lines.ts";
 import { NO_TOKENS } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 
@@ -49,7 +50,8 @@ describe("the sweeper", () => {
     fixture.leaveHold("left");
     const left = fixture.books.holds.get(keyOf(ORGANIZATION, "left"));
     if (left === undefined) throw new Error("no hold");
-    const details = { ...left.details, tokens: { ...NO_TOKENS, input: 500 } };
+    const { prices } = decodeLines(left.details.charge);
+    const details = { ...left.details, charge: encodeLines({ ...NO_TOKENS, input: 500 }, prices) };
     fixture.books.holds.set(keyOf(ORGANIZATION, "left"), { ...left, details });
     fixture.books.nowMs += HOLD_LIFE_MS;
     fixture.ledger.start();

@@ -3,7 +3,8 @@ import { dirname, resolve } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 import type { HoldFacts, ReleaseTransition, SettleTransition } from "../credits/books.ts";
-import { type Further, TOKEN_CLASSES, type TokenClass, type UnitPrices } from "../credits/price.ts";
+import { decodeLines, encodeLines } from "../credits/charge-lines.ts";
+import { NO_TOKENS } from "../credits/price.ts";
 
 /** Transitions that end a hold. They wait in the spool while the store is unavailable. */
 export type SpooledTransition = SettleTransition | ReleaseTransition;
@@ -33,31 +34,19 @@ export function fromRecord(line: Buffer): SpooledTransition | undefined {
   }
 }
 
-/** Converts a transition to a JSON-compatible object, with prices as decimal text. */
+/** Converts a transition to a JSON-compatible object, with prices as the books store them. */
 export function toPlain(transition: SpooledTransition): object {
   const { facts } = transition;
-  return { ...transition, facts: { ...facts, prices: mapPrices(facts.prices, String) } };
+  return { ...transition, facts: { ...facts, prices: encodeLines(NO_TOKENS, facts.prices) } };
 }
 
-type Plain<Transition> = Omit<Transition, "facts"> & {
-  facts: Omit<HoldFacts, "prices"> & { prices: Priced<string> };
-};
+type Plain<Transition> = Omit<Transition, "facts"> & { facts: Omit<HoldFacts, "prices"> & { prices: string } };
 
 /** Converts such an object back; returns undefined for another kind. Throws if it is incomplete. */
 export function fromPlain(plain: Plain<SettleTransition> | Plain<ReleaseTransition>): SpooledTransition | undefined {
   if (plain.kind !== "settle" && plain.kind !== "release") return undefined;
   const { facts } = plain;
-  return { ...plain, facts: { ...facts, prices: mapPrices(facts.prices, BigInt) } };
-}
-
-type Priced<Price> = Record<TokenClass, Price> & Pick<UnitPrices, "tier"> & { further?: Further<Price> };
-
-function mapPrices<From, To>({ further, tier, ...prices }: Priced<From>, map: (price: From) => To): Priced<To> {
-  const entries = TOKEN_CLASSES.map((tokenClass) => [tokenClass, map(prices[tokenClass])]);
-  const mapped = { ...(Object.fromEntries(entries) as Record<TokenClass, To>), ...(tier && { tier }) };
-  if (further === undefined) return mapped;
-  const mappedFurther = Object.entries(further).map(([name, price]) => [name, map(price as From)]);
-  return { ...mapped, further: Object.fromEntries(mappedFurther) };
+  return { ...plain, facts: { ...facts, prices: decodeLines(facts.prices).prices } };
 }
 
 function checksumOf(text: Buffer): string {

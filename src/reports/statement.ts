@@ -1,7 +1,8 @@
 import type { MonthDigest, StatementEntry, StatementPage } from "../api/admin/credits.ts";
+import { FURTHER_CLASSES, PRICE_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { isoMonth, isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
-import { displayPrice, furtherByName, TOKEN_CLASSES, tokensByClass } from "../credits/price.ts";
+import { byName, displayPrice, tokensByClass } from "../credits/price.ts";
 import { invalidCursor, OperatorError } from "../errors.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Books } from "../stores/queries/books.ts";
@@ -234,7 +235,7 @@ function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
   return { ...line, ...request, tokens: tokensByClass(tokens), ending: end };
 }
 
-const CLASS_COLUMNS = ["input", "cached_input", "cache_write", "output", "reasoning"] as const;
+const CLASS_COLUMNS = TOKEN_CLASSES.map((name) => PRICE_CLASSES[name].name);
 /** Amounts in credits, prices in credits per million tokens; `further_…` are JSON objects. */
 const CSV_COLUMNS = [
   "time",
@@ -313,13 +314,17 @@ function csvOfCharge(event: Extract<LedgerEntry, { kind: "charge" }>["event"]): 
     event: `${event.sequence}`,
     metadata: event.metadata === null ? "" : JSON.stringify(event.metadata),
   };
-  for (const [index, tokenClass] of TOKEN_CLASSES.entries()) {
-    const name = CLASS_COLUMNS[index] as (typeof CLASS_COLUMNS)[number];
-    cells[`${name}_tokens`] = `${event.tokens[tokenClass]}`;
-    cells[`${name}_price`] = formatCredits(event.prices[tokenClass]);
-  }
   const { tokens, prices } = event;
-  if (tokens.further) cells.further_tokens = JSON.stringify(furtherByName(tokens.further, (count) => count));
-  if (prices.further) cells.further_prices = JSON.stringify(furtherByName(prices.further, displayPrice));
+  for (const tokenClass of TOKEN_CLASSES) {
+    const { name } = PRICE_CLASSES[tokenClass];
+    cells[`${name}_tokens`] = `${tokens[tokenClass]}`;
+    cells[`${name}_price`] = formatCredits(prices[tokenClass]);
+  }
+  cells.further_tokens = jsonOrEmpty(byName(tokens, FURTHER_CLASSES, (count) => count));
+  cells.further_prices = jsonOrEmpty(byName(prices, FURTHER_CLASSES, displayPrice));
   return cells;
+}
+
+function jsonOrEmpty(values: object): string {
+  return Object.keys(values).length === 0 ? "" : JSON.stringify(values);
 }

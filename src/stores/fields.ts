@@ -1,7 +1,6 @@
 import type { ColumnType } from "kysely";
 import { formatDecimal, PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
 import type { Attempt, CallerKey, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
-import type { Further, TokenClass, TokenCounts, UnitPrices } from "../credits/price.ts";
 
 /** The value of a column. */
 export type Cell = string | bigint | number | Uint8Array | null;
@@ -115,87 +114,6 @@ export function draws<const Name extends string>(name: Name) {
   return json<Name, Draw[]>(name, encodeDraws, decodeDraws);
 }
 
-const PRICE_COLUMNS = {
-  input_price: "bigint",
-  cached_input_price: "bigint",
-  cache_write_price: "bigint",
-  output_price: "bigint",
-  reasoning_price: "bigint",
-  further_prices: "text",
-  price_tier: "text",
-} as const;
-const TOKEN_COLUMNS = {
-  input_tokens: "bigint",
-  cached_input_tokens: "bigint",
-  cache_write_tokens: "bigint",
-  output_tokens: "bigint",
-  reasoning_tokens: "bigint",
-  further_tokens: "text",
-} as const;
-const CLASS_COUNT = 5;
-
-/** The type of a column: texts are JSON objects, null for most requests. */
-type ClassColumns<Columns> = { [Name in keyof Columns]: Columns[Name] extends "text" ? string | null : Integer };
-
-/** The prices of all classes of tokens, a column each, and of the parts and calls, and their tier, in JSON text. */
-export function prices(): Field<UnitPrices, ClassColumns<typeof PRICE_COLUMNS>> {
-  return {
-    columns: PRICE_COLUMNS,
-    optional: ["further_prices", "price_tier"],
-    encode: (value, cells) => {
-      pushClasses<Cell>(value, cells);
-      cells.push(value.further === undefined ? null : JSON.stringify(plainFurther(value.further)));
-      cells.push(value.tier === undefined ? null : JSON.stringify(value.tier));
-    },
-    decode: (cells, at) => {
-      const values: UnitPrices = classesFrom(cells, at, (cell) => cell as bigint);
-      const [further, tier] = cells.slice(at + CLASS_COUNT, at + CLASS_COUNT + 2);
-      if (typeof further === "string") values.further = furtherFromPlain(JSON.parse(further));
-      if (typeof tier === "string") values.tier = JSON.parse(tier);
-      return values;
-    },
-  };
-}
-
-/** The counts of all classes of tokens, a column each, and of the parts and calls, in JSON text. */
-export function tokens(): Field<TokenCounts, ClassColumns<typeof TOKEN_COLUMNS>> {
-  return {
-    columns: TOKEN_COLUMNS,
-    optional: ["further_tokens"],
-    encode: (value, cells) => {
-      pushClasses<Cell>(value, cells);
-      cells.push(value.further === undefined ? null : JSON.stringify(value.further));
-    },
-    decode: tokensFrom,
-  };
-}
-
-function tokensFrom(cells: readonly unknown[], at: number): TokenCounts {
-  const counts = classesFrom(cells, at, Number);
-  const further = cells[at + CLASS_COUNT];
-  return typeof further === "string" ? { ...counts, further: JSON.parse(further) } : counts;
-}
-
-/** Appends a value for each class of tokens, in the order of the columns. */
-function pushClasses<Value>(values: Record<TokenClass, Value>, into: Value[]): void {
-  into.push(values.input, values.cachedInput, values.cacheWrite, values.output, values.reasoning);
-}
-
-/** Reads a value for each class of tokens, from an index of a list on. */
-function classesFrom<Value>(
-  list: readonly unknown[],
-  at: number,
-  read: (item: unknown) => Value,
-): Record<TokenClass, Value> {
-  return {
-    input: read(list[at]),
-    cachedInput: read(list[at + 1]),
-    cacheWrite: read(list[at + 2]),
-    output: read(list[at + 3]),
-    reasoning: read(list[at + 4]),
-  };
-}
-
 /** The index of live grants covers `is_used_up`, which changes rarely. */
 export function remaining(): Field<bigint, { remaining: Integer; is_used_up: Integer }> {
   return {
@@ -272,96 +190,35 @@ export function trace(): Field<Trace | null, TraceColumns> {
   };
 }
 
-/** JSON has no bigint: prices are decimal text. */
-interface PlainPrices extends Record<TokenClass, string>, Pick<UnitPrices, "tier"> {
-  further?: Further<string>;
-}
-
-function plainPrices({ input, cachedInput, cacheWrite, output, reasoning, further, tier }: UnitPrices): PlainPrices {
-  return {
-    input: input.toString(),
-    cachedInput: cachedInput.toString(),
-    cacheWrite: cacheWrite.toString(),
-    output: output.toString(),
-    reasoning: reasoning.toString(),
-    ...(further && { further: plainFurther(further) }),
-    ...(tier && { tier }),
-  };
-}
-
-function pricesFromPlain({
-  input,
-  cachedInput,
-  cacheWrite,
-  output,
-  reasoning,
-  further,
-  tier,
-}: PlainPrices): UnitPrices {
-  return {
-    input: BigInt(input),
-    cachedInput: BigInt(cachedInput),
-    cacheWrite: BigInt(cacheWrite),
-    output: BigInt(output),
-    reasoning: BigInt(reasoning),
-    ...(further && { further: furtherFromPlain(further) }),
-    ...(tier && { tier }),
-  };
-}
-
-function plainFurther(further: Further<bigint>): Further<string> {
-  return Object.fromEntries(Object.entries(further).map(([name, price]) => [name, price.toString()]));
-}
-
-function furtherFromPlain(further: Further<string>): Further<bigint> {
-  return Object.fromEntries(Object.entries(further).map(([name, price]) => [name, BigInt(price)]));
-}
-
 /** The facts of an open hold, stored as JSON text. */
 export function details<const Name extends string>(name: Name) {
   return json<Name, HoldDetails>(name, encodeDetails, decodeDetails);
 }
 
-/** Values of the list before the prices. */
-const FACT_COUNT = 5;
-
 /** Encodes a list: with their names, the properties would take several times the space. */
-function encodeDetails(hold: HoldDetails): string {
-  const { requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts } = hold;
-  const list: unknown[] = [requestId, model, upstream, metadata, idempotencyKey];
-  const plain = plainPrices(unitPrices);
-  pushClasses<unknown>(plain, list);
-  pushClasses<unknown>(counts, list);
-  const further = [plain.further, counts.further, plain.tier];
-  if (further.some((value) => value !== undefined)) list.push(...further);
-  return JSON.stringify(list);
+function encodeDetails({ requestId, model, upstream, metadata, idempotencyKey, charge }: HoldDetails): string {
+  return JSON.stringify([requestId, model, upstream, metadata, idempotencyKey, charge]);
 }
 
 function decodeDetails(found: string): HoldDetails {
-  const list = JSON.parse(found);
-  const [requestId, model, upstream, metadata, idempotencyKey] = list;
-  const [furtherPrices, furtherCounts, tier] = list.slice(FACT_COUNT + 2 * CLASS_COUNT);
-  const unitPrices: UnitPrices = classesFrom(list, FACT_COUNT, (text) => BigInt(text as string));
-  if (furtherPrices) unitPrices.further = furtherFromPlain(furtherPrices);
-  if (tier) unitPrices.tier = tier;
-  const counts: TokenCounts = classesFrom(list, FACT_COUNT + CLASS_COUNT, Number);
-  if (furtherCounts) counts.further = furtherCounts;
-  return { requestId, model, upstream, prices: unitPrices, metadata, idempotencyKey, tokens: counts };
+  const [requestId, model, upstream, metadata, idempotencyKey, charge] = JSON.parse(found);
+  return { requestId, model, upstream, metadata, idempotencyKey, charge };
 }
 
 interface SettlementColumns {
   input_tokens: OptionalInteger;
-  cached_input_tokens: OptionalInteger;
-  cache_write_tokens: OptionalInteger;
   output_tokens: OptionalInteger;
-  reasoning_tokens: OptionalInteger;
-  further_tokens: string | null;
   shortfall: OptionalInteger;
   /** JSON of the rest of LateSettlement. */
   settlement: string | null;
 }
 
-const SETTLEMENT_COLUMNS = { ...TOKEN_COLUMNS, shortfall: "bigint", settlement: "text" } as const;
+const SETTLEMENT_COLUMNS = {
+  input_tokens: "bigint",
+  output_tokens: "bigint",
+  shortfall: "bigint",
+  settlement: "text",
+} as const;
 
 /** Sums need the counts and the shortfall in columns of their own. */
 export function settlement(): Field<LateSettlement | null, SettlementColumns> {
@@ -369,18 +226,15 @@ export function settlement(): Field<LateSettlement | null, SettlementColumns> {
     columns: SETTLEMENT_COLUMNS,
     optional: Object.keys(SETTLEMENT_COLUMNS),
     encode: (value, cells) => {
-      if (value === null) return void cells.push(null, null, null, null, null, null, null, null);
-      const { tokens: counts, shortfall, prices: unitPrices, ...rest } = value;
-      const plain = JSON.stringify({ ...rest, prices: plainPrices(unitPrices) });
-      tokens().encode(counts, cells);
-      cells.push(shortfall, plain);
+      if (value === null) return void cells.push(null, null, null, null);
+      const { inputTokens, outputTokens, shortfall, ...rest } = value;
+      cells.push(inputTokens, outputTokens, shortfall, JSON.stringify(rest));
     },
     decode: (cells, at) => {
-      const plain = cells[at + CLASS_COUNT + 2];
-      if (typeof plain !== "string") return null;
-      const rest = JSON.parse(plain);
-      const found = { prices: pricesFromPlain(rest.prices), shortfall: cells[at + CLASS_COUNT + 1] as bigint };
-      return { ...rest, ...found, tokens: tokensFrom(cells, at) };
+      const [input, output, shortfall, rest] = cells.slice(at, at + 4);
+      if (typeof rest !== "string") return null;
+      const sums = { inputTokens: Number(input), outputTokens: Number(output), shortfall: shortfall as bigint };
+      return { ...JSON.parse(rest), ...sums };
     },
   };
 }

@@ -26,11 +26,9 @@ import {
   optionalNumber,
   optionalOneOf,
   optionalText,
-  prices,
   remaining,
   settlement,
   text,
-  tokens,
   trace,
 } from "./fields.ts";
 import { type ColumnsOf, type Fields, type TableShape, table } from "./table.ts";
@@ -97,8 +95,9 @@ export const REQUEST = table("request", ["organizationId", "holdId"], {
   requestId: text("request_id"),
   model: text("model"),
   upstream: text("upstream"),
-  prices: prices(),
-  tokens: tokens(),
+  charge: text("charge"),
+  inputTokens: number("input_tokens"),
+  outputTokens: number("output_tokens"),
   amount: amount("amount"),
   cost: amount("cost"),
   shortfall: amount("shortfall"),
@@ -319,7 +318,6 @@ export const CLOSING = table("closing", ["organizationId"], {
   cost: amount("cost"),
   shortfall: amount("shortfall"),
   price: amount("price"),
-  tokens: tokens(),
 } satisfies Fields<ClosingRow>);
 
 export const CLOSING_PART = table("closing_part", ["organizationId", "dimension", "name"], {

@@ -3,6 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import pg from "pg";
+import { linesOf } from "./charge-lines.ts";
 
 /** Contents of the tables, read in one snapshot. Amounts are micro-credits, times milliseconds since 1970. */
 export interface Books {
@@ -73,14 +74,13 @@ export type Source =
 const READER = fileURLToPath(new URL("read-books-process.ts", import.meta.url));
 
 const OUTPUT_BYTES_MAX = 1 << 30;
-const TOKENS = "input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens";
 const SELECTS = {
   balances: "SELECT organization_id, granted, available, held, spent, expired FROM balance",
   grants: "SELECT organization_id, id, amount, reference FROM credit_grant",
   open: "SELECT organization_id, id, amount, made_at, expires_at, details FROM hold",
-  requests: `SELECT organization_id, id, metadata, amount, made_at, cost, shortfall, basis, ending, input_price,
-    cached_input_price, output_price, ended_at, ${TOKENS} FROM request`,
-  adjustments: `SELECT organization_id, hold_id, kind, amount, shortfall, settlement, made_at, ${TOKENS} FROM adjustment`,
+  requests: `SELECT organization_id, id, metadata, amount, made_at, cost, shortfall, basis, ending, charge, ended_at
+    FROM request`,
+  adjustments: "SELECT organization_id, hold_id, kind, amount, shortfall, settlement, made_at FROM adjustment",
 };
 type Table = keyof typeof SELECTS;
 const TABLES = Object.keys(SELECTS) as Table[];
@@ -93,13 +93,14 @@ interface OpenRow {
   expires_at: bigint;
   details: string;
 }
-interface RequestRow extends Omit<Event, "hold_id" | "sequence" | "charged_at"> {
+interface RequestRow extends Pick<Event, "organization_id" | "metadata" | "cost" | "shortfall" | "basis" | "ending"> {
   id: string;
+  charge: string;
   amount: bigint;
   made_at: bigint;
   ended_at: bigint;
 }
-interface AdjustmentRow extends Tokens {
+interface AdjustmentRow {
   organization_id: string;
   hold_id: string | null;
   kind: string;
@@ -136,14 +137,7 @@ function toBooks({ balances, grants, open, requests, adjustments }: Tables): Boo
 function openHold({ details, ...row }: OpenRow): Hold {
   const list = JSON.parse(details);
   const metadata = list[3];
-  const [input, cached, written, output, reasoning] = list.slice(10, 15).map(BigInt);
-  const counts = {
-    input_tokens: input,
-    cached_input_tokens: cached,
-    cache_write_tokens: written,
-    output_tokens: output,
-    reasoning_tokens: reasoning,
-  };
+  const { input_price: _input, cached_input_price: _cached, output_price: _output, ...counts } = chargedIn(list[5]);
   const text = metadata === null ? null : JSON.stringify(metadata);
   return { ...row, ...counts, metadata: text, state: "open", charged: 0n, shortfall: 0n };
 }
@@ -166,20 +160,27 @@ function endedHold(request: RequestRow, charges: Event[]): Hold {
   };
 }
 
-function eventOf({ id, amount: _amount, made_at: _madeAt, ended_at, ...row }: RequestRow): Event {
-  return { ...row, hold_id: id, sequence: 0n, charged_at: ended_at };
+/** The tokens and prices of a stored charge by their names. */
+function chargedIn(charge: string) {
+  const { tokens, prices } = linesOf(charge);
+  const [input = 0n, cached = 0n, written = 0n, output = 0n, reasoning = 0n] = tokens;
+  const [inputPrice = 0n, cachedPrice = 0n, , outputPrice = 0n] = prices;
+  return {
+    ...{ input_tokens: input, cached_input_tokens: cached, cache_write_tokens: written },
+    ...{ output_tokens: output, reasoning_tokens: reasoning },
+    ...{ input_price: inputPrice, cached_input_price: cachedPrice, output_price: outputPrice },
+  };
+}
+
+function eventOf({ id, amount: _amount, made_at: _madeAt, charge, ended_at, ...row }: RequestRow): Event {
+  return { ...row, ...chargedIn(charge), hold_id: id, sequence: 0n, charged_at: ended_at };
 }
 
 function lateEventOf(request: RequestRow, late: AdjustmentRow): Event {
   const { organization_id, hold_id, kind: _kind, amount, settlement, made_at, ...row } = late;
-  const { basis, end, prices } = JSON.parse(settlement ?? "");
-  const booked = {
-    input_price: BigInt(prices.input),
-    cached_input_price: BigInt(prices.cachedInput),
-    output_price: BigInt(prices.output),
-  };
+  const { basis, end, charge } = JSON.parse(settlement ?? "");
   const rest = { metadata: request.metadata, basis, ending: end, cost: amount, charged_at: made_at };
-  return { ...row, ...booked, ...rest, organization_id, hold_id: hold_id ?? "", sequence: 1n };
+  return { ...row, ...chargedIn(charge), ...rest, organization_id, hold_id: hold_id ?? "", sequence: 1n };
 }
 
 /** Reads the rows of these organizations. Only while a service has the store open, because a reader must not repair it. */

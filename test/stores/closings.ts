@@ -87,10 +87,9 @@ export async function owner(subject: Subject): Promise<Owner> {
   return { organizationId, tokenId };
 }
 
-/** Sums requests in chunks of three, and reads one at a time where a row is needed; deletes two at a time. */
-const LIMITS = { rows: 3, examined: 1 };
+const SUM_ROWS = 3;
 
-/** Closes and removes requests in as many steps as `chunks`. Returns true at the end. */
+/** Closes and removes requests in as many steps as `chunks`, a few rows in each. Returns true at the end. */
 export async function close({ store }: Subject, { organizationId }: Owner, beforeMs: number, chunks: number) {
   const { closings } = store;
   let left = chunks;
@@ -117,7 +116,7 @@ export async function close({ store }: Subject, { organizationId }: Owner, befor
   const tally = new ClosingTally(organizationId, beforeMs, earlier);
   do {
     if (isDead()) return false;
-  } while (!(await closings.sum(tally, LIMITS)));
+  } while (!(await closings.sum(tally, SUM_ROWS)));
   if (!(await closings.close(tally))) return false;
   return remove(tally.total());
 }

@@ -110,7 +110,8 @@ const REQUEST_DAMAGES: Damage[] = [
   ["a request costs less than was spent", 3, changeRequest("cost = cost - 1")],
   ["a request costs less than its tokens", 4, changeRequest("cost = cost - 1"), "charged"],
   ["a request has more tokens than were charged", 4, changeRequest("output_tokens = output_tokens + 1"), "charged"],
-  ["a request has another price", 4, changeRequest("output_price = output_price * 2"), "charged"],
+  ["a request has another price", 4, changeRequest("charge = replace(charge, '@1000000', '@2000000')"), "charged"],
+  ["a request is charged for more tokens", 4, changeRequest("charge = replace(charge, 'o', 'o1')"), "charged"],
   ["a request has a shortfall", 4, changeRequest("shortfall = 1"), "charged"],
   ["a charged request is released", 4, changeRequest("ending = 'released'"), "charged"],
   ["a released request is charged", 4, changeRequest("ending = 'complete'", "released"), "released"],
@@ -154,6 +155,13 @@ const ADJUSTMENT_DAMAGES: Damage[] = [
   ["a late settlement costs more", 4, changeLate("amount = amount + 1"), "late"],
   ["a late settlement costs less", 4, changeLate("amount = amount - 1"), "late"],
   ["a late settlement has fewer tokens", 4, changeLate("output_tokens = output_tokens - 1"), "late"],
+  ["a late settlement has another price", 4, changeLate("settlement = replace(settlement, '@1', '@2')"), "late"],
+  [
+    "a late settlement is charged for other lines",
+    11,
+    changeLate("settlement = replace(settlement, '@1', '@x')"),
+    "late",
+  ],
   ["a late settlement draws on nothing", 2, changeLate("draws = '[]'"), "late"],
   [
     "a late settlement belongs to a charged request",

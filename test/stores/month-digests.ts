@@ -56,20 +56,18 @@ const ROWS: Record<string, Record<string, string | number>[]> = {
       ["r0", 4, 0, "released"],
     ] as const
   ).map(([id, ms, isLate, ending]) => ({
-    ...{ id: `018cc251-f400-7${id}`, token_id: "t", request_id: "q", model: "m", upstream: "u", further_tokens: "{}" },
-    ...{ input_price: 1, cached_input_price: 0, cache_write_price: 0, output_price: 0, reasoning_price: 0 },
-    ...{ input_tokens: 0, cached_input_tokens: 0, cache_write_tokens: 0, output_tokens: 0, reasoning_tokens: 0 },
+    ...{ id: `018cc251-f400-7${id}`, token_id: "t", request_id: "q", model: "m", upstream: "u" },
+    ...{ charge: "i@1 c@0 w@0", input_tokens: 0, output_tokens: 0 },
     ...{ amount: 9_007_199_254_740_993n.toString(), cost: 0, shortfall: 0, draws: "[]", basis: "reported", ending },
     ...{ made_at: startOf(0), ended_at: startOf(0) + ms, is_late: isLate },
   })),
 };
 
 const REQUEST_LINE = (id: string, ms: number, isLate: number) =>
-  `{"amount":"9007199254740993","basis":"reported","cache_write_price":"0","cache_write_tokens":"0",` +
-  `"cached_input_price":"0","cached_input_tokens":"0","cost":"0","draws":"[]","ended_at":"${startOf(0) + ms}",` +
-  `"ending":"complete","further_tokens":"{}","id":"018cc251-f400-7${id}","input_price":"1","input_tokens":"0",` +
-  `"is_late":"${isLate}","made_at":"1704067200000","model":"m","organization_id":"org_lines","output_price":"0",` +
-  `"output_tokens":"0","reasoning_price":"0","reasoning_tokens":"0","request_id":"q","shortfall":"0","table":"request",` +
+  `{"amount":"9007199254740993","basis":"reported","charge":"i@1 c@0 w@0","cost":"0","draws":"[]","ended_at":"${startOf(0) + ms}",` +
+  `"ending":"complete","id":"018cc251-f400-7${id}","input_tokens":"0",` +
+  `"is_late":"${isLate}","made_at":"1704067200000","model":"m","organization_id":"org_lines",` +
+  `"output_tokens":"0","request_id":"q","shortfall":"0","table":"request",` +
   `"token_id":"t","upstream":"u"}`;
 const JANUARY = [
   '{"month":"2024-01","organization_id":"org_lines"}',
@@ -195,7 +193,7 @@ function evidenceCases(subject: Subject): void {
     await storeDigests(subject.store, organizationId);
     const of = `where organization_id = '${organizationId}'`;
     await subject.tamper(
-      `update request set output_tokens = 4, cost = 4, draws = replace(draws, '"5"', '"4"') ${of} and ended_at > ${startOf(1)}`,
+      `update request set charge = replace(charge, 'o5@', 'o4@'), output_tokens = 4, cost = 4, draws = replace(draws, '"5"', '"4"') ${of} and ended_at > ${startOf(1)}`,
     );
     await subject.tamper(`update balance set spent = spent - 1, available = available + 1 ${of}`);
     await subject.tamper(`update credit_grant set remaining = remaining + 1 ${of}`);

@@ -153,9 +153,9 @@ async function serve(subject: Subject, { organizationId, tokenId, callerId }: Ca
 
 /** A settlement with parts that have a price of their own. */
 function settled(facts: HoldFacts, output: number): SettleTransition {
-  const prices = { ...facts.prices, further: { audioOutput: 2_000_000n }, tier: { service: "default" } };
-  const tokens = { ...tokensOf(output), further: { audioOutput: 2 } };
-  return { ...settleOf({ facts }, output), facts: { ...facts, prices } as HoldFacts, tokens: tokens as never };
+  const prices = { ...facts.prices, outputAudio: 1_500_000n, tier: { serviceTier: "flex" } };
+  const tokens = { ...tokensOf(output), outputAudio: 2 };
+  return { ...settleOf({ facts }, output), facts: { ...facts, prices }, tokens };
 }
 
 async function closeMonth(subject: Subject, owner: { organizationId: string; tokenId: string }): Promise<void> {

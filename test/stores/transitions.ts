@@ -148,12 +148,12 @@ function settleCases(subject: Subject): void {
       upstream: "other/route",
       prices: {
         ...{ input: 1n, cachedInput: 2n, cacheWrite: 3n, output: 4_000_000n, reasoning: 5_000_000n },
-        further: { outputAudio: 9_000_000n, searches: 2n ** 53n + 1n },
+        ...{ outputAudio: 9_000_000n, searches: 2n ** 53n + 1n },
         tier: { from: "2027-01-01", serviceTier: "flex \0", abovePromptTokens: 10, promptTokensMax: 2 ** 53 },
       },
     };
     const classes = { input: 11, cachedInput: 12, cacheWrite: 13, output: 14, reasoning: 15 };
-    const tokens = { ...classes, further: { cacheWrite1h: 13, outputAudio: 2, searches: 3 } };
+    const tokens = { ...classes, cacheWrite1h: 13, outputAudio: 2, searches: 3 };
     await subject.one({ kind: "settle", facts, tokens, basis: "counted", end: "client_left" });
     const [event] = await subject.events(organizationId);
     expect(event).toMatchObject({ ...facts, tokens, cost: 1_000n, basis: "counted", end: "client_left", sequence: 0 });

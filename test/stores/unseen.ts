@@ -2,7 +2,7 @@ const named = (names: string, reason: string) => Object.fromEntries(names.split(
 
 const ONLY_HERE = "Nothing else in the store says it.";
 const NO_BOOKS = "The books do not depend on this table; its rows are short-lived, or describe and secure access.";
-const FREE = "The class costs nothing, or the request has no token of it, so the price is the same.";
+const UNUSED = "A class of which the request has no token may have any price.";
 const TRACE = "It describes how the request ran. The charge does not depend on it.";
 const CLOSED = "The requests that it adds up are closed and may be removed. Only their cost is compared.";
 
@@ -30,13 +30,11 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   request: {
     ...named("amount ending id metadata model request_id upstream", ONLY_HERE),
     basis: "Except for a bounded one, nothing shows how tokens were counted.",
-    ...named("cache_write_price cache_write_tokens cached_input_price cached_input_tokens further_prices", FREE),
-    ...named("further_tokens input_price output_price price_tier reasoning_price reasoning_tokens", FREE),
+    charge: UNUSED,
     ...named("attempts failure first_token_ms is_streamed provider_cost provider_response_id", TRACE),
   },
   adjustment: {
     id: "Nothing refers to a lapse.",
-    ...named("cache_write_tokens cached_input_tokens further_tokens reasoning_tokens", FREE),
     settlement: TRACE,
   },
   audit_entry: {
@@ -48,10 +46,7 @@ export const UNSEEN: Record<string, Record<string, string>> = {
     ...named("after before", "Some terms were changed later, and what was before a change is no longer stored."),
     made_at: "Nothing else tells when an organization was changed.",
   },
-  closing: named(
-    "cache_write_tokens cached_input_tokens further_tokens input_tokens output_tokens reasoning_tokens requests",
-    CLOSED,
-  ),
+  closing: { requests: CLOSED },
   conversation: named("answer ended_at hold_id is_truncated request", NO_BOOKS),
   refusal: named("code count duration_ms endpoint id message model request_id status token_id", NO_BOOKS),
   account_version: named("id version", "A random number."),

@@ -122,8 +122,8 @@ export function hasLapsed({ expiresAtMs }: CoinGrant, nowMs: number): boolean {
 
 /** Small numbers only: below 2^53 floats are exact. Of parts and calls, those that the histories have. */
 export function priceInMicro(tokens: TokenCounts, prices: UnitPrices): number {
-  const { cacheWrite1h: hour = 0, outputAudio: audio = 0, searches = 0 } = tokens.further ?? {};
-  const { cacheWrite1h = prices.cacheWrite, outputAudio = prices.output, searches: search = 0n } = prices.further ?? {};
+  const { cacheWrite1h: hour = 0, outputAudio: audio = 0, searches = 0 } = tokens;
+  const { cacheWrite1h = prices.cacheWrite, outputAudio = prices.output, searches: search = 0n } = prices;
   const pico =
     tokens.input * Number(prices.input) +
     tokens.cachedInput * Number(prices.cachedInput) +

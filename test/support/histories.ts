@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import type { Attempt, HoldFacts, Transition } from "../../src/credits/books.ts";
-import { fittingFurther, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
+import { fitted, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 
 /**
  * Random histories of the books: few organizations, holds and grants, and small amounts, so that everything meets
@@ -31,25 +31,21 @@ const prices: fc.Arbitrary<UnitPrices> = fc.record(
     cacheWrite: unitPrice,
     output: unitPrice,
     reasoning: unitPrice,
-    further: fc.record({ cacheWrite1h: unitPrice, outputAudio: unitPrice, searches: unitPrice }),
+    ...{ cacheWrite1h: unitPrice, outputAudio: unitPrice, searches: unitPrice },
     tier: fc.constantFrom({ serviceTier: "flex" }, { abovePromptTokens: 1000, promptTokensMax: 2000 }),
   },
   { requiredKeys: ["input", "cachedInput", "cacheWrite", "output", "reasoning"] },
 );
 const count = fc.integer({ min: 0, max: 9 });
 const tokens: fc.Arbitrary<TokenCounts> = fc
-  .record({
-    input: count,
-    cachedInput: count,
-    cacheWrite: count,
-    output: count,
-    reasoning: count,
-    further: fc.option(fc.record({ cacheWrite1h: count, outputAudio: count, searches: count }), { nil: undefined }),
-  })
-  .map(({ further, ...classes }) => {
-    const fitting = further && fittingFurther({ ...classes, further }, Number.POSITIVE_INFINITY);
-    return fitting === undefined ? classes : { ...classes, further: fitting };
-  });
+  .record(
+    {
+      ...{ input: count, cachedInput: count, cacheWrite: count, output: count, reasoning: count },
+      ...{ cacheWrite1h: count, outputAudio: count, searches: count },
+    },
+    { requiredKeys: ["input", "cachedInput", "cacheWrite", "output", "reasoning"] },
+  )
+  .map((counts) => fitted(counts, Number.POSITIVE_INFINITY));
 const facts: fc.Arbitrary<HoldFacts> = fc
   .tuple(organizationId, holdId, prices, fc.constantFrom("sandbox/a", "sandbox/b"))
   .map(([organizationId, holdId, prices, upstream]) => {

@@ -16,6 +16,7 @@ import {
   type Trace,
   type Transition,
 } from "../../src/credits/books.ts";
+import { decodeLines } from "../../src/credits/charge-lines.ts";
 import { decide } from "../../src/credits/decide.ts";
 import { mergeDraws } from "../../src/credits/funds.ts";
 import {
@@ -226,18 +227,20 @@ export interface SeenRequest {
 
 function seenHold({ details, ...hold }: HoldRow): SeenRequest {
   const { organizationId, holdId, tokenId, amount, draws, expiresAtMs } = hold;
-  const { idempotencyKey, upstream, prices, tokens } = details;
+  const { idempotencyKey, upstream, charge } = details;
+  const { tokens, prices } = decodeLines(charge);
   const facts = { organizationId, holdId, tokenId, idempotencyKey, upstream, prices };
   const nothing = { charged: 0n, shortfall: 0n, credited: 0n, isSettledLate: false, trace: null, events: [] };
   return { ...facts, state: "open", amount, tokens, draws, expiresAtMs, ...nothing };
 }
 
 function seenRequest(request: RequestRow, adjustments: AdjustmentRow[]): SeenRequest {
-  const { organizationId, holdId, tokenId, idempotencyKey, amount, tokens, cost, shortfall, end } = request;
+  const { organizationId, holdId, tokenId, idempotencyKey, amount, cost, shortfall, end } = request;
   const late = adjustments.find(({ kind }) => kind === "late_settlement");
   const credits = adjustments.filter(({ kind }) => kind === "credit");
-  const { upstream, prices, trace } = late?.settlement ?? request;
-  const all = late?.settlement ? addTokens(tokens, late.settlement.tokens) : tokens;
+  const { upstream, charge, trace } = late?.settlement ?? request;
+  const { tokens, prices } = decodeLines(charge);
+  const all = late?.settlement ? addTokens(decodeLines(request.charge).tokens, tokens) : tokens;
   const events = end === "released" ? [] : [chargeEvent(request)];
   return {
     ...{ organizationId, holdId, tokenId, idempotencyKey, upstream, prices, trace, amount, expiresAtMs: null },

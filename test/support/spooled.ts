@@ -1,5 +1,6 @@
 import fc from "fast-check";
-import { NO_TOKENS, TOKEN_CLASSES } from "../../src/credits/price.ts";
+import { TOKEN_CLASSES } from "../../src/api/price-classes.ts";
+import { NO_TOKENS } from "../../src/credits/price.ts";
 import type { SpooledTransition } from "../../src/ledger/spool-file.ts";
 import { factsOf } from "./open-ledger.ts";
 
@@ -13,7 +14,7 @@ const prices = fc
   })
   .chain((classes) => {
     const tier = { from: "2027-01-01", serviceTier: "flex", abovePromptTokens: 1000 };
-    return fc.constantFrom(classes, { ...classes, tier }, { ...classes, further: { searches: classes.output } });
+    return fc.constantFrom(classes, { ...classes, tier }, { ...classes, searches: classes.output });
   });
 
 const facts = fc.record({
@@ -31,7 +32,7 @@ const facts = fc.record({
 const settle = fc.record({
   kind: fc.constant("settle" as const),
   facts,
-  tokens: fc.nat().map((input) => ({ ...NO_TOKENS, input, ...(input > 9 && { further: { inputAudio: 9 } }) })),
+  tokens: fc.nat().map((input) => ({ ...NO_TOKENS, input, ...(input > 9 && { inputAudio: 9 }) })),
   basis: fc.constantFrom("reported" as const, "counted" as const),
   end: fc.constantFrom("complete" as const, "client_left" as const),
 });

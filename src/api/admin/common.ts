@@ -1,4 +1,5 @@
-import { type Static, type TSchema, Type } from "typebox";
+import { type Static, type TSchema, type TSchemaOptions, Type } from "typebox";
+import { type ByName, CALL_ROWS, FURTHER_ROWS, PRICE_CLASSES, TOKEN_CLASSES } from "../price-classes.ts";
 
 /** Shared schemas of `/admin/v1`. Amounts are in credits, times in ISO 8601 and UTC, days `YYYY-MM-DD` in UTC. */
 
@@ -18,52 +19,23 @@ export const Day = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", description:
 export const Id = Type.String({ minLength: 1, maxLength: 200 });
 export const Name = Type.String({ minLength: 1, maxLength: 200 });
 export const Amount = Type.Number({ description: "Credits." });
-const Tokens = Type.Integer({ minimum: 0 });
-const Part = Type.Optional(Type.Integer({ minimum: 0 }));
-export const TokensByClass = Type.Object(
-  {
-    input: Tokens,
-    cached_input: Tokens,
-    cache_write: Tokens,
-    output: Tokens,
-    reasoning: Tokens,
-    cache_write_1h: Part,
-    cached_audio: Part,
-    input_audio: Part,
-    input_image: Part,
-    output_audio: Part,
-    output_image: Part,
-    requests: Part,
-    searches: Part,
-    images: Part,
-  },
-  {
-    description:
-      "`cache_write_1h` is a part of `cache_write`, `cached_audio` of `cached_input`, the other parts of `input` or `output`. `requests`, `searches` and `images` are calls with a price of their own.",
-  },
-);
-export type TokensByClass = Static<typeof TokensByClass>;
-const PartPrice = Type.Optional(Type.Number());
-export const PricesByClass = Type.Object(
-  {
-    input: Type.Number(),
-    cached_input: Type.Number(),
-    cache_write: Type.Number(),
-    output: Type.Number(),
-    reasoning: Type.Number(),
-    cache_write_1h: PartPrice,
-    cached_audio: PartPrice,
-    input_audio: PartPrice,
-    input_image: PartPrice,
-    output_audio: PartPrice,
-    output_image: PartPrice,
-    requests: PartPrice,
-    searches: PartPrice,
-    images: PartPrice,
-  },
-  { description: "Credits per million tokens; of `requests`, `searches` and `images` credits each." },
-);
-export type PricesByClass = Static<typeof PricesByClass>;
+
+const CALL_NAMES = CALL_ROWS.map(({ name }) => `\`${name}\``);
+const CALLS = `${CALL_NAMES.slice(0, -1).join(", ")} and ${CALL_NAMES.at(-1)}`;
+
+function byClass(schema: TSchema, options: TSchemaOptions) {
+  const whole = TOKEN_CLASSES.map((name) => [PRICE_CLASSES[name].name, schema]);
+  const further = FURTHER_ROWS.map(({ name }) => [name, Type.Optional(schema)]);
+  return Type.Unsafe<ByName<number>>(Type.Object(Object.fromEntries([...whole, ...further]), options));
+}
+export const TokensByClass = byClass(Type.Integer({ minimum: 0 }), {
+  description: `\`cache_write_1h\` is a part of \`cache_write\`, \`cached_audio\` of \`cached_input\`, the other parts of \`input\` or \`output\`. ${CALLS} are calls with a price of their own.`,
+});
+export type TokensByClass = ByName<number>;
+export const PricesByClass = byClass(Type.Number(), {
+  description: `Credits per million tokens; of ${CALLS} credits each.`,
+});
+export type PricesByClass = ByName<number>;
 /** Amount in a request. */
 export const PositiveAmount = Type.Number({
   exclusiveMinimum: 0,

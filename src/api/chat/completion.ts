@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { CALL_ROWS, type CallName } from "../price-classes.ts";
 import { ReasoningDetail, ToolCall } from "./request.ts";
 
 export const FinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
@@ -27,9 +28,10 @@ export const CompletionUsage = Type.Object({
     Type.Object({ reasoning_tokens: Part, audio_tokens: Part, image_tokens: Part }),
   ),
   calls: Type.Optional(
-    Type.Object(
-      { requests: Part, searches: Part, images: Part },
-      { description: "Calls with a price of their own that were charged." },
+    Type.Unsafe<{ [Name in CallName]?: number }>(
+      Type.Object(Object.fromEntries(CALL_ROWS.map(({ name }) => [name, Part])), {
+        description: "Calls with a price of their own that were charged.",
+      }),
     ),
   ),
   cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),

@@ -1,6 +1,7 @@
 import type { Attributes, Meter } from "@opentelemetry/api";
+import { PRICE_CLASSES, TOKEN_CLASSES } from "../../api/price-classes.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
-import { TOKEN_CLASSES, type TokenClass, tokenTotals } from "../../credits/price.ts";
+import { tokenTotals } from "../../credits/price.ts";
 import type { CompletionReport } from "../../gateway/report.ts";
 import type { AccessEntry } from "../../telemetry/logger.ts";
 
@@ -17,13 +18,6 @@ export const OPERATIONS: Readonly<Record<string, CompletionReport["operation"]>>
   "/v1/embeddings": "embeddings",
 };
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
-const CLASS_LABELS: Record<TokenClass, string> = {
-  input: "input",
-  cachedInput: "cached_input",
-  cacheWrite: "cache_write",
-  output: "output",
-  reasoning: "reasoning",
-};
 
 export interface RequestMetricsOptions {
   /** Returns the id of a model in the catalog; undefined if there is none. */
@@ -83,7 +77,7 @@ export class RequestMetrics {
     for (const tokenClass of TOKEN_CLASSES) {
       const count = charge.tokens[tokenClass];
       if (count > 0)
-        this.#instruments.tokens.add(count, { ...model, "tollgate.token.class": CLASS_LABELS[tokenClass] });
+        this.#instruments.tokens.add(count, { ...model, "tollgate.token.class": PRICE_CLASSES[tokenClass].name });
     }
     const isCostKnown = providerCost !== null;
     this.#instruments.charged.add(creditsFromMicro(charge.amount), {

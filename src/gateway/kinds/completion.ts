@@ -85,7 +85,7 @@ function estimateOf(
 
 function canWriteForAnHour({ routes }: CatalogModel): boolean {
   const prices = routes.map((route) => highestPricesAt(route, Number.POSITIVE_INFINITY));
-  return prices.some(({ further }) => further?.cacheWrite1h !== undefined);
+  return prices.some(({ cacheWrite1h }) => cacheWrite1h !== undefined);
 }
 
 /** Refuses a prompt that cannot fit into the model's context window. Throws context_length_exceeded. */

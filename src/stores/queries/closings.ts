@@ -1,24 +1,18 @@
 import { type RawBuilder, sql } from "kysely";
 import type { RequestRow } from "../../credits/books.ts";
 import type { ClosingPartRow, ClosingRow, ClosingTally } from "../../credits/closing.ts";
-import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
+import { idAt } from "../../credits/request-id.ts";
 import { type Database, read } from "../database.ts";
 import type { StoreDriver } from "../driver.ts";
-import { amount, draws, number, text, tokens } from "../fields.ts";
 import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST } from "../schema.ts";
-import { table } from "../table.ts";
 import { openingBalance } from "./statement.ts";
 import { checkRequest } from "./verify-rows.ts";
 
-/** Requests that the database adds up in one read, beside which no thread of the service works. */
-const SUM_ROWS = 10_000;
-/** Requests that this process adds up at once: few milliseconds of the event loop. */
-const EXAMINED_ROWS = 500;
+/** Requests that are read and added up at once: few milliseconds of the event loop. */
+const SUM_ROWS = 500;
 /** Requests that are removed in one transaction, for which all others wait on SQLite. */
 const REMOVED_ROWS = 500;
 const PARTS_A_STATEMENT = 200;
-/** Counts and prices up to it cannot exceed a 64-bit integer when they are multiplied and added. */
-const FACTOR_MAX = 1_000_000_000;
 
 export type Closings = ReturnType<typeof closingRows>;
 
@@ -38,7 +32,7 @@ export function closingRows(database: Database, driver: Pick<StoreDriver, "remov
     find: (organizationId: string) => closingOf(database, organizationId),
     freeze: (organizationId: string, beforeMs: number) => freeze(database, organizationId, beforeMs),
     /** Adds up a chunk of the requests to close, from the first one after `tally.after` on. Returns true at the end. */
-    sum: (tally: ClosingTally, limits?: Partial<SumLimits>) => sumChunk(database, tally, { ...SUM_LIMITS, ...limits }),
+    sum: (tally: ClosingTally, rows = SUM_ROWS) => sumChunk(database, tally, rows),
     close: (tally: ClosingTally) => close(database, tally),
     /** See `StoreDriver.removeClosedMonth`. */
     removeMonth: (beforeMs: number) => driver.removeClosedMonth(beforeMs),
@@ -62,13 +56,6 @@ async function countOf(database: Database, rows: RawBuilder<unknown>): Promise<n
   const [found] = await read<{ count: bigint }>(database, sql`select count(*) as count from ${rows}`);
   return Number(found?.count ?? 0);
 }
-
-interface SumLimits {
-  rows: number;
-  examined: number;
-}
-
-const SUM_LIMITS: SumLimits = { rows: SUM_ROWS, examined: EXAMINED_ROWS };
 
 /**
  * Restricts `request` to those that a closing before a time includes: they began, and all that was booked for them was booked,
@@ -127,56 +114,22 @@ async function freeze(database: Database, organizationId: string, beforeMs: numb
   );
 }
 
-/** A row of requests of one token that were drawn from the same grant, and the draws of one of them. */
-const GROUP = table("closing_group", ["tokenId"], {
-  tokenId: text("token_id"),
-  draws: draws("draws"),
-  requests: number("requests"),
-  cost: amount("cost"),
-  shortfall: amount("shortfall"),
-  price: amount("price"),
-  tokens: tokens(),
-});
-
-/**
- * The database adds up plain requests. All others, which are few, are read and checked here: if one of them violates an
- * invariant, this throws, because its row is the evidence.
- */
-async function sumChunk(database: Database, tally: ClosingTally, limits: SumLimits): Promise<boolean> {
+/** Adds up a chunk. If a request violates an invariant, this throws, because its row is the evidence. */
+async function sumChunk(database: Database, tally: ClosingTally, rows: number): Promise<boolean> {
   const { organizationId, beforeMs, earlier, after } = tally;
-  const end = await lastOfChunk(database, tally, limits.rows);
-  const to = end ?? idAt(beforeMs);
-  const within = (last: string) => sql`organization_id = ${organizationId} and id > ${after} and id <= ${last}`;
+  const end = await lastOfChunk(database, tally, rows);
   const isNew = earlier === undefined ? sql`1 = 1` : sql`not ${isClosed(earlier.beforeAtMs)}`;
-  const plain = isPlain(database, organizationId, after, to);
   const found = await read<object>(
     database,
     sql`
     select request.* from request
-    where ${within(to)} and not ${plain} and ${isBooked(beforeMs)} and ${isNew}
-    order by id limit ${sql.lit(limits.examined)}`,
+    where organization_id = ${organizationId} and id > ${after} and id <= ${end ?? idAt(beforeMs)}
+      and ${isBooked(beforeMs)} and ${isNew}
+    order by id`,
   );
-  const requests = found.map(REQUEST.fromRecord);
-  const isAll = requests.length < limits.examined;
-  const last = isAll ? to : (requests.at(-1)?.holdId ?? to);
-  await examine(database, tally, requests);
-  const groups = await read<object>(
-    database,
-    sql`
-    select token_id, min(draws) as draws, ${sums(["cost", "shortfall", ...COUNTS])},
-      cast(count(*) as bigint) as requests, cast(sum(${PRICE}) as bigint) as price, null as further_tokens
-    from request
-    where ${within(last)} and ${plain} and ended_at < ${BigInt(beforeMs)} and ${isNew}
-    group by token_id, ${DRAWN_FROM}`,
-  );
-  for (const {
-    draws: [draw],
-    ...group
-  } of groups.map(GROUP.fromRecord)) {
-    tally.addGroup({ ...group, grantId: draw?.grantId ?? null });
-  }
-  tally.after = last;
-  return isAll && end === undefined;
+  await examine(database, tally, found.map(REQUEST.fromRecord));
+  tally.after = end ?? idAt(beforeMs);
+  return end === undefined;
 }
 
 /** Returns the last id of as many requests that began before a time, closed or not; undefined if there are fewer. */
@@ -210,43 +163,6 @@ async function examine(database: Database, tally: ClosingTally, requests: readon
     });
     tally.add(request);
   }
-}
-
-const COUNTS = ["input_tokens", "cached_input_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"];
-const PRICES = ["input_price", "cached_input_price", "cache_write_price", "output_price", "reasoning_price"];
-/** As `priceOf`, for requests without parts. */
-const PRICE = sql`(${sql.join(
-  COUNTS.map((count, index) => sql`${sql.ref(count)} * ${sql.ref(PRICES[index] ?? "")}`),
-  sql` + `,
-)} + 999999) / 1000000`;
-/** A list with one draw of the whole cost ends with it; before it is the grant. SQL compares the text only. */
-const DRAW_END = sql`'","' || cost || '"]]'`;
-const DRAWN_FROM = sql`case when cost = 0 then '' else substr(draws, 1, length(draws) - length(${DRAW_END})) end`;
-
-function sums(columns: readonly string[]): RawBuilder<unknown> {
-  return sql.join(columns.map((column) => sql`cast(sum(${sql.ref(column)}) as bigint) as ${sql.ref(column)}`));
-}
-
-/**
- * Tells which requests `checkRequest` finds without a fault, from their own columns: those without parts and adjustments,
- * with one draw at most, and with numbers that SQL computes exactly. It is never null. CASE tests the numbers first.
- */
-function isPlain({ idAt: idOf }: Database, organizationId: string, after: string, to: string): RawBuilder<boolean> {
-  const factors = [...COUNTS, ...PRICES].map((name) => sql`${sql.ref(name)} between 0 and ${sql.lit(FACTOR_MAX)}`);
-  const [earliest, latest] = [sql`ended_at - ${sql.lit(LATE_AFTER_MS)}`, sql`ended_at + ${sql.lit(LATE_AFTER_MS + 1)}`];
-  const time = sql`replace(substr(id, 1, 14), '-', '')`;
-  return sql`(case
-    when further_tokens is not null or not (${sql.join(factors, sql` and `)}) then 1 = 0
-    when cost + shortfall <> ${PRICE} or cost < 0 or shortfall < 0 or amount < 0 then 1 = 0
-    when basis = 'bounded' then 1 = 0
-    when (ending = 'released') <> (basis is null) or (ending = 'released' and cost + shortfall <> 0) then 1 = 0
-    when is_late <> 0 or id < ${idOf(earliest as RawBuilder<bigint>)} or id >= ${idOf(latest as RawBuilder<bigint>)} then 1 = 0
-    when id not like '________-____-%' or length(${time}) <> 12 or ltrim(${time}, '0123456789abcdef') <> '' then 1 = 0
-    when cost = 0 then draws = '[]'
-    else substr(draws, 1, 3) = '[["' and length(replace(draws, '"', '')) = length(draws) - 4
-      and substr(draws, length(draws) - length(${DRAW_END}) + 1) = ${DRAW_END}
-  end and id not in (
-    select hold_id from adjustment where organization_id = ${organizationId} and hold_id > ${after} and hold_id <= ${to}))`;
 }
 
 /**

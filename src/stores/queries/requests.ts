@@ -10,6 +10,7 @@ import {
   type RequestRow,
   type Trace,
 } from "../../credits/books.ts";
+import { decodeLines } from "../../credits/charge-lines.ts";
 import { mergeDraws } from "../../credits/funds.ts";
 import { addTokens, type TokenCounts } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
@@ -254,10 +255,11 @@ async function namedHolds(database: Database, rows: readonly OpenNames[]): Promi
 type Unnamed = Omit<ListedRequest, "organizationName" | "tokenName">;
 
 function listedHold({ organizationId, holdId, tokenId, amount, draws, madeAtMs, details }: HoldRow): Unnamed {
-  const { tokens, ...facts } = details;
+  const { charge, ...names } = details;
+  const { tokens, prices } = decodeLines(charge);
   const nothing = { charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, events: [] };
   return {
-    facts: { ...facts, organizationId, holdId, tokenId },
+    facts: { ...names, prices, organizationId, holdId, tokenId },
     state: "open",
     amount,
     tokens,
@@ -293,19 +295,32 @@ function adjustmentQuery({ kysely }: Database, rows: readonly RequestNames[]) {
 function listedRequest(request: RequestRow, adjustments: readonly AdjustmentRow[]): Unnamed {
   const late = adjustments.find(({ kind }) => kind === "late_settlement");
   const credits = adjustments.filter(({ kind }) => kind === "credit");
-  const { amount, madeAtMs, tokens, cost, shortfall, draws, trace, end } = request;
+  const { amount, madeAtMs, cost, shortfall, draws, trace, end } = request;
+  const { tokens, prices } = decodeLines(request.charge);
   const common = { amount, madeAtMs, credited: credits.reduce((sum, credit) => sum + credit.amount, 0n) };
   const state = endedStateOf(end);
   const events = end === "released" ? [] : [chargeEvent(request)];
   if (late === undefined || late.settlement === null) {
-    return { ...common, facts: request, state, tokens, charged: cost, shortfall, draws, trace, end, events };
+    return {
+      ...common,
+      facts: { ...request, prices },
+      state,
+      tokens,
+      charged: cost,
+      shortfall,
+      draws,
+      trace,
+      end,
+      events,
+    };
   }
-  const { upstream, prices, tokens: more, shortfall: shortfallMore, trace: lateTrace, end: lateEnd } = late.settlement;
+  const { upstream, charge, shortfall: shortfallMore, trace: lateTrace, end: lateEnd } = late.settlement;
+  const more = decodeLines(charge);
   return {
     ...common,
-    facts: { ...request, upstream, prices },
+    facts: { ...request, upstream, prices: more.prices },
     state,
-    tokens: addTokens(tokens, more),
+    tokens: addTokens(tokens, more.tokens),
     charged: cost + late.amount,
     shortfall: shortfall + shortfallMore,
     draws: mergeDraws(draws, late.draws).filter((draw) => draw.amount !== 0n),

@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from "kysely";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldFacts, RequestRow } from "../../credits/books.ts";
-import type { TokenCounts } from "../../credits/price.ts";
+import { type ChargeLines, decodeLines } from "../../credits/charge-lines.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
 import { type Database, read } from "../database.ts";
@@ -23,9 +23,8 @@ export type LedgerEntry = { position: string; atMs: number; amount: MicroCredits
 );
 
 /** A charge: of an ended request (0), or the signed differences of its late settlement (1). */
-export interface UsageEvent extends HoldFacts {
+export interface UsageEvent extends HoldFacts, ChargeLines {
   sequence: 0 | 1;
-  tokens: TokenCounts;
   cost: MicroCredits;
   shortfall: MicroCredits;
   basis: EventBasis;
@@ -231,16 +230,16 @@ export function chargeEvent(request: RequestRow): UsageEvent {
 export function lateEvent(request: RequestRow, adjustment: AdjustmentRow): UsageEvent {
   const { settlement, amount, madeAtMs } = adjustment;
   if (settlement === null) throw new Error(`The adjustment ${adjustment.id} is not a late settlement.`);
-  const { upstream, prices, tokens, shortfall, basis, end, trace } = settlement;
-  const route = { upstream, prices, tokens, shortfall, providerCost: trace?.providerCost ?? null };
-  return { ...factsOf(request), ...route, sequence: 1, basis, end, cost: amount, chargedAtMs: madeAtMs };
+  const { upstream, charge, shortfall, basis, end, trace } = settlement;
+  const facts = factsOf({ ...request, upstream, charge, shortfall, trace });
+  return { ...facts, sequence: 1, basis, end, cost: amount, chargedAtMs: madeAtMs };
 }
 
 function factsOf(request: RequestRow) {
-  const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata } = request;
-  const { idempotencyKey, tokens, shortfall, madeAtMs, trace } = request;
-  const facts = { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey };
-  return { ...facts, tokens, shortfall, providerCost: trace?.providerCost ?? null, madeAtMs };
+  const { holdId, organizationId, tokenId, requestId, model, upstream, metadata } = request;
+  const { idempotencyKey, charge, shortfall, madeAtMs, trace } = request;
+  const facts = { holdId, organizationId, tokenId, requestId, model, upstream, metadata, idempotencyKey };
+  return { ...facts, ...decodeLines(charge), shortfall, providerCost: trace?.providerCost ?? null, madeAtMs };
 }
 
 function placedCharge(row: object): Placed {

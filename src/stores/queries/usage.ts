@@ -1,6 +1,8 @@
 import { type CompiledQuery, sql } from "kysely";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
 import type { BalanceRow } from "../../credits/books.ts";
+import { decodeLines } from "../../credits/charge-lines.ts";
+import { tokenTotals } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { NO_USAGE } from "../../credits/usage-counts.ts";
 import { type Database, read } from "../database.ts";
@@ -74,8 +76,8 @@ function endedQuery({ from, to }: IdRange) {
   return sql`
     select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, count(*) as requests,
       ${sum("case when request.failure is null then 0 else 1 end")} as errors, ${sum("request.cost")} as charged,
-      ${sum("request.input_tokens + request.cached_input_tokens + request.cache_write_tokens")} as input_tokens,
-      ${sum("request.output_tokens + request.reasoning_tokens")} as output_tokens,
+      ${sum("request.input_tokens")} as input_tokens,
+      ${sum("request.output_tokens")} as output_tokens,
       ${sum("coalesce(request.provider_cost, 0)")} as provider_cost,
       ${sum("case when request.provider_cost is null then 0 else request.cost end")} as charged_with_cost
     from organization cross join request
@@ -88,8 +90,8 @@ function lateQuery({ from, to }: IdRange) {
   return sql`
     select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, 0 as requests, 0 as errors,
       ${sum("late.amount")} as charged,
-      ${sum("late.input_tokens + late.cached_input_tokens + late.cache_write_tokens")} as input_tokens,
-      ${sum("late.output_tokens + late.reasoning_tokens")} as output_tokens, cast(0 as bigint) as provider_cost,
+      ${sum("late.input_tokens")} as input_tokens,
+      ${sum("late.output_tokens")} as output_tokens, cast(0 as bigint) as provider_cost,
       cast(0 as bigint) as charged_with_cost
     from organization cross join adjustment as late
     join request on request.organization_id = late.organization_id and request.id = late.hold_id
@@ -106,9 +108,8 @@ function sum(expression: string) {
 async function openSums(database: Database, { from, to }: IdRange): Promise<RequestSum[]> {
   const query = database.kysely.selectFrom("hold").selectAll().where("id", ">=", from).where("id", "<", to);
   return (await read<object>(database, query)).map(HOLD.fromRecord).map(({ organizationId, tokenId, details }) => {
-    const { model, tokens } = details;
-    const input = tokens.input + tokens.cachedInput + tokens.cacheWrite;
-    const output = tokens.output + tokens.reasoning;
+    const { model, charge } = details;
+    const { input, output } = tokenTotals(decodeLines(charge).tokens);
     const counts = { ...NO_USAGE, requests: 1, inputTokens: input, outputTokens: output };
     return { organizationId, tokenId, model, bucket: null, open: 1, ...counts };
   });

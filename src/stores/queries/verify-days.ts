@@ -2,7 +2,6 @@ import { type RawBuilder, sql } from "kysely";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
 import { PROVIDER_COST_DIGITS, parseDecimal } from "../../credits/amount.ts";
 import type { AdjustmentRow, RequestRow } from "../../credits/books.ts";
-import { addTokens, type TokenCounts } from "../../credits/price.ts";
 import { timeOfId } from "../../credits/request-id.ts";
 import { addCounts, NO_USAGE, type UsageCounts } from "../../credits/usage-counts.ts";
 import { USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
@@ -44,15 +43,14 @@ export class DaySums {
     this.#days.set(at, day);
     day.bookedMs = Math.max(day.bookedMs, request.endedAtMs, ...late.map(({ madeAtMs }) => madeAtMs));
     const charged = late.reduce((sum, { amount }) => sum + amount, request.cost);
-    const tokens = late.reduce(
-      (sum, { settlement }) => (settlement === null ? sum : addTokens(sum, settlement.tokens)),
-      request.tokens,
-    );
+    const all = [request, ...late.flatMap(({ settlement }) => settlement ?? [])];
+    const inputTokens = all.reduce((sum, row) => sum + row.inputTokens, 0);
+    const outputTokens = all.reduce((sum, row) => sum + row.outputTokens, 0);
     const errors = request.trace?.failure == null ? 0 : 1;
     const cost = request.trace?.providerCost ?? null;
     const providerCost = cost === null ? 0n : (parseDecimal(cost, PROVIDER_COST_DIGITS) ?? 0n);
     const chargedWithCost = cost === null ? 0n : request.cost;
-    const counts = { requests: 1, errors, charged, ...totalsOf(tokens), providerCost, chargedWithCost };
+    const counts = { requests: 1, errors, charged, inputTokens, outputTokens, providerCost, chargedWithCost };
     for (const key of keysOf(request)) addTo(day.sums, key, counts);
   }
 
@@ -119,10 +117,6 @@ function keysOf({ model, tokenId, trace }: RequestRow): string[] {
   if (firstTokenMs === null) return keys;
   const bucket = FIRST_TOKEN_BOUNDS_MS.findIndex((bound) => firstTokenMs < bound);
   return [...keys, `first_token ${bucket < 0 ? FIRST_TOKEN_BOUNDS_MS.length : bucket}`];
-}
-
-function totalsOf({ input, cachedInput, cacheWrite, output, reasoning }: TokenCounts) {
-  return { inputTokens: input + cachedInput + cacheWrite, outputTokens: output + reasoning };
 }
 
 function addTo(sums: Day["sums"], key: string, counts: UsageCounts): void {

@@ -9,9 +9,10 @@ import type {
   TokenBalanceRow,
   Trace,
 } from "../../credits/books.ts";
+import { decodeLines } from "../../credits/charge-lines.ts";
 import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
 import { sumOf } from "../../credits/funds.ts";
-import { addTokens, areCounts, priceOf } from "../../credits/price.ts";
+import { addTokens, areCounts, priceOf, type TokenCounts, tokenTotals } from "../../credits/price.ts";
 import { isBookedLate, timeOfId } from "../../credits/request-id.ts";
 import type { ReportViolation } from "./verify-report.ts";
 
@@ -26,13 +27,15 @@ const KEY_KEPT_MS_MAX = 86_400_000;
 
 /** Checks an ended request with its late settlements. */
 export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
-  const { holdId, cost, shortfall, amount, tokens, prices, draws, basis, end, endedAtMs, isLate } = request;
+  const { holdId, cost, shortfall, amount, charge, draws, basis, end, endedAtMs, isLate } = request;
+  const { tokens, prices } = decodeLines(charge);
   const price = priceOf(tokens, prices);
   if (cost + shortfall !== price) {
     report(4, `Cost and shortfall add up to ${cost + shortfall}, but the tokens cost ${price}.`, holdId);
   }
   if (cost < 0n || shortfall < 0n || amount < 0n) report(6, "The request has an amount below 0.", holdId);
   if (!areCounts(tokens)) report(6, "It has a token count below 0, or a part above its class.", holdId);
+  checkTotals(tokens, request, holdId, report);
   if (sumOf(draws) !== cost) report(2, `The request draws ${sumOf(draws)} on grants instead of ${cost}.`, holdId);
   checkDraws(draws, holdId, report);
   if (end === "released" && price !== 0n) report(4, "The request was released and has a charge.", holdId);
@@ -42,10 +45,28 @@ export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[]
   if (isLate !== isBookedLate(holdId, endedAtMs))
     report(3, "is_late does not fit its id and its booking time.", holdId);
   if (late.length > 1) report(7, `The request has ${late.length} late settlements.`, holdId);
-  for (const row of late) checkLateSettlement(request, row, report);
+  for (const row of late) checkLateSettlement(request, tokens, row, report);
 }
 
-function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: ReportViolation): void {
+/** Checks the sums of tokens that are stored for queries. */
+function checkTotals(
+  tokens: TokenCounts,
+  { inputTokens, outputTokens }: Pick<RequestRow, "inputTokens" | "outputTokens">,
+  holdId: string,
+  report: ReportViolation,
+): void {
+  const { input, output } = tokenTotals(tokens);
+  if (input === inputTokens && output === outputTokens) return;
+  const sums = `${inputTokens} of input and ${outputTokens} of output`;
+  report(4, `The sums of tokens are ${sums}, but the charge is for ${input} and ${output}.`, holdId);
+}
+
+function checkLateSettlement(
+  request: RequestRow,
+  counts: TokenCounts,
+  late: AdjustmentRow,
+  report: ReportViolation,
+): void {
   const { holdId, end } = request;
   const { settlement, amount, draws } = late;
   if (late.id !== `late_${holdId}`) report(9, `The late settlement ${late.id} could be booked again.`, holdId);
@@ -55,12 +76,14 @@ function checkLateSettlement(request: RequestRow, late: AdjustmentRow, report: R
     return;
   }
   checkBounded(settlement.basis, settlement.trace, holdId, report);
-  const tokens = addTokens(request.tokens, settlement.tokens);
+  const { tokens: more, prices } = decodeLines(settlement.charge);
+  checkTotals(more, settlement, holdId, report);
+  const tokens = addTokens(counts, more);
   if (!areCounts(tokens)) {
     report(6, "The late settlement leaves a token count below 0, or a part above its class.", holdId);
     return;
   }
-  const price = priceOf(tokens, settlement.prices);
+  const price = priceOf(tokens, prices);
   const charged = request.cost + amount + request.shortfall + settlement.shortfall;
   if (charged < price)
     report(4, `The late settlement charges ${charged} in all, but the tokens cost ${price}.`, holdId);
@@ -116,7 +139,8 @@ export interface HoldLimits {
 
 /** Checks an open hold. */
 export function checkHold(hold: HoldRow, { nowMs, bookedMs, endsWithinMs }: HoldLimits, report: ReportViolation): void {
-  const { holdId, amount, draws, expiresAtMs } = hold;
+  const { holdId, amount, draws, expiresAtMs, details } = hold;
+  if (!areCounts(decodeLines(details.charge).tokens)) report(6, "The hold has a token count below 0.", holdId);
   if (amount < 0n) report(6, "The hold has an amount below 0.", holdId);
   if (sumOf(draws) !== amount) report(2, `The hold draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
   checkDraws(draws, holdId, report);

@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import { decodeLines } from "../../credits/charge-lines.ts";
 import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
 import { type Database, readTogether } from "../database.ts";
 import {
@@ -214,7 +215,9 @@ class Check {
       grants: checkEach(GRANT, found.credit_grant, report),
       open: checkEach(HOLD, found.hold, report, (hold) => checkHold(hold, limits, report)),
       keys: checkEach(KEY, found.idempotency_key, report),
-      adjustments: checkEach(ADJUSTMENT, found.adjustment, report),
+      adjustments: checkEach(ADJUSTMENT, found.adjustment, report, ({ settlement }) => {
+        if (settlement !== null) decodeLines(settlement.charge);
+      }),
       // Requests are reported where all of them are read, the next two by `verifyStore`.
       requests: new Map(soundRows(REQUEST, found.named).map((row) => [row.holdId, row])),
       organization: soundRows(ORGANIZATION, found.organization)[0],

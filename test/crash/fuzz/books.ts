@@ -1,18 +1,9 @@
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
+import { linesOf } from "../charge-lines.ts";
 
 /** Cells as the databases give them: integers as bigint. */
 type Row<Texts extends string, Numbers extends string> = { [N in Texts]: string } & { [N in Numbers]: bigint };
-
-const TOKENS = [
-  "input_tokens",
-  "cached_input_tokens",
-  "cache_write_tokens",
-  "output_tokens",
-  "reasoning_tokens",
-] as const;
-const PRICES = ["input_price", "cached_input_price", "cache_write_price", "output_price", "reasoning_price"] as const;
-export type Tokens = { [N in (typeof TOKENS)[number]]: bigint };
 
 export interface RequestRow
   extends Row<"organization_id" | "id" | "token_id" | "request_id" | "model" | "draws" | "ending", "amount" | "cost"> {
@@ -51,9 +42,8 @@ const SELECTS: { [Table in keyof FuzzBooks]: string } = {
   grants: "SELECT organization_id, id, state, amount, revoked, remaining FROM credit_grant",
   holds: "SELECT organization_id, id, draws, amount, expires_at FROM hold",
   requests: `SELECT organization_id, id, token_id, request_id, model, draws, ending, amount, cost, shortfall, made_at,
-    ended_at, basis, idempotency_caller_id, idempotency_key, ${[...TOKENS, ...PRICES].join(", ")} FROM request`,
-  adjustments: `SELECT organization_id, id, kind, draws, amount, hold_id, shortfall,
-    ${TOKENS.join(", ")} FROM adjustment`,
+    ended_at, basis, idempotency_caller_id, idempotency_key, charge FROM request`,
+  adjustments: "SELECT organization_id, id, kind, draws, amount, hold_id, shortfall, settlement FROM adjustment",
   keys: "SELECT organization_id, caller_id, key, hold_id FROM idempotency_key",
   closings: "SELECT organization_id, before_at, cost FROM closing",
   parts: "SELECT organization_id, dimension, name, amount FROM closing_part",
@@ -63,8 +53,11 @@ const BUSY_MS = 60_000;
 /** Reads a store in one snapshot: a SQLite file, or a database by its address. */
 export async function readFuzzBooks(place: string): Promise<FuzzBooks> {
   const books = (await select(place, SELECTS)) as unknown as FuzzBooks;
-  for (const row of [...books.requests, ...books.adjustments]) row.tokens = listOf(row, TOKENS);
-  for (const row of books.requests) row.prices = listOf(row, PRICES);
+  for (const row of books.requests) Object.assign(row, linesOf((row as unknown as { charge: string }).charge));
+  for (const row of books.adjustments) {
+    const { settlement } = row as unknown as { settlement: string | null };
+    row.tokens = linesOf(settlement === null ? "" : JSON.parse(settlement).charge).tokens;
+  }
   // Rows of before a closing count as absent, until they are removed.
   const closed = new Map(books.closings.map(({ organization_id, before_at }) => [organization_id, before_at]));
   books.requests = books.requests.filter((row) => row.ended_at >= (closed.get(row.organization_id) ?? 0n));
@@ -80,15 +73,6 @@ export async function countRows(place: string, table: string): Promise<number> {
 /** Runs queries in one snapshot, and returns their rows by name. */
 async function select(place: string, queries: Record<string, string>): Promise<Record<string, unknown[]>> {
   return place.startsWith("postgres") ? selectFromServer(place, queries) : selectFromFile(place, queries);
-}
-
-function listOf(row: object, names: readonly string[]): bigint[] {
-  const cells = row as Record<string, bigint | null>;
-  return names.map((name) => {
-    const cell = cells[name] ?? 0n;
-    delete cells[name];
-    return cell;
-  });
 }
 
 function selectFromFile(path: string, queries: Record<string, string>): Record<string, unknown[]> {

@@ -106,9 +106,8 @@ CREATE TABLE hold (
 
 CREATE INDEX hold_expires_at ON hold (expires_at);
 
--- Every request that ended, once. Append-only. `further_…`: parts of the classes with a price of their own, such as audio
--- tokens, and calls: JSON by class, null where a request has none. Prices are decimal texts of pico-credits. `price_tier`: JSON
--- of what chose these prices, null where the route has the same for all requests.
+-- Every request that ended, once. Append-only. `charge`: its tokens and their prices, see src/credits/charge-lines.ts;
+-- `input_tokens` and `output_tokens` are sums of them, for queries.
 CREATE TABLE request (
   organization_id     text COLLATE "C" NOT NULL,
   id                  text COLLATE "C" NOT NULL,
@@ -116,19 +115,9 @@ CREATE TABLE request (
   request_id          text COLLATE "C" NOT NULL,
   model               text NOT NULL,
   upstream            text NOT NULL,
-  input_price         bigint NOT NULL,
-  cached_input_price  bigint NOT NULL,
-  cache_write_price   bigint NOT NULL,
-  output_price        bigint NOT NULL,
-  reasoning_price     bigint NOT NULL,
-  further_prices      text,
-  price_tier          text,
+  charge              text NOT NULL,
   input_tokens        bigint NOT NULL,
-  cached_input_tokens bigint NOT NULL,
-  cache_write_tokens  bigint NOT NULL,
   output_tokens       bigint NOT NULL,
-  reasoning_tokens    bigint NOT NULL,
-  further_tokens      text,
   amount              bigint NOT NULL CHECK (amount >= 0),
   cost                bigint NOT NULL CHECK (cost >= 0),
   shortfall           bigint NOT NULL CHECK (shortfall >= 0),
@@ -191,11 +180,7 @@ CREATE TABLE adjustment (
   note                text,
   made_at             bigint NOT NULL,
   input_tokens        bigint,
-  cached_input_tokens bigint,
-  cache_write_tokens  bigint,
   output_tokens       bigint,
-  reasoning_tokens    bigint,
-  further_tokens      text,
   shortfall           bigint,
   settlement          text,
   PRIMARY KEY (organization_id, id)
@@ -233,13 +218,7 @@ CREATE TABLE closing (
   requests            bigint NOT NULL,
   cost                bigint NOT NULL CHECK (cost >= 0),
   shortfall           bigint NOT NULL CHECK (shortfall >= 0),
-  price               bigint NOT NULL,
-  input_tokens        bigint NOT NULL,
-  cached_input_tokens bigint NOT NULL,
-  cache_write_tokens  bigint NOT NULL,
-  output_tokens       bigint NOT NULL,
-  reasoning_tokens    bigint NOT NULL,
-  further_tokens      text
+  price               bigint NOT NULL
 );
 
 -- The cost of the closed requests by the token that made them, and by the grant that it was drawn from.

@@ -104,9 +104,8 @@ CREATE TABLE hold (
   PRIMARY KEY (organization_id, id)
 ) STRICT, WITHOUT ROWID;
 
--- Every request that ended, once. Append-only. `further_…`: parts of the classes with a price of their own, such as audio
--- tokens, and calls: JSON by class, null where a request has none. Prices are decimal texts of pico-credits. `price_tier`: JSON
--- of what chose these prices, null where the route has the same for all requests.
+-- Every request that ended, once. Append-only. `charge`: its tokens and their prices, see src/credits/charge-lines.ts;
+-- `input_tokens` and `output_tokens` are sums of them, for queries.
 CREATE TABLE request (
   organization_id     TEXT NOT NULL,
   id                  TEXT NOT NULL,
@@ -114,19 +113,9 @@ CREATE TABLE request (
   request_id          TEXT NOT NULL,
   model               TEXT NOT NULL,
   upstream            TEXT NOT NULL,
-  input_price         INTEGER NOT NULL,
-  cached_input_price  INTEGER NOT NULL,
-  cache_write_price   INTEGER NOT NULL,
-  output_price        INTEGER NOT NULL,
-  reasoning_price     INTEGER NOT NULL,
-  further_prices      TEXT,
-  price_tier          TEXT,
+  charge              TEXT NOT NULL,
   input_tokens        INTEGER NOT NULL,
-  cached_input_tokens INTEGER NOT NULL,
-  cache_write_tokens  INTEGER NOT NULL,
   output_tokens       INTEGER NOT NULL,
-  reasoning_tokens    INTEGER NOT NULL,
-  further_tokens      TEXT,
   amount              INTEGER NOT NULL CHECK (amount >= 0),
   cost                INTEGER NOT NULL CHECK (cost >= 0),
   shortfall           INTEGER NOT NULL CHECK (shortfall >= 0),
@@ -190,11 +179,7 @@ CREATE TABLE adjustment (
   note                TEXT,
   made_at             INTEGER NOT NULL,
   input_tokens        INTEGER,
-  cached_input_tokens INTEGER,
-  cache_write_tokens  INTEGER,
   output_tokens       INTEGER,
-  reasoning_tokens    INTEGER,
-  further_tokens      TEXT,
   shortfall           INTEGER,
   settlement          TEXT,
   PRIMARY KEY (organization_id, id)
@@ -232,13 +217,7 @@ CREATE TABLE closing (
   requests            INTEGER NOT NULL,
   cost                INTEGER NOT NULL CHECK (cost >= 0),
   shortfall           INTEGER NOT NULL CHECK (shortfall >= 0),
-  price               INTEGER NOT NULL,
-  input_tokens        INTEGER NOT NULL,
-  cached_input_tokens INTEGER NOT NULL,
-  cache_write_tokens  INTEGER NOT NULL,
-  output_tokens       INTEGER NOT NULL,
-  reasoning_tokens    INTEGER NOT NULL,
-  further_tokens      TEXT
+  price               INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- The cost of the closed requests by the token that made them, and by the grant that it was drawn from.
