@@ -275,7 +275,7 @@ test("ledger verify reports a hold that is open longer than the configured times
   const { id } = await json("org", "create", "Overdue", "--credits", "1", "--data-dir", dataDir);
   const database = new DatabaseSync(join(dataDir, "tollgate.db"));
   const columns = "organization_id, id, token_id, amount, draws, owner, made_at, expires_at, details";
-  const details = JSON.stringify(["req_1", "m", "p/m", null, null, ..."00000", 0, 0, 0, 0, 0]);
+  const details = JSON.stringify(["req_1", "m", "p/m", null, null, ""]);
   const [expiredMs, now] = [Date.now() - 200_000, Date.now()];
   for (const [holdId, expiresAtMs] of [
     ["overdue", expiredMs],

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { decodeLines } from "../../src/credits/charge-lines.ts";
 
 /** Tokens of output at the last checkpoint of each open hold of an organization, in the SQLite file of a running service. */
 export function checkpointsIn(dataDir: string, organizationId: string): number[] {
@@ -9,7 +10,7 @@ export function checkpointsIn(dataDir: string, organizationId: string): number[]
     return database
       .prepare(text)
       .all(organizationId)
-      .map(({ details }) => Number(JSON.parse(String(details))[13]));
+      .map(({ details }) => decodeLines(JSON.parse(String(details))[5]).tokens.output);
   } finally {
     database.close();
   }
