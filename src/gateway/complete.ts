@@ -9,8 +9,8 @@ import type { Gateway, GatewayCall } from "./gateway.ts";
 import { planCompletion } from "./kinds/completion.ts";
 import { planEmbedding } from "./kinds/embedding.ts";
 import type { Plan } from "./plan.ts";
-import { type ReportedRun, reportOf } from "./report.ts";
-import { type Completed, endOfAnswer, isCharged, type Settlement, settle, totalTokens } from "./settle.ts";
+import { reportOf } from "./report.ts";
+import { type Completed, endOfAnswer, type Outcome, type Settlement, settle, totalTokens } from "./settle.ts";
 import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
 
 /**
@@ -33,26 +33,14 @@ export async function complete(gateway: Gateway, call: GatewayCall, client: Answ
   const completed = { plan, admission, upstream, delivery };
   const deliveredMs = gateway.clock();
   const outcome = await conclude(gateway, call, completed);
-  report(call, completed, outcome, { startedMs, deliveredMs, settledMs: gateway.clock() });
+  call.onSettled(reportOf(completed, outcome, { startedMs, deliveredMs, settledMs: gateway.clock() }));
   keepConversation(gateway, call, completed, outcome);
   respond(gateway, call, completed, outcome, client);
 }
 
-/** The kinds of answers, by their plans. Everything after the plan is the same for all. */
-const KINDS: { [Kind in GatewayCall["kind"]]: (gateway: Gateway, call: GatewayCall<Kind>) => Plan } = {
-  completion: planCompletion,
-  embedding: planEmbedding,
-};
-
+/** Returns the plan of a request of its kind. Everything after the plan is the same for all kinds. */
 function planFor(gateway: Gateway, call: GatewayCall): Plan {
-  const plan = KINDS[call.kind] as (gateway: Gateway, call: GatewayCall) => Plan;
-  return plan(gateway, call);
-}
-
-/** The end of a request: its committed charge, and the failure of the answer or of its settlement. */
-interface Outcome {
-  settlement: Settlement | undefined;
-  failure: unknown;
+  return call.kind === "embedding" ? planEmbedding(gateway, call) : planCompletion(gateway, call);
 }
 
 /** Settles a request and ends its admission. Never rejects. */
@@ -67,20 +55,6 @@ async function conclude(gateway: Gateway, call: GatewayCall, completed: Complete
   } finally {
     admission.leave(settlement === undefined ? 0 : totalTokens(settlement.tokens));
   }
-}
-
-/** Reports a settled request to its observer. */
-function report(
-  { onSettled }: GatewayCall,
-  { plan, admission, upstream, delivery }: Completed,
-  { settlement, failure }: Outcome,
-  times: ReportedRun["times"],
-): void {
-  const { end, isStreamed, firstTokenMs, meter } = delivery;
-  const { hasContent, finishReason = null, providerRecord: record } = meter;
-  const charged = isCharged({ end, isStreamed, isCalled: upstream.calledAtMs !== null, hasContent });
-  const run = { plan, admission, upstream, end, failure, firstTokenMs, settlement, finishReason, record, times };
-  onSettled(() => reportOf({ operation: plan.operation, ...run, isCharged: charged }));
 }
 
 /** Queues a conversation to be stored, with what the client has received: all or nothing of an answer that is not streamed. */

@@ -77,8 +77,8 @@ interface CallFacts {
   maxCost: MicroCredits | null;
   /** Called once credits are held: from then on the request is in the request log. */
   onHeld: () => void;
-  /** Called once a request that held credits is settled, with the function that makes its report. */
-  onSettled: (makeReport: () => CompletionReport) => void;
+  /** Called once a request that held credits is settled. */
+  onSettled: (report: CompletionReport) => void;
   /** Aborted when the client disconnects; with a StoppedError or a StoreUnavailableError when the service ends the request. */
   signal: AbortSignal;
   /** Aborts the signal. */

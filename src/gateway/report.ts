@@ -1,13 +1,15 @@
 import type { Route } from "../catalog/model.ts";
 import type { MicroCredits } from "../credits/amount.ts";
-import type { Attempt, EventEnd } from "../credits/books.ts";
+import type { Attempt } from "../credits/books.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import type { ErrorCode } from "../errors.ts";
 import { publicError } from "./failures.ts";
+import type { Plan } from "./plan.ts";
+import type { Completed, Outcome } from "./settle.ts";
 
 /** A request that held credits and has ended, for metrics and traces: without prompt and answer. Times are milliseconds since 1970. */
 export interface CompletionReport {
-  operation: "chat" | "embeddings";
+  operation: Plan["operation"];
   /** Id of the model in the catalog. */
   model: string;
   /** The route that was called last, or would have been called first. */
@@ -33,43 +35,27 @@ export interface ReportedCall extends Pick<Attempt, "outcome" | "durationMs"> {
   startedMs: number;
 }
 
-/** The parts of a request that a report is made of. */
-export interface ReportedRun {
-  operation: CompletionReport["operation"];
-  plan: { model: { id: string } };
-  admission: { admittedAtMs: number };
-  upstream: {
-    route: CompletionReport["route"];
-    attempts: readonly Attempt[];
-    beginnings: readonly Pick<ReportedCall, "route" | "startedMs">[];
-  };
-  end: EventEnd;
-  failure: unknown;
-  firstTokenMs: number | null;
-  settlement: { tokens: TokenCounts; charged: MicroCredits } | undefined;
-  isCharged: boolean;
-  finishReason: string | null;
-  record: { cost: string | null };
-  times: Pick<CompletionReport, "startedMs" | "deliveredMs" | "settledMs">;
-}
-
-export function reportOf(run: ReportedRun): CompletionReport {
-  const { operation, plan, upstream, admission, end, failure, firstTokenMs, settlement, record } = run;
-  const isBooked = run.isCharged && settlement !== undefined;
+/** Returns the report of a request that has been settled, or could not be. */
+export function reportOf(
+  { plan, admission, upstream, delivery }: Completed,
+  { settlement, failure }: Outcome,
+  times: Pick<CompletionReport, "startedMs" | "deliveredMs" | "settledMs">,
+): CompletionReport {
+  const { end, firstTokenMs, meter } = delivery;
   return {
-    operation,
+    operation: plan.operation,
     model: plan.model.id,
     route: upstream.route,
     calls: upstream.beginnings.map(({ route, startedMs }, index) => {
       const { outcome = "answered", durationMs = 0 } = upstream.attempts[index] ?? {};
       return { route, startedMs, outcome, durationMs };
     }),
-    ...run.times,
+    ...times,
     admittedMs: admission.admittedAtMs,
     firstTokenAtMs: firstTokenMs === null ? null : admission.admittedAtMs + firstTokenMs,
     code: end === "client_left" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
-    finishReason: run.finishReason,
-    charge: isBooked ? { tokens: settlement.tokens, amount: settlement.charged } : null,
-    providerCost: record.cost,
+    finishReason: meter.finishReason ?? null,
+    charge: settlement?.ended === undefined ? null : { tokens: settlement.tokens, amount: settlement.charged },
+    providerCost: meter.providerRecord.cost,
   };
 }

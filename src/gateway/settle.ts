@@ -27,8 +27,14 @@ export interface Settlement {
   tokens: TokenCounts;
   charged: MicroCredits;
   available: MicroCredits;
-  /** Unix seconds at the end of the answer; absent where it has none. */
+  /** Unix seconds at the end of the answer; absent where nothing was charged and the hold was released. */
   ended?: number;
+}
+
+/** The end of a request: its committed charge, and the failure of the answer or of its settlement. */
+export interface Outcome {
+  settlement: Settlement | undefined;
+  failure: unknown;
 }
 
 /**

@@ -16,13 +16,13 @@ declare module "fastify" {
     /** Model of a completion request. */
     modelName: string | null;
     observer: RequestObserver | null;
-    /** Null until credits are held: the request log then has an entry of its own. */
-    settlement: Promise<SettledReport> | null;
+    /**
+     * Null until credits are held: the request log then has an entry of its own. Resolves with the report of a settled
+     * completion; with undefined where a defect has ended it before.
+     */
+    settlement: Promise<CompletionReport | undefined> | null;
   }
 }
-
-/** Makes the report of a settled completion; undefined where a defect has ended it before. */
-export type SettledReport = (() => CompletionReport) | undefined;
 
 /** The beginning of a request, for its observer. */
 export interface BegunRequest {
@@ -126,7 +126,10 @@ export function recordAccess(
 ): void {
   const entry = entryOf(request, reply, { isCut: sources.isCut(), durationMs: sources.clock() - startedMs });
   const { failure, caller, settlement, observer } = request;
-  const record = (makeReport: SettledReport) => recordEnded(sources, observer, entry, makeReport);
+  const record = (report: CompletionReport | undefined) => {
+    sources.accessLog.record(entry, { ...(report && loggedFields(report)), traceId: observer?.traceId });
+    observer?.ended(entry, report);
+  };
   if (settlement !== null) void settlement.then(record);
   else record(undefined);
   const error = failure?.error;
@@ -143,22 +146,6 @@ export function recordAccess(
     message: printable(error.loggedMessage, MESSAGE_CHARACTERS_MAX),
     durationMs: entry.durationMs,
   });
-}
-
-/** Records a request with a closed response that held no credits or is settled. */
-function recordEnded(
-  { accessLog }: AccessSources,
-  observer: RequestObserver | null,
-  entry: AccessEntry,
-  makeReport: SettledReport,
-): void {
-  if (observer === null) {
-    accessLog.record(entry, makeReport && (() => loggedFields(makeReport())));
-    return;
-  }
-  const report = makeReport?.();
-  accessLog.record(entry, () => ({ ...(report && loggedFields(report)), traceId: observer.traceId }));
-  observer.ended(entry, report);
 }
 
 /** Returns the fields of a completion in the access log. Those that do not apply are undefined, which JSON omits. */

@@ -10,7 +10,8 @@ import { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
 import { complete } from "../gateway/complete.ts";
 import type { GatewayCall } from "../gateway/gateway.ts";
-import { modelIn, type SettledReport, traceparentOf } from "./access.ts";
+import type { CompletionReport } from "../gateway/report.ts";
+import { modelIn, traceparentOf } from "./access.ts";
 import { limitedOf, principalOf } from "./authentication.ts";
 import { holdBody } from "./body.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
@@ -65,7 +66,7 @@ function run(
   request.body = undefined;
   if ("issue" in decoded) throw toApiIssue(decoded.issue);
   const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
-  const settlement = Promise.withResolvers<SettledReport>();
+  const settlement = Promise.withResolvers<CompletionReport | undefined>();
   const releaseBody = holdBody(request);
   const { kind, request: asked, output, native, ignored = [], paramOf } = decoded;
   const { signal, abort, cut } = abortOnClose(reply);

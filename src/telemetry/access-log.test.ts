@@ -44,18 +44,18 @@ test("a request is one line with its status, organization, token, model, duratio
   expect(lines()).toEqual([{ level: "info", time: expect.stringMatching(/^\d{4}-.*Z$/), ...entry, msg: "request" }]);
 });
 
-test("further fields of a line are made only if it is written", () => {
-  let made = 0;
-  const makeFields = () => {
-    made += 1;
-    return { credits: "1.5", upstream: undefined };
-  };
-  open({ sampleRate: 0 }).log.record(entry, makeFields);
-  open({ level: "warn" }).log.record(entry, makeFields);
-  expect(made).toBe(0);
+test("a line has the further fields that are defined", () => {
   const { log, lines } = open();
-  log.record(entry, makeFields);
+  log.record(entry, { credits: "1.5", upstream: undefined });
   expect(lines()).toEqual([{ level: "info", time: expect.any(String), ...entry, credits: "1.5", msg: "request" }]);
+});
+
+test("a level above that of a line hides it", () => {
+  const { log, lines } = open({ level: "warn" });
+  log.record(entry);
+  log.configure({ level: "silent", sampleRate: 1, failuresPerMinute: 600 });
+  log.record({ ...entry, code: "upstream_error" });
+  expect(lines()).toEqual([]);
 });
 
 test("lines are written within a tenth of a second, together", () => {

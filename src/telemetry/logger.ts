@@ -27,8 +27,8 @@ export interface AccessEntry {
 }
 
 export interface AccessLog {
-  /** `makeFields` makes further fields; it is called only if the line is written. */
-  record(entry: AccessEntry, makeFields?: () => object): void;
+  /** Records a request, with further fields of its line. */
+  record(entry: AccessEntry, fields?: object): void;
 }
 
 /** A log whose level can be changed. */
@@ -43,6 +43,12 @@ const SECRET_NAMES = ["authorization", "apiKey", "token", "messages", "password"
 /** Tokens of the service and bearer credentials, removed from every written line as a last safeguard. */
 const TOKENS = /((?:sk-tg|tg-admin)-[0-9A-Za-z]{6})[0-9A-Za-z]+|([Bb]earer\s+)[\w\-.~+/]+=*/g;
 
+/** The format of the lines of all logs. */
+export const LINE_FORMAT = {
+  base: null,
+  formatters: { level: (label: string) => ({ level: label }) },
+};
+
 const WINDOW_MS = 60_000;
 const SAME_LINES_MAX = 20;
 const MESSAGE_CHARACTERS_MAX = 500;
@@ -55,10 +61,9 @@ const MESSAGE_CHARACTERS_MAX = 500;
 export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError): LeveledLog {
   const logger = pino(
     {
+      ...LINE_FORMAT,
       level,
-      base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }) },
       redact: { paths: SECRET_NAMES.flatMap((name) => [name, `*.${name}`, `*.*.${name}`]), censor: "[redacted]" },
       serializers: { err: (error) => errorFacts(error, false), defect: (error) => errorFacts(error, true) },
     },
