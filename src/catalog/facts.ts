@@ -27,20 +27,9 @@ export interface ModelFacts {
   replacement: string | null;
 }
 
-interface WrittenFacts {
-  name: string;
-  released: string;
-  cutoff?: string;
-  context: number;
-  output: number;
-  can: Capability[];
-  code?: true;
-  refuses?: string[];
-  imageTokens?: number;
-  deprecated?: true;
-  shutdown?: string;
-  replacement?: string;
-}
+/** Facts as a file has them: without those that are as usual. */
+type WrittenFacts = Partial<ModelFacts> &
+  Pick<ModelFacts, "name" | "released" | "contextWindow" | "maxOutputTokens" | "can">;
 
 interface MakerFile {
   maker: string;
@@ -49,15 +38,10 @@ interface MakerFile {
 }
 
 /** A provider's offer of a model: the key of the model's facts, and the values that differ at this provider. */
-interface WrittenOffer {
+interface WrittenOffer extends Partial<Omit<ModelFacts, "can">> {
   model: string;
-  context?: number;
-  output?: number;
   lacks?: Capability[];
   dollars?: DollarPrice;
-  deprecated?: true;
-  shutdown?: string;
-  replacement?: string;
 }
 
 /** Dollars per million tokens, as decimal texts. */
@@ -105,20 +89,16 @@ export function findFacts(providerId: string | undefined, model: string): ModelF
 /** A provider that passes requests on to each maker's own API, so that the makers' shutdown dates apply there. */
 const PASSES_ON = "openrouter";
 
-function offeredFacts(providerId: string | undefined, offer: WrittenOffer): ModelFacts | undefined {
-  const made = models.get(offer.model);
+function offeredFacts(
+  providerId: string | undefined,
+  { model, lacks = [], dollars: _dollars, ...differing }: WrittenOffer,
+): ModelFacts | undefined {
+  const made = models.get(model);
   if (made === undefined) return undefined;
   const endsWithMaker = providerId === made.ownedBy || providerId === PASSES_ON;
   const facts = endsWithMaker ? made : { ...made, deprecated: false, shutdownDate: null, replacement: null };
-  return {
-    ...facts,
-    contextWindow: offer.context ?? facts.contextWindow,
-    maxOutputTokens: offer.output ?? facts.maxOutputTokens,
-    can: facts.can.filter((capability) => !offer.lacks?.includes(capability)),
-    deprecated: (offer.deprecated ?? facts.deprecated) || offer.shutdown !== undefined,
-    shutdownDate: offer.shutdown ?? facts.shutdownDate,
-    replacement: offer.replacement ?? facts.replacement,
-  };
+  const { deprecated = facts.deprecated || differing.shutdownDate !== undefined } = differing;
+  return { ...facts, ...differing, can: facts.can.filter((capability) => !lacks.includes(capability)), deprecated };
 }
 
 /** Returns a provider's price of a model from `offers.json`, which lists only prices that the price data lacks or has too low. */
@@ -144,23 +124,18 @@ function spellings(model: string): string[] {
   return [...new Set([model, plain, ...undated, ...ofAmazon])];
 }
 
-function readFacts(written: WrittenFacts, maker: string, ownedBy: string): ModelFacts {
-  const { cutoff, shutdown } = written;
+function readFacts({ cutoffDate, ...written }: WrittenFacts, maker: string, ownedBy: string): ModelFacts {
   return {
-    ownedBy,
     maker,
-    name: written.name,
-    released: written.released,
-    cutoffDate: cutoff === undefined ? undefined : lastDay(cutoff),
-    contextWindow: written.context,
-    maxOutputTokens: written.output,
-    can: written.can,
-    isForCode: written.code ?? false,
-    refuses: written.refuses ?? [],
-    imageTokensMax: written.imageTokens ?? IMAGE_TOKENS_MAX,
-    deprecated: written.deprecated ?? shutdown !== undefined,
-    shutdownDate: shutdown ?? null,
-    replacement: written.replacement ?? null,
+    ownedBy,
+    cutoffDate: cutoffDate && lastDay(cutoffDate),
+    isForCode: false,
+    refuses: [],
+    imageTokensMax: IMAGE_TOKENS_MAX,
+    deprecated: written.shutdownDate !== undefined,
+    shutdownDate: null,
+    replacement: null,
+    ...written,
   };
 }
 
