@@ -71,16 +71,9 @@ export interface CatalogContext {
 const PRICE_WORDS =
   "input and output, in credits per million tokens, such as { input: 0.25, output: 2 }, or a model of a known provider whose price is known";
 
-/** Creates the models of the configuration. Throws OperatorError with one line that has the key, the value and the allowed values. */
+/** Creates the models of the configuration, whose ids are unique. Throws OperatorError with one line that has the key, the value and the allowed values. */
 export function configuredModels(settings: readonly ModelSettings[], context: CatalogContext): CatalogModel[] {
-  const seen = new Set<string>();
-  return settings.map((model, index) => {
-    const key = `models[${index}]`;
-    checkName(`${key}.id`, model.id);
-    if (seen.has(model.id)) refuse(`${key}.id`, `found ${quote(model.id)} a second time`, "each id once");
-    seen.add(model.id);
-    return configuredModel(key, model, context);
-  });
+  return settings.map((model, index) => configuredModel(`models[${index}]`, model, context));
 }
 
 function configuredModel(key: string, settings: ModelSettings, context: CatalogContext): CatalogModel {
@@ -223,11 +216,10 @@ export function priceOfRoute(
 
 function providerOf(
   key: string,
-  { provider: id, model }: { provider: string; model: string },
+  { provider: id }: Pick<RouteSettings, "provider">,
   providers: readonly ProviderIdentity[],
 ): ProviderIdentity {
   const provider = providers.find((candidate) => candidate.id === id);
-  checkName(`${key}.model`, model);
   const ids = providers.map((candidate) => candidate.id).join(", ");
   return provider ?? refuse(`${key}.provider`, `found ${quote(id)}`, ids);
 }
@@ -235,13 +227,6 @@ function providerOf(
 function whyUnpriced(reason: Unpriced, providerId: string, model: string): string {
   const found = `found no price for the model ${quote(model)} of the provider ${quote(providerId)}`;
   return reason === "unknown" ? found : `${found}, which charges for what no answer reports`;
-}
-
-const SPACE_OR_CONTROL = /[\s\p{Cc}]/u;
-
-function checkName(key: string, name: string): void {
-  if (name.length >= 1 && name.length <= 200 && !SPACE_OR_CONTROL.test(name)) return;
-  refuse(key, `found ${quote(name)}`, "1 to 200 characters without spaces and control characters");
 }
 
 interface PriceContext {
