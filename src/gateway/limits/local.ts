@@ -1,7 +1,6 @@
 import {
   exceeded,
   fullError,
-  type LimitEntry,
   type LimitedRequest,
   type LimitKey,
   type LimitState,
@@ -13,7 +12,6 @@ import {
   tightestOf,
   tooManyAtOnce,
   usesOf,
-  type WantedLimits,
   WINDOW_SECONDS,
   type WindowUse,
 } from "../limits.ts";
@@ -42,7 +40,14 @@ export class LocalLimiter implements RateLimiter {
   }
 
   begin(keys: readonly LimitKey[]): LimitedRequest {
-    return new CountedRequest(this, this.countRequest(keys));
+    const counted = this.countRequest(keys);
+    return {
+      counted: () => counted,
+      admit: (wanted) => {
+        const { states, leave } = this.take(usesOf(wanted), wanted.concurrentRequests);
+        return { ...shownLimits(counted, states), leave: (tokensUsed) => leave(wanted.tokens - tokensUsed) };
+      },
+    };
   }
 
   countRequest(keys: readonly LimitKey[]): LimitState {
@@ -58,52 +63,32 @@ export class LocalLimiter implements RateLimiter {
   /** Counts amounts and concurrent requests, all or nothing. Throws rate_limit_exceeded. */
   take(uses: readonly WindowUse[], concurrent: readonly LimitKey[]): Taken {
     const nowMs = this.#clock();
-    const windows = this.#windowsOf(uses, nowMs);
-    for (const [index, use] of uses.entries()) {
-      const { used, endsAtMs } = windows[index] as CountWindow;
+    for (const use of uses) {
+      const { used, endsAtMs } = this.#windows[use.kind].current(use.key, nowMs);
       if (used + use.amount > use.limit) throw exceeded(use, stateOf(use, used, endsAtMs - nowMs));
     }
     for (const limited of concurrent) {
       if ((this.#running.get(limited.key) ?? 0) >= limited.limit) throw tooManyAtOnce(limited);
     }
-    return this.#record(uses, windows, concurrent, nowMs);
+    return this.record(uses, concurrent);
   }
 
   /** Counts amounts and concurrent requests, also above their limits. */
   record(uses: readonly WindowUse[], concurrent: readonly LimitKey[]): Taken {
     const nowMs = this.#clock();
-    return this.#record(uses, this.#windowsOf(uses, nowMs), concurrent, nowMs);
-  }
-
-  #windowsOf(uses: readonly WindowUse[], nowMs: number): CountWindow[] {
-    return uses.map(({ kind, key }) => this.#windows[kind].current(key, nowMs));
-  }
-
-  #record(
-    uses: readonly WindowUse[],
-    windows: readonly CountWindow[],
-    concurrent: readonly LimitKey[],
-    nowMs: number,
-  ): Taken {
-    const states = uses.map((use, index) => {
-      const window = windows[index] as CountWindow;
+    const tokenWindows: CountWindow[] = [];
+    const states = uses.map((use) => {
+      const window = this.#windows[use.kind].current(use.key, nowMs);
       window.used += use.amount;
+      if (use.kind !== "requests") tokenWindows.push(window);
       return stateOf(use, window.used, window.endsAtMs - nowMs);
     });
     for (const { key } of concurrent) add(this.#running, key, 1);
-    const keys = concurrent.map(({ key }) => key);
-    // `filter` makes an array with room for more, and `slice` one without, for as long as the request runs.
-    const tokenWindows = windows.filter((_window, index) => uses[index]?.kind !== "requests").slice();
-    return { states, leave: this.#leaving(keys, tokenWindows) };
-  }
-
-  /** Returns the function that ends the uses of a request. A function of its own keeps nothing else while the request runs. */
-  #leaving(keys: readonly string[], tokenWindows: readonly CountWindow[]): Taken["leave"] {
-    return (tokensUnused) => {
-      for (const key of keys) add(this.#running, key, -1);
-      if (tokensUnused <= 0) return;
-      for (const window of tokenWindows) window.used -= tokensUnused;
+    const leave = (tokensUnused: number) => {
+      for (const { key } of concurrent) add(this.#running, key, -1);
+      for (const window of tokenWindows) window.used -= Math.max(0, tokensUnused);
     };
+    return { states, leave };
   }
 
   /** Returns the number of concurrent requests of each key. */
@@ -120,29 +105,6 @@ export class LocalLimiter implements RateLimiter {
   }
 
   async stop(): Promise<void> {}
-}
-
-class CountedRequest implements LimitedRequest {
-  readonly #limiter: LocalLimiter;
-  readonly #counted: LimitState;
-
-  constructor(limiter: LocalLimiter, counted: LimitState) {
-    this.#limiter = limiter;
-    this.#counted = counted;
-  }
-
-  counted(): LimitState {
-    return this.#counted;
-  }
-
-  admit(wanted: WantedLimits): LimitEntry {
-    const { states, leave } = this.#limiter.take(usesOf(wanted), wanted.concurrentRequests);
-    return { ...shownLimits(this.#counted, states), leave: leavingWith(wanted.tokens, leave) };
-  }
-}
-
-function leavingWith(tokensWanted: number, leave: Taken["leave"]): LimitEntry["leave"] {
-  return (tokensUsed) => leave(tokensWanted - tokensUsed);
 }
 
 interface CountWindow {

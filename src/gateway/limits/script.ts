@@ -14,15 +14,12 @@ export interface StepOutcome {
   refused: number | undefined;
   /** One for each use. */
   windows: readonly { used: number; leftMs: number; endsAtMs: number; state: LimitState }[];
-  /** Concurrent requests of each key on all nodes. */
-  concurrent: readonly number[];
 }
 
-/** Unused tokens, or a reverted request. */
-export interface Return {
-  use: Pick<WindowUse, "kind" | "key" | "amount">;
-  /** The window, by its end in Redis's time; null for the current one. */
-  endsAtMs: number | null;
+/** Unused tokens. */
+export interface Return extends Pick<WindowUse, "kind" | "key" | "amount"> {
+  /** The window that they were taken from, by its end in Redis's time. */
+  endsAtMs: number;
 }
 
 /** Everything that a node sends in one round trip. */
@@ -78,7 +75,7 @@ export function encode({ purpose, steps, returns, running, kept }: Message, send
       ]),
       concurrent: concurrent.map(({ key, limit }) => [indexOf("running", key), limit]),
     })),
-    returns: returns.map(({ use: { kind, key, amount }, endsAtMs }) => [indexOf(kind, key), amount, endsAtMs ?? 0]),
+    returns: returns.map(({ kind, key, amount, endsAtMs }) => [indexOf(kind, key), amount, endsAtMs]),
     running: [...running].map(([key, change]) => [indexOf("running", key), change]),
     kept: [...kept].map((key) => indexOf("running", key)),
   };
@@ -97,8 +94,7 @@ export function decode(reply: unknown, steps: readonly Step[]): Reply | undefine
       const leftMs = endsAtMs - nowMs;
       return { used, leftMs, endsAtMs, state: stateOf(use, used, leftMs) };
     });
-    const concurrent = numbers.slice(2 * uses.length);
-    return { refused: refused === 0 ? undefined : refused - 1, windows, concurrent };
+    return { refused: refused === 0 ? undefined : refused - 1, windows };
   });
   return { nodes, outcomes };
 }
@@ -150,7 +146,7 @@ end
 for _, entry in ipairs(message.returns) do
   local key, amount, ends = KEYS[entry[1]], entry[2], entry[3]
   local window = redis.call('HMGET', key, 'used', 'ends')
-  if window[2] and (ends == 0 or tonumber(window[2]) == ends) then
+  if window[2] and tonumber(window[2]) == ends then
     redis.call('HSET', key, 'used', string.format('%d', math.max(0, tonumber(window[1]) - amount)))
   end
 end
@@ -180,11 +176,8 @@ local function step(wanted)
     if refused == 0 and used + amount > limit then refused = i end
     result[2 * i], result[2 * i + 1] = used, ends
   end
-  local first = 2 * #wanted.uses + 1
   for i, entry in ipairs(wanted.concurrent) do
-    local sum = running(KEYS[entry[1]])
-    if refused == 0 and sum >= entry[2] then refused = #wanted.uses + i end
-    result[first + i] = sum
+    if refused == 0 and running(KEYS[entry[1]]) >= entry[2] then refused = #wanted.uses + i end
   end
   result[1] = refused
   if refused > 0 then return result end
@@ -194,10 +187,7 @@ local function step(wanted)
     redis.call('PEXPIREAT', key, string.format('%d', ends))
     result[2 * i] = used
   end
-  for i, entry in ipairs(wanted.concurrent) do
-    run(KEYS[entry[1]], 1)
-    result[first + i] = result[first + i] + 1
-  end
+  for _, entry in ipairs(wanted.concurrent) do run(KEYS[entry[1]], 1) end
   return result
 end
 

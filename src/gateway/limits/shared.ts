@@ -224,7 +224,6 @@ class SharedRequest implements LimitedRequest {
 
 /** Returns what gives unused tokens back to the windows that they were taken from. */
 function returnsOf(uses: readonly WindowUse[], { windows }: StepOutcome, amount: number): Return[] {
-  return uses.flatMap(({ kind, key }, index) =>
-    kind === "requests" ? [] : [{ use: { kind, key, amount }, endsAtMs: windows[index]?.endsAtMs ?? null }],
-  );
+  const returns = windows.map(({ endsAtMs }, index) => ({ ...(uses[index] as WindowUse), amount, endsAtMs }));
+  return returns.filter(({ kind }) => kind !== "requests");
 }
