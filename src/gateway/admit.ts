@@ -81,30 +81,15 @@ export async function admit(
     const outcome = await gateway.ledger.hold({ facts, least, most, idempotency });
     if (outcome.outcome === "replayed") {
       entry.leave(0);
-      const { requestLimit, tokenLimit } = entry;
-      return { ...outcome, requestLimit, tokenLimit };
+      return { ...entry, ...outcome };
     }
     if (outcome.outcome !== "held") throw refusal(outcome, needs, range, output.param);
     const affordable = affordableOnAll(outcome.amount, needs);
     const maxTokens = Math.max(Math.min(1, range.most), Math.min(affordable, range.most));
     const isShortened = maxTokens < range.requested;
-    const { requestLimit, tokenLimit, leave } = entry;
     const { lease, available } = outcome;
     const admittedAtMs = gateway.clock();
-    return {
-      facts,
-      routes,
-      lease,
-      estimate,
-      maxTokens,
-      isShortened,
-      available,
-      isFree,
-      admittedAtMs,
-      requestLimit,
-      tokenLimit,
-      leave,
-    };
+    return { ...entry, facts, routes, lease, estimate, maxTokens, isShortened, available, isFree, admittedAtMs };
   } catch (error) {
     entry.leave(0);
     throw error;

@@ -23,7 +23,6 @@ interface Calls {
 /** Calls of which the last one is answered. */
 export interface Answered extends Calls {
   answer: ProviderAnswer;
-  organizationId: string;
   circuit: Circuit;
 }
 
@@ -76,7 +75,7 @@ export async function attempt(
       calls = withCall(calls, { route, startedMs }, made);
       if (!("failure" in result)) {
         logChange(gateway, organizationId, route, circuit.answered(organizationId, startedMs, nowMs));
-        return { ...calls, answer: result.answer, organizationId, circuit };
+        return { ...calls, answer: result.answer, circuit };
       }
       if (call.signal.aborted || !(result.failure instanceof UpstreamError)) return { ...calls, ...result };
       failure = result.failure;
@@ -96,8 +95,6 @@ function withCall(
 ): Calls {
   const last = { route: beginning.route, calledAtMs: beginning.startedMs };
   if (made === undefined) return { ...last, attempts, beginnings };
-  // Unlike a spread, a literal has no room for more, which every open stream would keep.
-  if (attempts.length === 0) return { ...last, attempts: [made], beginnings: [beginning] };
   return { ...last, attempts: [...attempts, made], beginnings: [...beginnings, beginning] };
 }
 
@@ -165,7 +162,8 @@ function logFailedCall(
 /** Notes in the upstream's circuit how an answer that had begun has ended; `failure` is undefined for a complete answer. */
 export function noteEnd(
   gateway: Gateway,
-  { route, organizationId, circuit }: Pick<Answered, "route" | "organizationId" | "circuit">,
+  { principal: { organizationId } }: GatewayCall,
+  { route, circuit }: Answered,
   failure: unknown,
 ): void {
   const nowMs = gateway.clock();

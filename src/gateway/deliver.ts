@@ -73,7 +73,7 @@ export async function deliver(
   } catch (error) {
     failure = isOwnCut(call.signal.reason) ? call.signal.reason : error;
   }
-  noteEnd(gateway, answered, failure);
+  noteEnd(gateway, call, answered, failure);
   return { end: endOf(failure, call.signal), failure, head, isStreamed, firstTokenMs, meter, fold };
 }
 
