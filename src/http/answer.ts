@@ -44,7 +44,7 @@ type Decode = (request: FastifyRequest, services: EndpointServices) => Decoded |
 
 /**
  * Returns the handler of an inbound wire, of any kind of answer. `decode` reads the body of a request on this wire. Nothing is
- * awaited here: this function and all that it has read would stay in memory while a stream is open.
+ * awaited here: what it has read would stay in memory while a stream is open.
  */
 export function answerHandler(decode: Decode): Endpoint["handle"] {
   return (services, request, reply) => {
@@ -55,9 +55,9 @@ export function answerHandler(decode: Decode): Endpoint["handle"] {
   };
 }
 
-/** Runs a decoded request. Throws or rejects with the error that the client receives. */
-function run(
-  services: EndpointServices,
+/** Runs a decoded request. Rejects with the error that the client receives. */
+async function run(
+  { gateway, running }: EndpointServices,
   request: FastifyRequest,
   reply: FastifyReply,
   decoded: Decoded,
@@ -65,10 +65,11 @@ function run(
   // The decoded request has what is needed of the body, which would stay in memory as well.
   request.body = undefined;
   if ("issue" in decoded) throw toApiIssue(decoded.issue);
-  const idempotency = idempotencyOf(request, decoded.native?.body ?? decoded.request);
-  const settlement = Promise.withResolvers<CompletionReport | undefined>();
-  const releaseBody = holdBody(request);
   const { kind, request: asked, output, native, ignored = [], paramOf } = decoded;
+  const idempotency = idempotencyOf(request, native?.body ?? asked);
+  const settlement = Promise.withResolvers<CompletionReport | undefined>();
+  const maxCost = maxCostOf(request);
+  const releaseBody = holdBody(request);
   const { signal, abort, cut } = abortOnClose(reply);
   const call = {
     kind,
@@ -82,32 +83,28 @@ function run(
     traceparent: traceparentOf(request),
     limited: limitedOf(request),
     idempotency,
-    maxCost: maxCostOf(request),
+    maxCost,
     onHeld: () => {
       request.settlement = settlement.promise;
     },
     onSettled: settlement.resolve,
     signal,
-    abort,
     cut,
-  } as GatewayCall & Abort;
-  const answered =
-    decoded.kind === "completion" && decoded.request.stream === true
-      ? stream(services, call, decoded.events(), reply)
-      : respond(services, call, decoded, reply);
-  const end = () => {
+  } as GatewayCall;
+  const isStream = decoded.kind === "completion" && decoded.request.stream === true;
+  const sink = isStream ? streamSink(reply, decoded.events(), signal, abort) : new DocumentSink(decoded);
+  try {
+    await running.follow(complete(gateway, call, sink), cut);
+  } catch (error) {
+    throw error instanceof ApiError ? renamed(error, paramOf) : error;
+  } finally {
     releaseBody();
     // A defect can end a completion before its report.
     settlement.resolve(undefined);
-  };
-  answered.then(end, end);
-  return answered;
-}
-
-function rethrowRenamed(paramOf: (param: string) => string): (error: unknown) => never {
-  return (error) => {
-    throw error instanceof ApiError ? renamed(error, paramOf) : error;
-  };
+  }
+  if (sink instanceof EventStreamSink || sink.response === undefined) return reply.hijack();
+  const { headers, body } = sink.response;
+  return reply.headers(headers).type("application/json; charset=utf-8").send(body);
 }
 
 /** Returns the most that a request may cost; null where it does not state it. Throws invalid_value. */
@@ -154,31 +151,9 @@ export function abortOnClose(reply: FastifyReply): Abort {
   return { signal: controller.signal, abort, cut: (reason) => controller.abort(reason) };
 }
 
-/** Returns a promise instead of being async, like {@link stream}. */
-function respond(
-  services: EndpointServices,
-  call: GatewayCall,
-  decoded: DecodedRequest,
-  reply: FastifyReply,
-): Promise<FastifyReply> {
-  const { gateway, running } = services;
-  const sink = new DocumentSink(decoded);
-  const send = () => {
-    if (sink.response === undefined) return reply.hijack();
-    const { headers, body } = sink.response;
-    return reply.headers(headers).type("application/json; charset=utf-8").send(body);
-  };
-  return running.follow(complete(gateway, call, sink), call.cut).then(send, rethrowRenamed(call.paramOf));
-}
-
-/** Returns a promise instead of being async: while a stream is open, each async function on its way takes half a KiB. */
-function stream(
-  services: EndpointServices,
-  call: GatewayCall & Abort,
-  encoder: EventEncoder,
-  reply: FastifyReply,
-): Promise<FastifyReply> {
-  const sink = new EventStreamSink({
+/** Returns a sink that writes the events of a stream to a response. */
+function streamSink(reply: FastifyReply, encoder: EventEncoder, signal: AbortSignal, abort: () => void) {
+  return new EventStreamSink({
     response: reply.raw,
     headers: reply.getHeaders() as OutgoingHttpHeaders,
     encoder,
@@ -186,14 +161,11 @@ function stream(
       reply.request.failure = { error };
     },
     onStalled: () => {
-      call.abort();
+      abort();
       reply.raw.destroy();
     },
-    signal: call.signal,
+    signal,
   });
-  return services.running
-    .follow(complete(services.gateway, call, sink), call.cut)
-    .then(() => reply.hijack(), rethrowRenamed(call.paramOf));
 }
 
 /** Folds the pieces of an answer into one response body. */

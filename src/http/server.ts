@@ -216,7 +216,8 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const health = serveHealth(server, options);
   if (options.metrics !== undefined) serveMetrics(server, options.metrics);
   await server.register(async (scope) => serveConsole(scope));
-  const services = { ...options, ...reportsOf(options.admin), running };
+  const { conversations, requests, directory, audit } = options.admin;
+  const services = { ...options, conversations, requests, directory, audit, running };
   await server.register(async (api) => serveApi(api, services));
   const admin = { ...options.admin, gateway: options.gateway };
   await server.register(async (api) => serveAdmin(api, admin));
@@ -275,10 +276,6 @@ function trackRequest(
     recordAccess(access, request, reply, startedMs);
     shutdown.end();
   });
-}
-
-function reportsOf({ conversations, requests, directory, audit }: AdminParts): AdminParts {
-  return { conversations, requests, directory, audit };
 }
 
 async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointServices): Promise<void> {
