@@ -1,19 +1,15 @@
 import { SERVICE_ACTOR } from "./admin/audit.ts";
 import { LastUses } from "./admin/last-uses.ts";
-import { firstAdminToken } from "./admin/sessions.ts";
+import { firstAdminToken, SignInFailures } from "./admin/sessions.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./app/first-run.ts";
 import { createHttp, gaugeSources, listen, urlOf } from "./app/http.ts";
 import { createLimits } from "./app/limits.ts";
 import { LiveParts } from "./app/live.ts";
 import {
   createConversationLog,
-  createHealthFile,
   createLedger,
   createOverload,
-  createRefusalLog,
   createRetention,
-  createSignInFailures,
-  createUsageDays,
   newIdOf,
   openStoreOf,
   type StartOptions,
@@ -24,8 +20,11 @@ import { createTelemetry } from "./app/telemetry/telemetry.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
 import { Circuits } from "./gateway/circuit.ts";
+import { HealthFile } from "./gateway/route-health.ts";
 import { TokenCounter } from "./gateway/token-counter.ts";
 import type { ShutdownOptions } from "./http/shutdown.ts";
+import { RefusalLog } from "./reports/refusal-log.ts";
+import { UsageDays } from "./reports/usage-days.ts";
 import type { Store } from "./stores/store.ts";
 
 /** Facts of a start, for programs. */
@@ -59,35 +58,37 @@ export interface RunningService {
 export async function startService(config: Config, options: StartOptions): Promise<RunningService> {
   // When a step fails, everything opened so far is closed in reverse order. A stop does the same.
   await using parts = new AsyncDisposableStack();
+  const own = <Part extends { stop(): Promise<void> | void }>(part: Part) =>
+    parts.adopt(part, (opened) => opened.stop());
   let shutdown: ShutdownOptions = { delayMs: 0, drainMs: 0 };
   let ownPort: number | undefined;
   const live = parts.adopt(new LiveParts(config, { ...options, ownPort: () => ownPort }), (opened) => opened.close());
   const modelId = (name: string) => live.catalog.find(name)?.id;
-  const telemetry = parts.adopt(await createTelemetry(config, { ...options, modelId }), (opened) => opened.stop());
+  const telemetry = own(await createTelemetry(config, { ...options, modelId }));
   const { store, arrived } = await openStoreOf(config, options, () => live.database);
   parts.defer(() => store.close());
   // Stopped after the ledger, so that charges are booked before anything else is written.
-  const conversationLog = parts.adopt(createConversationLog(live, options, store), (opened) => opened.stop());
-  const ledger = parts.adopt(await createLedger(config, options, store, telemetry.ledger), (opened) => opened.stop());
-  const core = { ...options, accounts: store.accounts, actor: SERVICE_ACTOR, newId: newIdOf(options) };
-  const lastUses = parts.adopt(new LastUses({ rows: store.accounts, log: options.log }), (opened) => opened.stop());
+  const conversationLog = own(createConversationLog(live, options, store));
+  const ledger = own(await createLedger(config, options, store, telemetry.ledger));
+  const newId = newIdOf(options);
+  const core = { ...options, accounts: store.accounts, actor: SERVICE_ACTOR, newId };
+  const lastUses = own(new LastUses({ rows: store.accounts, log: options.log }));
   const circuits = new Circuits();
-  const healthFile = parts.adopt(createHealthFile(config, options, circuits), (opened) => opened.stop());
-  const resumed = { ...options, rows: store.admin, circuits };
-  const resumptions = parts.adopt(new Resumptions(resumed), (opened) => opened.stop());
-  const usageDays = parts.adopt(createUsageDays(options, store), (opened) => opened.stop());
-  const retained = { store, usageDays, ledger };
-  const retention = parts.adopt(createRetention(live, options, retained), (opened) => opened.stop());
-  const refusals = parts.adopt(createRefusalLog(options, store), (log) => log.stop());
-  const signInFailures = parts.adopt(createSignInFailures(options, store), (opened) => opened.stop());
+  const routes = { dataDir: config.dataDir, name: newId(), health: (nowMs: number) => circuits.health(nowMs) };
+  const healthFile = own(new HealthFile({ ...options, ...routes }));
+  const resumptions = own(new Resumptions({ ...options, rows: store.admin, circuits }));
+  const usageDays = own(new UsageDays({ ...options, rows: store.usage, books: store.books }));
+  const retention = own(createRetention(live, options, { store, usageDays, ledger }));
+  const refusals = own(new RefusalLog({ ...options, rows: store.refusals, newId }));
+  const signInFailures = own(new SignInFailures({ ...options, rows: store.admin, newId }));
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, resumptions };
-  const tokenCounter = parts.adopt(new TokenCounter(options), (opened) => opened.stop());
-  const limits = parts.adopt(await createLimits(config, options), (opened) => opened.stop());
-  const overload = parts.adopt(createOverload(config, options), (opened) => opened.stop());
+  const tokenCounter = own(new TokenCounter(options));
+  const limits = own(await createLimits(config, options));
+  const overload = own(createOverload(config, options));
   const services = { store, ledger, tokenCounter, live, circuits, limits, overload, telemetry, ...recorders };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
-  const reloads = parts.adopt(new Reloads({ ...options, live, server, circuits }), (opened) => opened.stop());
+  const reloads = own(new Reloads({ ...options, live, server, circuits }));
   const address = await listen(server, config.server);
   await telemetry.start(gaugeSources(config, options, services, { server, reloads }));
   parts.defer(() => telemetry.detach());

@@ -1,9 +1,6 @@
 import { join } from "node:path";
-import { SignInFailures } from "../admin/sessions.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
-import type { Circuits } from "../gateway/circuit.ts";
-import { HealthFile } from "../gateway/route-health.ts";
 import { MEMORY_BYTES_LEAST, memoryBytesFor, memoryReader, Overload } from "../http/overload.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import { ConversationLog } from "../ledger/conversation-log.ts";
@@ -12,8 +9,7 @@ import { deadLetterFileOf } from "../ledger/dead-letter-file.ts";
 import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
 import { Retention } from "../ledger/retention.ts";
 import { Spool } from "../ledger/spool.ts";
-import { RefusalLog } from "../reports/refusal-log.ts";
-import { DAY_MS, UsageDays } from "../reports/usage-days.ts";
+import { DAY_MS, type UsageDays } from "../reports/usage-days.ts";
 import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
 import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
@@ -52,10 +48,6 @@ export const newIdOf =
   ({ clock }: StartOptions) =>
   () =>
     uuidV7(clock());
-
-export function createSignInFailures(options: StartOptions, { admin: rows }: Store): SignInFailures {
-  return new SignInFailures({ ...options, rows, newId: newIdOf(options) });
-}
 
 export function openStoreOf(
   config: Config,
@@ -133,10 +125,6 @@ export function retentionMsOf({ keepDays }: Config["conversations"]): number {
   return keepDays * DAY_MS;
 }
 
-export function createUsageDays(options: StartOptions, { usage: rows, books }: Store): UsageDays {
-  return new UsageDays({ ...options, rows, books });
-}
-
 export function createRetention(
   live: Pick<LiveValues, "config">,
   { clock, log }: StartOptions,
@@ -154,10 +142,6 @@ export function createRetention(
     now: () => performance.now(),
     log,
   });
-}
-
-export function createHealthFile({ dataDir }: Config, { clock, log }: StartOptions, circuits: Circuits): HealthFile {
-  return new HealthFile({ dataDir, name: uuidV7(clock()), health: (nowMs) => circuits.health(nowMs), clock, log });
 }
 
 /** Returns a function that makes random numbers from 0 up to 1. */
@@ -186,8 +170,4 @@ export function createOverload({ server }: Config, options: StartOptions): Overl
     now: () => performance.now(),
     outage,
   });
-}
-
-export function createRefusalLog(options: StartOptions, store: Store): RefusalLog {
-  return new RefusalLog({ ...options, rows: store.refusals, newId: newIdOf(options) });
 }

@@ -33,39 +33,49 @@ export interface GaugeSources {
   configuration(): ConfigurationState;
 }
 
-/** Reports the state of a service whenever the metrics are read. Returns the function that ends it. */
-export function observeService(meter: Meter, sources: GaugeSources): () => void {
-  const gauges = createGauges(meter);
+/**
+ * Reports the state of a service and of its process whenever the metrics are read. Returns the function that ends it.
+ */
+export function observeState(meter: Meter, sources: GaugeSources): () => void {
+  const instruments = createInstruments(meter);
+  const observables = Object.values(instruments);
+  const delay = monitorEventLoopDelay({ resolution: DELAY_RESOLUTION_MS });
+  let last: EventLoopUtilization = performance.eventLoopUtilization();
   const observe = async (result: BatchObservableResult) => {
-    observeParts(gauges, sources, result);
-    const { store, holdLifeMs } = sources;
-    const [isUp, open, status] = await Promise.all([
-      within(store.ping().then(() => true)),
-      within(store.books.openHolds()),
-      within(sources.ledgerStatus()),
-    ]);
-    const system = { sqlite: "sqlite", postgres: "postgresql" }[store.kind];
-    result.observe(gauges.storeUp, isUp === true ? 1 : 0, { "db.system.name": system });
-    if (open !== undefined) {
-      const unrenewedMs = open.count === 0 ? 0 : holdLifeMs - open.earliestExpiryMs;
-      result.observe(gauges.openHolds, open.count);
-      result.observe(gauges.unrenewed, Math.max(0, unrenewedMs) / 1000);
-    }
-    if (status === undefined) return;
-    result.observe(gauges.spoolEntries, status.spool.entries);
-    result.observe(gauges.deadLetters, status.quarantine.entries);
+    // The histogram contains the interval of its own timer.
+    result.observe(instruments.delay, Math.max(0, delay.percentile(99) - DELAY_RESOLUTION_MS * 1e6) / 1e9);
+    delay.reset();
+    const now = performance.eventLoopUtilization();
+    result.observe(instruments.utilization, performance.eventLoopUtilization(now, last).utilization);
+    last = now;
+    observeParts(instruments, sources, result);
+    await observeStore(instruments, sources, result);
   };
-  const observables = Object.values(gauges);
+  delay.enable();
   meter.addBatchObservableCallback(observe, observables);
-  return () => meter.removeBatchObservableCallback(observe, observables);
+  return () => {
+    meter.removeBatchObservableCallback(observe, observables);
+    delay.disable();
+  };
 }
 
-function createGauges(meter: Meter) {
+function createInstruments(meter: Meter) {
   const gauge = (name: string, description: string, unit?: string) =>
     meter.createObservableGauge(name, { description, unit });
   const count = (name: string, description: string, unit: string) =>
     meter.createObservableUpDownCounter(name, { description, unit });
   return {
+    cpuTime: meter.createObservableCounter("process.cpu.time", {
+      description: "Processor time of the process.",
+      unit: "s",
+    }),
+    memory: count("process.memory.usage", "Resident memory of the process.", "By"),
+    delay: gauge("nodejs.eventloop.delay.p99", "99th percentile of the event loop's delay since the last read.", "s"),
+    utilization: gauge(
+      "nodejs.eventloop.utilization",
+      "Share of time in which the event loop was busy since the last read.",
+      "1",
+    ),
     activeRequests: count("http.server.active_requests", "Requests that are not answered and settled.", "{request}"),
     circuits: gauge("tollgate.circuits", "Upstreams that were called since the start, by the state of their circuit."),
     openHolds: gauge("tollgate.holds.open", "Open holds in the store, of all services that share it."),
@@ -84,12 +94,36 @@ function createGauges(meter: Meter) {
   };
 }
 
-/** Reports the state that needs no answer of the store. */
-function observeParts(
-  gauges: ReturnType<typeof createGauges>,
-  sources: GaugeSources,
+type Instruments = ReturnType<typeof createInstruments>;
+
+async function observeStore(
+  gauges: Instruments,
+  { store, holdLifeMs, ledgerStatus }: GaugeSources,
   result: BatchObservableResult,
-): void {
+): Promise<void> {
+  const [isUp, open, status] = await Promise.all([
+    within(store.ping().then(() => true)),
+    within(store.books.openHolds()),
+    within(ledgerStatus()),
+  ]);
+  const system = { sqlite: "sqlite", postgres: "postgresql" }[store.kind];
+  result.observe(gauges.storeUp, isUp === true ? 1 : 0, { "db.system.name": system });
+  if (open !== undefined) {
+    const unrenewedMs = open.count === 0 ? 0 : holdLifeMs - open.earliestExpiryMs;
+    result.observe(gauges.openHolds, open.count);
+    result.observe(gauges.unrenewed, Math.max(0, unrenewedMs) / 1000);
+  }
+  if (status === undefined) return;
+  result.observe(gauges.spoolEntries, status.spool.entries);
+  result.observe(gauges.deadLetters, status.quarantine.entries);
+}
+
+/** Reports the state that needs no answer of the store. */
+function observeParts(gauges: Instruments, sources: GaugeSources, result: BatchObservableResult): void {
+  const { user, system } = process.cpuUsage();
+  result.observe(gauges.cpuTime, user / 1e6, { "cpu.mode": "user" });
+  result.observe(gauges.cpuTime, system / 1e6, { "cpu.mode": "system" });
+  result.observe(gauges.memory, process.memoryUsage.rss());
   result.observe(gauges.activeRequests, sources.runningRequests());
   result.observe(gauges.limitsShared, sources.areLimitsShared() ? 1 : 0);
   const { hash, isRead, needsRestart } = sources.configuration();
@@ -124,43 +158,4 @@ async function within<T>(result: Promise<T>): Promise<T | undefined> {
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** Reports the state of the process whenever the metrics are read. Returns the function that ends it. */
-export function observeProcess(meter: Meter): () => void {
-  const delay = monitorEventLoopDelay({ resolution: DELAY_RESOLUTION_MS });
-  let last: EventLoopUtilization = performance.eventLoopUtilization();
-  delay.enable();
-  const options = (description: string, unit: string) => ({ description, unit });
-  const cpuTime = meter.createObservableCounter("process.cpu.time", options("Processor time of the process.", "s"));
-  const memory = meter.createObservableUpDownCounter(
-    "process.memory.usage",
-    options("Resident memory of the process.", "By"),
-  );
-  const eventLoopDelay = meter.createObservableGauge(
-    "nodejs.eventloop.delay.p99",
-    options("99th percentile of the event loop's delay since the last read.", "s"),
-  );
-  const utilization = meter.createObservableGauge(
-    "nodejs.eventloop.utilization",
-    options("Share of time in which the event loop was busy since the last read.", "1"),
-  );
-  const observe = (result: BatchObservableResult) => {
-    const { user, system } = process.cpuUsage();
-    result.observe(cpuTime, user / 1e6, { "cpu.mode": "user" });
-    result.observe(cpuTime, system / 1e6, { "cpu.mode": "system" });
-    result.observe(memory, process.memoryUsage.rss());
-    // The histogram contains the interval of its own timer.
-    result.observe(eventLoopDelay, Math.max(0, delay.percentile(99) - DELAY_RESOLUTION_MS * 1e6) / 1e9);
-    delay.reset();
-    const now = performance.eventLoopUtilization();
-    result.observe(utilization, performance.eventLoopUtilization(now, last).utilization);
-    last = now;
-  };
-  const observables = [cpuTime, memory, eventLoopDelay, utilization];
-  meter.addBatchObservableCallback(observe, observables);
-  return () => {
-    meter.removeBatchObservableCallback(observe, observables);
-    delay.disable();
-  };
 }

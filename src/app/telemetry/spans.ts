@@ -35,7 +35,7 @@ export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestSpa
   if (route === null || !route.startsWith("/v1/")) return undefined;
   const parent = parentOf(api, begun);
   const kind = api.SpanKind.SERVER;
-  const span = tracer.startSpan(`${method} ${route}`, { kind, startTime: timeOf(startedMs) }, parent);
+  const span = tracer.startSpan(`${method} ${route}`, { kind, startTime: new Date(startedMs) }, parent);
   const { traceId, spanId, traceFlags } = span.spanContext();
   const traceparent = toTraceparent({ traceId, spanId, flags: traceFlags.toString(16).padStart(2, "0") });
   if (!span.isRecording()) return { traceId: undefined, traceparent, end: () => {} };
@@ -89,7 +89,7 @@ function endSpan(
     span.setAttributes(answerAttributes(report));
     addParts(options, api.trace.setSpan(parent, span), report);
   }
-  span.end(timeOf(startedMs + durationMs));
+  span.end(new Date(startedMs + durationMs));
 }
 
 function answerAttributes({ route, finishReason, charge }: CompletionReport): Attributes {
@@ -110,7 +110,7 @@ function answerAttributes({ route, finishReason, charge }: CompletionReport): At
 /** Adds the spans of the admission, of each call of an upstream, and of the settlement. */
 function addParts({ api, tracer }: SpanOptions, parent: Context, report: CompletionReport): void {
   const { operation, calls, startedMs, admittedMs, deliveredMs, settledMs } = report;
-  tracer.startSpan("admission", { startTime: timeOf(startedMs) }, parent).end(timeOf(admittedMs));
+  tracer.startSpan("admission", { startTime: new Date(startedMs) }, parent).end(new Date(admittedMs));
   for (const [index, call] of calls.entries()) {
     const { providerId: provider, model } = call.route;
     const isAnswered = call.outcome === "answered";
@@ -125,18 +125,12 @@ function addParts({ api, tracer }: SpanOptions, parent: Context, report: Complet
     const kind = api.SpanKind.CLIENT;
     const span = tracer.startSpan(
       `${operation} ${model}`,
-      { kind, startTime: timeOf(call.startedMs), attributes },
+      { kind, startTime: new Date(call.startedMs), attributes },
       parent,
     );
     if (!isAnswered) span.setStatus({ code: api.SpanStatusCode.ERROR });
     // The call that answered lasts until its answer has been read.
-    span.end(timeOf(isAnswered ? deliveredMs : call.startedMs + call.durationMs));
+    span.end(new Date(isAnswered ? deliveredMs : call.startedMs + call.durationMs));
   }
-  tracer.startSpan("settlement", { startTime: timeOf(deliveredMs) }, parent).end(timeOf(settledMs));
-}
-
-/** Converts milliseconds since 1970: a plain number could be taken for a time since the start of the process. */
-function timeOf(ms: number): [seconds: number, nanoseconds: number] {
-  const seconds = Math.floor(ms / 1000);
-  return [seconds, Math.round((ms - seconds * 1000) * 1e6)];
+  tracer.startSpan("settlement", { startTime: new Date(deliveredMs) }, parent).end(new Date(settledMs));
 }

@@ -7,7 +7,7 @@ import { listenForMetrics } from "../../http/health.ts";
 import { COMMIT_FAILURES } from "../../ledger/commit-queue.ts";
 import type { LedgerObserver } from "../../ledger/ledger.ts";
 import type { Log } from "../../telemetry/logger.ts";
-import { type GaugeSources, observeProcess, observeService } from "./gauges.ts";
+import { type GaugeSources, observeState } from "./gauges.ts";
 import { RequestMetrics } from "./requests.ts";
 import { createMeters, createTracers } from "./sdk.ts";
 import { beginSpan, type RequestSpan } from "./spans.ts";
@@ -47,7 +47,7 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
   const perDollar = Number(config.credits.perDollar);
   const requests = meters && new RequestMetrics(meters.meter, { ...options, perDollar });
   const spans = tracers && { ...options, ...tracers };
-  const observed: (() => void)[] = [];
+  let endObserving: (() => void) | undefined;
   let stopServing: (() => Promise<void>) | undefined;
   return {
     observeRequest: (requests ?? spans) && ((begun) => observerOf(requests, spans && beginSpan(spans, begun))),
@@ -55,13 +55,13 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
     read: meters?.read,
     async start(sources) {
       if (meters === undefined) return;
-      observed.push(observeProcess(meters.meter), observeService(meters.meter, sources));
+      endObserving = observeState(meters.meter, sources);
       const { host, port, token } = config.metrics;
       if (meters.read === undefined || port === undefined) return;
       stopServing = await listenForMetrics({ host, port }, { token, read: meters.read });
     },
     detach() {
-      for (const end of observed.splice(0)) end();
+      endObserving?.();
     },
     async stop() {
       const exported = [meters, tracers].map((one) => one?.stop().catch(onFailure));
