@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { startTestServer } from "../../test/support/server.ts";
 import { FairBudget } from "../ledger/fair-budget.ts";
 import { ANONYMOUS, BodyReservation, holdBody, JsonScanner } from "./body.ts";
 
@@ -79,4 +80,15 @@ test("The body of a completion counts until the completion has ended, whether or
   expect(budget.used).toBe(300);
   release();
   expect(budget.used).toBe(0);
+});
+
+test("A request with a wrong bound of its cost returns its body's share of the budget.", async () => {
+  const { url, server } = await startTestServer({ bodyLimitBytes: 4_096, bodiesInFlightBytes: 8_192 });
+  const body = JSON.stringify({ model: "m", messages: [{ role: "user", content: "x".repeat(2_000) }] });
+  const headers = { authorization: "Bearer t", "content-type": "application/json", "x-tollgate-max-cost": "much" };
+  for (let sent = 0; sent < 8; sent += 1) {
+    const answer = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
+    expect(await answer.json()).toMatchObject({ error: { param: "x-tollgate-max-cost" } });
+  }
+  await server.close({ delayMs: 0, drainMs: 0 });
 });
