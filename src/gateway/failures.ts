@@ -1,24 +1,16 @@
-import { ApiError, StoppedError, StoreUnavailableError, UpstreamError, type UpstreamFailure } from "../errors.ts";
-
-const RETRY_AFTER_SECONDS_MAX = 60;
-
-/** Public code of each way in which an upstream can fail. A bad key or model name of the operator is never the caller's fault. */
-const CODES = {
-  rejected: "upstream_rejected",
-  unsupported: "unsupported_value",
-  context_length: "context_length_exceeded",
-  content_filter: "content_filter",
-  credentials: "upstream_error",
-  misconfigured: "upstream_error",
-  rate_limited: "overloaded",
-  overloaded: "overloaded",
-  unavailable: "upstream_unavailable",
-  timeout: "upstream_timeout",
-  malformed: "upstream_error",
-  failed: "upstream_error",
-} as const satisfies Record<UpstreamFailure, string>;
+import {
+  ApiError,
+  type ErrorCode,
+  StoppedError,
+  StoreUnavailableError,
+  UpstreamError,
+  type UpstreamFailure,
+} from "../errors.ts";
+import { retryHeaders } from "./limits.ts";
 
 interface Consequence {
+  /** Public code. A bad key or model name of the operator is never the caller's fault. */
+  code: ErrorCode;
   /**
    * Next destination of the request while the client has received nothing: another route; the same route again if there
    * is no other; only a route with a larger context window; or none, because every upstream would or should refuse it.
@@ -33,19 +25,19 @@ interface Consequence {
 
 /** Consequences of each way in which an upstream can fail. docs/providers.md has them as a table. */
 export const CONSEQUENCES: Readonly<Record<UpstreamFailure, Consequence>> = {
-  rejected: { next: "nowhere", circuit: "works" },
-  unsupported: { next: "elsewhere", circuit: "unchanged" },
-  content_filter: { next: "nowhere", circuit: "works" },
-  context_length: { next: "larger", circuit: "works" },
-  credentials: { next: "elsewhere", circuit: "failed" },
-  misconfigured: { next: "elsewhere", circuit: "failed" },
-  rate_limited: { next: "elsewhere", circuit: "paused" },
-  overloaded: { next: "elsewhere", circuit: "failed" },
+  rejected: { code: "upstream_rejected", next: "nowhere", circuit: "works" },
+  unsupported: { code: "unsupported_value", next: "elsewhere", circuit: "unchanged" },
+  content_filter: { code: "content_filter", next: "nowhere", circuit: "works" },
+  context_length: { code: "context_length_exceeded", next: "larger", circuit: "works" },
+  credentials: { code: "upstream_error", next: "elsewhere", circuit: "failed" },
+  misconfigured: { code: "upstream_error", next: "elsewhere", circuit: "failed" },
+  rate_limited: { code: "overloaded", next: "elsewhere", circuit: "paused" },
+  overloaded: { code: "overloaded", next: "elsewhere", circuit: "failed" },
   // An upstream may close an idle connection at the moment of its use: the next connection works.
-  unavailable: { next: "elsewhere or again", circuit: "failed" },
-  timeout: { next: "elsewhere", circuit: "failed" },
-  malformed: { next: "elsewhere", circuit: "failed" },
-  failed: { next: "elsewhere", circuit: "failed" },
+  unavailable: { code: "upstream_unavailable", next: "elsewhere or again", circuit: "failed" },
+  timeout: { code: "upstream_timeout", next: "elsewhere", circuit: "failed" },
+  malformed: { code: "upstream_error", next: "elsewhere", circuit: "failed" },
+  failed: { code: "upstream_error", next: "elsewhere", circuit: "failed" },
 };
 
 /** Returns the public error for a failure of the service or an upstream. */
@@ -64,11 +56,7 @@ export function publicError(failure: unknown): ApiError {
 export function toApiError(error: UpstreamError): ApiError {
   const { failure, publicReason: reason } = error;
   const message = reason === undefined || failure === "unsupported" ? reason : `The model's provider said: ${reason}`;
-  const headers: Record<string, string> = {};
-  if (error.retryAfterSeconds !== undefined) {
-    headers["retry-after"] = String(Math.min(error.retryAfterSeconds, RETRY_AFTER_SECONDS_MAX));
-    if (error.retryAfterSeconds > RETRY_AFTER_SECONDS_MAX) headers["x-should-retry"] = "false";
-  }
+  const headers = error.retryAfterSeconds === undefined ? {} : retryHeaders(error.retryAfterSeconds);
   const param = error.param === undefined ? {} : { param: error.param };
-  return new ApiError(CODES[failure], message, { ...param, cause: error, headers });
+  return new ApiError(CONSEQUENCES[failure].code, message, { ...param, cause: error, headers });
 }

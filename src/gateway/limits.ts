@@ -147,11 +147,8 @@ export function exceeded({ key, amount }: WindowUse, state: LimitState): ApiErro
     ? `The request alone counts ${amount}; send a shorter prompt or a smaller max_tokens.`
     : `Try again in ${state.resetSeconds} s.`;
   const message = `Rate limit reached for ${state.unit} per ${window} of ${ownerOf(key)}: limit ${state.limit}. ${hint}`;
-  const headers: Record<string, string> = {
-    ...rateLimitHeaders([state]),
-    "retry-after": String(Math.min(state.resetSeconds, RETRY_AFTER_SECONDS_MAX)),
-  };
-  if (tooLarge || state.resetSeconds > RETRY_AFTER_SECONDS_MAX) headers["x-should-retry"] = "false";
+  const headers = { ...rateLimitHeaders([state]), ...retryHeaders(state.resetSeconds) };
+  if (tooLarge) headers["x-should-retry"] = "false";
   return new ApiError("rate_limit_exceeded", message, { headers });
 }
 
@@ -168,31 +165,20 @@ export function fullError(unit: string, limit: number): ApiError {
 /** Returns the headers of limits, by OpenAI's names and by those of draft-ietf-httpapi-ratelimit-headers. */
 export function rateLimitHeaders(states: readonly LimitState[]): Record<string, string> {
   const headers: Record<string, string> = {};
-  let policy = "";
-  let state = "";
-  for (const { unit, limit, remaining, resetSeconds, windowSeconds } of states) {
-    const names = HEADER_NAMES[unit];
-    headers[names.limit] = String(limit);
-    headers[names.remaining] = String(remaining);
-    headers[names.reset] = `${resetSeconds}s`;
-    const separator = policy === "" ? "" : ", ";
-    policy += `${separator}"${unit}";q=${limit};w=${windowSeconds}`;
-    state += `${separator}"${unit}";r=${remaining};t=${resetSeconds}`;
+  for (const { unit, limit, remaining, resetSeconds } of states) {
+    headers[`x-ratelimit-limit-${unit}`] = String(limit);
+    headers[`x-ratelimit-remaining-${unit}`] = String(remaining);
+    headers[`x-ratelimit-reset-${unit}`] = `${resetSeconds}s`;
   }
-  headers["ratelimit-policy"] = policy;
-  headers.ratelimit = state;
+  const policies = states.map(({ unit, limit, windowSeconds }) => `"${unit}";q=${limit};w=${windowSeconds}`);
+  headers["ratelimit-policy"] = policies.join(", ");
+  const lefts = states.map(({ unit, remaining, resetSeconds }) => `"${unit}";r=${remaining};t=${resetSeconds}`);
+  headers.ratelimit = lefts.join(", ");
   return headers;
 }
 
-const HEADER_NAMES = {
-  requests: {
-    limit: "x-ratelimit-limit-requests",
-    remaining: "x-ratelimit-remaining-requests",
-    reset: "x-ratelimit-reset-requests",
-  },
-  tokens: {
-    limit: "x-ratelimit-limit-tokens",
-    remaining: "x-ratelimit-remaining-tokens",
-    reset: "x-ratelimit-reset-tokens",
-  },
-} as const;
+/** Returns the headers of an error after which a client may try again, unless that takes too long for it to wait. */
+export function retryHeaders(afterSeconds: number): Record<string, string> {
+  const seconds = Math.min(afterSeconds, RETRY_AFTER_SECONDS_MAX);
+  return { "retry-after": String(seconds), ...(afterSeconds > seconds && { "x-should-retry": "false" }) };
+}

@@ -18,11 +18,8 @@ export interface MeasuredAnswer {
   durationMs: number;
 }
 
-interface Answers {
-  tokens: Float64Array;
-  tokensAMillisecond: Float64Array;
-  count: number;
-}
+/** The newest answers of an organization. */
+type Answers = { tokens: number; tokensAMillisecond: number }[];
 
 /**
  * Measures how fast and how much each upstream writes, and estimates from this the output of an answer whose client
@@ -34,10 +31,8 @@ export class OutputRates {
 
   note({ upstream, organizationId, tokens, durationMs }: MeasuredAnswer): void {
     const answers = this.#answersOf(upstream, organizationId);
-    const place = answers.count % ANSWERS_KEPT;
-    answers.tokens[place] = tokens;
-    answers.tokensAMillisecond[place] = tokens / Math.max(1, durationMs);
-    answers.count += 1;
+    answers.push({ tokens, tokensAMillisecond: tokens / Math.max(1, durationMs) });
+    if (answers.length > ANSWERS_KEPT) answers.shift();
   }
 
   /**
@@ -47,13 +42,16 @@ export class OutputRates {
    */
   estimate(upstream: string, elapsedMs: number): number {
     const ms = Math.max(0, elapsedMs);
-    const known = [...(this.#upstreams.get(upstream)?.values() ?? [])].map(newest);
-    if (known.reduce((sum, { tokens }) => sum + tokens.length, 0) < ANSWERS_LEAST) {
+    const known = [...(this.#upstreams.get(upstream)?.values() ?? [])];
+    if (known.reduce((sum, { length }) => sum + length, 0) < ANSWERS_LEAST) {
       return Math.min(USUAL_TOKENS_MAX, Math.floor((ms / 1000) * USUAL_TOKENS_A_SECOND));
     }
-    const rate = medianOf(known.map(({ tokensAMillisecond }) => percentile(tokensAMillisecond, 0.5)));
-    const longest = medianOf(known.map(({ tokens }) => percentile(tokens, 0.95)));
-    return Math.floor(Math.min(ms * rate, longest));
+    const medianOf = (figure: keyof Answers[number], part: number) => {
+      const figures = known.map((answers) => answers.map((answer) => answer[figure]));
+      const ofEach = figures.map((own) => percentile(own, part));
+      return percentile(ofEach, 0.5);
+    };
+    return Math.floor(Math.min(ms * medianOf("tokensAMillisecond", 0.5), medianOf("tokens", 0.95)));
   }
 
   #answersOf(upstream: string, organizationId: string): Answers {
@@ -64,24 +62,14 @@ export class OutputRates {
     }
     let answers = organizations.get(organizationId);
     if (answers === undefined) {
-      const [tokens, tokensAMillisecond] = [new Float64Array(ANSWERS_KEPT), new Float64Array(ANSWERS_KEPT)];
-      answers = { tokens, tokensAMillisecond, count: 0 };
+      answers = [];
       organizations.set(organizationId, answers);
     }
     return answers;
   }
 }
 
-/** Returns copies of the remembered values. */
-function newest({ tokens, tokensAMillisecond, count }: Answers): Pick<Answers, "tokens" | "tokensAMillisecond"> {
-  return { tokens: tokens.slice(0, count), tokensAMillisecond: tokensAMillisecond.slice(0, count) };
-}
-
-function medianOf(values: readonly number[]): number {
-  return percentile(Float64Array.from(values), 0.5);
-}
-
-/** Returns the smallest value that at least this part of the values does not exceed. Sorts them in place. */
-function percentile(values: Float64Array, part: number): number {
-  return values.sort()[Math.ceil(values.length * part) - 1] ?? 0;
+/** Returns the smallest value that at least this part of the values does not exceed. */
+function percentile(values: readonly number[], part: number): number {
+  return values.toSorted((a, b) => a - b)[Math.ceil(values.length * part) - 1] ?? 0;
 }

@@ -146,8 +146,8 @@ describe.skipIf(!hasRedis)("nodes that share limits in Redis", () => {
     const node = name("node");
     const sendAs = async (connection: number, purpose: Message["purpose"], running = 0) => {
       const changes = new Map(running === 0 ? [] : [[limit.key, running]]);
-      const message = { purpose, steps: [], returns: [], running: changes, kept: [] };
-      const words = encode(message, { node, connection, leaseMs: LEASE_MS });
+      const sender = { node, connection, leaseMs: LEASE_MS };
+      const words = encode({ ...sender, purpose, steps: [], returns: [], running: changes, kept: [] });
       return decode(await redis.send("EVAL", SCRIPT, ...words), []);
     };
     expect(await sendAs(1, "join", 1)).toMatchObject({ outcomes: [] });

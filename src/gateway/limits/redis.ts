@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { add } from "./local.ts";
-import { decode, encode, type Message, type Reply, type Return, SCRIPT, type Sender, type Step } from "./script.ts";
+import { decode, encode, type Message, type Reply, type Return, SCRIPT, type Step } from "./script.ts";
 
 /** The parts of a client of `@redis/client` that are used. */
 export interface RedisConnection {
@@ -18,8 +18,6 @@ export interface RedisNodeOptions {
   node: string;
   /** Time after which the connection counts as failed if a message is not answered. */
   answerTimeoutMs: number;
-  leaseMs: number;
-  beatMs: number;
   /** Returns this process's concurrent requests of each key. */
   running(): ReadonlyMap<string, number>;
   /** Called for each failure, also of an attempt to reconnect. */
@@ -27,6 +25,9 @@ export interface RedisNodeOptions {
   onJoined(): void;
 }
 
+/** Time after which the concurrent requests of a process that has died are free. */
+const LEASE_MS = 60_000;
+const BEAT_MS = 5_000;
 const CONNECT_TIMEOUT_MS = 1_000;
 /** Pause between two attempts to reconnect. The first attempt follows at once. */
 const RECONNECT_PAUSE_MS = 1_000;
@@ -69,7 +70,7 @@ export class RedisNode {
 
   /** Connects. Resolves after the first attempt, also if it fails; further attempts follow in the background. */
   async start(): Promise<void> {
-    this.#beat = setInterval(() => this.#isJoined && void this.#exchange("beat", []), this.#options.beatMs).unref();
+    this.#beat = setInterval(() => this.#isJoined && void this.#exchange("beat", []), BEAT_MS).unref();
     await this.#connect();
   }
 
@@ -163,13 +164,13 @@ export class RedisNode {
   }
 
   #wordsOf(purpose: Message["purpose"], steps: readonly Step[]): string[] {
-    const { node, leaseMs, running } = this.#options;
+    const { node, running } = this.#options;
     const isJoin = purpose === "join";
     if (isJoin) this.#connections += 1;
     const changes = isJoin ? running() : purpose === "leave" ? NOTHING_RUNNING : this.#running;
     const kept = purpose === "beat" ? running().keys() : [];
-    const sender: Sender = { node, connection: this.#connections, leaseMs };
-    const words = encode({ purpose, steps, returns: this.#returns, running: changes, kept }, sender);
+    const sender = { node, connection: this.#connections, leaseMs: LEASE_MS };
+    const words = encode({ ...sender, purpose, steps, returns: this.#returns, running: changes, kept });
     this.#returns = [];
     this.#running.clear();
     return isJoin ? ["EVAL", SCRIPT, ...words] : ["EVALSHA", SCRIPT_SHA1, ...words];

@@ -22,8 +22,15 @@ export interface Return extends Pick<WindowUse, "kind" | "key" | "amount"> {
   endsAtMs: number;
 }
 
-/** Everything that a node sends in one round trip. */
+/**
+ * Everything that a node sends in one round trip. Redis ignores messages of an earlier connection of the node, which it may
+ * read late.
+ */
 export interface Message {
+  node: string;
+  connection: number;
+  /** Time after its last sign of life for which a node's concurrent requests are counted. */
+  leaseMs: number;
   /** `join` registers a node, `beat` keeps it registered, `leave` removes it. */
   purpose: "count" | "join" | "beat" | "leave";
   steps: readonly Step[];
@@ -32,14 +39,6 @@ export interface Message {
   running: ReadonlyMap<string, number>;
   /** Keys whose concurrent requests have to be kept. */
   kept: Iterable<string>;
-}
-
-/** One connection of a node. Redis ignores messages of an earlier connection, which it may read late. */
-export interface Sender {
-  node: string;
-  connection: number;
-  /** Time after its last sign of life for which a node's concurrent requests are counted. */
-  leaseMs: number;
 }
 
 /** The answer of Redis to a message. */
@@ -52,7 +51,7 @@ export interface Reply {
 const PREFIX = "{tollgate}:";
 
 /** Returns the arguments of EVAL after the script. */
-export function encode({ purpose, steps, returns, running, kept }: Message, sender: Sender): string[] {
+export function encode({ steps, returns, running, kept, ...sender }: Message): string[] {
   const keys = new Map<string, number>();
   const indexOf = (kind: string, key: string) => {
     const name = `${PREFIX}${kind}:${key}`;
@@ -64,7 +63,6 @@ export function encode({ purpose, steps, returns, running, kept }: Message, send
   };
   const message = {
     ...sender,
-    purpose,
     steps: steps.map(({ uses, concurrent, followsPrevious }) => ({
       follows: followsPrevious,
       uses: uses.map(({ kind, key, limit, amount }) => [

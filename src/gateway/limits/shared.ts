@@ -19,17 +19,13 @@ import { LocalLimiter } from "./local.ts";
 import { RedisNode, type RedisNodeOptions } from "./redis.ts";
 import type { Return, Step, StepOutcome } from "./script.ts";
 
-export interface SharedLimiterOptions
-  extends Omit<RedisNodeOptions, "running" | "answerTimeoutMs" | "leaseMs" | "beatMs"> {
+export interface SharedLimiterOptions extends Omit<RedisNodeOptions, "running" | "answerTimeoutMs"> {
   answerTimeoutMs?: number;
   /** Milliseconds since 1970. */
   clock: () => number;
 }
 
 const ANSWER_TIMEOUT_MS = 500;
-/** Time after which the concurrent requests of a process that has died are free. */
-const LEASE_MS = 60_000;
-const BEAT_MS = 5_000;
 /** The number of nodes that a process assumes until it has reached Redis for the first time. */
 const NODES_ASSUMED = 10;
 /** A request is counted at the second tick after its beginning, unless it was admitted or refused before. */
@@ -56,8 +52,7 @@ export class SharedLimiter implements RateLimiter {
     this.#clock = options.clock;
     this.#answerTimeoutMs = answerTimeoutMs;
     this.#local = new LocalLimiter(options.clock);
-    const times = { answerTimeoutMs, leaseMs: LEASE_MS, beatMs: BEAT_MS };
-    this.#node = new RedisNode({ ...options, ...times, running: () => this.#local.running() });
+    this.#node = new RedisNode({ ...options, answerTimeoutMs, running: () => this.#local.running() });
   }
 
   async start(): Promise<void> {
