@@ -110,11 +110,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
       return usageReport(balance);
     },
     version,
-    trustProxy: config.server.trustProxy,
-    basePath: config.server.basePath,
-    bodyLimitBytes: config.server.bodyLimitBytes,
-    bodiesInFlightBytes: config.server.bodiesInFlightBytes,
-    maxConnections: config.server.maxConnections,
+    ...config.server,
     overload: services.overload,
     ping: async () => {
       if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");

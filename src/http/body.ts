@@ -81,7 +81,7 @@ function readBody(raw: IncomingMessage, limitBytes: number, reservation: BodyRes
       if (length > limitBytes) return fail(tooManyBytes(limitBytes));
       if (!reservation.add(chunk.length + CHUNK_BYTES)) return fail(tooManyBodies());
       const excess = scanner.scan(chunk);
-      if (excess !== undefined) return fail(EXCESSES[excess]());
+      if (excess !== undefined) return fail(new ApiError("body_too_large", EXCESSES[excess]));
       chunks.push(chunk);
     };
     const onEnd = () => {
@@ -101,16 +101,8 @@ const tooManyBodies = () =>
     headers: { "retry-after": "1" },
   });
 const EXCESSES = {
-  depth: () =>
-    new ApiError(
-      "body_too_large",
-      `The request body is nested too deeply: at most ${JSON_DEPTH_MAX} levels of arrays and objects are allowed.`,
-    ),
-  values: () =>
-    new ApiError(
-      "body_too_large",
-      `The request body has too many values: at most ${JSON_VALUES_MAX} are allowed, arrays and objects included.`,
-    ),
+  depth: `The request body is nested too deeply: at most ${JSON_DEPTH_MAX} levels of arrays and objects are allowed.`,
+  values: `The request body has too many values: at most ${JSON_VALUES_MAX} are allowed, arrays and objects included.`,
 };
 
 function parseJson(body: Buffer): unknown {

@@ -3,7 +3,8 @@ import { toErrorEnvelope } from "../api/chat/encode.ts";
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ErrorEnvelope } from "../api/validation.ts";
 import type { ErrorFormat } from "../api/wire.ts";
-import { ApiError, type ErrorCode, StoreUnavailableError } from "../errors.ts";
+import { ApiError, type ErrorCode } from "../errors.ts";
+import { publicError } from "../gateway/failures.ts";
 import { type LimitState, rateLimitHeaders } from "../gateway/limits.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { namesOf } from "./authentication.ts";
@@ -22,26 +23,23 @@ function hasDisconnected(error: unknown, request: FastifyRequest): boolean {
 
 /** Converts any error to the public error of the response. Internal errors become its cause. */
 export function toPublicError(error: unknown): ApiError {
-  if (error instanceof ApiError) return error;
-  if (error instanceof StoreUnavailableError) return new ApiError("store_unavailable", undefined, { cause: error });
   const code = FASTIFY_CODES[(error as FastifyError | undefined)?.code ?? ""];
-  if (code !== undefined) return new ApiError(code);
-  return new ApiError("internal_error", undefined, { cause: error });
+  return code === undefined ? publicError(error) : new ApiError(code);
 }
 
 /** Returns Fastify's error handler: it sends the error envelope, and logs defects of the service. */
 export function errorHandler(log: Log) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
-    const publicError = toPublicError(error);
+    const shown = toPublicError(error);
     // The access log has the known errors. A defect is logged with its stack.
-    if (!hasDisconnected(error, request) && publicError.code === "internal_error") {
+    if (!hasDisconnected(error, request) && shown.code === "internal_error") {
       const fields = { requestId: request.id, ...namesOf(request.caller), model: request.modelName };
-      log.error({ ...fields, defect: publicError.cause }, "a request failed with an internal error");
+      log.error({ ...fields, defect: shown.cause }, "a request failed with an internal error");
     }
-    if (reply.raw.headersSent) return resetConnection(reply, publicError);
+    if (reply.raw.headersSent) return resetConnection(reply, shown);
     const counted = request.caller?.limited?.counted();
-    if (counted === undefined) return sendError(reply, publicError);
-    const send = (state: LimitState) => sendError(reply.headers(rateLimitHeaders([state])), publicError);
+    if (counted === undefined) return sendError(reply, shown);
+    const send = (state: LimitState) => sendError(reply.headers(rateLimitHeaders([state])), shown);
     if (!(counted instanceof Promise)) return send(counted);
     // A request above its limit gets 429, also if it is invalid.
     return counted.then(send, (refusal) => sendError(reply, toPublicError(refusal)));

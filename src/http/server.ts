@@ -356,12 +356,8 @@ const HSTS = "max-age=31536000";
  */
 function rewriteUrlFor(basePath: string): ((request: { url?: string | undefined }) => string) | undefined {
   if (basePath === "") return undefined;
-  return ({ url = "/" }) => {
-    if (!url.startsWith(basePath)) return url;
-    const rest = url.slice(basePath.length);
-    if (rest === "" || rest.startsWith("?")) return `/${rest}`;
-    return rest.startsWith("/") ? rest : url;
-  };
+  const path = new RegExp(`^${RegExp.escape(basePath)}(?:/|(?=\\?|$))`);
+  return ({ url = "/" }) => url.replace(path, "/");
 }
 
 /**

@@ -187,8 +187,6 @@ function unsupported(param: string, model: CatalogModel, value?: string): ApiErr
   return new ApiError("unsupported_value", message, { param });
 }
 
-const NO_PROMPTS: ReadonlyMap<Route, ConvertedPrompt> = new Map();
-
 /**
  * Selects the routes whose upstreams can take the request, and converts its prompt for their wires: a route whose wire sends
  * messages as they are has no prompt. Throws the first refusal where none can.
@@ -200,7 +198,7 @@ export function routesFor(
 ): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, ConvertedPrompt> } {
   const address = firstAddress(request.messages);
   const maxTokens = output.tokens ?? model.maxOutputTokens;
-  let prompts: Map<Route, ConvertedPrompt> | undefined;
+  const prompts = new Map<Route, ConvertedPrompt>();
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
     const provider = providers.get(route.providerId);
@@ -215,12 +213,10 @@ export function routesFor(
       refusal ??= prompt;
       return false;
     }
-    if (prompt === undefined) return true;
-    prompts ??= new Map();
-    prompts.set(route, prompt);
+    if (prompt !== undefined) prompts.set(route, prompt);
     return true;
   });
-  if (first !== undefined) return { routes: [first, ...others], prompts: prompts ?? NO_PROMPTS };
+  if (first !== undefined) return { routes: [first, ...others], prompts };
   throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
 }
 

@@ -9,10 +9,9 @@ import {
   toMessagesModels,
 } from "../../api/messages/models.ts";
 import { Model, ModelList } from "../../api/model.ts";
-import type { ValidationIssue } from "../../api/validation.ts";
 import { type CatalogModel, toApiModel } from "../../catalog/model.ts";
-import { ApiError } from "../../errors.ts";
 import { mayUse, modelNotFound } from "../../gateway/plan.ts";
+import { toApiIssue } from "../answer.ts";
 import { principalOf } from "../authentication.ts";
 import { namesMessagesVersion } from "../errors.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -32,7 +31,7 @@ export const listModels: Endpoint = {
     const models = gateway.catalog.list().filter((model) => mayUse(principal, model));
     if (!isOfMessages(request)) return { object: "list", data: models.map(toApiModel) };
     const page = readModelPage(request.query as Record<string, unknown>);
-    if ("issue" in page) throw refused(page.issue);
+    if ("issue" in page) throw toApiIssue(page.issue);
     return toMessagesModels(models.filter(chats).map(toApiModel), page);
   },
 };
@@ -66,10 +65,6 @@ function chats({ capabilities }: CatalogModel): boolean {
 /** Tells whether a client speaks Anthropic's API. Throws invalid_value for an unknown version. */
 function isOfMessages(request: FastifyRequest): boolean {
   const issue = messagesVersionIssue(request.headers["anthropic-version"]?.toString());
-  if (issue !== undefined) throw refused(issue);
+  if (issue !== undefined) throw toApiIssue(issue);
   return namesMessagesVersion(request);
-}
-
-function refused({ code, message, param }: ValidationIssue): ApiError {
-  return new ApiError(code, message, { param: param ?? undefined });
 }
