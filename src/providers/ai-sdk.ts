@@ -79,9 +79,7 @@ class AiSdk implements Provider {
     const complete = { ...settings, baseUrl: baseUrl ?? defaultBaseUrl };
     this.#connect = wire.connect(complete, this.#fetchToken);
     const { embedding } = wire;
-    if (embedding === undefined) return;
-    const connect = embedding.connect(complete, this.#fetchToken);
-    this.embed = (call) => this.#embed(embedding, connect, call);
+    if (embedding !== undefined) this.embed = (call) => this.#embed(embedding, call);
   }
 
   convert(request: UpstreamRequest): AiSdkPrompt | UpstreamError {
@@ -108,7 +106,7 @@ class AiSdk implements Provider {
     const reader = new AnswerReader(this.#wire);
     try {
       const models = await Promise.race([this.#connect(postOnly(http.fetch)), rejectOnAbort(abortSignal)]);
-      const model = models(request.model);
+      const model = models.languageModel(request.model);
       if (!request.stream) {
         const result = await model.doGenerate({ ...options, abortSignal });
         return { ignored: [...ignored, ...leftOut(result.warnings)], chunks: once(reader.readResult(result)) };
@@ -127,19 +125,15 @@ class AiSdk implements Provider {
     }
   }
 
-  async #embed(
-    wire: EmbeddingWire,
-    connect: ReturnType<EmbeddingWire["connect"]>,
-    call: ProviderEmbeddingCall,
-  ): Promise<ProviderEmbeddings> {
+  async #embed(wire: EmbeddingWire, call: ProviderEmbeddingCall): Promise<ProviderEmbeddings> {
     call.signal.throwIfAborted();
     const ended = new AbortController();
     const signal = AbortSignal.any([call.signal, ended.signal]);
     const headers = identityHeaders(this.#settings, call);
     const http = new CallFetch(this.#connections, this.#scrub, signal, { headers });
     try {
-      const models = await Promise.race([connect(postOnly(http.fetch)), rejectOnAbort(signal)]);
-      return await embedInCalls(models(call.model), wire, { ...call, signal });
+      const models = await Promise.race([this.#connect(postOnly(http.fetch)), rejectOnAbort(signal)]);
+      return await embedInCalls(models.embeddingModel(call.model), wire, { ...call, signal });
     } catch (error) {
       // The first failure ends the calls that still run, whose failures are the consequence.
       const failure = toUpstreamError(error, http.failure, call.signal, http.scrub);

@@ -1,5 +1,5 @@
 import type { Capability } from "../api/model.ts";
-import type { Wire } from "./ai-sdk/wire.ts";
+import { OWN_FIELDS, type Wire } from "./ai-sdk/wire.ts";
 import { anthropic } from "./ai-sdk/wires/anthropic.ts";
 import { azure } from "./ai-sdk/wires/azure.ts";
 import { bedrock } from "./ai-sdk/wires/bedrock.ts";
@@ -58,6 +58,7 @@ export interface KnownProvider extends UnsupportedFeatures {
   compatible?: UnsupportedFeatures;
 }
 
+/** A row with a wire does not repeat the fields in `refuses` that the wire does not take. */
 type Row = Pick<KnownProvider, "id" | "name" | "documentation"> &
   Partial<Omit<KnownProvider, "kind">> &
   ({ wire: Wire } | { keyVariable: string; baseUrl: string });
@@ -110,15 +111,7 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.anthropic.com/v1",
     documentation: "https://platform.claude.com/docs/en/api/messages",
     secondWire: { wire: "messages" },
-    refuses: [
-      "frequency_penalty",
-      "logit_bias",
-      "logprobs",
-      "presence_penalty",
-      "response_format.json_object",
-      "seed",
-      "top_logprobs",
-    ],
+    refuses: ["frequency_penalty", "presence_penalty", "response_format.json_object", "seed"],
     remarks: [
       "All system messages go first.",
       "On models before Claude 4.6, `reasoning_effort` takes its share of `max_tokens`, at least 1,024 tokens; where that is too much it is left out.",
@@ -145,7 +138,6 @@ const ROWS: readonly Row[] = [
     keyVariable: "GEMINI_API_KEY",
     baseUrl: "https://generativelanguage.googleapis.com/v1beta",
     documentation: "https://ai.google.dev/api/generate-content",
-    refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
     remarks: [
       "All system messages go first.",
       "With `reasoning_effort`, a summary of the thoughts comes as `reasoning_content`.",
@@ -160,7 +152,6 @@ const ROWS: readonly Row[] = [
     keyVariable: "MISTRAL_API_KEY",
     baseUrl: "https://api.mistral.ai/v1",
     documentation: "https://docs.mistral.ai/api/endpoint/chat",
-    refuses: ["logit_bias", "logprobs", "top_logprobs", "user"],
     compatible: { lacks: [], refuses: ["logit_bias", "logprobs", "seed", "top_logprobs", "user"] },
     requestFormat: { fields: passing() },
   },
@@ -173,7 +164,7 @@ const ROWS: readonly Row[] = [
     pricesId: "x-ai",
     documentation: "https://docs.x.ai/docs/api-reference#create-new-response",
     secondWire: { wire: "responses" },
-    refuses: ["frequency_penalty", "logit_bias", "logprobs", "presence_penalty", "stop", "top_logprobs"],
+    refuses: ["frequency_penalty", "presence_penalty", "stop"],
     remarks: ["It is asked to keep nothing: its reasoning comes sealed and goes back with the next turn."],
     compatible: { lacks: [], refuses: ["logit_bias"] },
     requestFormat: { fields: passing() },
@@ -211,7 +202,6 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.cohere.com/v2",
     otherHosts: ["api.cohere.ai"],
     documentation: "https://docs.cohere.com/reference/chat",
-    refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
     remarks: [
       "Text in messages with tool calls is dropped; it is named as `messages.content` in `x-tollgate-ignored`.",
     ],
@@ -333,17 +323,7 @@ const ROWS: readonly Row[] = [
     wire: bedrock,
     pricesId: "aws",
     documentation: "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html",
-    refuses: [
-      "frequency_penalty",
-      "image_url.address",
-      "logit_bias",
-      "logprobs",
-      "presence_penalty",
-      "response_format.json_object",
-      "seed",
-      "top_logprobs",
-      "user",
-    ],
+    refuses: ["frequency_penalty", "image_url.address", "presence_penalty", "response_format.json_object", "seed"],
     remarks: [
       "All system messages go first.",
       "Claude thinks as on Anthropic's own API; Nova's highest effort is `medium`, because above it takes no bound of its answer.",
@@ -356,7 +336,6 @@ const ROWS: readonly Row[] = [
     wire: googleVertex,
     pricesId: "google",
     documentation: "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference",
-    refuses: ["logit_bias", "logprobs", "parallel_tool_calls", "top_logprobs", "user"],
     remarks: [
       "All system messages go first.",
       "Known prices are those of the global location: state others where a region is more expensive.",
@@ -372,10 +351,16 @@ export const KNOWN_PROVIDERS: readonly KnownProvider[] = ROWS.map((row) => ({
   otherHosts: [],
   pricesId: row.id,
   lacks: [],
-  refuses: [],
   remarks: [],
   ...row,
+  refuses: [...(row.refuses ?? []), ...(row.wire ? fieldsLackedBy(row.wire) : [])].sort(),
 }));
+
+/** Returns the fields that the package of a wire has no option for. */
+function fieldsLackedBy({ takes }: Wire): string[] {
+  const lacked = OWN_FIELDS.filter((field) => !takes.includes(field));
+  return lacked.flatMap((field) => (field === "logprobs" ? [field, "top_logprobs"] : [field]));
+}
 
 /** The environment variables that providers' keys are read from. */
 export const PROVIDER_KEY_VARIABLES: readonly string[] = KNOWN_PROVIDERS.flatMap(

@@ -1,7 +1,6 @@
 import type {
-  EmbeddingModelV4,
-  LanguageModelV4,
   LanguageModelV4CallOptions,
+  ProviderV4,
   SharedV4ProviderMetadata,
   SharedV4ProviderOptions,
 } from "@ai-sdk/provider";
@@ -16,15 +15,10 @@ import type { KindKey, ProviderSettings } from "../settings.ts";
 export type Fetch = (address: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
 /** Creates the models of a package for one call. Their requests use the call's own fetch. */
-export type Connect = (fetch: Fetch) => Promise<(model: string) => Pick<LanguageModelV4, "doGenerate" | "doStream">>;
+export type Connect = (fetch: Fetch) => Promise<Pick<ProviderV4, "languageModel" | "embeddingModel">>;
 
 /** Embeddings on one wire. */
 export interface EmbeddingWire {
-  /** Makes embedding models for one call, as `Connect` makes language models. */
-  connect(
-    settings: ProviderSettings,
-    fetchToken: Fetch,
-  ): (fetch: Fetch) => Promise<(model: string) => EmbeddingModelV4>;
   /** Returns the most inputs of one call of a model, where the package's number is too large; absent if it never is. */
   inputsACall?(model: string): number;
   /** Returns the package's own options, such as its name for `dimensions`; absent if it needs none. */
@@ -117,6 +111,12 @@ export const USUAL_PROMPT: PromptRules = {
   takesImageAddresses: true,
   takesToolImages: false,
   takesTextWithCalls: true,
+};
+
+/** The settings of wires that need only a key. */
+export const KEYED: Pick<Wire, "keys" | "fault"> = {
+  keys: ["apiKey", "baseUrl"],
+  fault: (settings) => missing(settings, "apiKey"),
 };
 
 /** Returns the fault of settings that lack one of some required keys; undefined if none is missing. */

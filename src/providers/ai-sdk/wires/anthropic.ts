@@ -2,13 +2,12 @@ import { detailsOf } from "../../json.ts";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import { CLAUDE_REASONING, fieldsOfDetail } from "../reasoning.ts";
-import { type Fit, missing, optionsOf, REASONING_SHARES, readExtraContent, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { type Fit, KEYED, optionsOf, REASONING_SHARES, readExtraContent, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages */
 export const anthropic: Wire = {
   packages: ["@ai-sdk/anthropic"],
-  keys: ["apiKey", "baseUrl"],
-  fault: (settings) => missing(settings, "apiKey"),
+  ...KEYED,
   connect: (settings) => async (fetch) => {
     const { createAnthropic } = await import("@ai-sdk/anthropic");
     return createAnthropic(optionsOf(settings, fetch));

@@ -1,14 +1,7 @@
 import { isObject } from "../../json.ts";
 import type { UpstreamRequest } from "../../provider.ts";
 import { AZURE_SCHEMAS } from "../../schemas.ts";
-import type { ProviderSettings } from "../../settings.ts";
-import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
-
-async function open({ apiKey, resourceName = "", baseUrl, headers }: ProviderSettings, fetch: Fetch) {
-  const { createAzure } = await import("@ai-sdk/azure");
-  const baseURL = baseUrl ?? `https://${resourceName}.openai.azure.com/openai`;
-  return createAzure({ apiKey: apiKey ?? "", baseURL, headers: { ...headers }, fetch });
-}
+import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** Azure OpenAI's chat completions: https://learn.microsoft.com/azure/ai-foundry/openai/latest */
 export const azure: Wire = {
@@ -19,9 +12,14 @@ export const azure: Wire = {
     if (baseUrl === null && !resourceName) return "needs resourceName or baseUrl";
     return missing(settings, "apiKey");
   },
-  connect: (settings) => async (fetch) => (await open(settings, fetch)).chat,
+  connect: (settings) => async (fetch) => {
+    const { createAzure } = await import("@ai-sdk/azure");
+    const { resourceName = "", baseUrl } = settings;
+    const baseURL = baseUrl ?? `https://${resourceName}.openai.azure.com/openai`;
+    const { chat, embeddingModel } = createAzure({ ...optionsOf(settings, fetch), baseURL });
+    return { languageModel: chat, embeddingModel };
+  },
   embedding: {
-    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
     // The package reads the length from its own options alone.
     options: (dimensions) => ({ openai: { ...(dimensions !== undefined && { dimensions }) } }),
   },

@@ -47,7 +47,6 @@ export const bedrock: Wire = {
   },
   connect: (settings) => (fetch) => open(settings, fetch),
   embedding: {
-    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
     options: (dimensions, model) => ({ bedrock: embeddingOptions(dimensions, model) }),
   },
   takes: ["parallel_tool_calls"],

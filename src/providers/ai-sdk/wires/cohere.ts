@@ -1,19 +1,14 @@
-import type { ProviderSettings } from "../../settings.ts";
-import { type Fetch, type Fit, missing, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
-
-async function open(settings: ProviderSettings, fetch: Fetch) {
-  const { createCohere } = await import("@ai-sdk/cohere");
-  return createCohere(optionsOf(settings, fetch));
-}
+import { type Fit, KEYED, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** Cohere's chat, version 2: https://docs.cohere.com/reference/chat */
 export const cohere: Wire = {
   packages: ["@ai-sdk/cohere"],
-  keys: ["apiKey", "baseUrl"],
-  fault: (settings) => missing(settings, "apiKey"),
-  connect: (settings) => (fetch) => open(settings, fetch),
+  ...KEYED,
+  connect: (settings) => async (fetch) => {
+    const { createCohere } = await import("@ai-sdk/cohere");
+    return createCohere(optionsOf(settings, fetch));
+  },
   embedding: {
-    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
     // A text that is too long is refused, as on every other wire, instead of being cut.
     options: (dimensions) => ({
       cohere: {

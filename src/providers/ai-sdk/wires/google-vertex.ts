@@ -35,10 +35,6 @@ export const googleVertex: Wire = {
   },
   connect: open,
   embedding: {
-    connect(settings, fetchToken) {
-      const connect = open(settings, fetchToken);
-      return async (fetch) => (await connect(fetch)).embeddingModel;
-    },
     // A text that is too long is refused rather than cut.
     options: () => ({ googleVertex: { autoTruncate: false } }),
     // "Each request can only include a single input text"; the other models take 20,000 tokens in texts of up to 2,048.

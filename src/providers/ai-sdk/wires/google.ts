@@ -1,23 +1,17 @@
 import { detailsOf } from "../../json.ts";
 import type { UpstreamRequest, UpstreamUsage } from "../../provider.ts";
-import type { ProviderSettings } from "../../settings.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";
-import { type Fetch, type Fit, missing, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
-
-async function open(settings: ProviderSettings, fetch: Fetch) {
-  const { createGoogle } = await import("@ai-sdk/google");
-  return createGoogle(optionsOf(settings, fetch));
-}
+import { type Fit, KEYED, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** The Gemini API: https://ai.google.dev/api/generate-content */
 export const google: Wire = {
   packages: ["@ai-sdk/google"],
-  keys: ["apiKey", "baseUrl"],
-  fault: (settings) => missing(settings, "apiKey"),
-  connect: (settings) => (fetch) => open(settings, fetch),
-  embedding: {
-    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
+  ...KEYED,
+  connect: (settings) => async (fetch) => {
+    const { createGoogle } = await import("@ai-sdk/google");
+    return createGoogle(optionsOf(settings, fetch));
   },
+  embedding: {},
   takes: [],
   fields: {
     modalities: "translated",

@@ -1,20 +1,14 @@
-import type { ProviderSettings } from "../../settings.ts";
-import { type Fetch, missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
-
-async function open(settings: ProviderSettings, fetch: Fetch) {
-  const { createMistral } = await import("@ai-sdk/mistral");
-  return createMistral(optionsOf(settings, fetch));
-}
+import { KEYED, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** Mistral's chat completions: https://docs.mistral.ai/api/endpoint/chat */
 export const mistral: Wire = {
   packages: ["@ai-sdk/mistral"],
-  keys: ["apiKey", "baseUrl"],
-  fault: (settings) => missing(settings, "apiKey"),
-  connect: (settings) => (fetch) => open(settings, fetch),
-  embedding: {
-    connect: (settings) => async (fetch) => (await open(settings, fetch)).embeddingModel,
+  ...KEYED,
+  connect: (settings) => async (fetch) => {
+    const { createMistral } = await import("@ai-sdk/mistral");
+    return createMistral(optionsOf(settings, fetch));
   },
+  embedding: {},
   takes: ["parallel_tool_calls"],
   fields: { "content.file": "translated", "content.file.file_url": "translated" },
   fit({ parallel_tool_calls: isParallel, response_format: format }) {

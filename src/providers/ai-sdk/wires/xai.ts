@@ -1,11 +1,10 @@
 import { XAI_REASONING } from "../reasoning.ts";
-import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { KEYED, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** xAI's Responses API: https://docs.x.ai/docs/api-reference#create-new-response */
 export const xai: Wire = {
   packages: ["@ai-sdk/xai"],
-  keys: ["apiKey", "baseUrl"],
-  fault: (settings) => missing(settings, "apiKey"),
+  ...KEYED,
   connect: (settings) => async (fetch) => {
     const { createXai } = await import("@ai-sdk/xai");
     return createXai(optionsOf(settings, fetch));
