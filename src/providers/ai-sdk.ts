@@ -16,10 +16,10 @@ import {
   type ProviderCall,
   type ProviderEmbeddingCall,
   type ProviderEmbeddings,
+  refusalIn,
   type UpstreamChunk,
   UpstreamError,
   type UpstreamFailure,
-  type UpstreamRequest,
 } from "./provider.ts";
 import { createScrub, privateTextsOf, type Scrub, scrubFor } from "./scrub.ts";
 import {
@@ -44,7 +44,31 @@ export function aiSdk(
     refuseOwnHeaders(settings);
     const fault = wire.fault(settings);
     if (fault !== undefined) throw new OperatorError(`providers '${settings.id}': the kind ${settings.kind} ${fault}`);
-    return new AiSdk(wire, settings, defaultBaseUrl, environment);
+    const { id, baseUrl, promptCaching: caching = "auto" } = settings;
+    const { embedding } = wire;
+    const connections = new Connections(settings.timeouts, environment);
+    const scrub = createScrub(privateTextsOf(settings, environment));
+    const closing = new AbortController();
+    const fetchToken = tokenFetch(() => new CallFetch(connections, scrub, closing.signal));
+    const connect = wire.connect({ ...settings, baseUrl: baseUrl ?? defaultBaseUrl }, fetchToken);
+    const upstream: Upstream = { wire, settings, caching, connections, scrub, connect };
+    return {
+      id,
+      isPrivate: isPrivateUpstream(baseUrl),
+      convert: (request) => {
+        let prompt: AiSdkPrompt | undefined;
+        const refusal = refusalIn(() => {
+          prompt = toCall(wire, request, caching).conversation;
+        });
+        return refusal ?? prompt;
+      },
+      complete: (call) => complete(upstream, call),
+      ...(embedding && { embed: (call: ProviderEmbeddingCall) => embed(upstream, embedding, call) }),
+      close: async () => {
+        closing.abort();
+        await connections.close();
+      },
+    };
   };
 }
 
@@ -55,103 +79,76 @@ function refuseWithoutPackage({ packages }: Wire, { id, kind }: ProviderSettings
   throw new OperatorError(`providers '${id}': the kind ${kind} needs ${notInstalledText(missing)}`);
 }
 
-class AiSdk implements Provider {
-  readonly id: string;
-  readonly isPrivate: boolean;
-  readonly embed?: (call: ProviderEmbeddingCall) => Promise<ProviderEmbeddings>;
-  readonly #wire: Wire;
-  readonly #settings: ProviderSettings;
-  readonly #connections: Connections;
-  readonly #scrub: Scrub;
-  readonly #connect: Connect;
-  readonly #caching: PromptCaching;
-  readonly #closing = new AbortController();
+/** What the calls of one provider have in common. */
+interface Upstream {
+  wire: Wire;
+  settings: ProviderSettings;
+  caching: PromptCaching;
+  connections: Connections;
+  scrub: Scrub;
+  connect: Connect;
+}
 
-  constructor(wire: Wire, settings: ProviderSettings, defaultBaseUrl: string | null, environment: Environment) {
-    this.id = settings.id;
-    this.#wire = wire;
-    this.#settings = settings;
-    this.#caching = settings.promptCaching ?? "auto";
-    this.#connections = new Connections(settings.timeouts, environment);
-    const { baseUrl } = settings;
-    this.isPrivate = isPrivateUpstream(baseUrl);
-    this.#scrub = createScrub(privateTextsOf(settings, environment));
-    const complete = { ...settings, baseUrl: baseUrl ?? defaultBaseUrl };
-    this.#connect = wire.connect(complete, this.#fetchToken);
-    const { embedding } = wire;
-    if (embedding !== undefined) this.embed = (call) => this.#embed(embedding, call);
-  }
-
-  convert(request: UpstreamRequest): AiSdkPrompt | UpstreamError {
-    try {
-      return toCall(this.#wire, request, this.#caching).conversation;
-    } catch (error) {
-      if (error instanceof UpstreamError) return error;
-      throw error;
+async function complete(upstream: Upstream, call: ProviderCall): Promise<ProviderAnswer> {
+  const { wire, caching, connections } = upstream;
+  const { request, prompt, signal } = call;
+  signal.throwIfAborted();
+  const { options, ignored } = toCall(wire, request, caching, prompt as AiSdkPrompt | undefined);
+  const headers = identityHeaders(upstream.settings, call);
+  const scrub = scrubFor(request, upstream.scrub);
+  const http = new CallFetch(connections, scrub, signal, { headers, closing: wire.closing });
+  const reader = new AnswerReader(wire);
+  try {
+    const model = (await connected(upstream, http)).languageModel(request.model);
+    if (!request.stream) {
+      const result = await model.doGenerate({ ...options, abortSignal: http.signal });
+      return { ignored: [...ignored, ...leftOut(result.warnings)], chunks: once(reader.readResult(result)) };
     }
+    const { stream } = await model.doStream({ ...options, abortSignal: http.signal });
+    const parts = stream.getReader();
+    const read = () => http.demand.during(parts.read());
+    // The package's warnings come first, before any part of the upstream's answer.
+    const { value: first } = await read();
+    const left = first?.type === "stream-start" ? leftOut(first.warnings) : [];
+    return { ignored: [...ignored, ...left], chunks: readParts(read, reader, http, signal) };
+  } catch (error) {
+    http.end();
+    throw toUpstreamError(error, http, signal);
   }
+}
 
-  async complete(call: ProviderCall): Promise<ProviderAnswer> {
-    const { request, prompt, signal } = call;
-    signal.throwIfAborted();
-    const { options, ignored } = toCall(this.#wire, request, this.#caching, prompt as AiSdkPrompt | undefined);
-    // Closes the connection even if a package's pipes do not pass on a cancellation.
-    const ended = new AbortController();
-    const abortSignal = AbortSignal.any([signal, ended.signal]);
-    const http = new CallFetch(this.#connections, scrubFor(request, this.#scrub), abortSignal, {
-      headers: identityHeaders(this.#settings, call),
-      closing: this.#wire.closing,
-    });
-    const fail = (error: unknown) => toUpstreamError(error, http.failure, signal, http.scrub);
-    const reader = new AnswerReader(this.#wire);
+async function embed(
+  upstream: Upstream,
+  wire: EmbeddingWire,
+  call: ProviderEmbeddingCall,
+): Promise<ProviderEmbeddings> {
+  const { connections, scrub, settings } = upstream;
+  call.signal.throwIfAborted();
+  const http = new CallFetch(connections, scrub, call.signal, { headers: identityHeaders(settings, call) });
+  try {
+    const model = (await connected(upstream, http)).embeddingModel(call.model);
+    return await embedInCalls(model, wire, { ...call, signal: http.signal });
+  } catch (error) {
+    // The first failure ends the calls that still run, whose failures are the consequence.
+    const failure = toUpstreamError(error, http, call.signal);
+    http.end();
+    throw failure;
+  }
+}
+
+/** Returns the models of a package for one call. Rejects when the call is aborted, because fetching a token may take long. */
+function connected({ connect }: Upstream, { fetch, signal }: CallFetch): ReturnType<Connect> {
+  const aborted = new Promise<never>((_resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+  return Promise.race([connect(postOnly(fetch)), aborted]);
+}
+
+/** Fetches access tokens. These come from other servers than the upstream, so a refusal is reported as `credentials`. */
+function tokenFetch(open: () => CallFetch): Fetch {
+  return async (address, init) => {
     try {
-      const models = await Promise.race([this.#connect(postOnly(http.fetch)), rejectOnAbort(abortSignal)]);
-      const model = models.languageModel(request.model);
-      if (!request.stream) {
-        const result = await model.doGenerate({ ...options, abortSignal });
-        return { ignored: [...ignored, ...leftOut(result.warnings)], chunks: once(reader.readResult(result)) };
-      }
-      const { stream } = await model.doStream({ ...options, abortSignal });
-      const parts = stream.getReader();
-      const read = () => http.demand.during(parts.read());
-      // The package's warnings come first, before any part of the upstream's answer.
-      const { value: first } = await read();
-      const left = first?.type === "stream-start" ? leftOut(first.warnings) : [];
-      const chunks = readParts({ read, reader, failure: () => http.failure, fail, end: () => ended.abort() });
-      return { ignored: [...ignored, ...left], chunks };
-    } catch (error) {
-      ended.abort();
-      throw fail(error);
-    }
-  }
-
-  async #embed(wire: EmbeddingWire, call: ProviderEmbeddingCall): Promise<ProviderEmbeddings> {
-    call.signal.throwIfAborted();
-    const ended = new AbortController();
-    const signal = AbortSignal.any([call.signal, ended.signal]);
-    const headers = identityHeaders(this.#settings, call);
-    const http = new CallFetch(this.#connections, this.#scrub, signal, { headers });
-    try {
-      const models = await Promise.race([this.#connect(postOnly(http.fetch)), rejectOnAbort(signal)]);
-      return await embedInCalls(models.embeddingModel(call.model), wire, { ...call, signal });
-    } catch (error) {
-      // The first failure ends the calls that still run, whose failures are the consequence.
-      const failure = toUpstreamError(error, http.failure, call.signal, http.scrub);
-      ended.abort();
-      throw failure;
-    }
-  }
-
-  async close(): Promise<void> {
-    this.#closing.abort();
-    await this.#connections.close();
-  }
-
-  /** Fetches access tokens. These come from other servers than the upstream, so a refusal is reported as `credentials`. */
-  readonly #fetchToken: Fetch = async (address, init) => {
-    const http = new CallFetch(this.#connections, this.#scrub, this.#closing.signal);
-    try {
-      return await http.fetch(address, init);
+      return await open().fetch(address, init);
     } catch (error) {
       if (!(error instanceof UpstreamError) || !SETTINGS_FAILURES.has(error.failure)) throw error;
       throw new UpstreamError("credentials", "The service's credentials were refused", { cause: error });
@@ -170,40 +167,28 @@ function postOnly(fetch: Fetch): Fetch {
 /** Failures of a token request that the operator's settings cause. */
 const SETTINGS_FAILURES: ReadonlySet<UpstreamFailure> = new Set(["rejected", "credentials", "malformed"]);
 
-/** Rejects when the signal aborts, because fetching a token before the request may take long. */
-function rejectOnAbort(signal: AbortSignal): Promise<never> {
-  return new Promise((_resolve, reject) => {
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
-}
-
-interface PartsOptions {
-  read(): ReturnType<ReadableStreamDefaultReader<LanguageModelV4StreamPart>["read"]>;
-  reader: AnswerReader;
-  /** Returns the failure of the connection; undefined if it has not failed. */
-  failure(): unknown;
-  /** Converts an error to the one that the reader receives. */
-  fail(error: unknown): unknown;
-  /** Closes the connection. */
-  end(): void;
-}
-
 /** Reads a streamed answer as chunks. Yields all chunks before a failure, then throws it. Ending early closes the connection. */
-async function* readParts(options: PartsOptions): AsyncGenerator<readonly UpstreamChunk[]> {
-  const { read, reader, failure, fail, end } = options;
+async function* readParts(
+  read: ReadableStreamDefaultReader<LanguageModelV4StreamPart>["read"],
+  reader: AnswerReader,
+  http: CallFetch,
+  signal: AbortSignal,
+): AsyncGenerator<readonly UpstreamChunk[]> {
   try {
     for (let next = await read(); !next.done; next = await read()) {
       const part = next.value;
       if (part.type === "error") throw part.error;
-      if (part.type === "finish" && failure() !== undefined && !hasEnded(part.finishReason)) break;
+      if (part.type === "finish" && http.failure !== undefined && !hasEnded(part.finishReason)) break;
       const chunk = reader.readPart(part);
       if (chunk !== undefined) yield [chunk];
     }
-    if (!reader.isFinished) throw failure() ?? new UpstreamError("failed", "The stream ended without a finish reason");
+    if (!reader.isFinished) {
+      throw http.failure ?? new UpstreamError("failed", "The stream ended without a finish reason");
+    }
   } catch (error) {
-    throw fail(error);
+    throw toUpstreamError(error, http, signal);
   } finally {
-    end();
+    http.end();
   }
 }
 
@@ -217,10 +202,10 @@ const CAUSES_MAX = 8;
 
 /**
  * Converts an error that a package threw, or sent within a stream, to an UpstreamError; returns the signal's reason if it
- * was aborted. `failure` is the failure of the connection, if there was one, and takes precedence over the package's error.
+ * was aborted. The failure of the connection, if there was one, takes precedence over the package's error.
  * The package's own messages are dropped, because they quote the answer.
  */
-function toUpstreamError(error: unknown, failure: unknown, signal: AbortSignal, scrub: Scrub): unknown {
+function toUpstreamError(error: unknown, { failure, scrub }: CallFetch, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   const known = failure ?? upstreamErrorIn(error);
   if (known !== undefined) return known;

@@ -88,17 +88,6 @@ export function fitFields(
   return { request: withoutMarks(fitted), ignored };
 }
 
-/** Returns why an upstream cannot take a request; undefined if it can. */
-export function refusalOf(request: UpstreamRequest, support: FieldSupport): UpstreamError | undefined {
-  try {
-    fitFields(request, support);
-    return undefined;
-  } catch (error) {
-    if (error instanceof UpstreamError) return error;
-    throw error;
-  }
-}
-
 function isTaken(support: FieldSupport, field: RareField): boolean {
   const treatment = treatmentOf(support, field);
   return treatment === "passed" || treatment === "translated";

@@ -1,6 +1,6 @@
 import type { NativeRequest } from "../api/wire.ts";
 import { thinkingWithin } from "./fields.ts";
-import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, unknownType } from "./http/answer.ts";
+import { isEventStream } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { detailsOf } from "./json.ts";
 import { MessagesReader } from "./native/messages.ts";
@@ -12,10 +12,11 @@ import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
+  refusalIn,
   UpstreamError,
   type UpstreamRequest,
 } from "./provider.ts";
-import { fitSchemas, type SchemaLimits } from "./schemas.ts";
+import { fitSchemas } from "./schemas.ts";
 import { type Scrub, scrubFor } from "./scrub.ts";
 import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
 
@@ -102,9 +103,9 @@ function refuseUncovered(body: NativeRequest["body"]): void {
 }
 
 /**
- * Adds a second wire to a provider and returns it: requests on this wire pass to the upstream, and chat completions of
- * models that the upstream serves on this wire only are translated to it. `settings.baseUrl` must be set. Throws
- * OperatorError if a setting is wrong.
+ * Returns a provider with a second wire: requests on this wire pass to the upstream, and chat completions of models that
+ * the upstream serves on this wire only are translated to it. `settings.baseUrl` must be set. Throws OperatorError if a
+ * setting is wrong.
  */
 export function withSecondWire(
   provider: Provider,
@@ -112,88 +113,67 @@ export function withSecondWire(
   settings: ProviderSettings,
   environment: Environment,
 ): Provider {
-  const { wire } = secondWire;
+  const wire = WIRES[secondWire.wire];
   const servesOnly = secondWire.wire === "responses" ? secondWire.servesOnly : undefined;
-  const second = new NativeClient(WIRES[wire], settings, environment);
+  const client = new UpstreamClient(settings, environment, wire.keyHeaders(settings));
   const isTranslated = ({ model }: UpstreamRequest) => servesOnly?.test(model) === true;
-  const complete = provider.complete.bind(provider);
-  const convert = provider.convert?.bind(provider);
-  const close = provider.close.bind(provider);
-  return Object.assign(provider, {
-    nativeWire: wire,
-    convert: (request: UpstreamRequest) => (isTranslated(request) ? refusalOf(request) : convert?.(request)),
-    complete: async (call: ProviderCall): Promise<ProviderAnswer> => {
-      if (call.native !== undefined) return second.pass(call, call.native);
-      return isTranslated(call.request) ? second.translate(call) : complete(call);
+  return {
+    ...provider,
+    nativeWire: secondWire.wire,
+    convert: (request) =>
+      isTranslated(request) ? refusalIn(() => toResponsesBody(request)) : provider.convert?.(request),
+    complete: async (call) => {
+      if (call.native !== undefined) return pass(client, wire, call, call.native);
+      return isTranslated(call.request) ? translate(client, wire, call, settings) : provider.complete(call);
     },
     close: async () => {
-      await Promise.all([close(), second.close()]);
+      await Promise.all([provider.close(), client.close()]);
     },
-  });
+  };
 }
 
-/** Returns the reason why the Responses API cannot take a chat completion; undefined if it can. */
-function refusalOf(request: UpstreamRequest): UpstreamError | undefined {
-  try {
-    toResponsesBody(request);
-    return undefined;
-  } catch (error) {
-    if (error instanceof UpstreamError) return error;
-    throw error;
-  }
+/** Sends a request on its own wire. */
+async function pass(
+  client: UpstreamClient,
+  wire: NativeWire,
+  call: ProviderCall,
+  native: NativeRequest,
+): Promise<ProviderAnswer> {
+  refuseUncovered(native.body);
+  const { headers, ignored } = withoutDearBetas(native.headers);
+  const sent = { ...wire, headers: { ...wire.headers, ...headers } };
+  return { ignored, chunks: await send(client, sent, call, wire.body(native, call.request)) };
 }
 
-/** Sends requests to an upstream on its second wire. */
-class NativeClient {
-  readonly #wire: NativeWire;
-  readonly #client: UpstreamClient;
-  readonly #schemas: SchemaLimits | undefined;
+/** Sends a chat completion to the Responses API. */
+async function translate(
+  client: UpstreamClient,
+  wire: NativeWire,
+  call: ProviderCall,
+  { requestFormat }: ProviderSettings,
+): Promise<ProviderAnswer> {
+  const { request, ignored: keywords } = fitSchemas(call.request, requestFormat?.schemas);
+  const { body, ignored: left } = toResponsesBody(request);
+  const reader = (scrub: Scrub) => new ResponsesReader(scrub, { keepsEvents: false });
+  return { ignored: [...keywords, ...left], chunks: await send(client, { ...wire, reader }, call, body) };
+}
 
-  constructor(wire: NativeWire, settings: ProviderSettings, environment: Environment) {
-    this.#wire = wire;
-    this.#schemas = settings.requestFormat?.schemas ?? undefined;
-    this.#client = new UpstreamClient(settings, environment, wire.keyHeaders(settings));
-  }
-
-  /** Sends a request on its own wire. */
-  async pass(call: ProviderCall, native: NativeRequest): Promise<ProviderAnswer> {
-    refuseUncovered(native.body);
-    const { body, headers, reader } = this.#wire;
-    const { headers: own, ignored } = withoutDearBetas(native.headers);
-    const further = { ...headers, ...own };
-    return { ignored, chunks: await this.#send(call, body(native, call.request), further, reader) };
-  }
-
-  /** Sends a chat completion to the Responses API. */
-  async translate(call: ProviderCall): Promise<ProviderAnswer> {
-    const { request, ignored: keywords } = fitSchemas(call.request, this.#schemas);
-    const { body, ignored: left } = toResponsesBody(request);
-    const ignored = [...keywords, ...left];
-    const reader = (scrub: Scrub) => new ResponsesReader(scrub, { keepsEvents: false });
-    return { ignored, chunks: await this.#send(call, body, this.#wire.headers, reader) };
-  }
-
-  async close(): Promise<void> {
-    await this.#client.close();
-  }
-
-  async #send(
-    call: ProviderCall,
-    body: object,
-    headers: Readonly<Record<string, string>>,
-    createReader: NativeWire["reader"],
-  ): Promise<ProviderAnswer["chunks"]> {
-    const { request, signal } = call;
-    const scrub = scrubFor(request, this.#client.scrub);
-    const options = { isStreamed: request.stream, identity: call, headers, signal, scrub };
-    const answer = await this.#client.post(this.#wire.path, JSON.stringify(body), options);
-    const type = mediaTypeOf(answer.headers) || (request.stream ? EVENT_STREAM : JSON_TYPE);
-    const reader = createReader(scrub);
+async function send(
+  client: UpstreamClient,
+  { path, headers, reader: createReader }: Pick<NativeWire, "path" | "headers" | "reader">,
+  call: ProviderCall,
+  body: object,
+): Promise<ProviderAnswer["chunks"]> {
+  const { request, signal } = call;
+  const scrub = scrubFor(request, client.scrub);
+  const options = { isStreamed: request.stream, identity: call, headers, signal, scrub };
+  const answer = await client.post(path, JSON.stringify(body), options);
+  const reader = createReader(scrub);
+  if (isEventStream(answer, request.stream) !== request.stream) {
     // An answer of the other kind could not be passed on as the client expects it.
-    if (type === EVENT_STREAM && request.stream) return new StreamedAnswer(answer.body, scrub, reader);
-    if (type === JSON_TYPE && !request.stream) return once([await readAnswer(answer.body, scrub, reader)]);
-    if (type !== EVENT_STREAM && type !== JSON_TYPE) throw unknownType(answer);
     answer.body.destroy();
     throw new UpstreamError("malformed", "The upstream ignored the field `stream`");
   }
+  if (request.stream) return new StreamedAnswer(answer.body, scrub, reader);
+  return once([await readAnswer(answer.body, scrub, reader)]);
 }

@@ -1,5 +1,5 @@
-import { fitFields, refusalOf } from "./fields.ts";
-import { EVENT_STREAM, JSON_TYPE, mediaTypeOf, readText, unknownType } from "./http/answer.ts";
+import { fitFields } from "./fields.ts";
+import { isEventStream, readText } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { isObject, parseJson } from "./json.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
@@ -13,8 +13,8 @@ import {
   type ProviderCall,
   type ProviderEmbeddingCall,
   type ProviderEmbeddings,
+  refusalIn,
   UpstreamError,
-  type UpstreamRequest,
 } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
 import { scrubFor } from "./scrub.ts";
@@ -25,65 +25,55 @@ import { type Environment, isPrivateUpstream, type ProviderSettings } from "./se
  * OperatorError if a setting is wrong.
  */
 export function createOpenAiCompatible(settings: ProviderSettings, environment: Environment): Provider {
-  return new OpenAiCompatible(settings, environment);
+  const format = { ...DEFAULT_REQUEST_FORMAT, ...settings.requestFormat };
+  const client = new UpstreamClient(settings, environment, bearerKey(settings));
+  return {
+    id: settings.id,
+    isPrivate: isPrivateUpstream(settings.baseUrl),
+    takesTokenIds: true,
+    convert: (request) => refusalIn(() => fitFields(request, format.fields)),
+    complete: (call) => complete(client, format, call),
+    embed: (call) => embed(client, format, call),
+    listModels: (signal) => listModels(client, signal),
+    close: () => client.close(),
+  };
 }
 
-class OpenAiCompatible implements Provider {
-  readonly id: string;
-  readonly isPrivate: boolean;
-  readonly takesTokenIds = true;
-  readonly #client: UpstreamClient;
-  readonly #requestFormat: RequestFormat;
+async function complete(client: UpstreamClient, format: RequestFormat, call: ProviderCall): Promise<ProviderAnswer> {
+  const { request: given, signal } = call;
+  const { request: fitted, ignored: left } = fitFields(given, format.fields);
+  const { request, ignored: keywords } = fitSchemas(fitted, format.schemas);
+  const scrub = scrubFor(request, client.scrub);
+  const options = { isStreamed: request.stream, identity: call, signal, scrub };
+  const answer = await client.post("/chat/completions", toRequestBody(request, format), options);
+  const ignored = [...left, ...keywords, ...refusedHints(request, format)];
+  // The content type decides, not the request: some upstreams never stream, others always do.
+  const isStream = isEventStream(answer, request.stream);
+  if (isStream) return { ignored, chunks: new StreamedAnswer(answer.body, scrub, new ChunkReader()) };
+  return { ignored, chunks: once([await readAnswer(answer.body, scrub, new ChunkReader())]) };
+}
 
-  constructor(settings: ProviderSettings, environment: Environment) {
-    this.id = settings.id;
-    this.isPrivate = isPrivateUpstream(settings.baseUrl);
-    this.#requestFormat = { ...DEFAULT_REQUEST_FORMAT, ...settings.requestFormat };
-    this.#client = new UpstreamClient(settings, environment, bearerKey(settings));
-  }
+async function embed(
+  client: UpstreamClient,
+  format: RequestFormat,
+  call: ProviderEmbeddingCall,
+): Promise<ProviderEmbeddings> {
+  const { signal } = call;
+  const { scrub } = client;
+  const options = { isStreamed: false, identity: call, signal, scrub };
+  const answer = await client.post("/embeddings", toEmbeddingBody(call, format), options);
+  const text = await readText(answer.body, EMBEDDINGS_BYTES_MAX);
+  const read = () => readEmbeddings(text, call, scrub);
+  return text.length > LONG_CHARACTERS ? call.inTurn(read) : read();
+}
 
-  convert(request: UpstreamRequest): UpstreamError | undefined {
-    return refusalOf(request, this.#requestFormat.fields);
+async function listModels(client: UpstreamClient, signal: AbortSignal): Promise<string[]> {
+  const answer = await client.get("/models", signal);
+  const list = parseJson(await readText(answer.body));
+  if (list === undefined) throw new UpstreamError("malformed", "The list of models is not JSON");
+  if (!isObject(list) || !Array.isArray(list.data)) {
+    throw new UpstreamError("malformed", "The list of models has no `data`");
   }
-
-  async complete(call: ProviderCall): Promise<ProviderAnswer> {
-    const { request: given, signal } = call;
-    const { request: fitted, ignored: left } = fitFields(given, this.#requestFormat.fields);
-    const { request, ignored: keywords } = fitSchemas(fitted, this.#requestFormat.schemas ?? undefined);
-    const scrub = scrubFor(request, this.#client.scrub);
-    const body = toRequestBody(request, this.#requestFormat);
-    const options = { isStreamed: request.stream, identity: call, signal, scrub };
-    const answer = await this.#client.post("/chat/completions", body, options);
-    // The content type decides, not the request: some upstreams never stream, others always do.
-    const type = mediaTypeOf(answer.headers) || (request.stream ? EVENT_STREAM : JSON_TYPE);
-    const ignored = [...left, ...keywords, ...refusedHints(request, this.#requestFormat)];
-    if (type === EVENT_STREAM) return { ignored, chunks: new StreamedAnswer(answer.body, scrub, new ChunkReader()) };
-    if (type !== JSON_TYPE) throw unknownType(answer);
-    return { ignored, chunks: once([await readAnswer(answer.body, scrub, new ChunkReader())]) };
-  }
-
-  async embed(call: ProviderEmbeddingCall): Promise<ProviderEmbeddings> {
-    const body = toEmbeddingBody(call, this.#requestFormat);
-    const { signal } = call;
-    const { scrub } = this.#client;
-    const answer = await this.#client.post("/embeddings", body, { isStreamed: false, identity: call, signal, scrub });
-    const text = await readText(answer.body, EMBEDDINGS_BYTES_MAX);
-    const read = () => readEmbeddings(text, call, scrub);
-    return text.length > LONG_CHARACTERS ? call.inTurn(read) : read();
-  }
-
-  async listModels(signal: AbortSignal): Promise<string[]> {
-    const answer = await this.#client.get("/models", signal);
-    const list = parseJson(await readText(answer.body));
-    if (list === undefined) throw new UpstreamError("malformed", "The list of models is not JSON");
-    if (!isObject(list) || !Array.isArray(list.data)) {
-      throw new UpstreamError("malformed", "The list of models has no `data`");
-    }
-    const ids = list.data.map((model: unknown) => (isObject(model) ? model.id : undefined));
-    return ids.filter((id) => typeof id === "string");
-  }
-
-  async close(): Promise<void> {
-    await this.#client.close();
-  }
+  const ids = list.data.map((model: unknown) => (isObject(model) ? model.id : undefined));
+  return ids.filter((id) => typeof id === "string");
 }

@@ -3,7 +3,7 @@ import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import type { EmbeddingOrder } from "../api/embeddings/request.ts";
 import type { EmbeddingVector } from "../api/embeddings/vector.ts";
 import type { NativeRequest } from "../api/wire.ts";
-import type { UpstreamError } from "../errors.ts";
+import { UpstreamError } from "../errors.ts";
 
 export { UpstreamError, type UpstreamFailure } from "../errors.ts";
 
@@ -103,6 +103,17 @@ export interface ProviderEmbeddings {
 /** Returns the chunks of an unstreamed answer as the only item of an iteration. */
 export async function* once(chunks: readonly UpstreamChunk[]): AsyncGenerator<readonly UpstreamChunk[]> {
   yield chunks;
+}
+
+/** Returns the UpstreamError with which a conversion refuses a request; undefined if it does not. */
+export function refusalIn(convert: () => unknown): UpstreamError | undefined {
+  try {
+    convert();
+    return undefined;
+  } catch (error) {
+    if (error instanceof UpstreamError) return error;
+    throw error;
+  }
 }
 
 /** A piece of an answer, as an upstream sent it. */

@@ -1,16 +1,17 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { fitFields, refusalOf } from "./fields.ts";
+import { fitFields } from "./fields.ts";
 import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
+  refusalIn,
   type UpstreamChunk,
   UpstreamError,
   type UpstreamRequest,
 } from "./provider.ts";
 import { EMBEDDING_MODEL, embedInSandbox } from "./sandbox/embed.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
-import { refusalOfSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
+import { checkSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
 import { countPromptTokens, lastUserText, story, tokensOf } from "./sandbox/text.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
 
@@ -30,7 +31,11 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
   return {
     id,
     isScripted: true,
-    convert: (request) => refusalOf(request, NO_FIELDS) ?? refusalOfSchema(request),
+    convert: (request) =>
+      refusalIn(() => {
+        fitFields(request, NO_FIELDS);
+        checkSchema(request);
+      }),
     complete: async (call) => {
       const { request, ignored } = fitFields(call.request, NO_FIELDS);
       return { ...(await complete({ ...call, request }, timeouts)), ignored };

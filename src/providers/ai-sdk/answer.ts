@@ -73,37 +73,13 @@ export class AnswerReader {
 
   /** Reads an unstreamed answer as chunks. Throws UpstreamError if the answer failed. */
   readResult({ content, finishReason, usage, response }: LanguageModelV4GenerateResult): UpstreamChunk[] {
-    const chunks: UpstreamChunk[] = [];
-    for (const [index, part] of content.entries()) {
-      const chunk = this.#readContent(part, String(index));
-      if (chunk !== undefined) chunks.push(chunk);
-    }
-    const logprobs = this.#wire.logprobsOf?.(response?.body);
-    if (logprobs !== undefined) chunks.push({ logprobs });
-    const metadata = metadataChunk(response?.modelId, response?.id);
-    if (metadata !== undefined) chunks.push(metadata);
-    chunks.push(this.#finish(finishReason, usage));
-    return chunks;
-  }
-
-  #readContent(part: LanguageModelV4Content, id: string): UpstreamChunk | undefined {
-    switch (part.type) {
-      case "text":
-        return part.text === "" ? undefined : { delta: { content: part.text } };
-      case "reasoning": {
-        const text = this.#readReasoning(id, part.text, part.providerMetadata);
-        const details = this.#endReasoning(id);
-        if (text === undefined && details === undefined) return undefined;
-        return { ...details, delta: { ...text?.delta, ...details?.delta } };
-      }
-      case "source":
-      case "file":
-        return mediaChunk(part);
-      case "tool-call":
-        return part.providerExecuted === true ? undefined : this.#finishCall(part);
-      default:
-        return undefined;
-    }
+    const parts: LanguageModelV4StreamPart[] = [
+      ...content.flatMap((part, index) => toStreamParts(part, String(index))),
+      { type: "raw", rawValue: response?.body },
+      { ...response, type: "response-metadata" },
+      { type: "finish", finishReason, usage },
+    ];
+    return parts.flatMap((part) => this.readPart(part) ?? []);
   }
 
   #readReasoning(id: string, text: string, metadata: SharedV4ProviderMetadata | undefined): UpstreamChunk | undefined {
@@ -180,6 +156,23 @@ export class AnswerReader {
     const usage = toUsage(counted, this.#wire.partsOf?.(counted.raw));
     this.isFinished = true;
     return { finish_reason: toReason(reason, this.#callCount > 0), ...(usage !== undefined && { usage }) };
+  }
+}
+
+/** Returns the parts of a stream that have the same content. */
+function toStreamParts(part: LanguageModelV4Content, id: string): LanguageModelV4StreamPart[] {
+  switch (part.type) {
+    case "text":
+      return [{ type: "text-delta", id, delta: part.text }];
+    case "reasoning": {
+      const { text: delta, ...others } = part;
+      return [
+        { ...others, type: "reasoning-delta", id, delta },
+        { type: "reasoning-end", id },
+      ];
+    }
+    default:
+      return [part];
   }
 }
 

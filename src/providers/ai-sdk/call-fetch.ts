@@ -59,26 +59,33 @@ export class CallFetch {
   failure: unknown;
   /** Tracks the reads of a streamed answer. The reader wraps each read in `demand.during`. */
   readonly demand = new Demand();
+  /** Aborts with the signal of the call, and when the call ends. */
+  readonly signal: AbortSignal;
   /** Removes private text, and the credentials that were sent. */
   scrub: Scrub;
   readonly #connections: Connections;
   readonly #scrub: Scrub;
-  readonly #signal: AbortSignal;
+  readonly #ended = new AbortController();
   readonly #options: CallFetchOptions;
 
   constructor(connections: Connections, scrub: Scrub, signal: AbortSignal, options: CallFetchOptions = {}) {
     this.#connections = connections;
     this.scrub = scrub;
     this.#scrub = scrub;
-    this.#signal = signal;
+    this.signal = AbortSignal.any([signal, this.#ended.signal]);
     this.#options = options;
+  }
+
+  /** Closes the connection, even if a package's pipes do not pass on a cancellation. */
+  end(): void {
+    this.#ended.abort();
   }
 
   readonly fetch: Fetch = async (address, init = {}) => {
     try {
       const headers = headersOf(init, this.#options.headers);
       this.scrub = withoutHeaders(this.#scrub, headers);
-      const answer = await this.#connections.send(new URL(String(address)), init, headers, this.#signal);
+      const answer = await this.#connections.send(new URL(String(address)), init, headers, this.signal);
       await accepted(answer, this.scrub);
       const type = mediaTypeOf(answer.headers);
       if (!KNOWN_TYPES.has(type)) throw unknownType(answer);

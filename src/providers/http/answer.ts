@@ -29,6 +29,16 @@ async function readFailure({ status, headers, body }: HttpAnswer, scrub: Scrub):
   throw statusFailure(status, headers, await readErrorText(body), scrub);
 }
 
+/**
+ * Tests whether an answer is an event stream and not JSON; `isStreamed` decides if it has no media type. Throws `malformed`
+ * for any other type, and closes the body.
+ */
+export function isEventStream(answer: HttpAnswer, isStreamed: boolean): boolean {
+  const type = mediaTypeOf(answer.headers) || (isStreamed ? EVENT_STREAM : JSON_TYPE);
+  if (type !== EVENT_STREAM && type !== JSON_TYPE) throw unknownType(answer);
+  return type === EVENT_STREAM;
+}
+
 /** Closes the body of an answer whose media type cannot be read. Returns the failure `malformed`. */
 export function unknownType({ headers, body }: HttpAnswer): UpstreamError {
   body.destroy();

@@ -13,7 +13,6 @@ const OPENAI: RequestFormat = {
   reasoningOff: null,
   encodesEmbeddings: true,
   fields: {},
-  schemas: null,
 };
 const CALL = { id: "c", type: "function" as const, function: { name: "f", arguments: "{}" }, extra_content: { a: 1 } };
 

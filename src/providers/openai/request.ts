@@ -27,8 +27,8 @@ export interface RequestFormat {
   encodesEmbeddings: boolean;
   /** The fields and parts that not every API takes, and that this one does. */
   fields: FieldSupport;
-  /** Limits on the JSON schemas that the API enforces; null: none. */
-  schemas: SchemaLimits | null;
+  /** Limits on the JSON schemas that the API enforces; absent: none. */
+  schemas?: SchemaLimits;
 }
 
 /** The format that most APIs accept. */
@@ -55,7 +55,6 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
     "content.input_audio",
     "content.video_url",
   ),
-  schemas: null,
 };
 
 /** Writes the body of a request in the format of an API. A stream always includes usage, which the charge is based on. */

@@ -1,6 +1,6 @@
 import type { Delta, FinishReason } from "../../api/chat/completion.ts";
 import type { RequestMessage, Tool } from "../../api/chat/request.ts";
-import { UpstreamError, type UpstreamRequest } from "../provider.ts";
+import type { UpstreamRequest } from "../provider.ts";
 import { exampleOf } from "./example.ts";
 import { indexOfFirst, lastUserText, tokensOf } from "./text.ts";
 
@@ -24,15 +24,9 @@ export function toScript(request: UpstreamRequest, tokens: Iterable<string>): Sc
   return tool === undefined ? textScript(request, tokensOf(json)) : toolScript(request, tool.function.name, json);
 }
 
-/** Returns why the sandbox cannot follow the schema of a request; undefined if it can. */
-export function refusalOfSchema(request: UpstreamRequest): UpstreamError | undefined {
-  try {
-    jsonOf(request, calledTool(request));
-    return undefined;
-  } catch (error) {
-    if (error instanceof UpstreamError) return error;
-    throw error;
-  }
+/** Throws UpstreamError `unsupported` if the sandbox cannot follow the schema of a request. */
+export function checkSchema(request: UpstreamRequest): void {
+  jsonOf(request, calledTool(request));
 }
 
 /** Converts an answer to a refusal with the same text. */
