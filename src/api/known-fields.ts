@@ -1,4 +1,5 @@
 import type { TSchema } from "typebox";
+import { isObject } from "./json.ts";
 import type { UnknownFields } from "./wording.ts";
 
 /** Copies a value; `unknown` collects the fields that the schema does not have. */
@@ -43,7 +44,7 @@ function copyOfFields(properties: Record<string, Shape>, place: string, silent: 
     Object.entries(properties).map(([name, shape]) => [name, copyOf(shape, `${place}${name}.`, silent)]),
   );
   return (value, unknown) => {
-    if (!isRecord(value)) return value;
+    if (!isObject(value)) return value;
     const copied: Record<string, unknown> = {};
     for (const name in value) {
       const field = value[name];
@@ -61,7 +62,7 @@ function copyOfFields(properties: Record<string, Shape>, place: string, silent: 
 function copyOfTagged({ oneOf = [], discriminator }: Shape, place: string, silent: ReadonlySet<string>): Copy {
   const tag = discriminator?.propertyName ?? "type";
   const branches = new Map(oneOf.map((shape) => [shape.properties?.[tag]?.const, copyOf(shape, place, silent)]));
-  return (value, unknown) => (isRecord(value) ? (branches.get(value[tag])?.(value, unknown) ?? value) : value);
+  return (value, unknown) => (isObject(value) ? (branches.get(value[tag])?.(value, unknown) ?? value) : value);
 }
 
 function copyOfUnion(shapes: readonly Shape[], place: string, silent: ReadonlySet<string>): Copy | undefined {
@@ -69,12 +70,4 @@ function copyOfUnion(shapes: readonly Shape[], place: string, silent: ReadonlySe
   const ofRecord = shapes.filter(({ type }) => type === "object").map((shape) => copyOf(shape, place, silent))[0];
   if (ofArray === undefined && ofRecord === undefined) return undefined;
   return (value, unknown) => (Array.isArray(value) ? ofArray : ofRecord)?.(value, unknown) ?? value;
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-export function recordsIn(value: unknown): Record<string, unknown>[] {
-  return Array.isArray(value) ? value.filter(isRecord) : [];
 }

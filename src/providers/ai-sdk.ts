@@ -1,4 +1,5 @@
 import type { LanguageModelV4FinishReason, LanguageModelV4StreamPart } from "@ai-sdk/provider";
+import { isObject } from "../api/json.ts";
 import { OperatorError } from "../errors.ts";
 import { missingOf, notInstalledText } from "../internals/optional-packages.ts";
 import { AnswerReader } from "./ai-sdk/answer.ts";
@@ -8,7 +9,6 @@ import { embedInCalls } from "./ai-sdk/embed.ts";
 import type { AiSdkPrompt } from "./ai-sdk/prompt.ts";
 import type { Connect, EmbeddingWire, Fetch, Wire } from "./ai-sdk/wire.ts";
 import { complaintFailure, readComplaint, toComplaint } from "./errors.ts";
-import { isObject } from "./json.ts";
 import {
   once,
   type Provider,

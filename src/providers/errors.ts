@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { isObject, type JsonObject, parseJson, textOf } from "./json.ts";
+import { isObject, type JsonObject, parseJson, textOf } from "../api/json.ts";
 import { UpstreamError, type UpstreamFailure } from "./provider.ts";
 import type { Scrub } from "./scrub.ts";
 

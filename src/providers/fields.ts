@@ -1,5 +1,5 @@
 import type { ContentPart } from "../api/chat/request.ts";
-import { detailsOf } from "./json.ts";
+import { detailsOf } from "../api/json.ts";
 import { UpstreamError, type UpstreamRequest } from "./provider.ts";
 
 /** Treatment of a field: it goes to the upstream as it is, or under another name, or is refused, or is left out and named. */

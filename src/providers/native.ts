@@ -1,8 +1,8 @@
+import { detailsOf } from "../api/json.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { thinkingWithin } from "./fields.ts";
 import { isEventStream } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
-import { detailsOf } from "./json.ts";
 import { MessagesReader } from "./native/messages.ts";
 import { ResponsesReader } from "./native/responses.ts";
 import { toResponsesBody } from "./native/responses-request.ts";

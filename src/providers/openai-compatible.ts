@@ -1,7 +1,7 @@
+import { isObject, parseJson } from "../api/json.ts";
 import { fitFields } from "./fields.ts";
 import { isEventStream, readText } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
-import { isObject, parseJson } from "./json.ts";
 import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
 import { ChunkReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, LONG_CHARACTERS, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject } from "./json.ts";
+import { isObject, type JsonObject } from "../api/json.ts";
 import type { UpstreamRequest } from "./provider.ts";
 
 /** Limits of an upstream on the JSON schemas that it enforces. */

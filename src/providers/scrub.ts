@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { firstAddress } from "../api/chat/image-address.ts";
-import { detailsOf, parseJson, textOf } from "./json.ts";
+import { detailsOf, parseJson, textOf } from "../api/json.ts";
 import type { UpstreamRequest } from "./provider.ts";
 import type { Environment, ProviderSettings } from "./settings.ts";
 

@@ -1,4 +1,5 @@
-import { compileCopy, isRecord } from "../known-fields.ts";
+import { isObject } from "../json.ts";
+import { compileCopy } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, StatedOutput } from "../wire.ts";
 import { typeOf, UnknownFields } from "../wording.ts";
@@ -54,7 +55,7 @@ interface CheckedRequest {
  * the fields of the schema, or the first issue.
  */
 export function checkRequest(body: unknown): CheckedRequest | { issue: ValidationIssue } {
-  if (!isRecord(body)) {
+  if (!isObject(body)) {
     const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
     return { issue: { code: "invalid_type", param: null, message } };
   }

@@ -1,7 +1,8 @@
 import { Type } from "typebox";
 import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
-import { compileCopy, isRecord } from "../known-fields.ts";
+import { isObject } from "../json.ts";
+import { compileCopy } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedEmbedding } from "../wire.ts";
 import { typeOf, UnknownFields } from "../wording.ts";
@@ -23,7 +24,7 @@ const CHANGING_FIELDS = ["input_type", "output_dimension", "output_dtype", "task
 
 /** Reads the body of a request of embeddings, or returns its first issue. `null` counts as absent. */
 export function decodeEmbedding(body: unknown): DecodedEmbedding | { issue: ValidationIssue } {
-  if (!isRecord(body)) {
+  if (!isObject(body)) {
     const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
     return { issue: { code: "invalid_type", param: null, message } };
   }

@@ -1,6 +1,7 @@
 import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
-import { compileCopy, isRecord } from "../known-fields.ts";
+import { isObject } from "../json.ts";
+import { compileCopy } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { shown, typeOf, UnknownFields } from "../wording.ts";
@@ -104,7 +105,7 @@ const REFUSED: Record<string, unknown> = {
 
 /** Returns the issue of a body that is no object, or asks for what this service does not do. */
 function bodyIssue(body: unknown): ValidationIssue | undefined {
-  if (!isRecord(body)) {
+  if (!isObject(body)) {
     const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
     return { code: "invalid_type", param: null, message };
   }
@@ -118,7 +119,7 @@ function bodyIssue(body: unknown): ValidationIssue | undefined {
 
 function serverToolIssue({ tools }: Record<string, unknown>): ValidationIssue | undefined {
   if (!Array.isArray(tools)) return undefined;
-  const index = tools.findIndex((tool) => isRecord(tool) && (tool.type ?? "custom") !== "custom");
+  const index = tools.findIndex((tool) => isObject(tool) && (tool.type ?? "custom") !== "custom");
   if (index < 0) return undefined;
   const param = `tools[${index}].type`;
   const expected = "Only custom tools with an 'input_schema' are supported.";

@@ -1,6 +1,7 @@
 import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.ts";
 import type { Delta, ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
+import { parseJson } from "../json.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import { errorEvent } from "./errors.ts";
 import { citationsOf, endingOf, messageStart, toMessageUsage, toToolUseId } from "./message.ts";
@@ -146,13 +147,7 @@ class BlockEvents {
 
   /** True if the arguments of the open call are incomplete. */
   #isInCall(): boolean {
-    if (typeof this.#open !== "object") return false;
-    try {
-      JSON.parse(this.#open.arguments);
-      return false;
-    } catch {
-      return true;
-    }
+    return typeof this.#open === "object" && parseJson(this.#open.arguments) === undefined;
   }
 
   #beginCall(call: StreamedCall, add: AddEvent): void {

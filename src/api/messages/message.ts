@@ -3,7 +3,7 @@ import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
 import type { ToolCall } from "../chat/request.ts";
-import { isRecord } from "../known-fields.ts";
+import { isObject, type JsonObject, parseJson } from "../json.ts";
 import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 
 const MessageUsage = Type.Object({
@@ -137,8 +137,8 @@ function blocksOf(message: ReplyMessage) {
 
 /** Returns the addresses that a text cites. They are no results of a search that could be sent back to its model. */
 export function citationsOf(annotations: readonly unknown[]): object[] {
-  const citations = annotations.map((annotation) => (isRecord(annotation) ? annotation.url_citation : undefined));
-  return citations.filter(isRecord).map(({ url, title }) => {
+  const citations = annotations.map((annotation) => (isObject(annotation) ? annotation.url_citation : undefined));
+  return citations.filter(isObject).map(({ url, title }) => {
     return { type: "web_search_result_location", url, title: title ?? null, cited_text: "", encrypted_index: "" };
   });
 }
@@ -153,13 +153,9 @@ export function toToolUseId(id: string): string {
 }
 
 /** Reads the arguments of a tool call. Text that is no object is kept under a name that Anthropic's documentation proposes. */
-function inputOf(text: string): Record<string, unknown> {
+function inputOf(text: string): JsonObject {
   if (text.trim() === "") return {};
-  try {
-    const input: unknown = JSON.parse(text);
-    if (isRecord(input)) return input;
-  } catch {
-    // The answer ended in the middle of the arguments.
-  }
-  return { INVALID_JSON: text };
+  const input = parseJson(text);
+  // The answer may have ended in the middle of the arguments.
+  return isObject(input) ? input : { INVALID_JSON: text };
 }

@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { ReasoningDetail } from "../chat/request.ts";
+import { unwrapped, wrapped } from "../json.ts";
 import { compileCheck } from "../validation.ts";
 import type { BlockOf } from "./request.ts";
 
@@ -25,20 +26,23 @@ export function toReasoningBlock(detail: ReasoningDetail): ReasoningBlock {
     if (detail.type === "reasoning.encrypted") return { type: "redacted_thinking", data: detail.data ?? "" };
     return { type: "thinking", thinking: text ?? summary ?? "", signature: detail.signature ?? "" };
   }
-  if (detail.type === "reasoning.encrypted") return { type: "redacted_thinking", data: wrapped(detail) };
-  return { type: "thinking", thinking: text ?? summary ?? "", signature: wrapped(state) };
+  if (detail.type === "reasoning.encrypted") return { type: "redacted_thinking", data: wrapped(STATE_PREFIX, detail) };
+  return { type: "thinking", thinking: text ?? summary ?? "", signature: wrapped(STATE_PREFIX, state) };
 }
 
 /** Returns the content block that carries the provider data of a tool call. */
 export function toCallStateBlock(callId: string, extraContent: unknown): ReasoningBlock {
-  return { type: "redacted_thinking", data: wrapped({ tool_call_id: callId, extra_content: extraContent }) };
+  return {
+    type: "redacted_thinking",
+    data: wrapped(STATE_PREFIX, { tool_call_id: callId, extra_content: extraContent }),
+  };
 }
 
 /** Reads the provider data of a block of reasoning. */
 export function stateOf(block: ReasoningBlock): ReasoningState {
   const opaque = opaqueOf(block);
   if (opaque === "") return undefined;
-  const state = unwrapped(opaque);
+  const state = stateIn(opaque);
   if (state === undefined) return { detail: claudeDetail(block) };
   if (checkCallState(state) === undefined) {
     const { tool_call_id: callId, extra_content: extraContent } = state as {
@@ -55,7 +59,7 @@ export function stateOf(block: ReasoningBlock): ReasoningState {
 /** True for thinking that Claude can read: that of other models has no signature, or their own state. */
 export function isClaudes(block: ReasoningBlock): boolean {
   const opaque = opaqueOf(block);
-  return opaque !== "" && unwrapped(opaque) === undefined;
+  return opaque !== "" && stateIn(opaque) === undefined;
 }
 
 function claudeDetail(block: ReasoningBlock): ReasoningDetail {
@@ -70,17 +74,8 @@ function opaqueOf(block: ReasoningBlock): string {
   return block.type === "redacted_thinking" ? block.data : (block.signature ?? "");
 }
 
-function wrapped(state: object): string {
-  return STATE_PREFIX + Buffer.from(JSON.stringify(state)).toString("base64url");
-}
-
 /** Returns the state in an opaque text; undefined for a text that this service did not make. */
-function unwrapped(opaque: string): object | undefined {
-  if (!opaque.startsWith(STATE_PREFIX)) return undefined;
-  try {
-    const state: unknown = JSON.parse(Buffer.from(opaque.slice(STATE_PREFIX.length), "base64url").toString());
-    return checkCallState(state) === undefined || checkDetail(state) === undefined ? (state as object) : undefined;
-  } catch {
-    return undefined;
-  }
+function stateIn(opaque: string): object | undefined {
+  const state = unwrapped(STATE_PREFIX, opaque);
+  return checkCallState(state) === undefined || checkDetail(state) === undefined ? (state as object) : undefined;
 }

@@ -1,6 +1,7 @@
 import { excessIssue } from "../chat/decode.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
-import { compileCopy, isRecord, recordsIn } from "../known-fields.ts";
+import { isObject, objectsIn } from "../json.ts";
+import { compileCopy } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { shown, typeOf, UnknownFields } from "../wording.ts";
@@ -94,7 +95,7 @@ function whyNotFound(stored: StoredResponses | undefined, response: StoredRespon
 
 /** Validates a parsed body. Returns only the fields of the schema, and the names of the others that it ignores. */
 function checkBody(body: unknown): { asked: ResponsesRequest; ignored: string[] } | Invalid {
-  if (!isRecord(body)) {
+  if (!isObject(body)) {
     const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
     return { issue: { code: "invalid_type", param: null, message } };
   }
@@ -114,7 +115,7 @@ function checkBody(body: unknown): { asked: ResponsesRequest; ignored: string[] 
 function withTypes(body: Record<string, unknown>): Record<string, unknown> {
   if (!Array.isArray(body.input)) return body;
   const input = body.input.map((item) => {
-    return isRecord(item) && "role" in item && (item.type ?? null) === null ? { ...item, type: "message" } : item;
+    return isObject(item) && "role" in item && (item.type ?? null) === null ? { ...item, type: "message" } : item;
   });
   return { ...body, input };
 }
@@ -143,13 +144,13 @@ function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | unde
   }
   const toolIssue = unsupportedToolIssue(body);
   if (toolIssue !== undefined) return toolIssue;
-  const mode = (isRecord(body.reasoning) ? body.reasoning.mode : undefined) ?? "standard";
+  const mode = (isObject(body.reasoning) ? body.reasoning.mode : undefined) ?? "standard";
   if (mode !== "standard") {
     const message = "Unsupported value: 'reasoning.mode' must be 'standard'.";
     return { code: "unsupported_value", param: "reasoning.mode", message };
   }
   const choice = body.tool_choice;
-  if (!isRecord(choice) || typeof choice.type !== "string") return undefined;
+  if (!isObject(choice) || typeof choice.type !== "string") return undefined;
   return CHOICE_TYPES.includes(choice.type) ? undefined : unsupportedTool("tool_choice.type", choice.type);
 }
 
@@ -158,9 +159,9 @@ function outerTools(body: Record<string, unknown>) {
   const items: unknown[] = Array.isArray(body.input) ? body.input : [];
   const places = items.map((item, index) => ({ owner: item, at: `input[${index}].tools` }));
   return [{ owner: body, at: "tools" }, ...places].flatMap(({ owner, at }) => {
-    if (!isRecord(owner) || (owner !== body && !TOOL_ITEMS.includes(String(owner.type)))) return [];
+    if (!isObject(owner) || (owner !== body && !TOOL_ITEMS.includes(String(owner.type)))) return [];
     const isFound = owner.type === "tool_search_output";
-    return recordsIn(owner.tools).map((tool, index) => ({ tool, path: `${at}[${index}]`, isFound }));
+    return objectsIn(owner.tools).map((tool, index) => ({ tool, path: `${at}[${index}]`, isFound }));
   });
 }
 
@@ -173,7 +174,7 @@ function unsupportedToolIssue(body: Record<string, unknown>): ValidationIssue | 
     if (typeof type === "string" && !TOOL_TYPES.includes(type) && !isLeftOut) {
       return unsupportedTool(`${path}.type`, type);
     }
-    const inner = recordsIn(tool.tools).map((one, number) => ({ one, place: `${path}.tools[${number}]` }));
+    const inner = objectsIn(tool.tools).map((one, number) => ({ one, place: `${path}.tools[${number}]` }));
     for (const { one, place } of [{ one: tool, place: path }, ...inner]) {
       const field = ["async", ...(isFound ? [] : ["defer_loading"])].find((name) => one[name] === true);
       if (field === undefined) continue;

@@ -1,7 +1,7 @@
 import type { AnswerPiece } from "../answer.ts";
 import type { ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
-import { isRecord } from "../known-fields.ts";
+import { isObject } from "../json.ts";
 import { seal } from "./reasoning.ts";
 import type { OutputItem } from "./response.ts";
 import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";
@@ -269,7 +269,7 @@ export class OutputBuilder {
 
 /** Chat completions have the fields of a citation one level deeper. */
 function toAnnotation(annotation: unknown): unknown {
-  if (!isRecord(annotation) || !isRecord(annotation.url_citation)) return annotation;
+  if (!isObject(annotation) || !isObject(annotation.url_citation)) return annotation;
   const { url_citation: citation, ...others } = annotation;
   return { ...others, start_index: 0, end_index: 0, title: "", ...citation };
 }

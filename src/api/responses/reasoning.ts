@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { ReasoningDetail, type RequestMessage } from "../chat/request.ts";
+import { unwrapped, wrapped } from "../json.ts";
 import { compileCheck } from "../validation.ts";
 import type { InputItem } from "./request.ts";
 
@@ -16,9 +17,9 @@ const SealedReasoning = Type.Object({
 export type SealedReasoning = Static<typeof SealedReasoning>;
 const checkSealed = compileCheck(SealedReasoning);
 
-/** Writes provider data as the `encrypted_content` of a reasoning item. It is opaque to clients, but not secret. */
+/** Writes provider data as the `encrypted_content` of a reasoning item. */
 export function seal(data: SealedReasoning): string {
-  return SEALED_PREFIX + Buffer.from(JSON.stringify(data)).toString("base64url");
+  return wrapped(SEALED_PREFIX, data);
 }
 
 /** True for an `encrypted_content` that this service wrote, which no upstream can read. */
@@ -28,13 +29,8 @@ export function isSealed(encryptedContent: string | undefined): boolean {
 
 /** Reads what `seal` wrote; undefined if it was changed. */
 function unseal(encryptedContent: string): SealedReasoning | undefined {
-  try {
-    const text = Buffer.from(encryptedContent.slice(SEALED_PREFIX.length), "base64url").toString();
-    const data: unknown = JSON.parse(text);
-    return checkSealed(data) === undefined ? (data as SealedReasoning) : undefined;
-  } catch {
-    return undefined;
-  }
+  const data = unwrapped(SEALED_PREFIX, encryptedContent);
+  return checkSealed(data) === undefined ? (data as SealedReasoning) : undefined;
 }
 
 /** The reasoning of an assistant message, and the `extra_content` of its calls. */

@@ -2,7 +2,7 @@ import type { AnswerEnd } from "../answer.ts";
 import type { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { partFault } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, RequestMessage, ToolCall } from "../chat/request.ts";
-import { isRecord, recordsIn } from "../known-fields.ts";
+import { isObject, objectsIn } from "../json.ts";
 import { endFields, type Lifecycle, outputOf, responseOf } from "./encode.ts";
 import type { OutputItem, ResponseObject } from "./response.ts";
 import { settingsOf } from "./settings.ts";
@@ -29,9 +29,9 @@ export function answerIdOf(responseId: string): string | undefined {
 
 /** Returns the digits of the responses that a body refers to, by their own ids or by those of their items. */
 export function referencedAnswers(body: unknown): string[] {
-  if (!isRecord(body)) return [];
+  if (!isObject(body)) return [];
   const { previous_response_id: previous } = body;
-  const references = recordsIn(body.input).filter(({ type }) => type === "item_reference");
+  const references = objectsIn(body.input).filter(({ type }) => type === "item_reference");
   const ids = references.map(({ id }) => (typeof id === "string" ? ITEM_ID.exec(id)?.[1] : undefined));
   const all = [typeof previous === "string" ? answerIdOf(previous) : undefined, ...ids];
   return [...new Set(all.filter((id) => id !== undefined))];

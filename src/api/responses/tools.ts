@@ -1,4 +1,5 @@
 import { type ChatCompletionRequest, TOOLS_MAX, type Tool } from "../chat/request.ts";
+import { detailsOf, parseJson, textOf } from "../json.ts";
 import type { ValidationIssue } from "../validation.ts";
 import type { ResponsesRequest, ResponsesTool } from "./request.ts";
 
@@ -160,19 +161,11 @@ export function toCustomArguments(input: string): string {
 
 /** Reads the input of a custom tool from the arguments of a call; arguments in another form are the input themselves. */
 export function customInputOf(text: string): string {
-  try {
-    const given = JSON.parse(text) as { input?: unknown } | null;
-    return typeof given?.input === "string" ? given.input : text;
-  } catch {
-    return text;
-  }
+  return textOf(detailsOf(parseJson(text)).input) ?? text;
 }
 
 /** Reads the arguments of a call as an object; a text that is not JSON stays one. */
 export function argumentsOf(text: string): unknown {
-  try {
-    return text === "" ? {} : JSON.parse(text);
-  } catch {
-    return text;
-  }
+  const given = text === "" ? {} : parseJson(text);
+  return given === undefined ? text : given;
 }

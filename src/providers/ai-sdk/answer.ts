@@ -9,7 +9,7 @@ import type {
   SharedV4ProviderMetadata,
 } from "@ai-sdk/provider";
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
-import { isObject } from "../json.ts";
+import { isObject } from "../../api/json.ts";
 import { toFinishReason } from "../openai/chunks.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { toCallDetail, toDetail } from "./reasoning.ts";

@@ -1,7 +1,7 @@
+import { isObject, parseJson } from "../../api/json.ts";
 import { failureInside } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, EVENT_STREAM } from "../http/answer.ts";
 import { EVENT_LENGTH_MAX, EventStreamReader } from "../http/event-stream.ts";
-import { isObject, parseJson } from "../json.ts";
 import { UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 

@@ -5,8 +5,8 @@ import type {
   SharedV4ProviderOptions,
 } from "@ai-sdk/provider";
 import type { ContentPart, RequestMessage, ToolCall } from "../../api/chat/request.ts";
+import { isObject, parseJson } from "../../api/json.ts";
 import { markOf } from "../fields.ts";
-import { isObject, parseJson } from "../json.ts";
 import { type ConvertedPrompt, UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { fieldsOfDetail, isCallSignature } from "./reasoning.ts";
 import { type PromptRules, readExtraContent, type Wire } from "./wire.ts";

@@ -5,8 +5,8 @@ import type {
   SharedV4ProviderOptions,
 } from "@ai-sdk/provider";
 import type { CacheControl } from "../../api/chat/request.ts";
+import { isObject, type JsonObject, textOf } from "../../api/json.ts";
 import type { FieldSupport } from "../fields.ts";
-import { isObject, type JsonObject, textOf } from "../json.ts";
 import type { UpstreamRequest, UpstreamUsage } from "../provider.ts";
 import type { SchemaLimits } from "../schemas.ts";
 import type { KindKey, ProviderSettings } from "../settings.ts";

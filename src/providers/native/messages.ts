@@ -1,6 +1,6 @@
 import { NATIVE_DOCUMENT } from "../../api/answer.ts";
 import type { Delta, FinishReason } from "../../api/chat/completion.ts";
-import { detailsOf, isObject, type JsonObject, nameOf, textOf } from "../json.ts";
+import { detailsOf, isObject, type JsonObject, nameOf, textOf } from "../../api/json.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 

@@ -1,8 +1,8 @@
+import { isObject, type JsonObject, parseJson } from "../../api/json.ts";
 import { failureInside } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/answer.ts";
 import { copied, EventStreamReader } from "../http/event-stream.ts";
 import type { HttpBody } from "../http/exchange.ts";
-import { isObject, type JsonObject, parseJson } from "../json.ts";
 import { type UpstreamChunk, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 

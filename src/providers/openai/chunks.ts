@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
+import { detailsOf, isObject, type JsonObject, textOf } from "../../api/json.ts";
 import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
-import { isObject, type JsonObject, textOf } from "../json.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { ToolCallReader } from "./tool-calls.ts";
 
@@ -192,31 +192,27 @@ function isTextPart(part: unknown): part is JsonObject {
  */
 export function toUsage(value: unknown): UpstreamUsage | undefined {
   if (!isObject(value)) return undefined;
-  const prompt = objectIn(value.prompt_tokens_details);
-  const completion = objectIn(value.completion_tokens_details);
+  const prompt = detailsOf(value.prompt_tokens_details);
+  const completion = detailsOf(value.completion_tokens_details);
   const usage: UpstreamUsage = { prompt_tokens: value.prompt_tokens, completion_tokens: value.completion_tokens };
   const parts: UpstreamUsage = {
     cached_tokens: prompt.cached_tokens ?? value.prompt_cache_hit_tokens ?? value.cached_tokens,
     cache_write_tokens: prompt.cache_write_tokens,
     cache_write_1h_tokens: prompt.cache_write_1h_tokens,
     input_audio_tokens: prompt.audio_tokens,
-    cached_audio_tokens: objectIn(prompt.cached_tokens_details).audio_tokens,
+    cached_audio_tokens: detailsOf(prompt.cached_tokens_details).audio_tokens,
     input_image_tokens: prompt.image_tokens,
     reasoning_tokens: completion.reasoning_tokens,
     output_audio_tokens: completion.audio_tokens,
     output_image_tokens: completion.image_tokens,
     // OpenRouter's name and Perplexity's.
-    searches: objectIn(value.server_tool_use).web_search_requests ?? value.num_search_queries,
+    searches: detailsOf(value.server_tool_use).web_search_requests ?? value.num_search_queries,
     cost: value.cost,
   };
   for (const name of Object.keys(parts) as (keyof UpstreamUsage)[]) {
     if (parts[name] !== undefined && parts[name] !== null) usage[name] = parts[name];
   }
   return withReasoningBeside(usage, value.total_tokens);
-}
-
-function objectIn(value: unknown): JsonObject {
-  return isObject(value) ? value : {};
 }
 
 /**

@@ -1,6 +1,6 @@
 import { type EmbeddingVector, NumbersText } from "../../api/embeddings/vector.ts";
+import { isObject, type JsonObject, parseJson, textOf } from "../../api/json.ts";
 import { failureInside } from "../errors.ts";
-import { isObject, type JsonObject, parseJson, textOf } from "../json.ts";
 import { type ProviderEmbeddingCall, type ProviderEmbeddings, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 import type { RequestFormat } from "./request.ts";

@@ -1,7 +1,7 @@
 import type { RequestMessage } from "../../api/chat/request.ts";
 import { toSentTool, withSentCalls } from "../../api/chat/translate.ts";
+import { isObject, type JsonObject } from "../../api/json.ts";
 import { type FieldSupport, passing, thinkingWithin } from "../fields.ts";
-import { isObject, type JsonObject } from "../json.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { SchemaLimits } from "../schemas.ts";
 

@@ -1,5 +1,5 @@
 import type { ToolCallDelta } from "../../api/chat/completion.ts";
-import { isObject, type JsonObject, textOf } from "../json.ts";
+import { isObject, type JsonObject, textOf } from "../../api/json.ts";
 
 interface OpenCall {
   /** Position among the answer's calls. */

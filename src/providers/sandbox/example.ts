@@ -1,5 +1,5 @@
+import { isObject, type JsonObject } from "../../api/json.ts";
 import { printable } from "../../api/wording.ts";
-import { isObject, type JsonObject } from "../json.ts";
 import { UpstreamError } from "../provider.ts";
 
 const FOLLOWED: ReadonlySet<string> = new Set([

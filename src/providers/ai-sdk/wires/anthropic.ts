@@ -1,4 +1,4 @@
-import { detailsOf } from "../../json.ts";
+import { detailsOf } from "../../../api/json.ts";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import { CLAUDE_REASONING, fieldsOfDetail } from "../reasoning.ts";

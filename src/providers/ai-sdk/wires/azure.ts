@@ -1,4 +1,4 @@
-import { isObject } from "../../json.ts";
+import { isObject } from "../../../api/json.ts";
 import type { UpstreamRequest } from "../../provider.ts";
 import { AZURE_SCHEMAS } from "../../schemas.ts";
 import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";

@@ -1,5 +1,5 @@
 import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
-import { detailsOf } from "../../json.ts";
+import { detailsOf } from "../../../api/json.ts";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import type { ProviderSettings } from "../../settings.ts";

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import type { AuthClient } from "google-auth-library";
-import { isObject } from "../../json.ts";
+import { isObject } from "../../../api/json.ts";
 import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";

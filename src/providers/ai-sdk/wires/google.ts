@@ -1,4 +1,4 @@
-import { detailsOf } from "../../json.ts";
+import { detailsOf } from "../../../api/json.ts";
 import type { UpstreamRequest, UpstreamUsage } from "../../provider.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";
 import { type Fit, KEYED, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";

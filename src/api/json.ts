@@ -18,6 +18,18 @@ export function nameOf(value: unknown): string | undefined {
   return typeof value === "string" && NAME.test(value) ? value : undefined;
 }
 
+/** Writes a value as a text that is opaque to clients, but not secret: a prefix, and its JSON in base64. */
+export function wrapped(prefix: string, value: object): string {
+  return prefix + Buffer.from(JSON.stringify(value)).toString("base64url");
+}
+
+/** Reads what `wrapped` wrote; undefined for any other text. */
+export function unwrapped(prefix: string, text: string): unknown {
+  return text.startsWith(prefix)
+    ? parseJson(Buffer.from(text.slice(prefix.length), "base64url").toString())
+    : undefined;
+}
+
 /** Parses JSON; undefined if the text is not JSON. The parser's own error quotes the text, which must not reach a log. */
 export function parseJson(text: string): unknown {
   try {
@@ -25,6 +37,11 @@ export function parseJson(text: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** Returns the objects in a list that may be absent. */
+export function objectsIn(value: unknown): JsonObject[] {
+  return Array.isArray(value) ? value.filter(isObject) : [];
 }
 
 /** Returns a nested object that may be absent. */
