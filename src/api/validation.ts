@@ -85,69 +85,82 @@ function specificity(error: ErrorObject): number {
 function issueOf(error: ErrorObject): ValidationIssue {
   const path = pathOf(error.instancePath);
   const param = path === "" ? null : path;
-  const name = path === "" ? "the request body" : `'${path}'`;
   switch (error.keyword) {
     case "required":
-      return missing(path, error.params.missingProperty);
+      return missing(below(path, error.params.missingProperty));
     case "additionalProperties":
       return unknown(path, error);
     case "discriminator":
       return error.params.tagValue === undefined
-        ? missing(path, error.params.tag)
+        ? missing(below(path, error.params.tag))
         : notAmong(`${path}.${error.params.tag}`, error.params.tagValue, tagValues(error));
     case "enum":
       return notAmong(path, error.data, error.params.allowedValues);
     case "const":
       return notAmong(path, error.data, [error.params.allowedValue]);
     case "type":
-      return wrongType(name, param, typesOf(error.params.type), error.data);
+      return wrongType(param, typesOf(error.params.type).join(" or "), error.data);
     case "anyOf":
-      return wrongType(name, param, unionTypes(error.schema), error.data);
+      return wrongType(param, unionTypes(error.schema).join(" or "), error.data);
     case "minimum":
     case "maximum":
       return outOfRange(path, error);
-    case "minItems":
-      return invalidValue(param, `Invalid ${name}: empty array. Expected an array with minimum length 1.`);
-    case "maxItems":
-      return invalidValue(param, `Invalid ${name}: array too long. Expected at most ${error.params.limit} items.`);
-    case "minLength":
-      return invalidValue(param, `Invalid ${name}: empty string. Expected a string with minimum length 1.`);
-    case "maxLength":
-      return invalidValue(
-        param,
-        `Invalid ${name}: string too long. Expected at most ${error.params.limit} characters.`,
-      );
-    case "pattern":
-      return invalidValue(param, `Invalid ${name}. Expected: ${error.parentSchema?.description}`);
-    case "exclusiveMinimum":
-      return invalidValue(
-        param,
-        `Invalid ${name}: expected a value > ${error.params.limit}, but got ${shown(error.data)}.`,
-      );
-    case "minProperties":
-      return invalidValue(
-        param,
-        `Invalid ${name}: empty object. Expected at least ${error.params.limit} ${error.params.limit === 1 ? "field" : "fields"}.`,
-      );
-    case "maxProperties":
-      return invalidValue(param, `Invalid ${name}: too many entries. Expected at most ${error.params.limit}.`);
     default:
-      return invalidValue(param, `Invalid ${name}: it ${error.message ?? "is not allowed"}.`);
+      return { code: "invalid_value", param, message: `Invalid ${nameOf(param)}${faultOf(error)}` };
   }
 }
 
-function invalidValue(param: string | null, message: string): ValidationIssue {
-  return { code: "invalid_value", param, message };
+/** Returns the end of the sentence about a value that breaks a rule of its own type. */
+function faultOf({ keyword, params: { limit }, data, parentSchema, message = "is not allowed" }: ErrorObject): string {
+  switch (keyword) {
+    case "minItems":
+      return ": empty array. Expected an array with minimum length 1.";
+    case "maxItems":
+      return `: array too long. Expected at most ${limit} items.`;
+    case "minLength":
+      return ": empty string. Expected a string with minimum length 1.";
+    case "maxLength":
+      return `: string too long. Expected at most ${limit} characters.`;
+    case "pattern":
+      return `. Expected: ${parentSchema?.description}`;
+    case "exclusiveMinimum":
+      return `: expected a value > ${limit}, but got ${shown(data)}.`;
+    case "minProperties":
+      return `: empty object. Expected at least ${limit} ${limit === 1 ? "field" : "fields"}.`;
+    case "maxProperties":
+      return `: too many entries. Expected at most ${limit}.`;
+    default:
+      return `: it ${message}.`;
+  }
 }
 
-function missing(path: string, property: string): ValidationIssue {
-  const param = path === "" ? property : `${path}.${property}`;
+/** Returns the issue of a value that is not allowed; `reason` follows its name and ends the sentence. */
+export function invalid(param: string, reason: string): ValidationIssue {
+  return { code: "invalid_value", param, message: `Invalid '${param}': ${reason}.` };
+}
+
+/** Returns the issue of a field that is absent. */
+export function missing(param: string): ValidationIssue {
   return { code: "missing_required_parameter", param, message: `Missing required parameter: '${param}'.` };
+}
+
+/** Returns the issue of a value of another type; `param` is null for the whole body. */
+export function wrongType(param: string | null, expected: string, found: unknown): ValidationIssue {
+  const message = `Invalid type for ${nameOf(param)}: expected ${expected}, but got ${typeOf(found)} instead.`;
+  return { code: "invalid_type", param, message };
+}
+
+function nameOf(param: string | null): string {
+  return param === null ? "the request body" : `'${param}'`;
+}
+
+function below(path: string, field: string): string {
+  return path === "" ? field : `${path}.${field}`;
 }
 
 function unknown(path: string, error: ErrorObject): ValidationIssue {
   const name = printable(String(error.params.additionalProperty), FIELD_CHARACTERS_MAX);
-  const param = path === "" ? name : `${path}.${name}`;
+  const param = below(path, name);
   const known = Object.keys((error.parentSchema?.properties ?? {}) as object).join(", ");
   const message = `Unknown parameter: '${param}'. Supported parameters are: ${known || "none"}.`;
   return { code: "unknown_parameter", param, message };
@@ -155,21 +168,10 @@ function unknown(path: string, error: ErrorObject): ValidationIssue {
 
 function notAmong(param: string, found: unknown, allowed: unknown[]): ValidationIssue {
   const choices = joinedChoices(allowed);
-  if (typeof found !== typeof allowed[0]) {
-    const message = `Invalid type for '${param}': expected one of ${choices}, but got ${typeOf(found)} instead.`;
-    return { code: "invalid_type", param, message };
-  }
+  if (typeof found !== typeof allowed[0]) return wrongType(param, `one of ${choices}`, found);
   const supported = `Supported values are: ${choices}.`;
   const message = `Invalid value: ${shown(found)}. ${supported}`;
   return { code: "invalid_value", param, message, loggedMessage: `Invalid value. ${supported}` };
-}
-
-function wrongType(name: string, param: string | null, expected: string[], found: unknown): ValidationIssue {
-  return {
-    code: "invalid_type",
-    param,
-    message: `Invalid type for ${name}: expected ${expected.join(" or ")}, but got ${typeOf(found)} instead.`,
-  };
 }
 
 function outOfRange(param: string, error: ErrorObject): ValidationIssue {
@@ -180,8 +182,8 @@ function outOfRange(param: string, error: ErrorObject): ValidationIssue {
   const kind = isInteger ? "integer" : "decimal";
   const where = above ? "above maximum" : "below minimum";
   const message = `Invalid '${param}': ${kind} ${where} value. Expected a value ${above ? "<=" : ">="} ${limit}, but got ${shown(found)} instead.`;
-  if (isInteger) return invalidValue(param, message);
-  return { code: above ? "decimal_above_max_value" : "decimal_below_min_value", param, message };
+  const decimal = above ? "decimal_above_max_value" : "decimal_below_min_value";
+  return { code: isInteger ? "invalid_value" : decimal, param, message };
 }
 
 function tagValues(error: ErrorObject): unknown[] {

@@ -79,7 +79,7 @@ function refuseWithoutPackage({ packages }: Wire, { id, kind }: ProviderSettings
   throw new OperatorError(`providers '${id}': the kind ${kind} needs ${notInstalledText(missing)}`);
 }
 
-/** What the calls of one provider have in common. */
+/** Parts that the calls of one provider share. */
 interface Upstream {
   wire: Wire;
   settings: ProviderSettings;

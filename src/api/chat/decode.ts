@@ -1,8 +1,8 @@
 import { isObject } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
-import { compileCheck, type ValidationIssue } from "../validation.ts";
+import { compileCheck, invalid, missing, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedCompletion, StatedOutput } from "../wire.ts";
-import { typeOf, UnknownFields } from "../wording.ts";
+import { UnknownFields } from "../wording.ts";
 import { ChatEventEncoder, toChatCompletion } from "./encode.ts";
 import { partFault } from "./image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, SentRequest, TOOLS_MAX } from "./request.ts";
@@ -55,10 +55,7 @@ interface CheckedRequest {
  * the fields of the schema, or the first issue.
  */
 export function checkRequest(body: unknown): CheckedRequest | { issue: ValidationIssue } {
-  if (!isObject(body)) {
-    const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
-    return { issue: { code: "invalid_type", param: null, message } };
-  }
+  if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
   const excess = excessIssue(body, "messages", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
   if (excess !== undefined) return { issue: excess };
   const unknown = new UnknownFields();
@@ -96,15 +93,16 @@ function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefi
   }
   const choice = request.tool_choice;
   const tools = request.tools ?? [];
-  if (choice !== undefined && choice !== "none" && choice !== "auto" && tools.length === 0) {
-    const message = "Invalid 'tool_choice': it is only allowed when 'tools' are specified.";
-    return { code: "invalid_value", param: "tool_choice", message };
-  }
+  if (choice !== undefined && choice !== "none" && choice !== "auto" && tools.length === 0) return choiceWithoutTools();
   if (typeof choice === "object" && !tools.some((tool) => tool.function.name === choice.function.name)) {
-    const message = "Invalid 'tool_choice.function.name': 'tools' has no function with this name.";
-    return { code: "invalid_value", param: "tool_choice.function.name", message };
+    return invalid("tool_choice.function.name", "'tools' has no function with this name");
   }
   return undefined;
+}
+
+/** Returns the issue of a choice that demands a tool where there is none. */
+export function choiceWithoutTools(): ValidationIssue {
+  return invalid("tool_choice", "it is only allowed when 'tools' are specified");
 }
 
 /** Checks the length of a list before anything iterates over it. */
@@ -138,8 +136,4 @@ function firstPartIssue({ content }: RequestMessage, messageIndex: number): Vali
     return { code, param, message: `Invalid '${param}': ${found.fault}.` };
   }
   return undefined;
-}
-
-function missing(param: string): ValidationIssue {
-  return { code: "missing_required_parameter", param, message: `Missing required parameter: '${param}'.` };
 }

@@ -3,9 +3,9 @@ import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import { isObject } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
-import { compileCheck, type ValidationIssue } from "../validation.ts";
+import { compileCheck, invalid, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedEmbedding } from "../wire.ts";
-import { typeOf, UnknownFields } from "../wording.ts";
+import { UnknownFields } from "../wording.ts";
 import {
   type EmbeddingInput,
   type EmbeddingList,
@@ -24,10 +24,7 @@ const CHANGING_FIELDS = ["input_type", "output_dimension", "output_dtype", "task
 
 /** Reads the body of a request of embeddings, or returns its first issue. `null` counts as absent. */
 export function decodeEmbedding(body: unknown): DecodedEmbedding | { issue: ValidationIssue } {
-  if (!isObject(body)) {
-    const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
-    return { issue: { code: "invalid_type", param: null, message } };
-  }
+  if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
   const unknown = new UnknownFields();
   const stated = copyKnown(body, unknown) as EmbeddingRequest;
   const issue = checkOthers(stated) ?? refusedField(body);
@@ -87,15 +84,6 @@ function tokensIssue(ids: unknown, param: string): ValidationIssue | undefined {
   return typeof ids[wrong] === "number"
     ? invalid(`${param}[${wrong}]`, "a token id must be an integer of at least 0")
     : wrongType(`${param}[${wrong}]`, "a token id", ids[wrong]);
-}
-
-function invalid(param: string, reason: string): ValidationIssue {
-  return { code: "invalid_value", param, message: `Invalid '${param}': ${reason}.` };
-}
-
-function wrongType(param: string, expected: string, found: unknown): ValidationIssue {
-  const message = `Invalid type for '${param}': expected ${expected}, but got ${typeOf(found)} instead.`;
-  return { code: "invalid_type", param, message };
 }
 
 /** Returns the body of an answer, in OpenAI's form, as JSON: vectors that came as text are passed on as text. */

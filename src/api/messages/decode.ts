@@ -1,10 +1,11 @@
+import { choiceWithoutTools } from "../chat/decode.ts";
 import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
 import { isObject } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
-import { compileCheck, type ValidationIssue } from "../validation.ts";
+import { compileCheck, invalid, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
-import { shown, typeOf, UnknownFields } from "../wording.ts";
+import { shown, UnknownFields } from "../wording.ts";
 import { imageUrlOf, MessageConversation } from "./conversation.ts";
 import { MessageEventEncoder } from "./encode.ts";
 import { toMessage } from "./message.ts";
@@ -27,29 +28,25 @@ export interface MessagesHeaders {
 
 type Decoded = DecodedCompletion | { issue: ValidationIssue };
 
-interface BodySchema {
-  check: ReturnType<typeof compileCheck>;
-  copy: ReturnType<typeof compileCopy>;
-}
-
-const messagesSchema: BodySchema = { check: compileCheck(MessagesRequest), copy: compileCopy(MessagesRequest) };
-const countTokensSchema: BodySchema = { check: compileCheck(CountTokensRequest), copy: compileCopy(MessagesRequest) };
+const checkMessages = compileCheck(MessagesRequest);
+const checkCountTokens = compileCheck(CountTokensRequest);
+const copyKnown = compileCopy(MessagesRequest);
 
 /** Reads the body of a message request. Returns the first issue of an invalid body. */
 export function decodeMessages(body: unknown, headers: MessagesHeaders): Decoded {
-  return decode(body, headers, messagesSchema);
+  return decode(body, headers, checkMessages);
 }
 
 /** Reads the body of a request to count the tokens of a prompt. */
 export function decodeCountTokens(body: unknown, headers: MessagesHeaders): Decoded {
-  return decode(body, headers, countTokensSchema);
+  return decode(body, headers, checkCountTokens);
 }
 
-function decode(body: unknown, headers: MessagesHeaders, { check, copy }: BodySchema): Decoded {
+function decode(body: unknown, headers: MessagesHeaders, check: typeof checkMessages): Decoded {
   const unknown = new UnknownFields();
   const early = messagesVersionIssue(headers.version) ?? bodyIssue(body);
   if (early !== undefined) return { issue: early };
-  const request = copy(body, unknown) as MessagesRequest;
+  const request = copyKnown(body, unknown) as MessagesRequest;
   const issue =
     check(request) ??
     toolChoiceIssue(request) ??
@@ -105,10 +102,7 @@ const REFUSED: Record<string, unknown> = {
 
 /** Returns the issue of a body that is no object, or asks for what this service does not do. */
 function bodyIssue(body: unknown): ValidationIssue | undefined {
-  if (!isObject(body)) {
-    const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
-    return { code: "invalid_type", param: null, message };
-  }
+  if (!isObject(body)) return wrongType(null, "an object", body);
   for (const [param, none] of Object.entries(REFUSED)) {
     const value = body[param] ?? undefined;
     if (value === none || value === undefined || (Array.isArray(value) && value.length === 0)) continue;
@@ -129,13 +123,9 @@ function serverToolIssue({ tools }: Record<string, unknown>): ValidationIssue | 
 
 function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): ValidationIssue | undefined {
   if (choice?.type !== "any" && choice?.type !== "tool") return undefined;
-  if (tools.length === 0) {
-    const message = "Invalid 'tool_choice': it is only allowed when 'tools' are specified.";
-    return { code: "invalid_value", param: "tool_choice", message };
-  }
+  if (tools.length === 0) return choiceWithoutTools();
   if (choice.type === "any" || tools.some(({ name }) => name === choice.name)) return undefined;
-  const message = "Invalid 'tool_choice.name': 'tools' has no tool with this name.";
-  return { code: "invalid_value", param: "tool_choice.name", message };
+  return invalid("tool_choice.name", "'tools' has no tool with this name");
 }
 
 /**
@@ -145,9 +135,9 @@ function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): 
 function thinkingIssue({ thinking, max_tokens: maxTokens }: MessagesRequest): ValidationIssue | undefined {
   // A request to count tokens has no `max_tokens`.
   if (thinking?.type !== "enabled" || !(thinking.budget_tokens >= maxTokens)) return undefined;
-  const param = "thinking.budget_tokens";
-  const message = `Invalid '${param}': must be less than 'max_tokens', also with interleaved thinking. Expected a value below ${maxTokens}, but got ${thinking.budget_tokens} instead.`;
-  return { code: "invalid_value", param, message };
+  const rule = "must be less than 'max_tokens', also with interleaved thinking";
+  const found = `Expected a value below ${maxTokens}, but got ${thinking.budget_tokens} instead`;
+  return invalid("thinking.budget_tokens", `${rule}. ${found}`);
 }
 
 function formatIssue({ output_format, output_config }: MessagesRequest): ValidationIssue | undefined {
@@ -168,8 +158,7 @@ function blockIssue(messages: readonly InputMessage[]): ValidationIssue | undefi
     for (const [at, block] of content.entries()) {
       const path = `messages[${index}].content[${at}]`;
       if (!BLOCKS_OF_ROLES[role].includes(block.type)) {
-        const message = `Invalid '${path}.type': a message with the role '${role}' cannot contain '${block.type}'.`;
-        return { code: "invalid_value", param: `${path}.type`, message };
+        return invalid(`${path}.type`, `a message with the role '${role}' cannot contain '${block.type}'`);
       }
       const issue = sourceIssue(block, path);
       if (issue !== undefined) return issue;
@@ -186,9 +175,7 @@ function sourceIssue(block: MessageBlock, path: string): ValidationIssue | undef
   const { source } = block;
   if (source.type === "content") return firstSourceIssue(source.content, `${path}.source.content`);
   const fault = block.type === "image" ? imageAddressFault(imageUrlOf(block.source)) : documentFault(block);
-  if (fault === undefined) return undefined;
-  const param = `${path}.source`;
-  return { code: "invalid_value", param, message: `Invalid '${param}': ${fault}.` };
+  return fault === undefined ? undefined : invalid(`${path}.source`, fault);
 }
 
 function firstSourceIssue(content: string | readonly MessageBlock[] | undefined, path: string) {

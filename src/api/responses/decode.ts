@@ -2,9 +2,9 @@ import { excessIssue } from "../chat/decode.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
 import { isObject, objectsIn } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
-import { compileCheck, type ValidationIssue } from "../validation.ts";
+import { compileCheck, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
-import { shown, typeOf, UnknownFields } from "../wording.ts";
+import { shown, UnknownFields } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
@@ -95,10 +95,7 @@ function whyNotFound(stored: StoredResponses | undefined, response: StoredRespon
 
 /** Validates a parsed body. Returns only the fields of the schema, and the names of the others that it ignores. */
 function checkBody(body: unknown): { asked: ResponsesRequest; ignored: string[] } | Invalid {
-  if (!isObject(body)) {
-    const message = `Invalid type for the request body: expected an object, but got ${typeOf(body)} instead.`;
-    return { issue: { code: "invalid_type", param: null, message } };
-  }
+  if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
   const excess = excessIssue(body, "input", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
   if (excess !== undefined) return { issue: excess };
   const issue = unsupportedIssue(body);

@@ -1,6 +1,6 @@
 import { imageAddressFault } from "../chat/image-address.ts";
 import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
-import type { ValidationIssue } from "../validation.ts";
+import { invalid, missing, type ValidationIssue } from "../validation.ts";
 import { readReasoning } from "./reasoning.ts";
 import type { InputItem, MessagePart } from "./request.ts";
 import { internalNameOf, toCustomArguments } from "./tools.ts";
@@ -145,11 +145,7 @@ class InputReader {
 
   #reason(item: Extract<InputItem, { type: "reasoning" }>, path: string): void {
     const read = readReasoning(item);
-    if (read === undefined) {
-      const param = `${path}.encrypted_content`;
-      const message = `Invalid '${param}': send it as it was received.`;
-      throw new InputFault({ code: "invalid_value", param, message });
-    }
+    if (read === undefined) throw new InputFault(invalid(`${path}.encrypted_content`, "send it as it was received"));
     for (const [id, extra] of Object.entries(read.calls ?? {})) this.#extras.set(id, extra);
     const { reasoning_content: text, reasoning_details: details } = read;
     if (text === undefined && details === undefined) return;
@@ -203,7 +199,7 @@ function toImage(
   path: string,
 ): ContentPart {
   if (file_id !== undefined) throw noFiles(`${path}.file_id`, "image_url");
-  if (url === undefined) throw missing(`${path}.image_url`);
+  if (url === undefined) throw new InputFault(missing(`${path}.image_url`));
   checkAddress(url, `${path}.image_url`);
   const level = detail === "original" ? "high" : detail;
   return { type: "image_url", image_url: { url, ...(level !== undefined && { detail: level }) } };
@@ -212,11 +208,9 @@ function toImage(
 function toFile(part: Extract<MessagePart, { type: "input_file" }>, path: string): ContentPart {
   const { filename, file_data, file_url, file_id } = part;
   if (file_id !== undefined) throw noFiles(`${path}.file_id`, "file_data or file_url");
-  if (file_data === undefined && file_url === undefined) throw missing(`${path}.file_data`);
+  if (file_data === undefined && file_url === undefined) throw new InputFault(missing(`${path}.file_data`));
   if (file_data !== undefined && !/^data:[^,]*;base64,/.test(file_data)) {
-    const param = `${path}.file_data`;
-    const message = `Invalid '${param}': expected a data URL, such as data:application/pdf;base64,….`;
-    throw new InputFault({ code: "invalid_value", param, message });
+    throw new InputFault(invalid(`${path}.file_data`, "expected a data URL, such as data:application/pdf;base64,…"));
   }
   if (file_url !== undefined) checkFileAddress(file_url, `${path}.file_url`);
   return {
@@ -230,17 +224,13 @@ function toFile(part: Extract<MessagePart, { type: "input_file" }>, path: string
 }
 
 function checkFileAddress(url: string, param: string): void {
-  if (!/^https:/i.test(url)) {
-    const message = `Invalid '${param}': expected a public https:// address.`;
-    throw new InputFault({ code: "invalid_value", param, message });
-  }
+  if (!/^https:/i.test(url)) throw new InputFault(invalid(param, "expected a public https:// address"));
   checkAddress(url, param);
 }
 
 function checkAddress(url: string, param: string): void {
   const fault = imageAddressFault(url);
-  if (fault === undefined) return;
-  throw new InputFault({ code: "invalid_value", param, message: `Invalid '${param}': ${fault}.` });
+  if (fault !== undefined) throw new InputFault(invalid(param, fault));
 }
 
 function noFiles(param: string, instead: string): InputFault {
@@ -248,16 +238,8 @@ function noFiles(param: string, instead: string): InputFault {
   return new InputFault({ code: "unsupported_value", param, message });
 }
 
-function missing(param: string): InputFault {
-  return new InputFault({
-    code: "missing_required_parameter",
-    param,
-    message: `Missing required parameter: '${param}'.`,
-  });
-}
-
 /** Returns the issue of a reference to an item that is not stored. */
 function notStored(param: string): ValidationIssue {
-  const message = `Invalid '${param}': no item with this id is stored. Send the item itself; clients do so with 'store' set to false.`;
-  return { code: "invalid_value", param, message };
+  const instead = "Send the item itself; clients do so with 'store' set to false";
+  return invalid(param, `no item with this id is stored. ${instead}`);
 }

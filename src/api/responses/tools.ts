@@ -1,6 +1,7 @@
+import { choiceWithoutTools } from "../chat/decode.ts";
 import { type ChatCompletionRequest, TOOLS_MAX, type Tool } from "../chat/request.ts";
 import { detailsOf, parseJson, textOf } from "../json.ts";
-import type { ValidationIssue } from "../validation.ts";
+import { invalid, type ValidationIssue } from "../validation.ts";
 import type { ResponsesRequest, ResponsesTool } from "./request.ts";
 
 /** Parameters of the function that stands for a custom tool: its input is free text. */
@@ -95,10 +96,7 @@ export function toChatTools(
   const all = tools.length === 0 ? {} : { tools: tools.map(({ tool }) => tool) };
   if (choice === undefined || choice === "none" || choice === "auto")
     return { ...all, ...(choice && { tool_choice: choice }) };
-  if (tools.length === 0) {
-    const message = "Invalid 'tool_choice': it is only allowed when 'tools' are specified.";
-    return { issue: { code: "invalid_value", param: "tool_choice", message } };
-  }
+  if (tools.length === 0) return { issue: choiceWithoutTools() };
   if (choice === "required") return { ...all, tool_choice: choice };
   const wanted = choice.type === "allowed_tools" ? choice.tools : [choice];
   const isTool = (tool: NamedTool, type: string, name: string) => tool.type === type && tool.internalName === name;
@@ -106,8 +104,7 @@ export function toChatTools(
   if (missing >= 0 || wanted.length === 0) {
     const param =
       choice.type === "allowed_tools" ? `tool_choice.tools[${Math.max(missing, 0)}].name` : "tool_choice.name";
-    const message = `Invalid '${param}': 'tools' has no tool of this type with this name.`;
-    return { issue: { code: "invalid_value", param, message } };
+    return { issue: invalid(param, "'tools' has no tool of this type with this name") };
   }
   if (choice.type !== "allowed_tools") {
     return { ...all, tool_choice: { type: "function", function: { name: choice.name } } };
