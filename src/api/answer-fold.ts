@@ -20,12 +20,15 @@ export class AnswerFold {
   document: Readonly<Record<string, unknown>> | undefined;
   /** Vectors of an answer of embeddings. */
   vectors: readonly EmbeddingVector[] | undefined;
-  #logprobs: Logprobs | null = null;
+  /** Null where there are none. */
+  logprobs: Logprobs | null = null;
   readonly #calls = new Map<number, ToolCall>();
   readonly #media: Fields = {};
   readonly #others: Fields = {};
-  readonly #whole: Fields = {};
-  readonly #choice: Fields = {};
+  /** The fields of the whole answer that this service only passes on. */
+  readonly whole: Fields = {};
+  /** The fields beside the message that this service only passes on. */
+  readonly choice: Fields = {};
 
   add(pieces: readonly AnswerPiece[]): void {
     for (const { delta, logprobs, native, whole, choice, vectors } of pieces) {
@@ -34,24 +37,9 @@ export class AnswerFold {
       if (document !== undefined) this.document = document.data;
       if (delta !== undefined) this.#add(delta);
       if (logprobs !== undefined && logprobs !== null) this.#addLogprobs(logprobs);
-      if (whole !== undefined) Object.assign(this.#whole, whole);
-      if (choice !== undefined) Object.assign(this.#choice, choice);
+      if (whole !== undefined) Object.assign(this.whole, whole);
+      if (choice !== undefined) Object.assign(this.choice, choice);
     }
-  }
-
-  /** Null where there are none. */
-  get logprobs(): unknown {
-    return this.#logprobs;
-  }
-
-  /** The fields of the whole answer that this service only passes on. */
-  get whole(): OtherFields {
-    return this.#whole;
-  }
-
-  /** The fields beside the message that this service only passes on. */
-  get choice(): OtherFields {
-    return this.#choice;
   }
 
   message(): ReplyMessage {
@@ -77,24 +65,18 @@ export class AnswerFold {
     if (delta.reasoning_details) this.#details.push(...delta.reasoning_details);
     for (const call of delta.tool_calls ?? []) this.#addCall(call);
     const { annotations, audio, images, others } = delta;
-    if (annotations !== undefined) this.#addMedia("annotations", annotations);
-    if (audio !== undefined) this.#addMedia("audio", audio);
-    if (images !== undefined) this.#addMedia("images", images);
-    for (const name in others) this.#others[name] = joined(name, this.#others[name], others[name]);
-  }
-
-  #addMedia(name: string, value: unknown): void {
-    this.#media[name] = joined(name, this.#media[name], value);
+    addJoined(this.#media, { annotations, audio, images });
+    addJoined(this.#others, others);
   }
 
   #addLogprobs(given: Partial<Record<keyof Logprobs, unknown>>): void {
-    this.#logprobs ??= { content: null, refusal: null };
+    this.logprobs ??= { content: null, refusal: null };
     for (const name of ["content", "refusal"] as const) {
       const more = given[name];
       if (!Array.isArray(more)) continue;
-      const all = this.#logprobs[name] ?? [];
+      const all = this.logprobs[name] ?? [];
       for (const one of more) all.push(one);
-      this.#logprobs[name] = all;
+      this.logprobs[name] = all;
     }
   }
 
@@ -106,6 +88,12 @@ export class AnswerFold {
     call.function.name += called?.name ?? "";
     call.function.arguments += called?.arguments ?? "";
     if (extra_content !== undefined) call.extra_content = extra_content;
+  }
+}
+
+function addJoined(fields: Fields, more: OtherFields = {}): void {
+  for (const name in more) {
+    if (more[name] !== undefined) fields[name] = joined(name, fields[name], more[name]);
   }
 }
 

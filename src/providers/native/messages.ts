@@ -52,38 +52,30 @@ export class MessagesReader implements WireReader {
     }
     const { content, stop_reason, stop_sequence } = answer;
     const data = { content, stop_reason, stop_sequence };
-    const chunk: UpstreamChunk = {
+    return {
       ...identityOf(answer),
       delta,
       native: [{ type: NATIVE_DOCUMENT, data, counted: this.#counted }],
+      ...this.#readUsage(answer.usage),
+      ...this.#finish(answer.stop_reason),
     };
-    this.#readUsage(chunk, answer.usage);
-    this.#finish(chunk, answer.stop_reason);
-    return chunk;
   }
 
   #read(type: string, event: JsonObject): UpstreamChunk {
     const index = typeof event.index === "number" ? event.index : 0;
     switch (type) {
       case "message_start": {
-        const message = isObject(event.message) ? event.message : {};
-        const chunk = identityOf(message);
-        this.#readUsage(chunk, message.usage);
-        return chunk;
+        const message = detailsOf(event.message);
+        return { ...identityOf(message), ...this.#readUsage(message.usage) };
       }
       case "content_block_start":
         return toChunk(isObject(event.content_block) ? this.#begin(index, event.content_block) : {});
       case "content_block_delta":
-        return toChunk(isObject(event.delta) ? this.#continue(index, event.delta) : {});
+        return toChunk(this.#continue(index, detailsOf(event.delta)));
       case "content_block_stop":
         return toChunk(this.#end(index));
-      case "message_delta": {
-        const chunk: UpstreamChunk = {};
-        const reason = isObject(event.delta) ? event.delta.stop_reason : undefined;
-        this.#readUsage(chunk, event.usage);
-        this.#finish(chunk, reason);
-        return chunk;
-      }
+      case "message_delta":
+        return { ...this.#readUsage(event.usage), ...this.#finish(detailsOf(event.delta).stop_reason) };
       case "message_stop":
         if (!this.isFinished) throw new UpstreamError("failed", "The answer ended without a stop reason");
         this.isEnded = true;
@@ -160,22 +152,21 @@ export class MessagesReader implements WireReader {
   }
 
   /**
-   * Adds the counters so far to a chunk: those of `message_delta` are cumulative, and may leave out what has not changed.
+   * Returns the counters so far: those of `message_delta` are cumulative, and may leave out what has not changed.
    * Without a count of the output, which grows, they are no report of the answer so far.
    */
-  #readUsage(chunk: UpstreamChunk, usage: unknown): void {
-    if (!isObject(usage)) return;
+  #readUsage(usage: unknown): UpstreamChunk {
+    if (!isObject(usage)) return {};
     this.#usage = { ...this.#usage, ...withoutNulls(usage) };
     const reported = typeof usage.output_tokens === "number" ? toUsage(this.#usage) : undefined;
-    if (reported !== undefined) chunk.usage = reported;
     const tier = textOf(this.#usage.service_tier);
-    if (tier !== undefined) chunk.service_tier = tier;
+    return { ...(reported && { usage: reported }), ...(tier !== undefined && { service_tier: tier }) };
   }
 
-  #finish(chunk: UpstreamChunk, reason: unknown): void {
-    if (typeof reason !== "string") return;
+  #finish(reason: unknown): UpstreamChunk {
+    if (typeof reason !== "string") return {};
     this.isFinished = true;
-    chunk.finish_reason = toFinishReason(reason, this.#callCount > 0);
+    return { finish_reason: toFinishReason(reason, this.#callCount > 0) };
   }
 }
 
@@ -189,9 +180,11 @@ export function toChunk(delta: Delta): UpstreamChunk {
   return Object.keys(delta).length === 0 ? {} : { delta };
 }
 
-/** Adds the delta of a block to the delta of a whole answer. */
-function addTo(whole: Delta, { content, reasoning_content, reasoning_details, tool_calls }: Delta): void {
+/** Adds a piece of an answer to the delta of the whole answer. */
+export function addTo(whole: Delta, piece: Delta): void {
+  const { content, refusal, reasoning_content, reasoning_details, tool_calls } = piece;
   if (content) whole.content = (whole.content ?? "") + content;
+  if (refusal) whole.refusal = (whole.refusal ?? "") + refusal;
   if (reasoning_content) whole.reasoning_content = (whole.reasoning_content ?? "") + reasoning_content;
   if (reasoning_details) whole.reasoning_details = [...(whole.reasoning_details ?? []), ...reasoning_details];
   if (tool_calls) whole.tool_calls = [...(whole.tool_calls ?? []), ...tool_calls];

@@ -1,15 +1,15 @@
 import { createHash, type Hash } from "node:crypto";
 import { NATIVE_DOCUMENT, type NativeEvent } from "../../api/answer.ts";
-import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
+import type { Delta, FinishReason } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
-import { detailsOf, isObject, type JsonObject, nameOf, textOf } from "../../api/json.ts";
+import { detailsOf, isObject, type JsonObject, nameOf, objectsIn, textOf } from "../../api/json.ts";
 import { deltaTexts } from "../../api/sent-text.ts";
 import { complaintFailure, toComplaint } from "../errors.ts";
 import { BODY_BYTES_MAX } from "../http/answer.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
-import { identityOf, toChunk } from "./messages.ts";
+import { addTo, identityOf, toChunk } from "./messages.ts";
 
 /** Names OpenAI's encrypted reasoning in `reasoning_details`. */
 export const RESPONSES_REASONING = "openai-responses-v1";
@@ -65,9 +65,11 @@ export class ResponsesReader implements WireReader {
   readAnswer(answer: JsonObject): UpstreamChunk {
     if (!Array.isArray(answer.output)) throw new UpstreamError("malformed", "The answer has no output");
     const delta: Delta = {};
-    for (const [index, item] of answer.output.filter(isObject).entries()) this.#addItem(delta, index, item);
-    const chunk: UpstreamChunk = { ...identityOf(answer), delta };
-    this.#finish(chunk, answer);
+    for (const piece of objectsIn(answer.output).flatMap((item, index) => this.#piecesOf(index, item))) {
+      for (const text of deltaTexts(piece)) this.#texts.add(text);
+      addTo(delta, piece);
+    }
+    const chunk: UpstreamChunk = { ...identityOf(answer), delta, ...this.#finish(answer) };
     if (!this.#keepsEvents) return chunk;
     chunk.native = [{ type: NATIVE_DOCUMENT, data: { output: answer.output }, counted: this.#texts }];
     return chunk;
@@ -86,31 +88,28 @@ export class ResponsesReader implements WireReader {
 
   #read(type: string, event: JsonObject): UpstreamChunk {
     const index = typeof event.output_index === "number" ? event.output_index : 0;
-    const response = isObject(event.response) ? event.response : {};
-    const item = isObject(event.item) ? event.item : {};
+    const response = detailsOf(event.response);
+    const item = detailsOf(event.item);
     switch (type) {
       case "response.created":
         return identityOf(response);
       case "response.output_item.added":
         return toChunk(this.#beginCall(index, item));
       case "response.output_text.delta":
-        return textChunk("content", event.delta);
+        return toChunk(textDelta("content", event.delta));
       case "response.refusal.delta":
-        return textChunk("refusal", event.delta);
+        return toChunk(textDelta("refusal", event.delta));
       case "response.reasoning_summary_text.delta":
       case "response.reasoning_text.delta":
-        return textChunk("reasoning_content", event.delta);
+        return toChunk(textDelta("reasoning_content", event.delta));
       case "response.function_call_arguments.delta":
       case "response.custom_tool_call_input.delta":
         return toChunk(this.#continueCall(index, textOf(event.delta) ?? ""));
       case "response.output_item.done":
         return toChunk(this.#endItem(index, item));
       case "response.completed":
-      case "response.incomplete": {
-        const chunk: UpstreamChunk = {};
-        this.#finish(chunk, response);
-        return chunk;
-      }
+      case "response.incomplete":
+        return this.#finish(response);
       case "response.failed":
         throw complaintFailure(toComplaint(response), this.#scrub);
       case "error":
@@ -124,15 +123,17 @@ export class ResponsesReader implements WireReader {
     if (item.type !== "function_call" && item.type !== "custom_tool_call") return {};
     const call = { index: this.#calls.size, hasArguments: false };
     this.#calls.set(index, call);
-    const called = { name: textOf(item.name) ?? "", arguments: "" };
-    const begun: ToolCallDelta = {
-      index: call.index,
-      id: textOf(item.call_id) ?? "",
-      type: "function",
-      function: called,
+    return {
+      tool_calls: [
+        {
+          index: call.index,
+          id: textOf(item.call_id) ?? "",
+          type: "function",
+          function: { name: textOf(item.name) ?? "", arguments: "" },
+          ...(item.type === "custom_tool_call" && { isCustom: true as const }),
+        },
+      ],
     };
-    if (item.type === "custom_tool_call") begun.isCustom = true;
-    return { tool_calls: [begun] };
   }
 
   #continueCall(index: number, piece: string): Delta {
@@ -149,48 +150,35 @@ export class ResponsesReader implements WireReader {
     return call === undefined || call.hasArguments ? {} : this.#continueCall(index, given);
   }
 
-  /** Adds an item of an unstreamed answer to its delta. */
-  #addItem(delta: Delta, index: number, item: JsonObject): void {
-    const begun = this.#beginCall(index, item).tool_calls?.[0];
-    if (begun !== undefined) {
-      const call: ToolCallDelta = { ...begun };
-      const given = this.#taken(item.arguments ?? item.input);
-      call.function = { ...begun.function, arguments: given };
-      delta.tool_calls = [...(delta.tool_calls ?? []), call];
-      return;
-    }
-    const parts = (value: unknown) => (Array.isArray(value) ? value.filter(isObject) : []);
-    if (item.type === "reasoning") {
-      const summary = [...parts(item.summary), ...parts(item.content)].map(({ text }) => this.#taken(text)).join("");
-      if (summary !== "") delta.reasoning_content = (delta.reasoning_content ?? "") + summary;
-      const details = reasoningDelta(item).reasoning_details;
-      if (details !== undefined) delta.reasoning_details = [...(delta.reasoning_details ?? []), ...details];
-      return;
-    }
-    for (const part of item.type === "message" ? parts(item.content) : []) {
-      if (part.type === "output_text") delta.content = (delta.content ?? "") + this.#taken(part.text);
-      if (part.type === "refusal") delta.refusal = (delta.refusal ?? "") + this.#taken(part.refusal);
+  /** Returns the pieces of an unstreamed answer that an item consists of. */
+  #piecesOf(index: number, item: JsonObject): Delta[] {
+    switch (item.type) {
+      case "reasoning": {
+        const parts = [...objectsIn(item.summary), ...objectsIn(item.content)];
+        return [...parts.map(({ text }) => textDelta("reasoning_content", text)), reasoningDelta(item)];
+      }
+      case "message":
+        return objectsIn(item.content).map(({ type, text, refusal }) => {
+          return type === "refusal"
+            ? textDelta("refusal", refusal)
+            : textDelta("content", type === "output_text" && text);
+        });
+      default:
+        return [this.#beginCall(index, item), this.#endItem(index, item)];
     }
   }
 
-  /** Returns a text of an unstreamed answer that becomes a part of its delta. */
-  #taken(text: unknown): string {
-    if (typeof text !== "string") return "";
-    this.#texts.add(text);
-    return text;
-  }
-
-  #finish(chunk: UpstreamChunk, response: JsonObject): void {
-    const { status } = response;
+  #finish(response: JsonObject): UpstreamChunk {
+    const { status, usage } = response;
     if (typeof status === "string" && !ENDED.has(status)) throw complaintFailure(toComplaint(response), this.#scrub);
     this.isFinished = true;
     this.isEnded = true;
-    chunk.finish_reason = toFinishReason(response, this.#calls.size > 0);
-    if (typeof response.service_tier === "string") chunk.service_tier = response.service_tier;
-    const usage = isObject(response.usage) ? toUsage(response.usage) : undefined;
-    if (usage !== undefined) chunk.usage = usage;
     const tier = textOf(response.service_tier);
-    if (tier !== undefined) chunk.service_tier = tier;
+    return {
+      finish_reason: toFinishReason(response, this.#calls.size > 0),
+      ...(isObject(usage) && { usage: toUsage(usage) }),
+      ...(tier !== undefined && { service_tier: tier }),
+    };
   }
 }
 
@@ -225,8 +213,8 @@ function digestOf(hash: Hash): string {
   return hash.digest("base64");
 }
 
-function textChunk(field: "content" | "refusal" | "reasoning_content", text: unknown): UpstreamChunk {
-  return typeof text === "string" && text !== "" ? { delta: { [field]: text } } : {};
+function textDelta(field: "content" | "refusal" | "reasoning_content", text: unknown): Delta {
+  return typeof text === "string" && text !== "" ? { [field]: text } : {};
 }
 
 function reasoningDelta({ id, encrypted_content: data }: JsonObject): Delta {
@@ -237,7 +225,7 @@ function reasoningDelta({ id, encrypted_content: data }: JsonObject): Delta {
 }
 
 function toFinishReason({ status, incomplete_details: details }: JsonObject, hasToolCalls: boolean): FinishReason {
-  const reason = isObject(details) ? details.reason : undefined;
+  const { reason } = detailsOf(details);
   if (reason === "content_filter") return "content_filter";
   if (status === "incomplete" || reason === "max_output_tokens") return "length";
   return hasToolCalls ? "tool_calls" : "stop";
