@@ -18,6 +18,15 @@ export function nameOf(value: unknown): string | undefined {
   return typeof value === "string" && NAME.test(value) ? value : undefined;
 }
 
+/** Returns those of the named fields that a record has. */
+export function pick<Source extends object, Name extends keyof Source>(
+  record: Source,
+  names: readonly Name[],
+): Pick<Source, Name> {
+  const stated = names.filter((name) => record[name] !== undefined).map((name) => [name, record[name]]);
+  return Object.fromEntries(stated) as Pick<Source, Name>;
+}
+
 /** Writes a value as a text that is opaque to clients, but not secret: a prefix, and its JSON in base64. */
 export function wrapped(prefix: string, value: object): string {
   return prefix + Buffer.from(JSON.stringify(value)).toString("base64url");

@@ -1,7 +1,7 @@
 import { choiceWithoutTools } from "../chat/decode.ts";
 import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
-import { isObject } from "../json.ts";
+import { isObject, pick } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
 import { compileCheck, invalid, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
@@ -152,39 +152,44 @@ const BLOCKS_OF_ROLES: Record<InputMessage["role"], readonly MessageBlock["type"
   system: ["text"],
 };
 
-function blockIssue(messages: readonly InputMessage[]): ValidationIssue | undefined {
+interface PlacedBlock {
+  block: MessageBlock;
+  path: string;
+}
+
+/** Returns the blocks of some content, each followed by those in it. */
+function blocksIn(content: string | readonly MessageBlock[] | undefined, path: string): PlacedBlock[] {
+  if (content === undefined || typeof content === "string") return [];
+  return content.flatMap((block, index) => {
+    const placed = { block, path: `${path}[${index}]` };
+    if (block.type === "tool_result") return [placed, ...blocksIn(block.content, `${placed.path}.content`)];
+    if (block.type !== "document" || block.source.type !== "content") return [placed];
+    return [placed, ...blocksIn(block.source.content, `${placed.path}.source.content`)];
+  });
+}
+
+function* blocksOf(messages: readonly InputMessage[]): Generator<PlacedBlock & Pick<InputMessage, "role">> {
   for (const [index, { role, content }] of messages.entries()) {
-    if (typeof content === "string") continue;
-    for (const [at, block] of content.entries()) {
-      const path = `messages[${index}].content[${at}]`;
-      if (!BLOCKS_OF_ROLES[role].includes(block.type)) {
-        return invalid(`${path}.type`, `a message with the role '${role}' cannot contain '${block.type}'`);
-      }
-      const issue = sourceIssue(block, path);
-      if (issue !== undefined) return issue;
+    for (const placed of blocksIn(content, `messages[${index}].content`)) yield { ...placed, role };
+  }
+}
+
+function blockIssue(messages: readonly InputMessage[]): ValidationIssue | undefined {
+  for (const { block, path, role } of blocksOf(messages)) {
+    if (!BLOCKS_OF_ROLES[role].includes(block.type)) {
+      return invalid(`${path}.type`, `a message with the role '${role}' cannot contain '${block.type}'`);
     }
+    const fault = sourceFault(block);
+    if (fault !== undefined) return invalid(`${path}.source`, fault);
   }
   return undefined;
 }
 
 const NO_BASE64 = /[^A-Za-z0-9+/=]/;
 
-function sourceIssue(block: MessageBlock, path: string): ValidationIssue | undefined {
-  if (block.type === "tool_result") return firstSourceIssue(block.content, `${path}.content`);
-  if (block.type !== "image" && block.type !== "document") return undefined;
-  const { source } = block;
-  if (source.type === "content") return firstSourceIssue(source.content, `${path}.source.content`);
-  const fault = block.type === "image" ? imageAddressFault(imageUrlOf(block.source)) : documentFault(block);
-  return fault === undefined ? undefined : invalid(`${path}.source`, fault);
-}
-
-function firstSourceIssue(content: string | readonly MessageBlock[] | undefined, path: string) {
-  if (content === undefined || typeof content === "string") return undefined;
-  for (const [index, block] of content.entries()) {
-    const issue = sourceIssue(block, `${path}[${index}]`);
-    if (issue !== undefined) return issue;
-  }
-  return undefined;
+function sourceFault(block: MessageBlock): string | undefined {
+  if (block.type === "image") return imageAddressFault(imageUrlOf(block.source));
+  return block.type === "document" ? documentFault(block) : undefined;
 }
 
 function documentFault({ source }: BlockOf<"document">): string | undefined {
@@ -230,19 +235,9 @@ function hintsOf(request: MessagesRequest, beta: string | undefined): string[] {
 
 /** Returns the path of the first document that asks for citations, which other wires do not have. */
 function neededField({ messages }: MessagesRequest): string | undefined {
-  const citing = (blocks: InputMessage["content"] | undefined, path: string): string | undefined => {
-    if (blocks === undefined || typeof blocks === "string") return undefined;
-    for (const [index, block] of blocks.entries()) {
-      const inner = block.type === "tool_result" ? citing(block.content, `${path}[${index}].content`) : undefined;
-      if (inner !== undefined) return inner;
-      const hasCitations = block.type === "document" || block.type === "search_result";
-      if (hasCitations && block.citations?.enabled === true) return `${path}[${index}].citations`;
-    }
-    return undefined;
-  };
-  for (const [index, { content }] of messages.entries()) {
-    const path = citing(content, `messages[${index}].content`);
-    if (path !== undefined) return path;
+  for (const { block, path } of blocksOf(messages)) {
+    const hasCitations = block.type === "document" || block.type === "search_result";
+    if (hasCitations && block.citations?.enabled === true) return `${path}.citations`;
   }
   return undefined;
 }
@@ -256,7 +251,7 @@ function userOf({ metadata }: MessagesRequest): string | undefined {
 }
 
 function internalRequest(request: MessagesRequest, { messages }: MessageConversation): ChatCompletionRequest {
-  const { model, max_tokens, temperature, top_p, top_k, stop_sequences, stream, tools, tool_choice } = request;
+  const { max_tokens, stop_sequences, tools, tool_choice } = request;
   const schema = (request.output_config?.format ?? request.output_format)?.schema;
   const effort = effortOf(request);
   const user = userOf(request);
@@ -264,14 +259,10 @@ function internalRequest(request: MessagesRequest, { messages }: MessageConversa
   const isSequential =
     tool_choice !== undefined && tool_choice.type !== "none" && tool_choice.disable_parallel_tool_use;
   return {
-    model,
+    ...pick(request, ["model", "temperature", "top_p", "top_k", "stream"]),
     messages,
     ...(max_tokens !== undefined && { max_completion_tokens: max_tokens }),
-    ...(temperature !== undefined && { temperature }),
-    ...(top_p !== undefined && { top_p }),
-    ...(top_k !== undefined && { top_k }),
     ...(stop_sequences !== undefined && stop_sequences.length > 0 && { stop: stop_sequences }),
-    ...(stream !== undefined && { stream }),
     ...(tools !== undefined && tools.length > 0 && { tools: tools.map(toolOf) }),
     ...(tool_choice !== undefined && tools !== undefined && { tool_choice: toolChoiceOf(tool_choice) }),
     ...(isSequential === true && { parallel_tool_calls: false }),

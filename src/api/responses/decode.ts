@@ -1,6 +1,6 @@
 import { excessIssue } from "../chat/decode.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
-import { isObject, objectsIn } from "../json.ts";
+import { isObject, objectsIn, pick } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
 import { compileCheck, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
@@ -9,7 +9,7 @@ import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
 import { type InputItem, ResponsesRequest, type ResponsesTool } from "./request.ts";
-import { settingsOf } from "./settings.ts";
+import { SAME_SETTINGS, settingsOf } from "./settings.ts";
 import { answerIdOf, conversationOf, type StoredResponse, type StoredResponses, storedItem } from "./stored.ts";
 import { calledTools, toChatTools } from "./tools.ts";
 
@@ -210,38 +210,24 @@ function toChatRequest(
   messages: RequestMessage[],
   tools: Pick<ChatCompletionRequest, "tools" | "tool_choice">,
 ): ChatCompletionRequest {
-  const { model, instructions, temperature, top_p, max_output_tokens, stream, parallel_tool_calls, user, metadata } =
-    asked;
-  const { text, reasoning, top_logprobs, include, prompt_cache_key, safety_identifier } = asked;
-  const logprobs = include?.includes(LOGPROBS) || (top_logprobs ?? 0) > 0 || undefined;
-  const fields: { [Field in keyof ChatCompletionRequest]: ChatCompletionRequest[Field] | undefined } = {
-    model,
+  const { max_output_tokens: tokens, text: { format, verbosity } = {}, reasoning, top_logprobs, include } = asked;
+  const logprobs = include?.includes(LOGPROBS) || (top_logprobs ?? 0) > 0;
+  return {
+    ...pick(asked, [...SAME_SETTINGS, "stream", "parallel_tool_calls"]),
     messages,
-    instructions,
-    temperature,
-    top_p,
-    max_completion_tokens: max_output_tokens,
-    stream,
     ...tools,
-    parallel_tool_calls,
-    response_format: toResponseFormat(text?.format),
-    reasoning_effort: reasoning?.effort,
-    logprobs,
-    top_logprobs: logprobs && top_logprobs,
-    user,
-    metadata,
-    verbosity: text?.verbosity,
-    prompt_cache_key,
-    safety_identifier,
+    ...(tokens !== undefined && { max_completion_tokens: tokens }),
+    ...(format && { response_format: toResponseFormat(format) }),
+    ...(reasoning?.effort && { reasoning_effort: reasoning.effort }),
+    ...(logprobs && { logprobs, ...pick(asked, ["top_logprobs"]) }),
+    ...(verbosity && { verbosity }),
   };
-  const stated = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(stated) as ChatCompletionRequest;
 }
 
-type TextFormat = NonNullable<ResponsesRequest["text"]>["format"];
+type TextFormat = NonNullable<NonNullable<ResponsesRequest["text"]>["format"]>;
 
-function toResponseFormat(format: TextFormat): ChatCompletionRequest["response_format"] {
-  if (format?.type !== "json_schema") return format;
+function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest["response_format"]> {
+  if (format.type !== "json_schema") return format;
   const { type, ...json_schema } = format;
   return { type, json_schema };
 }

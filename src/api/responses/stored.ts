@@ -2,10 +2,10 @@ import type { AnswerEnd } from "../answer.ts";
 import type { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { partFault } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, RequestMessage, ToolCall } from "../chat/request.ts";
-import { isObject, objectsIn } from "../json.ts";
+import { isObject, objectsIn, pick } from "../json.ts";
 import { endFields, type Lifecycle, outputOf, responseOf } from "./encode.ts";
 import type { OutputItem, ResponseObject } from "./response.ts";
-import { settingsOf } from "./settings.ts";
+import { SAME_SETTINGS, settingsOf } from "./settings.ts";
 import { calledTools, toCustomArguments, toResponsesTools } from "./tools.ts";
 
 /** A response of an organization that stores its conversations. */
@@ -88,25 +88,15 @@ export function toStoredResponse(
   end: Pick<AnswerEnd, "usage" | "ended">,
 ): ResponseObject {
   const { request, answer } = stored;
-  const { model, instructions, temperature, top_p, max_completion_tokens, tools, user, metadata, reasoning_effort } =
-    request;
-  const { verbosity, prompt_cache_key, safety_identifier } = request;
-  const format = request.response_format;
+  const { model, max_completion_tokens, tools, reasoning_effort, verbosity, response_format: format } = request;
   const text = format?.type === "json_schema" ? { type: format.type, schema: {}, ...format.json_schema } : format;
   const settings = settingsOf(
     {
-      model,
+      ...pick(request, SAME_SETTINGS),
       input: [],
-      ...(instructions !== undefined && { instructions }),
-      ...(temperature !== undefined && { temperature }),
-      ...(top_p !== undefined && { top_p }),
       ...(max_completion_tokens !== undefined && { max_output_tokens: max_completion_tokens }),
       ...(tools !== undefined && { tools: toResponsesTools(tools) }),
-      ...(user !== undefined && { user }),
-      ...(metadata !== undefined && { metadata }),
       ...(reasoning_effort !== undefined && { reasoning: { effort: reasoning_effort } }),
-      ...(prompt_cache_key !== undefined && { prompt_cache_key }),
-      ...(safety_identifier !== undefined && { safety_identifier }),
       text: { ...(text && { format: text }), ...(verbosity && { verbosity }) },
     },
     true,
