@@ -17,10 +17,11 @@ type Pass = (whole: Uint8Array) => void;
 
 /** Creates the bounds of one answer. The packages buffer an unfinished event without a limit. */
 export function boundsOf(mediaType: string, scrub: Scrub): Bounds {
-  const total = boundTotal();
+  let bytes = 0;
   const whole = WHOLE[mediaType]?.(scrub);
   return (piece, pass) => {
-    total(piece);
+    bytes += piece.length;
+    if (bytes > BODY_BYTES_MAX) throw answerTooLong();
     if (whole === undefined) pass(piece);
     else whole(piece, pass);
   };
@@ -30,14 +31,6 @@ const WHOLE: Readonly<Record<string, (scrub: Scrub) => Bounds>> = {
   [EVENT_STREAM]: wholeEvents,
   [AMAZON_EVENT_STREAM]: wholeFrames,
 };
-
-function boundTotal(): (piece: Buffer) => void {
-  let bytes = 0;
-  return (piece) => {
-    bytes += piece.length;
-    if (bytes > BODY_BYTES_MAX) throw answerTooLong();
-  };
-}
 
 /**
  * Passes on complete events in a normal form, because the packages fail on an event without data and lose the last event

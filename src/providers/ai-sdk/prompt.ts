@@ -108,7 +108,7 @@ class ConversationReader {
   }
 
   #image({ image_url: { url, detail } }: Extract<ContentPart, { type: "image_url" }>, at: string) {
-    const file = toFile(url, at);
+    const file = fromAddress(url, "image/jpeg", `${at}.image_url.url`, TYPES_OF_ENDINGS);
     if (file.data.type === "url" && !this.#wire.prompt.takesImageAddresses) {
       throw refusal(at, "this model supports images only as data:image/…;base64,…");
     }
@@ -237,20 +237,6 @@ const TYPES_OF_ENDINGS: Readonly<Record<string, string>> = {
   webp: "image/webp",
 };
 
-function toFile(address: string, at: string): LanguageModelV4FilePart {
-  const inline = /^data:(image\/[\w.+-]{1,60});base64,([A-Za-z0-9+/=\s]+)$/.exec(address);
-  if (inline !== null) {
-    const [, mediaType = "", data = ""] = inline;
-    return { type: "file", mediaType, data: { type: "data", data: data.replaceAll(/\s/g, "") } };
-  }
-  const url = URL.parse(address);
-  if (url === null || url.protocol !== "https:") {
-    throw refusal(`${at}.image_url.url`, "expected an https address, or data:image/…;base64,…");
-  }
-  const ending = /\.(\w{3,4})$/.exec(url.pathname.toLowerCase())?.[1] ?? "";
-  return { type: "file", mediaType: TYPES_OF_ENDINGS[ending] ?? "image/jpeg", data: { type: "url", url } };
-}
-
 type MediaPart = Exclude<ContentPart, { type: "text" | "image_url" | "refusal" }>;
 
 const DATA = /^data:([a-z]+\/[\w.+-]{1,100});base64,/i;
@@ -271,15 +257,21 @@ function toMedia(part: MediaPart, at: string, { takesOnlyPdf }: PromptRules): La
   return filename === undefined ? file : { ...file, filename };
 }
 
-/** Converts a data URL, or an https address, whose content is taken to have this type. */
-function fromAddress(address: string, usualType: string, at: string): LanguageModelV4FilePart {
+/** Converts a data URL, or an https address, whose content is taken to have the type of its ending or the usual type. */
+function fromAddress(
+  address: string,
+  usualType: string,
+  at: string,
+  typesOfEndings: Readonly<Record<string, string>> = {},
+): LanguageModelV4FilePart {
   const [head, mediaType = ""] = DATA.exec(address.slice(0, 128)) ?? [];
   if (head !== undefined) {
     return { type: "file", mediaType, data: { type: "data", data: address.slice(head.length) } };
   }
   const url = URL.parse(address);
   if (url?.protocol !== "https:") throw refusal(at, "expected an https address, or data:…;base64,…");
-  return { type: "file", mediaType: usualType, data: { type: "url", url } };
+  const ending = /\.(\w{3,4})$/.exec(url.pathname.toLowerCase())?.[1] ?? "";
+  return { type: "file", mediaType: typesOfEndings[ending] ?? usualType, data: { type: "url", url } };
 }
 
 function refusal(at: string, why: string): UpstreamError {

@@ -58,16 +58,22 @@ export function mediaTypeOf(headers: IncomingHttpHeaders): string {
  */
 export async function readText(body: HttpBody, bytesMax = BODY_BYTES_MAX): Promise<string> {
   const pieces: Buffer[] = [];
+  if ((await collect(body, pieces, bytesMax)) > bytesMax) {
+    body.destroy();
+    throw answerTooLong(bytesMax);
+  }
+  return joined(pieces);
+}
+
+/** Adds the bytes of a body to `pieces`, until they are more than `bytesMax`. Returns their number. */
+async function collect(body: HttpBody, pieces: Buffer[], bytesMax: number): Promise<number> {
   let length = 0;
   for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
     pieces.push(...bytes);
     length += lengthOf(bytes);
-    if (length > bytesMax) {
-      body.destroy();
-      throw answerTooLong(bytesMax);
-    }
+    if (length > bytesMax) break;
   }
-  return joined(pieces, length);
+  return length;
 }
 
 /** Returns the failure of an answer that exceeds `bytesMax`. */
@@ -88,24 +94,19 @@ export function lengthOf(pieces: readonly Buffer[]): number {
  */
 async function readErrorText(body: HttpBody): Promise<string> {
   const pieces: Buffer[] = [];
-  let length = 0;
   const timer = setTimeout(() => body.destroy(), ERROR_TIME_MS);
   try {
-    for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
-      pieces.push(...bytes);
-      length += lengthOf(bytes);
-      if (length > ERROR_BYTES_MAX) break;
-    }
+    await collect(body, pieces, ERROR_BYTES_MAX);
   } catch {
     // The bytes before the break may contain the reason.
   } finally {
     clearTimeout(timer);
     body.destroy();
   }
-  return joined(pieces, length).slice(0, ERROR_BYTES_MAX);
+  return joined(pieces).slice(0, ERROR_BYTES_MAX);
 }
 
-function joined(pieces: readonly Buffer[], length: number): string {
+function joined(pieces: readonly Buffer[]): string {
   const [first] = pieces;
-  return pieces.length === 1 && first !== undefined ? first.toString("utf8") : Buffer.concat(pieces, length).toString();
+  return pieces.length === 1 && first !== undefined ? first.toString("utf8") : Buffer.concat(pieces).toString();
 }

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
+import { Delta, type FinishReason, type ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { detailsOf, isObject, type JsonObject, textOf } from "../../api/json.ts";
 import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
@@ -22,20 +22,7 @@ const WHOLE_FIELDS = new Set([
   "obfuscation",
 ]);
 const CHOICE_FIELDS = new Set(["index", "delta", "message", "logprobs", "finish_reason", "text"]);
-const DELTA_FIELDS = new Set([
-  "role",
-  "content",
-  "refusal",
-  "reasoning_content",
-  "reasoning",
-  "reasoning_details",
-  "tool_calls",
-  "function_call",
-  "annotations",
-  "audio",
-  "images",
-  "others",
-]);
+const DELTA_FIELDS = new Set([...Object.keys(Delta.properties), "reasoning", "others"]);
 const OTHER_FIELDS_MAX = 32;
 
 /** Returns the fields of a record that are not read, to be passed on; undefined if there are none. */

@@ -1,6 +1,6 @@
 import type { FinishReason } from "../../api/chat/completion.ts";
 import { statusFailure } from "../errors.ts";
-import { UpstreamError } from "../provider.ts";
+import { UpstreamError, type UpstreamFailure } from "../provider.ts";
 
 /** The behaviour that a message to the model `fault` demands. */
 export interface Fault {
@@ -24,71 +24,67 @@ interface Phrase {
   /** The phrase as error messages show it. */
   example: string;
   pattern: RegExp;
-  apply(fault: Fault, words: Readonly<Record<string, string | undefined>>): void;
+  apply(fault: Fault, words: Words): void;
 }
+
+/** The named groups of a phrase. */
+type Words = Readonly<Record<string, string | undefined>>;
 
 const AFTER = "(?: after (?<after>\\d{1,4}) tokens?)";
 const TIME = "(?<time>\\d{1,6}(?:\\.\\d{1,3})?)(?<unit>ms|s)";
 
-const instead = (fault: Fault, failure: UpstreamError) => {
-  fault.failure ??= failure;
-};
-const phrase = (example: string, pattern: string, apply: Phrase["apply"]): Phrase => ({
-  example,
-  pattern: new RegExp(`^${pattern}$`),
-  apply,
-});
+function phrase(example: string, pattern: string, apply: Phrase["apply"]): Phrase {
+  return { example, pattern: new RegExp(`^${pattern}$`), apply };
+}
+
+/** A phrase that replaces the answer by a failure. */
+function instead(example: string, failure: (words: Words) => UpstreamError, pattern = example): Phrase {
+  return phrase(example, pattern, (fault, words) => {
+    fault.failure ??= failure(words);
+  });
+}
+
+/** A phrase that ends the answer with a failure after some tokens. */
+function breaksOff(what: string, tokens: number, failure: UpstreamFailure, message: string): Phrase {
+  return phrase(`${what} after ${tokens} tokens`, `${what}${AFTER}?`, (fault, words) => {
+    fault.events.push({ afterTokens: afterTokens(words), failure: new UpstreamError(failure, message) });
+  });
+}
+
+function sets(example: string, fields: Partial<Fault>): Phrase {
+  return phrase(example, example, (fault) => Object.assign(fault, fields));
+}
 
 /**
  * The language of `fault`: phrases in any order, separated by commas, semicolons, line feeds, "and" or "then". Times are in
  * ms or s. Without a number of tokens, a fault occurs after the first token.
  */
 const PHRASES: readonly Phrase[] = [
-  phrase(
+  instead(
     "status 429 retry-after 3",
+    (words) => failureOfStatus(Number(words.status), words.seconds),
     "status (?<status>[45]\\d\\d)(?: retry-after (?<seconds>\\d{1,6}))?",
-    (fault, words) => instead(fault, failureOfStatus(Number(words.status), words.seconds)),
   ),
   phrase("delay 500ms", `delay ${TIME}`, (fault, words) => {
     fault.delayMs += milliseconds(words);
   }),
-  phrase("timeout", "timeout", (fault) => instead(fault, new UpstreamError("timeout", "The sandbox timed out"))),
-  phrase("unavailable", "unavailable", (fault) =>
-    instead(fault, new UpstreamError("unavailable", "The sandbox cannot be reached")),
-  ),
-  phrase("context_length", "context_length", (fault) =>
-    instead(fault, refusal("context_length", "the prompt is too long")),
-  ),
-  phrase("content_filter prompt", "content_filter prompt", (fault) =>
-    instead(fault, refusal("content_filter", "the prompt violates its policy")),
-  ),
-  phrase("reset after 5 tokens", `reset${AFTER}?`, (fault, words) =>
-    breakOff(fault, words, new UpstreamError("failed", "The sandbox reset the connection")),
-  ),
-  phrase("malformed event after 3 tokens", `malformed event${AFTER}?`, (fault, words) =>
-    breakOff(fault, words, new UpstreamError("malformed", "The sandbox sent a malformed event")),
-  ),
-  phrase("error event after 3 tokens", `error event${AFTER}?`, (fault, words) =>
-    breakOff(fault, words, new UpstreamError("failed", "The sandbox sent an error event")),
-  ),
+  instead("timeout", () => new UpstreamError("timeout", "The sandbox timed out")),
+  instead("unavailable", () => new UpstreamError("unavailable", "The sandbox cannot be reached")),
+  instead("context_length", () => refusal("context_length", "the prompt is too long")),
+  instead("content_filter prompt", () => refusal("content_filter", "the prompt violates its policy")),
+  breaksOff("reset", 5, "failed", "The sandbox reset the connection"),
+  breaksOff("malformed event", 3, "malformed", "The sandbox sent a malformed event"),
+  breaksOff("error event", 3, "failed", "The sandbox sent an error event"),
   phrase("silence after 2 tokens 30s", `silence${AFTER}? ${TIME}`, (fault, words) => {
     fault.events.push({ afterTokens: afterTokens(words), silenceMs: milliseconds(words) });
   }),
   phrase("20 tokens", "(?<tokens>\\d{1,4}) tokens?", (fault, words) => {
     fault.tokens = Number(words.tokens);
   }),
-  phrase("no usage", "no usage", (fault) => {
-    fault.isWithoutUsage = true;
-  }),
-  phrase("refusal", "refusal", (fault) => {
-    fault.isRefusal = true;
-  }),
-  phrase("length", "length", (fault) => {
-    fault.finishReason = "length";
-  }),
-  phrase("content_filter", "content_filter", (fault) => {
-    fault.finishReason = "content_filter";
-  }),
+  sets("no usage", { isWithoutUsage: true }),
+  sets("refusal", { isRefusal: true }),
+  sets("length", { finishReason: "length" }),
+  sets("content_filter", { finishReason: "content_filter" }),
 ];
 
 const MESSAGE_LENGTH_MAX = 2_000;
@@ -135,14 +131,10 @@ function failureOfStatus(status: number, seconds: string | undefined): UpstreamE
   return statusFailure(status, seconds === undefined ? {} : { "retry-after": seconds }, body, (text) => text);
 }
 
-function breakOff(fault: Fault, words: Readonly<Record<string, string | undefined>>, failure: UpstreamError): void {
-  fault.events.push({ afterTokens: afterTokens(words), failure });
-}
-
-function afterTokens({ after }: Readonly<Record<string, string | undefined>>): number {
+function afterTokens({ after }: Words): number {
   return Number(after ?? 1);
 }
 
-function milliseconds({ time, unit }: Readonly<Record<string, string | undefined>>): number {
+function milliseconds({ time, unit }: Words): number {
   return Math.round(Number(time) * (unit === "s" ? 1000 : 1));
 }

@@ -10,12 +10,12 @@ import { geminiFit, geminiParts } from "./google.ts";
 
 function open(settings: ProviderSettings, fetchToken: Fetch) {
   const { apiKey, baseUrl, project = "", location = "", headers } = settings;
-  const identity = new Identity(settings, fetchToken);
+  const authClient = identityOf(settings, fetchToken);
   return async (fetch: Fetch) => {
     const { createGoogleVertex } = await import("@ai-sdk/google-vertex");
     const common = { headers: { ...headers }, ...(baseUrl !== null && { baseURL: baseUrl }), fetch };
     if (apiKey !== null) return createGoogleVertex({ apiKey, ...common });
-    const googleAuthOptions = { authClient: await identity.client() };
+    const googleAuthOptions = { authClient: await authClient() };
     return createGoogleVertex({ apiKey: "", project, location, googleAuthOptions, ...common });
   };
 }
@@ -60,55 +60,47 @@ export const googleVertex: Wire = {
 
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 
-/** The service's identity on Google Cloud. All calls share one client, because it caches its token. */
-class Identity {
-  readonly #settings: ProviderSettings;
-  readonly #fetchToken: Fetch;
-  #client: Promise<AuthClient> | undefined;
-  #failure: unknown;
-
-  constructor(settings: ProviderSettings, fetchToken: Fetch) {
-    this.#settings = settings;
-    this.#fetchToken = fetchToken;
-  }
-
-  /** Returns a client that has a token. Rejects with UpstreamError. */
-  async client(): Promise<AuthClient> {
-    this.#client ??= this.#create();
-    this.#failure = undefined;
-    try {
-      const client = await this.#client;
-      await client.getAccessToken();
-      return client;
-    } catch (error) {
-      this.#client = undefined;
-      throw this.#failure ?? withoutToken(error);
-    }
-  }
-
-  async #create(): Promise<AuthClient> {
-    const { GoogleAuth, IdentityPoolClient, JWT, UserRefreshClient } = await import("google-auth-library");
-    const common = { transporterOptions: { fetchImplementation: this.#fetch } };
-    const { credentialsFile } = this.#settings;
-    if (!credentialsFile) return new GoogleAuth({ scopes: [SCOPE], clientOptions: common }).getClient();
-    const written = JSON.parse(await readFile(credentialsFile, "utf8"));
-    // Only this client exchanges its token over the library's own connections.
-    if (written.type === "external_account") return new IdentityPoolClient({ ...written, ...common, scopes: [SCOPE] });
-    const isPerson = written.type === "authorized_user";
-    const client = isPerson ? new UserRefreshClient(common) : new JWT({ ...common, scopes: [SCOPE] });
-    client.fromJSON(written);
-    return client;
-  }
-
+/**
+ * Returns a function that returns a client with a token, or rejects with UpstreamError. All calls share one client, because
+ * it caches its token.
+ */
+function identityOf(settings: ProviderSettings, fetchToken: Fetch): () => Promise<AuthClient> {
+  let shared: Promise<AuthClient> | undefined;
+  let failure: unknown;
   /** Records the failure of a token request, which the library does not pass on. */
-  readonly #fetch: Fetch = async (address, init) => {
+  const fetch: Fetch = async (address, init) => {
     try {
-      return await this.#fetchToken(address, init);
+      return await fetchToken(address, init);
     } catch (error) {
-      this.#failure = error;
+      failure = error;
       throw error;
     }
   };
+  return async () => {
+    shared ??= createClient(settings, fetch);
+    failure = undefined;
+    try {
+      const client = await shared;
+      await client.getAccessToken();
+      return client;
+    } catch (error) {
+      shared = undefined;
+      throw failure ?? withoutToken(error);
+    }
+  };
+}
+
+async function createClient({ credentialsFile }: ProviderSettings, fetch: Fetch): Promise<AuthClient> {
+  const { GoogleAuth, IdentityPoolClient, JWT, UserRefreshClient } = await import("google-auth-library");
+  const common = { transporterOptions: { fetchImplementation: fetch } };
+  if (!credentialsFile) return new GoogleAuth({ scopes: [SCOPE], clientOptions: common }).getClient();
+  const written = JSON.parse(await readFile(credentialsFile, "utf8"));
+  // Only this client exchanges its token over the library's own connections.
+  if (written.type === "external_account") return new IdentityPoolClient({ ...written, ...common, scopes: [SCOPE] });
+  const isPerson = written.type === "authorized_user";
+  const client = isPerson ? new UserRefreshClient(common) : new JWT({ ...common, scopes: [SCOPE] });
+  client.fromJSON(written);
+  return client;
 }
 
 function withoutToken(error: unknown): UpstreamError {
