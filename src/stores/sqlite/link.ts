@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { PoolUse } from "../driver.ts";
 import type { ConnectionOptions } from "./connection.ts";
-import type { CallName, Calls, WorkerCall, WorkerData, WorkerError, WorkerReply } from "./worker.ts";
+import type { Calls, ThreadFunction, WorkerCall, WorkerData, WorkerError, WorkerReply } from "./worker.ts";
 
 /** Nothing of a batch outlives it, so a small young generation costs no time; by default it may grow to 64 MiB. */
 const YOUNG_GENERATION_MIB_MAX = 6;
@@ -55,7 +55,10 @@ export class WorkerLink {
   }
 
   /** Calls a function of the thread. Rejects with its error, or with StoreUnavailableError if the thread dies. */
-  call<Name extends CallName>(name: Name, ...parameters: Parameters<Calls[Name]>): Promise<ReturnType<Calls[Name]>> {
+  call<Name extends ThreadFunction>(
+    name: Name,
+    ...parameters: Parameters<Calls[Name]>
+  ): Promise<ReturnType<Calls[Name]>> {
     if (this.#ended) return Promise.reject(new StoreUnavailableError("The store is closed."));
     return new Promise((resolve, reject) => {
       const id = ++this.#lastId;

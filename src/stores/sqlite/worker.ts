@@ -23,11 +23,11 @@ export interface WorkerData extends ConnectionOptions {
 
 /** The functions that the main thread calls. Each call is one message, and calls are answered in order. */
 export type Calls = typeof CALLS;
-export type CallName = keyof Calls;
+export type ThreadFunction = keyof Calls;
 
 export interface WorkerCall {
   id: number;
-  name: CallName;
+  name: ThreadFunction;
   parameters: unknown[];
 }
 
