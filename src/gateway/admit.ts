@@ -1,4 +1,3 @@
-import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import type { StatedOutput } from "../api/wire.ts";
 import { type CatalogModel, highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
@@ -55,12 +54,9 @@ export interface Replay extends Pick<LimitEntry, "requestLimit" | "tokenLimit"> 
  * Admits a request, or finds the answer that is stored under its key. Throws rate_limit_exceeded, max_cost_exceeded,
  * insufficient_credits, credits_held, idempotency_in_progress, idempotency_interrupted or idempotency_mismatch.
  */
-export async function admit(
-  gateway: Gateway,
-  call: GatewayCall,
-  { model, routes: planned, output, estimate }: Plan,
-): Promise<Admission | Replay> {
+export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Promise<Admission | Replay> {
   const { principal } = call;
+  const { model, output, estimate } = plan;
   const range = outputRange(gateway, principal, model, output, estimate);
   const wanted = wantedLimits(gateway, principal, model, estimate.likely + range.most);
   const admitted = call.limited.admit(wanted);
@@ -68,13 +64,13 @@ export async function admit(
   try {
     const isFree = principal.organizationKind === "playground";
     const needs = affordableNeeds(
-      planned.map((route) => needOf(model, route, estimate, range, isFree)),
+      plan.routes.map((route) => needOf(model, route, estimate, range, isFree)),
       call.maxCost,
     );
     const [first, ...others] = needs;
     const routes: Admission["routes"] = [first.route, ...others.map(({ route }) => route)];
     const prices = isFree ? FREE : pricesUsed(pricesAt(model, first.promptTokensMost), NO_TOKENS);
-    const facts = factsOf(gateway, call, model, first.route, prices);
+    const facts = factsOf(gateway, call, plan, first.route, prices);
     const { callerId } = principal;
     const idempotency = call.idempotency && { callerId, ...call.idempotency, keepMs: KEY_KEPT_MS };
     const { least, most } = boundsOfAll(needs, call.maxCost);
@@ -149,7 +145,7 @@ function affordableOnAll(amount: MicroCredits, needs: Needs): number {
 function factsOf(
   gateway: Gateway,
   asked: GatewayCall,
-  model: CatalogModel,
+  { model, labels }: Plan,
   route: Route,
   prices: HoldFacts["prices"],
 ): HoldFacts {
@@ -162,21 +158,9 @@ function factsOf(
     model: model.id,
     upstream: upstreamOf(route),
     prices,
-    metadata: labelsOf(asked),
+    metadata: labels,
     idempotencyKey: idempotency && { callerId: principal.callerId, key: idempotency.key },
   };
-}
-
-/** Returns the labels that are stored with a charge: the request's `metadata`, and its end user as `user` if that is free. */
-function labelsOf(asked: GatewayCall): HoldFacts["metadata"] {
-  if (asked.kind === "embedding") return withUser(null, asked.request.user);
-  const { metadata = null, safety_identifier, user } = asked.request;
-  return withUser(metadata, safety_identifier ?? user);
-}
-
-function withUser(metadata: HoldFacts["metadata"], user: string | undefined): HoldFacts["metadata"] {
-  if (user === undefined || user === "" || metadata?.user !== undefined) return metadata;
-  return { ...metadata, user: user.slice(0, LABEL_CHARACTERS_MAX) };
 }
 
 /** Returns the error for an idempotency key that was used before. */

@@ -9,8 +9,8 @@ import type { Gateway, GatewayCall } from "./gateway.ts";
 import { planCompletion } from "./kinds/completion.ts";
 import { planEmbedding } from "./kinds/embedding.ts";
 import type { Plan } from "./plan.ts";
-import { reportOf } from "./report.ts";
-import { type Completed, endOfAnswer, type Outcome, type Settlement, settle, totalTokens } from "./settle.ts";
+import type { CompletionReport } from "./report.ts";
+import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } from "./settle.ts";
 import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
 
 /**
@@ -43,6 +43,12 @@ function planFor(gateway: Gateway, call: GatewayCall): Plan {
   return call.kind === "embedding" ? planEmbedding(gateway, call) : planCompletion(gateway, call);
 }
 
+/** The end of a request: its committed charge, and the failure of the answer or of its settlement. */
+interface Outcome {
+  settlement: Settlement | undefined;
+  failure: unknown;
+}
+
 /** Settles a request and ends its admission. Never rejects. */
 async function conclude(gateway: Gateway, call: GatewayCall, completed: Completed): Promise<Outcome> {
   const { admission, delivery } = completed;
@@ -55,6 +61,31 @@ async function conclude(gateway: Gateway, call: GatewayCall, completed: Complete
   } finally {
     admission.leave(settlement === undefined ? 0 : totalTokens(settlement.tokens));
   }
+}
+
+/** Returns the report of a request that has been settled, or could not be. */
+function reportOf(
+  { plan, admission, upstream, delivery }: Completed,
+  { settlement, failure }: Outcome,
+  times: Pick<CompletionReport, "startedMs" | "deliveredMs" | "settledMs">,
+): CompletionReport {
+  const { end, firstTokenMs, meter } = delivery;
+  return {
+    operation: plan.operation,
+    model: plan.model.id,
+    route: upstream.route,
+    calls: upstream.beginnings.map(({ route, startedMs }, index) => {
+      const { outcome = "answered", durationMs = 0 } = upstream.attempts[index] ?? {};
+      return { route, startedMs, outcome, durationMs };
+    }),
+    ...times,
+    admittedMs: admission.admittedAtMs,
+    firstTokenAtMs: firstTokenMs === null ? null : admission.admittedAtMs + firstTokenMs,
+    code: end === "client_left" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
+    finishReason: meter.finishReason ?? null,
+    charge: settlement?.ended === undefined ? null : { tokens: settlement.tokens, amount: settlement.charged },
+    providerCost: meter.providerRecord.cost,
+  };
 }
 
 /** Queues a conversation to be stored, with what the client has received: all or nothing of an answer that is not streamed. */

@@ -1,7 +1,9 @@
+import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import type { Principal } from "../api/principal.ts";
 import type { StatedOutput } from "../api/wire.ts";
 import { printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
+import type { HoldFacts } from "../credits/books.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";
 import { ApiError } from "../errors.ts";
 import type { Provider, ProviderAnswer } from "../providers/provider.ts";
@@ -17,6 +19,8 @@ export interface Plan {
   isPreferred?: (route: Route) => boolean;
   /** Hints that the model does not take, by the wire's names, listed in the header `x-tollgate-ignored`. */
   ignored: readonly string[];
+  /** Labels that are stored with the charge. */
+  labels: HoldFacts["metadata"];
   output: StatedOutput;
   estimate: PromptEstimate;
   /** True where the client asked for a stream. */
@@ -54,6 +58,12 @@ export function modelNotFound(modelId: string): ApiError {
   const name = printable(modelId, MODEL_ID_SHOWN_CHARACTERS_MAX);
   const message = `The model \`${name}\` does not exist or you do not have access to it.`;
   return new ApiError("model_not_found", message, { param: "model" });
+}
+
+/** Returns the labels of a request: its `metadata`, and its end user as `user` if that is free. */
+export function labelsOf(metadata: HoldFacts["metadata"], user: string | undefined): HoldFacts["metadata"] {
+  if (user === undefined || user === "" || metadata?.user !== undefined) return metadata;
+  return { ...metadata, user: user.slice(0, LABEL_CHARACTERS_MAX) };
 }
 
 /**

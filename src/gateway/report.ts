@@ -3,9 +3,7 @@ import type { MicroCredits } from "../credits/amount.ts";
 import type { Attempt } from "../credits/books.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import type { ErrorCode } from "../errors.ts";
-import { publicError } from "./failures.ts";
 import type { Plan } from "./plan.ts";
-import type { Completed, Outcome } from "./settle.ts";
 
 /** A request that held credits and has ended, for metrics and traces: without prompt and answer. Times are milliseconds since 1970. */
 export interface CompletionReport {
@@ -33,29 +31,4 @@ export interface CompletionReport {
 export interface ReportedCall extends Pick<Attempt, "outcome" | "durationMs"> {
   route: CompletionReport["route"];
   startedMs: number;
-}
-
-/** Returns the report of a request that has been settled, or could not be. */
-export function reportOf(
-  { plan, admission, upstream, delivery }: Completed,
-  { settlement, failure }: Outcome,
-  times: Pick<CompletionReport, "startedMs" | "deliveredMs" | "settledMs">,
-): CompletionReport {
-  const { end, firstTokenMs, meter } = delivery;
-  return {
-    operation: plan.operation,
-    model: plan.model.id,
-    route: upstream.route,
-    calls: upstream.beginnings.map(({ route, startedMs }, index) => {
-      const { outcome = "answered", durationMs = 0 } = upstream.attempts[index] ?? {};
-      return { route, startedMs, outcome, durationMs };
-    }),
-    ...times,
-    admittedMs: admission.admittedAtMs,
-    firstTokenAtMs: firstTokenMs === null ? null : admission.admittedAtMs + firstTokenMs,
-    code: end === "client_left" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
-    finishReason: meter.finishReason ?? null,
-    charge: settlement?.ended === undefined ? null : { tokens: settlement.tokens, amount: settlement.charged },
-    providerCost: meter.providerRecord.cost,
-  };
 }

@@ -31,12 +31,6 @@ export interface Settlement {
   ended?: number;
 }
 
-/** The end of a request: its committed charge, and the failure of the answer or of its settlement. */
-export interface Outcome {
-  settlement: Settlement | undefined;
-  failure: unknown;
-}
-
 /**
  * Tells whether an answer is charged. A client that disconnects pays once an upstream was called. A failure of the service or the
  * upstream is charged only where it cut a stream that had content. A complete answer is always charged.

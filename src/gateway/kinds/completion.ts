@@ -8,7 +8,7 @@ import type { ConvertedPrompt, Provider, UpstreamRequest } from "../../providers
 import { toApiError } from "../failures.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
 import { refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
-import { modelFor, type Plan } from "../plan.ts";
+import { labelsOf, modelFor, type Plan } from "../plan.ts";
 
 type CompletionCall = GatewayCall<"completion">;
 
@@ -34,6 +34,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
   if (!model.capabilities.has("chat")) throw notForChat(model);
   refuseAboveModel(output, model);
   const { request, ignored } = fitToModel(call.request, model);
+  const { metadata = null, safety_identifier, user } = call.request;
   const { routes, prompts } = routesFor(gateway, model, { request, output, native });
   const isNative = ({ providerId }: Route) => nativeFor(gateway.providers.get(providerId), native) !== undefined;
   return {
@@ -42,6 +43,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
     routes,
     ...(native?.prefersNative === true && { isPreferred: isNative }),
     ignored: ignored.map(paramOf),
+    labels: labelsOf(metadata, safety_identifier ?? user),
     output,
     estimate: estimateOf(request, model, native),
     isStreamed: request.stream === true,

@@ -5,7 +5,7 @@ import { estimateInput, estimateInputs } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError } from "../../errors.ts";
 import type { Provider, ProviderAnswer, ProviderEmbeddings, UpstreamChunk } from "../../providers/provider.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
-import { modelFor, type Plan } from "../plan.ts";
+import { labelsOf, modelFor, type Plan } from "../plan.ts";
 
 type EmbeddingCall = GatewayCall<"embedding">;
 
@@ -34,6 +34,7 @@ export function planEmbedding(
     model,
     routes: [first, ...others],
     ignored: [],
+    labels: labelsOf(null, request.user),
     output,
     estimate: estimateInputs(request.inputs),
     isStreamed: false,
