@@ -251,3 +251,8 @@ export class UpstreamError extends Error {
     this.said = options.said;
   }
 }
+
+/** Returns the failure of a request with a field that an upstream cannot take. `reason` follows the name of the field. */
+export function unsupportedField(param: string, reason: string, message: string): UpstreamError {
+  return new UpstreamError("unsupported", message, { publicReason: `Invalid '${param}': ${reason}.`, param });
+}

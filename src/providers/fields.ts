@@ -1,6 +1,6 @@
 import type { ContentPart } from "../api/chat/request.ts";
 import { detailsOf } from "../api/json.ts";
-import { UpstreamError, type UpstreamRequest } from "./provider.ts";
+import { type UpstreamError, type UpstreamRequest, unsupportedField } from "./provider.ts";
 
 /** Treatment of a field: it goes to the upstream as it is, or under another name, or is refused, or is left out and named. */
 export type Treatment = "passed" | "translated" | "refused" | "ignored";
@@ -125,8 +125,7 @@ function fieldOfPart(part: ContentPart): keyof typeof WORDS | undefined {
 }
 
 function refusal(param: string, what: string): UpstreamError {
-  const publicReason = `Invalid '${param}': this model does not support ${what}.`;
-  return new UpstreamError("unsupported", `The upstream takes no ${param}`, { publicReason, param });
+  return unsupportedField(param, `this model does not support ${what}`, `The upstream takes no ${param}`);
 }
 
 /** Tests whether a request marks what the upstream may cache. */

@@ -15,6 +15,7 @@ import {
   refusalIn,
   UpstreamError,
   type UpstreamRequest,
+  unsupportedField,
 } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
 import { type Scrub, scrubFor } from "./scrub.ts";
@@ -98,8 +99,11 @@ function refuseUncovered(body: NativeRequest["body"]): void {
   const tool = tools.findIndex((one) => !CLIENT_TOOLS.includes(detailsOf(one).type));
   const param = tool < 0 ? dear?.[0] : `tools[${tool}].type`;
   if (param === undefined) return;
-  const publicReason = `Invalid '${param}': this value is not supported by this service.`;
-  throw new UpstreamError("unsupported", "The request could cost more than its hold", { publicReason, param });
+  throw unsupportedField(
+    param,
+    "this value is not supported by this service",
+    "The request could cost more than its hold",
+  );
 }
 
 /**

@@ -5,7 +5,7 @@ import type { EmbeddingVector } from "../api/embeddings/vector.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { UpstreamError } from "../errors.ts";
 
-export { UpstreamError, type UpstreamFailure } from "../errors.ts";
+export { UpstreamError, type UpstreamFailure, unsupportedField } from "../errors.ts";
 
 /**
  * An upstream. A provider answers with chunks whether the caller streams or not; an unstreamed answer combines them. Each

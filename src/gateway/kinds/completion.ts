@@ -3,7 +3,7 @@ import type { ChatCompletionRequest, ContentPart } from "../../api/chat/request.
 import type { NativeRequest } from "../../api/wire.ts";
 import { type CatalogModel, highestPricesAt, type Route, takesField } from "../../catalog/model.ts";
 import { estimatePrompt, type PromptEstimate, promptTexts } from "../../credits/estimate.ts";
-import { ApiError, UpstreamError } from "../../errors.ts";
+import { ApiError, UpstreamError, unsupportedField } from "../../errors.ts";
 import type { ConvertedPrompt, Provider, UpstreamRequest } from "../../providers/provider.ts";
 import { toApiError } from "../failures.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
@@ -245,23 +245,18 @@ function convertFor(
 /** Refuses a field that only an upstream of the request's own wire can take. */
 function refuseNeeded(native: NativeRequest | undefined, isNative: boolean): UpstreamError | undefined {
   if (native?.needed === undefined || isNative) return undefined;
-  const { needed: param } = native;
-  const publicReason = `Invalid '${param}': the providers of this model do not support it.`;
-  return new UpstreamError("unsupported", "The field exists on the request's own wire only", { publicReason, param });
+  const reason = "the providers of this model do not support it";
+  return unsupportedField(native.needed, reason, "The field exists on the request's own wire only");
 }
 
 function refuseSearch(): UpstreamError {
-  const publicReason = "Invalid 'web_search_options': this model does not search the web.";
-  return new UpstreamError("unsupported", "The route runs no tools", { publicReason, param: "web_search_options" });
+  return unsupportedField("web_search_options", "this model does not search the web", "The route runs no tools");
 }
 
 function refuseAddress(place: string): UpstreamError {
   const [what, type] = place.endsWith("image_url.url") ? ["images", "image/…"] : ["files", "…"];
-  const publicReason = `Invalid '${place}': this model takes ${what} by their bytes alone, as data:${type};base64,….`;
-  return new UpstreamError("unsupported", "The upstream is private and must fetch no addresses", {
-    publicReason,
-    param: place,
-  });
+  const reason = `this model takes ${what} by their bytes alone, as data:${type};base64,…`;
+  return unsupportedField(place, reason, "The upstream is private and must fetch no addresses");
 }
 
 /** Returns the request as it is sent upstream on a route, with at most `maxTokens` of output. */

@@ -7,7 +7,7 @@ import type {
 import type { ContentPart, RequestMessage, ToolCall } from "../../api/chat/request.ts";
 import { isObject, parseJson } from "../../api/json.ts";
 import { markOf } from "../fields.ts";
-import { type ConvertedPrompt, UpstreamError, type UpstreamRequest } from "../provider.ts";
+import { type ConvertedPrompt, type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
 import { fieldsOfDetail, isCallSignature } from "./reasoning.ts";
 import { type PromptRules, readExtraContent, type Wire } from "./wire.ts";
 
@@ -275,9 +275,5 @@ function fromAddress(
 }
 
 function refusal(at: string, why: string): UpstreamError {
-  const message = `Invalid '${at}': ${why}.`;
-  return new UpstreamError("unsupported", "The request cannot be expressed on this wire", {
-    publicReason: message,
-    param: at,
-  });
+  return unsupportedField(at, why, "The request cannot be expressed on this wire");
 }

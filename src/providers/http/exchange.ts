@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { BlockList, isIP } from "node:net";
 import { type Dispatcher, EnvHttpProxyAgent, errors, Pool } from "undici";
+import { detailsOf } from "../../api/json.ts";
 import { UpstreamError, type UpstreamFailure } from "../provider.ts";
 import type { Environment, ProviderTimeouts } from "../settings.ts";
 
@@ -229,12 +230,11 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
 
   #break(failure: unknown): void {
     if (this.#state === "complete" || this.#state === "broken") return;
-    const hadHeaders = this.#state === "answering";
     this.#state = "broken";
     this.#failure = failure;
     clearTimeout(this.#remainderTimer);
     this.#signal.removeEventListener("abort", this.#abort);
-    if (!hadHeaders) this.#reject?.(failure);
+    this.#reject?.(failure);
     this.#close();
     this.#wake();
   }
@@ -249,7 +249,8 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     if (reader === undefined) return;
     if (this.#waiting.length > 0) {
       this.#reader = undefined;
-      reader.resolve(this.#take());
+      reader.resolve(this.#waiting);
+      this.#discard();
     } else if (this.#state === "complete") {
       this.#reader = undefined;
       reader.resolve(undefined);
@@ -257,12 +258,6 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
       this.#reader = undefined;
       reader.reject(this.#failure);
     }
-  }
-
-  #take(): Buffer[] {
-    const taken = this.#waiting;
-    this.#discard();
-    return taken;
   }
 }
 
@@ -281,7 +276,7 @@ function connectionFailure(error: unknown, hasHeaders: boolean): UpstreamError {
 }
 
 function kindOf(error: unknown, hasHeaders: boolean): UpstreamFailure {
-  if (TIMEOUTS.has(codeOf(error))) return "timeout";
+  if (TIMEOUTS.has(String(detailsOf(error).code))) return "timeout";
   if (error instanceof errors.HeadersOverflowError || isNotHttp(error)) return "malformed";
   return hasHeaders ? "failed" : "unavailable";
 }
@@ -289,9 +284,4 @@ function kindOf(error: unknown, hasHeaders: boolean): UpstreamFailure {
 /** True for an answer that is not HTTP. The parser also reports a connection that ends within an answer, which is a reset. */
 function isNotHttp(error: unknown): boolean {
   return error instanceof errors.HTTPParserError && !/\bEOF\b/i.test(error.message);
-}
-
-function codeOf(error: unknown): string {
-  if (typeof error !== "object" || error === null || !("code" in error)) return "";
-  return typeof error.code === "string" ? error.code : "";
 }

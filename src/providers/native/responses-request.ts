@@ -1,6 +1,6 @@
 import type { ContentPart, RequestMessage, Tool, ToolCall } from "../../api/chat/request.ts";
 import { type FieldSupport, fitFields } from "../fields.ts";
-import { UpstreamError, type UpstreamRequest } from "../provider.ts";
+import { type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
 import { RESPONSES_REASONING } from "./responses.ts";
 
 type Item = Record<string, unknown>;
@@ -198,6 +198,5 @@ function textOf(content: RequestMessage["content"], at: string): string {
 }
 
 function refusal(param: string, reason: string): UpstreamError {
-  const publicReason = `Invalid '${param}': ${reason}.`;
-  return new UpstreamError("unsupported", "The Responses API cannot express the request", { publicReason, param });
+  return unsupportedField(param, reason, "The Responses API cannot express the request");
 }

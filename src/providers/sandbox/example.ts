@@ -1,6 +1,6 @@
 import { isObject, type JsonObject } from "../../api/json.ts";
 import { printable } from "../../api/wording.ts";
-import { UpstreamError } from "../provider.ts";
+import { unsupportedField } from "../provider.ts";
 
 const FOLLOWED: ReadonlySet<string> = new Set([
   ...["const", "default", "enum", "type", "anyOf", "$ref"],
@@ -118,11 +118,8 @@ class ExampleMaker {
 
   #refuse(what: string, place: string): never {
     const at = printable(place, SHOWN_CHARACTERS_MAX);
-    const publicReason = `Invalid '${this.#param}': the sandbox does not support ${what} (at ${at}).`;
-    throw new UpstreamError("unsupported", "The sandbox cannot follow the schema", {
-      publicReason,
-      param: this.#param,
-    });
+    const reason = `the sandbox does not support ${what} (at ${at})`;
+    throw unsupportedField(this.#param, reason, "The sandbox cannot follow the schema");
   }
 }
 
