@@ -8,8 +8,9 @@ import type {
   LanguageModelV4Usage,
   SharedV4ProviderMetadata,
 } from "@ai-sdk/provider";
-import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
+import type { FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
 import { isObject } from "../../api/json.ts";
+import { identityOf } from "../native/messages.ts";
 import { toFinishReason } from "../openai/chunks.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { toCallDetail, toDetail } from "./reasoning.ts";
@@ -59,7 +60,7 @@ export class AnswerReader {
       case "tool-call":
         return part.providerExecuted === true ? undefined : this.#finishCall(part);
       case "response-metadata":
-        return metadataChunk(part.modelId, part.id);
+        return identityOf({ id: part.id, model: part.modelId });
       case "raw": {
         const logprobs = this.#wire.logprobsOf?.(part.rawValue);
         return logprobs === undefined ? undefined : { logprobs };
@@ -104,14 +105,14 @@ export class AnswerReader {
     const index = this.#callCount;
     this.#callCount += 1;
     this.#calls.push({ id, index, hasArguments: false });
-    return callChunk({ index, id, type: "function", function: { name, arguments: "" } });
+    return { delta: { tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }] } };
   }
 
   #continue(id: string, text: string): UpstreamChunk | undefined {
     const call = this.#calls.findLast((open) => open.id === id);
     if (call === undefined || text === "") return undefined;
     call.hasArguments = true;
-    return callChunk({ index: call.index, function: { arguments: text } });
+    return { delta: { tool_calls: [{ index: call.index, function: { arguments: text } }] } };
   }
 
   /** Ends a call. Returns the fields that its earlier parts did not contain; undefined if there are none. */
@@ -191,16 +192,6 @@ function mediaChunk(part: LanguageModelV4Source | LanguageModelV4File): Upstream
   if (mediaType.startsWith("audio/")) return { delta: { audio: { data: base64, format: mediaType.slice(6) } } };
   const url = `data:${mediaType};base64,${base64}`;
   return { delta: { images: [{ type: "image_url", image_url: { url } }] } };
-}
-
-function metadataChunk(model: string | undefined, responseId: string | undefined): UpstreamChunk | undefined {
-  if (model === undefined && responseId === undefined) return undefined;
-  return { ...(model !== undefined && { model }), ...(responseId !== undefined && { responseId }) };
-}
-
-function callChunk(call: ToolCallDelta): UpstreamChunk {
-  const delta: Delta = { tool_calls: [call] };
-  return { delta };
 }
 
 const REASONS: Partial<Record<LanguageModelV4FinishReason["unified"], FinishReason>> = {

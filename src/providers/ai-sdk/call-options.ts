@@ -36,6 +36,7 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
     maxOutputTokens: request.max_tokens,
     ...option("temperature", request.temperature),
     ...option("topP", request.top_p),
+    ...option("topK", request.top_k),
     ...option("presencePenalty", request.presence_penalty),
     ...option("frequencyPenalty", request.frequency_penalty),
     ...option("seed", request.seed),
@@ -51,7 +52,7 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
     ...left,
     ...keywords,
     ...conversation.ignored,
-    ...fit.ignored,
+    ...(fit.ignored ?? []),
     ...absentHints,
     ...(unmarked ? ["tools.cache_control"] : []),
   ]);

@@ -30,7 +30,7 @@ export interface Fit {
   /** Options that override the common ones. */
   options: Partial<LanguageModelV4CallOptions>;
   /** Names of request hints that this wire cannot express for this request. */
-  ignored: string[];
+  ignored?: readonly string[];
 }
 
 /**

@@ -23,7 +23,7 @@ export const anthropic: Wire = {
   },
   schemas: CLAUDE_SCHEMAS,
   fit(request) {
-    const { parallel_tool_calls: isParallel, tools, safety_identifier, top_k: topK } = request;
+    const { parallel_tool_calls: isParallel, tools, safety_identifier } = request;
     const user = request.user ?? safety_identifier;
     const { options, budget, isAdaptive, ignored } = claudeFit(request, "anthropic");
     const own = {
@@ -32,8 +32,7 @@ export const anthropic: Wire = {
       ...(tools !== undefined && isParallel === false && { disableParallelToolUse: true }),
       ...(budget !== undefined && { thinking: { type: "enabled", budgetTokens: budget } }),
     };
-    const top = topK === undefined ? {} : { topK };
-    return { options: { ...options, ...top, providerOptions: { anthropic: own } }, ignored };
+    return { options: { ...options, providerOptions: { anthropic: own } }, ignored };
   },
   prompt: {
     ...USUAL_PROMPT,

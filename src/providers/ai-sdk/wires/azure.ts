@@ -48,14 +48,8 @@ export const azure: Wire = {
       ...(user !== undefined && { user }),
       ...rareOptions(request),
     };
-    return {
-      options: {
-        maxOutputTokens: undefined,
-        ...(logprobs === true && { includeRawChunks: true }),
-        providerOptions: { openai: own },
-      },
-      ignored: [],
-    };
+    const raw = logprobs === true ? { includeRawChunks: true } : {};
+    return { options: { maxOutputTokens: undefined, ...raw, providerOptions: { openai: own } } };
   },
   prompt: { ...USUAL_PROMPT, takesOnlyPdf: true, imageDetail: (detail) => ({ openai: { imageDetail: detail } }) },
   metadataKey: "openai",

@@ -63,7 +63,7 @@ export const bedrock: Wire = {
     const hasForeignThinking = given.thinking !== undefined && !isClaude;
     const request: UpstreamRequest = hasForeignThinking ? { ...given, thinking: undefined } : given;
     const { parallel_tool_calls: isParallel, tools, service_tier: tier } = request;
-    const { options, budget, isAdaptive, ignored } = claudeFit(request, "bedrock");
+    const { options, budget, isAdaptive, ignored = [] } = claudeFit(request, "bedrock");
     const own = {
       ...(budget !== undefined && { reasoningConfig: { type: "enabled", budgetTokens: budget } }),
       ...(isAdaptive && { reasoningConfig: { type: "adaptive" } }),

@@ -19,20 +19,12 @@ export const cohere: Wire = {
   },
   takes: [],
   fields: { top_k: "translated" },
-  fit({ reasoning_effort: effort, max_tokens: maxTokens, top_k: topK }): Fit {
-    const top = topK === undefined ? {} : { topK };
-    if (effort === undefined || effort === "none") return { options: top, ignored: [] };
+  fit({ reasoning_effort: effort, max_tokens: maxTokens }): Fit {
+    if (effort === undefined || effort === "none") return { options: {} };
     // Cohere does not document whether its output limit includes thinking. Splitting `max_tokens` keeps the sum within it.
     const tokenBudget = Math.max(1, Math.floor(maxTokens * REASONING_SHARES[effort]));
-    const options = {
-      ...top,
-      reasoning: "provider-default" as const,
-      maxOutputTokens: Math.max(1, maxTokens - tokenBudget),
-    };
-    return {
-      options: { ...options, providerOptions: { cohere: { thinking: { type: "enabled", tokenBudget } } } },
-      ignored: [],
-    };
+    const options = { reasoning: "provider-default" as const, maxOutputTokens: Math.max(1, maxTokens - tokenBudget) };
+    return { options: { ...options, providerOptions: { cohere: { thinking: { type: "enabled", tokenBudget } } } } };
   },
   prompt: { ...USUAL_PROMPT, takesTextWithCalls: false, imageDetail: (detail) => ({ cohere: { detail } }) },
   metadataKey: "cohere",

@@ -69,21 +69,15 @@ const LEAST_BUDGETS: readonly [RegExp, number][] = [
  * provider's key in the package's options.
  */
 export function geminiFit(request: UpstreamRequest, key: string): Fit {
-  const { modalities, top_k: topK, service_tier: tier } = request;
-  const { options, ignored } = thinkingFit(request, key);
+  const { modalities, service_tier: tier } = request;
+  const { options, ...fit } = thinkingFit(request, key);
   const own = {
     ...options.providerOptions?.[key],
     ...(modalities !== undefined && { responseModalities: modalities.map((one) => one.toUpperCase()) }),
     ...(tier === "flex" && { serviceTier: tier }),
   };
-  return {
-    options: {
-      ...options,
-      ...(topK !== undefined && { topK }),
-      ...(Object.keys(own).length > 0 && { providerOptions: { [key]: own } }),
-    },
-    ignored,
-  };
+  const providerOptions = Object.keys(own).length > 0 ? { providerOptions: { [key]: own } } : {};
+  return { ...fit, options: { ...options, ...providerOptions } };
 }
 
 function thinkingFit(request: UpstreamRequest, key: string): Fit {
@@ -92,7 +86,7 @@ function thinkingFit(request: UpstreamRequest, key: string): Fit {
   // A stated budget is that of a caller who names no effort.
   const usual = thinking === undefined ? undefined : isOff ? "none" : "medium";
   const { reasoning_effort: effort = usual, max_tokens: maxTokens, model } = request;
-  if (effort === undefined) return { options: {}, ignored: [] };
+  if (effort === undefined) return { options: {} };
   const withConfig = (thinkingConfig: Record<string, number | boolean>, ignored: string[] = []): Fit => {
     const isNumber = thinkingConfig.thinkingBudget !== undefined;
     const providerOptions = { [key]: { thinkingConfig } };

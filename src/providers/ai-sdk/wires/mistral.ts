@@ -14,7 +14,7 @@ export const mistral: Wire = {
   fit({ parallel_tool_calls: isParallel, response_format: format }) {
     const isStrict = format?.type === "json_schema" && format.json_schema.strict === true;
     const own = { strictJsonSchema: isStrict, ...(isParallel !== undefined && { parallelToolCalls: isParallel }) };
-    return { options: { providerOptions: { mistral: own } }, ignored: [] };
+    return { options: { providerOptions: { mistral: own } } };
   },
   // "thinking" chunks are sent back with the message that they belong to ("Reasoning" in Mistral's documentation).
   prompt: { ...USUAL_PROMPT, takesPlainReasoning: true, takesOnlyPdf: true },

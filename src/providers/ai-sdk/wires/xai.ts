@@ -18,7 +18,7 @@ export const xai: Wire = {
       ...(isParallel !== undefined && { parallelToolCalls: isParallel }),
       ...(user !== undefined && { user }),
     };
-    return { options: { providerOptions: { xai: own } }, ignored: [] };
+    return { options: { providerOptions: { xai: own } } };
   },
   prompt: { ...USUAL_PROMPT, imageDetail: (detail) => ({ xai: { imageDetail: detail } }), takesToolImages: true },
   metadataKey: "xai",
