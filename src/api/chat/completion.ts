@@ -40,8 +40,10 @@ export const CompletionUsage = Type.Object({
 const FunctionCall = Type.Object({ name: Type.Optional(Type.String()), arguments: Type.Optional(Type.String()) });
 const Json = Type.Record(Type.String(), Type.Unknown());
 
-/** Content of an answer beside its text, as the upstream sent it. */
-const MEDIA = {
+/** Content of an answer beside its text; the media are as the upstream sent them. */
+const BESIDE_TEXT = {
+  reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
+  function_call: Type.Optional(FunctionCall),
   annotations: Type.Optional(Type.Array(Type.Unknown(), { description: "Citations, such as `url_citation`." })),
   audio: Type.Optional(Json),
   images: Type.Optional(Type.Array(Type.Unknown(), { description: "Images, as `image_url` parts." })),
@@ -56,9 +58,7 @@ export const ResultingMessage = Type.Object({
   tool_calls: Type.Optional(Type.Array(ToolCall)),
   tool_call_id: Type.Optional(Type.String()),
   reasoning_content: Type.Optional(Type.String()),
-  reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
-  function_call: Type.Optional(FunctionCall),
-  ...MEDIA,
+  ...BESIDE_TEXT,
 });
 
 /** The reply; a compatible upstream's further fields are passed on. */
@@ -68,9 +68,7 @@ export const ReplyMessage = Type.Object({
   refusal: Nullable(Type.String()),
   tool_calls: Type.Optional(Type.Array(ToolCall)),
   reasoning_content: Type.Optional(Type.String()),
-  reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
-  function_call: Type.Optional(FunctionCall),
-  ...MEDIA,
+  ...BESIDE_TEXT,
 });
 
 export const ChatCompletion = Type.Object({
@@ -112,10 +110,8 @@ export const Delta = Type.Object({
   content: Type.Optional(Nullable(Type.String())),
   refusal: Type.Optional(Nullable(Type.String())),
   reasoning_content: Type.Optional(Nullable(Type.String())),
-  reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
   tool_calls: Type.Optional(Type.Array(ToolCallDelta)),
-  function_call: Type.Optional(FunctionCall),
-  ...MEDIA,
+  ...BESIDE_TEXT,
 });
 
 /** Event of a streamed response. */

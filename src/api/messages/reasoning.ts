@@ -1,4 +1,4 @@
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { ReasoningDetail } from "../chat/request.ts";
 import { unwrapped, wrapped } from "../json.ts";
 import { compileCheck } from "../validation.ts";
@@ -45,10 +45,7 @@ export function stateOf(block: ReasoningBlock): ReasoningState {
   const state = stateIn(opaque);
   if (state === undefined) return { detail: claudeDetail(block) };
   if (checkCallState(state) === undefined) {
-    const { tool_call_id: callId, extra_content: extraContent } = state as {
-      tool_call_id: string;
-      extra_content: unknown;
-    };
+    const { tool_call_id: callId, extra_content: extraContent } = state as Static<typeof ToolCallState>;
     return { callId, extraContent };
   }
   const detail = state as ReasoningDetail;

@@ -2,17 +2,14 @@ import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.
 import type { AnswerFold } from "../answer-fold.ts";
 import type { CompletionUsage, FinishReason } from "../chat/completion.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
-import { OutputBuilder, type OutputEvents } from "./output.ts";
+import { OutputBuilder, type OutputEvents, type OutputOptions } from "./output.ts";
 import type { OutputItem, ResponseObject, ResponseSettings, ResponseUsage } from "./response.ts";
-import type { CalledTool } from "./tools.ts";
 
 const ID_PREFIX = "resp_";
 
 /** The facts of a request that its answer depends on. */
-export interface EncoderOptions {
+export interface EncoderOptions extends Omit<OutputOptions, "answerId"> {
   settings: ResponseSettings;
-  tools: ReadonlyMap<string, CalledTool>;
-  hasLogprobs: boolean;
 }
 
 /** Returns the body of a complete answer that is not streamed. */
@@ -45,7 +42,8 @@ export function outputOf(
 /** Fields of a response that change while it is created. */
 export type Lifecycle = Pick<ResponseObject, "status" | "completed_at" | "error" | "incomplete_details" | "usage">;
 
-const RUNNING: Lifecycle = {
+/** The fields of a response that has begun. */
+export const RUNNING: Lifecycle = {
   status: "in_progress",
   completed_at: null,
   error: null,

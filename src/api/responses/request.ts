@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Metadata, taggedUnion } from "../chat/request.ts";
 
-const ITEM_ID = { id: Type.Optional(Type.String()) };
+const ITEM = { id: Type.Optional(Type.String()), status: Type.Optional(Type.String()) };
 
 const InputText = Type.Object({ type: Type.Literal("input_text"), text: Type.String() });
 const InputImage = Type.Object({
@@ -31,41 +31,27 @@ const ToolOutput = Type.Union([Type.String(), Type.Array(taggedUnion("type", [In
 
 const Message = Type.Object({
   type: Type.Literal("message"),
-  ...ITEM_ID,
+  ...ITEM,
   role: Type.Enum(["user", "assistant", "system", "developer"]),
   content: Type.Union([Type.String(), Type.Array(MessagePart)]),
-  status: Type.Optional(Type.String()),
   phase: Type.Optional(Type.String()),
 });
-const CALLED = { call_id: Type.String(), name: Type.String(), namespace: Type.Optional(Type.String()) };
+/** The tool that a call names. */
+export const CALLED = { call_id: Type.String(), name: Type.String(), namespace: Type.Optional(Type.String()) };
 const FunctionCall = Type.Object({
   type: Type.Literal("function_call"),
-  ...ITEM_ID,
+  ...ITEM,
   ...CALLED,
   arguments: Type.String(),
-  status: Type.Optional(Type.String()),
-});
-const FunctionCallOutput = Type.Object({
-  type: Type.Literal("function_call_output"),
-  ...ITEM_ID,
-  call_id: Type.String(),
-  output: ToolOutput,
-  status: Type.Optional(Type.String()),
 });
 const CustomToolCall = Type.Object({
   type: Type.Literal("custom_tool_call"),
-  ...ITEM_ID,
+  ...ITEM,
   ...CALLED,
   input: Type.String(),
-  status: Type.Optional(Type.String()),
 });
-const CustomToolCallOutput = Type.Object({
-  type: Type.Literal("custom_tool_call_output"),
-  ...ITEM_ID,
-  call_id: Type.String(),
-  output: ToolOutput,
-  status: Type.Optional(Type.String()),
-});
+const CallOutput = <T extends string>(type: T) =>
+  Type.Object({ type: Type.Literal(type), ...ITEM, call_id: Type.String(), output: ToolOutput });
 const FunctionTool = Type.Object({
   type: Type.Literal("function"),
   name: Type.String({ minLength: 1 }),
@@ -112,42 +98,39 @@ const ResponsesTool = taggedUnion("type", [...toolTypes]);
 
 const ToolSearchCall = Type.Object({
   type: Type.Literal("tool_search_call"),
-  ...ITEM_ID,
+  ...ITEM,
   call_id: Type.String(),
   execution: Type.Optional(Type.Literal("client")),
   arguments: Type.Unknown(),
-  status: Type.Optional(Type.String()),
 });
 const ToolSearchOutput = Type.Object({
   type: Type.Literal("tool_search_output"),
-  ...ITEM_ID,
+  ...ITEM,
   call_id: Type.String(),
   execution: Type.Optional(Type.Literal("client")),
   tools: Type.Array(ResponsesTool),
-  status: Type.Optional(Type.String()),
 });
 /** Tools of the request in its input, as Codex sends them to some models. */
 const AdditionalTools = Type.Object({
   type: Type.Literal("additional_tools"),
-  ...ITEM_ID,
+  ...ITEM,
   role: Type.Optional(Type.String()),
   tools: Type.Array(ResponsesTool),
 });
 const Reasoning = Type.Object({
   type: Type.Literal("reasoning"),
-  ...ITEM_ID,
+  ...ITEM,
   summary: Type.Optional(Type.Array(Type.Object({ type: Type.Literal("summary_text"), text: Type.String() }))),
   content: Type.Optional(Type.Array(Type.Object({ type: Type.Literal("reasoning_text"), text: Type.String() }))),
   encrypted_content: Type.Optional(Type.String()),
-  status: Type.Optional(Type.String()),
 });
 const ItemReference = Type.Object({ type: Type.Literal("item_reference"), id: Type.String() });
 const inputItems = [
   Message,
   FunctionCall,
-  FunctionCallOutput,
+  CallOutput("function_call_output"),
   CustomToolCall,
-  CustomToolCallOutput,
+  CallOutput("custom_tool_call_output"),
   ToolSearchCall,
   ToolSearchOutput,
   AdditionalTools,

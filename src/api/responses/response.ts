@@ -1,8 +1,9 @@
 import { type Static, Type } from "typebox";
 import { Metadata } from "../chat/request.ts";
+import { CALLED } from "./request.ts";
 
 const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
-const ItemStatus = Type.Enum(["in_progress", "completed", "incomplete"]);
+const ITEM = { id: Type.String(), status: Type.Enum(["in_progress", "completed", "incomplete"]) };
 
 const OutputTextPart = Type.Object({
   type: Type.Literal("output_text"),
@@ -14,41 +15,32 @@ const RefusalPart = Type.Object({ type: Type.Literal("refusal"), refusal: Type.S
 
 export const OutputItem = Type.Union([
   Type.Object({
-    id: Type.String(),
+    ...ITEM,
     type: Type.Literal("reasoning"),
     summary: Type.Array(Type.Object({ type: Type.Literal("summary_text"), text: Type.String() })),
     encrypted_content: Type.Optional(Type.String()),
-    status: ItemStatus,
   }),
   Type.Object({
-    id: Type.String(),
+    ...ITEM,
     type: Type.Literal("message"),
-    status: ItemStatus,
     role: Type.Literal("assistant"),
     content: Type.Array(Type.Union([OutputTextPart, RefusalPart])),
   }),
   Type.Object({
-    id: Type.String(),
+    ...ITEM,
     type: Type.Literal("function_call"),
-    status: ItemStatus,
-    call_id: Type.String(),
-    name: Type.String(),
-    namespace: Type.Optional(Type.String()),
+    ...CALLED,
     arguments: Type.String(),
   }),
   Type.Object({
-    id: Type.String(),
+    ...ITEM,
     type: Type.Literal("custom_tool_call"),
-    status: ItemStatus,
-    call_id: Type.String(),
-    name: Type.String(),
-    namespace: Type.Optional(Type.String()),
+    ...CALLED,
     input: Type.String(),
   }),
   Type.Object({
-    id: Type.String(),
+    ...ITEM,
     type: Type.Literal("tool_search_call"),
-    status: ItemStatus,
     call_id: Type.String(),
     execution: Type.Literal("client"),
     arguments: Type.Unknown(),

@@ -3,7 +3,7 @@ import type { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { partFault } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, RequestMessage, ToolCall } from "../chat/request.ts";
 import { isObject, objectsIn, pick } from "../json.ts";
-import { endFields, type Lifecycle, outputOf, responseOf } from "./encode.ts";
+import { endFields, type Lifecycle, outputOf, RUNNING, responseOf } from "./encode.ts";
 import type { OutputItem, ResponseObject } from "./response.ts";
 import { SAME_SETTINGS, settingsOf } from "./settings.ts";
 import { calledTools, toCustomArguments, toResponsesTools } from "./tools.ts";
@@ -108,11 +108,9 @@ export function toStoredResponse(
 }
 
 const INTERRUPTED: Lifecycle = {
+  ...RUNNING,
   status: "failed",
-  completed_at: null,
   error: { code: "server_error", message: "The response was interrupted." },
-  incomplete_details: null,
-  usage: null,
 };
 
 const TIME_DIGITS = 12;
