@@ -31,6 +31,8 @@ export class UpstreamClient {
   readonly #path: string;
   readonly #search: string;
   readonly #headers: { streamed: string[]; unstreamed: string[] };
+  /** Names of these headers, which those of one request do not replace. */
+  readonly #names: ReadonlySet<string>;
 
   /** `key` contains the headers with the upstream's key. Throws OperatorError if a setting is wrong. */
   constructor(settings: ProviderSettings, environment: Environment, key: Readonly<Record<string, string>>) {
@@ -45,14 +47,16 @@ export class UpstreamClient {
       streamed: toHeaders(settings, key, EVENT_STREAM),
       unstreamed: toHeaders(settings, key, JSON_TYPE),
     };
+    this.#names = new Set(this.#headers.unstreamed.filter((_text, index) => index % 2 === 0));
   }
 
   /** `path` starts at the base address; `body` is JSON. */
   post(path: string, body: string, options: PostOptions): Promise<HttpAnswer> {
     const { isStreamed, identity, headers: further, signal, scrub } = options;
     const own = isStreamed ? this.#headers.streamed : this.#headers.unstreamed;
-    const headers = withHeaders(own, { ...further, ...identityHeaders(this.#settings, identity) });
-    return this.#send("POST", path, { headers, body, signal, scrub });
+    const ofRequest = Object.entries({ ...further, ...identityHeaders(this.#settings, identity) });
+    const added = ofRequest.filter(([name]) => !this.#names.has(name)).flat();
+    return this.#send("POST", path, { headers: [...own, ...added], body, signal, scrub });
   }
 
   get(path: string, signal: AbortSignal): Promise<HttpAnswer> {
@@ -79,12 +83,6 @@ export class UpstreamClient {
       signal,
     }).then((answer) => accepted(answer, scrub));
   }
-}
-
-/** Adds headers to a list of alternating names and values, except those that it has. */
-function withHeaders(own: readonly string[], further: Readonly<Record<string, string>>): string[] {
-  const names = new Set(own.filter((_text, index) => index % 2 === 0));
-  return [...own, ...Object.entries(further).flatMap(([name, value]) => (names.has(name) ? [] : [name, value]))];
 }
 
 function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
