@@ -63,7 +63,8 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     }
     // A request of another organization, which the filter must exclude.
     await (await ask(firstToken(service))).text();
-    await page.goto(`/organizations/${organization.id}`);
+    // So that no section is replaced under the first click.
+    await page.goto(`/organizations/${organization.id}`, { waitUntil: "networkidle" });
   });
   afterAll(async () => {
     await browser?.close();

@@ -78,7 +78,7 @@ function tokenStatements(kind: "sqlite" | "postgres", organizationId: string): s
      VALUES ('${organizationId}', '${BULK_TOKEN}', 'bulk', ${kind === "sqlite" ? `x'${hash}'` : `'\\x${hash}'`}, 'sk-tg-bulk', '[]',
        ${nowMs}, '${BULK_TOKEN}') ON CONFLICT DO NOTHING`,
     `INSERT INTO audit_entry (id, made_at, actor_kind, action, organization_id, subject_id, after)
-     VALUES ('${hash.slice(0, 32)}', ${nowMs}, 'command', 'token.create', '${organizationId}', '${BULK_TOKEN}', '${after}')`,
+     VALUES ('f${hash.slice(1, 32)}', ${nowMs}, 'command', 'token.create', '${organizationId}', '${BULK_TOKEN}', '${after}')`,
   ];
 }
 

@@ -183,9 +183,9 @@ describe("The usage of a streamed message", () => {
         input: 21,
         cachedInput: 188_086,
         cacheWrite: 700,
+        cacheWrite1h: 244,
         output: 273,
         reasoning: 120,
-        further: { cacheWrite1h: 244 },
       },
       isFinal: true,
     });
