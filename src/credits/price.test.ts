@@ -192,6 +192,13 @@ describe("parts and calls", () => {
     );
   });
 
+  test("requests at one price share the prices that they need", () => {
+    const unitPrices = { ...FREE, input: 1n, searches: 2n };
+    const plain = pricesUsed(unitPrices, NO_TOKENS);
+    expect(plain).toEqual({ ...FREE, input: 1n });
+    expect(pricesUsed(unitPrices, { ...NO_TOKENS, input: 5 })).toBe(plain);
+  });
+
   test("the dearer of two prices covers either", () => {
     fc.assert(
       fc.property(tokens, prices, prices, (given, a, b) => {

@@ -113,8 +113,19 @@ export function withoutPrices(prices: UnitPrices, isLeftOut: (row: ClassRow) => 
 
 /** Returns the prices that a charge of these tokens needs, as the books keep them: of parts and calls only those used. */
 export function pricesUsed(prices: UnitPrices, tokens: TokenCounts): UnitPrices {
-  return withoutPrices(prices, (row) => tokens[row.class] === undefined);
+  if (FURTHER_CLASSES.some((name) => tokens[name] !== undefined)) {
+    return withoutPrices(prices, (row) => tokens[row.class] === undefined);
+  }
+  let plain = plainPrices.get(prices);
+  if (plain === undefined) {
+    plain = withoutPrices(prices, () => true);
+    plainPrices.set(prices, plain);
+  }
+  return plain;
 }
+
+/** Prices without parts and calls, by the prices that they were taken from: requests at one price share their text, too. */
+const plainPrices = new WeakMap<UnitPrices, UnitPrices>();
 
 /** Adds counts, class by class; `sign` -1 subtracts them. */
 export function addTokens(tokens: TokenCounts, more: TokenCounts, sign: 1 | -1 = 1): TokenCounts {

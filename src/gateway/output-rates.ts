@@ -71,5 +71,5 @@ export class OutputRates {
 
 /** Returns the smallest value that at least this part of the values does not exceed. */
 function percentile(values: readonly number[], part: number): number {
-  return values.toSorted((a, b) => a - b)[Math.ceil(values.length * part) - 1] ?? 0;
+  return Float64Array.from(values).sort()[Math.ceil(values.length * part) - 1] ?? 0;
 }

@@ -107,8 +107,8 @@ async function isWithin(event: Promise<void>, ms: number): Promise<boolean> {
 type Cut = (reason: StoppedError) => void;
 
 /**
- * A completion that is not settled. `cut` ends it; it is removed with the end, because V8 keeps the entries of a set that
- * change often until its next full collection, and with them everything that the request has read.
+ * A completion that is not settled. `cut` ends it, and is forgotten at its end: V8 keeps what a set that changes often has
+ * contained until its next full collection, and `cut` would keep everything that the request has read.
  */
 interface RunningCompletion {
   ended: Promise<void>;

@@ -243,7 +243,7 @@ export class CommitQueue {
     if (isolation === undefined) {
       log.warn(
         { organizationIds: [...locked] },
-        "balances are locked by another transaction: their organizations wait in queues of their own",
+        "balances are locked by another transaction: their organizations get batches of their own",
       );
       for (const id of locked) this.#isolate(id, { lockedSinceMs: clock() });
       return;

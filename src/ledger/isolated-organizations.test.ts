@@ -38,7 +38,7 @@ describe("locked organizations", () => {
   });
   const ofOther = (number: number) => holding(number, 1n, OTHER);
 
-  test("wait in queues of their own: others are booked meanwhile, and they follow in their order once unlocked", async () => {
+  test("get batches of their own: others are booked meanwhile, and they follow in their order once unlocked", async () => {
     const queue = createQueue({ retryMs: 0 });
     const order: number[] = [];
     const locked = numbers(30).map((number) => queue.push(holding(number), DURABLE).then(() => order.push(number)));
@@ -54,7 +54,7 @@ describe("locked organizations", () => {
     expect(await later).toMatchObject({ outcome: "released" });
     await queue.idle();
     expect(log.messages("warn")).toEqual([
-      "balances are locked by another transaction: their organizations wait in queues of their own",
+      "balances are locked by another transaction: their organizations get batches of their own",
     ]);
   });
 
