@@ -218,7 +218,7 @@ test("commands grant credits and show the balance and the statement", async () =
 });
 
 test("the books of a new store balance", async () => {
-  expect(await json("ledger", "verify")).toMatchObject({ ok: true, violations: [], quarantined: 0 });
+  expect(await json("ledger", "verify")).toMatchObject({ ok: true, violations: [], deadLetters: 0 });
   expect((await run("ledger", "verify")).stdout).toMatch(
     /^The books balance: \d+ organizations, 0 holds and 0 charges/,
   );
@@ -241,16 +241,16 @@ test("books that do not balance are reported with the first violation and exit c
 });
 
 test("a check of sound books exits with 1 while there are dead letters", async () => {
-  const dataDir = join(directory, "quarantined");
+  const dataDir = join(directory, "dead-letters");
   await json("org", "create", "Sound", "--data-dir", dataDir);
-  mkdirSync(join(dataDir, "quarantine"));
-  const file = join(dataDir, "quarantine", "transitions.jsonl");
+  mkdirSync(join(dataDir, "dead-letters"));
+  const file = join(dataDir, "dead-letters", "transitions.jsonl");
   writeFileSync(file, "{}\n{}\n");
   const { code, stdout, stderr } = await run("ledger", "verify", "--data-dir", dataDir);
   expect([code, stdout]).toEqual([1, expect.stringContaining("The books balance")]);
   expect(stderr).toBe(`tollgate: dead letters, which could not be booked: 2 (${file})\n`);
   const inJson = await run("ledger", "verify", "--data-dir", dataDir, "--json");
-  expect([inJson.code, JSON.parse(inJson.stdout)]).toMatchObject([1, { ok: true, quarantined: 2 }]);
+  expect([inJson.code, JSON.parse(inJson.stdout)]).toMatchObject([1, { ok: true, deadLetters: 2 }]);
 });
 
 test("commands list and check models", async () => {

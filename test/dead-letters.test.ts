@@ -37,9 +37,9 @@ test("commands list dead letters and book them again", async () => {
     const transition = toPlain({ kind: "settle", facts, tokens, basis: "reported", end: "complete" });
     return JSON.stringify({ at: "2026-11-23T00:00:00.000Z", reason: "no reason", transition });
   };
-  mkdirSync(join(dataDir, "quarantine"));
+  mkdirSync(join(dataDir, "dead-letters"));
   const lines = [entry("one", organizationId), entry("two", "org_none"), "{}"];
-  writeFileSync(join(dataDir, "quarantine", "transitions.jsonl"), `${lines.join("\n")}\n`);
+  writeFileSync(join(dataDir, "dead-letters", "transitions.jsonl"), `${lines.join("\n")}\n`);
   const listed = await json("ledger", "dead-letters", "list", ...place);
   const [first, second, third] = listed;
   const settle = { at: "2026-11-23T00:00:00.000Z", kind: "settle", credits: 2, reason: "no reason" };

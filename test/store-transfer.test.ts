@@ -100,7 +100,7 @@ describe.skipIf(!hasPostgres)("tollgate store copy", () => {
     const after = await start({ dataDir, databaseUrl: url });
     expect(await after.tollgate("org", "show", id)).toEqual(shown);
     expect(await ask(after, token)).toBe(200);
-    expect(await after.tollgate("ledger", "verify")).toMatchObject({ ok: true, events: 3, quarantined: 0 });
+    expect(await after.tollgate("ledger", "verify")).toMatchObject({ ok: true, events: 3, deadLetters: 0 });
     expect((await runTollgate(words, directory)).stderr).toMatch(
       /^tollgate: The database at \S+ contains a store; name an empty database\.\n$/,
     );
@@ -303,11 +303,11 @@ describe.each(ROUTES)("a backup of $from that is restored to $to", ({ from, to }
         const balance = await opened.books.balance(ORGANIZATION);
         expect(balance).toMatchObject({ granted: 1_000n, available: 940n, held: 0n, spent: 60n });
         expect((await opened.books.verify(ORGANIZATION)).violations).toEqual([]);
-        expect(await next.status()).toEqual({ spool: { entries: 0 }, quarantine: { entries: 0 } });
+        expect(await next.status()).toEqual({ spool: { entries: 0 }, deadLetters: { entries: 0 } });
         await opened.close();
         cpSync(join(directory, "kept"), spool, { recursive: true });
       }
-      expect(existsSync(join(dataDir, "quarantine"))).toBe(false);
+      expect(existsSync(join(dataDir, "dead-letters"))).toBe(false);
     },
   );
 });

@@ -22,7 +22,7 @@ export function addLedger(program: Command, terminal: Terminal): void {
         if (!found.ok || deadLetters > 0) terminal.exitWith(1);
         if (first === undefined || flags.json === true) {
           print(terminal, flags, {
-            json: { ...found, quarantined: deadLetters },
+            json: { ...found, deadLetters },
             text: `The books balance: ${checked}.`,
           });
         }

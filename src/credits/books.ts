@@ -44,7 +44,7 @@ export interface GrantRow {
   revoked: MicroCredits;
   /** Part that is neither held nor spent nor expired: 0 while pending, so that the sum over all grants is the available amount. */
   remaining: MicroCredits;
-  state: "pending" | "active" | "lapsed";
+  state: "pending" | "active" | "expired";
   effectiveAtMs: number;
   expiresAtMs: number | null;
   /** Lower is drawn first. */
@@ -203,7 +203,13 @@ export interface LateSettlement extends Pick<RequestRow, "charge" | "inputTokens
 
 /** Reported by the provider, counted by the service, limited to the bound of the hold, or estimated if output is not visible. */
 export type EventBasis = "reported" | "counted" | "bounded" | "estimated";
-export type EventEnd = "complete" | "client_left" | "upstream_failed" | "timed_out" | "service_failed" | "recovered";
+export type EventEnd =
+  | "complete"
+  | "client_disconnected"
+  | "upstream_failed"
+  | "timed_out"
+  | "service_failed"
+  | "recovered";
 export type RequestEnd = EventEnd | "released";
 
 export function endedStateOf(end: RequestEnd): EndedState {

@@ -84,7 +84,7 @@ function checkInvariants(books: MemoryBooks): void {
     );
     must(granted === available + held + spent + expired, "granted = available + held + spent + expired");
     const given = inForce.map(({ source, amount, revoked }) => (source === "grant" ? amount - revoked : -revoked));
-    must(granted === sumOf(given), "granted = the grants in force or lapsed, less what was revoked");
+    must(granted === sumOf(given), "granted = the grants in force or expired, less what was revoked");
     must(available === sumOf(active.map(({ remaining }) => remaining)), "available = what remains of active grants");
     must(available === sumOf(grants.map(({ remaining }) => remaining)), "nothing remains of other grants");
     must(held === sumOf(open.map(({ amount }) => amount)), "held = the open holds");

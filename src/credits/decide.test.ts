@@ -381,7 +381,7 @@ describe("grants", () => {
     expect(grant("g", 5n, { expiresAtMs: 1_000 })).toMatchObject({
       balance: { granted: 5n, available: 0n, expired: 5n, nextChangeAtMs: null },
     });
-    expect(books.grants.get(keyOf(ORGANIZATION, "g"))).toMatchObject({ state: "lapsed", remaining: 0n });
+    expect(books.grants.get(keyOf(ORGANIZATION, "g"))).toMatchObject({ state: "expired", remaining: 0n });
   });
 });
 

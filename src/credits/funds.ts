@@ -58,7 +58,7 @@ export function returnDraws(funds: Funds, draws: readonly Draw[], nowMs: number)
   for (const { grantId, amount } of draws) {
     const grant = funds.grants.get(grantId);
     if (grant === undefined) throw new Error(`the grant ${grantId} of a hold is missing in the rows`);
-    if (grant.state === "lapsed" || isPast(grant.expiresAtMs, nowMs)) {
+    if (grant.state === "expired" || isPast(grant.expiresAtMs, nowMs)) {
       bookExpiry(funds, grant, amount);
       continue;
     }
@@ -182,7 +182,7 @@ function activate(funds: Funds, grant: GrantRow): void {
 function expireGrant(funds: Funds, grant: GrantRow): void {
   funds.balance.available -= grant.remaining;
   bookExpiry(funds, grant, grant.remaining);
-  grant.state = "lapsed";
+  grant.state = "expired";
   grant.remaining = 0n;
 }
 

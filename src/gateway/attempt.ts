@@ -102,9 +102,9 @@ function withCall(
 function outcomeOf(
   result: CallResult,
   signal: AbortSignal,
-): "answered" | "client_left" | "stopped" | UpstreamFailure | undefined {
+): "answered" | "client_disconnected" | "stopped" | UpstreamFailure | undefined {
   if (!("failure" in result)) return "answered";
-  if (signal.aborted) return isOwnCut(signal.reason) ? "stopped" : "client_left";
+  if (signal.aborted) return isOwnCut(signal.reason) ? "stopped" : "client_disconnected";
   return result.failure instanceof UpstreamError ? result.failure.failure : undefined;
 }
 

@@ -42,7 +42,7 @@ function chargedOf(one: Case): Charged & { meter: Meter } {
   const { model = MODEL, estimate = ESTIMATE, isStreamed = true, isInputOnly = false, ...others } = rest;
   const plan = { model, estimate, isStreamed, isInputOnly, promptTexts: rest.promptTexts ?? (() => ["go"]) };
   const bounds = boundsOf(LIMITS, others.route ?? ROUTE, estimate, maxTokens);
-  return { plan, route: ROUTE, prices: PRICES, bounds, meter, hasClientLeft: false, elapsedMs: 0, ...others };
+  return { plan, route: ROUTE, prices: PRICES, bounds, meter, isClientDisconnected: false, elapsedMs: 0, ...others };
 }
 
 function charge(one: Case) {
@@ -109,7 +109,7 @@ describe("the bounds of a charge", () => {
       content: fc.array(fc.string({ unit: "binary", maxLength: 500 }), { maxLength: 10 }),
       reasoning: fc.array(fc.string({ maxLength: 100 }), { maxLength: 2 }),
       isEnded: fc.boolean(),
-      hasClientLeft: fc.boolean(),
+      isClientDisconnected: fc.boolean(),
       isStreamed: fc.boolean(),
       elapsedMs: fc.integer({ min: -10, max: 10 ** 7 }),
       runsTools: fc.boolean(),
@@ -235,7 +235,7 @@ describe("without a usable report", () => {
 });
 
 describe("invisible output after the client disconnected", () => {
-  const left = { hasClientLeft: true, isEnded: false, elapsedMs: 10_000 };
+  const left = { isClientDisconnected: true, isEnded: false, elapsedMs: 10_000 };
   const reasoner = { capabilities: new Set<Capability>(["reasoning"]) };
 
   test("The output of an unstreamed answer is estimated at 50 tokens per second.", async () => {
@@ -269,7 +269,9 @@ describe("invisible output after the client disconnected", () => {
     const ended = { ...left, isEnded: true, isStreamed: false, content: [" word"] };
     const usage = { prompt_tokens: 9, completion_tokens: 1 };
     expect(await charge({ ...ended, usage })).toMatchObject({ basis: "reported", tokens: { output: 1 } });
-    expect(await charge({ ...left, hasClientLeft: false, isStreamed: false })).toMatchObject({ basis: "counted" });
+    expect(await charge({ ...left, isClientDisconnected: false, isStreamed: false })).toMatchObject({
+      basis: "counted",
+    });
   });
 
   test("An estimate is at most the hold, and never below the count.", async () => {

@@ -151,7 +151,7 @@ export interface Charged {
   /** The prices that the hold was made at. */
   prices: UnitPrices;
   meter: MeterReading;
-  hasClientLeft: boolean;
+  isClientDisconnected: boolean;
   /** Since the upstream was called. */
   elapsedMs: number;
 }
@@ -211,8 +211,8 @@ function isCredible(reported: number, counted: number, tokensOfDoubt = TOKENS_OF
  * streamed, or from one of a model that reasons, as the catalog says or its answer shows, before the upstream had reported the
  * usage of the whole answer. A model may show only a part of its reasoning.
  */
-function isHidden({ hasClientLeft, plan: { isStreamed, model }, meter }: Charged): boolean {
-  if (!hasClientLeft || (meter.finishReason !== undefined && meter.report()?.isFinal === true)) return false;
+function isHidden({ isClientDisconnected, plan: { isStreamed, model }, meter }: Charged): boolean {
+  if (!isClientDisconnected || (meter.finishReason !== undefined && meter.report()?.isFinal === true)) return false;
   return !isStreamed || model.capabilities.has("reasoning") || meter.reasoning.bytes > 0;
 }
 

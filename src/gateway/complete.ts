@@ -81,7 +81,8 @@ function reportOf(
     ...times,
     admittedMs: admission.admittedAtMs,
     firstTokenAtMs: firstTokenMs === null ? null : admission.admittedAtMs + firstTokenMs,
-    code: end === "client_left" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
+    code:
+      end === "client_disconnected" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
     finishReason: meter.finishReason ?? null,
     charge: settlement?.ended === undefined ? null : { tokens: settlement.tokens, amount: settlement.charged },
     providerCost: meter.providerRecord.cost,
@@ -135,7 +136,7 @@ function logFailure(
 ) {
   const { organizationId, tokenId } = principal;
   const fields = { requestId, organizationId, tokenId, model: request.model, code: error.code, end, attempts };
-  if (end === "client_left") log.debug(fields, "the client disconnected");
+  if (end === "client_disconnected") log.debug(fields, "the client disconnected");
   else if (error.code === "internal_error") {
     log.error({ ...fields, defect: error.cause }, "a request failed inside the service");
   } else if (error.status < 500) log.debug(fields, "an upstream refused a request");

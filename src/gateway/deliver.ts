@@ -114,7 +114,7 @@ function needsFold({ idempotency, principal }: GatewayCall): boolean {
 /** Tells whose end it was: an answer that the service itself ends was left neither by its client nor by its upstream. */
 function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
   if (failure === undefined) return "complete";
-  if (signal.aborted && !isOwnCut(failure)) return "client_left";
+  if (signal.aborted && !isOwnCut(failure)) return "client_disconnected";
   if (!(failure instanceof UpstreamError)) return "service_failed";
   return failure.failure === "timeout" ? "timed_out" : "upstream_failed";
 }

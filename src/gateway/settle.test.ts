@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 import { isCharged } from "./settle.ts";
 
 test.each([
-  ["a client disconnects before an upstream was called", "client_left", [], false],
-  ["a client disconnects later", "client_left", ["isCalled"], true],
-  ["a client disconnects in the middle of a stream", "client_left", ["isCalled", "isStreamed"], true],
+  ["a client disconnects before an upstream was called", "client_disconnected", [], false],
+  ["a client disconnects later", "client_disconnected", ["isCalled"], true],
+  ["a client disconnects in the middle of a stream", "client_disconnected", ["isCalled", "isStreamed"], true],
   ["an upstream fails in the middle of a stream", "upstream_failed", ["isStreamed", "hasContent"], true],
   ["an upstream fails before the first content of a stream", "upstream_failed", ["isStreamed"], false],
   ["an upstream times out in the middle of a stream", "timed_out", ["isStreamed", "hasContent"], true],

@@ -37,7 +37,7 @@ export interface Settlement {
  */
 export function isCharged({ end, isCalled, isStreamed, hasContent }: AnswerState): boolean {
   if (end === "complete") return true;
-  return end === "client_left" ? isCalled : isStreamed && hasContent;
+  return end === "client_disconnected" ? isCalled : isStreamed && hasContent;
 }
 
 interface AnswerState extends Pick<Delivery, "end" | "isStreamed"> {
@@ -97,7 +97,7 @@ async function chargeFor(gateway: Gateway, completed: Completed): Promise<Charge
   const nowMs = gateway.clock();
   const elapsedMs = nowMs - (calledAtMs ?? nowMs);
   const bounds = boundsOf(plan.model, route, estimate, maxTokens);
-  const one = { plan, route, bounds, prices, meter, hasClientLeft: end === "client_left", elapsedMs };
+  const one = { plan, route, bounds, prices, meter, isClientDisconnected: end === "client_disconnected", elapsedMs };
   const { outputRates } = gateway;
   const charge = await chargeOf({ tokenCounter: gateway.tokenCounter.forCharges(organizationId), outputRates }, one);
   const { tokens, basis } = charge;
@@ -144,7 +144,7 @@ function traceOf({ plan, upstream, delivery }: Completed, reported: TokenCounts 
     isStreamed: plan.isStreamed,
     firstTokenMs,
     attempts: recordedAttempts(upstream.attempts, reported),
-    failure: end === "complete" || end === "client_left" ? null : publicError(failure).code,
+    failure: end === "complete" || end === "client_disconnected" ? null : publicError(failure).code,
     providerResponseId,
     providerCost,
   };

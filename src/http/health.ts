@@ -49,9 +49,9 @@ export function serveHealth(
   server.get("/readyz", async (_request, reply) => {
     const isUp = isDraining || (await isStoreUp());
     const status = isDraining ? "draining" : isUp ? "ready" : "store_unavailable";
-    return reply
-      .code(status === "ready" ? 200 : 503)
-      .send({ status, ...(limitsStatus && { limits: limitsStatus().mode }), ...(await ledgerStatus()) });
+    const limits = limitsStatus && { limits: limitsStatus().mode };
+    const { spool, deadLetters } = await ledgerStatus();
+    return reply.code(status === "ready" ? 200 : 503).send({ status, ...limits, spool, dead_letters: deadLetters });
   });
   return {
     drain: () => {

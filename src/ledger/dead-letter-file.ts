@@ -17,7 +17,7 @@ const NOTE_BYTES_MAX = 120;
 
 /** Returns the path of a data directory's dead-letter file. */
 export function deadLetterFileOf(dataDir: string): string {
-  return join(dataDir, "quarantine", "transitions.jsonl");
+  return join(dataDir, "dead-letters", "transitions.jsonl");
 }
 
 /** An entry that was not booked. */

@@ -79,7 +79,7 @@ export interface Spooled {
 /** Transitions that wait in the spool, and those that could not be booked. */
 export interface LedgerStatus {
   spool: { entries: number };
-  quarantine: { entries: number };
+  deadLetters: { entries: number };
 }
 
 /**
@@ -222,7 +222,7 @@ export class Ledger {
   async status(): Promise<LedgerStatus> {
     return {
       spool: { entries: this.#spool.entries },
-      quarantine: { entries: await this.#options.deadLetters.count() },
+      deadLetters: { entries: await this.#options.deadLetters.count() },
     };
   }
 

@@ -245,7 +245,7 @@ describe("a settlement that no retry can book", () => {
     expect(await deadLetters()).toMatchObject([
       { reason: "constraint failed", transition: { kind: "settle", facts: { holdId: "b" }, tokens: { input: 3 } } },
     ]);
-    expect(await ledger.status()).toEqual({ spool: { entries: 0 }, quarantine: { entries: 1 } });
+    expect(await ledger.status()).toEqual({ spool: { entries: 0 }, deadLetters: { entries: 1 } });
     expect(log.messages("error")).toContainEqual(expect.stringContaining("dead-letter file"));
   });
 

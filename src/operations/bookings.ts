@@ -42,7 +42,7 @@ export function bookingAudit({ actor, newId }: CreditCore, action: `credits.${st
   const named = {
     all: amount === null ? true : null,
     grant_id: grantId,
-    hold_id: holdId,
+    request_id: holdId,
     effective_at: isoTime(effectiveAtMs ?? null),
     expires_at: isoTime(expiresAtMs ?? null),
     priority,

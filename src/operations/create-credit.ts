@@ -22,7 +22,7 @@ export const createCredit = operation({
   body: (s) => s.NewCredit,
   answer: { status: 201, description: "The refund.", schema: (s) => s.Booking },
   async handle(services, call) {
-    const { amount, hold_id: holdId = null, expires_at, reference = null, note = null } = call.body;
+    const { amount, request_id: holdId = null, expires_at, reference = null, note = null } = call.body;
     const request = {
       organizationId: call.params.id,
       amount: amountOf("amount", amount),
@@ -74,13 +74,16 @@ export async function refundCredits(
   const outcome = acceptedOf(request, await core.bookings.credit({ ...request, priority: 0, adjustmentId, audit }));
   if (outcome.outcome === "missing") {
     const command = unknownCompletion(words.completion ?? "");
-    throw new ApiError("invalid_value", "The organization has no request with this id.", { param: "hold_id", command });
+    throw new ApiError("invalid_value", "The organization has no request with this id.", {
+      param: "request_id",
+      command,
+    });
   }
   if (outcome.outcome === "closed") {
     const command = new OperatorError(
       `${words.completion} belongs to a closed period and can no longer be corrected. Without --completion, the credit is goodwill.`,
     );
-    throw new ApiError("request_closed", undefined, { param: "hold_id", command });
+    throw new ApiError("request_closed", undefined, { param: "request_id", command });
   }
   if (outcome.outcome === "excessive") {
     const message = `Invalid 'amount': at most ${creditsFromMicro(outcome.most)} were charged and not refunded yet.`;

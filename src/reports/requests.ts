@@ -35,7 +35,11 @@ interface StatusFilter {
 const STATUS_FILTERS: Record<Exclude<RequestStatus, "refused">, StatusFilter> = {
   running: { isRunning: true, endings: null, hasFailed: null },
   complete: { isRunning: false, endings: ["complete", "upstream_failed", "timed_out", "recovered"], hasFailed: false },
-  client_left: { isRunning: false, endings: ["client_left", "released", "recovered"], hasFailed: false },
+  client_disconnected: {
+    isRunning: false,
+    endings: ["client_disconnected", "released", "recovered"],
+    hasFailed: false,
+  },
   failed: { isRunning: false, endings: null, hasFailed: true },
   recovered: { isRunning: false, endings: ["recovered"], hasFailed: null },
 };
@@ -101,8 +105,8 @@ interface SearchResult {
 function statusOf({ state, trace, end }: ListedRequest): RequestStatus {
   if (state === "open") return "running";
   if (trace?.failure) return "failed";
-  if (state === "released") return "client_left";
-  return end === "client_left" || end === "recovered" ? end : "complete";
+  if (state === "released") return "client_disconnected";
+  return end === "client_disconnected" || end === "recovered" ? end : "complete";
 }
 
 function toSummary(row: ListedRequest): RequestSummary {

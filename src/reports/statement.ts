@@ -211,7 +211,7 @@ const EMPTY_FIELDS = {
   route: null,
   tokens: null,
   ending: null,
-  hold_id: null,
+  corrected_request_id: null,
   reference: null,
   note: null,
 };
@@ -228,7 +228,7 @@ function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
   if (entry.kind === "grant") return { ...line, id: entry.grant.id, reference: entry.grant.reference };
   if (entry.kind !== "charge") {
     const { id, tokenId, holdId, reference, note } = entry.adjustment;
-    return { ...line, id, token_id: tokenId, hold_id: holdId, reference, note };
+    return { ...line, id, token_id: tokenId, corrected_request_id: holdId, reference, note };
   }
   const { holdId, tokenId, requestId, model, upstream, tokens, end } = entry.event;
   const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream };

@@ -66,7 +66,7 @@ export const GRANT = table("credit_grant", ["organizationId", "id"], {
   amount: amount("amount"),
   revoked: amount("revoked"),
   remaining: remaining(),
-  state: oneOf("state", ["pending", "active", "lapsed"]),
+  state: oneOf("state", ["pending", "active", "expired"]),
   effectiveAtMs: number("effective_at"),
   expiresAtMs: optionalNumber("expires_at"),
   priority: number("priority"),
@@ -86,7 +86,7 @@ export const HOLD = table("hold", ["organizationId", "holdId"], {
   details: details("details"),
 } satisfies Fields<HoldRow>);
 
-const ENDED = ["complete", "client_left", "upstream_failed", "timed_out", "service_failed"] as const;
+const ENDED = ["complete", "client_disconnected", "upstream_failed", "timed_out", "service_failed"] as const;
 
 export const REQUEST = table("request", ["organizationId", "holdId"], {
   organizationId: text("organization_id"),

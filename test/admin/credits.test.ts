@@ -166,25 +166,25 @@ describe("credits", () => {
     const { id, token } = await makeOrganization(service, "5");
     const { usage } = (await (await complete(token)).json()) as { usage: { cost: number } };
     const { body: listed } = await admin().call<Listed>("GET", `/requests?organization_id=${id}`);
-    const hold_id = listed.data[0]?.id;
-    expect((await book(id, "credits", { amount: usage.cost + 1, hold_id })).status).toBe(400);
-    const terms = { amount: usage.cost, hold_id, reference: "case 7" };
+    const request_id = listed.data[0]?.id;
+    expect((await book(id, "credits", { amount: usage.cost + 1, request_id })).status).toBe(400);
+    const terms = { amount: usage.cost, request_id, reference: "case 7" };
     const given = await book(id, "credits", { ...terms, note: "a bad answer" });
     expect([given.status, given.body]).toMatchObject([201, { amount: usage.cost, credits: { available: 5, used: 0 } }]);
     expect(await book(id, "credits", terms)).toMatchObject({
       status: 200,
       body: { id: given.body.id, repeated: true },
     });
-    const refused = await book(id, "credits", { ...terms, hold_id: null });
+    const refused = await book(id, "credits", { ...terms, request_id: null });
     expect([refused.status, refused.body.error]).toMatchObject([
       409,
       {
         code: "reference_mismatch",
-        message: expect.stringContaining(`credits for the request ${hold_id}, without expiry`),
+        message: expect.stringContaining(`credits for the request ${request_id}, without expiry`),
       },
     ]);
-    expect((await admin().call("GET", `/requests/${hold_id}`)).body).toMatchObject({ credited: usage.cost });
-    expect((await book(id, "credits", { amount: 1, hold_id: "none" })).status).toBe(400);
+    expect((await admin().call("GET", `/requests/${request_id}`)).body).toMatchObject({ credited: usage.cost });
+    expect((await book(id, "credits", { amount: 1, request_id: "none" })).status).toBe(400);
     expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
 
@@ -257,7 +257,7 @@ describe("credits", () => {
     ["grants", { amount: 1, expires_at: "2001-01-01T00:00:00Z" }, "expires_at"],
     ["grants", { amount: 1, reference: "a\nb" }, "reference"],
     ["revocations", { amount: 1, grant_id: "grant_none" }, "grant_id"],
-    ["credits", { amount: 1, hold_id: "none" }, "hold_id"],
+    ["credits", { amount: 1, request_id: "none" }, "request_id"],
     ["allowances", { amount: 1, begins_at: "2001-01-01T00:00:00Z" }, "begins_at"],
   ])("%s with %j is refused, naming %s", async (what, body, param) => {
     const answer = await book(owner.id, what, body);

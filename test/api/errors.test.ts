@@ -167,7 +167,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     const books = new DatabaseSync(join(service.dataDir, "tollgate.db"), { timeout: 5_000 });
     books.prepare("update balance set closed_before = 2 where organization_id = ?").run(poor.id);
     books.close();
-    const credit = { amount: 1, hold_id: "00000000-0001-7000-8000-000000000000" };
+    const credit = { amount: 1, request_id: "00000000-0001-7000-8000-000000000000" };
     return administer("POST", `/organizations/${poor.id}/credits`, credit);
   },
   idempotency_in_progress: async () => {

@@ -227,7 +227,7 @@ describe("the checker finds", () => {
     hold(reopened, REFUSED).state = "open";
     expect(checker.checkBooks(reopened.books).join()).toContain("went from released to open");
     const changed = world();
-    event(changed, WHOLE).ending = "client_left";
+    event(changed, WHOLE).ending = "client_disconnected";
     expect(checker.checkBooks(changed.books).join()).toContain("event t-whole 0 was");
     const forgotten = world();
     forgotten.books.holds = forgotten.books.holds.filter(({ id }) => id !== "other");

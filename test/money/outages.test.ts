@@ -88,7 +88,7 @@ interface Charge {
 interface Ready {
   status: string;
   spool: { entries: number };
-  quarantine: { entries: number };
+  dead_letters: { entries: number };
 }
 async function readyz({ url }: RunningService): Promise<Ready & { code: number }> {
   const answer = await fetch(`${url}/readyz`);
@@ -150,7 +150,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
         code: 503,
         status: "store_unavailable",
         spool: { entries: 20 },
-        quarantine: { entries: 0 },
+        dead_letters: { entries: 0 },
       });
       const refused = await ask(service, organization, false);
       const { error } = (await refused.json()) as { error: { code: string } };
@@ -246,7 +246,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
         await expect.poll(() => usageOf(service, token)).toMatchObject({ creditsHeld: 0 });
         const { creditsUsed } = await usageOf(service, token);
         expect(creditsUsed).toBeLessThanOrEqual(running.streams.length * COST);
-        const ready = { code: 200, spool: { entries: 0 }, quarantine: { entries: 0 } };
+        const ready = { code: 200, spool: { entries: 0 }, dead_letters: { entries: 0 } };
         await expect.poll(() => readyz(service)).toMatchObject(ready);
         expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
       } finally {

@@ -80,7 +80,7 @@ const GRANT_DAMAGES: Damage[] = [
   [
     "an expired grant is active again",
     1,
-    change("credit_grant", "state = 'active', remaining = 1, is_used_up = 0", "state = 'lapsed'"),
+    change("credit_grant", "state = 'active', remaining = 1, is_used_up = 0", "state = 'expired'"),
   ],
   ["a pending grant is in force", 1, change("credit_grant", "state = 'active'", "state = 'pending'")],
   ["a grant in force is pending", 1, change("credit_grant", "state = 'pending'", "state = 'active'")],

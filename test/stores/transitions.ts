@@ -154,9 +154,16 @@ function settleCases(subject: Subject): void {
     };
     const classes = { input: 11, cachedInput: 12, cacheWrite: 13, output: 14, reasoning: 15 };
     const tokens = { ...classes, cacheWrite1h: 13, outputAudio: 2, searches: 3 };
-    await subject.one({ kind: "settle", facts, tokens, basis: "counted", end: "client_left" });
+    await subject.one({ kind: "settle", facts, tokens, basis: "counted", end: "client_disconnected" });
     const [event] = await subject.events(organizationId);
-    expect(event).toMatchObject({ ...facts, tokens, cost: 1_000n, basis: "counted", end: "client_left", sequence: 0 });
+    expect(event).toMatchObject({
+      ...facts,
+      tokens,
+      cost: 1_000n,
+      basis: "counted",
+      end: "client_disconnected",
+      sequence: 0,
+    });
     const price = priceOf(tokens, facts.prices);
     expect(event?.shortfall).toBe(price - 1_000n);
     expect(Math.abs((event?.chargedAtMs ?? 0) - Date.now())).toBeLessThan(60_000);

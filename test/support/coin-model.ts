@@ -10,7 +10,7 @@ import {
   type CoinOrganization,
   capOf,
   count,
-  hasLapsed,
+  isExpired,
   leftOf,
   priceInMicro,
   spentOf,
@@ -96,7 +96,7 @@ function letTimePass({ grants }: CoinOrganization, nowMs: number): void {
     grant.isInForce ||= grant.effectiveAtMs <= nowMs;
     for (const coin of grant.coins) {
       if (coin.place === "pending" && grant.isInForce) coin.place = "available";
-      if (coin.place === "available" && hasLapsed(grant, nowMs)) coin.place = "expired";
+      if (coin.place === "available" && isExpired(grant, nowMs)) coin.place = "expired";
     }
   }
 }
@@ -348,6 +348,6 @@ function pay(organization: CoinOrganization, hold: CoinHold, price: number, nowM
 function giveBack({ grants }: CoinOrganization, hold: CoinHold, kept: number, nowMs: number): void {
   for (const coin of hold.coins.splice(kept)) {
     const grant = grants.find(({ id }) => id === coin.grantId);
-    coin.place = grant !== undefined && hasLapsed(grant, nowMs) ? "expired" : "available";
+    coin.place = grant !== undefined && isExpired(grant, nowMs) ? "expired" : "available";
   }
 }

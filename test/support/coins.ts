@@ -116,7 +116,7 @@ export function tally(coins: Coin[]): { grantId: string; amount: bigint }[] {
   return [...groups].map(([grantId, group]) => ({ grantId, amount: BigInt(group.length) }));
 }
 
-export function hasLapsed({ expiresAtMs }: CoinGrant, nowMs: number): boolean {
+export function isExpired({ expiresAtMs }: CoinGrant, nowMs: number): boolean {
   return expiresAtMs !== null && expiresAtMs <= nowMs;
 }
 

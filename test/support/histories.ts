@@ -96,7 +96,7 @@ const settle = fc.record({
   facts,
   tokens,
   basis: fc.constantFrom("reported" as const, "counted" as const),
-  end: fc.constantFrom("complete" as const, "client_left" as const),
+  end: fc.constantFrom("complete" as const, "client_disconnected" as const),
   answer: fc.option(fc.constantFrom('"one answer"', '"another"')),
   trace,
 });

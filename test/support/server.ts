@@ -36,7 +36,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     maxConnections: 16_384,
     overload: { refusal: () => undefined },
     ping: async () => {},
-    ledgerStatus: async () => ({ spool: { entries: 0 }, quarantine: { entries: 0 } }),
+    ledgerStatus: async () => ({ spool: { entries: 0 }, deadLetters: { entries: 0 } }),
     newRequestId: () => "req_test",
     accessLog: { record: () => undefined },
     refusals: { note: () => undefined },

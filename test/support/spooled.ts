@@ -34,7 +34,7 @@ const settle = fc.record({
   facts,
   tokens: fc.nat().map((input) => ({ ...NO_TOKENS, input, ...(input > 9 && { inputAudio: 9 }) })),
   basis: fc.constantFrom("reported" as const, "counted" as const),
-  end: fc.constantFrom("complete" as const, "client_left" as const),
+  end: fc.constantFrom("complete" as const, "client_disconnected" as const),
 });
 
 const release = fc.record({ kind: fc.constant("release" as const), facts });

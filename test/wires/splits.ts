@@ -243,7 +243,7 @@ async function tokensOf(meter: Meter) {
       bounds,
       prices: PRICES,
       meter,
-      hasClientLeft: false,
+      isClientDisconnected: false,
       elapsedMs: 0,
     },
   );

@@ -20,7 +20,7 @@ export const Grant = Type.Object({
   amount: Amount,
   remaining: Type.Number({ description: "Credits that are not spent, held or expired." }),
   revoked: Type.Number({ description: "Revoked credits." }),
-  state: Type.Enum(["pending", "active", "lapsed"]),
+  state: Type.Enum(["pending", "active", "expired"]),
   priority: Type.Integer({ description: "Grants with a lower priority are spent first." }),
   reference: Nullable(Type.String()),
   effective_at: Time,
@@ -68,7 +68,7 @@ export const NewRevocation = Strict({
 export type NewRevocation = Static<typeof NewRevocation>;
 export const NewCredit = Strict({
   amount: PositiveAmount,
-  hold_id: Type.Optional(
+  request_id: Type.Optional(
     Nullable(
       Type.String({ minLength: 1, maxLength: 200, description: "`id` of the request whose charge is corrected." }),
     ),
@@ -112,7 +112,7 @@ export const StatementEntry = Type.Object({
   route: Nullable(Type.String()),
   tokens: Nullable(TokensByClass),
   ending: Nullable(Type.String()),
-  hold_id: Nullable(Type.String({ description: "Request whose charge the credit corrects." })),
+  corrected_request_id: Nullable(Type.String({ description: "Request whose charge the credit corrects." })),
   reference: Nullable(Type.String()),
   note: Nullable(Type.String()),
 });

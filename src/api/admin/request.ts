@@ -3,7 +3,14 @@ import { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { SentRequest } from "../chat/request.ts";
 import { Amount, Day, Id, Nullable, PricesByClass, Time, TokensByClass } from "./common.ts";
 
-export const RequestStatus = Type.Enum(["running", "complete", "client_left", "failed", "recovered", "refused"]);
+export const RequestStatus = Type.Enum([
+  "running",
+  "complete",
+  "client_disconnected",
+  "failed",
+  "recovered",
+  "refused",
+]);
 export type RequestStatus = Static<typeof RequestStatus>;
 
 export const RequestSummary = Type.Object({
@@ -76,7 +83,8 @@ export const RequestDetail = Type.Object({
   ),
   ending: Nullable(
     Type.String({
-      description: "`complete`, `client_left`, `upstream_failed`, `timed_out`, `service_failed` or `recovered`.",
+      description:
+        "`complete`, `client_disconnected`, `upstream_failed`, `timed_out`, `service_failed` or `recovered`.",
     }),
   ),
   shortfall: Amount,

@@ -115,7 +115,7 @@ async function observeStore(
   }
   if (status === undefined) return;
   result.observe(gauges.spoolEntries, status.spool.entries);
-  result.observe(gauges.deadLetters, status.quarantine.entries);
+  result.observe(gauges.deadLetters, status.deadLetters.entries);
 }
 
 /** Reports the state that needs no answer of the store. */

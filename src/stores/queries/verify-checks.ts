@@ -105,7 +105,7 @@ function checkAdjustments(
     checkPast(`The adjustment ${row.id} was made`, madeAtMs, nowMs, report, row.holdId);
     recorded.add(madeAtMs, kind === "credit" ? amount : -amount);
     if (kind === "late_settlement") sums.charge(tokenId ?? "", amount, draws);
-    if (kind === "lapse") sums.take("lapsed", draws);
+    if (kind === "lapse") sums.take("expired", draws);
     if (kind === "revoke") sums.take("revoked", draws);
     if (kind === "credit") sums.charge(tokenId ?? "", -amount, []);
   }
@@ -223,7 +223,7 @@ function checkTotals({ balance, open, grants, sums }: BooksFound, report: Report
     available: total(inForce, ({ remaining }) => remaining),
     held: total(open, ({ amount }) => amount),
     spent: costs,
-    expired: total([...taken.values()], ({ lapsed = 0n }) => lapsed),
+    expired: total([...taken.values()], ({ expired = 0n }) => expired),
   };
   checkBalance(balance, totals, report);
   checkNextChange(balance, grants, report);

@@ -204,7 +204,7 @@ function checkAdjustmentRecord(row: AdjustmentRow, records: Records): void {
     all,
     amount,
     grant_id: grantId,
-    hold_id: holdId,
+    request_id: holdId,
     expires_at: expiresAt,
     reference,
     note,

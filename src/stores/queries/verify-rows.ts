@@ -161,7 +161,7 @@ export function checkGrantTimes(grant: GrantRow, nowMs: number, report: ReportVi
   const { id, state, effectiveAtMs, expiresAtMs, createdAtMs } = grant;
   checkPast(`The grant ${id} was made`, createdAtMs, nowMs, report);
   if (state === "active") checkPast(`The grant ${id} took effect`, effectiveAtMs, nowMs, report);
-  if (state !== "lapsed") return;
+  if (state !== "expired") return;
   if (expiresAtMs === null) report(13, `The grant ${id} has expired, but has no expiry.`);
   checkPast(`The grant ${id} expired`, expiresAtMs, nowMs, report);
 }
@@ -169,22 +169,22 @@ export function checkGrantTimes(grant: GrantRow, nowMs: number, report: ReportVi
 /** `taken`: what holds, requests, late settlements, revocations and expiries took from the grant. */
 export function checkGrant(grant: GrantRow, taken: Taken, report: ReportViolation): void {
   const { id, amount, revoked, remaining, state } = grant;
-  const { drawn = 0n, lapsed = 0n, revoked: adjusted = 0n } = taken;
+  const { drawn = 0n, expired = 0n, revoked: adjusted = 0n } = taken;
   if (revoked !== adjusted) report(1, `Of the grant ${id} ${revoked} are revoked, but revocations say ${adjusted}.`);
   if (remaining < 0n || revoked < 0n || remaining > amount) report(6, `The grant ${id} has an impossible amount.`);
-  const left = amount - revoked - drawn - lapsed;
+  const left = amount - revoked - drawn - expired;
   if (state === "pending") {
-    if (remaining !== 0n || drawn + lapsed !== 0n) report(1, `The grant ${id} is used before it takes effect.`);
+    if (remaining !== 0n || drawn + expired !== 0n) report(1, `The grant ${id} is used before it takes effect.`);
   } else if (left !== remaining) {
     report(1, `Of the grant ${id} ${remaining} remain, but ${left} are neither revoked nor drawn nor expired.`);
   }
-  if (state === "lapsed" && remaining !== 0n) report(1, `The grant ${id} has expired, but ${remaining} remain.`);
+  if (state === "expired" && remaining !== 0n) report(1, `The grant ${id} has expired, but ${remaining} remain.`);
 }
 
 /** Amounts that were taken from a grant. */
 export interface Taken {
   drawn?: bigint;
-  lapsed?: bigint;
+  expired?: bigint;
   revoked?: bigint;
 }
 

@@ -108,7 +108,7 @@ function checkpoint({ intent, ask }: Charged, { answer }: Counts): Option {
 /** Returns the ways in which an answer may be charged, by the reports that its upstream wrote and by its end. */
 function optionsFor(charged: Charged, counts: Counts): Option[] {
   const { row, intent, ask } = charged;
-  if (row.ending !== "client_left") return optionsOf(charged, counts, false);
+  if (row.ending !== "client_disconnected") return optionsOf(charged, counts, false);
   if (!intent.isStreamed || intent.reasons) return optionsOf(charged, counts, true);
   const shown = intent.answer.pieces.slice(0, ask.written).map(({ events }) => JSON.stringify(events));
   // A model that shows reasoning reasons, if the service had read that when the client left.

@@ -91,7 +91,13 @@ function world() {
       ...{ call: { status: 502, text: "{}", end: "error" }, ask: { written: 0, hasFailed: true } },
     }),
     left: caseOf({
-      ...{ id: "re", tokens: [18, 0, 0, 0, 95], basis: "estimated", ending: "client_left", ask: { written: 0 } },
+      ...{
+        id: "re",
+        tokens: [18, 0, 0, 0, 95],
+        basis: "estimated",
+        ending: "client_disconnected",
+        ask: { written: 0 },
+      },
       ...{ call: { text: "", end: "left", endedAt: AT + 1_900 }, intent: { reasons: true } },
     }),
     absurd: caseOf({

@@ -148,7 +148,7 @@ function grantSummary(credits: number, name: string, expiresAt: string | null): 
 /** Refunds credits that were spent: as goodwill, or to correct one charge. */
 export function RefundForm({ organization, onClose }: FormProps) {
   const [amount, setAmount] = useState("");
-  const [holdId, setHoldId] = useState("");
+  const [request, setRequest] = useState("");
   const [reference, setReference] = useState("");
   const [note, setNote] = useState("");
   const [isSubmitted, setSubmitted] = useState(false);
@@ -157,7 +157,7 @@ export function RefundForm({ organization, onClose }: FormProps) {
   const submit = () => {
     setSubmitted(true);
     if ("error" in credits) return;
-    const why = { hold_id: lineOrNull(idOf(holdId)), reference: lineOrNull(reference), note: lineOrNull(note) };
+    const why = { request_id: lineOrNull(idOf(request)), reference: lineOrNull(reference), note: lineOrNull(note) };
     refund.mutate({ amount: credits.value, ...why });
   };
   return (
@@ -174,8 +174,8 @@ export function RefundForm({ organization, onClose }: FormProps) {
       <TextField
         label="Request"
         hint="URL or ID of the charged request. Leave blank for a goodwill refund."
-        value={holdId}
-        onValue={setHoldId}
+        value={request}
+        onValue={setRequest}
       />
       <TextField
         label="Reference"

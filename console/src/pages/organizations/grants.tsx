@@ -11,7 +11,7 @@ import { referenceLabel } from "./statement-values.ts";
 const STATUSES = {
   active: { label: "Active", tone: "good" },
   pending: { label: "Pending", tone: "accent" },
-  lapsed: { label: "Expired", tone: "plain" },
+  expired: { label: "Expired", tone: "plain" },
 } as const;
 
 const COLUMNS: readonly Column<Grant>[] = [

@@ -6,7 +6,7 @@ type Status = RequestSummary["status"];
 const TONES = {
   running: "accent",
   complete: "good",
-  client_left: "warn",
+  client_disconnected: "warn",
   failed: "bad",
   recovered: "warn",
   refused: "bad",
@@ -15,7 +15,7 @@ const TONES = {
 export const STATUS_LABELS: Record<Status, string> = {
   running: "Running",
   complete: "Completed",
-  client_left: "Client disconnected",
+  client_disconnected: "Client disconnected",
   failed: "Failed",
   recovered: "Recovered after a crash",
   refused: "Refused",
@@ -25,7 +25,7 @@ export const STATUS_LABELS: Record<Status, string> = {
 export const STATUS_DESCRIPTIONS: Record<Status, string> = {
   running: "In progress. The maximum cost is held.",
   complete: "Completed and charged.",
-  client_left: "The client disconnected. Output generated until then was charged.",
+  client_disconnected: "The client disconnected. Output generated until then was charged.",
   failed: "The answer could not be completed.",
   recovered: "The service stopped before the charge. Output known to have been delivered was charged at the restart.",
   refused: "Answered with an error. Nothing was held or charged.",

@@ -73,7 +73,7 @@ CREATE TABLE credit_grant (
   revoked         bigint NOT NULL CHECK (revoked >= 0 AND revoked <= amount),
   remaining       bigint NOT NULL CHECK (remaining >= 0),
   is_used_up      bigint NOT NULL,
-  state           text COLLATE "C" NOT NULL CHECK (state IN ('pending', 'active', 'lapsed')),
+  state           text COLLATE "C" NOT NULL CHECK (state IN ('pending', 'active', 'expired')),
   effective_at    bigint NOT NULL,
   expires_at      bigint,
   priority        bigint NOT NULL,
@@ -124,7 +124,7 @@ CREATE TABLE request (
   draws               text NOT NULL,
   basis               text CHECK (basis IN ('reported', 'counted', 'bounded', 'estimated')),
   ending              text COLLATE "C" NOT NULL CHECK (
-    ending IN ('complete', 'client_left', 'upstream_failed', 'timed_out', 'service_failed', 'recovered', 'released')
+    ending IN ('complete', 'client_disconnected', 'upstream_failed', 'timed_out', 'service_failed', 'recovered', 'released')
   ),
   made_at             bigint NOT NULL,
   ended_at            bigint NOT NULL,

@@ -73,7 +73,7 @@ CREATE TABLE credit_grant (
   revoked         INTEGER NOT NULL CHECK (revoked >= 0 AND revoked <= amount),
   remaining       INTEGER NOT NULL CHECK (remaining >= 0),
   is_used_up      INTEGER NOT NULL,
-  state           TEXT NOT NULL CHECK (state = 'pending' OR state = 'active' OR state = 'lapsed'),
+  state           TEXT NOT NULL CHECK (state = 'pending' OR state = 'active' OR state = 'expired'),
   effective_at    INTEGER NOT NULL,
   expires_at      INTEGER,
   priority        INTEGER NOT NULL,
@@ -124,7 +124,7 @@ CREATE TABLE request (
     basis = 'reported' OR basis = 'counted' OR basis = 'bounded' OR basis = 'estimated'
   ),
   ending              TEXT NOT NULL CHECK (
-    ending = 'complete' OR ending = 'client_left' OR ending = 'upstream_failed' OR ending = 'timed_out'
+    ending = 'complete' OR ending = 'client_disconnected' OR ending = 'upstream_failed' OR ending = 'timed_out'
     OR ending = 'service_failed' OR ending = 'recovered' OR ending = 'released'
   ),
   made_at             INTEGER NOT NULL,
