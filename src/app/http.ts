@@ -118,7 +118,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     },
     ledgerStatus: () => ledger.status(),
     ...(config.redis !== null && { limitsStatus: () => limits.status() }),
-    newRequestId: requestId,
+    newRequestId: () => requestId(clock()),
     accessLog: options.accessLog,
     refusals: services.refusals,
     observe: services.telemetry.observeRequest,

@@ -16,6 +16,21 @@ export function timeOfId(id: string): number | undefined {
   return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16);
 }
 
+/** A UUID, or its 32 digits behind the prefix of a wire's ids or of an `x-request-id`. */
+const PREFIXED_ID =
+  /^(?:chatcmpl-|resp_|msg_|req_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$/;
+
+/** Returns the UUID in the id of an answer (`chatcmpl-…`, `resp_…`, `msg_…`) or in an `x-request-id`; undefined for any other text. */
+export function uuidIn(id: string): string | undefined {
+  const [, ...parts] = PREFIXED_ID.exec(id) ?? [];
+  return parts.length === 0 ? undefined : parts.join("-");
+}
+
+/** True for an `x-request-id`: it has a UUIDv7 of its own, made when the request arrived. */
+export function isAccessId(id: string): boolean {
+  return id.startsWith("req_");
+}
+
 /** Returns true if a request is booked more than a day away from the time in its id; also true for an id without a time. */
 export function isBookedLate(id: string, bookedAtMs: number): boolean {
   const timeMs = timeOfId(id);

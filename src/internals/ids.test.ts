@@ -12,6 +12,6 @@ test("ids come in the order of time, and are never the same", () => {
   expect(new Set(Array.from({ length: 10_000 }, () => uuidV7(1))).size).toBe(10_000);
 });
 
-test("a request's id is one word", () => {
-  expect(requestId()).toMatch(/^req_[0-9a-f]{32}$/);
+test("a request's id is one word that begins with its time", () => {
+  expect(requestId(0x017f22e279b0)).toMatch(/^req_017f22e279b07[0-9a-f]{3}[89ab][0-9a-f]{15}$/);
 });

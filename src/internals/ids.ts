@@ -9,7 +9,7 @@ export function uuidV7(nowMs: number): string {
   return `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
 }
 
-/** Makes the id of a request for logs and responses. */
-export function requestId(): string {
-  return `req_${randomUUID().replaceAll("-", "")}`;
+/** Makes the id of a request for logs and responses, with its time, so that a search for it reads a few minutes only. */
+export function requestId(nowMs: number): string {
+  return `req_${uuidV7(nowMs).replaceAll("-", "")}`;
 }

@@ -1,6 +1,7 @@
 import { makeId } from "../admin/token.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import type { CreditTransition } from "../credits/books.ts";
+import { isAccessId, uuidIn } from "../credits/request-id.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import {
   acceptedOf,
@@ -92,14 +93,10 @@ export async function refundCredits(
   return { ...outcome, id: outcome.adjustment.id, amount: outcome.adjustment.amount };
 }
 
-/** The prefix of a wire and the 32 digits of a hold's UUID, or the UUID itself. */
-const COMPLETION =
-  /^(?:chatcmpl-|resp_|msg_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$/;
-
 function holdIdOf(completion: string): string {
-  const [, ...parts] = COMPLETION.exec(completion) ?? [];
-  if (parts.length === 0) throw unknownCompletion(completion);
-  return parts.join("-");
+  const id = isAccessId(completion) ? undefined : uuidIn(completion);
+  if (id === undefined) throw unknownCompletion(completion);
+  return id;
 }
 
 function unknownCompletion(id: string): OperatorError {

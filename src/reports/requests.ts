@@ -4,7 +4,7 @@ import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import type { RequestEnd } from "../credits/books.ts";
 import { pricesByClass, tokensByClass, type UnitPrices } from "../credits/price.ts";
-import { timeOfId } from "../credits/request-id.ts";
+import { isAccessId, timeOfId, uuidIn } from "../credits/request-id.ts";
 import { invalidCursor } from "../errors.ts";
 import type { ConversationRows } from "../stores/queries/conversations.ts";
 import type { RefusalEntry, RefusalRows } from "../stores/queries/refusals.ts";
@@ -16,6 +16,7 @@ export interface RequestFilter {
   organizationId: string | null;
   tokenId: string | null;
   model: string | null;
+  /** Any id of a request: its UUID, that of its answer (`chatcmpl-…`, `resp_…`, `msg_…`) or its `x-request-id`. */
   requestId: string | null;
   status: RequestStatus | null;
   fromMs: number | null;
@@ -60,16 +61,24 @@ export class Requests {
 
   /** Lists requests, the newest first. Throws ApiError (invalid_value) for an invalid cursor. */
   async list(filter: RequestFilter): Promise<{ object: "list"; data: RequestSummary[]; next_cursor: string | null }> {
-    const [holds, refusals] = await Promise.all([this.#holds(filter), this.#refusals(filter)]);
+    const narrowed = narrowedById(filter);
+    const [holds, refusals] = await Promise.all([this.#holds(narrowed), this.#refusals(narrowed)]);
     // Ids are UUIDv7. Below the lowest id that both searches have reached, requests may still be missing.
     const reached = [holds.next, refusals.next].reduce((one, other) => ((one ?? "") > (other ?? "") ? one : other));
-    const all = [...holds.data, ...refusals.data].filter(({ id }) => reached === null || id >= reached);
+    const { requestId } = filter;
+    const isWanted = (row: RequestSummary) =>
+      requestId === null || row.request_id === requestId || row.id === uuidIn(requestId);
+    const found = [...holds.data, ...refusals.data].filter(isWanted);
+    const all = found.filter(({ id }) => reached === null || id >= reached);
     const data = all.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, filter.limit);
     return { object: "list", data, next_cursor: data.length < all.length ? (data.at(-1)?.id ?? null) : reached };
   }
 
-  async find(id: string): Promise<RequestDetail | undefined> {
+  /** Finds a request by any of its ids. */
+  async find(anyId: string): Promise<RequestDetail | undefined> {
     const { holds, refusals, conversations } = this.#sources;
+    const id = isAccessId(anyId) ? await this.#idOfAccess(anyId) : (uuidIn(anyId) ?? anyId);
+    if (id === undefined) return undefined;
     const row = await holds.request(id);
     if (row === undefined) {
       const refusal = await refusals.find(id);
@@ -77,6 +86,15 @@ export class Requests {
     }
     const { isEnabled, isStored } = await conversations.status(row.facts.organizationId, id);
     return { ...toDetail(row), keeps_conversations: isEnabled, has_conversation: isStored };
+  }
+
+  async #idOfAccess(requestId: string): Promise<string | undefined> {
+    const filter = { ...ANY_REQUEST, requestId, limit: 1 };
+    let page = await this.list({ ...filter, cursor: null });
+    while (page.data.length === 0 && page.next_cursor !== null) {
+      page = await this.list({ ...filter, cursor: page.next_cursor });
+    }
+    return page.data[0]?.id;
   }
 
   async #holds({ status, cursor, ...filter }: RequestFilter): Promise<SearchResult> {
@@ -94,6 +112,28 @@ export class Requests {
     const next = rows.length < filter.limit ? null : (rows.at(-1)?.id ?? null);
     return { data: rows.map(refusalSummary), next };
   }
+}
+
+const ANY_REQUEST = { organizationId: null, tokenId: null, model: null, status: null, fromMs: null, toMs: null };
+
+/** Clocks of nodes and stores may differ this much. */
+const CLOCKS_DIFFER_MS = 300_000;
+/** A request has been read, and holds its credits or is refused, this long after it arrived. */
+const DECIDED_WITHIN_MS = 900_000;
+
+/** Limits a search for an id to the time in the id. An id without a time is searched for everywhere. */
+function narrowedById(filter: RequestFilter): RequestFilter {
+  const { requestId } = filter;
+  const timeMs = requestId === null ? undefined : timeOfId(uuidIn(requestId) ?? requestId);
+  if (requestId === null || timeMs === undefined) return filter;
+  const isAccess = isAccessId(requestId);
+  const [fromMs, toMs] = isAccess ? [timeMs - CLOCKS_DIFFER_MS, timeMs + DECIDED_WITHIN_MS] : [timeMs, timeMs + 1];
+  return {
+    ...filter,
+    requestId: isAccess ? requestId : null,
+    fromMs: Math.max(fromMs, filter.fromMs ?? 0),
+    toMs: Math.min(toMs, filter.toMs ?? toMs),
+  };
 }
 
 /** Requests of one source, and the id down to which it was searched; null if it was searched completely. */
