@@ -1,6 +1,6 @@
 import { type ConfigFile, keyText, type ParseOptions, type Path, parseFile, valueOfText } from "./config/file.ts";
 import { checkValue, firstMistake, foundText, SECRETS } from "./config/mistake.ts";
-import { addDefaults, compile, configNode, type Settings, schemaAt, schemaOfGiven } from "./config/schema.ts";
+import { addDefaults, configNode, type Settings, schemaAt } from "./config/schema.ts";
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
 import { pairsOfText } from "./config/telemetry-schema.ts";
 import { Variables } from "./config/variables.ts";
@@ -139,12 +139,9 @@ function readConfigFile(sources: ConfigSources, options: Omit<ParseOptions, "sch
   const read = readConfigText(sources);
   if (read === undefined) return undefined;
   const file = parseFile(read.name, read.text, { ...options, schemaAt });
-  const schema = schemaOfGiven(file.values);
   const values = structuredClone(file.values);
-  addDefaults(values, schema);
-  const check = compile(schema);
-  check(values);
-  const mistake = firstMistake(check.errors ?? []);
+  addDefaults(values, configNode);
+  const mistake = firstMistake(values);
   if (mistake !== undefined) {
     throw new OperatorError(`${file.place(mistake.path)}: ${keyText(mistake.path)} ${mistake.text}`);
   }

@@ -1,39 +1,53 @@
-import type { ErrorObject } from "ajv";
+import { Set as setFormat } from "typebox/format";
+import { Errors } from "typebox/schema";
+import { Settings } from "typebox/system";
 import { OperatorError } from "../errors.ts";
 import { keyText, type Path } from "./file.ts";
-import { allowedWords, compile, configNode, type SchemaNode, schemaAt } from "./schema.ts";
+import { FORMATS } from "./formats.ts";
+import { allowedWords, configNode, type SchemaNode, schemaAt } from "./schema.ts";
+
+for (const [name, { test }] of Object.entries(FORMATS)) setFormat(name, test);
+// All of them, because the first to report may be the last one found.
+Settings.Set({ maxErrors: Number.POSITIVE_INFINITY });
 
 /** A mistake in a value: its path, and the words that follow the name of the setting in the error. */
 interface Mistake {
-  path: (string | number)[];
+  path: Path;
   text: string;
 }
 
-/** Returns the mistake to report first. Unknown settings come first, since they often cause the other mistakes. */
-export function firstMistake(errors: readonly ErrorObject[], base: (string | number)[] = []): Mistake | undefined {
+/**
+ * Returns the mistake to report first in the value at a path; undefined if there is none. Unknown settings come first, since
+ * they often cause the other mistakes.
+ */
+export function firstMistake(value: unknown, base: Path = []): Mistake | undefined {
+  const [, errors] = Errors(schemaAt(base) ?? {}, value);
   const error = errors.find(({ keyword }) => keyword === "additionalProperties") ?? errors[0];
   if (error === undefined) return undefined;
-  const path = [...base, ...error.instancePath.split("/").slice(1).map(pointerStep)];
-  if (error.keyword === "additionalProperties") return unknownKey(path, String(error.params.additionalProperty));
-  if (error.keyword === "required") {
-    const missing = [...path, String(error.params.missingProperty)];
-    const schema = schemaAt(missing);
-    return { path: missing, text: `is missing. It must be ${schema === undefined ? "text" : expectedWords(schema)}.` };
+  const steps = error.instancePath.split("/").slice(1).map(pointerStep);
+  const path = [...base, ...steps];
+  if (error.schemaPath.endsWith("/propertyNames")) {
+    const group = path.slice(0, -1);
+    const key = JSON.stringify(String(path.at(-1)));
+    return { path: group, text: `has the key ${key}, but must have ${expectedWords(schemaAt(group) ?? {})}.` };
   }
-  if (error.keyword === "uniqueItems") return { path, text: "contains an entry twice." };
-  if (error.propertyName !== undefined) {
-    const schema = schemaAt(path) ?? {};
-    return { path, text: `has the key ${JSON.stringify(error.propertyName)}, but must have ${expectedWords(schema)}.` };
+  switch (error.keyword) {
+    case "additionalProperties":
+      return unknownKey(path, error.params.additionalProperties[0] ?? "");
+    case "required": {
+      const missing = [...path, error.params.requiredProperties[0] ?? ""];
+      return { path: missing, text: `is missing. It must be ${expectedWords(schemaAt(missing) ?? {})}.` };
+    }
+    case "uniqueItems":
+      return { path, text: "contains an entry twice." };
   }
-  const schema = error.parentSchema as SchemaNode;
-  return { path, text: `is ${foundText(path, error.data)}, but must be ${expectedWords(schema)}.` };
+  const found = steps.reduce((node: unknown, step) => (node as Record<string, unknown> | undefined)?.[step], value);
+  return { path, text: `is ${foundText(path, found)}, but must be ${expectedWords(schemaAt(path) ?? {})}.` };
 }
 
 /** Checks a value against the part of the schema that it sets. Throws OperatorError, which begins with its source. */
 export function checkValue(source: string, path: Path, value: unknown): void {
-  const check = compile(schemaAt(path) ?? {});
-  check(value);
-  const mistake = firstMistake(check.errors ?? [], path);
+  const mistake = firstMistake(value, path);
   if (mistake !== undefined) throw new OperatorError(`${source} ${mistake.text}`);
 }
 

@@ -1,6 +1,7 @@
 import { Ajv } from "ajv";
 import { expect, test } from "vitest";
-import { addDefaults, ConfigSchema, compile, configNode } from "./schema.ts";
+import { firstMistake } from "./mistake.ts";
+import { addDefaults, ConfigSchema, configNode } from "./schema.ts";
 
 test("the schema of the configuration is a valid JSON Schema", () => {
   const ajv = new Ajv({ strict: false });
@@ -11,10 +12,8 @@ test("the schema of the configuration is a valid JSON Schema", () => {
 
 test("the defaults of the configuration fit its schema", () => {
   const values = { providers: [{ id: "up", kind: "openai-compatible" }] };
-  const check = compile(ConfigSchema);
-  expect(check(structuredClone(values))).toBe(false);
+  expect(firstMistake(values)).toBeDefined();
   addDefaults(values, configNode);
-  check(values);
-  expect(check.errors ?? []).toEqual([]);
+  expect(firstMistake(values)).toBeUndefined();
   expect(values.providers[0]).toMatchObject({ headers: {}, timeouts: { idleMs: 300_000 } });
 });

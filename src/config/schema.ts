@@ -1,4 +1,3 @@
-import { Ajv, type ValidateFunction } from "ajv";
 import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
@@ -234,56 +233,6 @@ export interface SchemaNode {
 }
 
 export const configNode = ConfigSchema as unknown as SchemaNode;
-
-/** Compiles the schema or a part of it. */
-export function compile(schema: object): ValidateFunction {
-  // A test checks the schema itself: to do it at each start takes as long as to compile it. The check runs a few times.
-  const options = { meta: false, validateSchema: false, strict: false, inlineRefs: false, code: { optimize: false } };
-  const ajv = new Ajv({ allErrors: true, verbose: true, ...options });
-  for (const [name, { test }] of Object.entries(FORMATS)) ajv.addFormat(name, test);
-  return ajv.compile(withDefinitions(schema));
-}
-
-/**
- * Moves groups that occur several times, as those of prices do, into definitions. Ajv generates code for each occurrence,
- * which would be most of the code.
- */
-function withDefinitions(schema: object): object {
-  const occurrences = new Map<unknown, number>();
-  const count = (node: unknown) => {
-    if (typeof node !== "object" || node === null) return;
-    occurrences.set(node, (occurrences.get(node) ?? 0) + 1);
-    Object.values(node).forEach(count);
-  };
-  count(schema);
-  const definitions: Record<string, unknown> = {};
-  const names = new Map<object, string>();
-  const copy = (node: unknown): unknown => {
-    if (typeof node !== "object" || node === null) return node;
-    if (Array.isArray(node)) return node.map(copy);
-    const copyMembers = () => Object.fromEntries(Object.entries(node).map(([key, member]) => [key, copy(member)]));
-    if ((occurrences.get(node) ?? 0) < 2 || !isGroup(node)) return copyMembers();
-    const name = names.get(node) ?? `group${names.size}`;
-    if (!names.has(node)) {
-      names.set(node, name);
-      definitions[name] = copyMembers();
-    }
-    return { $ref: `#/definitions/${name}` };
-  };
-  return { ...(copy(schema) as object), definitions };
-}
-
-function isGroup(node: SchemaNode): boolean {
-  return node.type === "object" && (node.properties !== undefined || node.patternProperties !== undefined);
-}
-
-/** Returns the schema without the groups that are absent: to compile all of it takes long, and memory. */
-export function schemaOfGiven(values: Record<string, unknown>): SchemaNode {
-  const isGiven = (name: string) => Object.hasOwn(values, name);
-  const { properties = {}, required = [] } = configNode;
-  const given = Object.fromEntries(Object.entries(properties).filter(([name]) => isGiven(name)));
-  return { ...configNode, properties: given, required: required.filter(isGiven) };
-}
 
 /** Writes the defaults of absent settings into values, which may be invalid. */
 export function addDefaults(values: unknown, schema: SchemaNode): void {
