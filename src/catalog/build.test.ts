@@ -99,7 +99,7 @@ describe("A configured model", () => {
   });
 
   test("prefers configured values to known facts.", () => {
-    const stated = {
+    const stated: Partial<ModelSettings> = {
       name: "House model",
       category: "chat",
       description: "Ours.",
@@ -108,7 +108,7 @@ describe("A configured model", () => {
       maxOutputTokens: 300,
       cutoffDate: "2025-01-01",
       playground: true,
-    } as const;
+    };
     const model = configured({ ...stated, price: { input: "0.25", cachedInput: "0.1", output: "2.0" } });
     expect(model).toMatchObject({ ...stated, capabilities: expect.anything(), cutoffBasis: "stated" });
     expect([...model.capabilities]).toEqual(["chat", "streaming", "instructions", "tools"]);

@@ -161,7 +161,7 @@ function foundModels(server: FoundServer): CatalogModel[] {
       id: `${server.id}/${found.name}`,
       routes: [{ providerId: server.id, model: found.name, prices: FREE }],
       facts: facts && { ...facts, ownedBy: server.id },
-      ...(found.can && { stated: { capabilities: found.can } }),
+      ...(found.can && { stated: { capabilities: [...found.can] } }),
       knownContextWindow: found.contextWindow,
       fileDate: found.fileDate,
       refuses: server.refuses,

@@ -1,4 +1,6 @@
+import type { Static } from "typebox";
 import type { Capability, Category, CutoffBasis } from "../api/model.ts";
+import type { Model } from "../config/upstream-schema.ts";
 import { IMAGE_TOKENS_MAX, type ModelFacts } from "./facts.ts";
 import { type CatalogModel, dearestList, type Route } from "./model.ts";
 
@@ -23,16 +25,8 @@ export interface Knowledge {
   sentence: string;
 }
 
-export interface Stated {
-  name?: string;
-  category?: Category;
-  description?: string;
-  capabilities?: readonly Capability[];
-  contextWindow?: number;
-  maxOutputTokens?: number;
-  cutoffDate?: string;
-  playground?: boolean;
-}
+/** Settings of a model itself, in the configuration. */
+export type Stated = Omit<Static<typeof Model>, "id" | "routes" | "price" | "dimensions" | "limits">;
 
 /** Output limit of a model without facts; nearly every model accepts it. */
 const ASSUMED_MAX_OUTPUT_TOKENS = 4_096;

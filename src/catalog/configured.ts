@@ -1,9 +1,10 @@
-import { CALL_ROWS, PRICE_ROWS, type PriceSetting } from "../api/price-classes.ts";
-import type { LimitSettings } from "../api/principal.ts";
+import type { Static } from "typebox";
+import { CALL_ROWS, PRICE_ROWS } from "../api/price-classes.ts";
+import type { Model } from "../config/upstream-schema.ts";
 import { FREE, type PriceTier, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
-import { compose, type Knowledge, type Stated } from "./compose.ts";
+import { compose, type Knowledge } from "./compose.ts";
 import { composeEmbedding, embeddingPrice, isKnownEmbedding } from "./embeddings.ts";
 import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
 import {
@@ -19,47 +20,18 @@ import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-p
 import { allPrices, CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, priceList, type Route } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
-/** Configured prices of the classes: decimal texts, in credits per million tokens; `per…` in credits a call. */
-type StatedClasses = { [Setting in PriceSetting]?: string };
-
-interface StatedTiers extends StatedClasses {
-  /** Prices of longer prompts, by the number of tokens that they are above. */
-  abovePromptTokens?: Readonly<Record<string, StatedClasses>>;
-}
-
-/** A configured price. */
-interface StatedPrice extends StatedTiers {
-  serviceTiers?: Readonly<Record<string, StatedTiers>>;
-}
-
-/** A price that takes effect on a day, YYYY-MM-DD in UTC. The first price of a list may have no day. */
-type DatedPrice = StatedPrice & { from?: string };
-
+/** A model of the configuration. */
+export type ModelSettings = Static<typeof Model>;
+type RouteSettings = ModelSettings["routes"][number];
 /**
  * One price, or a list in which each price is in force from its day until the next price's day, and inherits every key that
  * it does not state.
  */
-type PriceSettings = StatedPrice | readonly DatedPrice[];
-
-/** A model of the configuration. */
-export interface ModelSettings extends Stated {
-  id: string;
-  routes: readonly RouteSettings[];
-  /** Price of each route that has no price of its own. */
-  price?: PriceSettings;
-  /** Length of the vectors of an embedding model. */
-  dimensions?: number;
-  limits?: Partial<LimitSettings>;
-}
-
-interface RouteSettings {
-  provider: string;
-  model: string;
-  weight?: number;
-  price?: PriceSettings;
-  runsTools?: boolean;
-  callsMost?: number;
-}
+type PriceSettings = NonNullable<ModelSettings["price"]>;
+/** A price that takes effect on a day, YYYY-MM-DD in UTC. The first price of a list may have no day. */
+type DatedPrice = Extract<PriceSettings, readonly unknown[]>[number];
+type StatedTiers = NonNullable<DatedPrice["serviceTiers"]>[string];
+type StatedClasses = NonNullable<StatedTiers["abovePromptTokens"]>[string];
 
 /** Providers, credit settings and time, by which the configured models are checked and priced. */
 export interface CatalogContext {
@@ -242,7 +214,7 @@ const DAY_WORDS = "a later date than the one before it, as YYYY-MM-DD";
  * invalid, or if none is in force yet.
  */
 function statedPrices(key: string, settings: PriceSettings, { nowMs, isEmbedding }: PriceContext): PriceList {
-  if (!isList(settings)) return readPrice(key, settings, isEmbedding);
+  if (!Array.isArray(settings)) return readPrice(key, settings, isEmbedding);
   let beforeMs = Number.NEGATIVE_INFINITY;
   let stated: DatedPrice = {};
   let inForce: PriceList | undefined;
@@ -255,10 +227,6 @@ function statedPrices(key: string, settings: PriceSettings, { nowMs, isEmbedding
   }
   const first = settings[0]?.from ?? "nothing";
   return inForce ?? refuse(`${key}[0].from`, `found ${quote(first)}`, "a date that is not in the future, or no date");
-}
-
-function isList(settings: PriceSettings): settings is readonly DatedPrice[] {
-  return Array.isArray(settings);
 }
 
 function startOf(key: string, { from }: DatedPrice, index: number, before: number): number {

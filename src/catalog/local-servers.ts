@@ -1,4 +1,5 @@
 import { Agent, request } from "undici";
+import { detailsOf, objectsIn } from "../api/json.ts";
 import type { Capability } from "../api/model.ts";
 import type { LocalServer } from "../providers/local-servers.ts";
 import type { EmbeddingSizes } from "./model.ts";
@@ -47,7 +48,7 @@ export async function findServers(
   { ownPort, timeoutMs }: { ownPort: number | undefined; timeoutMs: number },
 ): Promise<FoundServer[]> {
   const others = servers.filter(({ baseUrl }) => Number(new URL(baseUrl).port) !== ownPort);
-  const agent = new Agent({ connect: { timeout: timeoutMs } });
+  const agent = new Agent({ connect: { timeout: timeoutMs }, maxResponseSize: BODY_BYTES_MAX });
   const signal = AbortSignal.timeout(timeoutMs);
   const fetch: Fetch = (url, body) => fetchJson(agent, signal, url, body);
   try {
@@ -72,15 +73,15 @@ async function findServer(server: LocalServer, fetch: Fetch): Promise<FoundServe
 
 /** Reads the models of an OpenAI model list by name; undefined if it is not such a list, or the list of a Tollgate service. */
 function readList(answer: unknown): Map<string, Omit<FoundModel, "name">> | undefined {
-  const { object, data } = asRecord(answer);
+  const { object, data } = detailsOf(answer);
   if (object !== "list" || !Array.isArray(data)) return undefined;
-  const entries = data.map(asRecord);
+  const entries = data.map(detailsOf);
   if (entries.some((entry) => typeof entry.id !== "string" || entry.owned_by === "tollgate")) return undefined;
   const named = entries.filter(({ id }) => NAME.test(String(id))).slice(0, MODELS_MAX);
   return new Map(
     named.map((entry) => {
       // vLLM reports `max_model_len`, llama.cpp `meta.n_ctx` and `meta.n_ctx_train`.
-      const meta = asRecord(entry.meta);
+      const meta = detailsOf(entry.meta);
       const contextWindow = tokens(entry.max_model_len) ?? tokens(meta.n_ctx) ?? tokens(meta.n_ctx_train);
       return [String(entry.id), contextWindow === undefined ? {} : { contextWindow }];
     }),
@@ -89,16 +90,14 @@ function readList(answer: unknown): Map<string, Omit<FoundModel, "name">> | unde
 
 /** Reads file dates from Ollama's `GET /api/tags`, and capabilities and context lengths from its `POST /api/show`. */
 async function ollamaDetails(origin: string, names: string[], fetch: Fetch): Promise<Map<string, Detail>> {
-  const { models } = asRecord(await fetch(`${origin}/api/tags`));
-  const dates = new Map(
-    (Array.isArray(models) ? models : []).map(asRecord).map(({ name, modified_at }) => [name, day(modified_at)]),
-  );
+  const { models } = detailsOf(await fetch(`${origin}/api/tags`));
+  const dates = new Map(objectsIn(models).map(({ name, modified_at }) => [name, day(modified_at)]));
   const shown = names.slice(0, DETAILED_MODELS_MAX).map(async (name): Promise<[string, Detail]> => {
-    const { capabilities, model_info: info } = asRecord(await fetch(`${origin}/api/show`, { model: name }));
+    const { capabilities, model_info: info } = detailsOf(await fetch(`${origin}/api/show`, { model: name }));
     const fileDate = dates.get(name);
     const date = fileDate === undefined ? {} : { fileDate };
     if (!Array.isArray(capabilities)) return [name, date];
-    const numberOf = (end: string) => tokens(Object.entries(asRecord(info)).find(([key]) => key.endsWith(end))?.[1]);
+    const numberOf = (end: string) => tokens(Object.entries(detailsOf(info)).find(([key]) => key.endsWith(end))?.[1]);
     const contextWindow = numberOf(".context_length");
     const known = { ...date, ...(contextWindow && { contextWindow }) };
     if (!capabilities.includes("completion")) {
@@ -117,9 +116,9 @@ async function ollamaDetails(origin: string, names: string[], fetch: Fetch): Pro
 
 /** Reads types, capabilities and context lengths from LM Studio's `GET /api/v0/models`. */
 async function lmStudioDetails(origin: string, _names: string[], fetch: Fetch): Promise<Map<string, Detail>> {
-  const { data } = asRecord(await fetch(`${origin}/api/v0/models`));
+  const { data } = detailsOf(await fetch(`${origin}/api/v0/models`));
   return new Map(
-    (Array.isArray(data) ? data : []).map(asRecord).map((entry): [string, Detail] => {
+    objectsIn(data).map((entry): [string, Detail] => {
       const { id, type, capabilities } = entry;
       const contextWindow = tokens(entry.loaded_context_length) ?? tokens(entry.max_context_length);
       if (type === "embeddings") return [String(id), { ...(contextWindow && { contextWindow }), embedding: {} }];
@@ -137,22 +136,12 @@ async function fetchJson(agent: Agent, signal: AbortSignal, url: string, body: u
   const method = body === undefined ? "GET" : "POST";
   try {
     const answer = await request(url, { ...sent, method, signal, dispatcher: agent, reset: true });
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    for await (const chunk of answer.body as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      if (bytes > BODY_BYTES_MAX) return undefined;
-      chunks.push(chunk);
-    }
-    return answer.statusCode === 200 ? JSON.parse(Buffer.concat(chunks).toString()) : undefined;
+    const document = await answer.body.json();
+    return answer.statusCode === 200 ? document : undefined;
   } catch {
-    // The search treats an absent server, another kind of server and a timeout alike.
+    // The search treats an absent server, another kind of server, a long answer and a timeout alike.
     return undefined;
   }
-}
-
-function asRecord(value: unknown): Record<string, unknown> {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }
 
 function tokens(value: unknown): number | undefined {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { parsePrice } from "../credits/price.ts";
 import type { CatalogModel } from "./model.ts";
-import { toApiModel } from "./model.ts";
+import { priceList, toApiModel } from "./model.ts";
 import { sandboxModels } from "./sandbox.ts";
 
 function priced(input: string, cachedInput: string, output: string, more: Partial<CatalogModel> = {}) {
@@ -64,7 +64,12 @@ describe("The pricing", () => {
       output: 15_000_000n,
       reasoning: 15_000_000n,
     };
-    const shown = priced("5", "0.5", "22.5", { tiers: [{ promptTokensMax: 271_999, prices: usual }] });
+    const long = { ...usual, input: 5_000_000n, output: 22_500_000n };
+    const byLength = [
+      { above: 0, prices: usual },
+      { above: 271_999, prices: long },
+    ];
+    const shown = priced("1", "1", "1", priceList(byLength));
     expect(shown.pricing_details).toMatchObject({ input: 2.5, cached_input: 0.25, output: 15 });
     expect(shown.pricing_details.tiers).toMatchObject([{ above_prompt_tokens: 271_999, input: 5, output: 22.5 }]);
     expect(shown.pricing).toBe(

@@ -101,14 +101,8 @@ export function pricesAt(list: PriceList, promptTokens: number, serviceTier?: st
   return tiers?.find(({ promptTokensMax }) => promptTokens <= promptTokensMax)?.prices ?? prices;
 }
 
-/** Prices of prompts of more than `above` tokens, up to those of the next longer ones. */
-interface PricesAbove {
-  above: number;
-  prices: UnitPrices;
-}
-
-/** Makes a list of prices, given in ascending order from 0 tokens on, and notes in each of them when it applies. */
-export function priceList(byLength: readonly PricesAbove[], tier: PriceTier = {}): PriceList {
+/** Makes a list of the prices of prompts of more than `above` tokens, in ascending order from 0 on, and notes in each when it applies. */
+export function priceList(byLength: readonly { above: number; prices: UnitPrices }[], tier: PriceTier = {}): PriceList {
   const all = byLength.map(({ above, prices }, index) => {
     const promptTokensMax = byLength[index + 1]?.above;
     const length = { ...(above > 0 && { abovePromptTokens: above }), ...(promptTokensMax && { promptTokensMax }) };
@@ -215,25 +209,16 @@ function supportedParameters(model: CatalogModel): string[] {
   return takesSchema ? [...taken, "structured_outputs"] : taken;
 }
 
-interface PromptPrices {
-  above: number;
-  prices: UnitPrices;
-}
-
 /** Returns the prices by the length of a prompt, the shortest first. */
-function pricesByLength({ prices, tiers = [] }: CatalogModel): readonly [PromptPrices, ...PromptPrices[]] {
-  const all = [...tiers.map((tier) => tier.prices), prices];
-  const [first = prices, ...longer] = all;
-  return [
-    { above: 0, prices: first },
-    ...longer.map((own, index) => ({ above: tiers[index]?.promptTokensMax ?? 0, prices: own })),
-  ];
+function pricesByLength({ prices, tiers = [] }: CatalogModel): readonly [UnitPrices, ...UnitPrices[]] {
+  const [first = prices, ...longer] = allPrices({ prices, tiers });
+  return [first, ...longer];
 }
 
 function pricingDetails(model: CatalogModel): Model["pricing_details"] {
-  const [{ prices }, ...longer] = pricesByLength(model);
+  const [prices, ...longer] = pricesByLength(model);
   const listed = (own: UnitPrices) => pricesByClass(chargedPrices(model, own));
-  const tiers = longer.map((tier) => ({ above_prompt_tokens: tier.above, ...listed(tier.prices) }));
+  const tiers = longer.map((own) => ({ above_prompt_tokens: own.tier?.abovePromptTokens ?? 0, ...listed(own) }));
   return {
     unit: "credits_per_million_tokens",
     ...listed(prices),
@@ -248,11 +233,11 @@ export function chargedPrices({ routes }: Pick<CatalogModel, "routes">, prices: 
 }
 
 function pricingText(model: CatalogModel): string {
-  const [{ prices }, ...longer] = pricesByLength(model);
+  const [prices, ...longer] = pricesByLength(model);
   if (model.embedding !== undefined) return `${figure(prices.input)} credits per million input tokens`;
   const text = `${figure(prices.input)} credits per million input tokens, ${figure(prices.output)} per million output tokens`;
-  const tiers = longer.map(({ above, prices: own }) => {
-    return `; with a prompt of more than ${above.toLocaleString("en-US")} tokens ${figure(own.input)} and ${figure(own.output)}`;
+  const tiers = longer.map(({ tier, input, output }) => {
+    return `; with a prompt of more than ${tier?.abovePromptTokens?.toLocaleString("en-US")} tokens ${figure(input)} and ${figure(output)}`;
   });
   const request = prices.requests;
   const fee = request === undefined ? "" : `; ${figure(request / MILLION)} per request`;

@@ -11,7 +11,10 @@ export const LAYERS: Record<string, readonly string[]> = {
   internals: [],
   config: ["api", "credits", "errors"],
   providers: ["api", "credits", "errors", "internals"],
-  catalog: ["api", "credits", "errors", "internals", "providers/registry.ts", "providers/local-servers.ts"],
+  catalog: [
+    ...["api", "credits", "errors", "internals", "providers/registry.ts", "providers/local-servers.ts"],
+    "type:config/upstream-schema.ts",
+  ],
   stores: ["api", "credits", "errors", "telemetry", "internals", "version"],
   ledger: ["api", "credits", "errors", "internals", ...STORE_TYPES],
   gateway: ["api", "credits", "catalog", "errors", "ledger", "internals", "type:providers/provider.ts"],
