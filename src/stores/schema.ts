@@ -167,20 +167,6 @@ export const AUDIT_ENTRY = table("audit_entry", ["id"], {
   after: optionalJson<"after", Record<string, unknown>>("after"),
 } satisfies Fields<AuditRow>);
 
-/** The writes of a batch: inserts of whole rows, and updates of the properties that change. */
-export const WRITES = {
-  balance: BALANCE.partOf(),
-  tokenBalance: TOKEN_BALANCE.partOf(["held", "spent"]),
-  newGrant: GRANT.partOf(),
-  changedGrant: GRANT.partOf(["remaining", "revoked", "state"]),
-  newHold: HOLD.partOf(),
-  renewedHold: HOLD.partOf(["owner", "expiresAtMs", "details"]),
-  newRequest: REQUEST.partOf(),
-  key: KEY.partOf(),
-  newAdjustment: ADJUSTMENT.partOf(),
-  newAuditEntry: AUDIT_ENTRY.partOf(),
-};
-
 export const ORGANIZATION = table("organization", ["id"], {
   id: text("id"),
   name: text("name"),

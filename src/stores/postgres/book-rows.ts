@@ -19,10 +19,11 @@ import {
   tokensOf,
   without,
 } from "../../credits/names.ts";
-import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
+import { BOOK_WRITES } from "../book-writes.ts";
+import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
 import type { Table } from "../table.ts";
 import type { Transaction } from "./transact.ts";
-import { arrayText, insert, parametersOf, update, upsert, type Write } from "./writes.ts";
+import { arrayText, statementOf } from "./writes.ts";
 
 const LOCK_BALANCES = `
   SELECT ${columnsIn(BALANCE)} FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE`;
@@ -38,11 +39,11 @@ const LIVE_GRANTS = `
 const HOLDS = namedRows(HOLD, "id");
 /** The bounds are for the server, which would otherwise search every partition. */
 const REQUESTS = `${namedRows(REQUEST, "id")} AND request.id >= $3 AND request.id <= $4`;
-const NAMED_KEYS = "unnest($1::text[], $2::text[], $3::text[]) AS named (organization_id, caller_id, key)";
-const IS_NAMED_KEY = ["organization_id", "caller_id", "key"]
-  .map((column) => `idempotency_key.${column} = named.${column}`)
-  .join(" AND ");
-const KEYS = `SELECT ${columnsIn(KEY)} FROM ${NAMED_KEYS} JOIN idempotency_key ON ${IS_NAMED_KEY}`;
+const KEYS = `
+  SELECT ${columnsIn(KEY)}
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS named (organization_id, caller_id, key)
+  JOIN idempotency_key ON idempotency_key.organization_id = named.organization_id
+    AND idempotency_key.caller_id = named.caller_id AND idempotency_key.key = named.key`;
 const NAMED_GRANTS = namedRows(GRANT, "id");
 const REFERRED_GRANTS = namedRows(GRANT, "reference");
 const NAMED_ADJUSTMENTS = namedRows(ADJUSTMENT, "id");
@@ -52,11 +53,6 @@ const REFERRED_ADJUSTMENTS = `
   FROM unnest($1::text[], $2::text[], $3::text[]) AS named (organization_id, reference, kind)
   JOIN adjustment ON adjustment.organization_id = named.organization_id
     AND adjustment.kind = named.kind AND adjustment.reference = named.reference`;
-const DELETE_KEYS = `DELETE FROM idempotency_key USING ${NAMED_KEYS} WHERE ${IS_NAMED_KEY}`;
-const DELETE_HOLDS = `
-  DELETE FROM hold USING unnest($1::text[], $2::text[]) AS named (organization_id, id)
-  WHERE hold.organization_id = named.organization_id AND hold.id = named.id`;
-
 function namedRows<Row extends object>(table: Table<Row>, column: string): string {
   const { name } = table;
   return `SELECT ${columnsIn(table)} FROM unnest($1::text[], $2::text[]) AS named (organization_id, name)
@@ -66,17 +62,6 @@ function namedRows<Row extends object>(table: Table<Row>, column: string): strin
 function columnsIn<Row extends object>({ name, columns }: Table<Row>): string {
   return columns.map((column) => `${name}.${column}`).join(", ");
 }
-
-const UPDATE_BALANCES = update(BALANCE, WRITES.balance);
-const UPDATE_TOKEN_BALANCES = update(TOKEN_BALANCE, WRITES.tokenBalance);
-const INSERT_GRANTS = insert(GRANT, WRITES.newGrant);
-const UPDATE_GRANTS = update(GRANT, WRITES.changedGrant);
-const INSERT_HOLDS = insert(HOLD, WRITES.newHold);
-const RENEW_HOLDS = update(HOLD, WRITES.renewedHold);
-const INSERT_REQUESTS = insert(REQUEST, WRITES.newRequest);
-const UPSERT_KEYS = upsert(KEY, WRITES.key);
-const INSERT_ADJUSTMENTS = insert(ADJUSTMENT, WRITES.newAdjustment);
-const INSERT_AUDIT_ENTRIES = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
 
 /**
  * Reads the rows that a batch needs. The first statement locks the balances, in the order of their ids; later statements,
@@ -131,11 +116,13 @@ function columnsOf(names: readonly Name[]): [string, string] {
 }
 
 async function readKeys(reader: Reader, names: readonly KeyName[]): Promise<IdempotencyKeyRow[]> {
-  return names.length === 0 ? [] : reader.rows(KEY, KEYS, keyColumnsOf(names));
-}
-
-function keyColumnsOf(keys: readonly BookWrites["removedKeys"][number][]): string[] {
-  return (["organizationId", "callerId", "key"] as const).map((column) => arrayText(keys.map((key) => key[column])));
+  if (names.length === 0) return [];
+  const columns = ["organizationId", "callerId", "key"] as const;
+  return reader.rows(
+    KEY,
+    KEYS,
+    columns.map((column) => arrayText(names.map((name) => name[column]))),
+  );
 }
 
 async function readTokenBalances(
@@ -197,35 +184,15 @@ async function addNamedByRows(reader: Reader, names: Names, rows: BookRows): Pro
 
 /** Writes the decision over a batch: one statement per table and kind of write, all sent at once. */
 export async function writeRows(transaction: Transaction, writes: BookWrites): Promise<void> {
-  const expectAll = (table: string, rowCount: number | null, rows: number) => {
-    // No row can disappear under the lock of its balance. If one has, nothing of the batch may be booked.
-    if (rowCount !== rows) throw new Error(`${rowCount} of ${rows} rows of ${table} were written`);
-  };
-  const write = async <Row>({ table, part, kinds, text }: Write<Row>, rows: readonly Row[]) => {
-    if (rows.length === 0) return;
-    const parameters = parametersOf(part, kinds, rows);
-    expectAll(table, (await transaction.planned(text(parameters), parameters.values)).rowCount, rows.length);
-  };
-  const { removedKeys } = writes;
-  const removedHolds = holdNamesOf(writes.removedHolds);
-  const removeHolds = async () => {
-    if (removedHolds.length === 0) return;
-    const { rowCount } = await transaction.planned(DELETE_HOLDS, columnsOf(removedHolds));
-    expectAll("hold", rowCount, removedHolds.length);
-  };
-  await Promise.all([
-    write(UPDATE_BALANCES, writes.balances),
-    write(UPDATE_TOKEN_BALANCES, writes.tokenBalances),
-    write(INSERT_GRANTS, writes.newGrants),
-    write(UPDATE_GRANTS, writes.changedGrants),
-    write(INSERT_HOLDS, writes.newHolds),
-    write(RENEW_HOLDS, writes.renewedHolds),
-    removeHolds(),
-    write(INSERT_REQUESTS, writes.newRequests),
-    write(UPSERT_KEYS, writes.keys),
-    // An expired key may have been removed already.
-    removedKeys.length > 0 && transaction.planned(DELETE_KEYS, keyColumnsOf(removedKeys)),
-    write(INSERT_ADJUSTMENTS, writes.newAdjustments),
-    write(INSERT_AUDIT_ENTRIES, writes.newAuditEntries),
-  ]);
+  await Promise.all(
+    BOOK_WRITES.map(async ([name, write]) => {
+      const rows = writes[name];
+      if (rows.length === 0) return;
+      const { text, values } = statementOf(write, rows);
+      const { rowCount } = await transaction.planned(text, values);
+      // No row can disappear under the lock of its balance. If one has, nothing of the batch may be booked.
+      if (rowCount === rows.length || write.mayBeMissing) return;
+      throw new Error(`${rowCount} of ${rows.length} rows of ${write.table.name} were written`);
+    }),
+  );
 }

@@ -20,8 +20,9 @@ import {
   tokensOf,
   without,
 } from "../../credits/names.ts";
-import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE, WRITES } from "../schema.ts";
-import type { Table, TablePart } from "../table.ts";
+import { BOOK_WRITES, textOf } from "../book-writes.ts";
+import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
+import type { Table } from "../table.ts";
 import type { Connection } from "./connection.ts";
 
 const SELECT_BALANCE = select(BALANCE, "organization_id = ?");
@@ -41,31 +42,8 @@ const SELECT_ADJUSTMENT = select(ADJUSTMENT, "organization_id = ? AND id = ?");
 const SELECT_ADJUSTMENTS_OF_REQUEST = select(ADJUSTMENT, "organization_id = ? AND hold_id = ?");
 const SELECT_ADJUSTMENT_BY_REFERENCE = select(ADJUSTMENT, "organization_id = ? AND kind = ? AND reference = ?");
 
-const UPDATE_BALANCE = update(BALANCE, WRITES.balance);
-const UPDATE_TOKEN_BALANCE = update(TOKEN_BALANCE, WRITES.tokenBalance);
-const INSERT_GRANT = insert(GRANT, WRITES.newGrant);
-const UPDATE_GRANT = update(GRANT, WRITES.changedGrant);
-const INSERT_HOLD = insert(HOLD, WRITES.newHold);
-const RENEW_HOLD = update(HOLD, WRITES.renewedHold);
-const DELETE_HOLD = "DELETE FROM hold WHERE organization_id = ? AND id = ?";
-const INSERT_REQUEST = insert(REQUEST, WRITES.newRequest);
-const UPSERT_KEY = insert(KEY, WRITES.key, "INSERT OR REPLACE");
-const DELETE_KEY = "DELETE FROM idempotency_key WHERE organization_id = ? AND caller_id = ? AND key = ?";
-const INSERT_ADJUSTMENT = insert(ADJUSTMENT, WRITES.newAdjustment);
-const INSERT_AUDIT_ENTRY = insert(AUDIT_ENTRY, WRITES.newAuditEntry);
-
 function select<Row extends object>({ name, columns }: Table<Row>, where: string, index = ""): string {
   return `SELECT ${columns.join(", ")} FROM ${name} ${index} WHERE ${where}`;
-}
-
-function insert<Row extends object>({ name }: Table<Row>, { columns }: TablePart<Row>, verb = "INSERT"): string {
-  return `${verb} INTO ${name} (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`;
-}
-
-function update<Row extends object>({ name, key }: Table<Row>, { columns }: TablePart<Row>): string {
-  const assign = (column: string) => `${column} = ?`;
-  const values = columns.slice(0, -key.length).map(assign).join(", ");
-  return `UPDATE ${name} SET ${values} WHERE ${columns.slice(-key.length).map(assign).join(" AND ")}`;
 }
 
 /**
@@ -143,27 +121,13 @@ function readAdjustments(reader: Reader, names: Names, requests: readonly Reques
   return without(found, []);
 }
 
+const WRITES = BOOK_WRITES.map(([name, write]) => ({ name, write, sql: textOf(write, () => "?") }));
+
 /** Writes the decision over a batch. Throws the errors of SQLite; the caller rolls back. */
 export function writeRows(connection: Connection, writes: BookWrites): void {
-  each(connection, UPDATE_BALANCE, WRITES.balance, writes.balances);
-  each(connection, UPDATE_TOKEN_BALANCE, WRITES.tokenBalance, writes.tokenBalances);
-  each(connection, INSERT_GRANT, WRITES.newGrant, writes.newGrants);
-  each(connection, UPDATE_GRANT, WRITES.changedGrant, writes.changedGrants);
-  each(connection, INSERT_HOLD, WRITES.newHold, writes.newHolds);
-  each(connection, RENEW_HOLD, WRITES.renewedHold, writes.renewedHolds);
-  const deletion = connection.prepare(DELETE_HOLD);
-  for (const { organizationId, holdId } of writes.removedHolds) deletion.run(organizationId, holdId);
-  each(connection, INSERT_REQUEST, WRITES.newRequest, writes.newRequests);
-  each(connection, UPSERT_KEY, WRITES.key, writes.keys);
-  for (const { organizationId, callerId, key } of writes.removedKeys) {
-    connection.prepare(DELETE_KEY).run(organizationId, callerId, key);
+  for (const { name, write, sql } of WRITES) {
+    if (writes[name].length === 0) continue;
+    const statement = connection.prepare(sql);
+    for (const row of writes[name]) statement.run(...write.toCells(row));
   }
-  each(connection, INSERT_ADJUSTMENT, WRITES.newAdjustment, writes.newAdjustments);
-  each(connection, INSERT_AUDIT_ENTRY, WRITES.newAuditEntry, writes.newAuditEntries);
-}
-
-function each<Row>(connection: Connection, sql: string, part: TablePart<Row>, rows: readonly Row[]): void {
-  if (rows.length === 0) return;
-  const statement = connection.prepare(sql);
-  for (const row of rows) statement.run(...part.toCells(row));
 }

@@ -1,0 +1,64 @@
+import type { BookWrites } from "../credits/batch.ts";
+import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "./schema.ts";
+import type { Table, TablePart, TableShape } from "./table.ts";
+
+/** One kind of write of a batch, which each of its rows needs once. */
+export interface BookWrite<Row> extends TablePart<Row> {
+  verb: "insert" | "upsert" | "update" | "delete";
+  table: TableShape;
+  /** True if a row may be missing; otherwise each must be written. */
+  mayBeMissing?: boolean;
+}
+
+/** The writes of a batch, for both databases, by their properties in `BookWrites`. */
+const WRITES = {
+  balances: write("update", BALANCE),
+  tokenBalances: write("update", TOKEN_BALANCE, ["held", "spent"]),
+  newGrants: write("insert", GRANT),
+  changedGrants: write("update", GRANT, ["remaining", "revoked", "state"]),
+  newHolds: write("insert", HOLD),
+  renewedHolds: write("update", HOLD, ["owner", "expiresAtMs", "details"]),
+  removedHolds: write("delete", HOLD, []),
+  newRequests: write("insert", REQUEST),
+  keys: write("upsert", KEY),
+  // An expired key may have been removed already.
+  removedKeys: { ...write("delete", KEY, []), mayBeMissing: true },
+  newAdjustments: write("insert", ADJUSTMENT),
+  newAuditEntries: write("insert", AUDIT_ENTRY),
+} satisfies { [Name in keyof BookWrites]: BookWrite<BookWrites[Name][number]> };
+
+/** The writes in the order in which they are made. */
+export const BOOK_WRITES = Object.entries(WRITES) as [keyof BookWrites, BookWrite<object>][];
+
+/** Writes some properties of the rows (absent: all), which are found by their keys. */
+function write<Row extends object>(
+  verb: BookWrite<Row>["verb"],
+  table: Table<Row>,
+  properties?: readonly (keyof Row)[],
+): BookWrite<Row> {
+  return { verb, table, ...table.partOf(properties) };
+}
+
+/**
+ * Returns the statement of a write. `term` is the expression for the value of a column. `source` produces one row per row to
+ * write; absent: the statement writes one row.
+ */
+export function textOf(
+  { verb, table: { name, key }, columns }: BookWrite<object>,
+  term: (column: string) => string,
+  source?: string,
+): string {
+  const changed = columns.filter((column) => !key.includes(column));
+  const where = key.map((column) => `${name}.${column} = ${term(column)}`).join(" AND ");
+  if (verb === "delete") return `DELETE FROM ${name} ${source === undefined ? "" : `USING ${source}`} WHERE ${where}`;
+  if (verb === "update") {
+    const values = changed.map((column) => `${column} = ${term(column)}`).join(", ");
+    return `UPDATE ${name} SET ${values} ${source === undefined ? "" : `FROM ${source}`} WHERE ${where}`;
+  }
+  const terms = columns.map(term).join(", ");
+  const values = source === undefined ? `VALUES (${terms})` : `SELECT ${terms} FROM ${source}`;
+  const inserted = `INSERT INTO ${name} (${columns.join(", ")}) ${values}`;
+  if (verb === "insert") return inserted;
+  const replaced = changed.map((column) => `${column} = excluded.${column}`).join(", ");
+  return `${inserted} ON CONFLICT (${key.join(", ")}) DO UPDATE SET ${replaced}`;
+}
