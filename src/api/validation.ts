@@ -104,7 +104,7 @@ function issueOf(error: ErrorObject): ValidationIssue {
       return wrongType(param, unionTypes(error.schema).join(" or "), error.data);
     case "minimum":
     case "maximum":
-      return outOfRange(path, error);
+      return rangeIssue(path, error);
     default:
       return { code: "invalid_value", param, message: `Invalid ${nameOf(param)}${faultOf(error)}` };
   }
@@ -174,16 +174,23 @@ function notAmong(param: string, found: unknown, allowed: unknown[]): Validation
   return { code: "invalid_value", param, message, loggedMessage: `Invalid value. ${supported}` };
 }
 
-function outOfRange(param: string, error: ErrorObject): ValidationIssue {
-  const { limit } = error.params;
-  const found = error.data as number;
-  const above = error.keyword === "maximum";
-  const isInteger = error.parentSchema?.type === "integer";
-  const kind = isInteger ? "integer" : "decimal";
-  const where = above ? "above maximum" : "below minimum";
-  const message = `Invalid '${param}': ${kind} ${where} value. Expected a value ${above ? "<=" : ">="} ${limit}, but got ${shown(found)} instead.`;
-  const decimal = above ? "decimal_above_max_value" : "decimal_below_min_value";
-  return { code: isInteger ? "invalid_value" : decimal, param, message };
+function rangeIssue(param: string, { params: { limit }, data, keyword, parentSchema }: ErrorObject): ValidationIssue {
+  const kind = parentSchema?.type === "integer" ? "integer" : "decimal";
+  return outOfRange(param, kind, keyword === "maximum" ? "above" : "below", limit, data);
+}
+
+/** Returns the issue of a number that is above its maximum or below its minimum, which is `limit`. */
+export function outOfRange(
+  param: string,
+  kind: "integer" | "decimal",
+  where: "above" | "below",
+  limit: number,
+  found: unknown,
+): ValidationIssue {
+  const [bound, sign] = where === "above" ? ["above maximum", "<="] : ["below minimum", ">="];
+  const message = `Invalid '${param}': ${kind} ${bound} value. Expected a value ${sign} ${limit}, but got ${shown(found)} instead.`;
+  const decimal = where === "above" ? "decimal_above_max_value" : "decimal_below_min_value";
+  return { code: kind === "integer" ? "invalid_value" : decimal, param, message };
 }
 
 function tagValues(error: ErrorObject): unknown[] {

@@ -55,7 +55,7 @@ export interface StatedOutput {
   param: string;
   /** Undefined if the request states no bound. */
   tokens: number | undefined;
-  /** True if the setting `completions.maxTokens` limits it. */
+  /** True if the setting `completions.maxTokens` limits it; all other bounds are lowered to what the model allows. */
   isLimitedBySetting: boolean;
 }
 

@@ -70,18 +70,18 @@ export function serverSettingsOf({ config, catalog, upstreams }: LiveValues, ver
       tokens_per_minute: limits.tokensPerMinute,
       concurrent_requests: limits.concurrentRequests,
     },
-    completions: { max_tokens: completions.maxTokens === "model" ? null : completions.maxTokens },
+    completions: { max_tokens: typeof completions.maxTokens === "string" ? null : completions.maxTokens },
     conversation_days: conversations.keepDays,
   };
   const { providers } = upstreams;
   const gateway = { catalog, providers, limitSettings: limits, playground, completionMaxTokens: completions.maxTokens };
-  return { gateway, completionMessages: completions.messages, facts };
+  return { gateway, completions, facts };
 }
 
 export function createHttp(config: Config, options: StartOptions, services: Services): Promise<Server> {
   const { clock, log, version } = options;
   const { store, ledger, conversationLog, tokenCounter, live, circuits, limits, lastUses } = services;
-  const { gateway: settings, completionMessages, facts } = serverSettingsOf(live, version);
+  const { gateway: settings, completions, facts } = serverSettingsOf(live, version);
   const routing = { circuits, retryBudget: new RetryBudget(), random: fractions(options.random) };
   return createServer({
     gateway: {
@@ -103,7 +103,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
       noteUse: (...use) => lastUses.note(...use),
     }),
     admin: { ...adminServices(options, services), facts },
-    completionMessages,
+    completions,
     usageReport: async (organizationId) => {
       const balance = await ledger.balance(organizationId);
       if (balance === undefined) throw new Error(`There is no balance of ${organizationId}`);

@@ -130,7 +130,7 @@ describe("A configured model", () => {
       description: "The model tuned of the provider local.",
       contextWindow: 1_048_576,
       hasUnknownWindow: true,
-      maxOutputTokens: 4096,
+      maxOutputTokens: 1_048_576,
       cutoffBasis: "assumed",
       prices: FREE,
     });

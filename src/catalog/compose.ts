@@ -28,8 +28,6 @@ export interface Knowledge {
 /** Settings of a model itself, in the configuration. */
 export type Stated = Omit<Static<typeof Model>, "id" | "routes" | "price" | "dimensions" | "limits">;
 
-/** Output limit of a model without facts; nearly every model accepts it. */
-const ASSUMED_MAX_OUTPUT_TOKENS = 4_096;
 /**
  * Bound of an unknown context window: hardly any model has more. Holds cover it, and a prompt within it is not refused here
  * but by the upstream.
@@ -62,7 +60,7 @@ export function compose(knowledge: Knowledge): CatalogModel {
     capabilities,
     contextWindow: window,
     ...(contextWindow === undefined && { hasUnknownWindow: true }),
-    maxOutputTokens: Math.min(stated.maxOutputTokens ?? facts?.maxOutputTokens ?? ASSUMED_MAX_OUTPUT_TOKENS, window),
+    maxOutputTokens: Math.min(stated.maxOutputTokens ?? facts?.maxOutputTokens ?? window, window),
     cutoffDate: cutoff.date,
     cutoffBasis: cutoff.basis,
     created: Date.parse(facts?.released ?? knowledge.fileDate ?? cutoff.date) / 1000,

@@ -15,7 +15,7 @@ export interface CatalogModel {
   contextWindow: number;
   /** True if the context window is unknown; `contextWindow` is then a bound of it. */
   hasUnknownWindow?: boolean;
-  /** The model's own maximum, in tokens. */
+  /** The model's own maximum, in tokens; the context window if it is unknown. */
   maxOutputTokens: number;
   /** YYYY-MM-DD. */
   cutoffDate: string;
@@ -172,6 +172,15 @@ const PARAMETERS = [
 /** The number that is listed for an unknown context window, because clients need one: most models have at least this. */
 const ASSUMED_CONTEXT_WINDOW_TOKENS = 32_768;
 
+/** Tells whether neither the context window nor the longest answer of a model is known. */
+export function isUndescribed({
+  hasUnknownWindow,
+  contextWindow,
+  maxOutputTokens,
+}: Pick<CatalogModel, "hasUnknownWindow" | "contextWindow" | "maxOutputTokens">): boolean {
+  return hasUnknownWindow === true && maxOutputTokens === contextWindow;
+}
+
 /** Converts a model to its form in `GET /v1/models`. The prices are those of a short prompt first, then those of longer ones. */
 export function toApiModel(model: CatalogModel): Model {
   const window = model.hasUnknownWindow === true ? null : model.contextWindow;
@@ -185,7 +194,7 @@ export function toApiModel(model: CatalogModel): Model {
     description: model.description,
     capabilities: CAPABILITIES.filter((capability) => model.capabilities.has(capability)),
     context_window: window ?? ASSUMED_CONTEXT_WINDOW_TOKENS,
-    max_output_tokens: model.maxOutputTokens,
+    max_output_tokens: isUndescribed(model) ? ASSUMED_CONTEXT_WINDOW_TOKENS : model.maxOutputTokens,
     ...(model.embedding?.dimensions !== undefined && { dimensions: model.embedding.dimensions }),
     context_length: window,
     max_input_tokens: window,

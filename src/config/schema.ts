@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
+import { MAX_TOKENS_DEFAULT, TEMPERATURE_MAX } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
 import { Conversations, Ledger, Retention } from "./ledger-schema.ts";
 import { Metrics, Telemetry } from "./telemetry-schema.ts";
@@ -165,15 +165,21 @@ export const ConfigSchema = Group({
         description:
           "Contents of `messages` in an answer: only the reply, or the conversation with the reply as its last message.",
       }),
-      maxTokens: Type.Unsafe<number | "model">({
+      maxTokens: Type.Unsafe<number | "model" | "clamp">({
         type: ["integer", "string"],
         minimum: 1,
         maximum: ONE_BILLION,
-        pattern: "^model$",
+        pattern: "^(model|clamp)$",
         default: MAX_TOKENS_DEFAULT,
-        allowed: `an integer from 1 to ${ONE_BILLION}, or model`,
+        allowed: `an integer from 1 to ${ONE_BILLION}, model or clamp`,
         description:
-          "Maximum max_tokens, also for requests without it; model: each model's own maximum. max_completion_tokens always allows the model's maximum.",
+          "Maximum max_tokens of chat completions, also for requests without a bound; model: each model's own maximum; clamp: the same, and a higher max_tokens is lowered instead of refused. All other bounds are lowered to the model's maximum.",
+      }),
+      maxTemperature: Type.Number({
+        default: 1,
+        minimum: 1,
+        maximum: TEMPERATURE_MAX,
+        description: "Maximum temperature of chat completions. A provider can refuse one above 1.",
       }),
     },
     { reload: true },

@@ -38,8 +38,11 @@ export interface Gateway {
   longAnswers: FairTurns;
   limitSettings: LimitSettings;
   playground: PlaygroundSettings;
-  /** Highest `max_tokens`, also for requests that state none; `model`: each model's own maximum. */
-  completionMaxTokens: number | "model";
+  /**
+   * Highest `max_tokens`, also for requests that state none; `model`: each model's own maximum; `clamp`: the same, but a
+   * higher one is lowered to it.
+   */
+  completionMaxTokens: number | "model" | "clamp";
   /** Milliseconds since 1970. */
   clock: () => number;
   /** Numbers from 0 up to 1. */

@@ -2,9 +2,11 @@ import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
 import { Nullable } from "../api/admin/common.ts";
+import type { ChatSettings } from "../api/chat/decode.ts";
 import { SentRequest } from "../api/chat/request.ts";
 import type { ErrorFormat } from "../api/wire.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
+import type { Gateway } from "../gateway/gateway.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { usualErrors } from "./errors.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
@@ -65,10 +67,10 @@ function matchesEtag(header: string | undefined, etag: string): boolean {
 }
 
 /**
- * Returns an endpoint's schemas for Fastify's documentation plugin, with the configured maximum of `max_tokens`. The
- * schemas only document; they validate nothing.
+ * Returns an endpoint's schemas for Fastify's documentation plugin, with the configured bounds of chat completions.
+ * The schemas only document; they validate nothing.
  */
-export function documentationOf(endpoint: Endpoint, maxTokens: number | "model"): FastifySchema {
+export function documentationOf(endpoint: Endpoint, bounds: ChatBounds): FastifySchema {
   const { operationId, summary, description, headers, body, wildcard, response } = endpoint;
   return {
     operationId,
@@ -76,7 +78,7 @@ export function documentationOf(endpoint: Endpoint, maxTokens: number | "model")
     description: `${description} Requires the scope \`${endpoint.scope}\`.`,
     ...(headers !== undefined && { headers }),
     ...(body !== undefined && {
-      body: withNulls(body === SentRequest ? withMaxTokens(body, maxTokens) : body),
+      body: withNulls(body === SentRequest ? withBounds(bounds) : body),
     }),
     ...(wildcard !== undefined && {
       params: Type.Object({ [wildcard.name]: Type.String({ description: wildcard.description }) }),
@@ -194,14 +196,19 @@ function responsesOf(
   return responses;
 }
 
-/** Adds the configured maximum of `max_tokens` to a request schema. */
-function withMaxTokens(schema: TSchema, maxTokens: number | "model"): TSchema {
-  const { properties } = schema as TSchema & { properties: Record<string, TSchema> };
-  if (maxTokens === "model" || properties.max_tokens === undefined) return schema;
-  return {
-    ...schema,
-    properties: { ...properties, max_tokens: { ...properties.max_tokens, maximum: maxTokens } },
-  } as TSchema;
+/** The operator's bounds of chat completions. */
+interface ChatBounds extends Pick<ChatSettings, "maxTemperature"> {
+  maxTokens: Gateway["completionMaxTokens"];
+}
+
+/** Returns the schema of chat completions with the configured bounds. */
+function withBounds({ maxTokens, maxTemperature }: ChatBounds): TSchema {
+  const { max_tokens, temperature } = SentRequest.properties;
+  const bounded = {
+    temperature: { ...temperature, maximum: maxTemperature },
+    ...(typeof maxTokens === "number" && { max_tokens: { ...max_tokens, maximum: maxTokens } }),
+  };
+  return { ...SentRequest, properties: { ...SentRequest.properties, ...bounded } };
 }
 
 /** Allows null for the optional fields of a request schema, because null counts as absent. */

@@ -83,7 +83,7 @@ export interface ServerOptions extends Omit<EndpointServices, "running" | keyof 
 /** Parts of the server that a reload of the configuration replaces. */
 export interface ServerSettings {
   gateway: Pick<Gateway, "catalog" | "providers" | "limitSettings" | "playground" | "completionMaxTokens">;
-  completionMessages: EndpointServices["completionMessages"];
+  completions: EndpointServices["completions"];
   facts: AdminServices["facts"];
 }
 
@@ -247,12 +247,12 @@ async function listen(server: FastifyInstance, { host, port }: { host: string; p
 
 /** Replaces the gateway. A request takes it once, so that all of its steps use the same providers. */
 function reconfigure(
-  services: Pick<EndpointServices, "gateway" | "completionMessages" | "running">,
+  services: Pick<EndpointServices, "gateway" | "completions" | "running">,
   admin: Pick<AdminServices, "gateway" | "facts">,
-  { gateway: changed, completionMessages, facts }: ServerSettings,
+  { gateway: changed, completions, facts }: ServerSettings,
 ): Promise<void> {
   const gateway = { ...services.gateway, ...changed };
-  Object.assign(services, { gateway, completionMessages });
+  Object.assign(services, { gateway, completions });
   Object.assign(admin, { gateway, facts });
   return services.running.currentEnded();
 }
@@ -302,7 +302,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
       method: endpoint.method,
       url: endpoint.path,
       config: { errors: endpoint.errors },
-      schema: documentationOf(endpoint, options.gateway.completionMaxTokens),
+      schema: documentationOf(endpoint, { ...options.completions, maxTokens: options.gateway.completionMaxTokens }),
       onRequest: startsWork(endpoint) ? [refuse, authenticated, begin] : authenticated,
       handler: (request, reply) => endpoint.handle(options, request, reply),
     });

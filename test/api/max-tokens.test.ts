@@ -13,6 +13,7 @@ const MODELS = [
   { id: "small", contextWindow: 8_000, maxOutputTokens: 2_000 },
   { id: "unknown", contextWindow: 100_000 },
   { id: "all-output", contextWindow: 20_000, maxOutputTokens: 20_000 },
+  { id: "undescribed" },
 ];
 
 let upstream: Upstream;
@@ -25,10 +26,10 @@ interface Asker {
 }
 
 /** Starts a service with the setting and an organization with many credits. */
-async function serve(maxTokens?: number | "model"): Promise<Asker> {
+async function serve(completions?: object): Promise<Asker> {
   const service = await startService({
     config: {
-      ...(maxTokens !== undefined && { completions: { maxTokens } }),
+      ...(completions && { completions }),
       providers: [upstream.provider],
       models: MODELS.map((model) => ({
         ...model,
@@ -63,11 +64,16 @@ const failureOf = async (answer: Response) => ((await answer.json()) as Failure)
 
 /** The `max_tokens` that reached the upstream. */
 async function sentFor({ ask }: Asker, fields: Record<string, unknown>, token?: string): Promise<unknown> {
+  return (await boundOf(() => ask(fields, token))).sent;
+}
+
+/** The `max_tokens` that reached the upstream, and the bound that the answer's header states. */
+async function boundOf(ask: () => Promise<Response>): Promise<{ sent: unknown; header: string | null }> {
   const before = upstream.requests.length;
-  const answer = await ask(fields, token);
+  const answer = await ask();
   expect([answer.status, await answer.text()]).toEqual([200, expect.any(String)]);
   expect(upstream.requests.length).toBe(before + 1);
-  return upstream.requests[before]?.body.max_tokens;
+  return { sent: upstream.requests[before]?.body.max_tokens, header: answer.headers.get("x-tollgate-max-tokens") };
 }
 
 describe("By default", () => {
@@ -95,20 +101,48 @@ describe("By default", () => {
     });
   });
 
-  test("max_completion_tokens may be up to the model's own maximum.", async () => {
-    expect(await sentFor(asker, { max_completion_tokens: 32_000 })).toBe(32_000);
-    expect(await sentFor(asker, { max_completion_tokens: 64_000 })).toBe(64_000);
-    for (const [model, bound] of [
-      ["large", 64_000],
-      ["small", 2_000],
-      ["unknown", 4_096],
-    ] as const) {
-      const answer = await asker.ask({ model, max_completion_tokens: bound + 1 });
-      expect(answer.status).toBe(400);
-      const { message, param } = await failureOf(answer);
-      expect(param).toBe("max_completion_tokens");
-      expect(message).toContain(`This model supports at most ${bound} completion tokens`);
-    }
+  test.each([
+    ["large", 64_000, 64_000],
+    ["large", 64_001, 64_000],
+    ["small", 1e15, 2_000],
+    ["unknown", 64_000, 64_000],
+    ["undescribed", 64_000, 64_000],
+  ])("A bound of %s of %i on any other field or wire reaches the upstream as %i.", async (model, asked, bound) => {
+    const found = { sent: bound, header: bound < asked ? String(bound) : null };
+    const messages = [{ role: "user", content: "go" }];
+    const post = (path: string, body: object) => () => send(asker.service, path, asker.token, { model, ...body });
+    const chat = { messages, max_completion_tokens: asked };
+    expect(await boundOf(post("/v1/chat/completions", chat))).toEqual(found);
+    expect(await boundOf(post("/v1/chat/completions", { ...chat, stream: true }))).toEqual(found);
+    expect(await boundOf(post("/v1/messages", { messages, max_tokens: asked }))).toEqual(found);
+    expect(await boundOf(post("/v1/responses", { input: "go", max_output_tokens: asked }))).toEqual(found);
+  });
+
+  test("max_completion_tokens is lowered to what the context window leaves.", async () => {
+    const messages = [{ role: "user", content: "x".repeat(30_000 * 4) }];
+    const { sent, header } = await boundOf(() =>
+      asker.ask({ model: "unknown", messages, max_completion_tokens: 90_000 }),
+    );
+    expect(sent).toBeGreaterThan(39_900);
+    expect(sent).toBeLessThan(40_000);
+    expect(header).toBe(String(sent));
+    expect(await sentFor(asker, { model: "unknown", messages, max_completion_tokens: 60_000 })).toBe(60_000);
+  });
+
+  test("A max_tokens of -1 counts as absent, and other negative numbers are rejected.", async () => {
+    expect(await sentFor(asker, { max_tokens: -1 })).toBe(4096);
+    expect(await failureOf(await asker.ask({ max_tokens: -2 }))).toMatchObject({ param: "max_tokens" });
+  });
+
+  test("A temperature above 1 is rejected.", async () => {
+    expect(await sentFor(asker, { temperature: 1 })).toBe(4096);
+    expect(await failureOf(await asker.ask({ temperature: 1.1 }))).toEqual({
+      type: "invalid_request_error",
+      code: "decimal_above_max_value",
+      param: "temperature",
+      message: "Invalid 'temperature': decimal above maximum value. Expected a value <= 1, but got 1.1 instead.",
+    });
+    expect(await documented(asker, "temperature")).toBe(1);
   });
 
   test("max_tokens above the model's own maximum is rejected with that maximum.", async () => {
@@ -134,7 +168,13 @@ describe("By default", () => {
   test("The models have their own maximum; the OpenAPI document and the facts for the console have the service's.", async () => {
     const { data } = (await (await send(asker.service, "/v1/models", asker.token)).json()) as ModelList;
     const found = Object.fromEntries(data.map(({ id, max_output_tokens }) => [id, max_output_tokens]));
-    expect(found).toMatchObject({ large: 64_000, small: 2_000, unknown: 4_096, "all-output": 20_000 });
+    expect(found).toMatchObject({
+      large: 64_000,
+      small: 2_000,
+      unknown: 100_000,
+      "all-output": 20_000,
+      undescribed: 32_768,
+    });
     expect(await documentedBound(asker)).toBe(4096);
     const facts = await (await send(asker.service, "/admin/v1/service", null)).json();
     expect(facts).toMatchObject({ completions: { max_tokens: 4096 } });
@@ -148,6 +188,8 @@ describe("By default", () => {
     expect(affordable).toBe(20_000);
     expect(message).toContain("They pay for a max_completion_tokens of 20000.");
     expect(await sentFor(asker, { max_completion_tokens: affordable }, token)).toBe(20_000);
+    const lowered = await asker.ask({ model: "small", max_completion_tokens: 1e9 }, token);
+    expect([lowered.status, lowered.headers.get("x-tollgate-max-tokens")]).toEqual([200, "2000"]);
     expect(await asker.service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
 
@@ -162,7 +204,7 @@ describe("By default", () => {
 describe("With completions.maxTokens: 32000", () => {
   let asker: Asker;
   beforeAll(async () => {
-    asker = await serve(32_000);
+    asker = await serve({ maxTokens: 32_000 });
   });
 
   test("max_tokens may be up to the setting, which is also the default.", async () => {
@@ -202,13 +244,16 @@ describe("With completions.maxTokens: 32000", () => {
 describe("With completions.maxTokens: model", () => {
   let asker: Asker;
   beforeAll(async () => {
-    asker = await serve("model");
+    asker = await serve({ maxTokens: "model" });
   });
 
   test("max_tokens may be up to each model's own maximum, which is also the default.", async () => {
     expect(await sentFor(asker, { max_tokens: 64_000 })).toBe(64_000);
     expect(await sentFor(asker, {})).toBe(64_000);
-    expect(await sentFor(asker, { model: "unknown" })).toBe(4_096);
+    const rest = await sentFor(asker, { model: "unknown" });
+    expect(rest).toBeGreaterThan(99_900);
+    expect(await sentFor(asker, { model: "undescribed" })).toBe(4_096);
+    expect(await sentFor(asker, { model: "undescribed", max_tokens: 32_000 })).toBe(32_000);
     const { message } = await failureOf(await asker.ask({ max_tokens: 64_001 }));
     expect(message).toContain("This model supports at most 64000 completion tokens");
     expect(await documentedBound(asker)).toBeUndefined();
@@ -224,7 +269,38 @@ describe("With completions.maxTokens: model", () => {
   });
 });
 
-async function documentedBound({ service }: Asker): Promise<number | undefined> {
+describe("With completions.maxTokens: clamp and maxTemperature: 2", () => {
+  let asker: Asker;
+  beforeAll(async () => {
+    asker = await serve({ maxTokens: "clamp", maxTemperature: 2 });
+  });
+
+  test("max_tokens above the model's own maximum is lowered to it, and the header says so.", async () => {
+    expect(await boundOf(() => asker.ask({ max_tokens: 64_001 }))).toEqual({ sent: 64_000, header: "64000" });
+    expect(await boundOf(() => asker.ask({ max_tokens: 64_000 }))).toEqual({ sent: 64_000, header: null });
+    expect(await sentFor(asker, {})).toBe(64_000);
+    expect(await documentedBound(asker)).toBeUndefined();
+  });
+
+  test("A lowered request holds no more than it may write.", async () => {
+    const { token } = await makeOrganization(asker.service, "2000.5");
+    expect(await sentFor(asker, { model: "small", max_tokens: 50_000 }, token)).toBe(2_000);
+    const { token: poor } = await makeOrganization(asker.service, "1999");
+    expect((await asker.ask({ model: "small", max_tokens: 50_000 }, poor)).status).toBe(402);
+  });
+
+  test("The temperature may be up to 2.", async () => {
+    await sentFor(asker, { temperature: 2 });
+    expect(upstream.requests.at(-1)?.body.temperature).toBe(2);
+    const { message } = await failureOf(await asker.ask({ temperature: 2.1 }));
+    expect(message).toContain("Expected a value <= 2");
+    expect(await documented(asker, "temperature")).toBe(2);
+  });
+});
+
+const documentedBound = (asker: Asker) => documented(asker, "max_tokens");
+
+async function documented({ service }: Asker, field: string): Promise<number | undefined> {
   const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as {
     paths: Record<string, { post: { requestBody: { content: Record<string, { schema: Schema }> } } }>;
   };
@@ -232,5 +308,5 @@ async function documentedBound({ service }: Asker): Promise<number | undefined> 
     properties: Record<string, { anyOf: { maximum?: number }[] }>;
   }
   const body = document.paths["/v1/chat/completions"]?.post.requestBody.content["application/json"]?.schema;
-  return body?.properties.max_tokens?.anyOf[0]?.maximum;
+  return body?.properties[field]?.anyOf[0]?.maximum;
 }

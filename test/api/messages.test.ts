@@ -249,7 +249,7 @@ describe("Errors", () => {
     ["max_tokens", { max_tokens: undefined }],
     ["tools[0].type", { tools: [{ type: "web_search_20250305", name: "web_search" }] }],
     ["mcp_servers", { mcp_servers: [{ type: "url", url: "https://a.com", name: "a" }] }],
-    ["max_tokens", { max_tokens: 1_000_000 }],
+    ["max_tokens", { max_tokens: 0 }],
     ["temperature", { temperature: 1.5 }],
     ["messages[0].content[0].citations", { system: "Rules", messages: [{ role: "user", content: [CITED] }] }],
   ])("An error names the field '%s'.", async (param, fields) => {

@@ -58,7 +58,7 @@ describe("unknown models with a wrong context window", () => {
     const providers = [{ id: "p", kind: "openai-compatible", baseUrl }];
     const models = [{ id: "m", price, routes: [{ provider: "p", model }] }];
     const found = buildCatalog({ providers, models, credits }, Date.parse("2026-11-23")).find("m");
-    expect(found).toMatchObject({ hasUnknownWindow: true, contextWindow: 1_048_576, maxOutputTokens: 4_096 });
+    expect(found).toMatchObject({ hasUnknownWindow: true, contextWindow: 1_048_576, maxOutputTokens: 1_048_576 });
     expect(found?.routes[0]).not.toHaveProperty("contextWindow");
   });
 
@@ -75,7 +75,7 @@ describe("unknown models with a wrong context window", () => {
     const messages = await send(service, "/v1/models/unknown", token, undefined, {
       headers: { "anthropic-version": "2023-06-01" },
     });
-    expect(await messages.json()).toMatchObject({ max_input_tokens: null, max_tokens: 4_096 });
+    expect(await messages.json()).toMatchObject({ max_input_tokens: null, max_tokens: 32_768 });
   });
 
   test("A prompt longer than the number that is listed reaches the upstream, with room for the answer.", async () => {

@@ -180,9 +180,8 @@ const CHAT = { model: "m", messages: [{ role: "user", content: "go" }], logprobs
 const FUNCTIONS = [{ name: "f", parameters: { type: "object" } }];
 const NO_HEADERS = { version: undefined, beta: undefined };
 const INBOUND: Record<string, () => DecodedCompletion> = {
-  "chat completions": () => decodeChatCompletion(CHAT, "reply") as DecodedCompletion,
-  "chat completions with functions": () =>
-    decodeChatCompletion({ ...CHAT, functions: FUNCTIONS }, "reply") as DecodedCompletion,
+  "chat completions": () => decodeChatCompletion(CHAT) as DecodedCompletion,
+  "chat completions with functions": () => decodeChatCompletion({ ...CHAT, functions: FUNCTIONS }) as DecodedCompletion,
   Messages: () =>
     decodeMessages({ model: "m", max_tokens: 9, messages: CHAT.messages }, NO_HEADERS) as DecodedCompletion,
   Responses: () =>

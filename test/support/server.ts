@@ -26,7 +26,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
   const server = await createServer({
     authenticator: { authenticate: async () => PRINCIPAL, knownOrganization: () => undefined },
     admin: {} as ServerOptions["admin"],
-    completionMessages: "reply",
+    completions: { messages: "reply", maxTemperature: 1 },
     usageReport: () => Promise.reject(new ApiError("internal_error")),
     version: "0.0.0",
     trustProxy: false,

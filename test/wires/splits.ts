@@ -182,7 +182,7 @@ function decodedRequests(): Record<string, DecodedCompletion> {
   const common = { model: "m", stream: true };
   const messages = [QUESTION];
   const decoded = {
-    chat: decodeChatCompletion({ ...common, messages, stream_options: { include_usage: true } }, "reply"),
+    chat: decodeChatCompletion({ ...common, messages, stream_options: { include_usage: true } }),
     responses: decodeResponses({ ...common, input: "go" }),
     messages: decodeMessages({ ...common, messages, max_tokens: MAX_TOKENS }, { version: undefined, beta: undefined }),
   };

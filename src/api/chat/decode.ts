@@ -1,6 +1,6 @@
 import { isObject } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
-import { compileCheck, invalid, missing, type ValidationIssue, wrongType } from "../validation.ts";
+import { compileCheck, invalid, missing, outOfRange, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedCompletion, StatedOutput } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { ChatEventEncoder, toChatCompletion } from "./encode.ts";
@@ -8,22 +8,31 @@ import { partFault } from "./image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, SentRequest, TOOLS_MAX } from "./request.ts";
 import { translateRequest } from "./translate.ts";
 
+/** The `max_tokens` by which clients of local servers, such as LM Studio, say that they state none. */
+const NO_BOUND = -1;
+
 const checkSchema = compileCheck(SentRequest);
 /** Clients that assemble an answer from its chunks send the position of a call back. */
 const copyKnown = compileCopy(SentRequest, ["messages.tool_calls.index"]);
 
-/**
- * Reads the body of a chat completion. `responseMessages` is the content of `messages` in the response: only the reply, or
- * the conversation with it. Returns the first issue of an invalid body.
- */
+/** The operator's settings of chat completions. */
+export interface ChatSettings {
+  /** Contents of `messages` in a response: only the reply, or the conversation with it. */
+  messages: "reply" | "conversation";
+  maxTemperature: number;
+}
+
+const DEFAULT_SETTINGS: ChatSettings = { messages: "reply", maxTemperature: 1 };
+
+/** Reads the body of a chat completion. Returns the first issue of an invalid body. */
 export function decodeChatCompletion(
   body: unknown,
-  responseMessages: "reply" | "conversation",
+  settings: ChatSettings = DEFAULT_SETTINGS,
 ): DecodedCompletion | { issue: ValidationIssue } {
-  const checked = checkRequest(body);
+  const checked = checkRequest(body, settings);
   if ("issue" in checked) return checked;
   const { request, ignored, isLegacy } = checked;
-  const conversation = responseMessages === "conversation" ? request.messages : [];
+  const conversation = settings.messages === "conversation" ? request.messages : [];
   return {
     kind: "completion",
     request,
@@ -54,13 +63,17 @@ interface CheckedRequest {
  * Validates a parsed body against the schema and the rules beyond it. Returns the request in the internal form with only
  * the fields of the schema, or the first issue.
  */
-export function checkRequest(body: unknown): CheckedRequest | { issue: ValidationIssue } {
+export function checkRequest(
+  body: unknown,
+  { maxTemperature }: Pick<ChatSettings, "maxTemperature"> = DEFAULT_SETTINGS,
+): CheckedRequest | { issue: ValidationIssue } {
   if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
   const excess = excessIssue(body, "messages", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
   if (excess !== undefined) return { issue: excess };
   const unknown = new UnknownFields();
   const sent = copyKnown(body, unknown) as SentRequest;
-  const issue = checkSchema(sent);
+  if (sent.max_tokens === NO_BOUND) delete sent.max_tokens;
+  const issue = checkSchema(sent) ?? temperatureIssue(sent, maxTemperature);
   if (issue !== undefined) return { issue };
   const translated = translateRequest(sent);
   if ("issue" in translated) return translated;
@@ -69,6 +82,10 @@ export function checkRequest(body: unknown): CheckedRequest | { issue: Validatio
   if (further !== undefined) return { issue: further };
   for (const message of request.messages) moveAddresses(message);
   return { request, ignored: unknown.names(), isLegacy: sent.functions !== undefined };
+}
+
+function temperatureIssue({ temperature = 0 }: SentRequest, most: number): ValidationIssue | undefined {
+  return temperature > most ? outOfRange("temperature", "decimal", "above", most, temperature) : undefined;
 }
 
 /** OpenRouter's clients send the address of a file as its data. */

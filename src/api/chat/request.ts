@@ -9,6 +9,8 @@ export const JSON_DEPTH_MAX = 128;
 export const JSON_VALUES_MAX = 100_000;
 /** Default of the operator's limit of `max_tokens`. */
 export const MAX_TOKENS_DEFAULT = 4096;
+/** Highest temperature that the setting `completions.maxTemperature` can allow. */
+export const TEMPERATURE_MAX = 2;
 export const MESSAGE_ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
 
 /** Union of object schemas with a discriminator, in the form that validators and code generators understand. */
@@ -230,18 +232,18 @@ export const SentRequest = Type.Object({
   model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
   messages: Type.Array(RequestMessage, { minItems: 1, maxItems: MESSAGES_MAX }),
   instructions: Type.Optional(Type.String({ description: "Placed before all messages as a system message." })),
-  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: TEMPERATURE_MAX })),
   max_tokens: Type.Optional(
     Type.Integer({
       minimum: 1,
       description:
-        "Maximum tokens to generate; at most the model's own maximum and `completions.maxTokens` of the configuration.",
+        "Maximum tokens to generate; at most the model's own maximum and `completions.maxTokens` of the configuration. -1 counts as absent.",
     }),
   ),
   max_completion_tokens: Type.Optional(
     Type.Integer({
       minimum: 1,
-      description: "Maximum tokens to generate; at most the model's own maximum. Not together with max_tokens.",
+      description: "Maximum tokens to generate; lowered to the model's own maximum. Not together with max_tokens.",
     }),
   ),
   stream: Type.Optional(Type.Boolean()),

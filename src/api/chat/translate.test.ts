@@ -13,13 +13,13 @@ const END = {
 const user = { role: "user", content: "go" };
 
 function decoded(fields: object) {
-  const one = decodeChatCompletion({ model: "m", messages: [user], ...structuredClone(fields) }, "reply");
+  const one = decodeChatCompletion({ model: "m", messages: [user], ...structuredClone(fields) });
   if ("issue" in one) throw new Error(one.issue.message);
   return one;
 }
 
 function issueOf(fields: object) {
-  const one = decodeChatCompletion({ model: "m", messages: [user], ...structuredClone(fields) }, "reply");
+  const one = decodeChatCompletion({ model: "m", messages: [user], ...structuredClone(fields) });
   return "issue" in one ? one.issue : undefined;
 }
 

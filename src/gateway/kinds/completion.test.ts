@@ -6,7 +6,7 @@ import type { Capability } from "../../api/model.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
 import { FREE } from "../../credits/price.ts";
 import type { Provider } from "../../providers/provider.ts";
-import { defaultOutputTokens, refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
+import { defaultOutputTokens, loweredOutputTokens, refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
 import { inOrder } from "../plan.ts";
 import { fitToModel, forUpstream, routesFor } from "./completion.ts";
 
@@ -149,7 +149,7 @@ describe("an image that is sent by its address", () => {
 });
 
 const tokens = fc.integer({ min: 1, max: 1_000_000 });
-const setting = fc.oneof(tokens, fc.constant("model" as const));
+const setting = fc.oneof(tokens, fc.constantFrom("model" as const, "clamp" as const));
 const limitsOfModel = fc.record({ maxOutputTokens: tokens, contextWindow: tokens });
 const estimate = fc
   .record({ likely: tokens, factor: fc.integer({ min: 1, max: 8 }) })
@@ -163,7 +163,7 @@ describe("the output bound of a request that states none", () => {
         const found = defaultOutputTokens({ completionMaxTokens }, limits, prompt);
         expect(found).toBeGreaterThanOrEqual(1);
         expect(found).toBeLessThanOrEqual(limits.maxOutputTokens);
-        if (completionMaxTokens !== "model") expect(found).toBeLessThanOrEqual(completionMaxTokens);
+        if (typeof completionMaxTokens === "number") expect(found).toBeLessThanOrEqual(completionMaxTokens);
         expect(found).toBeLessThanOrEqual(Math.max(1, limits.contextWindow - prompt.likely));
       }),
     );
@@ -185,7 +185,7 @@ describe("the output bound of a request that states none", () => {
         const max_tokens = defaultOutputTokens({ completionMaxTokens }, limits, prompt);
         const output = statedOutput(request({ max_tokens }));
         expect(() => refuseAboveSetting({ completionMaxTokens }, output)).not.toThrow();
-        expect(() => refuseAboveModel(output, limits)).not.toThrow();
+        expect(() => refuseAboveModel({ completionMaxTokens }, output, limits)).not.toThrow();
       }),
     );
   });
@@ -198,26 +198,48 @@ test("A stated bound is refused exactly where it is above the limit of its field
         const output = statedOutput(request(fields));
         try {
           refuseAboveSetting({ completionMaxTokens }, output);
-          refuseAboveModel(output, limits);
+          refuseAboveModel({ completionMaxTokens }, output, limits);
           return false;
         } catch {
           return true;
         }
       };
-      const isAboveSetting = completionMaxTokens !== "model" && asked > completionMaxTokens;
-      const isAboveModel = asked > limits.maxOutputTokens;
+      const isAboveSetting = typeof completionMaxTokens === "number" && asked > completionMaxTokens;
+      const isAboveModel = completionMaxTokens !== "clamp" && asked > limits.maxOutputTokens;
       expect(isRefused({ max_tokens: asked })).toBe(isAboveSetting || isAboveModel);
-      expect(isRefused({ max_completion_tokens: asked })).toBe(isAboveModel);
+      expect(isRefused({ max_completion_tokens: asked })).toBe(false);
     }),
   );
 });
 
-test("A bound above the model's maximum is refused under the name of its field.", () => {
+test("A lowered bound is at most the model's maximum, leaves room for the prompt, and is unchanged where it fits.", () => {
+  fc.assert(
+    fc.property(limitsOfModel, estimate, tokens, (limits, prompt, asked) => {
+      const lowered = loweredOutputTokens(asked, limits, prompt);
+      const room = limits.contextWindow - prompt.likely;
+      expect(lowered).toBeGreaterThanOrEqual(1);
+      expect(lowered).toBeLessThanOrEqual(Math.min(asked, limits.maxOutputTokens, Math.max(1, room)));
+      if (Math.min(asked, limits.maxOutputTokens) <= room) {
+        expect(lowered).toBe(Math.min(asked, limits.maxOutputTokens));
+      }
+    }),
+  );
+});
+
+test("A bound is not lowered for a file whose bytes are more than the context window, because its tokens may be few.", () => {
+  const file = { least: 10, likely: 200_000, likelyBesideText: 200_000, most: 400_000, hasAudio: true };
+  const limits = { maxOutputTokens: 64_000, contextWindow: 200_000 };
+  const prompt = { ...file, hasHourCache: false };
+  expect(loweredOutputTokens(32_000, limits, prompt)).toBe(32_000);
+  expect(defaultOutputTokens({ completionMaxTokens: MAX_TOKENS_DEFAULT }, limits, prompt)).toBe(MAX_TOKENS_DEFAULT);
+});
+
+test("A max_tokens above the model's maximum is refused.", () => {
   const model = modelOf({ maxOutputTokens: 2048 });
-  const refuse = (fields: Partial<ChatCompletionRequest>) => refuseAboveModel(statedOutput(request(fields)), model);
-  expect(() => refuse({ max_tokens: 2049 })).toThrow(/at most 2048 completion tokens/);
-  expect(() => refuse({ max_completion_tokens: 2049 })).toThrow(/max_completion_tokens is too large/);
-  expect(() => refuse({ max_tokens: 2048 })).not.toThrow();
+  const refuse = (max_tokens: number) =>
+    refuseAboveModel({ completionMaxTokens: MAX_TOKENS_DEFAULT }, statedOutput(request({ max_tokens })), model);
+  expect(() => refuse(2049)).toThrow(/at most 2048 completion tokens/);
+  expect(() => refuse(2048)).not.toThrow();
 });
 
 test("A search is refused on a route whose hold does not cover its results.", () => {

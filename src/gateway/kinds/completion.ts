@@ -7,7 +7,7 @@ import { ApiError, UpstreamError, unsupportedField } from "../../errors.ts";
 import type { ConvertedPrompt, Provider, UpstreamRequest } from "../../providers/provider.ts";
 import { toApiError } from "../failures.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
-import { refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
+import { isRefusedAbove, refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
 import { labelsOf, modelFor, type Plan } from "../plan.ts";
 
 type CompletionCall = GatewayCall<"completion">;
@@ -19,7 +19,7 @@ type Planner = Pick<Gateway, "catalog" | "providers" | "completionMaxTokens">;
 /** Plans a completion. Throws like `planPrompt`, or context_length_exceeded. */
 export function planCompletion(gateway: Planner, call: Planned): Plan {
   const plan = planPrompt(gateway, call);
-  refuseTooLong(plan);
+  refuseTooLong(plan, isRefusedAbove(gateway, call.output));
   return plan;
 }
 
@@ -32,7 +32,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
   refuseAboveSetting(gateway, output);
   const model = modelFor(gateway.catalog, principal, call.request.model);
   if (!model.capabilities.has("chat")) throw notForChat(model);
-  refuseAboveModel(output, model);
+  refuseAboveModel(gateway, output, model);
   const { request, ignored } = fitToModel(call.request, model);
   const { metadata = null, safety_identifier, user } = call.request;
   const { routes, prompts } = routesFor(gateway, model, { request, output, native });
@@ -90,8 +90,9 @@ function canWriteForAnHour({ routes }: CatalogModel): boolean {
   return prices.some(({ cacheWrite1h }) => cacheWrite1h !== undefined);
 }
 
-/** Refuses a prompt that cannot fit into the model's context window. Throws context_length_exceeded. */
-function refuseTooLong({ model: { contextWindow }, output: { tokens: asked }, estimate: { least } }: Plan): void {
+/** Refuses a prompt that cannot fit into the model's context window, alone or with a bound that is not lowered. */
+function refuseTooLong({ model: { contextWindow }, output, estimate: { least } }: Plan, isBoundKept: boolean): void {
+  const asked = isBoundKept ? output.tokens : undefined;
   if (least + (asked ?? 1) <= contextWindow) return;
   const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
   throw new ApiError(
@@ -199,7 +200,7 @@ export function routesFor(
   { request, output, native }: Pick<CompletionCall, "request" | "output" | "native">,
 ): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, ConvertedPrompt> } {
   const address = firstAddress(request.messages);
-  const maxTokens = output.tokens ?? model.maxOutputTokens;
+  const maxTokens = Math.min(output.tokens ?? model.maxOutputTokens, model.maxOutputTokens);
   const prompts = new Map<Route, ConvertedPrompt>();
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {

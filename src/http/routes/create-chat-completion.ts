@@ -15,5 +15,5 @@ export const createChatCompletion: Endpoint = {
   headers: CHARGED_HEADERS,
   body: SentRequest,
   response: { description: "The completion, or its events.", schema: ChatCompletion, eventSchema: ChatCompletionChunk },
-  handle: answerHandler(({ body }, { completionMessages }) => decodeChatCompletion(body, completionMessages)),
+  handle: answerHandler(({ body }, { completions }) => decodeChatCompletion(body, completions)),
 };

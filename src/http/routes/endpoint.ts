@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { TSchema } from "typebox";
 import type { AuditLog } from "../../admin/audit.ts";
 import type { Directory } from "../../admin/directory.ts";
+import type { ChatSettings } from "../../api/chat/decode.ts";
 import type { Scope } from "../../api/principal.ts";
 import type { UsageReport } from "../../api/usage.ts";
 import type { ErrorFormat } from "../../api/wire.ts";
@@ -13,8 +14,7 @@ import type { RunningCompletions } from "../shutdown.ts";
 export interface EndpointServices {
   gateway: Gateway;
   running: RunningCompletions;
-  /** Contents of `messages` in a response: only the reply, or the conversation with it. */
-  completionMessages: "reply" | "conversation";
+  completions: ChatSettings;
   conversations: Pick<Conversations, "find" | "removeOne">;
   requests: Pick<Requests, "find">;
   directory: Pick<Directory, "token">;
