@@ -1,5 +1,4 @@
-import pino, { type Logger } from "pino";
-import { type AccessEntry, type AccessLog, LINE_FORMAT, type LogLevel, withoutTokens } from "./logger.ts";
+import { type AccessEntry, type AccessLog, type LogLevel, withoutTokens } from "./logger.ts";
 
 /** Settings that can change while the log is open. */
 export interface AccessLogSettings {
@@ -18,6 +17,8 @@ export interface AccessLogOptions extends AccessLogSettings {
   write?: (lines: string) => void;
 }
 
+/** A level hides the lines of those before it. */
+const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error", "fatal", "silent"];
 const WINDOW_MS = 60_000;
 /** Maximum share of a minute's lines for one organization and one error code. */
 const SHARE_OF_ONE = 1 / 10;
@@ -40,7 +41,6 @@ export class BoundedAccessLog implements AccessLog {
   readonly #options: AccessLogOptions;
   #settings: AccessLogSettings;
   readonly #write: (lines: string) => void;
-  readonly #logger: Logger;
   #lines: string[] = [];
   #flushing: NodeJS.Timeout | undefined;
   #isWindowOpen = false;
@@ -53,19 +53,15 @@ export class BoundedAccessLog implements AccessLog {
     this.#options = options;
     this.#write = options.write ?? ((lines) => process.stderr.write(lines));
     this.#settings = options;
-    const timestamp = () => `,"time":"${new Date(options.clock()).toISOString()}"`;
-    const write = (line: string) => this.#gather(line);
-    this.#logger = pino({ ...LINE_FORMAT, level: options.level, timestamp }, { write });
   }
 
   configure(settings: AccessLogSettings): void {
     this.#settings = settings;
-    this.#logger.level = settings.level;
   }
 
   record(entry: AccessEntry, fields: object = {}): void {
     const level = this.#levelOf(entry);
-    if (level !== undefined) this.#logger[level]({ ...entry, ...fields }, "request");
+    if (level !== undefined) this.#gather(level, { ...entry, ...fields }, "request");
   }
 
   /** Returns the level of a request's line; undefined if it is not written. */
@@ -85,13 +81,16 @@ export class BoundedAccessLog implements AccessLog {
     clearTimeout(this.#flushing);
     this.#flushing = undefined;
     if (this.#lines.length === 0) return;
-    const text = this.#lines.join("");
+    const text = `${this.#lines.join("\n")}\n`;
     this.#lines = [];
     this.#write(withoutTokens(text));
   }
 
-  #gather(line: string): void {
-    this.#lines.push(line);
+  /** Each line is one text: pino makes it of some fifty, which would live until the line is written. */
+  #gather(level: "info" | "warn", fields: object, msg: string): void {
+    if (LEVELS.indexOf(level) < LEVELS.indexOf(this.#settings.level)) return;
+    const time = new Date(this.#options.clock()).toISOString();
+    this.#lines.push(JSON.stringify({ level, time, ...fields, msg }));
     if (this.#lines.length >= FLUSH_LINES) this.flush();
     else this.#flushing ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }
@@ -120,6 +119,6 @@ export class BoundedAccessLog implements AccessLog {
     if (this.#omitted.size === 0) return;
     const counts = Object.fromEntries(this.#omitted);
     this.#omitted.clear();
-    this.#logger.warn({ counts, seconds: WINDOW_MS / 1000 }, "failed requests that were not logged");
+    this.#gather("warn", { counts, seconds: WINDOW_MS / 1000 }, "failed requests that were not logged");
   }
 }

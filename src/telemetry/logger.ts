@@ -43,12 +43,6 @@ const SECRET_NAMES = ["authorization", "apiKey", "token", "messages", "password"
 /** Tokens of the service and bearer credentials, removed from every written line as a last safeguard. */
 const TOKENS = /((?:sk-tg|tg-admin)-[0-9A-Za-z]{6})[0-9A-Za-z]+|([Bb]earer\s+)[\w\-.~+/]+=*/g;
 
-/** The format of the lines of all logs. */
-export const LINE_FORMAT = {
-  base: null,
-  formatters: { level: (label: string) => ({ level: label }) },
-};
-
 const WINDOW_MS = 60_000;
 const SAME_LINES_MAX = 20;
 const MESSAGE_CHARACTERS_MAX = 500;
@@ -61,7 +55,8 @@ const MESSAGE_CHARACTERS_MAX = 500;
 export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError): LeveledLog {
   const logger = pino(
     {
-      ...LINE_FORMAT,
+      base: null,
+      formatters: { level: (label) => ({ level: label }) },
       level,
       timestamp: pino.stdTimeFunctions.isoTime,
       redact: { paths: SECRET_NAMES.flatMap((name) => [name, `*.${name}`, `*.*.${name}`]), censor: "[redacted]" },
