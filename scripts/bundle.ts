@@ -1,7 +1,7 @@
 /**
  * Bundles src/ into few JavaScript files for the package: half of a start went to loading hundreds of modules. Each dynamic
  * import stays a file of its own, so that a command loads only what it uses. Packages stay imports, except for those of
- * very many modules: Kysely has 255 and TypeBox 709.
+ * very many modules: TypeBox has 709.
  */
 import { cpSync, mkdirSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
@@ -11,7 +11,7 @@ import { build, type Plugin } from "vite";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const source = join(root, "src");
 /** Names of the bundled packages, and the files of their licences. */
-export const PACKAGES = { kysely: "LICENSE", typebox: "license" };
+export const PACKAGES = { typebox: "license" };
 /** Files that Node starts, by their path without extension: the process, and its threads. */
 const ENTRIES = ["main", "gateway/token-counter-worker", "stores/sqlite/worker"];
 

@@ -1,20 +1,18 @@
-import { type CompiledQuery, DummyDriver, Kysely, type RawBuilder, sql } from "kysely";
 import { timeOfId } from "../credits/request-id.ts";
 import { OperatorError } from "../errors.ts";
-import type { SqlDialect } from "./driver.ts";
 import type { Cell } from "./fields.ts";
 import { ADJUSTMENT, ALL_TABLES, AUDIT_ENTRY, CONVERSATION, KEY, REQUEST, USAGE_DAY } from "./schema.ts";
+import { join, raw, type Sql, sql } from "./sql.ts";
 import type { TableShape } from "./table.ts";
 
 /** One side of a copy of a whole store. Nothing but the copy writes to its destination. */
 export interface CopySide {
-  readonly dialect: Omit<SqlDialect, "now" | "sharedLock" | "idsWithin" | "idAt">;
   /** Lets all later reads see the same moment, until the side is closed. */
   beginSnapshot(): Promise<void>;
   /** Returns rows as cells, with integers as bigint. */
-  read(query: CompiledQuery): Promise<Cell[][]>;
+  read(query: Sql): Promise<Cell[][]>;
   /** Runs one statement. */
-  run(query: CompiledQuery): Promise<void>;
+  run(query: Sql): Promise<void>;
   /** Inserts rows, with cells in the order of the table's columns. Leaves rows unchanged whose key exists. */
   insert(table: TableShape, rows: readonly Cell[][]): Promise<void>;
   close(): Promise<void>;
@@ -47,25 +45,18 @@ const SHORT_PAGES = new Map<string, number>([
 const ALL = sql`1 = 1`;
 
 /** Restricts an append-only table to rows that may be newer than a copy of it; all rows if there is none. */
-function isNewer(
-  { timeColumn, marginMs }: AppendOnly,
-  copiedAtMs: number | undefined,
-): RawBuilder<unknown> | undefined {
-  return copiedAtMs === undefined ? undefined : sql`${sql.ref(timeColumn)} >= ${BigInt(copiedAtMs - marginMs)}`;
+function isNewer({ timeColumn, marginMs }: AppendOnly, copiedAtMs: number | undefined): Sql | undefined {
+  return copiedAtMs === undefined ? undefined : sql`${raw(timeColumn)} >= ${copiedAtMs - marginMs}`;
 }
 
 /** Copies rows from one side to the other. */
 export class StoreCopy {
   readonly #from: CopySide;
   readonly #to: CopySide;
-  readonly #fromCompiler: Kysely<unknown>;
-  readonly #toCompiler: Kysely<unknown>;
 
   constructor(from: CopySide, to: CopySide) {
     this.#from = from;
     this.#to = to;
-    this.#fromCompiler = compilerOf(from);
-    this.#toCompiler = compilerOf(to);
   }
 
   /**
@@ -110,27 +101,26 @@ export class StoreCopy {
 
   /** Reads the earliest time in the id of a request; undefined if there is none. */
   async firstRequestMs(): Promise<number | undefined> {
-    const [row] = await this.#from.read(sql`select min(id) from request`.compile(this.#fromCompiler));
+    const [row] = await this.#from.read(sql`select min(id) from request`);
     return timeOfId(String(row?.[0] ?? ""));
   }
 
-  async #delete({ name }: TableShape, condition: RawBuilder<unknown>): Promise<void> {
-    await this.#to.run(sql`delete from ${sql.table(name)} where ${condition}`.compile(this.#toCompiler));
+  async #delete({ name }: TableShape, condition: Sql): Promise<void> {
+    await this.#to.run(sql`delete from ${raw(name)} where ${condition}`);
   }
 
   /** Reads pages in the order of the key. */
-  async #copyRows(table: TableShape, condition: RawBuilder<unknown>): Promise<void> {
+  async #copyRows(table: TableShape, condition: Sql): Promise<void> {
     const limit = SHORT_PAGES.get(table.name) ?? PAGE_ROWS;
-    const key = sql.join(table.key.map((name) => sql.ref(name)));
+    const key = raw(table.key.join(", "));
     const positions = table.key.map((name) => table.columns.indexOf(name));
-    const columns = sql.join(table.columns.map((name) => sql.ref(name)));
+    const columns = raw(table.columns.join(", "));
     let last: Cell[] | undefined;
     for (;;) {
-      const follows = last === undefined ? ALL : sql`(${key}) > (${sql.join(last)})`;
-      const query = sql`
-        select ${columns} from ${sql.table(table.name)}
-        where ${follows} and ${condition} order by ${key} limit ${sql.lit(limit)}`;
-      const rows = await this.#from.read(query.compile(this.#fromCompiler));
+      const follows = last === undefined ? ALL : sql`(${key}) > (${join(last)})`;
+      const rows = await this.#from.read(sql`
+        select ${columns} from ${raw(table.name)}
+        where ${follows} and ${condition} order by ${key} limit ${raw(limit)}`);
       if (rows.length > 0) await this.#to.insert(table, rows);
       if (rows.length < limit) return;
       last = positions.map((position) => rows.at(-1)?.[position] ?? null);
@@ -141,10 +131,7 @@ export class StoreCopy {
   async #compare(table: TableShape): Promise<{ differing: Group[]; rows: number }> {
     const query = sumsOf(table);
     // PostgreSQL works while SQLite blocks this process.
-    const [made, wanted] = await Promise.all([
-      this.#to.read(query.compile(this.#toCompiler)),
-      this.#from.read(query.compile(this.#fromCompiler)),
-    ]);
+    const [made, wanted] = await Promise.all([this.#to.read(query), this.#from.read(query)]);
     const [madeSums, wantedSums] = [byGroup(made), byGroup(wanted)];
     const groups = new Set([...madeSums.keys(), ...wantedSums.keys()]);
     const differing = [...groups].filter((group) => madeSums.get(group) !== wantedSums.get(group));
@@ -155,15 +142,11 @@ export class StoreCopy {
 /** An organization; null for rows of no organization. */
 type Group = string | null;
 
-function compilerOf({ dialect }: CopySide): Kysely<unknown> {
-  return new Kysely<unknown>({ dialect: { ...dialect, createDriver: () => new DummyDriver() } });
-}
-
 function hasOrganization({ columns }: TableShape): boolean {
   return columns.includes("organization_id");
 }
 
-function isOfGroup(table: TableShape, group: Group): RawBuilder<unknown> {
+function isOfGroup(table: TableShape, group: Group): Sql {
   if (!hasOrganization(table)) return ALL;
   return group === null ? sql`organization_id is null` : sql`organization_id = ${group}`;
 }
@@ -172,15 +155,15 @@ function isOfGroup(table: TableShape, group: Group): RawBuilder<unknown> {
  * Sums up a table by organization: the number of rows, and for each column its values, or their lengths. Integers are added
  * in two halves, because sums of 64-bit integers could be too large for one.
  */
-function sumsOf(table: TableShape): RawBuilder<unknown> {
+function sumsOf(table: TableShape): Sql {
   const sums = table.columns.flatMap((name) => {
-    const column = sql.ref(name);
+    const column = raw(name);
     if (table.kinds[name] !== "bigint") return [sql`sum(octet_length(${column}))`, sql`count(${column})`];
     return [sql`sum(${column} >> 32)`, sql`sum(${column} & 4294967295)`, sql`count(${column})`];
   });
   const group = hasOrganization(table) ? sql`organization_id` : sql`null`;
   const groups = hasOrganization(table) ? sql`group by organization_id` : sql``;
-  return sql`select ${group}, count(*), ${sql.join(sums)} from ${sql.table(table.name)} ${groups}`;
+  return sql`select ${group}, count(*), ${join(sums)} from ${raw(table.name)} ${groups}`;
 }
 
 function byGroup(rows: readonly Cell[][]): Map<Group, string> {

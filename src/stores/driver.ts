@@ -1,7 +1,7 @@
-import type { CompiledQuery, Dialect, RawBuilder } from "kysely";
 import type { Transition } from "../credits/books.ts";
 import type { Outcome } from "../credits/outcomes.ts";
 import { OperatorError } from "../errors.ts";
+import type { Sql } from "./sql.ts";
 
 /**
  * The seam to a database: everything that SQLite and PostgreSQL do differently. Every method rejects with
@@ -18,12 +18,14 @@ export interface StoreDriver {
    */
   apply(durability: Durability, transitions: Transition[]): Promise<Outcome[]>;
   /**
-   * Runs statements in one transaction, in their order. Returns the result of each; undefined if a required statement
-   * changed no row, which undoes all of them.
+   * Runs writes in one transaction, in their order. Returns the number of rows that each changed; undefined if a required
+   * one changed no row, which undoes all of them.
    */
-  run(statements: StatementBatch): Promise<StatementResult[] | undefined>;
-  /** Runs reads in one short snapshot. Returns the rows of each. */
-  snapshot(queries: readonly CompiledQuery[]): Promise<Record<string, unknown>[][]>;
+  run(statements: StatementBatch): Promise<number[] | undefined>;
+  /** Runs one read, which sees all writes before it. Returns its rows. */
+  find(query: Sql): Promise<Record<string, unknown>[]>;
+  /** Runs reads in one short snapshot, beside the writes. Returns the rows of each. */
+  snapshot(queries: readonly Sql[]): Promise<Record<string, unknown>[][]>;
   /**
    * Runs work of a start that only one service at a time may do on this store; others wait. The lock of a process that
    * dies is released. Rejects with OperatorError after a minute of waiting.
@@ -55,33 +57,27 @@ export interface PoolUse {
 export type Durability = "holds" | "durable";
 
 export interface StatementBatch {
-  required: readonly CompiledQuery[];
-  rest: readonly CompiledQuery[];
+  required: readonly Sql[];
+  rest: readonly Sql[];
   /** False: the changes may be lost in a crash of the store, so nothing waits for the disk. */
   isDurable: boolean;
   /** True: refused if the disk is nearly full, which leaves the remaining space to the books. */
   isDroppable: boolean;
 }
 
-export interface StatementResult {
-  rows: Record<string, unknown>[];
-  /** Number of changed rows. */
-  changed: number;
-}
-
 /** The SQL that differs between the databases. */
-export interface SqlDialect extends Omit<Dialect, "createDriver"> {
+export interface SqlDialect {
   /** The store's clock in milliseconds, as an expression. */
-  now(): RawBuilder<bigint>;
+  now(): Sql;
   /** Ends a query: the rows that it reads do not change until its transaction has ended. */
-  sharedLock(): RawBuilder<unknown>;
+  sharedLock(): Sql;
   /**
    * Restricts a query to a range of ids, the end excluded (null: no end), for a database that partitions requests by
    * month. Only a hint: the query must find the same rows without it.
    */
-  idsWithin(column: string, ids: { from: string; to: string | null }): RawBuilder<boolean>;
+  idsWithin(column: string, ids: { from: string; to: string | null }): Sql;
   /** The beginning of every id of a time in milliseconds, as `idAt` of `credits/request-id.ts`. */
-  idAt(timeMs: RawBuilder<bigint>): RawBuilder<string>;
+  idAtTime(timeMs: Sql): Sql;
 }
 
 /** The store cannot be reached. Nothing else is known to be wrong, so it may become available later. */

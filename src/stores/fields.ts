@@ -1,39 +1,34 @@
-import type { ColumnType } from "kysely";
 import { formatDecimal, PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
 import type { Attempt, CallerKey, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
 
 /** The value of a column. */
 export type Cell = string | bigint | number | Uint8Array | null;
-type Integer = ColumnType<bigint, bigint | number, bigint | number>;
-type OptionalInteger = ColumnType<bigint | null, bigint | number | null, bigint | number | null>;
 /** PostgreSQL's name of a column's type. */
 export type ColumnKind = "text" | "bigint" | "bytea";
 
 /** One property of a row, stored in one or several columns. */
-export interface Field<Value, Columns> {
-  columns: { [Name in keyof Columns]: ColumnKind };
+export interface Field<Value> {
+  columns: Readonly<Record<string, ColumnKind>>;
   /** Those of its columns that may be null; absent: none. */
   optional?: readonly string[];
   /** The only values that its column may have; absent: any. */
   values?: readonly unknown[];
   /** True if it decodes the JSON text of an object or a list. */
   isJson?: boolean;
-  /** The types of the columns, for the compiler only. */
-  types?: Columns;
   encode(value: Value, cells: Cell[]): void;
   /** Reads its columns, which begin at an index of the cells. */
   decode(cells: readonly unknown[], at: number): Value;
 }
 
-function field<const Name extends string, Value, Type>(
-  name: Name,
+function field<Value>(
+  name: string,
   kind: ColumnKind,
   encode: (value: Value) => Cell,
   decode: (cell: unknown) => Value,
-  rules: Pick<Field<Value, object>, "optional" | "values" | "isJson"> = {},
-): Field<Value, Record<Name, Type>> {
+  rules: Pick<Field<Value>, "optional" | "values" | "isJson"> = {},
+): Field<Value> {
   return {
-    columns: { [name]: kind } as Record<Name, ColumnKind>,
+    columns: { [name]: kind },
     ...rules,
     encode: (value, cells) => void cells.push(encode(value)),
     decode: (cells, at) => decode(cells[at]),
@@ -42,80 +37,75 @@ function field<const Name extends string, Value, Type>(
 
 const same = <Value>(value: Value) => value;
 
-export function text<const Name extends string, Value extends string = string>(name: Name) {
-  return field<Name, Value, Value>(name, "text", same, (cell) => cell as Value);
+export function text<Value extends string = string>(name: string) {
+  return field<Value>(name, "text", same, (cell) => cell as Value);
 }
 
-export function optionalText<const Name extends string, Value extends string = string>(name: Name) {
-  const optional = [name];
-  return field<Name, Value | null, Value | null>(name, "text", same, (cell) => cell as Value | null, { optional });
+export function optionalText<Value extends string = string>(name: string) {
+  return field<Value | null>(name, "text", same, (cell) => cell as Value | null, { optional: [name] });
 }
 
 /** One of some texts. */
-export function oneOf<const Name extends string, const Value extends string>(name: Name, values: readonly Value[]) {
-  return field<Name, Value, Value>(name, "text", same, (cell) => cell as Value, { values });
+export function oneOf<const Value extends string>(name: string, values: readonly Value[]) {
+  return { ...text<Value>(name), values };
 }
 
 /** One of some texts, or null. */
-export function optionalOneOf<const Name extends string, const Value extends string>(
-  name: Name,
-  values: readonly Value[],
-) {
-  return { ...optionalText<Name, Value>(name), values };
+export function optionalOneOf<const Value extends string>(name: string, values: readonly Value[]) {
+  return { ...optionalText<Value>(name), values };
 }
 
 /** An exact integer, such as an amount of micro-credits. */
-export function amount<const Name extends string>(name: Name) {
-  return field<Name, bigint, Integer>(name, "bigint", same, (cell) => cell as bigint);
+export function amount(name: string) {
+  return field<bigint>(name, "bigint", same, (cell) => cell as bigint);
 }
 
 /** An integer of at most 2^53, such as a time in milliseconds. */
-export function number<const Name extends string>(name: Name) {
-  return field<Name, number, Integer>(name, "bigint", same, Number);
+export function number(name: string) {
+  return field<number>(name, "bigint", same, Number);
 }
 
-export function optionalNumber<const Name extends string>(name: Name) {
+export function optionalNumber(name: string) {
   const decode = (cell: unknown) => (cell === null ? null : Number(cell));
-  return field<Name, number | null, OptionalInteger>(name, "bigint", same, decode, { optional: [name] });
+  return field<number | null>(name, "bigint", same, decode, { optional: [name] });
 }
 
-export function bytes<const Name extends string>(name: Name) {
-  return field<Name, Uint8Array, Uint8Array>(name, "bytea", same, (cell) => cell as Uint8Array);
+export function bytes(name: string) {
+  return field<Uint8Array>(name, "bytea", same, (cell) => cell as Uint8Array);
 }
 
-export function optionalBytes<const Name extends string>(name: Name) {
-  const decode = (cell: unknown) => cell as Uint8Array | null;
-  return field<Name, Uint8Array | null, Uint8Array | null>(name, "bytea", same, decode, { optional: [name] });
+export function optionalBytes(name: string) {
+  return field<Uint8Array | null>(name, "bytea", same, (cell) => cell as Uint8Array | null, { optional: [name] });
 }
 
 /** A boolean, stored as 0 or 1. */
-export function flag<const Name extends string>(name: Name) {
-  return field<Name, boolean, Integer>(name, "bigint", Number, (cell) => Number(cell) === 1, { values: [0n, 1n] });
+export function flag(name: string) {
+  return field<boolean>(name, "bigint", Number, (cell) => Number(cell) === 1, { values: [0n, 1n] });
 }
 
 /** JSON text. */
-export function json<const Name extends string, Value>(
-  name: Name,
+export function json<Value>(
+  name: string,
   encode: (value: Value) => string = JSON.stringify,
   decode: (found: string) => Value = JSON.parse,
 ) {
-  return field<Name, Value, string>(name, "text", encode, (cell) => decode(cell as string), { isJson: true });
+  return field<Value>(name, "text", encode, (cell) => decode(cell as string), { isJson: true });
 }
 
 /** JSON text, or null. */
-export function optionalJson<const Name extends string, Value>(name: Name) {
+export function optionalJson<Value>(name: string) {
   const encode = (value: Value | null) => (value === null ? null : JSON.stringify(value));
   const decode = (cell: unknown) => (cell === null ? null : (JSON.parse(cell as string) as Value));
-  return field<Name, Value | null, string | null>(name, "text", encode, decode, { optional: [name], isJson: true });
+  return field<Value | null>(name, "text", encode, decode, { optional: [name], isJson: true });
 }
 
 /** A list of draws, stored as JSON text with amounts in decimal. */
-export function draws<const Name extends string>(name: Name) {
-  return json<Name, Draw[]>(name, encodeDraws, decodeDraws);
+export function draws(name: string) {
+  return json<Draw[]>(name, encodeDraws, decodeDraws);
 }
 
 /** The index of live grants covers `is_used_up`, which changes rarely. */
-export function remaining(): Field<bigint, { remaining: Integer; is_used_up: Integer }> {
+export function remaining(): Field<bigint> {
   return {
     columns: { remaining: "bigint", is_used_up: "bigint" },
     encode: (value, cells) => void cells.push(value, value === 0n ? 1 : 0),
@@ -124,10 +114,7 @@ export function remaining(): Field<bigint, { remaining: Integer; is_used_up: Int
 }
 
 /** The idempotency key of a request, or null. */
-export function callerKey(): Field<
-  CallerKey | null,
-  Record<"idempotency_caller_id" | "idempotency_key", string | null>
-> {
+export function callerKey(): Field<CallerKey | null> {
   return {
     columns: { idempotency_caller_id: "text", idempotency_key: "text" },
     optional: ["idempotency_caller_id", "idempotency_key"],
@@ -139,20 +126,11 @@ export function callerKey(): Field<
   };
 }
 
-interface TraceColumns {
-  /** 0 or 1; null if the request has no trace. */
-  is_streamed: OptionalInteger;
-  first_token_ms: OptionalInteger;
-  /** JSON array of Attempt. */
-  attempts: string | null;
-  failure: string | null;
-  provider_response_id: string | null;
-  provider_cost: OptionalInteger;
-}
-
 const TRACE_COLUMNS = {
+  /** 0 or 1; null if the request has no trace. */
   is_streamed: "bigint",
   first_token_ms: "bigint",
+  /** JSON array of Attempt. */
   attempts: "text",
   failure: "text",
   provider_response_id: "text",
@@ -160,7 +138,7 @@ const TRACE_COLUMNS = {
 } as const;
 
 /** The trace of a request, a column for each property; all are null if there is none. */
-export function trace(): Field<Trace | null, TraceColumns> {
+export function trace(): Field<Trace | null> {
   return {
     columns: TRACE_COLUMNS,
     optional: Object.keys(TRACE_COLUMNS),
@@ -191,8 +169,8 @@ export function trace(): Field<Trace | null, TraceColumns> {
 }
 
 /** The facts of an open hold, stored as JSON text. */
-export function details<const Name extends string>(name: Name) {
-  return json<Name, HoldDetails>(name, encodeDetails, decodeDetails);
+export function details(name: string) {
+  return json<HoldDetails>(name, encodeDetails, decodeDetails);
 }
 
 /** Encodes a list: with their names, the properties would take several times the space. */
@@ -205,23 +183,16 @@ function decodeDetails(found: string): HoldDetails {
   return { requestId, model, upstream, metadata, idempotencyKey, charge };
 }
 
-interface SettlementColumns {
-  input_tokens: OptionalInteger;
-  output_tokens: OptionalInteger;
-  shortfall: OptionalInteger;
-  /** JSON of the rest of LateSettlement. */
-  settlement: string | null;
-}
-
 const SETTLEMENT_COLUMNS = {
   input_tokens: "bigint",
   output_tokens: "bigint",
   shortfall: "bigint",
+  /** JSON of the rest of LateSettlement. */
   settlement: "text",
 } as const;
 
 /** Sums need the counts and the shortfall in columns of their own. */
-export function settlement(): Field<LateSettlement | null, SettlementColumns> {
+export function settlement(): Field<LateSettlement | null> {
   return {
     columns: SETTLEMENT_COLUMNS,
     optional: Object.keys(SETTLEMENT_COLUMNS),

@@ -165,6 +165,7 @@ function serviceDriver(
     dialect,
     apply: (durability, transitions) => observe((driver) => driver.apply(durability, transitions)),
     run: (statements) => observe((driver) => driver.run(statements)),
+    find: (query) => observe((driver) => driver.find(query)),
     snapshot: (queries) => observe((driver) => driver.snapshot(queries)),
     runExclusively: async (work) => current().runExclusively(work),
     removeClosedMonth: async (beforeMs) => current().removeClosedMonth(beforeMs),

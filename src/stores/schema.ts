@@ -31,11 +31,11 @@ import {
   text,
   trace,
 } from "./fields.ts";
-import { type ColumnsOf, type Fields, type TableShape, table } from "./table.ts";
+import { type Fields, type TableShape, table } from "./table.ts";
 
 /*
- * Every column is declared here once, for both databases. The types of rows and of queries, the column lists and parameter
- * types, and the conversions follow from it. Times are milliseconds since 1970, amounts micro-credits, prices pico-credits
+ * Every column is declared here once, for both databases. The types of rows, the column lists and parameter types, and
+ * the conversions follow from it. Times are milliseconds since 1970, amounts micro-credits, prices pico-credits
  * per token. SQL never looks into JSON text. Texts compare by their bytes.
  */
 
@@ -109,7 +109,7 @@ export const REQUEST = table("request", ["organizationId", "holdId"], {
   isLate: flag("is_late"),
   trace: trace(),
   idempotencyKey: callerKey(),
-  metadata: optionalJson<"metadata", Record<string, string>>("metadata"),
+  metadata: optionalJson<Record<string, string>>("metadata"),
 } satisfies Fields<RequestRow>);
 
 export const KEY = table("idempotency_key", ["organizationId", "callerId", "key"], {
@@ -163,8 +163,8 @@ export const AUDIT_ENTRY = table("audit_entry", ["id"], {
   action: text("action"),
   organizationId: optionalText("organization_id"),
   subjectId: optionalText("subject_id"),
-  before: optionalJson<"before", Record<string, unknown>>("before"),
-  after: optionalJson<"after", Record<string, unknown>>("after"),
+  before: optionalJson<Record<string, unknown>>("before"),
+  after: optionalJson<Record<string, unknown>>("after"),
 } satisfies Fields<AuditRow>);
 
 export const ORGANIZATION = table("organization", ["id"], {
@@ -174,7 +174,7 @@ export const ORGANIZATION = table("organization", ["id"], {
   /** Paused: its tokens are refused; running requests continue. */
   status: oneOf("status", ["active", "paused"]),
   /** Limits that differ from those of the service. */
-  limits: optionalJson<"limits", Partial<LimitSettings>>("limits"),
+  limits: optionalJson<Partial<LimitSettings>>("limits"),
   createdAtMs: number("created_at"),
   /** True if prompts and answers are stored for some time. */
   keepsConversations: flag("keeps_conversations"),
@@ -190,11 +190,11 @@ export const TOKEN = table("token", ["id"], {
   hash: bytes("hash"),
   /** First characters of the token, to recognize it by. */
   prefix: text("prefix"),
-  scopes: json<"scopes", Scope[]>("scopes"),
+  scopes: json<Scope[]>("scopes"),
   /** Null: every model. */
-  models: optionalJson<"models", string[]>("models"),
+  models: optionalJson<string[]>("models"),
   /** Limits that differ from those of the service. */
-  limits: optionalJson<"limits", Partial<LimitSettings>>("limits"),
+  limits: optionalJson<Partial<LimitSettings>>("limits"),
   createdAtMs: number("created_at"),
   expiresAtMs: optionalNumber("expires_at"),
   revokedAtMs: optionalNumber("revoked_at"),
@@ -353,31 +353,3 @@ export const ALL_TABLES: readonly TableShape[] = [
   // The last one: to copy the others changes it.
   ACCOUNT_VERSION,
 ];
-
-/** The columns of all tables, for queries. */
-export interface Tables {
-  balance: ColumnsOf<typeof BALANCE>;
-  token_balance: ColumnsOf<typeof TOKEN_BALANCE>;
-  credit_grant: ColumnsOf<typeof GRANT>;
-  hold: ColumnsOf<typeof HOLD>;
-  request: ColumnsOf<typeof REQUEST>;
-  idempotency_key: ColumnsOf<typeof KEY>;
-  adjustment: ColumnsOf<typeof ADJUSTMENT>;
-  allowance: ColumnsOf<typeof ALLOWANCE>;
-  audit_entry: ColumnsOf<typeof AUDIT_ENTRY>;
-  organization: ColumnsOf<typeof ORGANIZATION>;
-  token: ColumnsOf<typeof TOKEN>;
-  account_version: ColumnsOf<typeof ACCOUNT_VERSION>;
-  admin_token: ColumnsOf<typeof ADMIN_TOKEN>;
-  admin_session: ColumnsOf<typeof ADMIN_SESSION>;
-  short_token: ColumnsOf<typeof SHORT_TOKEN>;
-  admin_idempotency_key: ColumnsOf<typeof ADMIN_KEY>;
-  usage_day: ColumnsOf<typeof USAGE_DAY>;
-  usage_day_done: ColumnsOf<typeof USAGE_DAY_DONE>;
-  statement_balance: ColumnsOf<typeof STATEMENT_BALANCE>;
-  month_digest: ColumnsOf<typeof MONTH_DIGEST>;
-  closing: ColumnsOf<typeof CLOSING>;
-  closing_part: ColumnsOf<typeof CLOSING_PART>;
-  conversation: ColumnsOf<typeof CONVERSATION>;
-  refusal: ColumnsOf<typeof REFUSAL>;
-}

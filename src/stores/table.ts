@@ -1,30 +1,25 @@
-import type { Insertable, Updateable } from "kysely";
 import type { Cell, ColumnKind, Field } from "./fields.ts";
+import { join, raw, type Sql, sql } from "./sql.ts";
 
 const TYPES: Record<ColumnKind, string> = { text: "string", bigint: "bigint", bytea: "object" };
 
 /** The fields that store a row type which is declared elsewhere. */
-export type Fields<Row> = { [Property in keyof Row]-?: Field<Row[Property], object> };
-type AnyFields = Record<string, Field<unknown, object>>;
+export type Fields<Row> = { [Property in keyof Row]-?: Field<Row[Property]> };
+// biome-ignore lint/suspicious/noExplicitAny: a field of any type.
+type AnyFields = Record<string, Field<any>>;
 type ValuesOf<Of extends AnyFields> = { [Property in keyof Of]: ReturnType<Of[Property]["decode"]> };
-type UnionToIntersection<Union> = (Union extends unknown ? (of: Union) => void : never) extends (of: infer All) => void
-  ? All
-  : never;
-type TypesOf<Of> = UnionToIntersection<{ [P in keyof Of]: Of[P] extends { types?: infer C } ? C : never }[keyof Of]>;
 
 /**
  * A table: its columns in their order, and the conversion between its rows and those of the database. Integers are signed
  * 64-bit integers, which both databases return as bigint.
  */
-export class Table<Row extends object, Columns = object> {
+export class Table<Row extends object> {
   readonly name: string;
   readonly key: readonly string[];
   readonly columns: readonly string[];
   /** By column. */
   readonly kinds: Readonly<Record<string, ColumnKind>>;
-  /** The types of the columns, for the compiler only. */
-  readonly types?: Columns;
-  readonly #fields: [keyof Row, Field<never, object>, at: number][] = [];
+  readonly #fields: [keyof Row, Field<never>, at: number][] = [];
   /** By column: the type of its values, whether it may be null, and the only values that it may have. */
   readonly rules: [column: string, type: string, isOptional: boolean, values: readonly unknown[] | undefined][] = [];
   readonly #fieldOfKey = new Set<keyof Row>();
@@ -32,7 +27,7 @@ export class Table<Row extends object, Columns = object> {
   constructor(name: string, key: readonly (keyof Row)[], fields: Fields<Row>) {
     const kinds: Record<string, ColumnKind> = {};
     for (const property of Object.keys(fields) as (keyof Row)[]) {
-      this.#fields.push([property, fields[property] as Field<never, object>, Object.keys(kinds).length]);
+      this.#fields.push([property, fields[property] as Field<never>, Object.keys(kinds).length]);
       const { columns, optional = [], values } = fields[property];
       Object.assign(kinds, columns);
       for (const [column, kind] of Object.entries(columns) as [string, ColumnKind][]) {
@@ -85,31 +80,37 @@ export class Table<Row extends object, Columns = object> {
     return row as Row;
   }
 
-  /** Encodes a row as values by column. */
-  toRecord(row: Row): Insertable<Columns> {
-    return this.toChange(row) as Insertable<Columns>;
+  /** Returns the statement that inserts rows. */
+  insert(...rows: readonly Row[]): Sql {
+    const { columns, toCells } = this.partOf();
+    const values = rows.map((row) => sql`(${join(toCells(row))})`);
+    return sql`insert into ${raw(this.name)} (${raw(columns.join(", "))}) values ${join(values)}`;
   }
 
-  /** Encodes the given properties of a row as values by column. */
-  toChange(properties: Partial<Row>): Updateable<Columns> {
-    const record: Record<string, Cell | undefined> = {};
-    for (const [property, { columns, encode }] of this.#fields) {
-      if (properties[property] === undefined) continue;
-      const cells: Cell[] = [];
-      encode(properties[property] as never, cells);
-      for (const [index, column] of Object.keys(columns).entries()) record[column] = cells[index];
-    }
-    return record as Updateable<Columns>;
+  /** Returns the assignments of an update that sets some properties; those that are undefined stay unchanged. */
+  set(properties: Partial<Row>): Sql {
+    const given = this.#fields.filter(([property]) => properties[property] !== undefined);
+    const { columns, toCells } = this.#partOf(given);
+    const cells = toCells(properties as Row);
+    return join(columns.map((column, index) => sql`${raw(column)} = ${cells[index] ?? null}`));
+  }
+
+  /** Returns the columns of some properties. */
+  columnsOf(properties: readonly (keyof Row)[]): string[] {
+    return this.#partOf(this.#fields.filter(([property]) => properties.includes(property))).columns;
   }
 
   /** Returns the columns that a write of some properties (absent: all) sets, and their values; the key comes last. */
   partOf(properties?: readonly (keyof Row)[]): TablePart<Row> {
     const isKey = (property: keyof Row) => this.#fieldOfKey.has(property);
     const isChanged = (property: keyof Row) => !isKey(property) && (properties?.includes(property) ?? true);
-    const chosen = [
+    return this.#partOf([
       ...this.#fields.filter(([property]) => isChanged(property)),
       ...this.#fields.filter(([property]) => isKey(property)),
-    ];
+    ]);
+  }
+
+  #partOf(chosen: readonly [keyof Row, Field<never>, at: number][]): TablePart<Row> {
     return {
       columns: chosen.flatMap(([, { columns }]) => Object.keys(columns)),
       toCells(row) {
@@ -122,7 +123,7 @@ export class Table<Row extends object, Columns = object> {
 }
 
 /** Returns false if several columns of a field have other numbers, or nulls, than its value would be stored with. */
-function isComplete(field: Field<never, object>, value: unknown, cells: readonly unknown[], at: number): boolean {
+function isComplete(field: Field<never>, value: unknown, cells: readonly unknown[], at: number): boolean {
   if (Object.keys(field.columns).length === 1) return true;
   const stored: Cell[] = [];
   field.encode(value as never, stored);
@@ -143,15 +144,9 @@ export interface TablePart<Row> {
 }
 
 /** Declares a table, from which the types of its rows and columns follow. */
-export function table<Of extends AnyFields>(
-  name: string,
-  key: readonly (keyof Of)[],
-  fields: Of,
-): Table<ValuesOf<Of>, TypesOf<Of>> {
-  return new Table<ValuesOf<Of>, TypesOf<Of>>(name, key, fields as unknown as Fields<ValuesOf<Of>>);
+export function table<Of extends AnyFields>(name: string, key: readonly (keyof Of)[], fields: Of): Table<ValuesOf<Of>> {
+  return new Table<ValuesOf<Of>>(name, key, fields as unknown as Fields<ValuesOf<Of>>);
 }
 
 /** The row type of a table. */
 export type RowOf<Of extends { fromCells(cells: unknown[]): object }> = ReturnType<Of["fromCells"]>;
-/** The column types of a table, for queries. */
-export type ColumnsOf<Of extends { types?: unknown }> = NonNullable<Of["types"]>;

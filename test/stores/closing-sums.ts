@@ -107,13 +107,13 @@ function rowOf(organizationId: string, drawn: Drawn): RequestRow {
 }
 
 function insertion(row: RequestRow): string {
-  const record = Object.entries(REQUEST.toRecord(row));
+  const { columns, toCells } = REQUEST.partOf();
+  const cells = toCells(row);
   const literal = (value: unknown) => {
     if (value === null || value === undefined) return "null";
     return typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
   };
-  const values = record.map(([, value]) => literal(value)).join(", ");
-  return `insert into request (${record.map(([name]) => name).join(", ")}) values (${values})`;
+  return `insert into request (${columns.join(", ")}) values (${cells.map(literal).join(", ")})`;
 }
 
 /** The sums, in an order that can be compared. */

@@ -143,7 +143,7 @@ async function serve(subject: Subject, { organizationId, tokenId, callerId }: Ca
   const terms = { expiresAtMs: Date.now() + DAY_MS, reference: "refund 1", note: null };
   const audit = { id: v7(), actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" } as const;
   const after = {
-    hold_id: refund.holdId,
+    request_id: refund.holdId,
     expires_at: new Date(terms.expiresAtMs).toISOString(),
     reference: "refund 1",
   };

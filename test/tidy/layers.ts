@@ -34,7 +34,6 @@ const ABOVE_ALL = new Set(["app", "main", "cli"]);
 /** Packages that only some folders may import; every other package is free. */
 const PACKAGES: Record<string, readonly string[]> = {
   pg: ["stores"],
-  kysely: ["stores"],
   "node:sqlite": ["stores"],
   fastify: ["http"],
   undici: ["providers", "catalog"],

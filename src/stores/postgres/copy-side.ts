@@ -1,4 +1,3 @@
-import { PostgresAdapter, PostgresIntrospector, PostgresQueryCompiler } from "kysely";
 import pg from "pg";
 import { idAt } from "../../credits/request-id.ts";
 import { OperatorError } from "../../errors.ts";
@@ -9,7 +8,7 @@ import { LOCK_REQUESTS } from "./closed-months.ts";
 import { connectFailure, openingFailure, sqlStateOf, statementFailure } from "./failure.ts";
 import { partitionOf } from "./migrate.ts";
 import { placeOf, types } from "./pools.ts";
-import { openPostgresDriver } from "./postgres.ts";
+import { openPostgresDriver, toStatement } from "./postgres.ts";
 import { arrayText } from "./writes.ts";
 
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -123,19 +122,18 @@ async function makePartitions(client: pg.Client, fromMs: number, toMs: number): 
 
 function sideOver(client: pg.Client): CopySide {
   return {
-    dialect: {
-      createAdapter: () => new PostgresAdapter(),
-      createIntrospector: (kysely) => new PostgresIntrospector(kysely),
-      createQueryCompiler: () => new PostgresQueryCompiler(),
-    },
     beginSnapshot: async () => {
       await guarded(() => client.query(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${LOCK_REQUESTS}`));
     },
-    read: async ({ sql: text, parameters }) => {
+    read: async (query) => {
+      const { sql: text, parameters } = toStatement(query);
       const result = await guarded(() => client.query<Cell[]>({ text, values: [...parameters], rowMode: "array" }));
       return result.rows;
     },
-    run: async ({ sql: text, parameters }) => void (await guarded(() => client.query(text, [...parameters]))),
+    run: async (query) => {
+      const { sql: text, parameters } = toStatement(query);
+      await guarded(() => client.query(text, [...parameters]));
+    },
     insert: async (table, rows) => {
       const values = table.columns.map((_, index) => arrayText(rows.map((row) => textOfBytes(row[index] ?? null))));
       await guarded(() => client.query(insertion(table), values));

@@ -1,12 +1,12 @@
-import { type CompiledQuery, PostgresAdapter, PostgresIntrospector, PostgresQueryCompiler, sql } from "kysely";
 import type pg from "pg";
 import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import { namesOf } from "../../credits/names.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../../errors.ts";
-import type { SqlDialect, StatementBatch, StatementResult, StoreDriver } from "../driver.ts";
+import type { SqlDialect, StatementBatch, StoreDriver } from "../driver.ts";
 import { type MigratedDriver, readMigrations } from "../migrations.ts";
+import { raw, type Sql, type Statement, sql, statementOf } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { LOCK_REQUESTS, removeClosedMonth } from "./closed-months.ts";
@@ -54,16 +54,14 @@ const TABLE_LOCKS = `
 const LOCK_EXCLUSIVELY = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate.turn', 0))";
 
 export const POSTGRES_DIALECT: SqlDialect = {
-  createAdapter: () => new PostgresAdapter(),
-  createIntrospector: (kysely) => new PostgresIntrospector(kysely),
-  createQueryCompiler: () => new PostgresQueryCompiler(),
-  now: () => sql<bigint>`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
+  now: () => sql`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
   sharedLock: () => sql`for share`,
   idsWithin(column, { from, to }) {
-    const name = sql.ref(column);
+    const name = raw(column);
     return to === null ? sql`${name} >= ${from}` : sql`(${name} >= ${from} AND ${name} < ${to})`;
   },
-  idAt: (timeMs) => sql`lpad(to_hex((${timeMs}) / 65536), 8, '0') || '-' || lpad(to_hex((${timeMs}) % 65536), 4, '0')`,
+  idAtTime: (timeMs) =>
+    sql`lpad(to_hex((${timeMs}) / 65536), 8, '0') || '-' || lpad(to_hex((${timeMs}) % 65536), 4, '0')`,
 };
 
 /** Opens a store over `openPostgresDriver`. */
@@ -122,6 +120,10 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
     dialect: POSTGRES_DIALECT,
     apply: (durability, transitions) => apply(durability === "holds" ? pools.holds : pools.settlements, transitions),
     run: (statements) => run(pools, statements),
+    async find(statement) {
+      const { sql: text, parameters } = toStatement(statement);
+      return (await query(pools.durable, { text, values: [...parameters], isRepeatable: true })).rows;
+    },
     snapshot: (queries) => snapshot(pools.reports, queries),
     pools: () => usesOf(pools),
     // The pools close idle connections by themselves.
@@ -180,26 +182,19 @@ async function lockedOrganizations(pool: pg.Pool, transitions: readonly Transiti
 /** Rolls back the transaction of a `run` of which a required statement changed no row. */
 class UnmetRequirement extends Error {}
 
-async function run(
-  pools: Pools,
-  { required, rest, isDurable }: StatementBatch,
-): Promise<StatementResult[] | undefined> {
+async function run(pools: Pools, { required, rest, isDurable }: StatementBatch): Promise<number[] | undefined> {
   const pool = isDurable ? pools.durable : pools.holds;
-  const [first, ...others] = [...required, ...rest];
-  if (others.length === 0 && first?.query.kind === "SelectQueryNode") {
-    const { sql: text, parameters } = first;
-    return [resultOf(await query(pool, { text, values: [...parameters], isRepeatable: true }))];
-  }
   try {
     // Rows that are written twice, because the answer to the first COMMIT was lost, would look like a defect.
     return await transact(pool, { kind: "booking", isRepeatable: false }, async (transaction) => {
-      const results: StatementResult[] = [];
-      for (const [index, { sql: text, parameters }] of [...required, ...rest].entries()) {
-        const result = resultOf(await transaction.query(text, [...parameters]));
-        if (index < required.length && result.changed === 0) throw new UnmetRequirement();
-        results.push(result);
+      const changes: number[] = [];
+      for (const [index, statement] of [...required, ...rest].entries()) {
+        const { sql: text, parameters } = toStatement(statement);
+        const changed = (await transaction.query(text, [...parameters])).rowCount ?? 0;
+        if (index < required.length && changed === 0) throw new UnmetRequirement();
+        changes.push(changed);
       }
-      return results;
+      return changes;
     });
   } catch (error) {
     if (error instanceof UnmetRequirement) return undefined;
@@ -207,17 +202,19 @@ async function run(
   }
 }
 
-function resultOf({ rows, rowCount }: pg.QueryResult): StatementResult {
-  return { rows, changed: rowCount ?? 0 };
+/** Returns a statement with PostgreSQL's names of parameters. */
+export function toStatement(statement: Sql): Statement {
+  return statementOf(statement, (index) => `$${index}`);
 }
 
 /** Reads change nothing, so they need not wait for the answer to BEGIN. */
-function snapshot(pool: pg.Pool, queries: readonly CompiledQuery[]): Promise<Record<string, unknown>[][]> {
+function snapshot(pool: pg.Pool, queries: readonly Sql[]): Promise<Record<string, unknown>[][]> {
   return transact(pool, { kind: "snapshot", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
     const query_timeout = queries.length * SNAPSHOT_TIMEOUT_MS + 2_000;
     const results = await Promise.all([
       transaction.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}; ${LOCK_REQUESTS}`),
-      ...queries.map(({ sql: text, parameters }) => {
+      ...queries.map((query) => {
+        const { sql: text, parameters } = toStatement(query);
         const config = { text, values: [...parameters], query_timeout };
         return transaction.query<Record<string, unknown>>(config);
       }),

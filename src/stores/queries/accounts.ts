@@ -1,12 +1,13 @@
-import { sql } from "kysely";
 import { type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { TokenBalanceRow } from "../../credits/books.ts";
 import type { Database, IdPage } from "../database.ts";
-import { BALANCE, ORGANIZATION, TOKEN } from "../schema.ts";
-import type { RowOf } from "../table.ts";
-import { insertAuditQuery, recordOf } from "./admin.ts";
+import { flag, oneOf, optionalJson } from "../fields.ts";
+import { ACCOUNT_VERSION, AUDIT_ENTRY, BALANCE, ORGANIZATION, SHORT_TOKEN, TOKEN, TOKEN_BALANCE } from "../schema.ts";
+import { equal, isAsRead, type Sql, sql } from "../sql.ts";
+import { type RowOf, table } from "../table.ts";
+import { recordOf } from "./admin.ts";
 import { skipsOfMonths } from "./allowances.ts";
 import { changeToken, type TokenChange } from "./token-changes.ts";
 
@@ -22,12 +23,7 @@ export type TokenRow = RowOf<typeof TOKEN>;
 export type TokenBudget = Pick<TokenBalanceRow, "cap" | "held" | "spent">;
 export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
 
-export interface TokenWithOrganization extends TokenRow {
-  organizationKind: OrganizationRow["kind"];
-  organizationStatus: OrganizationRow["status"];
-  organizationLimits: Partial<LimitSettings> | null;
-  organizationKeepsConversations: boolean;
-}
+export type TokenWithOrganization = TokenRow & RowOf<typeof ORGANIZATION_OF_TOKEN>;
 
 export interface SuccessorReplacement {
   oldId: string;
@@ -52,29 +48,21 @@ export function accountRows(database: Database) {
 }
 
 function organizations(database: Database) {
-  const { kysely, write, writeIf } = database;
+  const { findRow, findRows, write, writeIf } = database;
   return {
     /** Writes the organization and its empty balance. */
     async insertOrganization({ id, name, kind, limits = null, createdAtMs }: NewOrganizationRow, audit?: AuditRow) {
       const choices = { limits, keepsConversations: false, pausesAllowances: false };
-      const row = { id, name, kind, status: "active", createdAtMs, ...choices } as const;
       const nothing = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
-      const balance = { organizationId: id, ...nothing, nextChangeAtMs: null, closedBeforeMs: null };
       await write([
-        kysely.insertInto("organization").values(ORGANIZATION.toRecord(row)).compile(),
-        kysely.insertInto("balance").values(BALANCE.toRecord(balance)).compile(),
-        ...recordOf(kysely, audit),
+        ORGANIZATION.insert({ id, name, kind, status: "active", createdAtMs, ...choices }),
+        BALANCE.insert({ organizationId: id, ...nothing, nextChangeAtMs: null, closedBeforeMs: null }),
+        ...recordOf(audit),
       ]);
     },
-    async organization(id: string): Promise<OrganizationRow | undefined> {
-      const row = await kysely.selectFrom("organization").selectAll().where("id", "=", id).executeTakeFirst();
-      return row && ORGANIZATION.fromRecord(row);
-    },
-    async organizations({ after, limit }: IdPage): Promise<OrganizationRow[]> {
-      let query = kysely.selectFrom("organization").selectAll().orderBy("id").limit(limit);
-      if (after !== null) query = query.where("id", ">", after);
-      return (await query.execute()).map(ORGANIZATION.fromRecord);
-    },
+    organization: (id: string) => findRow(ORGANIZATION, sql`select * from organization where id = ${id}`),
+    organizations: ({ after, limit }: IdPage) =>
+      findRows(ORGANIZATION, sql`select * from organization where id > ${after ?? ""} order by id limit ${limit}`),
     /**
      * Writes the fields of a change that differ from the stored ones, and no others, so that concurrent changes of
      * different fields are all preserved. `recordOf` makes the audit record from those fields before and after; if none
@@ -86,24 +74,21 @@ function organizations(database: Database) {
       recordOf: (before: OrganizationChange, after: OrganizationChange) => AuditRow,
     ): Promise<OrganizationRow | undefined> {
       for (;;) {
-        const row = await kysely.selectFrom("organization").selectAll().where("id", "=", id).executeTakeFirst();
+        const [row] = await database.find(sql`select * from organization where id = ${id}`);
         if (row === undefined) return undefined;
         const old = ORGANIZATION.fromRecord(row);
         const isChanged = (field: keyof OrganizationChange) =>
           change[field] !== undefined && JSON.stringify(change[field]) !== JSON.stringify(old[field]);
         const fields = CHANGEABLE.filter(isChanged);
         if (fields.length === 0) return old;
-        const values = ORGANIZATION.toChange(pick(change, fields));
-        let update = kysely.updateTable("organization").set(values).where("id", "=", id);
         // Written only if the previous values are still those that were read; otherwise read again.
-        for (const column of Object.keys(ORGANIZATION.toChange(pick(old, CHANGEABLE))) as (keyof typeof row)[]) {
-          update = update.where(column, "is not distinct from", row[column]);
-        }
+        const update = sql`
+          update organization set ${ORGANIZATION.set(pick(change, fields))}
+          where id = ${id} and ${isAsRead(ORGANIZATION.columnsOf(CHANGEABLE), row)}`;
         const resumes = old.pausesAllowances && change.pausesAllowances === false;
         const skips = resumes ? await skipsOfMonths(database, id) : [];
         const audit = recordOf(pick(old, fields), pick(change, fields));
-        if (await writeIf([update.compile()], [...skips, insertAuditQuery(kysely, audit)]))
-          return { ...old, ...change };
+        if (await writeIf([update], [...skips, AUDIT_ENTRY.insert(audit)])) return { ...old, ...change };
       }
     },
   };
@@ -115,51 +100,46 @@ function pick(values: OrganizationChange, fields: readonly (keyof OrganizationCh
   return Object.fromEntries(fields.map((field) => [field, values[field]]));
 }
 
-function tokens({ kysely }: Database) {
-  const withOrganization = () =>
-    kysely
-      .selectFrom("token")
-      .innerJoin("organization", "organization.id", "token.organization_id")
-      .selectAll("token")
-      .select([
-        "organization.kind as organization_kind",
-        "organization.status as organization_status",
-        "organization.limits as organization_limits",
-        "organization.keeps_conversations as organization_keeps_conversations",
-      ]);
+function tokens({ find, findRow }: Database) {
+  const withOrganization = async (condition: Sql): Promise<TokenWithOrganization | undefined> => {
+    const [row] = await find(sql`
+      select token.*, organization.kind as organization_kind, organization.status as organization_status,
+        organization.limits as organization_limits,
+        organization.keeps_conversations as organization_keeps_conversations
+      from token join organization on organization.id = token.organization_id where ${condition}`);
+    return row && { ...TOKEN.fromRecord(row), ...ORGANIZATION_OF_TOKEN.fromRecord(row) };
+  };
   const shortToken = async (hash: Uint8Array): Promise<TokenWithOrganization | undefined> => {
-    const short = await kysely
-      .selectFrom("short_token")
-      .leftJoin("admin_session", "admin_session.hash", "short_token.session_hash")
-      .leftJoin("admin_token", "admin_token.id", "short_token.admin_token_id")
-      .select(["short_token.token_id", "short_token.expires_at"])
-      .where("short_token.hash", "=", hash)
-      .where((eb) => eb.or([eb("short_token.session_hash", "is", null), eb("admin_session.hash", "is not", null)]))
-      .where("admin_token.revoked_at", "is", null)
-      .executeTakeFirst();
+    const short = await findRow(
+      SHORT_TOKEN,
+      sql`
+        select short_token.* from short_token
+        left join admin_session on admin_session.hash = short_token.session_hash
+        left join admin_token on admin_token.id = short_token.admin_token_id
+        where short_token.hash = ${hash} and (short_token.session_hash is null or admin_session.hash is not null)
+          and admin_token.revoked_at is null`,
+    );
     if (short === undefined) return undefined;
-    const row = await withOrganization().where("token.id", "=", short.token_id).executeTakeFirst();
-    if (row === undefined) return undefined;
-    const token = tokenWithOrganization(row);
-    const expiresAtMs = Math.min(Number(short.expires_at), token.expiresAtMs ?? Number.POSITIVE_INFINITY);
+    const token = await withOrganization(sql`token.id = ${short.tokenId}`);
+    if (token === undefined) return undefined;
+    const expiresAtMs = Math.min(short.expiresAtMs, token.expiresAtMs ?? Number.POSITIVE_INFINITY);
     return { ...token, expiresAtMs, scopes: token.scopes.filter((scope) => SHORT_TOKEN_SCOPES.includes(scope)) };
   };
   return {
     /** Returns the token of this hash, or the token that a short token of this hash represents. */
     async tokenByHash(hash: Uint8Array): Promise<TokenWithOrganization | undefined> {
-      const row = await withOrganization().where("token.hash", "=", hash).executeTakeFirst();
-      return row === undefined ? shortToken(hash) : tokenWithOrganization(row);
+      return (await withOrganization(sql`token.hash = ${hash}`)) ?? shortToken(hash);
     },
     /**
      * Returns a number that is another one after every change of what a token may do. As long as it stays the same, a token
      * is as it was when it was read after the number.
      */
     async accountVersion(): Promise<number> {
-      const row = await kysely.selectFrom("account_version").select("version").where("id", "=", 1n).executeTakeFirst();
-      return row === undefined ? 0 : Number(row.version);
+      const row = await findRow(ACCOUNT_VERSION, sql`select * from account_version where id = 1`);
+      return row?.version ?? 0;
     },
     async token(id: string): Promise<TokenWithBudget | undefined> {
-      const row = await tokensWithBudget(kysely).where("token.id", "=", id).executeTakeFirst();
+      const [row] = await find(sql`${TOKENS_WITH_BUDGETS} where token.id = ${id}`);
       return row && withBudget(row);
     },
     /** Returns the tokens of an organization, or of all (null), in the order of their ids. */
@@ -168,25 +148,25 @@ function tokens({ kysely }: Database) {
       after,
       limit,
     }: IdPage & { organizationId: string | null }): Promise<TokenWithBudget[]> {
-      let query = tokensWithBudget(kysely).orderBy("token.id").limit(limit);
-      if (organizationId !== null) query = query.where("token.organization_id", "=", organizationId);
-      if (after !== null) query = query.where("token.id", ">", after);
-      return (await query.execute()).map(withBudget);
+      const rows = await find(sql`
+        ${TOKENS_WITH_BUDGETS}
+        where token.id > ${after ?? ""} and ${equal({ "token.organization_id": organizationId })}
+        order by token.id limit ${limit}`);
+      return rows.map(withBudget);
     },
   };
 }
 
-function tokenChanges({ kysely, write, writeIf }: Database) {
-  const change = () => kysely.updateTable("token");
+function tokenChanges({ write, writeIf }: Database) {
   return {
     /** Writes a token. With a cap, its holds and charges are counted from now on. */
     async insertToken(token: TokenRow, cap: MicroCredits | null, audit?: AuditRow) {
-      const { organizationId: organization_id, id: token_id } = token;
-      const budget = kysely.insertInto("token_balance");
+      const { organizationId, id: tokenId } = token;
+      const budget = { organizationId, tokenId, budgetId: null, held: 0n, spent: 0n };
       await write([
-        insertTokenQuery(kysely, token),
-        ...(cap === null ? [] : [budget.values({ organization_id, token_id, cap, held: 0, spent: 0 }).compile()]),
-        ...recordOf(kysely, audit),
+        TOKEN.insert(token),
+        ...(cap === null ? [] : [TOKEN_BALANCE.insert({ ...budget, cap })]),
+        ...recordOf(audit),
       ]);
     },
     /**
@@ -194,8 +174,8 @@ function tokenChanges({ kysely, write, writeIf }: Database) {
      * record included.
      */
     async revokeToken(id: string, atMs: number, audit?: AuditRow): Promise<boolean> {
-      const revoke = change().set({ revoked_at: atMs }).where("id", "=", id).where("revoked_at", "is", null);
-      return writeIf([revoke.compile()], recordOf(kysely, audit));
+      const revoke = sql`update token set revoked_at = ${atMs} where id = ${id} and revoked_at is null`;
+      return writeIf([revoke], recordOf(audit));
     },
     /**
      * Writes the successor and ends the predecessor at `oldExpiresAtMs` at the latest, in one transaction. If the
@@ -203,10 +183,10 @@ function tokenChanges({ kysely, write, writeIf }: Database) {
      * nothing is written.
      */
     async replaceToken(oldId: string, oldExpiresAtMs: number, successor: TokenRow, audit?: AuditRow): Promise<boolean> {
-      const name = change().set({ successor_id: successor.id }).where("id", "=", oldId);
-      const once = name.where("successor_id", "is", null).where("revoked_at", "is", null);
-      const rest = [...succession(kysely, oldId, oldExpiresAtMs, successor), ...recordOf(kysely, audit)];
-      return writeIf([once.compile()], rest);
+      const name = sql`
+        update token set successor_id = ${successor.id}
+        where id = ${oldId} and successor_id is null and revoked_at is null`;
+      return writeIf([name], [...succession(oldId, oldExpiresAtMs, successor), ...recordOf(audit)]);
     },
     /**
      * Writes another successor of a token and revokes its present one, in one transaction. Returns false if its
@@ -216,110 +196,59 @@ function tokenChanges({ kysely, write, writeIf }: Database) {
       { oldId, unusedId, oldExpiresAtMs, atMs, successor }: SuccessorReplacement,
       audit?: AuditRow,
     ): Promise<boolean> {
-      const name = change().set({ successor_id: successor.id }).where("id", "=", oldId);
-      const revoke = change()
-        .set({ revoked_at: sql<bigint>`coalesce(revoked_at, ${atMs})` })
-        .where("id", "=", unusedId)
-        .where("last_used_at", "is", null)
-        .where("successor_id", "is", null);
-      const required = [name.where("successor_id", "=", unusedId).compile(), revoke.compile()];
-      return writeIf(required, [...succession(kysely, oldId, oldExpiresAtMs, successor), ...recordOf(kysely, audit)]);
+      const name = sql`
+        update token set successor_id = ${successor.id} where id = ${oldId} and successor_id = ${unusedId}`;
+      const revoke = sql`
+        update token set revoked_at = coalesce(revoked_at, ${atMs})
+        where id = ${unusedId} and last_used_at is null and successor_id is null`;
+      return writeIf([name, revoke], [...succession(oldId, oldExpiresAtMs, successor), ...recordOf(audit)]);
     },
     /** Records when tokens were last used. Times before the recorded ones change nothing. */
     async noteUses(uses: readonly { tokenId: string; atMs: number }[]) {
       if (uses.length === 0) return;
       await write(
-        uses.map(({ tokenId, atMs }) =>
-          change()
-            .set({ last_used_at: atMs })
-            .where("id", "=", tokenId)
-            .where((eb) => eb.or([eb("last_used_at", "is", null), eb("last_used_at", "<", BigInt(atMs))]))
-            .compile(),
+        uses.map(
+          ({ tokenId, atMs }) => sql`
+            update token set last_used_at = ${atMs}
+            where id = ${tokenId} and (last_used_at is null or last_used_at < ${atMs})`,
         ),
       );
     },
   };
 }
 
-function insertTokenQuery(kysely: Database["kysely"], token: TokenRow) {
-  return kysely.insertInto("token").values(TOKEN.toRecord(token)).compile();
+/** The writes that every rotation needs besides naming the successor, which shares its predecessor's cap, if any. */
+function succession(oldId: string, oldExpiresAtMs: number, successor: TokenRow): Sql[] {
+  const { organizationId, id } = successor;
+  const expiry = sql`
+    update token set expires_at = ${oldExpiresAtMs}
+    where id = ${oldId} and (expires_at is null or expires_at > ${oldExpiresAtMs})`;
+  const cap = sql`
+    insert into token_balance (organization_id, token_id, budget_id, cap, held, spent)
+    select organization_id, cast(${id} as text), coalesce(budget_id, token_id), 0, 0, 0 from token_balance
+    where organization_id = ${organizationId} and token_id = ${oldId}`;
+  return [expiry, TOKEN.insert(successor), cap];
 }
 
-/** The writes that every rotation needs besides naming the successor. */
-function succession(kysely: Database["kysely"], oldId: string, oldExpiresAtMs: number, successor: TokenRow) {
-  const expiry = kysely
-    .updateTable("token")
-    .set({ expires_at: oldExpiresAtMs })
-    .where("id", "=", oldId)
-    .where((eb) => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", BigInt(oldExpiresAtMs))]));
-  return [expiry.compile(), insertTokenQuery(kysely, successor), shareCap(kysely, oldId, successor).compile()];
-}
+/** The organization of a token, as a query names its columns. */
+const ORGANIZATION_OF_TOKEN = table("organization", [], {
+  organizationKind: oneOf("organization_kind", ["standard", "playground"]),
+  organizationStatus: oneOf("organization_status", ["active", "paused"]),
+  organizationLimits: optionalJson<Partial<LimitSettings>>("organization_limits"),
+  organizationKeepsConversations: flag("organization_keeps_conversations"),
+});
 
-interface OrganizationColumns {
-  organization_kind: OrganizationRow["kind"];
-  organization_status: OrganizationRow["status"];
-  organization_limits: string | null;
-  organization_keeps_conversations: bigint;
-}
+export const BUDGET_COLUMNS = sql`shared.cap, shared.held, shared.spent`;
+/** Joins tokens with their caps. */
+export const BUDGETS_OF_TOKENS = sql`
+  left join token_balance as own on own.organization_id = token.organization_id and own.token_id = token.id
+  left join token_balance as shared
+    on shared.organization_id = own.organization_id and shared.token_id = coalesce(own.budget_id, own.token_id)`;
+const TOKENS_WITH_BUDGETS = sql`select token.*, ${BUDGET_COLUMNS} from token ${BUDGETS_OF_TOKENS}`;
 
-function tokenWithOrganization(row: OrganizationColumns): TokenWithOrganization {
-  const { organization_limits: limits } = row;
-  return {
-    ...TOKEN.fromRecord(row),
-    organizationKind: row.organization_kind,
-    organizationStatus: row.organization_status,
-    organizationLimits: limits === null ? null : JSON.parse(limits),
-    organizationKeepsConversations: row.organization_keeps_conversations === 1n,
-  };
-}
-
-/** Selects tokens with their caps. */
-export function tokensWithBudget(kysely: Database["kysely"]) {
-  return kysely
-    .selectFrom("token")
-    .leftJoin("token_balance as own", (join) =>
-      join.onRef("own.organization_id", "=", "token.organization_id").onRef("own.token_id", "=", "token.id"),
-    )
-    .leftJoin("token_balance as shared", (join) =>
-      join
-        .onRef("shared.organization_id", "=", "own.organization_id")
-        .on("shared.token_id", "=", sql<string>`coalesce(own.budget_id, own.token_id)`),
-    )
-    .selectAll("token")
-    .select(["shared.cap", "shared.held", "shared.spent"]);
-}
-
-/** Lets the successor share its predecessor's cap; inserts nothing if there is none. */
-function shareCap(kysely: Database["kysely"], oldId: string, { organizationId, id }: TokenRow) {
-  const nothing = sql<bigint>`0`;
-  return kysely
-    .insertInto("token_balance")
-    .columns(["organization_id", "token_id", "budget_id", "cap", "held", "spent"])
-    .expression((from) =>
-      from
-        .selectFrom("token_balance")
-        .select([
-          "organization_id",
-          sql<string>`${sql.lit(id)}`.as("token_id"),
-          sql<string>`coalesce(budget_id, token_id)`.as("budget_id"),
-          nothing.as("cap"),
-          nothing.as("held"),
-          nothing.as("spent"),
-        ])
-        .where("organization_id", "=", organizationId)
-        .where("token_id", "=", oldId),
-    );
-}
-
-export interface BudgetColumns {
-  cap: bigint | null;
-  held: bigint | null;
-  spent: bigint | null;
-}
-
-/** Converts a row of `tokensWithBudget`. */
-export function withBudget(row: BudgetColumns): TokenWithBudget {
-  const { cap, held, spent } = row;
+/** Converts a row of a token with its cap. */
+export function withBudget(row: Record<string, unknown>): TokenWithBudget {
+  const { cap, held, spent } = row as Record<"cap" | "held" | "spent", bigint | null>;
   const hasCap = cap !== null && held !== null && spent !== null;
   return { ...TOKEN.fromRecord(row), budget: hasCap ? { cap, held, spent } : null };
 }

@@ -1,7 +1,7 @@
-import { type CompiledQuery, sql } from "kysely";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { Database } from "../database.ts";
 import { ADMIN_KEY, ADMIN_SESSION, ADMIN_TOKEN, AUDIT_ENTRY, SHORT_TOKEN } from "../schema.ts";
+import { allOf, equal, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
 /** A token with all permissions. */
@@ -50,154 +50,117 @@ export function adminRows(database: Database) {
   return { ...adminTokens(database), ...sessions(database), ...auditEntries(database), ...adminKeys(database) };
 }
 
-function adminTokens({ kysely, write, writeIf }: Database) {
-  const insert = (token: AdminTokenRow) => kysely.insertInto("admin_token").values(ADMIN_TOKEN.toRecord(token));
-  const find = () => kysely.selectFrom("admin_token").selectAll();
+function adminTokens({ find, findRow, write, writeIf }: Database) {
   return {
     /** Writes the first admin token of a store, under a fixed id. Returns false if the store has one. */
     async insertFirstAdminToken(token: AdminTokenRow, audit?: AuditRow): Promise<boolean> {
-      if ((await find().limit(1).executeTakeFirst()) !== undefined) return false;
-      const first = insert({ ...token, id: FIRST_ADMIN_TOKEN_ID }).onConflict((conflict) => conflict.doNothing());
-      return writeIf(
-        [first.compile()],
-        audit ? [insertAuditQuery(kysely, { ...audit, subjectId: FIRST_ADMIN_TOKEN_ID })] : [],
-      );
+      if ((await find(sql`select id from admin_token limit 1`)).length > 0) return false;
+      const first = sql`${ADMIN_TOKEN.insert({ ...token, id: FIRST_ADMIN_TOKEN_ID })} on conflict do nothing`;
+      return writeIf([first], recordOf(audit && { ...audit, subjectId: FIRST_ADMIN_TOKEN_ID }));
     },
     /** Writes an admin token and revokes all others at its creation time. */
     async replaceAdminTokens(token: AdminTokenRow, audit: AuditRow) {
       await write([
-        kysely
-          .updateTable("admin_token")
-          .set({ revoked_at: token.createdAtMs })
-          .where("revoked_at", "is", null)
-          .compile(),
-        insert(token).compile(),
-        insertAuditQuery(kysely, audit),
+        sql`update admin_token set revoked_at = ${token.createdAtMs} where revoked_at is null`,
+        ADMIN_TOKEN.insert(token),
+        AUDIT_ENTRY.insert(audit),
       ]);
     },
-    async adminTokenByHash(hash: Uint8Array): Promise<AdminTokenRow | undefined> {
-      const row = await find().where("hash", "=", hash).executeTakeFirst();
-      return row && ADMIN_TOKEN.fromRecord(row);
-    },
-    async adminToken(id: string): Promise<AdminTokenRow | undefined> {
-      const row = await find().where("id", "=", id).executeTakeFirst();
-      return row && ADMIN_TOKEN.fromRecord(row);
-    },
+    adminTokenByHash: (hash: Uint8Array) => findRow(ADMIN_TOKEN, sql`select * from admin_token where hash = ${hash}`),
+    adminToken: (id: string) => findRow(ADMIN_TOKEN, sql`select * from admin_token where id = ${id}`),
   };
 }
 
-function sessions({ kysely, write, writeIf }: Database) {
+function sessions({ findRow, write, writeIf }: Database) {
   return {
     /** Writes a session and removes those that have expired. */
     async insertSession(session: SessionRow, audit?: AuditRow) {
       await write([
-        kysely.deleteFrom("admin_session").where("expires_at", "<", BigInt(session.createdAtMs)).compile(),
-        kysely.insertInto("admin_session").values(ADMIN_SESSION.toRecord(session)).compile(),
-        ...recordOf(kysely, audit),
+        sql`delete from admin_session where expires_at < ${session.createdAtMs}`,
+        ADMIN_SESSION.insert(session),
+        ...recordOf(audit),
       ]);
     },
-    async session(hash: Uint8Array): Promise<SessionRow | undefined> {
-      const row = await kysely.selectFrom("admin_session").selectAll().where("hash", "=", hash).executeTakeFirst();
-      return row && ADMIN_SESSION.fromRecord(row);
-    },
+    session: (hash: Uint8Array) => findRow(ADMIN_SESSION, sql`select * from admin_session where hash = ${hash}`),
     async touchSession(hash: Uint8Array, seenAtMs: number) {
-      await kysely.updateTable("admin_session").set({ seen_at: seenAtMs }).where("hash", "=", hash).execute();
+      await write([sql`update admin_session set seen_at = ${seenAtMs} where hash = ${hash}`]);
     },
     /** Removes a session. Returns false if it does not exist; then nothing is written. */
     async deleteSession(hash: Uint8Array, audit?: AuditRow): Promise<boolean> {
-      return writeIf([kysely.deleteFrom("admin_session").where("hash", "=", hash).compile()], recordOf(kysely, audit));
+      return writeIf([sql`delete from admin_session where hash = ${hash}`], recordOf(audit));
     },
     /** Writes a short token and removes those that expired before `nowMs`. */
     async insertShortToken(token: ShortTokenRow, nowMs: number, audit?: AuditRow) {
       await write([
-        kysely.deleteFrom("short_token").where("expires_at", "<", BigInt(nowMs)).compile(),
-        kysely.insertInto("short_token").values(SHORT_TOKEN.toRecord(token)).compile(),
-        ...recordOf(kysely, audit),
+        sql`delete from short_token where expires_at < ${nowMs}`,
+        SHORT_TOKEN.insert(token),
+        ...recordOf(audit),
       ]);
     },
   };
 }
 
-function auditEntries({ kysely, write }: Database) {
-  const failedSignIns = () => kysely.selectFrom("audit_entry").where("action", "=", FAILED_SIGN_IN);
+function auditEntries({ findRows, write }: Database) {
   return {
     /** Writes a `session.sign_in_failed` record and removes all but the newest `keep` of them. */
     async insertFailedSignIn(entry: AuditRow, keep: number) {
-      const newestTooMany = failedSignIns().select("id").orderBy("id", "desc").limit(1).offset(keep);
       await write([
-        insertAuditQuery(kysely, { ...entry, action: FAILED_SIGN_IN }),
-        kysely
-          .deleteFrom("audit_entry")
-          .where("action", "=", FAILED_SIGN_IN)
-          .where("id", "<=", newestTooMany)
-          .compile(),
+        AUDIT_ENTRY.insert({ ...entry, action: FAILED_SIGN_IN }),
+        sql`
+          delete from audit_entry where action = ${FAILED_SIGN_IN} and id <= (
+            select id from audit_entry where action = ${FAILED_SIGN_IN} order by id desc limit 1 offset ${keep})`,
       ]);
     },
     async insertAudit(entry: AuditRow) {
-      await write([insertAuditQuery(kysely, entry)]);
+      await write([AUDIT_ENTRY.insert(entry)]);
     },
     /** Returns audit records, the newest first. */
     async audit({ organizationId, action, after, before, limit }: AuditPage): Promise<AuditRow[]> {
-      let query = kysely.selectFrom("audit_entry").selectAll().orderBy("id", "desc").limit(limit);
-      if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
-      if (action !== null) query = query.where("action", "=", action);
-      if (after !== undefined) query = query.where("id", ">", after);
-      if (before !== null) query = query.where("id", "<", before);
-      return (await query.execute()).map(AUDIT_ENTRY.fromRecord);
+      const wanted = allOf(
+        equal({ organization_id: organizationId, action }),
+        after !== undefined && sql`id > ${after}`,
+        before !== null && sql`id < ${before}`,
+      );
+      return findRows(AUDIT_ENTRY, sql`select * from audit_entry where ${wanted} order by id desc limit ${limit}`);
     },
   };
 }
 
 /** Requests of the admin API by their Idempotency-Key. */
-function adminKeys(database: Database) {
-  const { kysely } = database;
-  const change = ({ scope, key }: AdminKeyName) =>
-    kysely.updateTable("admin_idempotency_key").where("scope", "=", scope).where("key", "=", key);
+function adminKeys({ find, now, write }: Database) {
+  const named = ({ scope, key }: AdminKeyName) => equal({ scope, key });
   return {
     /** Claims a key durably. Returns false if it is claimed and has not expired. */
     async claimAdminKey({ scope, key, fingerprint, keepMs }: AdminKeyClaim): Promise<boolean> {
-      const now = database.now();
-      const times = { created_at: now, expires_at: sql<bigint>`${now} + ${BigInt(keepMs)}` };
-      const { numInsertedOrUpdatedRows } = await kysely
-        .insertInto("admin_idempotency_key")
-        .values({ scope, key, fingerprint, state: "running", status: null, answer: null, ...times })
-        .onConflict((conflict) =>
-          conflict
-            .columns(["scope", "key"])
-            .doUpdateSet({ fingerprint, state: "running", status: null, answer: null, ...times })
-            .where("admin_idempotency_key.expires_at", "<=", now),
-        )
-        .executeTakeFirstOrThrow();
-      return numInsertedOrUpdatedRows === 1n;
+      const [changed] = await write([
+        sql`
+          insert into admin_idempotency_key (scope, key, fingerprint, state, created_at, expires_at)
+          values (${scope}, ${key}, ${fingerprint}, 'running', ${now()}, ${now()} + ${keepMs})
+          on conflict (scope, key) do update set fingerprint = excluded.fingerprint, state = 'running',
+            status = null, answer = null, created_at = excluded.created_at, expires_at = excluded.expires_at
+          where admin_idempotency_key.expires_at <= ${now()}`,
+      ]);
+      return changed === 1;
     },
-    async adminKey({ scope, key }: AdminKeyName): Promise<AdminKeyRow | undefined> {
-      const row = await kysely
-        .selectFrom("admin_idempotency_key")
-        .selectAll()
-        .select(sql<bigint>`${database.now()} - created_at`.as("age"))
-        .where("scope", "=", scope)
-        .where("key", "=", key)
-        .executeTakeFirst();
+    async adminKey(name: AdminKeyName): Promise<AdminKeyRow | undefined> {
+      const [row] = await find(sql`
+        select *, ${now()} - created_at as age from admin_idempotency_key where ${named(name)}`);
       return row && { ...ADMIN_KEY.fromRecord(row), ageMs: Number(row.age) };
     },
     async answerAdminKey(name: AdminKeyName, { status, answer }: AdminKeyAnswer) {
-      await change(name).set({ state: "answered", status, answer }).execute();
+      const answered = ADMIN_KEY.set({ state: "answered", status, answer });
+      await write([sql`update admin_idempotency_key set ${answered} where ${named(name)}`]);
     },
     async interruptAdminKey(name: AdminKeyName) {
-      await change(name).set({ state: "interrupted" }).execute();
+      await write([sql`update admin_idempotency_key set state = 'interrupted' where ${named(name)}`]);
     },
-    async freeAdminKey({ scope, key }: AdminKeyName) {
-      await kysely.deleteFrom("admin_idempotency_key").where("scope", "=", scope).where("key", "=", key).execute();
+    async freeAdminKey(name: AdminKeyName) {
+      await write([sql`delete from admin_idempotency_key where ${named(name)}`]);
     },
   };
 }
 
-/** Returns the insert of an audit record, if there is one. */
-export function recordOf(kysely: Database["kysely"], audit: AuditRow | undefined): CompiledQuery[] {
-  return audit === undefined ? [] : [insertAuditQuery(kysely, audit)];
-}
-
-/** Returns the insert of an audit record, which belongs in the transaction of its change. */
-export function insertAuditQuery(kysely: Database["kysely"], entry: AuditRow) {
-  return kysely.insertInto("audit_entry").values(AUDIT_ENTRY.toRecord(entry)).compile();
+/** Returns the insert of an audit record, if there is one, which belongs in the transaction of its change. */
+export function recordOf(audit: AuditRow | undefined): Sql[] {
+  return audit === undefined ? [] : [AUDIT_ENTRY.insert(audit)];
 }

@@ -1,10 +1,10 @@
-import { sql } from "kysely";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { BalanceRow, Transition } from "../../credits/books.ts";
 import type { Outcomes } from "../../credits/outcomes.ts";
-import { type Database, read } from "../database.ts";
+import type { Database } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { ADMIN_KEY, BALANCE, KEY } from "../schema.ts";
+import { allOf, join, raw, sql } from "../sql.ts";
 import type { TableShape } from "../table.ts";
 import { monthDigestsOf } from "./month-digests.ts";
 import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
@@ -38,7 +38,6 @@ export type Books = ReturnType<typeof bookRows>;
 
 /** Credits in motion: transitions, and the reads beside them. */
 export function bookRows(database: Database, driver: StoreDriver) {
-  const { kysely } = database;
   return {
     /** Applies a batch as `StoreDriver.apply` says. */
     apply<T extends Transition[]>(durability: Durability, transitions: [...T]): Promise<OutcomesOf<T>> {
@@ -52,14 +51,8 @@ export function bookRows(database: Database, driver: StoreDriver) {
     recoverableHolds: (search: HoldSearch) => recoverableHolds(database, search),
     /** Counts the open holds of all organizations, with the times of the oldest ones by the store's clock. */
     openHolds: () => openHolds(database),
-    async balance(organizationId: string): Promise<BalanceRow | undefined> {
-      const row = await kysely
-        .selectFrom("balance")
-        .selectAll()
-        .where("organization_id", "=", organizationId)
-        .executeTakeFirst();
-      return row && BALANCE.fromRecord(row);
-    },
+    balance: (organizationId: string): Promise<BalanceRow | undefined> =>
+      database.findRow(BALANCE, sql`select * from balance where organization_id = ${organizationId}`),
     /**
      * Finds organizations that have a grant that is due to take effect or to expire, by the store's clock, in the order of
      * their ids. Takes no locks: `refresh` checks again.
@@ -77,13 +70,10 @@ export function bookRows(database: Database, driver: StoreDriver) {
     recordBalances: (organizationId: string) => recordBalances(database, organizationId),
     /** Returns the sum of the grants that have not taken effect. */
     async pendingCredits(organizationId: string): Promise<MicroCredits> {
-      const row = await kysely
-        .selectFrom("credit_grant")
-        .select(sql<bigint>`cast(coalesce(sum(amount - revoked), 0) as bigint)`.as("pending"))
-        .where("organization_id", "=", organizationId)
-        .where("state", "=", sql.lit("pending"))
-        .executeTakeFirst();
-      return row?.pending ?? 0n;
+      const [row] = await database.find(sql`
+        select cast(coalesce(sum(amount - revoked), 0) as bigint) as pending from credit_grant
+        where organization_id = ${organizationId} and state = 'pending'`);
+      return row?.pending as MicroCredits;
     },
     /**
      * Removes expired idempotency keys, those of completions and those of administrators, at most `limit` of each; returns
@@ -99,11 +89,10 @@ export function bookRows(database: Database, driver: StoreDriver) {
     verifyStore: () => verifyStore(database),
     /** Returns ids of organizations in their order, without reading the rows, which may be malformed. */
     async organizationIds({ after, limit }: OrganizationPage): Promise<string[]> {
-      const query = kysely
-        .selectFrom("organization")
-        .select("id")
-        .where("id", ">", after ?? "");
-      return (await query.orderBy("id").limit(limit).execute()).map(({ id }) => id);
+      const rows = await database.find(
+        sql`select id from organization where id > ${after ?? ""} order by id limit ${limit}`,
+      );
+      return rows.map(({ id }) => id as string);
     },
   };
 }
@@ -114,15 +103,12 @@ interface OrganizationPage {
 }
 
 async function dueOrganizations(database: Database, { after, limit }: OrganizationPage): Promise<string[]> {
-  let query = database.kysely
-    .selectFrom("balance")
-    .select("organization_id")
-    .where("next_change_at", "is not", null)
-    .where("next_change_at", "<=", database.now())
-    .orderBy("organization_id")
-    .limit(limit);
-  if (after !== null) query = query.where("organization_id", ">", after);
-  return (await query.execute()).map((row) => row.organization_id);
+  const rows = await database.find(sql`
+    select organization_id from balance
+    where ${allOf(after !== null && sql`organization_id > ${after}`)}
+      and next_change_at is not null and next_change_at <= ${database.now()}
+    order by organization_id limit ${limit}`);
+  return rows.map((row) => row.organization_id as string);
 }
 
 async function recoverableHolds(
@@ -130,24 +116,14 @@ async function recoverableHolds(
   { lifeMs, owners, afterHoldId, limit }: HoldSearch,
 ): Promise<{ nowMs: number; holds: SeenHold[] }> {
   const now = database.now();
-  let query = database.kysely
-    .selectFrom("hold")
-    .select(["organization_id", "id", "owner", "expires_at", now.as("now")])
-    .where((where) => {
-      const either = [
-        where("expires_at", "<=", now),
-        where("expires_at", ">", sql<bigint>`${now} + ${sql.lit(lifeMs)}`),
-      ];
-      if ("allBut" in owners) either.push(where("owner", "<>", owners.allBut));
-      else if (owners.only.length > 0) either.push(where("owner", "in", owners.only));
-      return where.or(either);
-    })
-    .orderBy("id")
-    .limit(limit);
-  if (afterHoldId !== null) query = query.where("id", ">", afterHoldId);
-  const rows = await query.execute();
-  const holds = rows.map(({ organization_id: organizationId, id: holdId, owner, expires_at }) => {
-    return { organizationId, holdId, owner, expiresAtMs: Number(expires_at) };
+  const found = "allBut" in owners ? sql`owner <> ${owners.allBut}` : sql`owner in (${join(["", ...owners.only])})`;
+  const rows = await database.find(sql`
+    select organization_id, id, owner, expires_at, ${now} as now from hold
+    where (expires_at <= ${now} or expires_at > ${now} + ${raw(lifeMs)} or ${found}) and id > ${afterHoldId ?? ""}
+    order by id limit ${limit}`);
+  const holds = rows.map(({ organization_id, id, owner, expires_at }): SeenHold => {
+    const names = { organizationId: organization_id as string, holdId: id as string, owner: owner as string };
+    return { ...names, expiresAtMs: Number(expires_at) };
   });
   return { nowMs: Number(rows[0]?.now ?? 0), holds };
 }
@@ -160,13 +136,10 @@ export interface OpenHolds {
 }
 
 async function openHolds(database: Database): Promise<OpenHolds> {
-  const { count, min } = database.kysely.fn;
-  const query = database.kysely
-    .selectFrom("hold")
-    .select([count("id").as("count"), min("expires_at").as("expires")])
-    .select(sql<bigint>`${database.now()}`.as("now"));
   type Row = Record<"count" | "now", bigint | number> & Record<"expires", bigint | number | null>;
-  const [row] = await read<Row>(database, query);
+  const [row] = await database.read<Row>(
+    sql`select count(id) as count, min(expires_at) as expires, ${database.now()} as now from hold`,
+  );
   const nowMs = Number(row?.now ?? 0);
   return {
     count: Number(row?.count ?? 0),
@@ -174,14 +147,14 @@ async function openHolds(database: Database): Promise<OpenHolds> {
   };
 }
 
-async function removeOldKeys({ kysely, now: nowOf }: Database, limit: number): Promise<number> {
-  const now = nowOf();
-  const remove = async ({ name, key }: TableShape) => {
-    const [from, columns] = [sql.table(name), sql.join(key.map((column) => sql.ref(column)))];
-    const old = sql`select ${columns} from ${from} where expires_at <= ${now} limit ${sql.lit(limit)}`;
+async function removeOldKeys({ now, write }: Database, limit: number): Promise<number> {
+  const removals = [KEY, ADMIN_KEY].map(({ name, key }: TableShape) => {
+    const [from, columns] = [raw(name), raw(key.join(", "))];
+    const old = sql`select ${columns} from ${from} where expires_at <= ${now()} limit ${limit}`;
     // Checked again: another process may have claimed the key since the read.
-    const removal = sql`delete from ${from} where (${columns}) in (${old}) and expires_at <= ${now}`;
-    return Number((await removal.execute(kysely)).numAffectedRows ?? 0n);
-  };
-  return (await remove(KEY)) + (await remove(ADMIN_KEY));
+    return sql`delete from ${from} where (${columns}) in (${old}) and expires_at <= ${now()}`;
+  });
+  let removed = 0;
+  for (const removal of removals) for (const changed of await write([removal])) removed += changed;
+  return removed;
 }

@@ -1,10 +1,10 @@
-import { type RawBuilder, sql } from "kysely";
 import type { RequestRow } from "../../credits/books.ts";
 import type { ClosingPartRow, ClosingRow, ClosingTally } from "../../credits/closing.ts";
 import { idAt } from "../../credits/request-id.ts";
-import { type Database, read } from "../database.ts";
+import type { Database } from "../database.ts";
 import type { StoreDriver } from "../driver.ts";
-import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST } from "../schema.ts";
+import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
+import { type Sql, sql } from "../sql.ts";
 import { openingBalance } from "./statement.ts";
 import { checkRequest } from "./verify-rows.ts";
 
@@ -44,16 +44,15 @@ export function closingRows(database: Database, driver: Pick<StoreDriver, "remov
     countAudit: (beforeMs: number) => countOf(database, sql`audit_entry where id < ${idAt(beforeMs)}`),
     /** Deletes audit records of before a time, at most `limit`; returns their number. */
     async removeAudit(beforeMs: number, limit: number): Promise<number> {
-      const old = sql`select id from audit_entry where id < ${idAt(beforeMs)} order by id limit ${sql.lit(limit)}`;
-      const removal = sql`delete from audit_entry where id in (${old})`.compile(database.kysely);
-      const [removed = 0] = await database.write([removal]);
+      const old = sql`select id from audit_entry where id < ${idAt(beforeMs)} order by id limit ${limit}`;
+      const [removed = 0] = await database.write([sql`delete from audit_entry where id in (${old})`]);
       return removed;
     },
   };
 }
 
-async function countOf(database: Database, rows: RawBuilder<unknown>): Promise<number> {
-  const [found] = await read<{ count: bigint }>(database, sql`select count(*) as count from ${rows}`);
+async function countOf(database: Database, rows: Sql): Promise<number> {
+  const [found] = await database.read<{ count: bigint }>(sql`select count(*) as count from ${rows}`);
   return Number(found?.count ?? 0);
 }
 
@@ -62,7 +61,7 @@ async function countOf(database: Database, rows: RawBuilder<unknown>): Promise<n
  * before it. A request that is booked across the time stays until a later closing, so that a statement from the time on is
  * complete.
  */
-export function isClosed(beforeMs: number): RawBuilder<boolean> {
+export function isClosed(beforeMs: number): Sql {
   return sql`(request.id < ${idAt(beforeMs)} and ${isBooked(beforeMs)})`;
 }
 
@@ -70,28 +69,23 @@ export function isClosed(beforeMs: number): RawBuilder<boolean> {
  * The part of `isClosed` for requests that are known to have begun before the time. A chunk must not bound its ids twice: of
  * two upper bounds SQLite uses the first one, and would read all that is left of a month for every chunk.
  */
-function isBooked(beforeMs: number): RawBuilder<boolean> {
-  const before = BigInt(beforeMs);
-  return sql`(request.ended_at < ${before} and not exists (
+function isBooked(beforeMs: number): Sql {
+  return sql`(request.ended_at < ${beforeMs} and not exists (
     select 1 from adjustment as later where later.organization_id = request.organization_id
-      and later.hold_id = request.id and later.made_at >= ${before}))`;
+      and later.hold_id = request.id and later.made_at >= ${beforeMs}))`;
 }
 
 async function organizationsBefore(database: Database, beforeMs: number, after: string | null, limit: number) {
-  const rows = await read<{ id: string }>(
-    database,
-    sql`
+  const rows = await database.read<{ id: string }>(sql`
     select id from organization
     where id > ${after ?? ""} and exists (
       select 1 from request where request.organization_id = organization.id and request.id < ${idAt(beforeMs)})
-    order by id limit ${sql.lit(limit)}`,
-  );
+    order by id limit ${limit}`);
   return rows.map(({ id }) => id);
 }
 
 async function closingOf(database: Database, organizationId: string): Promise<ClosingRow | undefined> {
-  const query = database.kysely.selectFrom("closing").selectAll().where("organization_id", "=", organizationId);
-  const [row] = await read<object>(database, query);
+  const [row] = await database.read(sql`select * from closing where organization_id = ${organizationId}`);
   return row && CLOSING.fromRecord(row);
 }
 
@@ -101,17 +95,13 @@ async function closingOf(database: Database, organizationId: string): Promise<Cl
  * locks the balance, so that the second sees every hold that was made under the lock.
  */
 async function freeze(database: Database, organizationId: string, beforeMs: number): Promise<boolean> {
-  const before = BigInt(beforeMs);
   const locks = sql`update balance set closed_before = closed_before where organization_id = ${organizationId}`;
   const freezes = sql`
-    update balance set closed_before = ${before}
-    where organization_id = ${organizationId} and coalesce(closed_before, 0) <= ${before}
-      and ${before} <= ${database.now()} and not exists (
+    update balance set closed_before = ${beforeMs}
+    where organization_id = ${organizationId} and coalesce(closed_before, 0) <= ${beforeMs}
+      and cast(${beforeMs} as bigint) <= ${database.now()} and not exists (
       select 1 from hold where hold.organization_id = ${organizationId} and hold.id < ${idAt(beforeMs)})`;
-  return database.writeIf(
-    [locks, freezes].map((query) => query.compile(database.kysely)),
-    [],
-  );
+  return database.writeIf([locks, freezes], []);
 }
 
 /** Adds up a chunk. If a request violates an invariant, this throws, because its row is the evidence. */
@@ -119,14 +109,11 @@ async function sumChunk(database: Database, tally: ClosingTally, rows: number): 
   const { organizationId, beforeMs, earlier, after } = tally;
   const end = await lastOfChunk(database, tally, rows);
   const isNew = earlier === undefined ? sql`1 = 1` : sql`not ${isClosed(earlier.beforeAtMs)}`;
-  const found = await read<object>(
-    database,
-    sql`
+  const found = await database.read(sql`
     select request.* from request
     where organization_id = ${organizationId} and id > ${after} and id <= ${end ?? idAt(beforeMs)}
       and ${isBooked(beforeMs)} and ${isNew}
-    order by id`,
-  );
+    order by id`);
   await examine(database, tally, found.map(REQUEST.fromRecord));
   tally.after = end ?? idAt(beforeMs);
   return end === undefined;
@@ -138,24 +125,18 @@ async function lastOfChunk(
   { organizationId, beforeMs, after }: Pick<ClosingTally, "organizationId" | "beforeMs" | "after">,
   rows: number,
 ): Promise<string | undefined> {
-  const [last] = await read<{ id: string }>(
-    database,
-    sql`
+  const [last] = await database.read<{ id: string }>(sql`
     select id from request where organization_id = ${organizationId} and id > ${after} and id < ${idAt(beforeMs)}
-    order by id limit 1 offset ${sql.lit(rows - 1)}`,
-  );
+    order by id limit 1 offset ${rows - 1}`);
   return last?.id;
 }
 
 async function examine(database: Database, tally: ClosingTally, requests: readonly RequestRow[]): Promise<void> {
   const [first, last] = [requests[0], requests.at(-1)];
   if (first === undefined || last === undefined) return;
-  const late = await read<object>(
-    database,
-    sql`
+  const late = await database.read(sql`
     select * from adjustment where organization_id = ${tally.organizationId} and kind = 'late_settlement'
-      and hold_id >= ${first.holdId} and hold_id <= ${last.holdId}`,
-  );
+      and hold_id >= ${first.holdId} and hold_id <= ${last.holdId}`);
   const lateOf = Map.groupBy(late.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
   for (const request of requests) {
     checkRequest(request, lateOf.get(request.holdId) ?? [], (_invariant, message) => {
@@ -170,45 +151,31 @@ async function examine(database: Database, tally: ClosingTally, requests: readon
  * were begun.
  */
 async function close(database: Database, tally: ClosingTally): Promise<boolean> {
-  const { kysely } = database;
   const { organizationId, beforeMs, earlier } = tally;
   const balance = await openingBalance(database, organizationId, beforeMs);
-  const row = CLOSING.toRecord(tally.total());
-  const stores = kysely
-    .insertInto("closing")
-    .values(row)
-    .onConflict((conflict) =>
-      conflict
-        .column("organization_id")
-        .doUpdateSet(row)
-        .where("closing.before_at", "=", BigInt(earlier?.beforeAtMs ?? 0)),
-    );
-  const [of, before] = [sql`organization_id = ${organizationId}`, BigInt(beforeMs)];
-  const recorded = { organization_id: organizationId, before_at: before, balance };
+  const total = tally.total();
+  const stores = sql`
+    ${CLOSING.insert(total)}
+    on conflict (organization_id) do update set ${CLOSING.set(total)}
+    where closing.before_at = ${earlier?.beforeAtMs ?? 0}`;
   return database.writeIf(
-    [stores.compile()],
+    [stores],
     [
-      ...partWrites(kysely, tally.parts()),
-      sql`delete from statement_balance where ${of} and before_at <= ${before}`.compile(kysely),
-      kysely.insertInto("statement_balance").values(recorded).compile(),
+      ...partWrites(tally.parts()),
+      sql`delete from statement_balance where organization_id = ${organizationId} and before_at <= ${beforeMs}`,
+      STATEMENT_BALANCE.insert({ organizationId, beforeAtMs: beforeMs, balance }),
     ],
   );
 }
 
-function partWrites(kysely: Database["kysely"], parts: readonly ClosingPartRow[]) {
+function partWrites(parts: readonly ClosingPartRow[]): Sql[] {
   const chunks = Array.from({ length: Math.ceil(parts.length / PARTS_A_STATEMENT) }, (_, index) =>
     parts.slice(index * PARTS_A_STATEMENT, (index + 1) * PARTS_A_STATEMENT),
   );
-  return chunks.map((chunk) =>
-    kysely
-      .insertInto("closing_part")
-      .values(chunk.map((part) => CLOSING_PART.toRecord(part)))
-      .onConflict((conflict) =>
-        conflict
-          .columns(["organization_id", "dimension", "name"])
-          .doUpdateSet({ amount: sql<bigint>`closing_part.amount + excluded.amount` }),
-      )
-      .compile(),
+  return chunks.map(
+    (chunk) => sql`
+      ${CLOSING_PART.insert(...chunk)}
+      on conflict (organization_id, dimension, name) do update set amount = closing_part.amount + excluded.amount`,
   );
 }
 
@@ -225,7 +192,7 @@ async function removeChunk(
     where organization_id = ${organizationId} and id > ${after} and id <= ${last ?? idAt(beforeAtMs)}
       and ${isBooked(beforeAtMs)}
       and exists (select 1 from closing where closing.organization_id = ${organizationId}
-        and closing.before_at >= ${BigInt(beforeAtMs)})`;
-  await database.write([removal.compile(database.kysely)], { isDurable: false });
+        and closing.before_at >= ${beforeAtMs})`;
+  await database.write([removal], { isDurable: false });
   return last;
 }

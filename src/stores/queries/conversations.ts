@@ -1,6 +1,6 @@
-import { type RawBuilder, sql } from "kysely";
-import { type Database, read } from "../database.ts";
+import type { Database } from "../database.ts";
 import { CONVERSATION } from "../schema.ts";
+import { type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
 export type ConversationRow = RowOf<typeof CONVERSATION>;
@@ -10,35 +10,29 @@ export type ConversationRows = ReturnType<typeof conversationRows>;
 
 /** Stored conversations. One that ended `retentionMs` ago or earlier, by the store's clock, counts as absent. */
 export function conversationRows(database: Database) {
-  const { kysely, write } = database;
-  const find = (organizationId: string, holdId: string, retentionMs: number) =>
-    kysely
-      .selectFrom("conversation")
-      .where("organization_id", "=", organizationId)
-      .where("hold_id", "=", holdId)
-      .where("ended_at", ">", since(database, retentionMs));
+  const present = ({ organizationId, holdId }: ConversationKey, retentionMs: number) => sql`
+    from conversation
+    where organization_id = ${organizationId} and hold_id = ${holdId} and ended_at > ${since(database, retentionMs)}`;
   return {
     /**
      * Writes, in one transaction, the conversations of organizations whose storage is enabled when it commits: none is
      * written after storage was disabled. An existing row stays unchanged.
      */
     async insert(rows: readonly ConversationRow[]) {
-      await write(
-        rows.map((row) => insertQuery(database, row).compile(kysely)),
+      await database.write(
+        rows.map((row) => insertQuery(database, row)),
         { isDroppable: true },
       );
     },
-    async find({ organizationId, holdId }: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined> {
-      const query = find(organizationId, holdId, retentionMs).selectAll();
-      const [row] = await read<object>(database, query);
+    async find(key: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined> {
+      const [row] = await database.read(sql`select * ${present(key, retentionMs)}`);
       return row && CONVERSATION.fromRecord(row);
     },
     /** Returns whether the organization stores conversations now, and whether this one is stored. */
-    async status({ organizationId, holdId }: ConversationKey, retentionMs: number) {
-      const flag = kysely.selectFrom("organization").select("keeps_conversations").where("id", "=", organizationId);
+    async status(key: ConversationKey, retentionMs: number) {
       const [organizations = [], stored = []] = await database.snapshot([
-        flag.compile(),
-        find(organizationId, holdId, retentionMs).select("hold_id").compile(),
+        sql`select keeps_conversations from organization where id = ${key.organizationId}`,
+        sql`select hold_id ${present(key, retentionMs)}`,
       ]);
       return { isEnabled: organizations[0]?.keeps_conversations === 1n, isStored: stored.length > 0 };
     },
@@ -55,7 +49,7 @@ export function conversationRows(database: Database) {
     },
     /** Removes conversations of an organization that ended by `untilMs`, at most `limit`; returns their number. */
     async removeOf(organizationId: string, untilMs: number, limit: number): Promise<number> {
-      return remove(database, sql`organization_id = ${organizationId} and ended_at <= ${BigInt(untilMs)}`, limit);
+      return remove(database, sql`organization_id = ${organizationId} and ended_at <= ${untilMs}`, limit);
     },
   };
 }
@@ -72,19 +66,18 @@ function insertQuery(database: Database, row: ConversationRow) {
     on conflict do nothing`;
 }
 
-async function count(database: Database, condition: RawBuilder<unknown>): Promise<number> {
+async function count(database: Database, condition: Sql): Promise<number> {
   const query = sql`select count(*) as count from conversation where ${condition}`;
-  const [row] = await read<{ count: bigint }>(database, query);
+  const [row] = await database.read<{ count: bigint }>(query);
   return Number(row?.count ?? 0);
 }
 
-async function remove({ write, kysely }: Database, condition: RawBuilder<unknown>, limit: number) {
-  const some = sql`select organization_id, hold_id from conversation where ${condition} limit ${sql.lit(limit)}`;
-  const query = sql`delete from conversation where (organization_id, hold_id) in (${some})`;
-  const [removed = 0] = await write([query.compile(kysely)]);
+async function remove({ write }: Database, condition: Sql, limit: number) {
+  const some = sql`select organization_id, hold_id from conversation where ${condition} limit ${limit}`;
+  const [removed = 0] = await write([sql`delete from conversation where (organization_id, hold_id) in (${some})`]);
   return removed;
 }
 
 function since(database: Database, retentionMs: number) {
-  return sql<bigint>`${database.now()} - cast(${retentionMs} as bigint)`;
+  return sql`${database.now()} - cast(${retentionMs} as bigint)`;
 }

@@ -1,14 +1,14 @@
-import { sql } from "kysely";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { BalanceRow, GrantRow } from "../../credits/books.ts";
-import { type Database, read } from "../database.ts";
+import type { Database } from "../database.ts";
 import { BALANCE, GRANT, ORGANIZATION } from "../schema.ts";
+import { allOf, equal, join, raw, sql } from "../sql.ts";
 import {
-  type BudgetColumns,
+  BUDGET_COLUMNS,
+  BUDGETS_OF_TOKENS,
   type OrganizationRow,
   type OrganizationStatus,
   type TokenWithBudget,
-  tokensWithBudget,
   withBudget,
 } from "./accounts.ts";
 
@@ -58,13 +58,10 @@ export interface GrantSearch extends NewestFirst {
 export type DirectoryRows = ReturnType<typeof directoryRows>;
 
 /** Searches of organizations, tokens and grants, the newest first. They run beside the writes. */
-export function directoryRows(database: Database) {
+export function directoryRows({ read }: Database) {
   return {
     async organizations(page: OrganizationSearch): Promise<ListedOrganization[]> {
-      const rows = await read<{ charged: bigint; from_day: bigint | null }>(
-        database,
-        organizationQuery(database, page),
-      );
+      const rows = await read<{ charged: bigint; from_day: bigint | null }>(organizationQuery(page));
       return rows.map((row) => ({
         organization: ORGANIZATION.fromRecord(row),
         balance: BALANCE.fromRecord(row),
@@ -72,74 +69,48 @@ export function directoryRows(database: Database) {
       }));
     },
     async tokens(page: TokenSearch): Promise<ListedToken[]> {
-      const rows = await read<BudgetColumns & { organization_name: string }>(database, tokenQuery(database, page));
-      return rows.map((row) => ({ token: withBudget(row), organizationName: row.organization_name }));
+      const rows = await read<Record<string, unknown>>(tokenQuery(page));
+      return rows.map((row) => ({ token: withBudget(row), organizationName: row.organization_name as string }));
     },
-    async grants(page: GrantSearch): Promise<GrantRow[]> {
-      return (await read<object>(database, grantQuery(database, page))).map(GRANT.fromRecord);
+    async grants({ organizationId, id, before, limit }: GrantSearch): Promise<GrantRow[]> {
+      const wanted = allOf(equal({ organization_id: organizationId, id }), isBefore("credit_grant", before));
+      const rows = await read(sql`
+        select * from credit_grant where ${wanted} order by created_at desc, id desc limit ${limit}`);
+      return rows.map(GRANT.fromRecord);
     },
   };
 }
 
-function organizationQuery({ kysely }: Database, page: OrganizationSearch) {
-  const { id, search, status, before, limit, spentIn } = page;
+function organizationQuery({ id, search, status, before, limit, spentIn }: OrganizationSearch) {
   const days = sql`usage_day where usage_day.organization_id = organization.id and dimension = 'model'
-    and day >= ${BigInt(spentIn.fromDay)} and day < ${BigInt(spentIn.toDay)}`;
-  let query = kysely
-    .selectFrom("organization")
-    .innerJoin("balance", "balance.organization_id", "organization.id")
-    .selectAll("organization")
-    .selectAll("balance")
-    .select([
-      sql<bigint>`(select cast(coalesce(sum(charged), 0) as bigint) from ${days})`.as("charged"),
-      sql<bigint | null>`(select min(day) from ${days})`.as("from_day"),
-    ])
-    .orderBy("organization.created_at", "desc")
-    .orderBy("organization.id", "desc")
-    .limit(limit);
-  if (id !== null) query = query.where("organization.id", "=", id);
-  if (status !== null) query = query.where("organization.status", "=", status);
-  if (search !== null) {
-    query = query.where((eb) => eb.or([eb("organization.id", "=", search), contains("organization.name", search)]));
-  }
-  if (before !== null) query = query.where(isBefore("organization", before));
-  return query;
+    and day >= ${spentIn.fromDay} and day < ${spentIn.toDay}`;
+  const wanted = allOf(
+    equal({ "organization.id": id, "organization.status": status }),
+    search !== null && sql`(organization.id = ${search} or ${contains("organization.name", search)})`,
+    isBefore("organization", before),
+  );
+  return sql`
+    select organization.*, balance.*, (select min(day) from ${days}) as from_day,
+      (select cast(coalesce(sum(charged), 0) as bigint) from ${days}) as charged
+    from organization join balance on balance.organization_id = organization.id
+    where ${wanted} order by organization.created_at desc, organization.id desc limit ${limit}`;
 }
 
-function tokenQuery(database: Database, page: TokenSearch) {
-  const { id, organizationId, search, before, limit } = page;
-  let query = tokensWithBudget(database.kysely)
-    .innerJoin("organization", "organization.id", "token.organization_id")
-    .select("organization.name as organization_name")
-    .orderBy("token.created_at", "desc")
-    .orderBy("token.id", "desc")
-    .limit(limit);
-  if (id !== null) query = query.where("token.id", "=", id);
-  if (organizationId !== null) query = query.where("token.organization_id", "=", organizationId);
-  if (search !== null) {
-    query = query.where((eb) =>
-      eb.or([eb("token.id", "=", search), eb("token.prefix", "=", search), contains("token.name", search)]),
-    );
-  }
-  const isRevoked = sql<boolean>`token.revoked_at IS NOT NULL`;
-  const hasExpired = sql<boolean>`(token.expires_at IS NOT NULL AND token.expires_at <= ${BigInt(page.nowMs)})`;
-  if (page.status === "revoked") query = query.where(isRevoked);
-  if (page.status === "expired") query = query.where(sql<boolean>`NOT ${isRevoked} AND ${hasExpired}`);
-  if (page.status === "active") query = query.where(sql<boolean>`NOT ${isRevoked} AND NOT ${hasExpired}`);
-  if (before !== null) query = query.where(isBefore("token", before));
-  return query;
-}
-
-function grantQuery({ kysely }: Database, { organizationId, id, before, limit }: GrantSearch) {
-  let query = kysely
-    .selectFrom("credit_grant")
-    .selectAll()
-    .where("organization_id", "=", organizationId)
-    .orderBy("created_at", "desc")
-    .orderBy("id", "desc")
-    .limit(limit);
-  if (id !== null) query = query.where("id", "=", id);
-  return before === null ? query : query.where(isBefore("credit_grant", before));
+function tokenQuery({ id, organizationId, search, status, nowMs, before, limit }: TokenSearch) {
+  const isRevoked = sql`token.revoked_at is not null`;
+  const hasExpired = sql`(token.expires_at is not null and token.expires_at <= ${nowMs})`;
+  const wanted = allOf(
+    equal({ "token.id": id, "token.organization_id": organizationId }),
+    search !== null && sql`(token.id = ${search} or token.prefix = ${search} or ${contains("token.name", search)})`,
+    status === "revoked" && isRevoked,
+    status === "expired" && sql`not ${isRevoked} and ${hasExpired}`,
+    status === "active" && sql`not ${isRevoked} and not ${hasExpired}`,
+    isBefore("token", before),
+  );
+  return sql`
+    select token.*, ${BUDGET_COLUMNS}, organization.name as organization_name
+    from token ${BUDGETS_OF_TOKENS} join organization on organization.id = token.organization_id
+    where ${wanted} order by token.created_at desc, token.id desc limit ${limit}`;
 }
 
 /**
@@ -151,12 +122,11 @@ function contains(column: string, search: string) {
   const spellings = new Set([search, small, small.slice(0, 1).toUpperCase() + small.slice(1), search.toUpperCase()]);
   const isLike = [...spellings].map((text) => {
     const pattern = `%${text.replace(/[\\%_]/g, "\\$&")}%`;
-    return sql<boolean>`lower(${sql.ref(column)}) LIKE lower(${pattern}) ESCAPE '\\'`;
+    return sql`lower(${raw(column)}) like lower(${pattern}) escape '\\'`;
   });
-  return sql<boolean>`(${sql.join(isLike, sql` OR `)})`;
+  return sql`(${join(isLike, " or ")})`;
 }
 
-function isBefore(table: string, { createdAtMs, id }: { createdAtMs: number; id: string }) {
-  const columns = sql`(${sql.ref(`${table}.created_at`)}, ${sql.ref(`${table}.id`)})`;
-  return sql<boolean>`${columns} < (${BigInt(createdAtMs)}, ${id})`;
+function isBefore(table: string, before: NewestFirst["before"]) {
+  return before !== null && sql`(${raw(table)}.created_at, ${raw(table)}.id) < (${before.createdAtMs}, ${before.id})`;
 }

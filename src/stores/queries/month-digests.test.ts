@@ -1,10 +1,10 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { sql } from "kysely";
 import { expect, test } from "vitest";
 import { grantOf, one } from "../../../test/stores/fixture.ts";
 import { databaseOver } from "../database.ts";
+import { sql } from "../sql.ts";
 import { openSqliteDriver } from "../sqlite/sqlite.ts";
 import { storeOver } from "../store.ts";
 import { monthDigestRows } from "./month-digests.ts";
@@ -21,8 +21,8 @@ test("a month is over a day after its end by the clock of the store, for which i
   const marchMs = Date.UTC(2026, 2, 1);
   const aprilMs = Date.UTC(2026, 3, 1);
   const database = databaseOver(driver);
-  await database.write([sql`update credit_grant set created_at = ${BigInt(aprilMs - 1)}`.compile(database.kysely)]);
-  const at = (nowMs: number) => monthDigestRows({ ...database, now: () => sql<bigint>`${BigInt(nowMs)}` });
+  await database.write([sql`update credit_grant set created_at = ${aprilMs - 1}`]);
+  const at = (nowMs: number) => monthDigestRows({ ...database, now: () => sql`${nowMs}` });
   const early = at(aprilMs + DAY_MS - 1);
   const next = { month: marchMs, previous: undefined };
   expect(await early.organizations(null, 9)).toEqual([ORGANIZATION, "org_playground"]);

@@ -1,8 +1,8 @@
 import { createHash, type Hash } from "node:crypto";
-import { type RawBuilder, sql } from "kysely";
 import { isoMonth, monthStart } from "../../api/time.ts";
-import { type Database, read } from "../database.ts";
+import type { Database } from "../database.ts";
 import { ADJUSTMENT, GRANT, MONTH_DIGEST, REQUEST } from "../schema.ts";
+import { raw, type Sql, sql } from "../sql.ts";
 import type { RowOf, TableShape } from "../table.ts";
 import { closedBefore, idsBookedBetween } from "./statement.ts";
 import { checkEach, type ReportViolation, soundRows } from "./verify-report.ts";
@@ -50,7 +50,7 @@ interface Section {
   time: string;
   /** The columns that never change, and the name of the table, in the order of a line. */
   names: readonly string[];
-  condition?: RawBuilder<unknown>;
+  condition?: Sql;
   /** True for requests that began within a day of their booking. */
   hasIdsNear?: true;
 }
@@ -111,16 +111,13 @@ export class MonthHash {
 }
 
 async function organizationsDue(database: Database, after: string | null, limit: number): Promise<string[]> {
-  const [clock] = await read<{ now: bigint }>(database, sql`select ${database.now()} as now`);
+  const [clock] = await database.read<{ now: bigint }>(sql`select ${database.now()} as now`);
   const latest = monthStart(Number(clock?.now) - OVER_AFTER_MS, -1);
-  const rows = await read<{ id: string }>(
-    database,
-    sql`
+  const rows = await database.read<{ id: string }>(sql`
     select id from organization
     where id > ${after ?? ""} and not exists (
-      select 1 from month_digest where organization_id = organization.id and month >= ${BigInt(latest)})
-    order by id limit ${sql.lit(limit)}`,
-  );
+      select 1 from month_digest where organization_id = organization.id and month >= ${latest})
+    order by id limit ${limit}`);
   return rows.map(({ id }) => id);
 }
 
@@ -128,13 +125,13 @@ async function nextMonth(database: Database, organizationId: string): Promise<Ne
   const of = sql`where organization_id = ${organizationId}`;
   const firsts = SECTIONS.map(
     ({ table, time, condition = sql`1 = 1` }) =>
-      sql`select min(${sql.ref(time)}) as first from ${sql.table(table.name)} ${of} and ${condition}`,
+      sql`select min(${raw(time)}) as first from ${raw(table.name)} ${of} and ${condition}`,
   );
   const queries = [
     sql`select ${database.now()} as now, (select before_at from closing ${of}) as closed`,
     sql`select month, digest from month_digest ${of} order by month desc limit 1`,
     ...firsts,
-  ].map((query) => query.compile(database.kysely));
+  ];
   const [[state], [last], ...found] = (await database.snapshot(queries)) as [
     [{ now: bigint; closed: bigint | null }],
     [{ month: bigint; digest: string }?],
@@ -155,16 +152,13 @@ async function addPage(database: Database, hash: MonthHash, limit: number): Prom
   const { organizationId, month, endMs, after } = hash;
   const { table, time, condition = sql`1 = 1`, hasIdsNear } = part;
   const fromMs = after === undefined ? month : Number(after[0]);
-  const follows = after === undefined ? sql`` : sql`and (${sql.ref(time)}, id) > (${after[0]}, ${after[1]})`;
+  const follows = after === undefined ? sql`` : sql`and (${raw(time)}, id) > (${after[0]}, ${after[1]})`;
   const ids = hasIdsNear ? sql`and ${idsBookedBetween(database, fromMs, endMs)}` : sql``;
-  const rows = await read<Record<string, unknown>>(
-    database,
-    sql`
-    select * from ${sql.table(table.name)}
+  const rows = await database.read<Record<string, unknown>>(sql`
+    select * from ${raw(table.name)}
     where organization_id = ${organizationId} and ${condition} ${ids}
-      and ${sql.ref(time)} >= ${BigInt(fromMs)} and ${sql.ref(time)} < ${BigInt(endMs)} ${follows}
-    order by ${sql.ref(time)}, id limit ${sql.lit(limit)}`,
-  );
+      and ${raw(time)} >= ${fromMs} and ${raw(time)} < ${endMs} ${follows}
+    order by ${raw(time)}, id limit ${limit}`);
   for (const row of rows) hash.addRow(part, row);
   const last = rows.at(-1);
   hash.after = last && [last[time] as bigint, last.id as string];
@@ -182,11 +176,11 @@ async function storeDigest(database: Database, hash: MonthHash): Promise<void> {
   const { organizationId, month, endMs } = hash;
   const insertion = sql`
     insert into month_digest (organization_id, month, digest)
-    select organization.id, cast(${BigInt(month)} as bigint), cast(${hash.digest()} as text) from organization
-    where organization.id = ${organizationId} and ${BigInt(endMs + OVER_AFTER_MS)} <= ${database.now()}
-      and coalesce((select before_at from closing where organization_id = ${organizationId}), 0) <= ${BigInt(month)}
+    select organization.id, cast(${month} as bigint), cast(${hash.digest()} as text) from organization
+    where organization.id = ${organizationId} and cast(${endMs + OVER_AFTER_MS} as bigint) <= ${database.now()}
+      and coalesce((select before_at from closing where organization_id = ${organizationId}), 0) <= ${month}
     on conflict do nothing`;
-  await database.write([insertion.compile(database.kysely)]);
+  await database.write([insertion]);
 }
 
 /** Reads the digests of the months that lie in a period, in their order. */
@@ -200,10 +194,7 @@ export async function monthDigestsOf(
 }
 
 async function allOf(database: Database, organizationId: string): Promise<object[]> {
-  return read<object>(
-    database,
-    sql`select * from month_digest where organization_id = ${organizationId} order by month`,
-  );
+  return database.read(sql`select * from month_digest where organization_id = ${organizationId} order by month`);
 }
 
 /**

@@ -1,7 +1,7 @@
-import { sql } from "kysely";
 import { idAt } from "../../credits/request-id.ts";
-import { type Database, read } from "../database.ts";
+import type { Database } from "../database.ts";
 import { REFUSAL } from "../schema.ts";
+import { allOf, equal, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
 export type RefusalRow = RowOf<typeof REFUSAL>;
@@ -34,63 +34,47 @@ interface Names {
 export type RefusalRows = ReturnType<typeof refusalRows>;
 
 /** Refused requests. They are removed after some days, and the books do not depend on them. */
-export function refusalRows(database: Database) {
-  const { kysely, write } = database;
+export function refusalRows({ read, write }: Database) {
+  const search = async (condition: Sql, limit: number): Promise<RefusalEntry[]> => {
+    const rows = await read<Names>(sql`
+      select refusal.*, organization.name as organization_name, token.name as token_name from refusal
+      join organization on organization.id = refusal.organization_id
+      left join token on token.organization_id = refusal.organization_id and token.id = refusal.token_id
+      where ${condition} order by refusal.id desc limit ${limit}`);
+    return rows.map((row) => {
+      const names = { organizationName: row.organization_name, tokenName: row.token_name };
+      return { ...REFUSAL.fromRecord(row), ...names };
+    });
+  };
   return {
     /** Writes rows in one transaction, which may be lost in a crash of the store. */
     async insert(rows: readonly RefusalRow[]) {
       // One statement per row, so that the text is always the same.
       await write(
-        rows.map((row) =>
-          kysely
-            .insertInto("refusal")
-            .values(REFUSAL.toRecord({ ...row, durationMs: Math.round(row.durationMs) }))
-            .compile(),
-        ),
+        rows.map((row) => REFUSAL.insert({ ...row, durationMs: Math.round(row.durationMs) })),
         { isDurable: false, isDroppable: true },
       );
     },
     /** Returns refusals, the newest first. */
-    async search(search: RefusalSearch): Promise<RefusalEntry[]> {
-      return (await read<Names>(database, searchQuery(database, search))).map(entryOf);
+    search({ organizationId, tokenId, model, requestId, fromMs, toMs, before, limit }: RefusalSearch) {
+      const names = { organization_id: organizationId, token_id: tokenId, model, request_id: requestId };
+      const wanted = allOf(
+        equal(Object.fromEntries(Object.entries(names).map(([name, value]) => [`refusal.${name}`, value]))),
+        before !== null && sql`refusal.id < ${before}`,
+        toMs !== null && sql`refusal.id < ${idAt(toMs)}`,
+        fromMs !== null && sql`refusal.id >= ${idAt(fromMs)}`,
+      );
+      return search(wanted, limit);
     },
     async find(id: string): Promise<RefusalEntry | undefined> {
-      const [row] = await read<Names>(database, refusalQuery(database).where("refusal.id", "=", id));
-      return row && entryOf(row);
+      return (await search(sql`refusal.id = ${id}`, 1))[0];
     },
     /** Removes refusals from before a time, at most `limit`; returns their number. */
     async removeBefore(timeMs: number, limit: number): Promise<number> {
-      const some = sql`select organization_id, id from refusal where id < ${idAt(timeMs)} limit ${sql.lit(limit)}`;
-      const query = sql`delete from refusal where (organization_id, id) in (${some})`;
-      const [removed = 0] = await write([query.compile(kysely)], { isDurable: false });
+      const some = sql`select organization_id, id from refusal where id < ${idAt(timeMs)} limit ${limit}`;
+      const removal = sql`delete from refusal where (organization_id, id) in (${some})`;
+      const [removed = 0] = await write([removal], { isDurable: false });
       return removed;
     },
   };
-}
-
-function searchQuery(database: Database, search: RefusalSearch) {
-  let query = refusalQuery(database).orderBy("refusal.id", "desc").limit(search.limit);
-  if (search.before !== null) query = query.where("refusal.id", "<", search.before);
-  if (search.toMs !== null) query = query.where("refusal.id", "<", idAt(search.toMs));
-  if (search.fromMs !== null) query = query.where("refusal.id", ">=", idAt(search.fromMs));
-  if (search.organizationId !== null) query = query.where("refusal.organization_id", "=", search.organizationId);
-  if (search.tokenId !== null) query = query.where("refusal.token_id", "=", search.tokenId);
-  if (search.model !== null) query = query.where("refusal.model", "=", search.model);
-  if (search.requestId !== null) query = query.where("refusal.request_id", "=", search.requestId);
-  return query;
-}
-
-function refusalQuery({ kysely }: Database) {
-  return kysely
-    .selectFrom("refusal")
-    .innerJoin("organization", "organization.id", "refusal.organization_id")
-    .leftJoin("token", (join) =>
-      join.onRef("token.organization_id", "=", "refusal.organization_id").onRef("token.id", "=", "refusal.token_id"),
-    )
-    .selectAll("refusal")
-    .select(["organization.name as organization_name", "token.name as token_name"]);
-}
-
-function entryOf(row: Names): RefusalEntry {
-  return { ...REFUSAL.fromRecord(row), organizationName: row.organization_name, tokenName: row.token_name };
 }

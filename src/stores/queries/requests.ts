@@ -15,8 +15,9 @@ import { mergeDraws } from "../../credits/funds.ts";
 import { addTokens, type TokenCounts } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
-import { type Database, read } from "../database.ts";
+import type { Database } from "../database.ts";
 import { ADJUSTMENT, HOLD, REQUEST } from "../schema.ts";
+import { allOf, equal, join, type Sql, sql } from "../sql.ts";
 import { chargeEvent, lateEvent, type UsageEvent } from "./statement.ts";
 
 /** A request as it is listed: its late settlement is included in its tokens, draws and amounts. */
@@ -85,8 +86,8 @@ export function requestRows(database: Database) {
     requests: (search: RequestSearch) => searchRequests(database, search),
     async request(id: string): Promise<ListedRequest | undefined> {
       const [holds = [], requests = []] = await database.snapshot([
-        holdQuery(database).where("hold.id", "=", id).compile(),
-        requestQuery(database).where("request.id", "=", id).compile(),
+        holdQuery(sql`hold.id = ${id}`),
+        requestQuery(sql`request.id = ${id}`),
       ]);
       const [open] = await namedHolds(database, holds as unknown as OpenNames[]);
       if (open !== undefined) return open;
@@ -163,19 +164,9 @@ async function floorOf(database: Database, search: RequestSearch, open: readonly
 
 /** Returns the id of the first ended request of an organization, or of all (null). */
 export async function firstRequestId(database: Database, organizationId: string | null) {
-  let query = database.kysely
-    .selectFrom("organization")
-    .select((eb) =>
-      eb
-        .selectFrom("request")
-        .select("request.id")
-        .whereRef("request.organization_id", "=", "organization.id")
-        .orderBy("request.id")
-        .limit(1)
-        .as("first_id"),
-    );
-  if (organizationId !== null) query = query.where("organization.id", "=", organizationId);
-  const rows = await read<{ first_id: string | null }>(database, query);
+  const rows = await database.read<{ first_id: string | null }>(sql`
+    select (select id from request where organization_id = organization.id order by id limit 1) as first_id
+    from organization where ${equal({ "organization.id": organizationId })}`);
   const [first] = rows.flatMap(({ first_id }) => first_id ?? []).sort();
   return first;
 }
@@ -184,9 +175,8 @@ export async function firstRequestId(database: Database, organizationId: string 
 async function openHolds(database: Database, search: RequestSearch): Promise<ListedRequest[]> {
   const { organizationId, tokenId, model, requestId, isRunning, hasFailed } = search;
   if (isRunning === false || hasFailed === true) return [];
-  let query = holdQuery(database);
-  if (organizationId !== null) query = query.where("organization.id", "=", organizationId);
-  const rows = await namedHolds(database, await read<OpenNames>(database, query));
+  const query = holdQuery(equal({ "organization.id": organizationId }));
+  const rows = await namedHolds(database, await database.read<OpenNames>(query));
   const isWanted = ({ facts }: ListedRequest) =>
     (tokenId === null || facts.tokenId === tokenId) &&
     (model === null || facts.model === model) &&
@@ -199,52 +189,40 @@ async function readWindow(
   search: RequestSearch,
   { fromId, beforeId, limit }: { fromId: string; beforeId: string; limit: number },
 ): Promise<ListedRequest[]> {
-  let query = requestQuery(database)
-    .where("request.id", ">=", fromId)
-    .where("request.id", "<", beforeId)
-    .orderBy("request.id", "desc")
-    .limit(limit);
-  if (search.organizationId !== null) query = query.where("organization.id", "=", search.organizationId);
-  if (search.tokenId !== null) query = query.where("request.token_id", "=", search.tokenId);
-  if (search.model !== null) query = query.where("request.model", "=", search.model);
-  if (search.requestId !== null) query = query.where("request.request_id", "=", search.requestId);
-  if (search.endings !== null) query = query.where("request.ending", "in", search.endings);
-  if (search.hasFailed === false) query = query.where("request.failure", "is", null);
-  if (search.hasFailed === true) {
+  const { organizationId, tokenId, model, requestId, endings, hasFailed } = search;
+  const names = { "organization.id": organizationId, "request.token_id": tokenId, "request.model": model };
+  const wanted = allOf(
+    sql`request.id >= ${fromId} and request.id < ${beforeId}`,
+    equal({ ...names, "request.request_id": requestId }),
+    endings !== null && sql`request.ending in (${join(endings)})`,
+    hasFailed === false && sql`request.failure is null`,
     // The late settlement of a recovered request may contain a failure.
-    query = query.where((eb) => eb.or([eb("request.failure", "is not", null), eb("request.ending", "=", "recovered")]));
-  }
-  return listed(database, await read<RequestNames>(database, query));
-}
-
-function holdQuery({ kysely }: Database) {
-  return kysely
-    .selectFrom("hold")
-    .innerJoin("organization", "organization.id", "hold.organization_id")
-    .selectAll("hold")
-    .select("organization.name as organization_name");
-}
-
-function requestQuery({ kysely }: Database) {
-  return (
-    kysely
-      .selectFrom("organization")
-      // Organizations first, then their requests by key: a database without a better plan keeps this order.
-      .crossJoin("request")
-      .whereRef("request.organization_id", "=", "organization.id")
-      .leftJoin("token", (join) =>
-        join.onRef("token.organization_id", "=", "request.organization_id").onRef("token.id", "=", "request.token_id"),
-      )
-      .selectAll("request")
-      .select(["organization.name as organization_name", "token.name as token_name"])
+    hasFailed === true && sql`(request.failure is not null or request.ending = 'recovered')`,
   );
+  const query = sql`${requestQuery(wanted)} order by request.id desc limit ${limit}`;
+  return listed(database, await database.read<RequestNames>(query));
+}
+
+function holdQuery(condition: Sql): Sql {
+  return sql`
+    select hold.*, organization.name as organization_name
+    from hold join organization on organization.id = hold.organization_id where ${condition}`;
+}
+
+/** Reads organizations first, then their requests by key: a database without a better plan keeps this order. */
+function requestQuery(condition: Sql): Sql {
+  return sql`
+    select request.*, organization.name as organization_name, token.name as token_name
+    from organization cross join request
+    left join token on token.organization_id = request.organization_id and token.id = request.token_id
+    where request.organization_id = organization.id and ${condition}`;
 }
 
 async function namedHolds(database: Database, rows: readonly OpenNames[]): Promise<ListedRequest[]> {
   const holds = rows.map((row) => ({ organizationName: row.organization_name, hold: HOLD.fromRecord(row) }));
   const ids = [...new Set(holds.map(({ hold }) => hold.tokenId))];
-  const query = database.kysely.selectFrom("token").select(["id", "name"]).where("id", "in", ids);
-  const tokens = ids.length === 0 ? [] : await read<{ id: string; name: string }>(database, query);
+  const query = sql`select id, name from token where id in (${join(ids)})`;
+  const tokens = ids.length === 0 ? [] : await database.read<{ id: string; name: string }>(query);
   const nameOf = new Map(tokens.map(({ id, name }) => [id, name]));
   return holds.map(({ hold, organizationName }) => {
     const names = { organizationName, tokenName: nameOf.get(hold.tokenId) ?? null };
@@ -272,7 +250,7 @@ function listedHold({ organizationId, holdId, tokenId, amount, draws, madeAtMs, 
 /** Converts rows of requests, with their late settlements and credits. */
 async function listed(database: Database, rows: readonly RequestNames[]): Promise<ListedRequest[]> {
   const charged = rows.filter((row) => (row as { ending?: string }).ending !== "released");
-  const found = charged.length === 0 ? [] : await read<object>(database, adjustmentQuery(database, charged));
+  const found = charged.length === 0 ? [] : await database.read(adjustmentQuery(charged));
   const ofRequest = Map.groupBy(found.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
   return rows.map((row) => {
     const names = { organizationName: row.organization_name, tokenName: row.token_name };
@@ -280,16 +258,11 @@ async function listed(database: Database, rows: readonly RequestNames[]): Promis
   });
 }
 
-function adjustmentQuery({ kysely }: Database, rows: readonly RequestNames[]) {
-  return kysely
-    .selectFrom("adjustment")
-    .selectAll()
-    .where("organization_id", "in", [...new Set(rows.map(({ organization_id }) => organization_id))])
-    .where(
-      "hold_id",
-      "in",
-      rows.map(({ id }) => id),
-    );
+function adjustmentQuery(rows: readonly RequestNames[]): Sql {
+  const organizationIds = new Set(rows.map(({ organization_id }) => organization_id));
+  return sql`
+    select * from adjustment
+    where organization_id in (${join([...organizationIds])}) and hold_id in (${join(rows.map(({ id }) => id))})`;
 }
 
 function listedRequest(request: RequestRow, adjustments: readonly AdjustmentRow[]): Unnamed {

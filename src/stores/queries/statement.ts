@@ -1,11 +1,11 @@
-import { type RawBuilder, sql } from "kysely";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldFacts, RequestRow } from "../../credits/books.ts";
 import { type ChargeLines, decodeLines } from "../../credits/charge-lines.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
-import { type Database, read } from "../database.ts";
+import type { Database } from "../database.ts";
 import { ADJUSTMENT, GRANT, REQUEST } from "../schema.ts";
+import { join, raw, type Sql, sql } from "../sql.ts";
 
 export interface StatementRange {
   /** Position of the last entry seen, from `LedgerEntry.position`. */
@@ -120,7 +120,7 @@ interface SourceRows {
   table: "credit_grant" | "adjustment" | "request";
   /** The columns of an entry's time and id. */
   key: readonly [time: string, id: string];
-  condition: RawBuilder<unknown>;
+  condition: Sql;
   /** True if the row of the position's own key follows it, too. */
   isInclusive?: boolean;
   /** First millisecond, if it is not the earliest one of the source. */
@@ -131,17 +131,14 @@ interface SourceRows {
 /** Reads the rows of a source that follow the position of a query, in the order of their keys. */
 function readRows(database: Database, query: Query, rows: SourceRows): Promise<object[]> {
   const { source, table, key, condition, isInclusive = false, from = earliestOf(source, query) } = rows;
-  const [time, columns] = [sql.ref(key[0]), sql.join(key.map((name) => sql.ref(name)))];
-  const operator = sql.raw(isInclusive ? ">=" : ">");
-  const follows = sql`and (${columns}) ${operator} (${query.from?.atMs}, ${query.from?.id})`;
-  return read<object>(
-    database,
-    sql`
-    select * from ${sql.table(table)}
-    where organization_id = ${query.organizationId} and ${condition}
-      and ${time} >= ${from} ${query.from?.source === source ? follows : sql``}
-    order by ${time}, id limit ${rows.limit ?? query.limit}`,
-  );
+  const [time, columns] = [raw(key[0]), raw(key.join(", "))];
+  const operator = raw(isInclusive ? ">=" : ">");
+  const last = query.from?.source === source ? query.from : undefined;
+  const follows = last === undefined ? sql`` : sql`and (${columns}) ${operator} (${last.atMs}, ${last.id})`;
+  return database.read(sql`
+    select * from ${raw(table)}
+    where organization_id = ${query.organizationId} and ${condition} and ${time} >= ${from} ${follows}
+    order by ${time}, id limit ${rows.limit ?? query.limit}`);
 }
 
 async function grantEntries(database: Database, query: Query): Promise<Placed[]> {
@@ -177,7 +174,7 @@ async function chargeEntries(database: Database, query: Query): Promise<Placed[]
     const toMs = fromMs + windowMs;
     const isLast = toMs > endMs;
     const ids = idsBookedBetween(database, fromMs, isLast ? null : toMs);
-    const before = isLast ? sql`` : sql`and ended_at < ${BigInt(toMs)}`;
+    const before = isLast ? sql`` : sql`and ended_at < ${toMs}`;
     const condition = sql`is_late = 0 and ending <> 'released' ${before} and ${ids}`;
     const limit = query.limit - found.length;
     found.push(...(await readRows(database, query, { ...CHARGES, condition, from: BigInt(fromMs), limit })));
@@ -211,12 +208,10 @@ async function lateSettlementEntries(database: Database, query: Query): Promise<
 
 async function requestsById(database: Database, organizationId: string, ids: string[]): Promise<RequestRow[]> {
   if (ids.length === 0) return [];
-  const query = database.kysely
-    .selectFrom("request")
-    .selectAll()
-    .where("organization_id", "=", organizationId)
-    .where("id", "in", ids);
-  return (await read<object>(database, query)).map(REQUEST.fromRecord);
+  const rows = await database.read(
+    sql`select * from request where organization_id = ${organizationId} and id in (${join(ids)})`,
+  );
+  return rows.map(REQUEST.fromRecord);
 }
 
 /** Returns the charge of a request that was not released. */
@@ -290,7 +285,7 @@ export async function statementStart(
 /** Returns the time before which requests are closed. Reads that take several steps compare it before and after. */
 export async function closedBefore(database: Database, organizationId: string): Promise<number | null> {
   const query = sql`select before_at from closing where organization_id = ${organizationId}`;
-  const [row] = await read<{ before_at: bigint }>(database, query);
+  const [row] = await database.read<{ before_at: bigint }>(query);
   return row === undefined ? null : Number(row.before_at);
 }
 
@@ -312,7 +307,7 @@ export async function openingBalance(
  * with fewer records, too. Nothing is recorded once requests were closed meanwhile, because they may have been removed.
  */
 export async function recordBalances(database: Database, organizationId: string): Promise<void> {
-  const [clock] = await read<{ now: bigint }>(database, sql`select ${database.now()} as now`);
+  const [clock] = await database.read<{ now: bigint }>(sql`select ${database.now()} as now`);
   const until = (clock?.now ?? 0n) - BigInt(RECORDED_AFTER_MS);
   const closedBeforeMs = await closedBefore(database, organizationId);
   const last = await lastRecorded(database, organizationId, until);
@@ -320,10 +315,10 @@ export async function recordBalances(database: Database, organizationId: string)
     const insertion = sql`
       insert into statement_balance (organization_id, before_at, balance)
       select balance.organization_id, cast(${beforeAtMs} as bigint), cast(${balance} as bigint) from balance
-      where balance.organization_id = ${organizationId} and ${BigInt(closedBeforeMs ?? 0)} =
+      where balance.organization_id = ${organizationId} and cast(${closedBeforeMs ?? 0} as bigint) =
         coalesce((select before_at from closing where closing.organization_id = ${organizationId}), 0)
       on conflict do nothing`;
-    await database.write([insertion.compile(database.kysely)]);
+    await database.write([insertion]);
   }
 }
 
@@ -347,14 +342,9 @@ async function* balancesAfter(
 
 /** Reads the latest balance recorded for a time, or for one before it. */
 async function lastRecorded(database: Database, organizationId: string, until: bigint): Promise<RecordedBalance> {
-  const query = database.kysely
-    .selectFrom("statement_balance")
-    .select(["before_at", "balance"])
-    .where("organization_id", "=", organizationId)
-    .where("before_at", "<=", until)
-    .orderBy("before_at", "desc")
-    .limit(1);
-  const [row] = await read<{ before_at: bigint; balance: bigint }>(database, query);
+  const [row] = await database.read<{ before_at: bigint; balance: bigint }>(sql`
+    select before_at, balance from statement_balance
+    where organization_id = ${organizationId} and before_at <= ${until} order by before_at desc limit 1`);
   return { beforeAtMs: row?.before_at ?? 0n, balance: row?.balance ?? 0n };
 }
 
@@ -365,14 +355,11 @@ async function timeOfNext(
   from: bigint,
   to: bigint,
 ): Promise<bigint | undefined> {
-  const [row] = await read<{ ended_at: bigint }>(
-    database,
-    sql`
+  const [row] = await database.read<{ ended_at: bigint }>(sql`
     select ended_at from request
     where organization_id = ${organizationId} and is_late = 0 and ending <> 'released'
       and ended_at >= ${from} and ended_at < ${to} and ${idsBookedBetween(database, Number(from), Number(to))}
-    order by ended_at, id limit 1 offset ${sql.lit(REQUESTS_BETWEEN)}`,
-  );
+    order by ended_at, id limit 1 offset ${REQUESTS_BETWEEN}`);
   if (row === undefined) return undefined;
   return row.ended_at > from ? row.ended_at : from + 1n;
 }
@@ -381,11 +368,9 @@ async function timeOfNext(
 async function sumBetween(database: Database, organizationId: string, from: bigint, to: bigint): Promise<MicroCredits> {
   const costs = (isLate: 0 | 1) => sql`
     select coalesce(sum(cost), 0) from request
-    where organization_id = ${organizationId} and is_late = ${sql.lit(isLate)} and ending <> 'released'
+    where organization_id = ${organizationId} and is_late = ${raw(isLate)} and ending <> 'released'
       and ended_at >= ${from} and ended_at < ${to}`;
-  const [row] = await read<{ sum: bigint }>(
-    database,
-    sql`
+  const [row] = await database.read<{ sum: bigint }>(sql`
     select cast(
       (select coalesce(sum(amount), 0) from credit_grant
         where organization_id = ${organizationId} and source = 'grant' and created_at >= ${from} and created_at < ${to})
@@ -393,7 +378,6 @@ async function sumBetween(database: Database, organizationId: string, from: bigi
         where organization_id = ${organizationId} and made_at >= ${from} and made_at < ${to})
       - (${costs(0)} and ${idsBookedBetween(database, Number(from), Number(to))})
       - (${costs(1)})
-    as bigint) as sum`,
-  );
+    as bigint) as sum`);
   return row?.sum ?? 0n;
 }

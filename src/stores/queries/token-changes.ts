@@ -1,10 +1,9 @@
-import { type CompiledQuery, type RawBuilder, sql } from "kysely";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
-import { type Database, read } from "../database.ts";
-import { TOKEN } from "../schema.ts";
+import type { Database } from "../database.ts";
+import { AUDIT_ENTRY, TOKEN } from "../schema.ts";
+import { isAsRead, raw, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
-import { insertAuditQuery } from "./admin.ts";
 import { isClosed } from "./closings.ts";
 
 type TokenRow = RowOf<typeof TOKEN>;
@@ -32,21 +31,15 @@ export async function changeToken(
   { cap, ...terms }: TokenChange,
   audit: AuditRow,
 ): Promise<boolean> {
-  const { kysely, writeIf } = database;
-  const row = await kysely.selectFrom("token").selectAll().where("id", "=", old.id).executeTakeFirst();
+  const [row] = await database.find(sql`select * from token where id = ${old.id}`);
   if (row === undefined || JSON.stringify(termsOf(TOKEN.fromRecord(row))) !== JSON.stringify(termsOf(old)))
     return false;
   // The name is written as it is if only the cap changes, which locks the row.
-  let update = kysely
-    .updateTable("token")
-    .set(TOKEN.toChange({ name: old.name, ...terms }))
-    .where("id", "=", old.id);
-  for (const column of Object.keys(TOKEN.toChange(termsOf(old))) as (keyof typeof row)[]) {
-    update = update.where(column, "is not distinct from", row[column]);
-  }
+  const update = sql`
+    update token set ${TOKEN.set({ name: old.name, ...terms })}
+    where id = ${old.id} and revoked_at is null and ${isAsRead(TOKEN.columnsOf(TERMS), row)}`;
   const ofCap = cap === undefined ? { required: [], rest: [] } : await capWrites(database, old, cap);
-  const required = [...ofCap.required, update.where("revoked_at", "is", null).compile()];
-  return writeIf(required, [...ofCap.rest, insertAuditQuery(kysely, audit)]);
+  return database.writeIf([...ofCap.required, update], [...ofCap.rest, AUDIT_ENTRY.insert(audit)]);
 }
 
 function termsOf(row: TokenRow): Partial<TokenRow> {
@@ -63,10 +56,9 @@ async function capWrites(database: Database, old: ReadToken, cap: MicroCredits |
   const of = sql`organization_id = ${organizationId}`;
   const sharing = sql`(select id from token where ${of} and caller_id = ${callerId})`;
   const holder = sql`(select coalesce(budget_id, token_id) from token_balance where ${of} and token_id = ${id})`;
-  const write = (query: RawBuilder<unknown>) => query.compile(database.kysely);
   const locks = [
-    write(sql`update token set name = name where ${of} and caller_id = ${callerId}`),
-    write(sql`update balance set closed_before = closed_before where ${of}`),
+    sql`update token set name = name where ${of} and caller_id = ${callerId}`,
+    sql`update balance set closed_before = closed_before where ${of}`,
   ];
   if (budget !== null) {
     const isAsRead = sql`exists (
@@ -75,7 +67,7 @@ async function capWrites(database: Database, old: ReadToken, cap: MicroCredits |
       cap === null
         ? sql`delete from token_balance where ${of} and token_id in ${sharing} and ${isAsRead}`
         : sql`update token_balance set cap = ${cap} where ${of} and token_id = ${holder} and ${isAsRead}`;
-    return { required: [...locks, write(change)], rest: [] };
+    return { required: [...locks, change], rest: [] };
   }
   const held = sql`(select coalesce(sum(amount), 0) from hold where ${of} and token_id in ${sharing})`;
   const columns = sql`(organization_id, token_id, budget_id, cap, held, spent)`;
@@ -85,47 +77,44 @@ async function capWrites(database: Database, old: ReadToken, cap: MicroCredits |
     where ${of} and id = ${id} and not exists (select 1 from token_balance where ${of} and token_id in ${sharing})`;
   const others = sql`insert into token_balance ${columns}
     select organization_id, id, ${id}, 0, 0, 0 from token where ${of} and caller_id = ${callerId} and id <> ${id}`;
-  return { required: [...locks, write(first)], rest: [write(others)] };
+  return { required: [...locks, first], rest: [others] };
 }
 
 interface CapWrites {
-  required: CompiledQuery[];
-  rest: CompiledQuery[];
+  required: Sql[];
+  rest: Sql[];
 }
 
 /**
  * Returns an expression for what tokens have spent, less refunds. What was charged a while ago, which no longer changes, is
  * added up here, so that the transaction reads only the newest requests.
  */
-async function spentBy(database: Database, organizationId: string, tokens: RawBuilder<unknown>) {
+async function spentBy(database: Database, organizationId: string, tokens: Sql) {
   const of = sql`organization_id = ${organizationId}`;
   const closedAt = sql`coalesce((select before_at from closing where ${of}), 0)`;
   for (;;) {
-    const [before] = await read<{ now: bigint; closed: bigint }>(
-      database,
+    const [before] = await database.read<{ now: bigint; closed: bigint }>(
       sql`select ${database.now()} as now, ${closedAt} as closed`,
     );
     const [sinceMs, closed] = [(before?.now ?? 0n) - BigInt(BOOKED_AFTER_MS), before?.closed ?? 0n];
-    const [sums] = await read<{ spent: bigint; closed: bigint }>(
-      database,
-      sql`select ${closedAt} as closed, cast((
+    const [sums] = await database.read<{ spent: bigint; closed: bigint }>(sql`
+        select ${closedAt} as closed, cast((
           select coalesce(sum(cost), 0) from request
           where ${of} and token_id in ${tokens} and ended_at < ${sinceMs} and not ${isClosed(Number(closed))}
         ) + (
           select coalesce(sum(amount), 0) from closing_part
           where ${of} and dimension = 'token' and name in ${tokens}
-        ) as bigint) as spent`,
-    );
+        ) as bigint) as spent`);
     // Otherwise requests were closed in between, and added up twice.
     if (sums?.closed === closed) return sql`cast(${sums.spent} + ${newestCharges(of, tokens, sinceMs)} as bigint)`;
   }
 }
 
 /** Charges since a time, by the two indexes of a request's end, and all adjustments, which are few. */
-function newestCharges(of: RawBuilder<unknown>, tokens: RawBuilder<unknown>, sinceMs: bigint): RawBuilder<bigint> {
+function newestCharges(of: Sql, tokens: Sql, sinceMs: bigint): Sql {
   const charged = (isLate: number) => sql`(
     select coalesce(sum(cost), 0) from request
-    where ${of} and token_id in ${tokens} and is_late = ${sql.lit(isLate)} and ending <> 'released'
+    where ${of} and token_id in ${tokens} and is_late = ${raw(isLate)} and ending <> 'released'
       and ended_at >= ${sinceMs})`;
   return sql`${charged(0)} + ${charged(1)} + (
     select coalesce(sum(case when kind = 'credit' then -amount else amount end), 0) from adjustment

@@ -1,13 +1,13 @@
-import { type CompiledQuery, sql } from "kysely";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
 import type { BalanceRow } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import { tokenTotals } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { NO_USAGE } from "../../credits/usage-counts.ts";
-import { type Database, read } from "../database.ts";
+import type { Database } from "../database.ts";
 import { optionalNumber, text } from "../fields.ts";
-import { HOLD, type Tables, USAGE_COUNTS, USAGE_DAY } from "../schema.ts";
+import { HOLD, USAGE_COUNTS, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
+import { equal, join, raw, type Sql, sql } from "../sql.ts";
 import { type RowOf, table } from "../table.ts";
 import { firstRequestId } from "./requests.ts";
 
@@ -52,14 +52,14 @@ function requestSums(database: Database) {
      */
     async requests(fromMs: number, toMs: number): Promise<RequestSum[]> {
       const range = { from: idAt(fromMs), to: idAt(toMs) };
-      const parts = [endedQuery(range), lateQuery(range)].map((query) => read<object>(database, query));
+      const parts = [endedQuery(range), lateQuery(range)].map((query) => database.read(query));
       const ended = (await Promise.all(parts)).flat().map(REQUEST_SUM.fromRecord);
       return [...ended.map((sum) => ({ ...sum, open: 0 })), ...(await openSums(database, range))];
     },
     /** Returns when the first request began. */
     async firstRequestMs(): Promise<number | null> {
       const first = await firstRequestId(database, null);
-      const open = await read<{ id: string | null }>(database, sql`select min(id) as id from hold`);
+      const open = await database.read<{ id: string | null }>(sql`select min(id) as id from hold`);
       const times = [first, open[0]?.id].flatMap((id) => (id ? (timeOfId(id) ?? []) : []));
       return times.length === 0 ? null : Math.min(...times);
     },
@@ -101,13 +101,13 @@ function lateQuery({ from, to }: IdRange) {
 }
 
 function sum(expression: string) {
-  return sql`cast(sum(${sql.raw(expression)}) as bigint)`;
+  return sql`cast(sum(${raw(expression)}) as bigint)`;
 }
 
 /** Open holds are few; their tokens and models are in their details. */
 async function openSums(database: Database, { from, to }: IdRange): Promise<RequestSum[]> {
-  const query = database.kysely.selectFrom("hold").selectAll().where("id", ">=", from).where("id", "<", to);
-  return (await read<object>(database, query)).map(HOLD.fromRecord).map(({ organizationId, tokenId, details }) => {
+  const rows = await database.read(sql`select * from hold where id >= ${from} and id < ${to}`);
+  return rows.map(HOLD.fromRecord).map(({ organizationId, tokenId, details }) => {
     const { model, charge } = details;
     const { input, output } = tokenTotals(decodeLines(charge).tokens);
     const counts = { ...NO_USAGE, requests: 1, inputTokens: input, outputTokens: output };
@@ -115,71 +115,52 @@ async function openSums(database: Database, { from, to }: IdRange): Promise<Requ
   });
 }
 
-const BUCKET = sql<bigint | null>`CASE ${sql.join(
+const BUCKET = raw(
   [
-    sql`WHEN request.first_token_ms IS NULL THEN NULL`,
-    ...FIRST_TOKEN_BOUNDS_MS.map((bound, index) => sql.raw(`WHEN request.first_token_ms < ${bound} THEN ${index}`)),
-    sql.raw(`ELSE ${FIRST_TOKEN_BOUNDS_MS.length} END`),
-  ],
-  sql` `,
-)}`;
+    "case when request.first_token_ms is null then null",
+    ...FIRST_TOKEN_BOUNDS_MS.map((bound, index) => `when request.first_token_ms < ${bound} then ${index}`),
+    `else ${FIRST_TOKEN_BOUNDS_MS.length} end`,
+  ].join(" "),
+);
 
-function days(database: Database) {
-  const { kysely, write } = database;
-  const within = ({ organizationId, days }: UsageRange, dimension: UsageDayRow["dimension"]) =>
-    kysely
-      .selectFrom("usage_day")
-      .where("organization_id", "=", organizationId)
-      .where("dimension", "=", dimension)
-      .where("day", "in", days.map(BigInt));
+function days({ read, write }: Database) {
+  const within = ({ organizationId, days }: UsageRange, dimension: UsageDayRow["dimension"]) => sql`
+    from usage_day where ${equal({ organization_id: organizationId, dimension })} and day in (${join(days)})`;
   return {
     /** Returns the days that begin in a period and whose sums are stored. */
     async doneDays(fromMs: number, toMs: number): Promise<number[]> {
-      const query = kysely
-        .selectFrom("usage_day_done")
-        .select("day")
-        .where("day", ">=", BigInt(fromMs))
-        .where("day", "<", BigInt(toMs))
-        .orderBy("day");
-      return (await read<{ day: bigint }>(database, query)).map(({ day }) => Number(day));
+      const query = sql`select day from usage_day_done where day >= ${fromMs} and day < ${toMs} order by day`;
+      return (await read<{ day: bigint }>(query)).map(({ day }) => Number(day));
     },
     /** Stores the sums of a day. A second call replaces the first. */
     async finishDay(day: number, rows: readonly UsageDayRow[], nowMs: number) {
-      const statements = chunksOf(rows, ROWS_A_STATEMENT).map((chunk) => upsert(kysely, chunk));
+      const statements = chunksOf(rows, ROWS_A_STATEMENT).map(upsert);
       // Several short transactions, so that no settlement waits long.
       for (const chunk of chunksOf(statements, STATEMENTS_A_WRITE)) await write(chunk);
-      const done = kysely.insertInto("usage_day_done").values({ day, done_at: nowMs });
-      await write([done.onConflict((conflict) => conflict.doNothing()).compile()]);
+      await write([sql`${USAGE_DAY_DONE.insert({ day, doneAtMs: nowMs })} on conflict do nothing`]);
     },
     /** Returns the stored sums day by day. */
     async byDay(dimension: "model" | "first_token", range: UsageRange): Promise<UsageDayRow[]> {
-      return (await read<object>(database, within(range, dimension).selectAll())).map(USAGE_DAY.fromRecord);
+      return (await read(sql`select * ${within(range, dimension)}`)).map(USAGE_DAY.fromRecord);
     },
     /** Returns the stored sums over all days of a range; `day` is the first of them. */
     async together(dimension: "token" | "organization", range: UsageRange): Promise<UsageDayRow[]> {
-      const query = within(range, dimension)
-        .select(["organization_id", "dimension", "name", sql<bigint>`min(day)`.as("day"), ...SUMS])
-        .groupBy(["organization_id", "dimension", "name"]);
-      return (await read<object>(database, query)).map(USAGE_DAY.fromRecord);
+      const rows = await read(sql`
+        select organization_id, dimension, name, min(day) as day, ${SUMS} ${within(range, dimension)}
+        group by organization_id, dimension, name`);
+      return rows.map(USAGE_DAY.fromRecord);
     },
   };
 }
 
-export const USAGE_COLUMNS = Object.values(USAGE_COUNTS).flatMap(
-  ({ columns }) => Object.keys(columns) as (keyof Tables["usage_day"])[],
-);
-const SUMS = USAGE_COLUMNS.map((name) => sql<bigint>`CAST(sum(${sql.ref(name)}) AS bigint)`.as(name));
+export const USAGE_COLUMNS = Object.values(USAGE_COUNTS).flatMap(({ columns }) => Object.keys(columns));
+const SUMS = raw(USAGE_COLUMNS.map((name) => `cast(sum(${name}) as bigint) as ${name}`).join(", "));
 
-function upsert(kysely: Database["kysely"], rows: readonly UsageDayRow[]): CompiledQuery {
-  return kysely
-    .insertInto("usage_day")
-    .values(rows.map((row) => USAGE_DAY.toRecord(row)))
-    .onConflict((conflict) =>
-      conflict
-        .columns(["organization_id", "dimension", "day", "name"])
-        .doUpdateSet((eb) => Object.fromEntries(USAGE_COLUMNS.map((name) => [name, eb.ref(`excluded.${name}`)]))),
-    )
-    .compile();
+function upsert(rows: readonly UsageDayRow[]): Sql {
+  const replaced = raw(USAGE_COLUMNS.map((name) => `${name} = excluded.${name}`).join(", "));
+  return sql`
+    ${USAGE_DAY.insert(...rows)}
+    on conflict (organization_id, dimension, day, name) do update set ${replaced}`;
 }
 
 function chunksOf<T>(items: readonly T[], size: number): T[][] {
@@ -188,38 +169,27 @@ function chunksOf<T>(items: readonly T[], size: number): T[][] {
   return chunks;
 }
 
-function totals(database: Database) {
-  const { kysely } = database;
+const CREDITS = ["granted", "available", "held", "spent", "expired"] as const;
+
+function totals({ read }: Database) {
   return {
     /** Returns all credits of an organization, or of all organizations (null). */
-    async credits(
-      organizationId: string | null,
-    ): Promise<Omit<BalanceRow, "organizationId" | "nextChangeAtMs" | "closedBeforeMs">> {
-      let query = kysely
-        .selectFrom("balance")
-        .select(
-          (["granted", "available", "held", "spent", "expired"] as const).map((name) =>
-            sql<bigint>`CAST(coalesce(sum(${sql.ref(name)}), 0) AS bigint)`.as(name),
-          ),
-        );
-      if (organizationId !== null) query = query.where("organization_id", "=", organizationId);
-      const [row] = await read<Record<"granted" | "available" | "held" | "spent" | "expired", bigint>>(database, query);
+    async credits(organizationId: string | null): Promise<Pick<BalanceRow, (typeof CREDITS)[number]>> {
+      const sums = CREDITS.map((name) => `cast(coalesce(sum(${name}), 0) as bigint) as ${name}`).join(", ");
+      const condition = equal({ organization_id: organizationId });
+      const [row] = await read<BalanceRow>(sql`select ${raw(sums)} from balance where ${condition}`);
       if (row === undefined) throw new Error("A sum without a row");
       return row;
     },
     /** Returns the names of tokens, with their organizations, and of organizations, by id. */
     async names({ tokens, organizations }: { tokens: readonly string[]; organizations: readonly string[] }) {
-      const tokenQuery = kysely
-        .selectFrom("token")
-        .select(["id", "name", "organization_id as organizationId"])
-        .where("id", "in", [...tokens, ""]);
-      const organizationQuery = kysely
-        .selectFrom("organization")
-        .select(["id", "name"])
-        .where("id", "in", [...organizations, ""]);
       return {
-        tokens: await read<{ id: string; name: string; organizationId: string }>(database, tokenQuery),
-        organizations: await read<{ id: string; name: string }>(database, organizationQuery),
+        tokens: await read<{ id: string; name: string; organizationId: string }>(
+          sql`select id, name, organization_id as "organizationId" from token where id in (${join([...tokens, ""])})`,
+        ),
+        organizations: await read<{ id: string; name: string }>(
+          sql`select id, name from organization where id in (${join([...organizations, ""])})`,
+        ),
       };
     },
   };

@@ -1,10 +1,10 @@
-import { type RawBuilder, sql } from "kysely";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
 import { PROVIDER_COST_DIGITS, parseDecimal } from "../../credits/amount.ts";
 import type { AdjustmentRow, RequestRow } from "../../credits/books.ts";
 import { timeOfId } from "../../credits/request-id.ts";
 import { addCounts, NO_USAGE, type UsageCounts } from "../../credits/usage-counts.ts";
 import { USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
+import { join, type Sql, sql } from "../sql.ts";
 import type { UsageDayRow } from "./usage.ts";
 import { type ReportViolation, soundRows } from "./verify-report.ts";
 
@@ -60,9 +60,9 @@ export class DaySums {
   }
 
   /** Returns the queries for the days before the newest one; all days at the end. */
-  queries(isEnd: boolean): RawBuilder<unknown>[] {
+  queries(isEnd: boolean): Sql[] {
     const days = this.#ready(isEnd);
-    const list = days.length === 0 ? sql`-1` : sql.join(days.map((day) => sql.lit(day)));
+    const list = join(days.length === 0 ? [-1] : days);
     return [
       sql`select * from usage_day_done where day in (${list})`,
       sql`select * from usage_day where organization_id = ${this.#organizationId}

@@ -1,5 +1,5 @@
-import { sql } from "kysely";
-import { type Database, readTogether } from "../database.ts";
+import type { Database } from "../database.ts";
+import type { Cell } from "../fields.ts";
 import {
   ACCOUNT_VERSION,
   ADMIN_KEY,
@@ -12,6 +12,7 @@ import {
   USAGE_DAY,
   USAGE_DAY_DONE,
 } from "../schema.ts";
+import { join, raw, sql } from "../sql.ts";
 import type { Table } from "../table.ts";
 import { USAGE_COLUMNS } from "./usage.ts";
 import { checkEach, REPORTED_MAX, soundRows, Violations } from "./verify-report.ts";
@@ -47,14 +48,14 @@ const SHARED = [
 
 async function checkOwners(database: Database, found: Violations): Promise<void> {
   const queries = OWNED.map((table) => {
-    const name = sql.table(table);
+    const name = raw(table);
     return sql`
       select distinct organization_id from ${name}
       where organization_id <> ${ALL} and
         not exists (select 1 from organization where organization.id = ${name}.organization_id)
-      limit ${sql.lit(REPORTED_MAX)}`;
+      limit ${REPORTED_MAX}`;
   });
-  const results = (await readTogether(database, queries)) as { organization_id: string }[][];
+  const results = (await database.snapshot(queries)) as { organization_id: string }[][];
   for (const [index, rows] of results.entries()) {
     for (const { organization_id: organizationId } of rows) {
       found.report(10, `The table ${OWNED[index]} has rows of an organization that does not exist.`, null, {
@@ -66,12 +67,12 @@ async function checkOwners(database: Database, found: Violations): Promise<void>
 
 /** Reads a table in the order of its key, a chunk in each snapshot. */
 async function checkForm(database: Database, table: Table<object>, found: Violations): Promise<void> {
-  const key = sql.join(table.key.map((column) => sql.ref(column)));
+  const key = raw(table.key.join(", "));
   for (let last: Record<string, unknown> | undefined; ; ) {
     const after =
-      last === undefined ? sql`1 = 1` : sql`(${key}) > (${sql.join(table.key.map((name) => last?.[name]))})`;
-    const [rows = []] = await readTogether(database, [
-      sql`select * from ${sql.table(table.name)} where ${after} order by ${key} limit ${sql.lit(CHUNK_ROWS)}`,
+      last === undefined ? sql`1 = 1` : sql`(${key}) > (${join(table.key.map((name) => last?.[name] as Cell))})`;
+    const [rows = []] = await database.snapshot([
+      sql`select * from ${raw(table.name)} where ${after} order by ${key} limit ${CHUNK_ROWS}`,
     ]);
     checkEach(table, rows, found.report);
     if (rows.length < CHUNK_ROWS) return;
@@ -80,7 +81,7 @@ async function checkForm(database: Database, table: Table<object>, found: Violat
 }
 
 async function checkDoneDays(database: Database, found: Violations): Promise<void> {
-  const [rows = [], [clock] = []] = await readTogether(database, [
+  const [rows = [], [clock] = []] = await database.snapshot([
     sql`select * from usage_day_done`,
     sql`select ${database.now()} as now`,
   ]);
@@ -92,13 +93,13 @@ async function checkDoneDays(database: Database, found: Violations): Promise<voi
 
 /** Finds sums over all organizations that differ from the sums of each. */
 async function checkDays(database: Database, found: Violations): Promise<void> {
-  const counts = USAGE_COLUMNS.map((name) => sql.ref(name));
-  const sums = sql.join(
+  const counts = USAGE_COLUMNS.map((name) => raw(name));
+  const sums = join(
     counts.map((count) => sql`sum(case when organization_id = ${ALL} then ${count} else -${count} end) as ${count}`),
   );
-  const differs = sql.join(
+  const differs = join(
     counts.map((count) => sql`${count} <> 0`),
-    sql` or `,
+    " or ",
   );
   const isDone = sql`day in (select day from usage_day_done)`;
   // An organization's own sums by model are also its part of the sums by organization.
@@ -108,14 +109,14 @@ async function checkDays(database: Database, found: Violations): Promise<void> {
   const byOrganization = sql`
     select day, 'organization' as dimension, owner as name, ${sums} from (
       select day, organization_id, case when organization_id = ${ALL} then name else organization_id end as owner,
-        ${sql.join(counts)}
+        ${join(counts)}
       from usage_day where ${isDone} and
         dimension = case when organization_id = ${ALL} then 'organization' else 'model' end) as parts
     group by day, owner`;
   const queries = [byName, byOrganization].map(
-    (query) => sql`select * from (${query}) as sums where ${differs} limit ${sql.lit(REPORTED_MAX)}`,
+    (query) => sql`select * from (${query}) as sums where ${differs} limit ${REPORTED_MAX}`,
   );
-  for (const { day, dimension, name } of (await readTogether(database, queries)).flat()) {
+  for (const { day, dimension, name } of (await database.snapshot(queries)).flat()) {
     found.report(14, `The sum of the day ${day} over all organizations by ${dimension} ${name} is not that of each.`);
   }
 }

@@ -1,7 +1,6 @@
-import { sql } from "kysely";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
-import { type Database, readTogether } from "../database.ts";
+import type { Database } from "../database.ts";
 import {
   ADJUSTMENT,
   ALLOWANCE,
@@ -18,6 +17,7 @@ import {
   TOKEN,
   TOKEN_BALANCE,
 } from "../schema.ts";
+import { join, raw, sql } from "../sql.ts";
 import { isClosed } from "./closings.ts";
 import { verifyMonthDigests } from "./month-digests.ts";
 import { type RecordedBalance, RecordedBalances } from "./recorded-balances.ts";
@@ -103,7 +103,7 @@ class Check {
 
   async run(): Promise<OrganizationVerification> {
     const of = sql`where organization_id = ${this.#organizationId}`;
-    const [[clock] = [], recorded = [], closings = [], parts = []] = await readTogether(this.#database, [
+    const [[clock] = [], recorded = [], closings = [], parts = []] = await this.#database.snapshot([
       sql`select ${this.#database.now()} as now`,
       sql`select * from statement_balance
         ${of} and before_at >= coalesce((select before_at from closing ${of}), 0) order by before_at`,
@@ -152,8 +152,8 @@ class Check {
     // Rows that are closed count as absent, removed or not.
     const isOpen = this.#closing === undefined ? sql`1 = 1` : sql`not ${isClosed(this.#closing.beforeAtMs)}`;
     const chunk = sql`
-      from request where organization_id = ${id} and id > ${after} and ${isOpen} order by id limit ${sql.lit(CHUNK_ROWS)}`;
-    const [rows = [], adjustments = [], [clock] = []] = await readTogether(this.#database, [
+      from request where organization_id = ${id} and id > ${after} and ${isOpen} order by id limit ${CHUNK_ROWS}`;
+    const [rows = [], adjustments = [], [clock] = []] = await this.#database.snapshot([
       sql`select * ${chunk}`,
       sql`
         select adjustment.* from adjustment
@@ -175,7 +175,7 @@ class Check {
       this.#days.add(request, ofRequest);
     });
     if (this.#days.hasFinished) {
-      this.#days.compare(await readTogether(this.#database, this.#days.queries(false)), false, report);
+      this.#days.compare(await this.#database.snapshot(this.#days.queries(false)), false, report);
     }
     return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
   }
@@ -183,8 +183,8 @@ class Check {
   /** Compares the sums of the last day, and finds those of days without requests. */
   async #checkDays(): Promise<void> {
     const { report } = this.#violations;
-    const fromMs = BigInt(this.#closing?.beforeAtMs ?? 0);
-    const [days = [], ...last] = await readTogether(this.#database, [
+    const fromMs = this.#closing?.beforeAtMs ?? 0;
+    const [days = [], ...last] = await this.#database.snapshot([
       sql`select distinct day from usage_day where organization_id = ${this.#organizationId} and day >= ${fromMs}`,
       ...this.#days.queries(true),
     ]);
@@ -235,9 +235,9 @@ class Check {
   async #readRest(newestFromMs: number) {
     const id = this.#organizationId;
     const of = sql`where organization_id = ${id}`;
-    const all = (table: string) => sql`select * from ${sql.table(table)} ${of}`;
+    const all = (table: string) => sql`select * from ${raw(table)} ${of}`;
     const named = sql`select hold_id from adjustment ${of} union select hold_id from idempotency_key ${of}`;
-    const dayAgo = sql`${this.#database.now()} - ${sql.lit(KEY_KEPT_MS)}`;
+    const dayAgo = sql`${this.#database.now()} - ${raw(KEY_KEPT_MS)}`;
     const queries = {
       clock: sql`select ${this.#database.now()} as now`,
       balance: all("balance"),
@@ -253,8 +253,8 @@ class Check {
       token: all("token"),
       allowance: all("allowance"),
       organization: sql`select * from organization where id = ${id}`,
-      records: sql`select * from audit_entry ${of} and action in (${sql.join(COMPARED_ACTIONS)}) order by id`,
-      newest: sql`select * from request ${of} and ended_at >= ${BigInt(newestFromMs)} and ending <> 'released'`,
+      records: sql`select * from audit_entry ${of} and action in (${join(COMPARED_ACTIONS)}) order by id`,
+      newest: sql`select * from request ${of} and ended_at >= ${newestFromMs} and ending <> 'released'`,
       named: sql`select * from request ${of} and id in (${named})`,
       both: sql`
         select hold.id from hold
@@ -263,13 +263,13 @@ class Check {
       closing: sql`select before_at from closing ${of}`,
       // Keys are kept for a day. One that was claimed again names a later request, but only after that.
       keyless: sql`
-        select id, idempotency_key from request ${of} and id >= ${this.#database.idAt(dayAgo as never)}
+        select id, idempotency_key from request ${of} and id >= ${this.#database.idAtTime(dayAgo)}
           and made_at > ${dayAgo} and idempotency_key is not null and ending <> 'released' and not exists (
           select 1 from idempotency_key as claimed
           where claimed.organization_id = request.organization_id and claimed.key = request.idempotency_key
             and claimed.caller_id = request.idempotency_caller_id and claimed.hold_id = request.id)`,
     };
-    const results = await readTogether(this.#database, Object.values(queries));
+    const results = await this.#database.snapshot(Object.values(queries));
     const entries = Object.keys(queries).map((name, index) => [name, results[index] ?? []]);
     return Object.fromEntries(entries) as Record<keyof typeof queries, Record<string, unknown>[]>;
   }

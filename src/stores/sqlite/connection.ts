@@ -1,8 +1,8 @@
 import { closeSync, fstatSync, openSync, statfsSync, writeSync } from "node:fs";
-import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { StoreUnavailableError } from "../../errors.ts";
-import type { StatementResult } from "../driver.ts";
+import type { Statement } from "../sql.ts";
 
 /** The pages that a batch uses; the system keeps the others in its own cache of the file. */
 const CACHE_KIBIBYTES = 8 * 1024;
@@ -18,11 +18,6 @@ export interface ConnectionOptions {
   databasePath: string;
   /** Time for which a transaction waits for one of another process. */
   busyTimeoutMs: number;
-}
-
-export interface Statement {
-  sql: string;
-  parameters: readonly unknown[];
 }
 
 /** Result of `PRAGMA wal_checkpoint`: the pages in the log, and how many of them are already in the database. */
@@ -56,20 +51,14 @@ export class Connection {
     });
   }
 
-  /** Runs one statement in a transaction of its own. */
-  run(statement: Statement, durable: boolean): StatementResult {
-    return this.#guard((database) => {
-      this.#setDurable(database, durable);
-      return this.step(statement);
-    });
+  /** Runs one read, inside a transaction or on its own. */
+  read({ sql, parameters }: Statement): Record<string, unknown>[] {
+    return this.#guard(() => this.prepare(sql).all(...parameters));
   }
 
-  /** Runs one statement inside a transaction. */
-  step({ sql, parameters }: Statement): StatementResult {
-    const prepared = this.prepare(sql);
-    const values = parameters as SQLInputValue[];
-    if (prepared.columns().length > 0) return { rows: prepared.all(...values), changed: 0 };
-    return { rows: [], changed: Number(prepared.run(...values).changes) };
+  /** Runs one write inside a transaction; returns the number of rows that it changed. */
+  change({ sql, parameters }: Statement): number {
+    return Number(this.prepare(sql).run(...parameters).changes);
   }
 
   /** Returns a prepared statement, cached per connection. A text must always use the same kind of rows. */

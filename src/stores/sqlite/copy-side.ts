@@ -1,9 +1,9 @@
-import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
-import { SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler } from "kysely";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { CopySide } from "../copy.ts";
 import type { Cell } from "../fields.ts";
 import type { TableShape } from "../table.ts";
 import { asStoreError } from "./connection.ts";
+import { toStatement } from "./sqlite.ts";
 
 const BUSY_TIMEOUT_MS = 5_000;
 
@@ -29,11 +29,6 @@ export function openSqliteSide(databasePath: string, use: "read" | "write"): Cop
     return statement;
   };
   return {
-    dialect: {
-      createAdapter: () => new SqliteAdapter(),
-      createIntrospector: (kysely) => new SqliteIntrospector(kysely),
-      createQueryCompiler: () => new SqliteQueryCompiler(),
-    },
     beginSnapshot: async () => {
       guard(() => {
         database.exec("BEGIN");
@@ -41,14 +36,16 @@ export function openSqliteSide(databasePath: string, use: "read" | "write"): Cop
         database.prepare("SELECT count(*) FROM schema_migration").get();
       });
     },
-    read: async ({ sql, parameters }) =>
+    read: async (query) =>
       guard(() => {
+        const { sql, parameters } = toStatement(query);
         const statement = prepare(sql);
         statement.setReturnArrays(true);
-        return statement.all(...(parameters as SQLInputValue[])) as unknown as Cell[][];
+        return statement.all(...parameters) as unknown as Cell[][];
       }),
-    run: async ({ sql, parameters }) => {
-      guard(() => prepare(sql).run(...(parameters as SQLInputValue[])));
+    run: async (query) => {
+      const { sql, parameters } = toStatement(query);
+      guard(() => prepare(sql).run(...parameters));
     },
     insert: async (table, rows) => guard(() => insertRows(database, prepare(insertion(table)), rows)),
     close: async () => database.close(),

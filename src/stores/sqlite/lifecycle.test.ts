@@ -15,11 +15,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
-import { sql } from "kysely";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { grantOf, holdOf, one, randomId, settleOf } from "../../../test/stores/fixture.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import { type Database, databaseOver } from "../database.ts";
+import { raw } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
 import { Connection, LOG_BYTES } from "./connection.ts";
 import { migrate, sqliteMigrations } from "./migrate.ts";
@@ -259,7 +259,7 @@ describe("a file or directory that cannot be used", () => {
     const connection = new Connection({ databasePath, busyTimeoutMs: 1_000 });
     const further = (version: number, text: string) => ({ version, name: `${version}.sql`, sql: text, checksum: text });
     const [good, bad] = [further(2, "CREATE TABLE two (id INTEGER)"), further(3, "CREATE TABLE three (")];
-    const versions = () => connection.run({ sql: "SELECT version FROM schema_migration", parameters: [] }, false).rows;
+    const versions = () => connection.read({ sql: "SELECT version FROM schema_migration", parameters: [] });
     expect(() => migrate(connection, databasePath, [...sqliteMigrations(), good, bad], 7)).toThrow(/incomplete input/);
     expect(versions()).toEqual([{ version: 1n }]);
     expect(migrate(connection, databasePath, [...sqliteMigrations(), good], 7)).toEqual({ from: 1, to: 2 });
@@ -289,14 +289,14 @@ describe("a file or directory that cannot be used", () => {
 });
 
 describe("a store that stops working", () => {
-  const pages = (parts: Parts, pragma: string) => sql.raw(`PRAGMA ${pragma}`).execute(parts.database.kysely);
+  const pages = (parts: Parts, pragma: string) => parts.database.find(raw(`PRAGMA ${pragma}`));
 
   test("a full disk makes the store unavailable until there is room, and loses nothing", async () => {
     const parts = await openParts();
     const { books } = parts.store;
     const id = await organization(parts.store, 1_000_000n);
-    const { rows } = await sql<{ page_count: bigint }>`PRAGMA page_count`.execute(parts.database.kysely);
-    await pages(parts, `max_page_count = ${Number(rows[0]?.page_count) + 8}`);
+    const [row] = await pages(parts, "page_count");
+    await pages(parts, `max_page_count = ${Number(row?.page_count) + 8}`);
     let held = 0;
     const fill = async () => {
       for (;;) {

@@ -41,11 +41,11 @@ export function migrate(
   connection.enterWalMode();
   return connection.transaction("BEGIN IMMEDIATE", true, () => {
     connection.script(SCHEMA_MIGRATION);
-    const missing = missingMigrations(nameOf(databasePath), appliedFrom(connection.step(APPLIED).rows), migrations);
+    const missing = missingMigrations(nameOf(databasePath), appliedFrom(connection.read(APPLIED)), migrations);
     const program = programVersion();
     for (const { version, name, sql, checksum } of missing) {
       connection.script(sql);
-      connection.step({
+      connection.change({
         sql: APPLY,
         parameters: [version, name, checksum, nowMs, program.name, program.committedAtMs],
       });
@@ -58,8 +58,8 @@ export function migrate(
 export function expectSchema(connection: Connection, databasePath: string, migrations: Migration[]): SchemaVersions {
   refuseForeign(connection, databasePath);
   const isMade = "SELECT count(*) AS made FROM sqlite_schema WHERE name = 'schema_migration'";
-  const [table] = connection.run({ sql: isMade, parameters: [] }, false).rows;
-  const applied = table?.made === 0n ? [] : appliedFrom(connection.run(APPLIED, false).rows);
+  const [table] = connection.read({ sql: isMade, parameters: [] });
+  const applied = table?.made === 0n ? [] : appliedFrom(connection.read(APPLIED));
   if (applied.length === 0) throw missingStore(databasePath);
   expectCurrent(nameOf(databasePath), applied, migrations);
   return versionsOf(migrations, []);
@@ -73,7 +73,7 @@ function nameOf(databasePath: string): string {
 function refuseForeign(connection: Connection, databasePath: string): void {
   const own = "coalesce(sum(name = 'schema_migration'), 0)";
   const sql = `SELECT count(*) AS tables, ${own} AS own FROM sqlite_schema WHERE type = 'table'`;
-  const [row] = connection.run({ sql, parameters: [] }, false).rows;
+  const [row] = connection.read({ sql, parameters: [] });
   if (row?.own === 0n && row.tables !== 0n) {
     throw new OperatorError(`The file ${databasePath} is a database of another program.`);
   }

@@ -1,10 +1,9 @@
 import { statfs } from "node:fs/promises";
-import { type CompiledQuery, SqliteAdapter, SqliteIntrospector, SqliteQueryCompiler, sql } from "kysely";
 import { StoreUnavailableError } from "../../errors.ts";
 import type { SqlDialect } from "../driver.ts";
 import { type MigratedDriver, missingStore } from "../migrations.ts";
+import { type Sql, type Statement, sql, statementOf } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
-import type { Statement } from "./connection.ts";
 import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
 import { WorkerLink } from "./link.ts";
 
@@ -106,10 +105,11 @@ function driverOver(
     },
     async run({ required, rest, isDurable, isDroppable }) {
       if (isDroppable) await requireRoom(dataDir, droppableRoomLeastBytes);
-      const results = await writer.call("run", required.map(toStatement), rest.map(toStatement), isDurable);
-      if (results?.some(({ changed }) => changed > 0)) checkpoints?.noteWrite();
-      return results;
+      const changes = await writer.call("run", required.map(toStatement), rest.map(toStatement), isDurable);
+      if (changes?.some((changed) => changed > 0)) checkpoints?.noteWrite();
+      return changes;
     },
+    find: (query) => writer.call("find", toStatement(query)),
     snapshot: (queries) => side.call("snapshot", queries.map(toStatement)),
     pools: () => (writer === side ? [writer.use] : [writer.use, side.use]),
     // The directory is locked: no other service uses it.
@@ -137,21 +137,19 @@ async function requireRoom(dataDir: string, leastBytes: number): Promise<void> {
   if (bavail * bsize < leastBytes) throw new StoreUnavailableError(`The disk under ${dataDir} is full.`);
 }
 
-function toStatement({ sql: text, parameters }: CompiledQuery): Statement {
-  return { sql: text, parameters };
+/** Returns a statement with SQLite's places of parameters. */
+export function toStatement(statement: Sql): Statement {
+  return statementOf(statement, () => "?");
 }
 
 function sqliteDialect(clock: () => number): SqlDialect {
   return {
-    createAdapter: () => new SqliteAdapter(),
-    createIntrospector: (kysely) => new SqliteIntrospector(kysely),
-    createQueryCompiler: () => new SqliteQueryCompiler(),
-    now: () => sql`${BigInt(clock())}`,
+    now: () => sql`${clock()}`,
     // There is one writer at a time.
     sharedLock: () => sql``,
     // One table has all requests: the range of ids would only make SQLite prefer the wrong index.
     idsWithin: () => sql`1 = 1`,
-    idAt: (timeMs) => sql`printf('%08x-%04x', (${timeMs}) / 65536, (${timeMs}) % 65536)`,
+    idAtTime: (timeMs) => sql`printf('%08x-%04x', (${timeMs}) / 65536, (${timeMs}) % 65536)`,
   };
 }
 

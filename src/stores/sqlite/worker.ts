@@ -3,15 +3,14 @@ import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
-import type { StatementResult } from "../driver.ts";
 import type { SchemaVersions } from "../migrations.ts";
+import type { Statement } from "../sql.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import {
   type CheckpointResult,
   Connection,
   type ConnectionOptions,
   lengthenLog,
-  type Statement,
   unavailableReason,
 } from "./connection.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
@@ -70,25 +69,26 @@ const CALLS = {
     });
   },
   /** Runs statements as `StoreDriver.run` says. */
-  run(required: Statement[], rest: Statement[], isDurable: boolean): StatementResult[] | undefined {
-    const [only] = rest;
-    if (required.length === 0 && rest.length === 1 && only !== undefined) return [connection.run(only, isDurable)];
+  run(required: Statement[], rest: Statement[], isDurable: boolean): number[] | undefined {
     try {
       return connection.transaction("BEGIN IMMEDIATE", isDurable, () => {
         const first = required.map((statement) => {
-          const result = connection.step(statement);
-          if (result.changed === 0) throw new UnmetRequirement();
-          return result;
+          const changed = connection.change(statement);
+          if (changed === 0) throw new UnmetRequirement();
+          return changed;
         });
-        return [...first, ...rest.map((statement) => connection.step(statement))];
+        return [...first, ...rest.map((statement) => connection.change(statement))];
       });
     } catch (error) {
       if (error instanceof UnmetRequirement) return undefined;
       throw error;
     }
   },
+  find(statement: Statement): Record<string, unknown>[] {
+    return connection.read(statement);
+  },
   snapshot(statements: Statement[]): Record<string, unknown>[][] {
-    return connection.transaction("BEGIN", false, () => statements.map((statement) => connection.step(statement).rows));
+    return connection.transaction("BEGIN", false, () => statements.map((statement) => connection.read(statement)));
   },
   checkpoint(mode: "PASSIVE" | "TRUNCATE"): CheckpointResult {
     return connection.checkpoint(mode);
