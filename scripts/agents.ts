@@ -24,7 +24,7 @@ function agentTrial({ calls, needsMaxTokens }: Agent): Trial {
     prompt: PROMPT,
     calls,
     files: { "notes.txt": BEFORE },
-    settings: needsMaxTokens ? { completions: { maxTokens: "model" } } : {},
+    settings: needsMaxTokens ? { completions: { maxTokens: "clamp" } } : {},
     check: async ({ work }) => {
       const [notes, copy] = await Promise.all(
         ["notes.txt", "copy.txt"].map((name) => readFile(join(work, name), "utf8").catch(() => undefined)),

@@ -63,12 +63,7 @@ const CLAUDE_CODE: Agent = {
   packages: { "@anthropic-ai/claude-code": "2.1.330" },
   program: "claude",
   wire: "messages",
-  environment: ({ url, token, model }) => ({
-    ANTHROPIC_BASE_URL: url,
-    ANTHROPIC_AUTH_TOKEN: token,
-    ANTHROPIC_MODEL: model,
-    ANTHROPIC_DEFAULT_HAIKU_MODEL: model,
-  }),
+  environment: ({ url, token }) => ({ ANTHROPIC_BASE_URL: url, ANTHROPIC_AUTH_TOKEN: token }),
   offline: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1" },
   arguments: (_, prompt) => ["--permission-mode", "acceptEdits", "--allowedTools", "Bash", "-p", prompt],
   calls: ({ work }) => [

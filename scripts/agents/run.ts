@@ -136,6 +136,8 @@ function configuration(provider: { kind: string; baseUrl: string }, model: strin
   return {
     ...settings,
     sandbox: { enabled: false },
+    // Claude Code asks for its own names.
+    aliases: { "claude-*": model },
     providers: [{ id: "scripted", apiKey: "none", ...provider }],
     models: [
       {

@@ -29,6 +29,7 @@ const CalendarDate = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", descriptio
 export const Model = Type.Object({
   id: Type.String(),
   object: Type.Literal("model"),
+  alias_of: Type.Optional(Type.String({ description: "The id of the model that this alias names." })),
   created: Type.Integer({ description: "Unix time in seconds of the model's release." }),
   owned_by: Type.String(),
   category: Type.Enum([...CATEGORIES]),

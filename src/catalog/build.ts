@@ -1,6 +1,7 @@
 import { FREE } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { KNOWN_PROVIDERS, type KnownProvider } from "../providers/registry.ts";
+import { type AliasSettings, resolveAliases } from "./aliases.ts";
 import { compose } from "./compose.ts";
 import { type CatalogContext, configuredModels, type ModelSettings, priceOfRoute } from "./configured.ts";
 import { composeEmbedding, isKnownEmbedding, offeredEmbeddings } from "./embeddings.ts";
@@ -8,12 +9,14 @@ import { findFacts, offeredBy } from "./facts.ts";
 import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import type { FoundModel, FoundServer } from "./local-servers.ts";
-import type { Catalog, CatalogModel, EmbeddingSizes } from "./model.ts";
+import { type Catalog, type CatalogModel, type EmbeddingSizes, isPrefix } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
 export interface CatalogSources {
   /** The models of the configuration; empty: all models that the providers are known to offer. */
   models: readonly ModelSettings[];
+  /** Further names of the models; absent: those that a start without configured models has. */
+  aliases?: AliasSettings | undefined;
   /** All providers that the configuration or a key in the environment sets up. The sandbox's provider may be missing. */
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
@@ -29,15 +32,28 @@ export class FixedCatalog implements Catalog {
   readonly notes: readonly string[];
   readonly #models: ReadonlyMap<string, CatalogModel>;
   readonly #list: readonly CatalogModel[];
+  /** Models by the beginnings of their aliases, the longest first. */
+  readonly #prefixes: readonly (readonly [string, CatalogModel])[];
+  readonly aliases: ReadonlyMap<string, CatalogModel>;
 
-  constructor(models: readonly CatalogModel[], notes: readonly string[]) {
+  constructor(
+    models: readonly CatalogModel[],
+    notes: readonly string[],
+    aliases: ReadonlyMap<string, CatalogModel> = new Map(),
+  ) {
     this.#list = models.toSorted((a, b) => (a.id < b.id ? -1 : 1));
     this.#models = new Map(this.#list.map((model) => [model.id, model]));
     this.notes = notes;
+    this.aliases = aliases;
+    const prefixes = [...aliases].filter(([alias]) => isPrefix(alias));
+    this.#prefixes = prefixes
+      .map(([alias, model]) => [alias.slice(0, -1), model] as const)
+      .sort(([a], [b]) => b.length - a.length);
   }
 
-  find(id: string): CatalogModel | undefined {
-    return this.#models.get(id);
+  find(name: string): CatalogModel | undefined {
+    const model = this.#models.get(name) ?? (isPrefix(name) ? undefined : this.aliases.get(name));
+    return model ?? this.#prefixes.find(([prefix]) => name.startsWith(prefix))?.[1];
   }
 
   list(): readonly CatalogModel[] {
@@ -62,10 +78,9 @@ export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatal
   for (const model of [...(sources.found ?? []).flatMap(foundModels), ...builtIn]) {
     if (!models.has(model.id)) models.set(model.id, model);
   }
-  return new FixedCatalog(
-    [...models.values()].map((model, _index, all) => withReplacement(model, all)),
-    notes,
-  );
+  const all = [...models.values()].map((model, _index, others) => withReplacement(model, others));
+  const byId = new Map(all.map((model) => [model.id, model]));
+  return new FixedCatalog(all, notes, resolveAliases(sources.aliases, byId, sources.models.length > 0));
 }
 
 /** Converts a model's replacement to its id in this catalog, if the catalog contains it. */

@@ -62,6 +62,10 @@ export class LiveCatalog implements Catalog {
     return this.#current().list();
   }
 
+  get aliases(): ReadonlyMap<string, CatalogModel> {
+    return this.#current().aliases;
+  }
+
   /** Returns the catalog, rebuilt after midnight, so that a dated price takes effect at once and not at the next search. */
   #current(): FixedCatalog {
     const nowMs = this.#options.clock();

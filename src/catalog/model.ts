@@ -158,8 +158,16 @@ export function takesField(
 
 /** The models that callers may name. The content may change while the service runs. */
 export interface Catalog {
-  find(id: string): CatalogModel | undefined;
+  /** Finds a model by its id or by an alias; its `id` then differs from the name. */
+  find(name: string): CatalogModel | undefined;
   list(): readonly CatalogModel[];
+  /** Models by their aliases; one that ends with `*` stands for all names with this beginning. */
+  readonly aliases: ReadonlyMap<string, CatalogModel>;
+}
+
+/** Tells whether an alias stands for all names with this beginning. */
+export function isPrefix(alias: string): boolean {
+  return alias.endsWith("*");
 }
 
 /** Fields of a completion request that some models take and others do not. */
@@ -181,12 +189,13 @@ export function isUndescribed({
   return hasUnknownWindow === true && maxOutputTokens === contextWindow;
 }
 
-/** Converts a model to its form in `GET /v1/models`. The prices are those of a short prompt first, then those of longer ones. */
-export function toApiModel(model: CatalogModel): Model {
+/** Converts a model to its form in `GET /v1/models`, under its id or an alias. The prices are those of a short prompt first, then those of longer ones. */
+export function toApiModel(model: CatalogModel, name = model.id): Model {
   const window = model.hasUnknownWindow === true ? null : model.contextWindow;
   return {
-    id: model.id,
+    id: name,
     object: "model",
+    ...(name !== model.id && { alias_of: model.id }),
     created: model.created,
     owned_by: model.ownedBy,
     category: model.category,

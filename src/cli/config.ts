@@ -61,6 +61,7 @@ async function check(terminal: Terminal, flags: CommonFlags): Promise<void> {
     port: server.port,
     providers: providers.map(({ id }) => id),
     models: catalog.list().map(({ id }) => id),
+    aliases: Object.fromEntries([...catalog.aliases].map(([alias, { id }]) => [alias, id])),
     prices: prices.map(routePricesJson),
   };
   const summary = facts({
@@ -70,6 +71,10 @@ async function check(terminal: Terminal, flags: CommonFlags): Promise<void> {
     address: `${server.host}, port ${server.port}`,
     providers: json.providers.join(", ") || "none but the built-in one",
     models: `${json.models.length}`,
+    aliases:
+      Object.entries(json.aliases)
+        .map(([alias, id]) => `${alias} is ${id}`)
+        .join(", ") || "none",
   });
   const text = `The configuration is valid.\n${summary}\n\n${pricesTable(prices)}`;
   print(terminal, flags, { json, text });

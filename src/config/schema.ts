@@ -3,7 +3,7 @@ import { MAX_TOKENS_DEFAULT, TEMPERATURE_MAX } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
 import { Conversations, Ledger, Retention } from "./ledger-schema.ts";
 import { Metrics, Telemetry } from "./telemetry-schema.ts";
-import { Count, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
+import { Aliases, Count, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
 
 /**
  * The schema of the configuration. The file is checked against all of it, a flag or a variable against the part that it
@@ -215,6 +215,7 @@ export const ConfigSchema = Group({
   ),
   providers: Type.Array(Provider, { reload: true, default: [], description: "Providers of models." }),
   models: Type.Array(Model, { reload: true, default: [], description: "Models that requests can name." }),
+  aliases: Type.Optional(Aliases),
 });
 
 export type Settings = Static<typeof ConfigSchema>;

@@ -177,7 +177,9 @@ export const Model = Type.Object(
     capabilities: Type.Optional(Type.Array(Type.Enum([...CAPABILITIES]), { uniqueItems: true })),
     contextWindow: Type.Optional(Count(ONE_BILLION, { description: "Maximum tokens of prompt and answer together." })),
     maxOutputTokens: Type.Optional(
-      Count(ONE_BILLION, { description: "Maximum output tokens of the model; 4096 if absent and unknown." }),
+      Count(ONE_BILLION, {
+        description: "Maximum output tokens of the model; the context window if absent and unknown.",
+      }),
     ),
     dimensions: Type.Optional(Count(ONE_BILLION, { description: "Length of the vectors of an embedding model." })),
     cutoffDate: Type.Optional(Type.String({ format: "date", description: "Knowledge cutoff, YYYY-MM-DD." })),
@@ -195,3 +197,12 @@ export const Model = Type.Object(
   },
   { additionalProperties: false },
 );
+
+/** Further names of models, by name or by the beginning of names. */
+export const Aliases = Type.Record(Type.String(), Name({ description: "ID of the model." }), {
+  propertyNames: { pattern: "^[^\\s\\p{Cc}*]{0,199}[^\\s\\p{Cc}]$" },
+  reload: true,
+  allowed: "names, such as gpt-4o or claude-*, with the id of a model each; a * is allowed only at the end",
+  description:
+    "Further names of models. One that ends with * stands for all names with this beginning that no model has. Absent, and without models: claude-* names a model that takes tools.",
+});

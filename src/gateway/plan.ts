@@ -46,24 +46,40 @@ export function modelFor(catalog: Catalog, principal: Principal, modelId: string
   const model = catalog.find(modelId);
   if (model === undefined) throw modelNotFound(modelId);
   if (!mayUse(principal, model)) {
-    throw new ApiError("model_not_allowed", `The access token may not use the model \`${model.id}\`.`, {
+    throw new ApiError("model_not_allowed", `The access token may not use the model \`${shownModel(modelId)}\`.`, {
       param: "model",
     });
   }
   return model;
 }
 
+function shownModel(modelId: string): string {
+  return printable(modelId, MODEL_ID_SHOWN_CHARACTERS_MAX);
+}
+
 /** Returns the error for a model that does not exist or that the caller may not see. */
 export function modelNotFound(modelId: string): ApiError {
-  const name = printable(modelId, MODEL_ID_SHOWN_CHARACTERS_MAX);
-  const message = `The model \`${name}\` does not exist or you do not have access to it.`;
+  const message = `The model \`${shownModel(modelId)}\` does not exist or you do not have access to it.`;
   return new ApiError("model_not_found", message, { param: "model" });
 }
 
-/** Returns the labels of a request: its `metadata`, and its end user as `user` if that is free. */
-export function labelsOf(metadata: HoldFacts["metadata"], user: string | undefined): HoldFacts["metadata"] {
-  if (user === undefined || user === "" || metadata?.user !== undefined) return metadata;
-  return { ...metadata, user: user.slice(0, LABEL_CHARACTERS_MAX) };
+/**
+ * Returns the labels of a request: its `metadata`, its end user as `user` if that is free, and as `requested_model` the alias
+ * by which it names its model.
+ */
+export function labelsOf(
+  metadata: HoldFacts["metadata"],
+  user: string | undefined,
+  { id }: CatalogModel,
+  requested: string,
+): HoldFacts["metadata"] {
+  const hasUser = user !== undefined && user !== "" && metadata?.user === undefined;
+  if (!hasUser && requested === id) return metadata;
+  return {
+    ...metadata,
+    ...(hasUser && { user: user.slice(0, LABEL_CHARACTERS_MAX) }),
+    ...(requested !== id && { requested_model: requested.slice(0, LABEL_CHARACTERS_MAX) }),
+  };
 }
 
 /**

@@ -127,7 +127,7 @@ export function recordAccess(
   const entry = entryOf(request, reply, { isCut: sources.isCut(), durationMs: sources.clock() - startedMs });
   const { failure, caller, settlement, observer } = request;
   const record = (report: CompletionReport | undefined) => {
-    sources.accessLog.record(entry, { ...(report && loggedFields(report)), traceId: observer?.traceId });
+    sources.accessLog.record(entry, { ...(report && loggedFields(report, request)), traceId: observer?.traceId });
     observer?.ended(entry, report);
   };
   if (settlement !== null) void settlement.then(record);
@@ -149,9 +149,14 @@ export function recordAccess(
 }
 
 /** Returns the fields of a completion in the access log. Those that do not apply are undefined, which JSON omits. */
-function loggedFields({ route, calls, startedMs, firstTokenAtMs, charge }: CompletionReport): object {
+function loggedFields(
+  { model, route, calls, startedMs, firstTokenAtMs, charge }: CompletionReport,
+  { modelName }: FastifyRequest,
+): object {
   const tokens = charge === null ? undefined : tokenTotals(charge.tokens);
   return {
+    // The model that an alias names.
+    usedModel: model === modelName ? undefined : model,
     upstream: calls.length === 0 ? undefined : upstreamOf(route),
     promptTokens: tokens?.input,
     completionTokens: tokens?.output,

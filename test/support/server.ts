@@ -12,7 +12,7 @@ const silent = { debug() {}, info() {}, warn() {}, error() {} };
  */
 export async function startTestServer(options: Partial<ServerOptions> = {}): Promise<{ url: string; server: Server }> {
   const gateway = {
-    catalog: { find: () => undefined, list: () => [] },
+    catalog: { find: () => undefined, list: () => [], aliases: new Map() },
     limits: new LocalLimiter(() => Date.now()),
     limitSettings: { requestsPerMinute: 10, tokensPerMinute: 10, concurrentRequests: 10 },
     completionMaxTokens: 4096,

@@ -44,7 +44,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
     routes,
     ...(native?.prefersNative === true && { isPreferred: isNative }),
     ignored: ignored.map(paramOf),
-    labels: labelsOf(metadata, safety_identifier ?? user),
+    labels: labelsOf(metadata, safety_identifier ?? user, model, call.request.model),
     output,
     estimate: { ...estimate, hasHourCache: estimate.hasHourCache || native?.hasHourCache === true },
     isStreamed: request.stream === true,

@@ -34,7 +34,7 @@ export function planEmbedding(
     model,
     routes: [first, ...others],
     ignored: [],
-    labels: labelsOf(null, request.user),
+    labels: labelsOf(null, request.user, model, request.model),
     output,
     estimate: estimateInputs(request.inputs),
     isStreamed: false,

@@ -9,7 +9,7 @@ import {
   toMessagesModels,
 } from "../../api/messages/models.ts";
 import { Model, ModelList } from "../../api/model.ts";
-import { type CatalogModel, toApiModel } from "../../catalog/model.ts";
+import { type CatalogModel, isPrefix, toApiModel } from "../../catalog/model.ts";
 import { mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { toApiIssue } from "../answer.ts";
 import { principalOf } from "../authentication.ts";
@@ -28,11 +28,15 @@ export const listModels: Endpoint = {
   response: { description: "The models.", schema: Type.Union([ModelList, MessagesModelList]) },
   async handle({ gateway }, request): Promise<ModelList | MessagesModelList> {
     const principal = principalOf(request);
-    const models = gateway.catalog.list().filter((model) => mayUse(principal, model));
-    if (!isOfMessages(request)) return { object: "list", data: models.map(toApiModel) };
+    const { catalog } = gateway;
+    const aliases = [...catalog.aliases].filter(([alias]) => !isPrefix(alias));
+    const named = [...catalog.list().map((model) => [model.id, model] as const), ...aliases];
+    const models = named.filter(([, model]) => mayUse(principal, model));
+    const listed = (all: typeof models) => all.map(([name, model]) => toApiModel(model, name));
+    if (!isOfMessages(request)) return { object: "list", data: listed(models) };
     const page = readModelPage(request.query as Record<string, unknown>);
     if ("issue" in page) throw toApiIssue(page.issue);
-    return toMessagesModels(models.filter(chats).map(toApiModel), page);
+    return toMessagesModels(listed(models.filter(([, model]) => chats(model))), page);
   },
 };
 
@@ -43,7 +47,7 @@ export const retrieveModel: Endpoint = {
   operationId: "retrieveModel",
   summary: "Retrieve a model",
   description: `One model with its facts and its price. The id may contain slashes, encoded or not. ${FORMATS}`,
-  wildcard: { name: "model", description: "The model's id, as in the list of models." },
+  wildcard: { name: "model", description: "The model's id, or an alias." },
   response: { description: "The model.", schema: Type.Union([Model, MessagesModel]) },
   async handle({ gateway }, request): Promise<Model | MessagesModel> {
     const { "*": id } = request.params as { "*": string };
@@ -51,9 +55,9 @@ export const retrieveModel: Endpoint = {
     const model = gateway.catalog.find(id);
     const isMessages = isOfMessages(request);
     if (model === undefined || !mayUse(principalOf(request), model)) throw modelNotFound(id);
-    if (!isMessages) return toApiModel(model);
+    if (!isMessages) return toApiModel(model, id);
     if (!chats(model)) throw modelNotFound(id);
-    return toMessagesModel(toApiModel(model));
+    return toMessagesModel(toApiModel(model, id));
   },
 };
 
