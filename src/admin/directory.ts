@@ -120,7 +120,8 @@ function paceDays(nowMs: number): { fromDay: number; toDay: number } {
 }
 
 function toOrganization({ organization, balance, spent }: ListedOrganization, toDay: number): Organization {
-  const { id, name, kind, status, limits, createdAtMs, keepsConversations, pausesAllowances } = organization;
+  const { id, name, kind, status, limits, createdAtMs, keepsConversations, keepsResponses, pausesAllowances } =
+    organization;
   return {
     object: "organization",
     id,
@@ -129,6 +130,7 @@ function toOrganization({ organization, balance, spent }: ListedOrganization, to
     status,
     limits: toLimits(limits),
     keeps_conversations: keepsConversations,
+    keeps_responses: keepsResponses,
     pauses_allowances: pausesAllowances,
     credits: creditsOf(balance),
     days_left: spent === null || spent.amount === 0n ? null : daysLeft(balance.available, spent, toDay),

@@ -34,4 +34,6 @@ export interface Principal {
   organizationLimits: Partial<LimitSettings> | null;
   /** True if the organization's prompts and answers are stored for some days. */
   keepsConversations: boolean;
+  /** True if items of the organization's responses are kept, so that its requests can refer to them. */
+  keepsResponses: boolean;
 }

@@ -30,6 +30,11 @@ export interface DecodedCompletion extends Decoded {
   request: ChatCompletionRequest;
   /** Creates the encoder of a streamed answer. */
   events(): EventEncoder;
+  /**
+   * Stores what later requests can refer to, before the last byte of the answer is sent. Takes the whole answer, as `document`
+   * or the encoder's `close` returns it. Never rejects. Absent if nothing is stored.
+   */
+  keep?(answer: unknown): Promise<void>;
 }
 
 export interface DecodedEmbedding extends Decoded {
@@ -69,8 +74,8 @@ export interface NativeRequest {
   hints?: readonly string[];
   /** Path of the first field that changes the answer and that only upstreams of this wire can take. */
   needed?: string | undefined;
-  /** True if a part is marked to be cached for an hour. */
-  hasHourCache?: boolean;
+  /** Tells whether a part is marked to be cached for an hour; absent on wires without such marks. */
+  hasHourCache?(): boolean;
   /** True if upstreams of this wire shall be asked first, because others can only approximate a field of the request. */
   prefersNative?: boolean;
 }
@@ -84,6 +89,7 @@ export interface EventEncoder {
   readonly keepAlive: string;
   open(head: AnswerHead, add: AddEvent): void;
   push(pieces: readonly AnswerPiece[], add: AddEvent): void;
-  close(end: AnswerEnd, add: AddEvent): void;
+  /** Returns the whole answer, where a wire keeps something of it. */
+  close(end: AnswerEnd, add: AddEvent): unknown;
   fail(error: PublicError, add: AddEvent): void;
 }

@@ -30,7 +30,7 @@ import { Statements } from "../reports/statement.ts";
 import type { UsageDays } from "../reports/usage-days.ts";
 import type { Store } from "../stores/store.ts";
 import type { LiveValues } from "./live.ts";
-import { fractions, newIdOf, retentionMsOf, type StartOptions } from "./parts.ts";
+import { createResponseItems, fractions, newIdOf, retentionMsOf, type StartOptions } from "./parts.ts";
 import type { Resumptions } from "./resumptions.ts";
 import type { ConfigurationState, GaugeSources } from "./telemetry/gauges.ts";
 import type { Telemetry } from "./telemetry/telemetry.ts";
@@ -166,6 +166,7 @@ function adminServices(
     clock,
   });
   return {
+    responseItems: createResponseItems(live, options, store),
     sessions: new Sessions({
       rows,
       accounts: store.accounts,

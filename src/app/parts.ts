@@ -7,6 +7,7 @@ import { ConversationLog } from "../ledger/conversation-log.ts";
 import { DeadLetters } from "../ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../ledger/dead-letter-file.ts";
 import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
+import { ResponseItems } from "../ledger/response-items.ts";
 import { Retention } from "../ledger/retention.ts";
 import { Spool } from "../ledger/spool.ts";
 import { DAY_MS, type UsageDays } from "../reports/usage-days.ts";
@@ -16,6 +17,8 @@ import type { Store } from "../stores/store.ts";
 import type { AccessLog, Log } from "../telemetry/logger.ts";
 import { Outage } from "../telemetry/outage.ts";
 import type { LiveValues } from "./live.ts";
+
+const HOUR_MS = 3_600_000;
 
 /** The configuration of a running service, which can be read again. */
 export interface ConfigSource {
@@ -121,6 +124,28 @@ export function createConversationLog(
   });
 }
 
+export function createResponseItems(
+  live: Pick<LiveValues, "config">,
+  { clock, log }: StartOptions,
+  { responseItems }: Store,
+): ResponseItems {
+  return new ResponseItems({
+    rows: responseItems,
+    get retentionMs() {
+      return responsesMsOf(live.config.responses);
+    },
+    get limitBytes() {
+      return live.config.responses.limitBytes;
+    },
+    clock,
+    log,
+  });
+}
+
+function responsesMsOf({ keepHours }: Config["responses"]): number {
+  return keepHours * HOUR_MS;
+}
+
 export function retentionMsOf({ keepDays }: Config["conversations"]): number {
   return keepDays * DAY_MS;
 }
@@ -135,6 +160,10 @@ export function createRetention(
     monthDigests: store.monthDigests,
     get limits() {
       return live.config.retention;
+    },
+    responseItems: store.responseItems,
+    get responsesMs() {
+      return responsesMsOf(live.config.responses);
     },
     isUsageSummedUp: (beforeMs) => usageDays.isSummedUp(beforeMs),
     spooled: async () => (await ledger.status()).spool.entries,

@@ -18,6 +18,25 @@ export const Conversations = Group(
   { reload: true },
 );
 
+/** Items of responses. */
+export const Responses = Group(
+  {
+    keepHours: Type.Integer({
+      default: 24,
+      minimum: 0,
+      maximum: 720,
+      description: "Hours for which items of responses are kept for requests that refer to them; 0: they are not kept.",
+    }),
+    limitBytes: Type.Integer({
+      default: 32 * 1024 * 1024,
+      minimum: 1024 * 1024,
+      maximum: 1024 * 1024 * 1024,
+      description: "Maximum size of what is kept for one token; the oldest items are removed first.",
+    }),
+  },
+  { reload: true },
+);
+
 /** Requests and audit records. */
 export const Retention = Group(
   {

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT, TEMPERATURE_MAX } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
-import { Conversations, Ledger, Retention } from "./ledger-schema.ts";
+import { Conversations, Ledger, Responses, Retention } from "./ledger-schema.ts";
 import { Metrics, Telemetry } from "./telemetry-schema.ts";
 import { Aliases, Count, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
 
@@ -185,6 +185,7 @@ export const ConfigSchema = Group({
     { reload: true },
   ),
   conversations: Conversations,
+  responses: Responses,
   retention: Retention,
   ledger: Ledger,
   log: Group(

@@ -14,8 +14,8 @@ export interface AnswerSink {
   open(head: AnswerHead): void;
   /** Takes pieces of the answer; returns a promise where the client reads more slowly than the upstream writes. */
   push(pieces: readonly AnswerPiece[]): Promise<void> | undefined;
-  /** Ends the answer, which is complete and whose charge is committed. */
-  close(end: AnswerEnd): void;
+  /** Ends the answer, which is complete and whose charge is committed; returns a promise where something is stored first. */
+  close(end: AnswerEnd): Promise<void> | undefined;
   /** Ends an answer that failed after `open`, on a sink that streams. */
   fail(error: ApiError): void;
 }

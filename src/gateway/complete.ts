@@ -35,7 +35,8 @@ export async function complete(gateway: Gateway, call: GatewayCall, client: Answ
   const outcome = await conclude(gateway, call, completed);
   call.onSettled(reportOf(completed, outcome, { startedMs, deliveredMs, settledMs: gateway.clock() }));
   keepConversation(gateway, call, completed, outcome);
-  respond(gateway, call, completed, outcome, client);
+  const closing = respond(gateway, call, completed, outcome, client);
+  if (closing !== undefined) await closing;
 }
 
 /** Returns the plan of a request of its kind. Everything after the plan is the same for all kinds. */
@@ -114,17 +115,17 @@ function respond(
   completed: Completed,
   { settlement, failure }: Outcome,
   client: AnswerSink,
-): void {
+): Promise<void> | undefined {
   const { isStreamed, meter } = completed.delivery;
   if (failure === undefined && settlement !== undefined) {
-    client.close(endOfAnswer(settlement, meter.finishReason));
-    return;
+    return client.close(endOfAnswer(settlement, meter.finishReason));
   }
   const error = publicError(failure);
   logFailure(gateway, call, completed, error);
-  if (call.signal.aborted && !isOwnCut(call.signal.reason)) return;
+  if (call.signal.aborted && !isOwnCut(call.signal.reason)) return undefined;
   if (!isStreamed) throw error;
   client.fail(error);
+  return undefined;
 }
 
 /** The code is in the access log; this line adds the upstreams that were tried, or the place of the defect. */
@@ -149,10 +150,10 @@ function replay(
   model: CatalogModel,
   { answer, charged, available, ...limits }: Replay,
   client: AnswerSink,
-): void {
+): Promise<void> | undefined {
   const stored = JSON.parse(answer) as StoredAnswer;
   const { finishReason, tokens, ended, ...head } = stored;
   client.open(headOfReplay(call, model, head, { available, ...limits }));
   void client.push([pieceOf(stored)]);
-  client.close(endOfAnswer({ tokens, charged, available, ended }, finishReason));
+  return client.close(endOfAnswer({ tokens, charged, available, ended }, finishReason));
 }

@@ -4,7 +4,7 @@ import { Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
 import type { ValidationIssue } from "../api/validation.ts";
-import type { DecodedRequest, EventEncoder } from "../api/wire.ts";
+import type { DecodedCompletion, DecodedRequest } from "../api/wire.ts";
 import { type MicroCredits, parseCredits } from "../credits/amount.ts";
 import { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
@@ -92,7 +92,7 @@ async function run(
     cut,
   } as GatewayCall;
   const isStream = decoded.kind === "completion" && decoded.request.stream === true;
-  const sink = isStream ? streamSink(reply, decoded.events(), signal, abort) : new DocumentSink(decoded);
+  const sink = isStream ? streamSink(reply, decoded, signal, abort) : new DocumentSink(decoded);
   try {
     await running.follow(complete(gateway, call, sink), cut);
   } catch (error) {
@@ -152,11 +152,12 @@ export function abortOnClose(reply: FastifyReply): Abort {
 }
 
 /** Returns a sink that writes the events of a stream to a response. */
-function streamSink(reply: FastifyReply, encoder: EventEncoder, signal: AbortSignal, abort: () => void) {
+function streamSink(reply: FastifyReply, decoded: DecodedCompletion, signal: AbortSignal, abort: () => void) {
   return new EventStreamSink({
     response: reply.raw,
     headers: reply.getHeaders() as OutgoingHttpHeaders,
-    encoder,
+    encoder: decoded.events(),
+    keep: decoded.keep,
     onFailed: (error) => {
       reply.request.failure = { error };
     },
@@ -171,13 +172,13 @@ function streamSink(reply: FastifyReply, encoder: EventEncoder, signal: AbortSig
 /** Folds the pieces of an answer into one response body. */
 export class DocumentSink implements AnswerSink {
   readonly streams = false;
-  readonly #wire: Pick<DecodedRequest, "document">;
+  readonly #wire: Pick<DecodedCompletion, "document" | "keep">;
   readonly #fold = new AnswerFold();
   #head: AnswerHead | undefined;
   /** The response, once the answer is complete and charged. */
   response: { body: object | string; headers: Record<string, string> } | undefined;
 
-  constructor(wire: Pick<DecodedRequest, "document">) {
+  constructor(wire: Pick<DecodedCompletion, "document" | "keep">) {
     this.#wire = wire;
   }
 
@@ -189,11 +190,12 @@ export class DocumentSink implements AnswerSink {
     this.#fold.add(pieces);
   }
 
-  close(end: AnswerEnd): void {
+  close(end: AnswerEnd): Promise<void> | undefined {
     const head = this.#head;
     if (head === undefined) throw new Error("An answer was closed before it was opened");
     const body = this.#wire.document(head, this.#fold, end);
     this.response = { body, headers: { ...head.headers, ...end.headers } };
+    return this.#wire.keep?.(body);
   }
 
   fail(): void {

@@ -160,6 +160,7 @@ function cachedToken(row: TokenWithOrganization, version: number): CachedToken {
       limits: row.limits,
       organizationLimits: row.organizationLimits,
       keepsConversations: row.organizationKeepsConversations,
+      keepsResponses: row.organizationKeepsResponses,
     },
     expiresAtMs: row.expiresAtMs,
     revoked: row.revokedAtMs !== null,

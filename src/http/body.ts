@@ -152,6 +152,11 @@ export class BodyReservation {
   }
 }
 
+/** Counts further bytes of a request as those of its body. Throws overloaded if they exceed the budget. */
+export function reserveBytes({ bodyReservation }: Pick<FastifyRequest, "bodyReservation">, bytes: number): void {
+  if (bodyReservation?.add(bytes) === false) throw tooManyBodies();
+}
+
 /**
  * Counts the body of a request as in memory until the returned function is called, and not only until its connection is
  * closed: a completion whose client has disconnected still needs its prompt.

@@ -13,6 +13,8 @@ export interface EventStreamOptions {
   /** Response headers in addition to those of every event stream. */
   headers: OutgoingHttpHeaders;
   encoder: EventEncoder;
+  /** Stores what later requests can refer to, before the last bytes are sent. Takes what the encoder returned. */
+  keep?: ((answer: unknown) => Promise<void>) | undefined;
   /** Called with the error that ends the stream. */
   onFailed?: (error: ApiError) => void;
   /** Called when the client reads too slowly to go on. */
@@ -73,10 +75,14 @@ export class EventStreamSink implements AnswerSink {
     return this.#response.writableNeedDrain ? this.#drained() : undefined;
   }
 
-  close(end: AnswerEnd): void {
+  close(end: AnswerEnd): Promise<void> | undefined {
     clearInterval(this.#keepAlive);
-    this.#encoder.close(end, this.#add);
+    const { keep } = this.#options;
+    if (keep !== undefined) this.#events.hold();
+    const answer = this.#encoder.close(end, this.#add);
+    if (keep !== undefined) return keep(answer).then(() => this.#events.end());
     this.#events.end();
+    return undefined;
   }
 
   fail(error: ApiError): void {
@@ -163,6 +169,11 @@ class EventWriter {
     clearImmediate(this.#turnEnd);
     this.#turnEnd = undefined;
     this.#endTimer ??= setTimeout(this.#send, END_WAIT_MS);
+  }
+
+  /** Sends the pending events now. Those that follow wait for the end of the response. */
+  hold(): void {
+    this.#send();
   }
 
   /** Sends the pending events and ends the response. */

@@ -63,6 +63,8 @@ function retentionOf(options: Partial<RetentionOptions>): Retention {
     closings: store.closings,
     monthDigests: store.monthDigests,
     limits: {},
+    responseItems: store.responseItems,
+    responsesMs: 86_400_000,
     isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
     spooled: async () => 0,
     clock,
@@ -138,17 +140,26 @@ test("a plan counts what a run removes, by kind and up to its time", async () =>
   const plan = () => retentionOf(options).plan();
   const audit = { kind: "audit_records", beforeMs: NOW_MS - 10 * DAY_MS };
   const requests = { kind: "requests", beforeMs: Date.UTC(2026, 4, 1) };
+  const owner = { organizationId: "org_playground", callerId: "tok_1" };
+  const item = { ...owner, answerId: "resp_1", bytes: 2, content: "{}" };
+  const [old, young] = [NOW_MS - 2 * DAY_MS, NOW_MS];
+  const items = [old, young].map((keptAtMs) => ({ ...item, id: `msg_${keptAtMs}`, keptAtMs }));
+  await store.responseItems.insert(owner, items);
+  const kept = { kind: "response_items", beforeMs: NOW_MS - DAY_MS };
   expect(await plan()).toEqual([
     { ...requests, rows: 61 * 12 },
     { ...audit, rows: 600 - 11 },
+    { ...kept, rows: 1 },
   ]);
-  expect([count("request"), count("audit_entry")]).toEqual([REQUESTS, 600]);
+  expect(["request", "audit_entry", "response_item"].map(count)).toEqual([REQUESTS, 600, 2]);
   await run(options);
   expect(await plan()).toEqual([
     { ...requests, rows: 0 },
     { ...audit, rows: 0 },
+    { ...kept, rows: 0 },
   ]);
-  expect(await retentionOf({ limits: {} }).plan()).toEqual([]);
+  expect(count("response_item")).toBe(1);
+  expect(await retentionOf({ limits: {} }).plan()).toEqual([{ ...kept, rows: 0 }]);
 });
 
 test("an organization whose requests violate an invariant keeps them, and the log says so", async () => {

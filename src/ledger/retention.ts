@@ -3,6 +3,7 @@ import { isoTime, monthStart } from "../api/time.ts";
 import { ClosingTally } from "../credits/closing.ts";
 import type { Closings } from "../stores/queries/closings.ts";
 import type { MonthDigests } from "../stores/queries/month-digests.ts";
+import type { ResponseItemRows } from "../stores/queries/response-items.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface RetentionOptions {
@@ -11,6 +12,9 @@ export interface RetentionOptions {
   /** Months and days for which rows are stored; undefined: for ever. */
   readonly limits: { requestMonths?: number | undefined; auditDays?: number | undefined };
   /** Returns true if the usage of every day before a time is stored. */
+  /** Items of responses, and the time for which they are kept. */
+  readonly responseItems: Pick<ResponseItemRows, "countOld" | "removeOld">;
+  readonly responsesMs: number;
   isUsageSummedUp: (beforeMs: number) => Promise<boolean>;
   /** Number of transitions of this process that the store has not accepted yet. */
   spooled: () => Promise<number>;
@@ -24,7 +28,7 @@ export interface RetentionOptions {
 
 /** Rows of before a time, which the configuration lets be removed. */
 export interface RetentionPlan {
-  kind: "requests" | "audit_records";
+  kind: "requests" | "audit_records" | "response_items";
   beforeMs: number;
   rows: number;
 }
@@ -33,6 +37,7 @@ const DAY_MS = 86_400_000;
 const EVERY_MS = 3_600_000;
 const ORGANIZATIONS_PAGE = 100;
 const AUDIT_ROWS = 500;
+const RESPONSE_ROWS = 50;
 /** Attempts to remove a month that other transactions use. The next run continues. */
 const LOCKED_ATTEMPTS = 20;
 const LOCKED_PAUSE_MS = 2_000;
@@ -44,7 +49,7 @@ type Organizations = (after: string | null, limit: number) => Promise<string[]>;
 
 /**
  * Stores the digests of months that are over, and removes what is older than the configuration allows: requests, which become
- * one sum per organization, and audit records. Works in small steps. Every one can be interrupted, and several processes may
+ * one sum per organization, audit records, and items of responses. Works in small steps. Every one can be interrupted, and several processes may
  * run it at once, see `closingRows`: the lock of `runExclusively` is not taken, because it would delay the starts of others.
  */
 export class Retention {
@@ -92,11 +97,15 @@ export class Retention {
     if (auditMs !== undefined) {
       plans.push({ kind: "audit_records", beforeMs: auditMs, rows: await closings.countAudit(auditMs) });
     }
-    return plans;
+    const { responseItems, responsesMs, clock } = this.#options;
+    const rows = await responseItems.countOld(responsesMs);
+    return [...plans, { kind: "response_items", beforeMs: clock() - responsesMs, rows }];
   }
 
   async #run(): Promise<void> {
     const { requestsMs, auditMs } = this.#limitsNow();
+    const { responseItems, responsesMs } = this.#options;
+    while ((await this.#paced(() => responseItems.removeOld(responsesMs, RESPONSE_ROWS))) === RESPONSE_ROWS);
     if (auditMs !== undefined) await this.#removeAudit(auditMs);
     await this.#ofEach(this.#options.monthDigests.organizations, async (id) => void (await this.#storeDigests(id)));
     if (requestsMs !== undefined) await this.#closeBefore(requestsMs);

@@ -91,6 +91,7 @@ describe("tokens", () => {
       organizationId: row.organizationId,
       organizationLimits: null,
       keepsConversations: false,
+      keepsResponses: true,
       organizationKind: "standard",
       scopes: new Set(["chat.completions:write", "models:read", "usage:read"]),
       models: null,

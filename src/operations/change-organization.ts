@@ -1,6 +1,6 @@
 import { auditRow } from "../admin/audit.ts";
 import type { OrganizationChange, OrganizationRow } from "../stores/queries/accounts.ts";
-import { argument, type CommandServices, command, text, toggle } from "./command.ts";
+import { argument, type CommandServices, command, facts, onOrOff, optional, text, toggle } from "./command.ts";
 import { type AccountCore, checkLimits, checkName, defined, invalidValue, unknownOrganization } from "./core.ts";
 import { limitSettingsOf, operation } from "./operation.ts";
 import { organizationAnswer, outputWithStatus } from "./show-organization.ts";
@@ -9,12 +9,13 @@ export const changeOrganization = operation({
   route: "PATCH /organizations/:id",
   access: "operator",
   summary:
-    "Change an organization's name or limits, pause or resume it, turn the storage of its conversations on or off",
+    "Change an organization's name or limits, pause or resume it, turn the storage of its conversations or responses on or off",
   body: (s) => s.OrganizationChange,
   answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
   async handle(services, { params, body }) {
-    const { name, status, limits, keeps_conversations: keepsConversations, pauses_allowances } = body;
-    const change = { name, status, keepsConversations, pausesAllowances: pauses_allowances };
+    const { name, status, limits, pauses_allowances: pausesAllowances } = body;
+    const { keeps_conversations: keepsConversations, keeps_responses: keepsResponses } = body;
+    const change = { name, status, keepsConversations, keepsResponses, pausesAllowances };
     const settings = limits === undefined ? {} : { limits: limitSettingsOf(limits) };
     await updateOrganization(services, params.id, { ...defined(change), ...settings });
     return organizationAnswer(services, params.id);
@@ -35,8 +36,36 @@ export const changeOrganization = operation({
       flags: { id: argument("<id>", text) },
       run: (services, { id }) => changed(services, id, { status: "active" }),
     }),
+    command({
+      usage: "org storage <id>",
+      summary: "Show or change what is stored of an organization's prompts and answers",
+      flags: {
+        id: argument("<id>", text),
+        keepsConversations: optional("--conversations <on|off>", "prompts and answers, for the operator", onOrOff),
+        keepsResponses: optional(
+          "--responses <on|off>",
+          "items of responses, for requests that refer to them",
+          onOrOff,
+        ),
+      },
+      async run(services, { id, ...choices }) {
+        const change = Object.fromEntries(Object.entries(choices).filter(([, choice]) => choice !== null));
+        const isChanged = Object.keys(change).length > 0;
+        const organization = isChanged
+          ? await updateOrganization(services, id, change)
+          : await services.accounts.organization(id);
+        if (organization === undefined) throw unknownOrganization(id);
+        const { keepsConversations, keepsResponses } = organization;
+        const words = { conversations: onOff(keepsConversations), responses: onOff(keepsResponses) };
+        return { json: { id, keepsConversations, keepsResponses }, text: facts({ id, ...words }) };
+      },
+    }),
   ],
 });
+
+function onOff(isOn: boolean): string {
+  return isOn ? "on" : "off";
+}
 
 async function changed(services: CommandServices, id: string, change: OrganizationChange) {
   const organization = await updateOrganization(services, id, change);

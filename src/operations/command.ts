@@ -114,6 +114,11 @@ function amountFrom(text: string, name: string, least: MicroCredits, leastWords:
   refuse(name, text, `a decimal number of credits, ${leastWords}, with at most 6 decimals`);
 }
 
+/** Parses a switch. */
+export function onOrOff(text: string, name: string): boolean {
+  return text === "on" || (text === "off" ? false : refuse(name, text, "on or off"));
+}
+
 /** Checks a text of one line. */
 export function line(text: string, name: string): string {
   return LINE.test(text) ? text : refuse(name, text.slice(0, 60), "1 to 200 characters on one line");

@@ -50,5 +50,5 @@ export async function addOrganization(
   const row = { id, name, kind: "standard", status: "active", limits, createdAtMs: core.clock() } as const;
   const change = { action: "organization.create", organizationId: id, subjectId: id, after: { name, limits } };
   await core.accounts.insertOrganization(row, auditRow(core.actor, change, core));
-  return { ...row, keepsConversations: false, pausesAllowances: false };
+  return { ...row, keepsConversations: false, keepsResponses: true, pausesAllowances: false };
 }

@@ -11,6 +11,7 @@ import { parseTime } from "../api/time.ts";
 import { microCreditsOf } from "../credits/amount.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
+import type { ResponseItems } from "../ledger/response-items.ts";
 import type { Overviews } from "../reports/overview.ts";
 import type { Conversations, Requests } from "../reports/requests.ts";
 import type { Statements } from "../reports/statement.ts";
@@ -25,6 +26,7 @@ export interface OperationServices extends Core {
   audit: AuditLog;
   requests: Requests;
   conversations: Conversations;
+  responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "removeAnswer" | "removeOf">;
   overviews: Overviews;
   statements: Statements;
   shortTokens: ShortTokens;

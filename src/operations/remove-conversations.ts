@@ -5,19 +5,20 @@ import { operation } from "./operation.ts";
 export const removeConversations = operation({
   route: "DELETE /organizations/:id/conversations",
   access: "operator",
-  summary: "Delete the stored conversations of an organization now",
+  summary: "Delete the stored conversations of an organization now, and the kept items of its responses",
   answer: {
     status: 200,
     description: "The number of conversations that were deleted.",
     schema: (s) => s.ConversationRemoval,
   },
   async handle(services, { params: { id: organizationId } }): Promise<ConversationRemoval> {
-    const { conversations, audit, actor } = services;
+    const { conversations, responseItems, audit, actor } = services;
     await knownOrganization(services, organizationId);
     const change = { action: "conversations.remove", organizationId, subjectId: organizationId };
     const removed = await conversations.remove(organizationId, (kept) =>
       audit.record(actor, { ...change, before: { kept } }),
     );
+    await responseItems.removeOf(organizationId);
     return { object: "conversation_removal", organization_id: organizationId, removed };
   },
 });

@@ -1,7 +1,7 @@
 import { timeOfId } from "../credits/request-id.ts";
 import { OperatorError } from "../errors.ts";
 import type { Cell } from "./fields.ts";
-import { ADJUSTMENT, ALL_TABLES, AUDIT_ENTRY, CONVERSATION, KEY, REQUEST, USAGE_DAY } from "./schema.ts";
+import { ADJUSTMENT, ALL_TABLES, AUDIT_ENTRY, CONVERSATION, KEY, REQUEST, RESPONSE_ITEM, USAGE_DAY } from "./schema.ts";
 import { join, raw, type Sql, sql } from "./sql.ts";
 import type { TableShape } from "./table.ts";
 
@@ -39,6 +39,7 @@ const PAGE_ROWS = 1_000;
 /** Tables with long texts: a page of them must fit into memory. */
 const SHORT_PAGES = new Map<string, number>([
   [CONVERSATION.name, 20],
+  [RESPONSE_ITEM.name, 5],
   [KEY.name, 100],
 ]);
 

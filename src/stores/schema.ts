@@ -178,6 +178,8 @@ export const ORGANIZATION = table("organization", ["id"], {
   createdAtMs: number("created_at"),
   /** True if prompts and answers are stored for some time. */
   keepsConversations: flag("keeps_conversations"),
+  /** True if items of its responses are kept for a short time, so that requests can refer to them. */
+  keepsResponses: flag("keeps_responses"),
   /** True if it is paused, and no month of its allowances is granted until it is resumed. */
   pausesAllowances: flag("pauses_allowances"),
 });
@@ -326,6 +328,21 @@ export const CONVERSATION = table("conversation", ["organizationId", "holdId"], 
   answer: optionalText("answer"),
 });
 
+/** An item of a response or a whole one, for requests of its caller that refer to it. The books do not depend on it. */
+export const RESPONSE_ITEM = table("response_item", ["organizationId", "callerId", "id"], {
+  organizationId: text("organization_id"),
+  callerId: text("caller_id"),
+  /** The id of the item, or of the response. */
+  id: text("id"),
+  /** The id of its response. */
+  answerId: text("answer_id"),
+  keptAtMs: number("kept_at"),
+  /** Size of the content. */
+  bytes: number("bytes"),
+  /** JSON: the item, or the list of all items of the response and of its input. */
+  content: text("content"),
+});
+
 /** A request of a known organization that was refused before credits were held. The books do not depend on it. */
 export const REFUSAL = table("refusal", ["organizationId", "id"], {
   organizationId: text("organization_id"),
@@ -349,7 +366,7 @@ export const REFUSAL = table("refusal", ["organizationId", "id"], {
 export const ALL_TABLES: readonly TableShape[] = [
   ...[ORGANIZATION, TOKEN, ADMIN_TOKEN, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY],
   ...[BALANCE, TOKEN_BALANCE, GRANT, ALLOWANCE, HOLD, KEY, REQUEST, ADJUSTMENT, STATEMENT_BALANCE, AUDIT_ENTRY],
-  ...[MONTH_DIGEST, CLOSING, CLOSING_PART, USAGE_DAY, USAGE_DAY_DONE, CONVERSATION, REFUSAL],
+  ...[MONTH_DIGEST, CLOSING, CLOSING_PART, USAGE_DAY, USAGE_DAY_DONE, CONVERSATION, RESPONSE_ITEM, REFUSAL],
   // The last one: to copy the others changes it.
   ACCOUNT_VERSION,
 ];

@@ -10,6 +10,7 @@ import { directoryRows } from "./queries/directory.ts";
 import { monthDigestRows } from "./queries/month-digests.ts";
 import { refusalRows } from "./queries/refusals.ts";
 import { requestRows } from "./queries/requests.ts";
+import { responseItemRows } from "./queries/response-items.ts";
 import { usageRows } from "./queries/usage.ts";
 
 /**
@@ -32,6 +33,7 @@ export function storeOver(driver: StoreDriver) {
     refusals: refusalRows(database),
     usage: usageRows(database),
     conversations: conversationRows(database),
+    responseItems: responseItemRows(database),
     closings: closingRows(database, driver),
     monthDigests: monthDigestRows(database),
     /** See `StoreDriver.runExclusively`. */

@@ -54,7 +54,9 @@ beforeAll(async () => {
   for (const { id } of [keeping, other]) {
     const { headers } = operator(service);
     const options = { method: "PATCH", headers: { ...headers } };
-    const turned = await send(service, `/admin/v1/organizations/${id}`, null, { keeps_conversations: true }, options);
+    // Without kept items, of which test/api/kept-responses.test.ts is.
+    const change = { keeps_conversations: true, keeps_responses: false };
+    const turned = await send(service, `/admin/v1/organizations/${id}`, null, change, options);
     expect(turned.status).toBe(200);
   }
   const connect = (apiKey: string) => new OpenAI({ apiKey, baseURL: service.baseUrl, maxRetries: 0 });

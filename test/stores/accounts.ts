@@ -37,7 +37,8 @@ function organizationCases(subject: Subject): void {
     async (_, name) => {
       const organization = { id: randomId("org"), name, kind: "standard", createdAtMs: 1_790_000_000_123 } as const;
       await subject.store.accounts.insertOrganization(organization);
-      const fresh = { status: "active", limits: null, keepsConversations: false, pausesAllowances: false };
+      const choices = { keepsConversations: false, keepsResponses: true, pausesAllowances: false };
+      const fresh = { status: "active", limits: null, ...choices };
       expect(await subject.store.accounts.organization(organization.id)).toEqual({ ...organization, ...fresh });
     },
   );
@@ -142,6 +143,7 @@ function tokenCases(subject: Subject): void {
         organizationStatus: "active",
         organizationLimits: null,
         organizationKeepsConversations: false,
+        organizationKeepsResponses: true,
       });
     }
   });

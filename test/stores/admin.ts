@@ -186,6 +186,7 @@ const BY_HAND = [
   `UPDATE token SET limits = '{"requestsPerMinute":1}' WHERE id = ?`,
   "DELETE FROM token WHERE id = ?",
   `UPDATE organization SET kind = 'playground' WHERE ${OF_TOKEN}`,
+  `UPDATE organization SET keeps_responses = 0 WHERE ${OF_TOKEN}`,
   `DELETE FROM organization WHERE ${OF_TOKEN}`,
 ];
 
@@ -303,6 +304,7 @@ function tokenCases(subject: Subject): void {
       status: "paused",
       limits: { tokensPerMinute: 7 },
       keepsConversations: true,
+      keepsResponses: false,
     } as const;
     const audit = auditOf({ organizationId: id });
     await accounts.changeOrganization(id, changed, () => audit);

@@ -16,6 +16,7 @@ import { raceCases } from "./races.ts";
 import { readCases } from "./reads.ts";
 import { refusalCases } from "./refusals.ts";
 import { requestCases } from "./requests.ts";
+import { responseItemCases } from "./response-items.ts";
 import { tokenChangeCases } from "./token-changes.ts";
 import { transitionCases } from "./transitions.ts";
 import { usageCases } from "./usage.ts";
@@ -47,6 +48,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("refusals", () => refusalCases(subject));
     describe("usage", () => usageCases(subject));
     describe("kept conversations", () => conversationCases(subject));
+    describe("items of responses", () => responseItemCases(subject));
     describe("closings", () => closingCases(subject));
     describe("sums of closings", () => closingSumCases(subject));
     describe("digests of months", () => monthDigestCases(subject));

@@ -41,7 +41,10 @@ export async function populate(subject: Subject): Promise<string> {
   const core = { ...store, clock: Date.now, newId: () => v7(), random: randomBytes, actor: COMMAND_ACTOR };
   const limits = { requestsPerMinute: 60 };
   const { id: organizationId } = await addOrganization(core, "Populated", limits);
-  await updateOrganization(core, organizationId, { name: "Renamed", keepsConversations: true });
+  const owner = { organizationId, callerId: "tok_first" };
+  const item = { id: "msg_1", answerId: "resp_1", keptAtMs: core.clock(), bytes: 2, content: "{}" };
+  await store.responseItems.insert(owner, [{ ...owner, ...item }]);
+  await updateOrganization(core, organizationId, { name: "Renamed", keepsConversations: true, keepsResponses: false });
   await updateOrganization(core, organizationId, { status: "paused", pausesAllowances: true });
   const token = await createTokens(core, organizationId);
   await adjust(subject, organizationId);

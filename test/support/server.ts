@@ -58,6 +58,7 @@ export const PRINCIPAL = {
   limits: null,
   organizationLimits: null,
   keepsConversations: false,
+  keepsResponses: true,
 };
 
 /**

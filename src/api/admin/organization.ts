@@ -21,6 +21,10 @@ export const Organization = Type.Object({
   keeps_conversations: Type.Boolean({
     description: "True if prompts and answers are stored for some days, readable only by the operator.",
   }),
+  keeps_responses: Type.Boolean({
+    description:
+      "True if items of its responses are kept for some hours, so that requests of the same token can refer to them; nobody else can read them.",
+  }),
   pauses_allowances: Type.Boolean({
     description: "True if it is paused together with its allowances: months that begin meanwhile are not granted.",
   }),
@@ -53,6 +57,12 @@ export const OrganizationChange = Strict(
     limits: Type.Optional(Nullable(Limits)),
     keeps_conversations: Type.Optional(
       Type.Boolean({ description: "Takes effect at once; stored conversations remain until they expire." }),
+    ),
+    keeps_responses: Type.Optional(
+      Type.Boolean({
+        description:
+          "Takes effect at once: with false, no request can refer to an earlier response. Items that are kept remain until they expire or are deleted.",
+      }),
     ),
   },
   { minProperties: 1 },

@@ -288,7 +288,7 @@ test("A stored call of a custom tool becomes one of the function that stands for
   const request = { model: "m", messages: [{ role: "user" as const, content: "Go" }] };
   const stored = { request, answer: { message, finish_reason: "tool_calls" as const }, is_truncated: false };
   const body = { model: "m", input: "On", previous_response_id: `resp_${id}` };
-  const result = decodeResponses(body, new Map([[id, stored]]));
+  const result = decodeResponses(body, { stored: new Map([[id, stored]]) });
   if ("issue" in result) throw new Error(result.issue.message);
   const { isCustom: _mark, ...call } = called;
   expect(result.request.messages[1]?.tool_calls).toEqual([

@@ -6,9 +6,11 @@ import { compileCheck, type ValidationIssue, wrongType } from "../validation.ts"
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { shown, UnknownFields } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
-import { type DecodedInput, toMessages } from "./input.ts";
+import { type DecodedInput, PREVIOUS, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
+import { itemsToKeep, type KeptItems, keptConversation, withReferredItems } from "./references.ts";
 import { type InputItem, ResponsesRequest, type ResponsesTool } from "./request.ts";
+import type { ResponseObject } from "./response.ts";
 import { SAME_SETTINGS, settingsOf } from "./settings.ts";
 import { answerIdOf, conversationOf, type StoredResponse, type StoredResponses, storedItem } from "./stored.ts";
 import { calledTools, toChatTools } from "./tools.ts";
@@ -38,32 +40,47 @@ const TOOL_ITEMS = ["additional_tools", "tool_search_output"];
 
 type Invalid = { issue: ValidationIssue };
 
-/**
- * Reads the body of a request of the Responses API. `stored` are the responses that it refers to;
- * undefined if the organization stores none. Returns the first issue of an invalid body.
- */
-export function decodeResponses(body: unknown, stored?: StoredResponses): DecodedCompletion | Invalid {
-  const checked = checkBody(body);
+/** The earlier responses that a request may refer to. */
+export interface Referable {
+  /** Undefined if nothing is kept. */
+  kept?: KeptItems | undefined;
+  /** Responses of an organization that stores its conversations; undefined for others. */
+  stored?: StoredResponses | undefined;
+}
+
+/** Reads the body of a request of the Responses API. Returns the first issue of an invalid body. */
+export function decodeResponses(body: unknown, { kept, stored }: Referable = {}): DecodedCompletion | Invalid {
+  const checked = checkBody(kept === undefined ? body : withReferredItems(body, kept));
   if ("issue" in checked) return checked;
-  const { asked, ignored } = checked;
-  const earlier = earlierMessages(asked.previous_response_id, stored);
+  const { ignored } = checked;
+  const conversation = keptConversation(checked.asked.previous_response_id, kept);
+  const earlier =
+    conversation === undefined
+      ? earlierMessages(checked.asked.previous_response_id, { kept, stored })
+      : { messages: [] };
   if ("issue" in earlier) return earlier;
-  const input = toMessages(asked.input, earlier.messages, (id) => storedItem(id, stored));
+  const asked = conversation === undefined ? checked.asked : withItemsBefore(checked.asked, conversation);
+  const excess = excessIssue({ input: asked.input }, "input", MESSAGES_MAX);
+  if (excess !== undefined) return { issue: excess };
+  const before = { messages: earlier.messages, items: conversation?.length ?? 0 };
+  const input = toMessages(asked.input, before, (id) => storedItem(id, stored));
   if ("issue" in input) return input;
   const tools = toChatTools(asked);
   if ("issue" in tools) return tools;
   const request = toChatRequest(asked, input.messages, tools);
   const encoder = {
-    settings: settingsOf(asked, stored !== undefined && asked.store !== false),
+    settings: settingsOf(asked, (kept !== undefined || stored !== undefined) && asked.store !== false),
     tools: calledTools(asked),
     hasLogprobs: request.logprobs === true,
   };
-  const native = nativeRequest(asked);
+  const native = nativeRequest(asked, earlier.messages.length > 0);
+  const keep = kept !== undefined && asked.store !== false && keeperOf(kept, asked, earlier.messages.length > 0);
   return {
     kind: "completion",
     request,
     output: { param: "max_output_tokens", tokens: asked.max_output_tokens, isLimitedBySetting: false },
     ...(native && { native }),
+    ...(keep && { keep }),
     ignored,
     paramOf: (param) => paramOf(param, input),
     events: () => new ResponsesEventEncoder(encoder),
@@ -71,23 +88,44 @@ export function decodeResponses(body: unknown, stored?: StoredResponses): Decode
   };
 }
 
-/** Returns the messages of the previous response and those before it. */
+function withItemsBefore(asked: ResponsesRequest, items: readonly InputItem[]): ResponsesRequest {
+  return { ...asked, input: [...items, ...itemsOf(asked.input)] };
+}
+
+function itemsOf(input: ResponsesRequest["input"]): readonly InputItem[] {
+  return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
+}
+
+/** Returns the function that keeps an answer. A conversation of which only the messages are known is not kept as a whole. */
+function keeperOf(
+  kept: KeptItems,
+  { input }: ResponsesRequest,
+  hasEarlierMessages: boolean,
+): NonNullable<DecodedCompletion["keep"]> {
+  const items = hasEarlierMessages ? undefined : itemsOf(input);
+  return (answer) => {
+    const response = answer as ResponseObject;
+    return kept.keep(response.id, itemsToKeep(response, items));
+  };
+}
+
+/** Returns the messages of a stored previous response and those before it. */
 function earlierMessages(
   previousId: string | undefined,
-  stored: StoredResponses | undefined,
+  { kept, stored }: Referable,
 ): { messages: RequestMessage[] } | Invalid {
   if (previousId === undefined) return { messages: [] };
   const response = stored?.get(answerIdOf(previousId) ?? "");
   const messages = response === undefined ? undefined : conversationOf(response);
   if (messages !== undefined) return { messages };
-  const reason = whyNotFound(stored, response);
+  const reason = whyNotFound(kept ?? stored, response);
   const message = `Previous response not found: ${reason}. Send the items of the conversation in 'input' instead.`;
   return { issue: { code: "previous_response_not_found", param: "previous_response_id", message } };
 }
 
-function whyNotFound(stored: StoredResponses | undefined, response: StoredResponse | undefined): string {
-  if (stored === undefined) {
-    return "the organization does not store responses, which the operator can change with keeps_conversations";
+function whyNotFound(referable: object | undefined, response: StoredResponse | undefined): string {
+  if (referable === undefined) {
+    return "responses of the organization are not kept, which the operator can change with keeps_responses";
   }
   if (response === undefined) return "no response with this id is stored";
   return "it was interrupted, or is not stored completely because it is too long or contains images or files";
@@ -233,13 +271,13 @@ function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest
 }
 
 /**
- * Returns the request for upstreams that speak this wire; undefined if it refers to responses that only this service
- * stores. The upstreams store nothing: their ids would mean nothing to clients.
+ * Returns the request for upstreams that speak this wire; undefined if it refers to conversations of which only the messages
+ * are stored. The upstreams store nothing: their ids would mean nothing to clients.
  */
-function nativeRequest(asked: ResponsesRequest): NativeRequest | undefined {
-  const { input, include = [], ...rest } = asked;
+function nativeRequest(asked: ResponsesRequest, hasEarlierMessages: boolean): NativeRequest | undefined {
+  const { input, include = [], previous_response_id: _previous, ...rest } = asked;
   const hasReference = typeof input !== "string" && input.some(({ type }) => type === "item_reference");
-  if (asked.previous_response_id !== undefined || hasReference) return undefined;
+  if (hasEarlierMessages || hasReference) return undefined;
   const body: Record<string, unknown> = { ...rest, store: false };
   for (const name of [...NEVER_SENT, "metadata", "background"]) delete body[name];
   body.input = typeof input === "string" ? input : input.filter((item) => !isForeign(item));
@@ -279,6 +317,7 @@ function paramOf(param: string, { origins }: DecodedInput): string {
   const [, message, part, rest] = MESSAGE_PARAM.exec(param) ?? [];
   const origin = message === undefined ? undefined : origins[Number(message)];
   if (origin === undefined) return PARAMS[param] ?? param;
+  if (origin.item === PREVIOUS) return PREVIOUS;
   const path = part === undefined ? undefined : origin.parts[Number(part)];
   if (path !== undefined) return rest === ".image_url.url" ? `${path}.image_url` : path;
   return rest === ".content" && origin.item !== "input" ? `${origin.item}.content` : origin.item;

@@ -126,7 +126,7 @@ export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
     this.#add = add;
     this.#head = head;
     this.#builder = new OutputBuilder({ ...this.#options, answerId: head.id }, this);
-    const response = this.#responseField(RUNNING);
+    const response = fieldOf(this.#response(RUNNING));
     for (const type of ["response.created", "response.in_progress"]) this.#emitText(type, response);
   }
 
@@ -138,18 +138,20 @@ export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
     }
   }
 
-  close(end: AnswerEnd, add: AddEvent): void {
+  close(end: AnswerEnd, add: AddEvent): ResponseObject {
     this.#add = add;
     const fields = endFields(end);
     if (this.#nativeItems === undefined) this.#builder?.end(fields.status === "incomplete");
-    this.#emitText(`response.${fields.status}`, this.#responseField(fields));
+    const response = this.#response(fields);
+    this.#emitText(`response.${fields.status}`, fieldOf(response));
+    return response;
   }
 
   fail({ status, message }: PublicError, add: AddEvent): void {
     this.#add = add;
     const code = status === 429 ? "rate_limit_exceeded" : status < 500 ? "invalid_prompt" : "server_error";
     const failed: Lifecycle = { ...RUNNING, status: "failed", error: { code, message } };
-    this.#emitText("response.failed", this.#responseField(failed));
+    this.#emitText("response.failed", fieldOf(this.#response(failed)));
   }
 
   #passOn(events: readonly NativeEvent[]): void {
@@ -160,12 +162,11 @@ export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
     }
   }
 
-  /** Returns the field of the events that contain the whole response, as JSON. */
-  #responseField(lifecycle: Lifecycle): string {
+  #response(lifecycle: Lifecycle): ResponseObject {
     const head = this.#head;
     if (head === undefined) throw new Error("An answer was written before it was opened");
     const items = this.#nativeItems ?? this.#builder?.items ?? [];
-    return `"response":${JSON.stringify(responseOf(this.#options, head, items, lifecycle))}`;
+    return responseOf(this.#options, head, items, lifecycle);
   }
 
   emit(type: string, fields: object): void {
@@ -190,4 +191,9 @@ export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
     this.#sequenceNumber += 1;
     this.#add(`event: ${type}\ndata: ${data}\n\n`);
   }
+}
+
+/** Returns the field of the events that contain the whole response, as JSON. */
+function fieldOf(response: ResponseObject): string {
+  return `"response":${JSON.stringify(response)}`;
 }

@@ -19,6 +19,9 @@ export interface DecodedInput {
   origins: MessageOrigin[];
 }
 
+/** Path of everything that comes from the previous response. */
+export const PREVIOUS = "previous_response_id";
+
 class InputFault extends Error {
   readonly issue: ValidationIssue;
 
@@ -30,17 +33,22 @@ class InputFault extends Error {
 
 /**
  * Converts input items to messages. An assistant's items in a row, such as reasoning, a text and function calls, become
- * one message. `earlier` are the messages of the previous response; `find` returns a stored item.
+ * one message. `earlier` are the messages of the previous response, or the number of first items that it consists of;
+ * `find` returns a stored item.
  */
 export function toMessages(
   input: string | readonly InputItem[],
-  earlier: readonly RequestMessage[],
+  earlier: { messages: readonly RequestMessage[]; items: number },
   find: (itemId: string) => InputItem | undefined,
 ): DecodedInput | { issue: ValidationIssue } {
-  const reader = new InputReader(earlier, find);
+  const reader = new InputReader(earlier.messages, find);
   try {
     if (typeof input === "string") reader.add("input", { role: "user", content: input });
-    else for (const [index, item] of input.entries()) reader.read(item, `input[${index}]`);
+    else {
+      for (const [index, item] of input.entries()) {
+        reader.read(item, index < earlier.items ? PREVIOUS : `input[${index - earlier.items}]`);
+      }
+    }
   } catch (error) {
     if (error instanceof InputFault) return { issue: error.issue };
     throw error;
@@ -59,7 +67,7 @@ class InputReader {
   constructor(earlier: readonly RequestMessage[], find: (itemId: string) => InputItem | undefined) {
     this.#find = find;
     this.#messages = [...earlier];
-    this.#origins = earlier.map(() => ({ item: "previous_response_id", parts: [] }));
+    this.#origins = earlier.map(() => ({ item: PREVIOUS, parts: [] }));
   }
 
   read(item: InputItem, path: string): void {
@@ -241,5 +249,5 @@ function noFiles(param: string, instead: string): InputFault {
 /** Returns the issue of a reference to an item that is not stored. */
 function notStored(param: string): ValidationIssue {
   const instead = "Send the item itself; clients do so with 'store' set to false";
-  return invalid(param, `no item with this id is stored. ${instead}`);
+  return invalid(param, `no item with this id is stored, or an earlier reference names it. ${instead}`);
 }

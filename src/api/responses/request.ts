@@ -138,7 +138,7 @@ const inputItems = [
   ItemReference,
 ] as const;
 /** Item of `input`. A message may omit its `type`; decodeResponses adds it before it validates. */
-const InputItem = taggedUnion("type", [...inputItems]);
+export const InputItem = taggedUnion("type", [...inputItems]);
 
 const ToolName = { name: Type.String() };
 const ResponsesToolChoice = Type.Union([

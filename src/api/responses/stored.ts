@@ -2,7 +2,7 @@ import type { AnswerEnd } from "../answer.ts";
 import type { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { partFault } from "../chat/image-address.ts";
 import type { ChatCompletionRequest, RequestMessage, ToolCall } from "../chat/request.ts";
-import { isObject, objectsIn, pick } from "../json.ts";
+import { pick } from "../json.ts";
 import { endFields, type Lifecycle, outputOf, RUNNING, responseOf } from "./encode.ts";
 import type { OutputItem, ResponseObject } from "./response.ts";
 import { SAME_SETTINGS, settingsOf } from "./settings.ts";
@@ -27,13 +27,9 @@ export function answerIdOf(responseId: string): string | undefined {
   return RESPONSE_ID.exec(responseId)?.[1];
 }
 
-/** Returns the digits of the responses that a body refers to, by their own ids or by those of their items. */
-export function referencedAnswers(body: unknown): string[] {
-  if (!isObject(body)) return [];
-  const { previous_response_id: previous } = body;
-  const references = objectsIn(body.input).filter(({ type }) => type === "item_reference");
-  const ids = references.map(({ id }) => (typeof id === "string" ? ITEM_ID.exec(id)?.[1] : undefined));
-  const all = [typeof previous === "string" ? answerIdOf(previous) : undefined, ...ids];
+/** Returns the digits of the responses that ids refer to: their own ids, or those of their items. */
+export function referencedAnswers(ids: readonly string[]): string[] {
+  const all = ids.map((id) => answerIdOf(id) ?? ITEM_ID.exec(id)?.[1]);
   return [...new Set(all.filter((id) => id !== undefined))];
 }
 

@@ -1,10 +1,10 @@
 import { firstAddress } from "../../api/chat/image-address.ts";
 import type { ChatCompletionRequest, ContentPart } from "../../api/chat/request.ts";
 import type { NativeRequest } from "../../api/wire.ts";
-import { type CatalogModel, type Route, takesField } from "../../catalog/model.ts";
-import { estimatePrompt, promptTexts } from "../../credits/estimate.ts";
+import { type CatalogModel, highestPricesAt, type Route, takesField } from "../../catalog/model.ts";
+import { estimatePrompt, type PromptEstimate, promptTexts } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError, unsupportedField } from "../../errors.ts";
-import type { Provider, UpstreamRequest } from "../../providers/provider.ts";
+import type { ConvertedPrompt, Provider, UpstreamRequest } from "../../providers/provider.ts";
 import { toApiError } from "../failures.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
 import { isRefusedAbove, refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
@@ -35,7 +35,6 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
   refuseAboveModel(gateway, output, model);
   const { request, ignored } = fitToModel(call.request, model);
   const { metadata = null, safety_identifier, user } = call.request;
-  const estimate = estimatePrompt(request, model);
   const { routes, prompts } = routesFor(gateway, model, { request, output, native });
   const isNative = ({ providerId }: Route) => nativeFor(gateway.providers.get(providerId), native) !== undefined;
   return {
@@ -46,7 +45,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
     ignored: ignored.map(paramOf),
     labels: labelsOf(metadata, safety_identifier ?? user, model, call.request.model),
     output,
-    estimate: { ...estimate, hasHourCache: estimate.hasHourCache || native?.hasHourCache === true },
+    estimate: estimateOf(request, model, native),
     isStreamed: request.stream === true,
     isInputOnly: false,
     promptTexts: () => promptTexts(request),
@@ -60,7 +59,7 @@ async function send(
   { native: sent, paramOf, requestId, traceparent, signal }: Omit<Planned, "principal" | "request" | "output">,
   provider: Provider,
   request: UpstreamRequest,
-  prompt: object | undefined,
+  prompt: ConvertedPrompt | undefined,
 ): ReturnType<Plan["send"]> {
   const native = nativeFor(provider, sent);
   const answer = await provider.complete({
@@ -73,6 +72,22 @@ async function send(
   });
   const hints = native === undefined ? (sent?.hints ?? []) : [];
   return { ...answer, ignored: [...(answer.ignored ?? []).map(paramOf), ...hints] };
+}
+
+/** The native form of a request can have cache marks in places where the internal form has none, such as tool calls. */
+function estimateOf(
+  request: ChatCompletionRequest,
+  model: CatalogModel,
+  native: NativeRequest | undefined,
+): PromptEstimate {
+  const estimate = estimatePrompt(request, model);
+  if (estimate.hasHourCache || native?.hasHourCache === undefined || !canWriteForAnHour(model)) return estimate;
+  return { ...estimate, hasHourCache: native.hasHourCache() };
+}
+
+function canWriteForAnHour({ routes }: CatalogModel): boolean {
+  const prices = routes.map((route) => highestPricesAt(route, Number.POSITIVE_INFINITY));
+  return prices.some(({ cacheWrite1h }) => cacheWrite1h !== undefined);
 }
 
 /** Refuses a prompt that cannot fit into the model's context window, alone or with a bound that is not lowered. */
@@ -183,10 +198,10 @@ export function routesFor(
   { providers }: Pick<Gateway, "providers">,
   model: CatalogModel,
   { request, output, native }: Pick<CompletionCall, "request" | "output" | "native">,
-): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, object> } {
+): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, ConvertedPrompt> } {
   const address = firstAddress(request.messages);
   const maxTokens = Math.min(output.tokens ?? model.maxOutputTokens, model.maxOutputTokens);
-  const prompts = new Map<Route, object>();
+  const prompts = new Map<Route, ConvertedPrompt>();
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
     const provider = providers.get(route.providerId);
@@ -221,7 +236,7 @@ function convertFor(
   route: Route,
   request: ChatCompletionRequest,
   maxTokens: number,
-): ReturnType<NonNullable<Provider["convert"]>> {
+): ConvertedPrompt | UpstreamError | undefined {
   if (provider?.convert === undefined) return undefined;
   // Without `instructions`: their system message would shift the message indexes that an error names.
   const { instructions: _instructions, ...rest } = request;

@@ -9,7 +9,7 @@ import { callerLimits } from "../../gateway/wanted-limits.ts";
 import { modelIn } from "../access.ts";
 import { abortOnClose, renamed, toApiIssue } from "../answer.ts";
 import { limitedOf, principalOf } from "../authentication.ts";
-import { messagesHeaders } from "./create-message.ts";
+import { messagesHeaders, messagesHeadersOf } from "./create-message.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 const MessageTokensCount = Type.Object({ input_tokens: Type.Integer({ minimum: 0 }) });
@@ -27,7 +27,7 @@ export const countMessageTokens: Endpoint = {
   errors: messagesErrors,
   async handle({ gateway }, request, reply) {
     request.modelName = modelIn(request.body);
-    const decoded = decodeCountTokens(request.body, request.headers);
+    const decoded = decodeCountTokens(request.body, messagesHeadersOf(request));
     if ("issue" in decoded) throw toApiIssue(decoded.issue);
     const principal = principalOf(request);
     const { signal } = abortOnClose(reply);

@@ -7,6 +7,7 @@ import type { Scope } from "../../api/principal.ts";
 import type { UsageReport } from "../../api/usage.ts";
 import type { ErrorFormat } from "../../api/wire.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
+import type { ResponseItems } from "../../ledger/response-items.ts";
 import type { Conversations, Requests } from "../../reports/requests.ts";
 import type { RunningCompletions } from "../shutdown.ts";
 
@@ -16,6 +17,7 @@ export interface EndpointServices {
   running: RunningCompletions;
   completions: ChatSettings;
   conversations: Pick<Conversations, "find" | "removeOne">;
+  responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "removeAnswer">;
   requests: Pick<Requests, "find">;
   directory: Pick<Directory, "token">;
   audit: Pick<AuditLog, "record">;

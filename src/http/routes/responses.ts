@@ -1,19 +1,23 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyRequest } from "fastify";
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import type { RequestDetail } from "../../api/admin/request.ts";
 import type { CompletionUsage } from "../../api/chat/completion.ts";
-import { decodeResponses } from "../../api/responses/decode.ts";
+import { decodeResponses, type Referable } from "../../api/responses/decode.ts";
+import { type KeptItems, referencedIds } from "../../api/responses/references.ts";
 import { ResponsesRequest } from "../../api/responses/request.ts";
 import { ResponseEvent, ResponseObject } from "../../api/responses/response.ts";
 import { answerIdOf, referencedAnswers, type StoredResponse, toStoredResponse } from "../../api/responses/stored.ts";
 import { ApiError } from "../../errors.ts";
 import { answerHandler, CHARGED_HEADERS } from "../answer.ts";
 import { principalOf } from "../authentication.ts";
+import { reserveBytes } from "../body.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
 
 /** Responses that one request may refer to. */
 const REFERENCES_MAX = 32;
+/** Bytes of kept items that one request may refer to. */
+const REFERRED_BYTES_MAX = 8 * 1024 * 1024;
 /** Responses are stored shortly after they end, so a response that is not found is looked up again. */
 const LOOKUPS_MAX = 3;
 const LOOKUP_PAUSE_MS = 250;
@@ -30,13 +34,38 @@ export const createResponse: Endpoint = {
   body: ResponsesRequest,
   response: { description: "The response, or its events.", schema: ResponseObject, eventSchema: ResponseEvent },
   handle: answerHandler(async (request, services) => {
-    const { body } = request;
-    if (!storesResponses(request)) return decodeResponses(body);
-    const ids = referencedAnswers(body).slice(0, REFERENCES_MAX);
-    const found = await Promise.all(ids.map(async (id) => ({ id, own: await findOwn(services, request, id) })));
-    return decodeResponses(body, new Map(found.flatMap(({ id, own }) => (own ? [[id, own.stored]] : []))));
+    return decodeResponses(request.body, await referable(services, request));
   }),
 };
+
+/** Looks up what a request refers to: among the kept items of its token, then among the stored conversations. */
+async function referable(services: EndpointServices, request: FastifyRequest): Promise<Referable> {
+  const ids = referencedIds(request.body);
+  const kept = await keptItems(services, request, ids);
+  if (!storesResponses(request)) return { kept };
+  const others = referencedAnswers(ids.filter((id) => kept?.found.has(id) !== true)).slice(0, REFERENCES_MAX);
+  const found = await Promise.all(others.map(async (id) => ({ id, own: await findOwn(services, request, id) })));
+  return { kept, stored: new Map(found.flatMap(({ id, own }) => (own ? [[id, own.stored]] : []))) };
+}
+
+/** Returns the kept items with these ids; undefined if nothing is kept for the caller. Rejects with overloaded. */
+async function keptItems(
+  { responseItems }: EndpointServices,
+  request: FastifyRequest,
+  ids: readonly string[],
+): Promise<KeptItems | undefined> {
+  const { keepsResponses, organizationKind, organizationId, callerId } = principalOf(request);
+  if (!keepsResponses || organizationKind === "playground" || !responseItems.isOn) return undefined;
+  const owner = { organizationId, callerId };
+  const found = await responseItems.find(owner, ids, (bytes) => {
+    if (bytes > REFERRED_BYTES_MAX) {
+      const message = `The items that the request refers to are too long: at most ${REFERRED_BYTES_MAX} bytes are allowed.`;
+      throw new ApiError("body_too_large", message, { param: "input" });
+    }
+    reserveBytes(request, bytes);
+  });
+  return { found, keep: (answerId, items) => responseItems.keep(owner, answerId, items) };
+}
 
 const ONE_RESPONSE = {
   path: "/v1/responses/*",
@@ -73,20 +102,28 @@ export const deleteResponse: Endpoint = {
   operationId: "deleteResponse",
   summary: "Delete a response",
   description:
-    "Deletes the stored prompt and answer of a response; its charge stays. For the token that created it and those that replaced it in rotations.",
+    "Deletes what is stored of a response: its kept items, and its prompt and answer; its charge stays. For the token that created it and those that replaced it in rotations.",
   response: { description: "The deletion.", schema: DeletedResponse },
   async handle(services, request) {
     const id = answerIdIn(request);
-    const { detail } = await getOwn(services, request, id);
-    const { organizationId, tokenId } = principalOf(request);
+    const { organizationId, callerId, tokenId } = principalOf(request);
+    const isKept = await services.responseItems.removeAnswer({ organizationId, callerId }, `resp_${id}`);
+    const own = await findOwn(services, request, id);
+    if (own === undefined && isKept) return deleted(id);
+    if (own === undefined) throw notFound();
+    const { detail } = own;
     const actor = { kind: "member" as const, id: tokenId, address: request.ip, requestId: request.id };
     const subject = { organizationId, subjectId: detail.id };
     // Recorded first, so that no deletion is without a record.
     await services.audit.record(actor, { action: "conversations.remove", ...subject });
     if (!(await services.conversations.removeOne(organizationId, detail.id))) throw notFound();
-    return { id: `resp_${id}`, object: "response", deleted: true };
+    return deleted(id);
   },
 };
+
+function deleted(id: string): Static<typeof DeletedResponse> {
+  return { id: `resp_${id}`, object: "response", deleted: true };
+}
 
 function answerIdIn({ params }: FastifyRequest): string {
   const id = answerIdOf((params as { "*": string })["*"]);

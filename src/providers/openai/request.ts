@@ -127,8 +127,10 @@ function toMessage(message: RequestMessage, format: RequestFormat): SentMessage 
  */
 function withoutReasoning(extra: unknown): unknown {
   if (!isObject(extra)) return extra;
-  const { reasoning_details: _signed, ...others } = extra;
-  return Object.keys(others).length === 0 ? undefined : others;
+  const others = Object.entries(extra).filter(([name, value]) => {
+    return name !== "reasoning_details" && !(isObject(value) && Array.isArray(value.reasoning));
+  });
+  return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
 function hasTranslatedPart(content: RequestMessage["content"]): boolean {

@@ -52,7 +52,7 @@ function organizations(database: Database) {
   return {
     /** Writes the organization and its empty balance. */
     async insertOrganization({ id, name, kind, limits = null, createdAtMs }: NewOrganizationRow, audit?: AuditRow) {
-      const choices = { limits, keepsConversations: false, pausesAllowances: false };
+      const choices = { limits, keepsConversations: false, keepsResponses: true, pausesAllowances: false };
       const nothing = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
       await write([
         ORGANIZATION.insert({ id, name, kind, status: "active", createdAtMs, ...choices }),
@@ -94,7 +94,7 @@ function organizations(database: Database) {
   };
 }
 
-const CHANGEABLE = ["name", "status", "limits", "keepsConversations", "pausesAllowances"] as const;
+const CHANGEABLE = ["name", "status", "limits", "keepsConversations", "keepsResponses", "pausesAllowances"] as const;
 
 function pick(values: OrganizationChange, fields: readonly (keyof OrganizationChange)[]): OrganizationChange {
   return Object.fromEntries(fields.map((field) => [field, values[field]]));
@@ -105,7 +105,8 @@ function tokens({ find, findRow }: Database) {
     const [row] = await find(sql`
       select token.*, organization.kind as organization_kind, organization.status as organization_status,
         organization.limits as organization_limits,
-        organization.keeps_conversations as organization_keeps_conversations
+        organization.keeps_conversations as organization_keeps_conversations,
+        organization.keeps_responses as organization_keeps_responses
       from token join organization on organization.id = token.organization_id where ${condition}`);
     return row && { ...TOKEN.fromRecord(row), ...ORGANIZATION_OF_TOKEN.fromRecord(row) };
   };
@@ -236,6 +237,7 @@ const ORGANIZATION_OF_TOKEN = table("organization", [], {
   organizationStatus: oneOf("organization_status", ["active", "paused"]),
   organizationLimits: optionalJson<Partial<LimitSettings>>("organization_limits"),
   organizationKeepsConversations: flag("organization_keeps_conversations"),
+  organizationKeepsResponses: flag("organization_keeps_responses"),
 });
 
 export const BUDGET_COLUMNS = sql`shared.cap, shared.held, shared.spent`;

@@ -135,9 +135,10 @@ function checkOrganization({ organization }: RecordedRows, records: Records): vo
     // That of the playground is not recorded.
     records.compare("organization", creation, { ...organization }, { kind: "standard" });
   }
-  const initial: Terms = { status: "active", keepsConversations: false, pausesAllowances: false, ...creation?.after };
+  const choices = { keepsConversations: false, keepsResponses: true, pausesAllowances: false };
+  const initial: Terms = { status: "active", ...choices, ...creation?.after };
   const changes = records.of("organization.change", id);
-  for (const name of ["name", "status", "limits", "keepsConversations", "pausesAllowances"]) {
+  for (const name of ["name", "status", "limits", "keepsConversations", "keepsResponses", "pausesAllowances"]) {
     const earlier = { record: creation, value: initial[name] };
     records.compareChanged("organization", changes, { ...organization }, name, earlier);
   }

@@ -39,6 +39,8 @@ export function ConversationsSection({ organization }: SectionProps) {
           {isOn
             ? "Prompts and answers are stored. Only the operator can read them, on the page of each request. Viewing is logged in the audit log."
             : "Prompts and answers are not stored, except answers to requests with an Idempotency-Key, for 24 hours."}
+          {organization.keeps_responses &&
+            " Items of the Responses API are kept for some hours. Only requests of the same token can use them."}
         </p>
         {removed !== null && <p role="status">{formatCount(removed)} deleted.</p>}
       </div>

@@ -10,6 +10,7 @@ CREATE TABLE organization (
   limits              text,
   created_at          bigint NOT NULL,
   keeps_conversations bigint NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1)),
+  keeps_responses     bigint NOT NULL DEFAULT 1 CHECK (keeps_responses IN (0, 1)),
   pauses_allowances   bigint NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status = 'paused')
 );
 
@@ -352,6 +353,21 @@ CREATE TABLE conversation (
 
 CREATE INDEX conversation_ended_at ON conversation (ended_at);
 
+-- What requests of a caller can refer to: items of responses, and whole responses, for some hours. The books do not depend on
+-- it.
+CREATE TABLE response_item (
+  organization_id text COLLATE "C" NOT NULL,
+  caller_id       text COLLATE "C" NOT NULL,
+  id              text COLLATE "C" NOT NULL,
+  answer_id       text COLLATE "C" NOT NULL,
+  kept_at         bigint NOT NULL,
+  bytes           bigint NOT NULL,
+  content         text NOT NULL,
+  PRIMARY KEY (organization_id, caller_id, id)
+);
+
+CREATE INDEX response_item_kept_at ON response_item (kept_at);
+
 -- Requests of known organizations that were refused before credits were held for them, for seven days. The books do not
 -- depend on it.
 CREATE TABLE refusal (
@@ -392,7 +408,7 @@ CREATE TRIGGER token_changed
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 CREATE TRIGGER organization_changed
-  AFTER DELETE OR UPDATE OF kind, status, limits, keeps_conversations ON organization
+  AFTER DELETE OR UPDATE OF kind, status, limits, keeps_conversations, keeps_responses ON organization
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 CREATE TRIGGER admin_session_removed AFTER DELETE ON admin_session

@@ -10,6 +10,7 @@ CREATE TABLE organization (
   limits              TEXT,
   created_at          INTEGER NOT NULL,
   keeps_conversations INTEGER NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1)),
+  keeps_responses     INTEGER NOT NULL DEFAULT 1 CHECK (keeps_responses IN (0, 1)),
   pauses_allowances   INTEGER NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status = 'paused')
 ) STRICT, WITHOUT ROWID;
 
@@ -351,6 +352,21 @@ CREATE TABLE conversation (
 
 CREATE INDEX conversation_ended_at ON conversation (ended_at);
 
+-- What requests of a caller can refer to: items of responses, and whole responses, for some hours. The books do not depend on
+-- it.
+CREATE TABLE response_item (
+  organization_id TEXT NOT NULL,
+  caller_id       TEXT NOT NULL,
+  id              TEXT NOT NULL,
+  answer_id       TEXT NOT NULL,
+  kept_at         INTEGER NOT NULL,
+  bytes           INTEGER NOT NULL,
+  content         TEXT NOT NULL,
+  PRIMARY KEY (organization_id, caller_id, id)
+) STRICT;
+
+CREATE INDEX response_item_kept_at ON response_item (kept_at);
+
 -- Requests of known organizations that were refused before credits were held for them, for seven days. The books do not
 -- depend on it.
 CREATE TABLE refusal (
@@ -390,7 +406,7 @@ BEGIN
 END;
 
 CREATE TRIGGER organization_changed
-  AFTER UPDATE OF kind, status, limits, keeps_conversations ON organization
+  AFTER UPDATE OF kind, status, limits, keeps_conversations, keeps_responses ON organization
 BEGIN
   INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
 END;

@@ -1,0 +1,42 @@
+import { expect, test } from "vitest";
+import { ResponseItems, type ResponseItemsOptions } from "./response-items.ts";
+
+const OWNER = { organizationId: "org_1", callerId: "tok_1" };
+const LIMIT = 8_000;
+
+function itemsWith(insert: ResponseItemsOptions["rows"]["insert"], waitMs?: number) {
+  const warnings: object[] = [];
+  const log = { debug() {}, info() {}, error() {}, warn: (fields: object) => void warnings.push(fields) };
+  const none = async () => 0;
+  const rows = { insert, sizes: async () => [], contents: async () => [], removeAnswer: none, removeOf: none };
+  const times = { retentionMs: 1_000, clock: () => 5, ...(waitMs !== undefined && { waitMs }) };
+  return { warnings, items: new ResponseItems({ rows, limitBytes: LIMIT, log, ...times }) };
+}
+
+const contentOf = (id: string, bytes: number) => ({ id, content: "x".repeat(bytes) });
+
+test("Old items are removed at the first write of a process, and after each eighth of the limit.", async () => {
+  const removed: (number | undefined)[] = [];
+  const { items } = itemsWith(async (_owner, _rows, keptBytesMax) => void removed.push(keptBytesMax));
+  for (const id of ["a", "b", "c", "d"]) await items.keep(OWNER, "resp_1", [contentOf(id, 500)]);
+  await items.keep({ ...OWNER, callerId: "tok_2" }, "resp_1", [contentOf("a", 500)]);
+  expect(removed).toEqual([7_000, undefined, undefined, 7_000, 7_000]);
+});
+
+test("An item above an eighth of the limit is not kept, the others of its response are.", async () => {
+  const written: string[][] = [];
+  const { items } = itemsWith(async (_owner, rows) => void written.push(rows.map(({ id, bytes }) => `${id} ${bytes}`)));
+  await items.keep(OWNER, "resp_1", [contentOf("a", 1_001), contentOf("b", 1_000), { id: "c", content: "日" }]);
+  expect(written).toEqual([["b 1000", "c 3"]]);
+});
+
+test("An answer does not wait for a store that does not answer, and no content is logged.", async () => {
+  const { items, warnings } = itemsWith(() => new Promise(() => {}), 5);
+  await items.keep(OWNER, "resp_1", [contentOf("a", 1)]);
+  const failing = itemsWith(async () => {
+    throw Object.assign(new Error("no room"), { rows: ["secret"] });
+  });
+  await failing.items.keep(OWNER, "resp_1", [contentOf("a", 1)]);
+  expect(warnings).toEqual([{ ...OWNER, reason: "The store took longer than 5 ms" }]);
+  expect(failing.warnings).toEqual([{ ...OWNER, reason: "no room" }]);
+});

@@ -1,0 +1,110 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { LRUCache } from "lru-cache";
+import type { ItemOwner, ResponseItemRows } from "../stores/queries/response-items.ts";
+import type { Log } from "../telemetry/logger.ts";
+
+export interface ResponseItemsOptions {
+  rows: Omit<ResponseItemRows, "countOld" | "removeOld">;
+  /** Time for which items are kept; 0: none are. */
+  readonly retentionMs: number;
+  /** Bytes that are kept for one caller. */
+  readonly limitBytes: number;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  log: Log;
+  waitMs?: number;
+}
+
+/** Something that later requests can refer to, as JSON. */
+export interface KeptItem {
+  id: string;
+  content: string;
+}
+
+/** Share of a caller's bytes that one item may have, and that are written before the oldest items are removed. */
+const SHARE = 1 / 8;
+/** A paid answer waits no longer for its items to be written. */
+const WAIT_MS = 2_000;
+const CALLERS_MAX = 10_000;
+const REMOVED_ROWS = 100;
+
+/**
+ * Keeps the items of responses for the requests of the same caller that refer to them, on any node. What the store cannot take
+ * is not kept: the answer is paid for, and is sent anyway.
+ */
+export class ResponseItems {
+  readonly #options: ResponseItemsOptions;
+  /** Bytes of callers that were written since their oldest items were last removed; unknown after a start. */
+  readonly #written = new LRUCache<string, number>({ max: CALLERS_MAX });
+
+  constructor(options: ResponseItemsOptions) {
+    this.#options = options;
+  }
+
+  get isOn(): boolean {
+    return this.#options.retentionMs > 0;
+  }
+
+  /**
+   * Finds the content of items by their ids. Those of other callers are as absent as unknown ones. `reserve` is called with
+   * the number of bytes before they are read, and may throw.
+   */
+  async find(
+    owner: ItemOwner,
+    ids: readonly string[],
+    reserve: (bytes: number) => void,
+  ): Promise<ReadonlyMap<string, string>> {
+    const { rows, retentionMs } = this.#options;
+    if (ids.length === 0) return new Map();
+    const sizes = await rows.sizes(owner, ids, retentionMs);
+    reserve(sizes.reduce((sum, { bytes }) => sum + Number(bytes), 0));
+    const found = await rows.contents(owner, ids, retentionMs);
+    return new Map(found.map(({ id, content }) => [id, content]));
+  }
+
+  /** Keeps items of a response. Resolves when they are committed, or cannot be. Never rejects. */
+  async keep(owner: ItemOwner, answerId: string, items: readonly KeptItem[]): Promise<void> {
+    const { rows, limitBytes, clock, log, waitMs = WAIT_MS } = this.#options;
+    const keptAtMs = clock();
+    const kept = items
+      .map((item) => ({ ...owner, ...item, answerId, keptAtMs, bytes: Buffer.byteLength(item.content) }))
+      .filter(({ bytes }) => bytes <= limitBytes * SHARE);
+    const key = `${owner.organizationId}/${owner.callerId}`;
+    const written = kept.reduce((sum, { bytes }) => sum + bytes, this.#written.get(key) ?? limitBytes);
+    const isDue = written > limitBytes * SHARE;
+    const patience = new AbortController();
+    try {
+      const writing = rows.insert(owner, kept, isDue ? Math.floor(limitBytes * (1 - SHARE)) : undefined);
+      const late = sleep(waitMs, undefined, { ref: false, signal: patience.signal }).then(() => {
+        throw new Error(`The store took longer than ${waitMs} ms`);
+      });
+      await Promise.race([writing, late]);
+      this.#written.set(key, isDue ? 0 : written);
+    } catch (error) {
+      // Only the message is logged: other properties of the error may contain the items.
+      const reason = (error as Error).message;
+      log.warn({ ...owner, reason }, "items of a response could not be kept: later requests cannot refer to them");
+    } finally {
+      patience.abort();
+    }
+  }
+
+  /** Removes what is kept of one response; returns false if nothing is. */
+  async removeAnswer(owner: ItemOwner, answerId: string): Promise<boolean> {
+    return (await removeAll((limit) => this.#options.rows.removeAnswer(owner, answerId, limit))) > 0;
+  }
+
+  /** Removes everything that was kept for an organization until now. */
+  async removeOf(organizationId: string): Promise<void> {
+    const untilMs = this.#options.clock();
+    await removeAll((limit) => this.#options.rows.removeOf(organizationId, untilMs, limit));
+  }
+}
+
+async function removeAll(remove: (limit: number) => Promise<number>): Promise<number> {
+  for (let removed = 0; ; ) {
+    const count = await remove(REMOVED_ROWS);
+    removed += count;
+    if (count < REMOVED_ROWS) return removed;
+  }
+}

@@ -1,0 +1,85 @@
+import type { Database } from "../database.ts";
+import type { RESPONSE_ITEM } from "../schema.ts";
+import { join, type Sql, sql } from "../sql.ts";
+import type { RowOf } from "../table.ts";
+
+export type ResponseItemRow = RowOf<typeof RESPONSE_ITEM>;
+/** The caller that rows belong to: a token, with those that a rotation made of it. */
+export type ItemOwner = Pick<ResponseItemRow, "organizationId" | "callerId">;
+
+export type ResponseItemRows = ReturnType<typeof responseItemRows>;
+
+/**
+ * Items of responses, to which later requests refer. One that was kept `retentionMs` ago or earlier, by the store's clock,
+ * counts as absent.
+ */
+export function responseItemRows(database: Database) {
+  const { read, write } = database;
+  const since = (retentionMs: number) => sql`${database.now()} - cast(${retentionMs} as bigint)`;
+  const named = (owner: ItemOwner, ids: readonly string[], retentionMs: number) =>
+    sql`from response_item where ${isOf(owner)} and id in (${join(ids)}) and kept_at > ${since(retentionMs)}`;
+  return {
+    /**
+     * Writes the rows of one caller in one transaction, if its organization keeps responses when it commits. A row with the
+     * same id is replaced. With `keptBytesMax`, the caller's oldest rows beyond these bytes are removed: whole responses
+     * before items, because clients refer to items for longer.
+     */
+    async insert(owner: ItemOwner, rows: readonly ResponseItemRow[], keptBytesMax?: number): Promise<void> {
+      const excess = keptBytesMax === undefined ? [] : [excessQuery(owner, keptBytesMax)];
+      const inserts = rows.map((row) => insertQuery(database, row));
+      await write([...inserts, ...excess], { isDurable: false, isDroppable: true });
+    },
+    /** Returns the rows with these ids, without their contents. */
+    sizes: (owner: ItemOwner, ids: readonly string[], retentionMs: number) =>
+      read<{ id: string; bytes: bigint }>(sql`select id, bytes ${named(owner, ids, retentionMs)}`),
+    contents: (owner: ItemOwner, ids: readonly string[], retentionMs: number) =>
+      read<Pick<ResponseItemRow, "id" | "content">>(sql`select id, content ${named(owner, ids, retentionMs)}`),
+    /** Counts the rows that `removeOld` removes. */
+    async countOld(retentionMs: number): Promise<number> {
+      const query = sql`select count(*) as count from response_item where kept_at <= ${since(retentionMs)}`;
+      const [row] = await read<{ count: bigint }>(query);
+      return Number(row?.count ?? 0);
+    },
+    /** Removes rows that count as absent, at most `limit`; returns their number. */
+    removeOld: (retentionMs: number, limit: number) => remove(database, sql`kept_at <= ${since(retentionMs)}`, limit),
+    /** Removes rows of one response, at most `limit`; returns their number. */
+    removeAnswer: (owner: ItemOwner, answerId: string, limit: number) =>
+      remove(database, sql`${isOf(owner)} and answer_id = ${answerId}`, limit),
+    /** Removes rows of an organization that were kept by `untilMs`, at most `limit`; returns their number. */
+    removeOf: (organizationId: string, untilMs: number, limit: number) =>
+      remove(database, sql`organization_id = ${organizationId} and kept_at <= ${untilMs}`, limit),
+  };
+}
+
+function isOf({ organizationId, callerId }: ItemOwner): Sql {
+  return sql`organization_id = ${organizationId} and caller_id = ${callerId}`;
+}
+
+/** Locks the row of the organization against changes, so that turning the switch off waits for this insert or precedes it. */
+function insertQuery(database: Database, row: ResponseItemRow): Sql {
+  const text = (value: string) => sql`cast(${value} as text)`;
+  const integer = (value: number) => sql`cast(${value} as bigint)`;
+  return sql`
+    insert into response_item (organization_id, caller_id, id, answer_id, kept_at, bytes, content)
+    select organization.id, ${text(row.callerId)}, ${text(row.id)}, ${text(row.answerId)}, ${integer(row.keptAtMs)},
+      ${integer(row.bytes)}, ${text(row.content)}
+    from organization where id = ${row.organizationId} and keeps_responses = 1 ${database.sharedLock()}
+    on conflict (organization_id, caller_id, id) do update set
+      answer_id = excluded.answer_id, kept_at = excluded.kept_at, bytes = excluded.bytes, content = excluded.content`;
+}
+
+function excessQuery(owner: ItemOwner, keptBytesMax: number): Sql {
+  return sql`
+    delete from response_item where ${isOf(owner)} and id in (
+      select id from (
+        select id, sum(bytes) over (order by id = answer_id, kept_at desc, id) as total
+        from response_item where ${isOf(owner)}) as kept
+      where total > cast(${keptBytesMax} as bigint))`;
+}
+
+async function remove({ write }: Database, condition: Sql, limit: number): Promise<number> {
+  const some = sql`select organization_id, caller_id, id from response_item where ${condition} limit ${limit}`;
+  const query = sql`delete from response_item where (organization_id, caller_id, id) in (${some})`;
+  const [removed = 0] = await write([query]);
+  return removed;
+}

@@ -1,0 +1,128 @@
+import { v7 } from "uuid";
+import { expect, test } from "vitest";
+import type { ItemOwner, ResponseItemRow } from "../../src/stores/queries/response-items.ts";
+import type { Subject } from "./fixture.ts";
+
+const HOUR_MS = 3_600_000;
+const RETENTION_MS = 24 * HOUR_MS;
+const ALL = 1_000_000;
+
+function itemOf(owner: ItemOwner, id: string, changes: Partial<ResponseItemRow> = {}): ResponseItemRow {
+  const content = JSON.stringify({ id, text: "日 \0 \ud800 '\"" });
+  return { ...owner, id, answerId: "resp_1", keptAtMs: Date.now(), bytes: content.length, content, ...changes };
+}
+
+async function turn({ store: { accounts } }: Subject, id: string, keepsResponses: boolean): Promise<void> {
+  const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
+  const change = { action: "organization.change", organizationId: id, subjectId: id };
+  await accounts.changeOrganization(id, { keepsResponses }, (before, after) => ({
+    ...{ id: v7(), madeAtMs: Date.now(), ...actor, ...change },
+    before,
+    after,
+  }));
+}
+
+export function responseItemCases(subject: Subject): void {
+  const newOwner = async (): Promise<ItemOwner> => ({
+    organizationId: await subject.organization(),
+    callerId: "tok_a",
+  });
+  const idsOf = async (owner: ItemOwner, ids: string[], retentionMs = RETENTION_MS) => {
+    const found = await subject.store.responseItems.sizes(owner, ids, retentionMs);
+    return found.map(({ id }) => id).sort();
+  };
+  keepingCases(subject, { newOwner, idsOf });
+  removalCases(subject, { newOwner, idsOf });
+}
+
+interface Tools {
+  newOwner: () => Promise<ItemOwner>;
+  /** Returns those of some ids that are found. */
+  idsOf: (owner: ItemOwner, ids: string[], retentionMs?: number) => Promise<string[]>;
+}
+
+function keepingCases(subject: Subject, { newOwner, idsOf }: Tools): void {
+  test("items are found by their caller only, and the latest with an id is found", async () => {
+    const { responseItems } = subject.store;
+    const owner = await newOwner();
+    const strangers = [
+      { ...owner, callerId: "tok_b" },
+      { ...(await newOwner()), callerId: "tok_a" },
+    ];
+    const [item, other] = [itemOf(owner, "msg_1"), itemOf(owner, "rs_1")];
+    await responseItems.insert(owner, [item, other]);
+    const again = itemOf(owner, "msg_1", { answerId: "resp_2", content: "{}", bytes: 2 });
+    await responseItems.insert(owner, [again]);
+    const found = await responseItems.contents(owner, ["msg_1", "rs_1", "fc_1"], RETENTION_MS);
+    const contents = [again, other].map(({ id, content }) => ({ id, content }));
+    expect(found.sort((one, next) => (one.id < next.id ? -1 : 1))).toEqual(contents);
+    const sizes = await responseItems.sizes(owner, ["msg_1"], RETENTION_MS);
+    expect(sizes).toEqual([{ id: "msg_1", bytes: 2n }]);
+    for (const stranger of strangers) {
+      expect(await responseItems.contents(stranger, ["msg_1"], RETENTION_MS)).toEqual([]);
+      expect(await responseItems.removeAnswer(stranger, "resp_2", ALL)).toBe(0);
+    }
+    expect(await responseItems.removeAnswer(owner, "resp_2", ALL)).toBe(1);
+    expect(await idsOf(owner, ["msg_1", "rs_1"])).toEqual(["rs_1"]);
+  });
+
+  test("items are written only for organizations that keep responses", async () => {
+    const { responseItems, accounts } = subject.store;
+    const owner = await newOwner();
+    expect((await accounts.organization(owner.organizationId))?.keepsResponses).toBe(true);
+    await turn(subject, owner.organizationId, false);
+    await responseItems.insert(owner, [itemOf(owner, "msg_1")]);
+    expect(await idsOf(owner, ["msg_1"])).toEqual([]);
+    await turn(subject, owner.organizationId, true);
+    await responseItems.insert(owner, [itemOf(owner, "msg_1")]);
+    expect(await idsOf(owner, ["msg_1"])).toEqual(["msg_1"]);
+  });
+}
+
+function removalCases(subject: Subject, { newOwner, idsOf }: Tools): void {
+  test("beyond its bytes, a caller's whole responses are removed first, then its oldest items", async () => {
+    const { responseItems } = subject.store;
+    const owner = await newOwner();
+    const neighbour = { ...owner, callerId: "tok_b" };
+    const nowMs = Date.now();
+    const rowOf = (id: string, ageMs: number, bytes: number) => itemOf(owner, id, { keptAtMs: nowMs - ageMs, bytes });
+    const rows = [rowOf("msg_1", 3, 40), rowOf("msg_2", 2, 40), rowOf("resp_1", 1, 40), rowOf("msg_3", 0, 40)];
+    await responseItems.insert(neighbour, [itemOf(neighbour, "msg_1", { keptAtMs: nowMs - 9, bytes: 1_000 })]);
+    const ids = rows.map(({ id }) => id);
+    await responseItems.insert(owner, rows, 130);
+    expect(await idsOf(owner, ids)).toEqual(["msg_1", "msg_2", "msg_3"]);
+    await responseItems.insert(owner, [], 100);
+    expect(await idsOf(owner, ids)).toEqual(["msg_2", "msg_3"]);
+    expect(await idsOf(neighbour, ["msg_1"])).toEqual(["msg_1"]);
+  });
+
+  test("expired items count as absent, and are removed in chunks", async () => {
+    const { responseItems } = subject.store;
+    const owner = await newOwner();
+    const keptAtMs = Date.now() - RETENTION_MS - 1;
+    const old = ["a", "b", "c"].map((id) => itemOf(owner, id, { keptAtMs }));
+    await responseItems.insert(owner, [...old, itemOf(owner, "d")]);
+    expect(await idsOf(owner, ["a", "b", "c", "d"])).toEqual(["d"]);
+    expect(await responseItems.countOld(RETENTION_MS)).toBe(3);
+    expect(await responseItems.removeOld(RETENTION_MS, 2)).toBe(2);
+    expect(await responseItems.removeOld(RETENTION_MS, ALL)).toBe(1);
+    expect(await idsOf(owner, ["a", "b", "c", "d"], 2 * RETENTION_MS)).toEqual(["d"]);
+  });
+
+  test("the items of one organization that were kept by a time are removed", async () => {
+    const { responseItems } = subject.store;
+    const [owner, other] = [await newOwner(), await newOwner()];
+    const nowMs = Date.now();
+    const later = itemOf(owner, "later", { keptAtMs: nowMs + 1 });
+    await responseItems.insert(owner, [
+      itemOf(owner, "a", { keptAtMs: nowMs }),
+      itemOf(owner, "b", { keptAtMs: nowMs }),
+      later,
+    ]);
+    await responseItems.insert(other, [itemOf(other, "a")]);
+    expect(await responseItems.removeOf(owner.organizationId, nowMs, 1)).toBe(1);
+    expect(await responseItems.removeOf(owner.organizationId, nowMs, ALL)).toBe(1);
+    expect(await idsOf(owner, ["a", "b", "later"])).toEqual(["later"]);
+    expect(await idsOf(other, ["a"])).toEqual(["a"]);
+  });
+}
