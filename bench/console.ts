@@ -126,7 +126,7 @@ await fill(dataDir, server?.url);
 const store = await open();
 try {
   const days = new UsageDays({ rows: store.usage, books: store.books, clock: Date.now, log: console });
-  const overviews = new Overviews({ rows: store.usage, days, clock: Date.now });
+  const overviews = new Overviews({ rows: store.usage, refusals: store.refusals, days, clock: Date.now });
   const startedMs = performance.now();
   await days.sumUp();
   console.log(

@@ -148,7 +148,7 @@ async function measure(place: Place): Promise<void> {
   console.log(`| statement page with its opening balance | ${await timed(whole)} |`);
   const toDay = dayOf(Date.now());
   const days = new UsageDays({ rows: store.usage, books, clock: Date.now, log: console });
-  const overviews = new Overviews({ rows: store.usage, days, clock: Date.now });
+  const overviews = new Overviews({ rows: store.usage, refusals: store.refusals, days, clock: Date.now });
   const range = { forOperator: true, fromDay: toDay - 29 * DAY_MS, toDay };
   const overview = () => overviews.overview({ organizationId: ORGANIZATION, ...range });
   console.log(`| overview of 30 days | ${await timed(overview)} |`);

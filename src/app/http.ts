@@ -188,7 +188,7 @@ function adminServices(
     requests: new Requests({ holds: store.requests, refusals: store.refusals, conversations }),
     conversations,
     statements: new Statements(store.books),
-    overviews: new Overviews({ rows: store.usage, days: usageDays, clock }),
+    overviews: new Overviews({ rows: store.usage, refusals: store.refusals, days: usageDays, clock }),
     resumptions,
     clock,
   };

@@ -1,14 +1,22 @@
 import type { Overview } from "../api/admin/reports.ts";
 import { quantileOf } from "../api/first-token.ts";
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro, creditsOf, formatDecimal, PROVIDER_COST_DIGITS } from "../credits/amount.ts";
+import {
+  creditsFromMicro,
+  creditsOf,
+  formatDecimal,
+  type MicroCredits,
+  PROVIDER_COST_DIGITS,
+} from "../credits/amount.ts";
 import { sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import { ApiError } from "../errors.ts";
+import type { RefusalDayRow, RefusalRows } from "../stores/queries/refusals.ts";
 import type { UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
 import { ALL_ORGANIZATIONS, DAY_MS, dayOf, type UsageDays } from "./usage-days.ts";
 
 export interface OverviewsOptions {
-  rows: Pick<UsageRows, "credits" | "names">;
+  rows: Pick<UsageRows, "credits" | "names" | "solvency" | "available">;
+  refusals: Pick<RefusalRows, "days">;
   days: Pick<UsageDays, "usage">;
   /** Milliseconds since 1970. */
   clock: () => number;
@@ -28,6 +36,10 @@ const DAYS_MAX = 366;
 const DAYS_DEFAULT = 30;
 const PACE_DAYS = 7;
 const TOP = 10;
+/** Organizations whose credits end within this time at their rate are listed. */
+const ENDING_WITHIN_DAYS = 7;
+/** Organizations with the most charges for which that is estimated. */
+const ESTIMATED_MAX = 500;
 
 /** Summarizes credits and usage of an organization or of all. */
 export class Overviews {
@@ -39,7 +51,7 @@ export class Overviews {
 
   /** Reports the usage of some days. Throws ApiError (invalid_value) for a range that is empty or too long. */
   async overview({ organizationId, forOperator, ...range }: OverviewRequest): Promise<Overview> {
-    const { days, clock } = this.#options;
+    const { days, refusals, clock } = this.#options;
     const nowMs = clock();
     const toDay = range.toDay ?? dayOf(nowMs);
     const fromDay = range.fromDay ?? toDay - (DAYS_DEFAULT - 1) * DAY_MS;
@@ -48,7 +60,10 @@ export class Overviews {
       throw new ApiError("invalid_value", message, { param: "from" });
     }
     const owner = organizationId ?? ALL_ORGANIZATIONS;
-    const { rows, pendingDays } = await days.usage(owner, fromDay, toDay);
+    const [{ rows, pendingDays }, refused] = await Promise.all([
+      days.usage(owner, fromDay, toDay),
+      refusals.days(owner, fromDay, toDay),
+    ]);
     const models = rows.filter(({ dimension }) => dimension === "model");
     const firstTokens = rows.filter(({ dimension }) => dimension === "first_token");
     const toCounts = forOperator ? countsWithCost : countsForMember;
@@ -59,16 +74,20 @@ export class Overviews {
       to: dayText(toDay),
       generated_at: isoTime(nowMs),
       pending_days: pendingDays,
-      credits: await this.#credits(organizationId, nowMs),
-      totals: { ...toCounts(sumOf(models)), first_token_ms: firstTokenOf(firstTokens) },
-      days: daysBetween(fromDay, toDay).map((day) => dayOfOverview(day, models, firstTokens, toCounts)),
+      ...(await this.#funds(organizationId, nowMs)),
+      totals: { ...toCounts(sumOf(models)), refused: refusedIn(refused), first_token_ms: firstTokenOf(firstTokens) },
+      days: daysBetween(fromDay, toDay).map((day) => ({
+        ...dayOfOverview(day, models, firstTokens, toCounts),
+        refused: refusedIn(refused.filter((row) => row.day === day)),
+      })),
+      refusals: refusalsByCode(refused),
       top_models: topOf(models).map(([model, counts]) => ({ model, ...toCounts(counts) })),
       ...(await this.#tops(rows, toCounts)),
     };
   }
 
-  /** Estimates how long credits last at the pace of the last days, or of the time since the first request. */
-  async #credits(organizationId: string | null, nowMs: number): Promise<Overview["credits"]> {
+  /** Reports credits and the rate of the last days; for all organizations together, also which of them run out. */
+  async #funds(organizationId: string | null, nowMs: number): Promise<Pick<Overview, "credits" | "organizations">> {
     const { rows, days } = this.#options;
     const today = dayOf(nowMs);
     const fromDay = today - (PACE_DAYS - 1) * DAY_MS;
@@ -77,11 +96,33 @@ export class Overviews {
       days.usage(organizationId ?? ALL_ORGANIZATIONS, fromDay, today),
     ]);
     const models = usage.rows.filter(({ dimension }) => dimension === "model");
-    const spent = models.reduce((sum, { charged }) => sum + charged, 0n);
     const beganMs = models.reduce((least, { day }) => Math.min(least, day), today);
-    const perDay = creditsFromMicro(spent) / Math.max(1, (nowMs - beganMs) / DAY_MS);
-    const shown = creditsOf(credits);
-    return { ...shown, spent_per_day: perDay, days_left: perDay === 0 ? null : shown.available / perDay };
+    const elapsedDays = Math.max(1, (nowMs - beganMs) / DAY_MS);
+    const perDay = creditsFromMicro(sumOf(models).charged) / elapsedDays;
+    const shown = { ...creditsOf(credits), spent_per_day: perDay };
+    if (organizationId !== null) {
+      return { credits: { ...shown, days_left: daysLeft(credits.available, perDay) }, organizations: null };
+    }
+    const spent = rankedOf(usage.rows.filter(({ dimension }) => dimension === "organization"));
+    const organizations = await this.#solvency(spent, elapsedDays);
+    // Credits of one organization pay for no other.
+    return { credits: { ...shown, days_left: null }, organizations };
+  }
+
+  async #solvency(spent: [id: string, UsageCounts][], elapsedDays: number): Promise<Overview["organizations"]> {
+    const { rows } = this.#options;
+    const chargedTo = new Map(spent.slice(0, ESTIMATED_MAX).map(([id, { charged }]) => [id, charged]));
+    const [{ active, outOfCredits }, found] = await Promise.all([
+      rows.solvency(),
+      rows.available([...chargedTo.keys()]),
+    ]);
+    const ending = found.flatMap(({ id, name, available }) => {
+      const left = daysLeft(available, creditsFromMicro(chargedTo.get(id) ?? 0n) / elapsedDays);
+      const row = { organization_id: id, name, available: creditsFromMicro(available), days_left: left ?? 0 };
+      return left === null || left >= ENDING_WITHIN_DAYS ? [] : [row];
+    });
+    ending.sort((one, other) => one.days_left - other.days_left);
+    return { active, out_of_credits: outOfCredits, ending: ending.slice(0, TOP) };
   }
 
   async #tops(
@@ -106,12 +147,26 @@ export class Overviews {
   }
 }
 
+/** Returns the days until credits are spent at a rate; null without one. */
+function daysLeft(available: MicroCredits, perDay: number): number | null {
+  return perDay === 0 ? null : creditsFromMicro(available) / perDay;
+}
+
+function refusedIn(rows: readonly RefusalDayRow[]): number {
+  return rows.reduce((sum, { requests }) => sum + requests, 0);
+}
+
+function refusalsByCode(rows: readonly RefusalDayRow[]): Overview["refusals"] {
+  const sums = [...Map.groupBy(rows, ({ code }) => code)].map(([code, of]) => ({ code, requests: refusedIn(of) }));
+  return sums.sort((one, other) => other.requests - one.requests);
+}
+
 function dayOfOverview(
   day: number,
   models: readonly UsageDayRow[],
   firstTokens: readonly UsageDayRow[],
   toCounts: ToCounts,
-): Overview["days"][number] {
+): Omit<Overview["days"][number], "refused"> {
   const own = models.filter((row) => row.day === day);
   return {
     day: dayText(day),

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { RefusalRow } from "../stores/queries/refusals.ts";
+import type { RefusalDayRow, RefusalRow } from "../stores/queries/refusals.ts";
 import { type Refusal, RefusalLog } from "./refusal-log.ts";
 
 beforeEach(() => void vi.useFakeTimers());
@@ -21,6 +21,7 @@ const refusal: Refusal = {
 
 function open() {
   const written: RefusalRow[] = [];
+  const counted: RefusalDayRow[] = [];
   const store = { isUnavailable: false };
   const log = keepLog();
   let made = 0;
@@ -29,6 +30,10 @@ function open() {
       if (store.isUnavailable) throw new StoreUnavailableError("unavailable");
       written.push(...given);
     },
+    addToDays: async (given: readonly RefusalDayRow[]) => {
+      if (store.isUnavailable) throw new StoreUnavailableError("unavailable");
+      counted.push(...structuredClone(given));
+    },
     removeBefore: async () => 0,
   };
   const nextId = () => {
@@ -36,7 +41,7 @@ function open() {
     return `id_${made}`;
   };
   const refusals = new RefusalLog({ rows, clock: Date.now, newId: nextId, log });
-  return { refusals, written, store, log };
+  return { refusals, written, counted, store, log };
 }
 
 test("equal refusals are counted on one row until it is written", async () => {
@@ -77,4 +82,23 @@ test("refusals that cannot be written are dropped and logged, and a stop writes 
   await refusals.stop();
   expect(written).toMatchObject([{ count: 1 }]);
   expect(log.lines).toMatchObject([{ level: "warn", fields: { dropped: 7 } }]);
+});
+
+test("every refusal is counted for its day, also those that are missing from the list", async () => {
+  vi.setSystemTime(Date.UTC(2026, 10, 25, 23, 59, 59));
+  const { refusals, counted, store } = open();
+  store.isUnavailable = true;
+  for (let sent = 0; sent < 500; sent += 1) refusals.note({ ...refusal, model: `m${sent}` });
+  await refusals.write();
+  vi.advanceTimersByTime(1_000);
+  refusals.note({ ...refusal, organizationId: "org_2", code: "insufficient_credits" });
+  store.isUnavailable = false;
+  await refusals.stop();
+  const [before, after] = [Date.UTC(2026, 10, 25), Date.UTC(2026, 10, 26)];
+  expect(counted).toEqual([
+    { organizationId: "*", day: before, code: "rate_limit_exceeded", requests: 500 },
+    { organizationId: "*", day: after, code: "insufficient_credits", requests: 1 },
+    { organizationId: "org_1", day: before, code: "rate_limit_exceeded", requests: 500 },
+    { organizationId: "org_2", day: after, code: "insufficient_credits", requests: 1 },
+  ]);
 });

@@ -1,11 +1,12 @@
-import type { RefusalRow, RefusalRows } from "../stores/queries/refusals.ts";
+import type { RefusalDayRow, RefusalRow, RefusalRows } from "../stores/queries/refusals.ts";
 import type { Log } from "../telemetry/logger.ts";
+import { ALL_ORGANIZATIONS, dayOf } from "./usage-days.ts";
 
 /** A request of a known organization that was refused before credits were held. */
 export type Refusal = Omit<RefusalRow, "id" | "count">;
 
 export interface RefusalLogOptions {
-  rows: Pick<RefusalRows, "insert" | "removeBefore">;
+  rows: Pick<RefusalRows, "insert" | "addToDays" | "removeBefore">;
   /** Milliseconds since 1970. */
   clock: () => number;
   /** A new UUIDv7. */
@@ -34,13 +35,16 @@ interface OrganizationRefusals {
 }
 
 /**
- * Stores refusals for the request list in the background: they are gathered in memory and written in batches. Equal
+ * Counts all refusals by day, and stores them for the request list, in the background: they are gathered in memory and
+ * written in batches. A crash loses those of the last second. Equal
  * refusals (token, endpoint, model, code) are counted on one row until it is written. An organization with many different
- * refusals writes one row every ten seconds. Refusals that do not fit are dropped and counted in the log.
+ * refusals writes one row every ten seconds. Refusals that do not fit are counted by day, and missing from the list.
  */
 export class RefusalLog {
   readonly #options: RefusalLogOptions;
   readonly #organizations = new Map<string, OrganizationRefusals>();
+  /** Counts that are not written yet, by their key. */
+  #days = new Map<string, RefusalDayRow>();
   #waiting = 0;
   #dropped = 0;
   #timers: NodeJS.Timeout[] = [];
@@ -52,6 +56,10 @@ export class RefusalLog {
 
   /** Records a refusal. */
   note(refusal: Refusal): void {
+    const day = dayOf(this.#options.clock());
+    for (const organizationId of [refusal.organizationId, ALL_ORGANIZATIONS]) {
+      this.#count({ organizationId, day, code: refusal.code, requests: 1 });
+    }
     const organization = this.#organizationOf(refusal.organizationId);
     const key = [refusal.tokenId, refusal.endpoint, refusal.model, refusal.code].join("\n");
     const same = organization.waiting.get(key);
@@ -88,7 +96,27 @@ export class RefusalLog {
     return this.#writing;
   }
 
+  #count(row: RefusalDayRow): void {
+    const key = [row.organizationId, row.day, row.code].join("\n");
+    const counted = this.#days.get(key);
+    if (counted === undefined) this.#days.set(key, row);
+    else counted.requests += row.requests;
+  }
+
+  /** Writes the counts in the order of their keys, so that no two nodes wait for each other; keeps those that fail. */
+  async #writeDays(): Promise<void> {
+    const rows = [...this.#days].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, row]) => row);
+    this.#days = new Map();
+    for (let start = 0; start < rows.length; start += CHUNK_ROWS_MAX) {
+      const chunk = rows.slice(start, start + CHUNK_ROWS_MAX);
+      await this.#options.rows.addToDays(chunk).catch(() => {
+        for (const row of chunk) this.#count(row);
+      });
+    }
+  }
+
   async #writeAll(): Promise<void> {
+    await this.#writeDays();
     const rows = this.#take();
     for (let start = 0; start < rows.length; start += CHUNK_ROWS_MAX) {
       const chunk = rows.slice(start, start + CHUNK_ROWS_MAX);

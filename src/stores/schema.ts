@@ -362,11 +362,20 @@ export const REFUSAL = table("refusal", ["organizationId", "id"], {
   count: number("count"),
 });
 
+/** Number of refusals of a day by code, of an organization or of all ('*'). The books do not depend on it. */
+export const REFUSAL_DAY = table("refusal_day", ["organizationId", "day", "code"], {
+  organizationId: text("organization_id"),
+  day: number("day"),
+  code: text("code"),
+  requests: number("requests"),
+});
+
 /** All tables, for a copy of a whole store. */
 export const ALL_TABLES: readonly TableShape[] = [
   ...[ORGANIZATION, TOKEN, ADMIN_TOKEN, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY],
   ...[BALANCE, TOKEN_BALANCE, GRANT, ALLOWANCE, HOLD, KEY, REQUEST, ADJUSTMENT, STATEMENT_BALANCE, AUDIT_ENTRY],
-  ...[MONTH_DIGEST, CLOSING, CLOSING_PART, USAGE_DAY, USAGE_DAY_DONE, CONVERSATION, RESPONSE_ITEM, REFUSAL],
+  ...[MONTH_DIGEST, CLOSING, CLOSING_PART, USAGE_DAY, USAGE_DAY_DONE, CONVERSATION, RESPONSE_ITEM],
+  ...[REFUSAL, REFUSAL_DAY],
   // The last one: to copy the others changes it.
   ACCOUNT_VERSION,
 ];

@@ -42,7 +42,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("alert").getByText("invalid_token").waitFor();
     await signIn(page, await adminTokenOf(service));
-    await page.getByText("No requests in this period").waitFor();
+    await page.getByText("No requests yet").waitFor();
     const [cookie] = await page.context().cookies();
     expect(cookie).toMatchObject({ httpOnly: true, sameSite: "Strict" });
   });

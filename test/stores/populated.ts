@@ -208,4 +208,5 @@ async function fillOthers({ store }: Subject, organizationId: string, tokenId: s
   const refused = { status: 402, code: "insufficient_credits", message: "m", durationMs: 1, count: 1 };
   const names = { organizationId, id: v7(), tokenId, requestId: "req_2", endpoint: "POST /v1", model: null };
   await store.refusals.insert([{ ...names, ...refused }]);
+  await store.refusals.addToDays([{ organizationId, day: 0, code: refused.code, requests: 1 }]);
 }

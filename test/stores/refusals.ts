@@ -54,6 +54,20 @@ export function refusalCases(subject: Subject): void {
     expect(await refusals.find(v7())).toBeUndefined();
   });
 
+  test("refusals of a day add up by code, also when two processes write at once", async () => {
+    const { refusals } = subject.store;
+    const organizationId = await subject.organization();
+    const day = Date.UTC(2026, 10, 25);
+    const counted = (code: string, requests: number, atDay = day) => ({ organizationId, day: atDay, code, requests });
+    await Promise.all(
+      Array.from({ length: 10 }, () =>
+        refusals.addToDays([counted("a", 2), counted("b", 1), counted("a", 1, day + 1)]),
+      ),
+    );
+    expect(await refusals.days(organizationId, day, day)).toEqual([counted("a", 20), counted("b", 10)]);
+    expect(await refusals.days(organizationId, day + 1, day + 1)).toEqual([counted("a", 10, day + 1)]);
+  });
+
   test("refusals before a time are removed in chunks", async () => {
     const { refusals } = subject.store;
     const organizationId = await subject.organization();

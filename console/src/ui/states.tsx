@@ -62,6 +62,12 @@ const TITLES: Record<string, string> = {
   organization_paused: "Organization paused",
 };
 
+/** Returns the title of an error code; a code without one is written in words. */
+export function titleOfCode(code: string): string {
+  const words = code.replaceAll("_", " ");
+  return TITLES[code] ?? words.charAt(0).toUpperCase() + words.slice(1);
+}
+
 /** Returns the title of an error whose code has none. */
 function titleOf(status: number): string {
   if (status === 502 || status === 504) return "Provider error";

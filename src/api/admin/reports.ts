@@ -26,6 +26,11 @@ const FirstToken = Nullable(
   ),
 );
 
+const Refused = Type.Integer({
+  minimum: 0,
+  description: "Requests that were refused before they held credits. Not included in `requests`.",
+});
+
 export const Overview = Type.Object({
   object: Type.Literal("overview"),
   organization_id: Nullable(Id),
@@ -36,18 +41,43 @@ export const Overview = Type.Object({
   credits: Type.Object({
     ...Credits.properties,
     spent_per_day: Type.Number({ description: "Mean of the last 7 days." }),
-    days_left: Nullable(Type.Number({ description: "Days until the available credits are spent at that rate." })),
+    days_left: Nullable(
+      Type.Number({
+        description:
+          "Days until the available credits are spent at that rate. Null without charges, and for all organizations.",
+      }),
+    ),
   }),
-  totals: Type.Object({ ...Counts, first_token_ms: FirstToken }),
+  organizations: Nullable(
+    Type.Object(
+      {
+        active: Type.Integer({ minimum: 0, description: "Organizations that are not paused, without the playground." }),
+        out_of_credits: Type.Integer({
+          minimum: 0,
+          description: "Those with at most a thousandth of their granted credits left.",
+        }),
+        ending: Type.Array(
+          Type.Object({ organization_id: Id, name: Type.String(), available: Amount, days_left: Type.Number() }),
+          { description: "Up to 10 whose credits last less than 7 days at their rate of the last 7 days." },
+        ),
+      },
+      { description: "Null if the request is for one organization." },
+    ),
+  ),
+  totals: Type.Object({ ...Counts, refused: Refused, first_token_ms: FirstToken }),
   days: Type.Array(
     Type.Object({
       day: Day,
       ...Counts,
+      refused: Refused,
       first_token_ms: FirstToken,
       models: Type.Array(Type.Object({ model: Type.String(), ...Counts })),
     }),
     { description: "Every day of the range, oldest first, with its models by descending cost." },
   ),
+  refusals: Type.Array(Type.Object({ code: Type.String(), requests: Type.Integer({ minimum: 1 }) }), {
+    description: "Refused requests of the period by error code, most frequent first.",
+  }),
   top_models: Type.Array(Type.Object({ model: Type.String(), ...Counts })),
   top_tokens: Type.Array(
     Type.Object({ token_id: Id, name: Nullable(Type.String()), organization_id: Nullable(Id), ...Counts }),

@@ -1,10 +1,11 @@
 import { idAt } from "../../credits/request-id.ts";
 import type { Database } from "../database.ts";
-import { REFUSAL } from "../schema.ts";
+import { REFUSAL, REFUSAL_DAY } from "../schema.ts";
 import { allOf, equal, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
 export type RefusalRow = RowOf<typeof REFUSAL>;
+export type RefusalDayRow = RowOf<typeof REFUSAL_DAY>;
 
 /** A refusal with the names that a list shows. */
 export interface RefusalEntry extends RefusalRow {
@@ -54,6 +55,20 @@ export function refusalRows({ read, write }: Database) {
         rows.map((row) => REFUSAL.insert({ ...row, durationMs: Math.round(row.durationMs) })),
         { isDurable: false, isDroppable: true },
       );
+    },
+    /** Adds refusals to the counts of their days; a crash of the store may lose them. */
+    async addToDays(rows: readonly RefusalDayRow[]) {
+      const statements = rows.map(
+        (row) => sql`${REFUSAL_DAY.insert(row)}
+          on conflict (organization_id, day, code) do update set requests = refusal_day.requests + excluded.requests`,
+      );
+      await write(statements, { isDurable: false });
+    },
+    /** Returns the counts of an organization, or of all ('*'), for the days from `fromDay` to `toDay` inclusive. */
+    async days(organizationId: string, fromDay: number, toDay: number): Promise<RefusalDayRow[]> {
+      const query = sql`select * from refusal_day
+        where organization_id = ${organizationId} and day >= ${fromDay} and day <= ${toDay}`;
+      return (await read<object>(query)).map(REFUSAL_DAY.fromRecord);
     },
     /** Returns refusals, the newest first. */
     search({ organizationId, tokenId, model, requestId, fromMs, toMs, before, limit }: RefusalSearch) {

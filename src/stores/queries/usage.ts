@@ -181,6 +181,23 @@ function totals({ read }: Database) {
       if (row === undefined) throw new Error("A sum without a row");
       return row;
     },
+    /** Counts the active organizations, and those that have at most a thousandth of their granted credits left. */
+    async solvency(): Promise<{ active: number; outOfCredits: number }> {
+      const [row] = await read<{ active: bigint; empty: bigint | null }>(sql`
+        select count(*) as active,
+          cast(sum(case when balance.available * 1000 <= balance.granted then 1 else 0 end) as bigint) as empty
+        from organization join balance on balance.organization_id = organization.id
+        where organization.kind = 'standard' and organization.status = 'active'`);
+      return { active: Number(row?.active ?? 0), outOfCredits: Number(row?.empty ?? 0) };
+    },
+    /** Returns what is available to organizations, without paused ones and the playground. */
+    async available(ids: readonly string[]): Promise<{ id: string; name: string; available: bigint }[]> {
+      if (ids.length === 0) return [];
+      return read(sql`
+        select organization.id, organization.name, balance.available
+        from organization join balance on balance.organization_id = organization.id
+        where organization.kind = 'standard' and organization.status = 'active' and organization.id in (${join(ids)})`);
+    },
     /** Returns the names of tokens, with their organizations, and of organizations, by id. */
     async names({ tokens, organizations }: { tokens: readonly string[]; organizations: readonly string[] }) {
       return {

@@ -3,7 +3,7 @@ import { Chart } from "../../charts/chart.tsx";
 import { formatCount, formatDuration, formatExactCredits, formatShort } from "../../format/numbers.ts";
 import { Card } from "../../ui/page.tsx";
 import { Skeleton } from "../../ui/states.tsx";
-import { firstTokenTimes, requestsAndErrors, spendByModel } from "./figures.ts";
+import { firstTokenTimes, requestsByOutcome, spendByModel } from "./figures.ts";
 
 /** Height of a chart with its legend and table toggle, so that the layout does not shift. */
 const PLACE = "16.6rem";
@@ -26,14 +26,14 @@ export function Charts({ figures }: { figures: Overview | undefined }) {
         )}
       </Card>
       <div className="columns">
-        <Card title="Requests" about="Per day, succeeded and failed">
+        <Card title="Requests" about="Per day, succeeded, failed and refused">
           {figures === undefined ? (
             <Skeleton height={PLACE} />
           ) : (
             <Chart
               title="Requests per day"
               kind="bars"
-              {...requestsAndErrors(figures)}
+              {...requestsByOutcome(figures)}
               format={formatCount}
               formatTick={formatShort}
               tickStep={1}

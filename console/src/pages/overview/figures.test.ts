@@ -1,8 +1,16 @@
 import { describe, expect, test } from "vitest";
 import type { Overview } from "../../api/types.ts";
-import { firstTokenTimes, lastDays, reportedCost, requestsAndErrors, spendByModel } from "./figures.ts";
+import { firstTokenTimes, lastDays, reportedCost, requestsByOutcome, spendByModel } from "./figures.ts";
 
-const counts = { requests: 10, errors: 2, spent: 0, input_tokens: 0, output_tokens: 0, provider_cost: null };
+const counts = {
+  requests: 10,
+  errors: 2,
+  refused: 3,
+  spent: 0,
+  input_tokens: 0,
+  output_tokens: 0,
+  provider_cost: null,
+};
 
 function overviewOf(days: Record<string, number>[]): Overview {
   return {
@@ -40,8 +48,8 @@ describe("spend by model", () => {
   });
 });
 
-test("The chart of requests separates succeeded and failed ones.", () => {
-  expect(requestsAndErrors(overviewOf([{}])).columns[0]?.values).toEqual([8, 2]);
+test("The chart of requests separates succeeded, failed and refused ones.", () => {
+  expect(requestsByOutcome(overviewOf([{}])).columns[0]?.values).toEqual([8, 2, 3]);
 });
 
 test("A day without measurements is a gap, not a zero.", () => {

@@ -31,16 +31,17 @@ export function spendByModel({ days, top_models }: Overview): { series: Series[]
   return { series, columns };
 }
 
-export function requestsAndErrors({ days }: Overview): { series: Series[]; columns: Column[] } {
+export function requestsByOutcome({ days }: Overview): { series: Series[]; columns: Column[] } {
   return {
     series: [
       { name: "Succeeded", color: "var(--series-1)" },
       { name: "Failed", color: "var(--series-2)" },
+      { name: "Refused", color: "var(--series-3)" },
     ],
-    columns: days.map(({ day, requests, errors }) => ({
+    columns: days.map(({ day, requests, errors, refused }) => ({
       key: day,
       label: formatDay(day),
-      values: [requests - errors, errors],
+      values: [requests - errors, errors, refused],
     })),
   };
 }

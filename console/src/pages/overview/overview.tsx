@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Sprout } from "lucide-react";
+import { CalendarX, Sprout } from "lucide-react";
 import { Link, useSearchParams } from "wouter";
 import { overview as overviewQuery } from "../../api/queries.ts";
 import type { Overview as Figures } from "../../api/types.ts";
@@ -13,7 +13,7 @@ import { useNow } from "../../ui/values.tsx";
 import { OrganizationFilter } from "../pick.tsx";
 import { Charts } from "./charts.tsx";
 import { lastDays } from "./figures.ts";
-import { Rankings } from "./rankings.tsx";
+import { EndingCredits, Rankings, Refusals } from "./rankings.tsx";
 import { Tiles } from "./tiles.tsx";
 
 const RANGES = [
@@ -60,7 +60,7 @@ export default function Overview() {
       }
     >
       {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
-      {(query.data !== undefined || !query.isError) && <Content figures={query.data} />}
+      {(query.data !== undefined || !query.isError) && <Content figures={query.data} organizationId={organizationId} />}
     </Page>
   );
 }
@@ -73,28 +73,54 @@ function Freshness({ figures }: { figures: Figures | undefined }) {
   );
 }
 
-function Content({ figures }: { figures: Figures | undefined }) {
-  const isUnused = figures !== undefined && figures.totals.requests === 0;
+function Content({ figures, organizationId }: { figures: Figures | undefined; organizationId: string }) {
   return (
     <>
       <Tiles figures={figures} />
+      {figures !== undefined && <EndingCredits organizations={figures.organizations} />}
       {figures !== undefined && figures.pending_days > 0 && (
         <Note>
           Older days are still being aggregated: {countOf(figures.pending_days, "day")} of this period not included yet.
         </Note>
       )}
-      {isUnused ? <Start /> : <Charts figures={figures} />}
-      {!isUnused && <Rankings figures={figures} />}
+      {figures !== undefined && hasNoTraffic(figures) ? (
+        <NoTraffic figures={figures} />
+      ) : (
+        <>
+          <Charts figures={figures} />
+          {figures !== undefined && <Refusals refusals={figures.refusals} organizationId={organizationId} />}
+          <Rankings figures={figures} />
+        </>
+      )}
     </>
   );
 }
 
-/** Getting started: shown while the period has no requests. */
-export function Start() {
+/** True for a period without a request, not even a refused one. */
+function hasNoTraffic({ totals }: Figures): boolean {
+  return totals.requests === 0 && totals.refused === 0;
+}
+
+/** Says that the period has no requests; getting started where nothing was ever spent. */
+function NoTraffic({ figures: { credits } }: { figures: Figures }) {
+  const hasSpent = credits.used > 0 || credits.held > 0;
+  return hasSpent ? (
+    <Card>
+      <Empty icon={CalendarX} title="No requests in this period">
+        <p>Select a longer period to see earlier requests.</p>
+      </Empty>
+    </Card>
+  ) : (
+    <Start />
+  );
+}
+
+/** Getting started: shown before the first request. */
+function Start() {
   const { role } = useSession();
   return (
     <Card>
-      <Empty icon={Sprout} title="No requests in this period">
+      <Empty icon={Sprout} title="No requests yet">
         {role === "operator" ? (
           <p>
             Create an <Link href="/organizations">organization</Link>, grant it credits, create a{" "}

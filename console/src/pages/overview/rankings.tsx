@@ -1,9 +1,10 @@
 import type { ReactNode } from "react";
 import { Link } from "wouter";
 import type { Overview } from "../../api/types.ts";
-import { formatCount } from "../../format/numbers.ts";
+import { formatCount, formatLasting } from "../../format/numbers.ts";
 import { useSession } from "../../shell/session.ts";
 import { Card } from "../../ui/page.tsx";
+import { titleOfCode } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
 import { reportedCost } from "./figures.ts";
@@ -89,6 +90,60 @@ export function Rankings({ figures }: { figures: Overview | undefined }) {
         </Card>
       )}
     </div>
+  );
+}
+
+type Ending = NonNullable<Overview["organizations"]>["ending"][number];
+
+const ENDING_COLUMNS: readonly Column<Ending>[] = [
+  { head: "Organization", cell: (row) => <OrganizationLink {...row} /> },
+  { head: "Available", right: true, cell: ({ available }) => <Credits value={available} /> },
+  { head: "Lasts", right: true, cell: ({ days_left }) => formatLasting(days_left) },
+];
+
+/** Organizations that are out of credits or will be within a week; nothing where there are none. */
+export function EndingCredits({ organizations }: Pick<Overview, "organizations">) {
+  if (organizations === null || organizations.ending.length === 0) return null;
+  return (
+    <Card title="Credits running out" about="Organizations whose credits last less than a week" flush>
+      <Table
+        caption="Organizations whose credits run out"
+        columns={ENDING_COLUMNS}
+        rows={organizations.ending}
+        keyOf={({ organization_id }) => organization_id}
+        empty={null}
+      />
+    </Card>
+  );
+}
+
+type RefusalCount = Overview["refusals"][number];
+
+/** Refused requests of the period by code; nothing where there are none. */
+export function Refusals({ refusals, organizationId }: Pick<Overview, "refusals"> & { organizationId: string }) {
+  const inOrganization = organizationId === "" ? "" : `&organization_id=${encodeURIComponent(organizationId)}`;
+  if (refusals.length === 0) return null;
+  const columns: Column<RefusalCount>[] = [
+    {
+      head: "Reason",
+      cell: ({ code }) => (
+        <Link className="row-link" href={`/requests?status=refused${inOrganization}`}>
+          {titleOfCode(code)} <span className="mono faint small">{code}</span>
+        </Link>
+      ),
+    },
+    { head: "Requests", right: true, cell: ({ requests }) => formatCount(requests) },
+  ];
+  return (
+    <Card title="Refused requests" about="By reason, in this period. Nothing was charged." flush>
+      <Table
+        caption="Refused requests by reason"
+        columns={columns}
+        rows={refusals}
+        keyOf={({ code }) => code}
+        empty={null}
+      />
+    </Card>
   );
 }
 

@@ -8,13 +8,13 @@ import {
   formatLasting,
   formatShare,
 } from "../../format/numbers.ts";
-import { Skeleton } from "../../ui/states.tsx";
+import { Skeleton, titleOfCode } from "../../ui/states.tsx";
 import { reportedCost } from "./figures.ts";
 
 /** Key figures of the period. */
 export function Tiles({ figures }: { figures: Overview | undefined }) {
   if (figures === undefined) {
-    const names = ["Available credits", "Spent", "Requests", "Failed", "Time to first token"];
+    const names = ["Available credits", "Spent", "Requests", "Failed", "Refused", "Time to first token"];
     return (
       <dl className="tiles" aria-busy="true">
         {names.map((name) => (
@@ -23,7 +23,7 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
       </dl>
     );
   }
-  const { credits, totals } = figures;
+  const { credits, totals, organizations, refusals } = figures;
   const cost = reportedCost(totals);
   const first = totals.first_token_ms;
   return (
@@ -31,7 +31,7 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
       <Tile
         name="Available credits"
         figure={formatCredits(credits.available)}
-        note={formatLasting(credits.days_left)}
+        note={organizations === null ? formatLasting(credits.days_left) : solvency(organizations)}
       />
       <Tile
         name="Spent"
@@ -56,12 +56,23 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
         note={`${countOf(totals.errors, "request")}`}
       />
       <Tile
+        name="Refused"
+        figure={formatCount(totals.refused)}
+        note={refusals[0] === undefined ? "No refused requests" : `Most often: ${titleOfCode(refusals[0].code)}`}
+      />
+      <Tile
         name="Time to first token"
         figure={first === null ? "–" : formatDuration(first.p50)}
         note={first === null ? "No data yet" : `Median; p95 ${formatDuration(first.p95)}`}
       />
     </dl>
   );
+}
+
+/** Says how many organizations cannot pay: the credits of one pay for no other. */
+function solvency({ active, out_of_credits: empty }: NonNullable<Overview["organizations"]>): string {
+  if (empty === 0) return `In ${countOf(active, "organization")}, all with credits`;
+  return `${formatCount(empty)} of ${countOf(active, "organization")} out of credits`;
 }
 
 function Tile({ name, figure, note }: { name: string; figure: ReactNode; note: ReactNode }) {

@@ -387,6 +387,15 @@ CREATE TABLE refusal (
 
 CREATE INDEX refusal_id ON refusal (id);
 
+-- Number of refusals of a day by code, of an organization or of all ('*'). The books do not depend on it.
+CREATE TABLE refusal_day (
+  organization_id text COLLATE "C" NOT NULL,
+  day             bigint NOT NULL,
+  code            text COLLATE "C" NOT NULL,
+  requests        bigint NOT NULL CHECK (requests >= 0),
+  PRIMARY KEY (organization_id, day, code)
+);
+
 -- A number that every change of what a token may do replaces, for services that keep tokens in memory. It is random, so that
 -- it never comes again, not even after a failover that loses changes. No row: no change yet. New rows of the tables below
 -- change no token that a service can know, and short tokens are only removed after their expiry.

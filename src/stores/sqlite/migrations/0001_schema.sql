@@ -386,6 +386,15 @@ CREATE TABLE refusal (
 
 CREATE INDEX refusal_id ON refusal (id);
 
+-- Number of refusals of a day by code, of an organization or of all ('*'). The books do not depend on it.
+CREATE TABLE refusal_day (
+  organization_id TEXT NOT NULL,
+  day             INTEGER NOT NULL,
+  code            TEXT NOT NULL,
+  requests        INTEGER NOT NULL CHECK (requests >= 0),
+  PRIMARY KEY (organization_id, day, code)
+) STRICT, WITHOUT ROWID;
+
 -- A number that every change of what a token may do replaces, for services that keep tokens in memory. It is random, so that
 -- it never comes again, not even after a failover that loses changes. No row: no change yet. New rows of the tables below
 -- change no token that a service can know, and short tokens are only removed after their expiry.

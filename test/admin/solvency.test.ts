@@ -1,0 +1,71 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { operator } from "../support/admin.ts";
+import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
+
+let service: RunningService;
+
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(() => service?.end());
+
+interface Overview {
+  credits: { available: number; days_left: number | null };
+  organizations: {
+    active: number;
+    out_of_credits: number;
+    ending: { organization_id: string; name: string; available: number; days_left: number }[];
+  } | null;
+  totals: { requests: number; refused: number };
+  days: { day: string; requests: number; refused: number }[];
+  refusals: { code: string; requests: number }[];
+}
+
+const overview = async (query = "") =>
+  (await operator(service).call<Overview>("GET", `/overview${query}`)).body as Overview;
+
+const ask = async (token: string, maxTokens?: number) =>
+  (
+    await send(service, "/v1/chat/completions", token, {
+      model: "sandbox/story",
+      messages: [{ role: "user", content: "go" }],
+      ...(maxTokens !== undefined && { max_tokens: maxTokens }),
+    })
+  ).status;
+
+test("the credits of one organization hide from nobody that others cannot pay", async () => {
+  const before = await overview();
+  const rich = await makeOrganization(service, "100");
+  const empty = await makeOrganization(service, "0.001");
+  expect(await ask(rich.token, 10)).toBe(200);
+  expect(await ask(empty.token, 10)).toBe(200);
+  for (let sent = 0; sent < 100 && (await ask(empty.token, 10)) === 200; sent += 1);
+  for (let sent = 0; sent < 4; sent += 1) expect(await ask(empty.token, 10)).toBe(402);
+  await expect.poll(async () => (await overview(`?organization_id=${empty.id}`)).totals.refused).toBe(5);
+
+  const all = await overview();
+  expect(all.credits.available).toBeGreaterThan(99);
+  expect(all.credits.days_left).toBeNull();
+  expect(all.organizations?.active).toBe((before.organizations?.active ?? 0) + 2);
+  // The sums of the current hour are up to three seconds old.
+  const listed = async () => (await overview()).organizations?.ending.map(({ organization_id }) => organization_id);
+  await expect.poll(listed).toContain(empty.id);
+  expect(await listed()).not.toContain(rich.id);
+  expect(all.refusals).toEqual([{ code: "insufficient_credits", requests: 5 }]);
+  expect(all.days.at(-1)).toMatchObject({ refused: 5 });
+
+  const own = await overview(`?organization_id=${rich.id}`);
+  expect(own.organizations).toBeNull();
+  expect(own.credits.days_left).toBeGreaterThan(0);
+  expect(own.refusals).toEqual([]);
+});
+
+test("organizations that never had credits and paused ones are told apart", async () => {
+  const before = (await overview()).organizations;
+  await makeOrganization(service, "0");
+  const paused = await makeOrganization(service, "0");
+  await operator(service).call("PATCH", `/organizations/${paused.id}`, { status: "paused" });
+  const { organizations } = await overview();
+  expect(organizations?.active).toBe((before?.active ?? 0) + 1);
+  expect(organizations?.out_of_credits).toBe((before?.out_of_credits ?? 0) + 1);
+});
