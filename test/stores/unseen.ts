@@ -50,6 +50,6 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   conversation: named("answer ended_at hold_id is_truncated request", NO_BOOKS),
   response_item: named("answer_id bytes caller_id content id kept_at", NO_BOOKS),
   refusal: named("code count duration_ms endpoint id message model request_id status token_id", NO_BOOKS),
-  refusal_day: named("code day organization_id requests", NO_BOOKS),
+  refusal_day: named("code day requests", NO_BOOKS),
   account_version: named("id version", "A random number."),
 };
