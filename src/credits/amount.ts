@@ -74,10 +74,10 @@ export function formatCredits(amount: MicroCredits): string {
 /** Formats an integer of `10^-digits` as an exact decimal text. */
 export function formatDecimal(value: bigint, digits: number): string {
   const sign = value < 0n ? "-" : "";
-  const absolute = value < 0n ? -value : value;
-  const unit = powerOfTen(digits);
-  const fraction = (absolute % unit).toString().padStart(digits, "0").replace(/0+$/, "");
-  return `${sign}${absolute / unit}${fraction === "" ? "" : `.${fraction}`}`;
+  const text = (value < 0n ? -value : value).toString().padStart(digits + 1, "0");
+  const point = text.length - digits;
+  const fraction = text.slice(point).replace(/0+$/, "");
+  return `${sign}${text.slice(0, point)}${fraction === "" ? "" : `.${fraction}`}`;
 }
 
 /** Returns 10^exponent; the exponent is not negative. */

@@ -92,9 +92,11 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
   }
 }
 
-/** The need of a request on one of its routes. */
+/** The need of a request on one of its routes, with the bounds of its hold. */
 interface RouteNeed extends HoldNeed {
   route: Route;
+  least: MicroCredits;
+  most: MicroCredits;
 }
 
 type Needs = readonly [RouteNeed, ...RouteNeed[]];
@@ -113,15 +115,15 @@ function needOf(
   const { hasAudio, hasHourCache } = estimate;
   const possible = { hasAudio, hasHourCache, callsMost };
   const prices = isFree ? FREE : possiblePrices(highestPricesAt(route, prompt), possible);
-  return { route, promptTokensMost: prompt, outputTokensLeast, outputTokensMost: completion, callsMost, prices };
+  const need = { promptTokensMost: prompt, outputTokensLeast, outputTokensMost: completion, callsMost, prices };
+  return { route, ...need, ...holdBounds(need) };
 }
 
 /** Returns the needs whose least amount is within the bound that the request states. Throws max_cost_exceeded if none is. */
 function affordableNeeds(needs: readonly RouteNeed[], maxCost: MicroCredits | null): Needs {
-  const least = needs.map((need) => holdBounds(need).least);
-  const [first, ...others] = needs.filter((_, index) => maxCost === null || (least[index] ?? 0n) <= maxCost);
+  const [first, ...others] = needs.filter(({ least }) => maxCost === null || least <= maxCost);
   if (first !== undefined) return [first, ...others];
-  const required = least.reduce((a, b) => (a < b ? a : b));
+  const required = needs.map(({ least }) => least).reduce((a, b) => (a < b ? a : b));
   throw new ApiError(
     "max_cost_exceeded",
     `The request can cost more than its x-tollgate-max-cost of ${formatCredits(maxCost ?? 0n)} credits: at least ${formatCredits(required)} are needed for its prompt and the shortest answer.`,
@@ -131,9 +133,8 @@ function affordableNeeds(needs: readonly RouteNeed[], maxCost: MicroCredits | nu
 
 /** Returns the bounds of a hold that covers each of the needs, at most the bound that the request states. */
 function boundsOfAll(needs: Needs, maxCost: MicroCredits | null): { least: MicroCredits; most: MicroCredits } {
-  const all = needs.map(holdBounds);
-  const least = all.map((bounds) => bounds.least).reduce((a, b) => (a > b ? a : b));
-  const most = all.map((bounds) => bounds.most).reduce((a, b) => (a > b ? a : b));
+  const least = needs.map((need) => need.least).reduce((a, b) => (a > b ? a : b));
+  const most = needs.map((need) => need.most).reduce((a, b) => (a > b ? a : b));
   return { least, most: maxCost !== null && maxCost < most ? maxCost : most };
 }
 
