@@ -84,6 +84,10 @@ export const errorCatalog = {
   body_too_large: invalid(413, "The request body is too large."),
   unsupported_media_type: invalid(415, "Send the request body as `Content-Type: application/json`."),
   idempotency_mismatch: invalid(422, "This Idempotency-Key was already used with another request. Use a new key."),
+  upgrade_required: invalid(
+    426,
+    "WebSockets are not supported. Send the request by POST, with `stream: true` for events.",
+  ),
   rate_limit_exceeded: rateLimit("A rate limit was exceeded. Try again later."),
   credits_held: rateLimit("Running requests hold the organization's credits. Try again later."),
   internal_error: server(500, "An internal error occurred. Report the x-request-id to the operator."),

@@ -159,6 +159,8 @@ const CODES_OF_ADMIN = new Set<ErrorCode>([
   "token_ended",
   "reference_mismatch",
 ]);
+/** Codes that no documented operation of the public API responds with: 426 is for attempts to open a WebSocket. */
+const CODES_OF_OTHERS = new Set<ErrorCode>([...CODES_OF_ADMIN, "upgrade_required"]);
 /** Codes that do not occur in the admin API. */
 const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
   "unsupported_value",
@@ -176,7 +178,7 @@ const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {
   const isCompletion = endpoint.response.eventSchema !== undefined || endpoint === createEmbedding;
   return responsesOf(
-    (code, status) => !CODES_OF_ADMIN.has(code) && (isCompletion || EVERY_OPERATION_STATUSES.has(status)),
+    (code, status) => !CODES_OF_OTHERS.has(code) && (isCompletion || EVERY_OPERATION_STATUSES.has(status)),
     endpoint.errors,
   );
 }

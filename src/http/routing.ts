@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
 import { ADMIN_PREFIX, adminEndpoints } from "./admin/endpoint.ts";
 import { sendError } from "./errors.ts";
-import { countMessageTokens } from "./routes/count-message-tokens.ts";
+import { countMessageTokens, countResponseTokens } from "./routes/count-tokens.ts";
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import { createEmbedding } from "./routes/create-embedding.ts";
 import { createMessage } from "./routes/create-message.ts";
@@ -17,6 +17,7 @@ export const endpoints: readonly Endpoint[] = [
   createMessage,
   countMessageTokens,
   createResponse,
+  countResponseTokens,
   retrieveResponse,
   deleteResponse,
   createEmbedding,
@@ -38,8 +39,8 @@ const API_SEGMENTS: ReadonlySet<string> = new Set([
 const HOST = /^[\w.:[\]-]{1,255}$/;
 
 /**
- * Answers a request without a matching route: 405 with the allowed methods if the path exists, 404 otherwise. The 404
- * gives the base URL if the path lacks or repeats `/v1`, and else lists the available routes.
+ * Answers a request without a matching route: 405 with the allowed methods if the path exists, or 426 if the client asks
+ * there for a WebSocket, which Codex takes as the advice to send requests; 404 otherwise. The 404 gives the base URL if the path lacks or repeats `/v1`, and else lists the available routes.
  */
 export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = pathOf(request);
@@ -49,6 +50,11 @@ export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
     ? endpoints.filter((endpoint) => isAt(endpoint, path)).map((endpoint) => endpoint.method)
     : adminEndpoints.filter((endpoint) => isAtAdmin(endpoint.path, path)).map((endpoint) => endpoint.method);
   if (methods.length > 0) {
+    if (request.headers.upgrade?.toLowerCase() === "websocket") {
+      // RFC 9110, section 15.5.22.
+      const headers = { upgrade: "HTTP/1.1", connection: "upgrade" };
+      return sendError(reply, new ApiError("upgrade_required", undefined, { headers }));
+    }
     const further = [...(methods.includes("GET") ? ["HEAD"] : []), ...(isPublic ? ["OPTIONS"] : [])];
     const allow = [...methods, ...further].join(", ");
     const message = `Method ${request.method} is not allowed for this path. Allowed methods: ${allow}.`;

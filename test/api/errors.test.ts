@@ -1,6 +1,10 @@
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { get, type IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
 import { endpoints } from "../../src/http/routing.ts";
@@ -93,6 +97,25 @@ const ask = (fields: object, token: string | null = rich.token, options?: Reques
 const administer = (method: string, path: string, body: object, headers: object = operator(service).headers) =>
   send(service, `/admin/v1${path}`, null, body, { method, headers: { ...headers } });
 
+/** The response to an attempt to open a WebSocket, whose headers `fetch` cannot send. */
+async function webSocketAnswer(path: string): Promise<Response> {
+  const headers = {
+    upgrade: "websocket",
+    connection: "Upgrade",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": randomBytes(16).toString("base64"),
+    authorization: `Bearer ${rich.token}`,
+  };
+  const outgoing = get(`${service.url}${path}`, { headers });
+  const [answer] = (await once(outgoing, "response")) as [IncomingMessage];
+  expect([answer.headers.upgrade, answer.headers.connection]).toEqual(["HTTP/1.1", "upgrade"]);
+  const { upgrade: _upgrade, connection: _connection, ...others } = answer.headers;
+  return new Response(await text(answer), {
+    status: answer.statusCode ?? 0,
+    headers: others as Record<string, string>,
+  });
+}
+
 /** A request for each row of the catalog. A code without a case does not compile. */
 const cases: Record<ErrorCode, () => Promise<Response>> = {
   invalid_json: () => send(service, COMPLETIONS, rich.token, "{broken"),
@@ -157,6 +180,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return administer("POST", `/tokens/${tokenId}/rotate`, {});
   },
   method_not_allowed: () => send(service, COMPLETIONS, rich.token),
+  upgrade_required: () => webSocketAnswer("/v1/responses"),
   reference_mismatch: async () => {
     const grant = (amount: number) =>
       administer("POST", `/organizations/${rich.id}/grants`, { amount, reference: "invoice 1" });

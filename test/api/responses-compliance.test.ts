@@ -325,7 +325,7 @@ describe("OpenAI's types describe", () => {
       [...source.matchAll(/"(response\.[a-z_.]+)"/g)].map(([, type]) => type),
     );
     // The type of the last event is put together from the status.
-    const types = new Set([...written, "response.completed", "response.incomplete"]);
+    const types = new Set([...written, "error", "response.completed", "response.incomplete"]);
     expect(types.size).toBeGreaterThan(20);
     expect([...checkedTypes].sort()).toEqual([...types].sort());
   });

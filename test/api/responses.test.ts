@@ -144,7 +144,7 @@ describe.each([
       model: "text",
       error: null,
     });
-    expect(response).toMatchObject({ instructions: "Be kind.", temperature: 1.5, metadata: { a: "b" }, store: false });
+    expect(response).toMatchObject({ instructions: "Be kind.", temperature: 1.5, metadata: { a: "b" }, store: true });
     expect(response.id).toMatch(/^resp_[0-9a-f]{32}$/);
     expect(response.usage).toMatchObject({
       input_tokens: 40,
@@ -253,15 +253,24 @@ describe.each([
     }
   });
 
-  test("A failure in the middle of a stream ends it with response.failed.", async () => {
-    const stream = await connect().responses.create({ model: "breaking", input: "Go", stream: true });
-    const events: OpenAI7.Responses.ResponseStreamEvent[] = [];
-    for await (const event of stream) events.push(event);
-    const last = events.at(-1);
-    expect(last?.type === "response.failed" && last.response).toMatchObject({
-      status: "failed",
-      error: { code: "server_error", message: expect.stringContaining("provider") },
-      output: [{ type: "message", content: [{ type: "output_text", text: "Half an" }] }],
+  test("A failure in the middle of a stream ends it with an error event and response.failed.", async () => {
+    const answer = await send(service, "/v1/responses", rich.token, { model: "breaking", input: "Go", stream: true });
+    const blocks = (await answer.text()).trim().split("\n\n").slice(-2);
+    const [error, failed] = blocks.map((block) => JSON.parse(block.split("\ndata: ")[1] ?? ""));
+    const told = { code: "upstream_error", message: expect.stringContaining("provider"), param: null };
+    expect(error).toEqual({
+      type: "error",
+      sequence_number: failed.sequence_number - 1,
+      ...told,
+      error: { type: "server_error", ...told },
+    });
+    expect(failed).toMatchObject({
+      type: "response.failed",
+      response: {
+        status: "failed",
+        error: { code: "server_error", message: error.message },
+        output: [{ type: "message", content: [{ type: "output_text", text: "Half an" }] }],
+      },
     });
   });
 

@@ -147,10 +147,14 @@ export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
     return response;
   }
 
-  fail({ status, message }: PublicError, add: AddEvent): void {
+  /** Ends with two events: OpenAI's and Vercel's clients throw at the first, Codex reads the second. */
+  fail({ status, code: ownCode, message, param, type }: PublicError, add: AddEvent): void {
     this.#add = add;
     const code = status === 429 ? "rate_limit_exceeded" : status < 500 ? "invalid_prompt" : "server_error";
     const failed: Lifecycle = { ...RUNNING, status: "failed", error: { code, message } };
+    const error = { code: ownCode, message, param };
+    // Some of their versions read the fields of the event, others those of its `error`.
+    this.emit("error", { ...error, error: { type, ...error } });
     this.#emitText("response.failed", fieldOf(this.#response(failed)));
   }
 

@@ -33,10 +33,16 @@ export const createResponse: Endpoint = {
   headers: CHARGED_HEADERS,
   body: ResponsesRequest,
   response: { description: "The response, or its events.", schema: ResponseObject, eventSchema: ResponseEvent },
-  handle: answerHandler(async (request, services) => {
-    return decodeResponses(request.body, await referable(services, request));
-  }),
+  handle: answerHandler(decodeResponse),
 };
+
+/** Reads the body of a request, with what it refers to. */
+export async function decodeResponse(
+  request: FastifyRequest,
+  services: EndpointServices,
+): Promise<ReturnType<typeof decodeResponses>> {
+  return decodeResponses(request.body, await referable(services, request));
+}
 
 /** Looks up what a request refers to: among the kept items of its token, then among the stored conversations. */
 async function referable(services: EndpointServices, request: FastifyRequest): Promise<Referable> {
