@@ -109,9 +109,14 @@ describe("A violation is reported:", () => {
       ["test/a.test.ts:1 comments", "test/a.test.ts:4 comments", "test/a.test.ts:6 comments"],
     ],
     [
-      "two exported types of one name",
+      "an exported name with two meanings",
       { "src/http/a.ts": "export interface A {}", "src/http/b.ts": "run();\nexport class A {}" },
-      ["src/http/b.ts:2 type name"],
+      ["src/http/b.ts:2 exported name"],
+    ],
+    [
+      "a function with the name of an exported constant",
+      { "src/api/a.ts": "export const [c] = [1], b = 1;", "src/http/b.ts": "export async function b() {}" },
+      ["src/http/b.ts:1 exported name"],
     ],
     ["unfinished work", { "docs/a.md": "TO" + "DO: write this" }, ["docs/a.md:1 unfinished"]],
     ["a path of one machine", { "docs/a.md": "see /ho" + "me/me/notes" }, ["docs/a.md:1 machine"]],

@@ -1,6 +1,6 @@
 import type { Static } from "typebox";
 import type { Capability, Category, CutoffBasis } from "../api/model.ts";
-import type { Model } from "../config/upstream-schema.ts";
+import type { ModelSchema } from "../config/upstream-schema.ts";
 import { IMAGE_TOKENS_MAX, type ModelFacts } from "./facts.ts";
 import { type CatalogModel, dearestList, type Route } from "./model.ts";
 
@@ -26,7 +26,7 @@ export interface Knowledge {
 }
 
 /** Settings of a model itself, in the configuration. */
-export type Stated = Omit<Static<typeof Model>, "id" | "routes" | "price" | "dimensions" | "limits">;
+export type Stated = Omit<Static<typeof ModelSchema>, "id" | "routes" | "price" | "dimensions" | "limits">;
 
 /**
  * Bound of an unknown context window: hardly any model has more. Holds cover it, and a prompt within it is not refused here

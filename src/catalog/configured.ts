@@ -1,6 +1,6 @@
 import type { Static } from "typebox";
 import { CALL_ROWS, PRICE_ROWS } from "../api/price-classes.ts";
-import type { Model } from "../config/upstream-schema.ts";
+import type { ModelSchema } from "../config/upstream-schema.ts";
 import { FREE, type PriceTier, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
@@ -21,7 +21,7 @@ import { allPrices, CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, price
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
 /** A model of the configuration. */
-export type ModelSettings = Static<typeof Model>;
+export type ModelSettings = Static<typeof ModelSchema>;
 type RouteSettings = ModelSettings["routes"][number];
 /**
  * One price, or a list in which each price is in force from its day until the next price's day, and inherits every key that

@@ -26,7 +26,7 @@ export async function expectStore({ clock }: Terminal, place: Place): Promise<vo
 }
 
 /** Verifies the books of a store that no service uses yet. */
-export async function verifyStore({ clock }: Terminal, flags: CommonFlags, place: Place): Promise<Verification> {
+export async function verifyCopy({ clock }: Terminal, flags: CommonFlags, place: Place): Promise<Verification> {
   const store = await openStore({ ...place, role: "command", creates: false, clock });
   try {
     return await verifyAll(store, flags);
@@ -37,7 +37,7 @@ export async function verifyStore({ clock }: Terminal, flags: CommonFlags, place
 
 /** Verifies the books of a source or of a copy. Rejects with OperatorError if they do not balance. */
 export async function expectBooks(terminal: Terminal, flags: CommonFlags, place: Place): Promise<Verification> {
-  const found = await verifyStore(terminal, flags, place);
+  const found = await verifyCopy(terminal, flags, place);
   const [first] = found.violations;
   if (!found.ok) throw new OperatorError(`The books do not balance: ${first?.message ?? ""}`);
   return found;

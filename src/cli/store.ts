@@ -5,7 +5,7 @@ import { migrateStore } from "../stores/open.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { addStoreCopy } from "./store-copy.ts";
 import { addStoreRestore } from "./store-restore.ts";
-import { booksText, expectStore, verifyStore } from "./store-verification.ts";
+import { booksText, expectStore, verifyCopy } from "./store-verification.ts";
 import { printStore, storeSettings } from "./workspace.ts";
 
 export function addStore(program: Command, terminal: Terminal): void {
@@ -18,7 +18,7 @@ export function addStore(program: Command, terminal: Terminal): void {
     const path = resolve(file);
     const copy = await backUp(terminal, flags, path);
     try {
-      const found = await verifyStore(terminal, flags, { database: null, dataDir: copy.directory });
+      const found = await verifyCopy(terminal, flags, { database: null, dataDir: copy.directory });
       copy.keep();
       const { ok, organizations, holds, events, violations } = found;
       const json = { ok, file: path, bytes: copy.bytes, organizations, holds, events, violations };

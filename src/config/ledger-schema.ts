@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { Count, Group } from "./upstream-schema.ts";
 
 /** Prompts and answers. */
-export const Conversations = Group(
+export const ConversationsSchema = Group(
   {
     keepDays: Count(3_650, {
       default: 30,
@@ -38,7 +38,7 @@ export const Responses = Group(
 );
 
 /** Requests and audit records. */
-export const Retention = Group(
+export const RetentionSchema = Group(
   {
     requestMonths: Type.Optional(
       Count(1_200, {
@@ -53,7 +53,7 @@ export const Retention = Group(
   { reload: true },
 );
 
-export const Ledger = Group({
+export const LedgerSchema = Group({
   holdSeconds: Type.Number({
     default: 120,
     minimum: 0.1,

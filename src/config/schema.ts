@@ -1,9 +1,9 @@
 import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT, TEMPERATURE_MAX } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
-import { Conversations, Ledger, Responses, Retention } from "./ledger-schema.ts";
-import { Metrics, Telemetry } from "./telemetry-schema.ts";
-import { Aliases, Count, Decimal, Group, Model, ONE_BILLION, Provider } from "./upstream-schema.ts";
+import { ConversationsSchema, LedgerSchema, Responses, RetentionSchema } from "./ledger-schema.ts";
+import { Metrics, TelemetrySchema } from "./telemetry-schema.ts";
+import { Aliases, Count, DecimalText, Group, ModelSchema, ONE_BILLION, ProviderSchema } from "./upstream-schema.ts";
 
 /**
  * The schema of the configuration. The file is checked against all of it, a flag or a variable against the part that it
@@ -146,13 +146,13 @@ export const ConfigSchema = Group({
   ),
   credits: Group(
     {
-      perDollar: Decimal({
+      perDollar: DecimalText({
         default: "1",
         format: "decimal-above-0",
         allowed: "a decimal number above 0, such as 1",
         description: "Credits per dollar of a provider's known price.",
       }),
-      markup: Decimal({ default: "0", description: "Markup on known prices: 0.2 adds 20 %." }),
+      markup: DecimalText({ default: "0", description: "Markup on known prices: 0.2 adds 20 %." }),
     },
     { reload: true },
   ),
@@ -184,10 +184,10 @@ export const ConfigSchema = Group({
     },
     { reload: true },
   ),
-  conversations: Conversations,
+  conversations: ConversationsSchema,
   responses: Responses,
-  retention: Retention,
-  ledger: Ledger,
+  retention: RetentionSchema,
+  ledger: LedgerSchema,
   log: Group(
     {
       level: Type.Enum(["fatal", "error", "warn", "info", "debug", "silent"], {
@@ -209,13 +209,13 @@ export const ConfigSchema = Group({
     { reload: true },
   ),
   metrics: Metrics,
-  telemetry: Telemetry,
+  telemetry: TelemetrySchema,
   sandbox: Group(
     { enabled: Type.Boolean({ default: true, description: "False to remove the built-in `sandbox/…` models." }) },
     { reload: true },
   ),
-  providers: Type.Array(Provider, { reload: true, default: [], description: "Providers of models." }),
-  models: Type.Array(Model, { reload: true, default: [], description: "Models that requests can name." }),
+  providers: Type.Array(ProviderSchema, { reload: true, default: [], description: "Providers of models." }),
+  models: Type.Array(ModelSchema, { reload: true, default: [], description: "Models that requests can name." }),
   aliases: Type.Optional(Aliases),
 });
 

@@ -33,7 +33,7 @@ const Exporter = (signal: string) =>
   });
 
 /** Export to an OpenTelemetry collector. Each key has the meaning of its standard variable. */
-export const Telemetry = Group({
+export const TelemetrySchema = Group({
   endpoint: Type.Optional(
     Type.String({
       format: "http-url",

@@ -3,7 +3,7 @@ import { CAPABILITIES, CATEGORIES } from "../api/model.ts";
 import { PRICE_ROWS, type PriceSetting } from "../api/price-classes.ts";
 
 /** Schema of a number that is stored as decimal text, so that no price passes through a float. */
-export const Decimal = (options: object) =>
+export const DecimalText = (options: object) =>
   Type.Unsafe<string>({
     type: ["string", "number"],
     format: "decimal",
@@ -30,7 +30,7 @@ const Secret = (options: object) => Type.String({ minLength: 1, ...options });
 /** The timeouts of a provider, in milliseconds, where the configuration states none. */
 export const PROVIDER_TIMEOUTS = { connectMs: 5_000, firstByteMs: 600_000, idleMs: 300_000 } as const;
 
-export const Provider = Type.Object(
+export const ProviderSchema = Type.Object(
   {
     id: Name({ description: "Name of the provider in routes." }),
     kind: Type.String({ minLength: 1, description: "Kind of provider, which decides its API." }),
@@ -87,8 +87,8 @@ export const Provider = Type.Object(
   { additionalProperties: false },
 );
 
-const part = (description: string) => Type.Optional(Decimal({ description }));
-const INPUT = Decimal({ description: "Prompt tokens." });
+const part = (description: string) => Type.Optional(DecimalText({ description }));
+const INPUT = DecimalText({ description: "Prompt tokens." });
 const CLASSES = Object.fromEntries(
   PRICE_ROWS.map(({ setting, description }) => [setting, part(description)]),
 ) as Record<PriceSetting, ReturnType<typeof part>>;
@@ -139,7 +139,7 @@ const Price = (description: string) =>
     description,
   });
 
-export const Model = Type.Object(
+export const ModelSchema = Type.Object(
   {
     id: Name({ description: "Value of `model` in requests." }),
     routes: Type.Array(

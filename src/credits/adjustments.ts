@@ -1,7 +1,7 @@
 import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
-import { type Batch, chargeOf, creditedOf, holdOf, recordBooking, requestOf, tokenBalanceOf } from "./batch.ts";
+import { type Batch, creditedOf, holdOf, recordBooking, requestOf, tokenBalanceOf, wholeChargeOf } from "./batch.ts";
 import type { AdjustmentRow, CreditTransition, GrantRow, GrantTransition, RevokeTransition } from "./books.ts";
-import { addCredit, addGrant, type Funds, revocableIn, revoke as revokeFrom, sumOf } from "./funds.ts";
+import { addCredit, addGrant, type Funds, revocableIn, revokeFrom, sumOfDraws } from "./funds.ts";
 import type { Outcomes } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
 
@@ -41,7 +41,7 @@ export function revoke(batch: Batch, funds: Funds, transition: RevokeTransition)
   const most = revocableIn(funds, named);
   if (amount !== null && amount > most) return { outcome: "excessive", most };
   const draws = revokeFrom(funds, amount ?? most, named);
-  const terms = { isAll: amount === null, grantId, amount: sumOf(draws), draws };
+  const terms = { isAll: amount === null, grantId, amount: sumOfDraws(draws), draws };
   const adjustment = { ...newAdjustment(batch, transition), ...terms };
   batch.adjustments.push(adjustment);
   recordBooking(batch, transition, adjustment);
@@ -84,7 +84,7 @@ function chargedFor(
   if (holdId === null) return undefined;
   const request = requestOf(batch, { organizationId, holdId });
   if (request !== undefined) {
-    const charged = chargeOf(batch, request).charged - creditedOf(batch, request);
+    const charged = wholeChargeOf(batch, request).charged - creditedOf(batch, request);
     return { charged, tokenId: request.tokenId, isRunning: false };
   }
   const open = holdOf(batch, { organizationId, holdId });

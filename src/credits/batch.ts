@@ -143,7 +143,7 @@ export function lateSettlementOf(batch: Batch, request: RequestRow): AdjustmentR
 }
 
 /** Returns the whole charge of a request, including its late settlement. */
-export function chargeOf(batch: Batch, request: RequestRow): { charged: MicroCredits; shortfall: MicroCredits } {
+export function wholeChargeOf(batch: Batch, request: RequestRow): { charged: MicroCredits; shortfall: MicroCredits } {
   const late = lateSettlementOf(batch, request);
   const charged = request.cost + (late?.amount ?? 0n);
   return { charged, shortfall: request.shortfall + (late?.settlement?.shortfall ?? 0n) };

@@ -2,7 +2,7 @@ import { credit, grant, revoke } from "./adjustments.ts";
 import { type Batch, type BookRows, type Decision, fundsOf, openBatch, writesOf } from "./batch.ts";
 import type { HoldFacts, Transition } from "./books.ts";
 import type { Funds } from "./funds.ts";
-import { expire, hold, release, renew, settle } from "./holds.ts";
+import { expireHold, makeHold, releaseHold, renewHold, settleHold } from "./holds.ts";
 import type { Outcome } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
 
@@ -25,16 +25,16 @@ function decideOne(batch: Batch, transition: Transition): Outcome {
   switch (transition.kind) {
     case "hold":
       assertOpenPeriod(funds, transition.facts);
-      return hold(batch, funds, transition);
+      return makeHold(batch, funds, transition);
     case "renew":
       assertOpenPeriod(funds, transition.facts);
-      return renew(batch, funds, transition);
+      return renewHold(batch, funds, transition);
     case "settle":
-      return closedFor(funds, transition.facts) ?? settle(batch, funds, transition);
+      return closedFor(funds, transition.facts) ?? settleHold(batch, funds, transition);
     case "release":
-      return closedFor(funds, transition.facts) ?? release(batch, funds, transition);
+      return closedFor(funds, transition.facts) ?? releaseHold(batch, funds, transition);
     case "expire":
-      return expire(batch, funds, transition);
+      return expireHold(batch, funds, transition);
     case "grant":
       return grant(batch, funds, transition);
     case "revoke":

@@ -113,7 +113,7 @@ export function revocableIn({ balance }: Funds, named: GrantRow | null): MicroCr
  * Revokes `amount`, at most that of `revocableIn`: from the named grant, or from the active grants in the order of drawing.
  * A pending grant is reduced before it takes effect.
  */
-export function revoke(funds: Funds, amount: MicroCredits, named: GrantRow | null): Draw[] {
+export function revokeFrom(funds: Funds, amount: MicroCredits, named: GrantRow | null): Draw[] {
   const { balance } = funds;
   if (named !== null && named.state === "pending") {
     named.revoked += amount;
@@ -247,6 +247,6 @@ export function mergeDraws(draws: readonly Draw[], more: readonly Draw[]): Draw[
 }
 
 /** Returns the sum of draws, in micro-credits. */
-export function sumOf(draws: readonly Draw[]): MicroCredits {
+export function sumOfDraws(draws: readonly Draw[]): MicroCredits {
   return draws.reduce((sum, draw) => sum + draw.amount, 0n);
 }

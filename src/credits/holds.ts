@@ -1,7 +1,6 @@
 import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
 import {
   type Batch,
-  chargeOf,
   creditedOf,
   endRequest,
   holdOf,
@@ -9,6 +8,7 @@ import {
   putHold,
   requestOf,
   tokenBalanceOf,
+  wholeChargeOf,
 } from "./batch.ts";
 import {
   type AdjustmentRow,
@@ -30,7 +30,7 @@ import {
   type Trace,
 } from "./books.ts";
 import { decodeLines, encodeLines } from "./charge-lines.ts";
-import { type Funds, mergeDraws, returnDraws, splitDraws, sumOf, take } from "./funds.ts";
+import { type Funds, mergeDraws, returnDraws, splitDraws, sumOfDraws, take } from "./funds.ts";
 import { keyIdOf } from "./names.ts";
 import type { KeyOutcome, Outcomes, SettleOutcome } from "./outcomes.ts";
 import {
@@ -45,7 +45,7 @@ import {
 import { isBookedLate } from "./request-id.ts";
 
 /** Reserves credits for a request, unless it has a hold, has ended, or its key was used before. */
-export function hold(batch: Batch, funds: Funds, transition: HoldTransition): Outcomes["hold"] {
+export function makeHold(batch: Batch, funds: Funds, transition: HoldTransition): Outcomes["hold"] {
   const { facts, least, most, lifeMs, owner, idempotency } = transition;
   const earlier = holdOf(batch, facts);
   if (earlier !== undefined) return { outcome: "held", amount: earlier.amount, available: funds.balance.available };
@@ -66,7 +66,7 @@ export function hold(batch: Batch, funds: Funds, transition: HoldTransition): Ou
 }
 
 /** Extends a hold and stores its checkpoint. A hold that the store lost is created again, as far as credits are available. */
-export function renew(batch: Batch, funds: Funds, transition: RenewTransition): Outcomes["renew"] {
+export function renewHold(batch: Batch, funds: Funds, transition: RenewTransition): Outcomes["renew"] {
   const { facts, amount, tokens, lifeMs, owner } = transition;
   const earlier = holdOf(batch, facts);
   const ended = earlier === undefined ? requestOf(batch, facts) : undefined;
@@ -82,7 +82,7 @@ export function renew(batch: Batch, funds: Funds, transition: RenewTransition): 
 }
 
 /** Returns the held amount to its grants. Without a hold, the request is recorded as released, so that a hold that arrives later is refused. */
-export function release(batch: Batch, funds: Funds, transition: ReleaseTransition): Outcomes["release"] {
+export function releaseHold(batch: Batch, funds: Funds, transition: ReleaseTransition): Outcomes["release"] {
   const { facts, trace = null } = transition;
   const row = holdOf(batch, facts);
   const ended = row === undefined ? requestOf(batch, facts) : undefined;
@@ -179,7 +179,7 @@ function isChange(before: HoldRow, after: HoldRow): boolean {
 }
 
 /** Charges a request. Never refused: the part that the credits do not cover is recorded as shortfall. */
-export function settle(batch: Batch, funds: Funds, transition: SettleTransition): SettleOutcome {
+export function settleHold(batch: Batch, funds: Funds, transition: SettleTransition): SettleOutcome {
   const { facts, answer } = transition;
   const open = holdOf(batch, facts);
   const earlier = open === undefined ? requestOf(batch, facts) : undefined;
@@ -196,11 +196,11 @@ export function settle(batch: Batch, funds: Funds, transition: SettleTransition)
   const request = requestOf(batch, facts);
   if (request === undefined) throw new Error("the settlement made no request");
   if (isNew && typeof answer === "string") storeAnswer(batch, facts, request.idempotencyKey, answer);
-  return { outcome: "charged", ...chargeOf(batch, request), available: funds.balance.available };
+  return { outcome: "charged", ...wholeChargeOf(batch, request), available: funds.balance.available };
 }
 
 /** Charges an expired open hold at its checkpoint. */
-export function expire(batch: Batch, funds: Funds, transition: ExpireTransition): Outcomes["expire"] {
+export function expireHold(batch: Batch, funds: Funds, transition: ExpireTransition): Outcomes["expire"] {
   const open = holdOf(batch, transition);
   if (open !== undefined) {
     if (!isEnded(open, transition.claim, batch.nowMs)) return { outcome: "kept", state: "open" };
@@ -241,7 +241,7 @@ function charge(batch: Batch, funds: Funds, row: HoldRow, charge: Charge): void 
   unreserve(batch, funds, row);
   const { taken, returned } = redraw(batch, funds, row.draws, price);
   const draws = mergeDraws(splitDraws(row.draws, price).front, taken);
-  const cost = row.amount + sumOf(taken) - sumOf(returned);
+  const cost = row.amount + sumOfDraws(taken) - sumOfDraws(returned);
   const ended = { upstream, ...chargedTokens(tokens, prices), cost, shortfall: price - cost, draws };
   const request = endedRequest(batch, row, { ...ended, basis, end, trace });
   spend(batch, funds, request, cost);
@@ -255,7 +255,7 @@ function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition:
   const { upstream, prices } = facts;
   const price = atLeast(priceOf(assertCounts(tokens), prices), refunded(batch, funds, request));
   const { taken, returned } = redraw(batch, funds, request.draws, price);
-  const amount = sumOf(taken) - sumOf(returned);
+  const amount = sumOfDraws(taken) - sumOfDraws(returned);
   const shortfall = price - request.cost - amount - request.shortfall;
   const more = addTokens(tokens, decodeLines(request.charge).tokens, -1);
   const adjustment: AdjustmentRow = {
@@ -281,7 +281,7 @@ function redraw(
 ): { taken: Draw[]; returned: Draw[] } {
   const { front, rest: returned } = splitDraws(draws, cost);
   returnDraws(funds, returned, batch.nowMs);
-  const taken = take(funds, minimum(cost - sumOf(front), funds.balance.available));
+  const taken = take(funds, minimum(cost - sumOfDraws(front), funds.balance.available));
   return { taken, returned };
 }
 
@@ -315,7 +315,7 @@ function earlierAnswer(
   if (row.fingerprint !== fingerprint) return { outcome: "mismatch" };
   const request = requestOf(batch, row);
   if (row.answer !== null) {
-    const charged = request === undefined ? 0n : chargeOf(batch, request).charged;
+    const charged = request === undefined ? 0n : wholeChargeOf(batch, request).charged;
     return { outcome: "replayed", answer: row.answer, charged, available };
   }
   return { outcome: holdOf(batch, row) === undefined ? "interrupted" : "in_progress" };

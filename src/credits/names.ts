@@ -1,27 +1,27 @@
 import type { AdjustmentRow, CallerKey, HoldRow, RequestRow, TokenBalanceRow, Transition } from "./books.ts";
 
 /** A row of an organization, by its id or its reference. */
-export interface Name {
+export interface RowName {
   organizationId: string;
   id: string;
 }
 
 /** An idempotency key of an organization; its id is that of `keyIdOf`. */
-export type KeyName = Name & CallerKey;
+export type KeyName = RowName & CallerKey;
 
 /** The rows that a batch names, each once. A store reads them beside the balances and their active grants. */
 export interface Names {
   organizationIds: string[];
   /** Holds, or the ended requests of the same ids. */
-  holds: Name[];
+  holds: RowName[];
   /** Holds that the batch makes: they rarely exist already. */
-  newHolds: Name[];
-  tokens: Name[];
+  newHolds: RowName[];
+  tokens: RowName[];
   keys: KeyName[];
-  grants: Name[];
-  grantReferences: Name[];
-  adjustments: Name[];
-  adjustmentReferences: (Name & { kind: AdjustmentRow["kind"] })[];
+  grants: RowName[];
+  grantReferences: RowName[];
+  adjustments: RowName[];
+  adjustmentReferences: (RowName & { kind: AdjustmentRow["kind"] })[];
 }
 
 /** Returns the organization whose balance a transition locks. */
@@ -42,7 +42,7 @@ export function namesOf(transitions: readonly Transition[]): Names {
   const [grants, grantReferences, adjustments] = [new NameSet(), new NameSet(), new NameSet()];
   const keys = new NameMap<KeyName>();
   const adjustmentReferences: Names["adjustmentReferences"] = [];
-  const newHolds: Name[] = [];
+  const newHolds: RowName[] = [];
   for (const transition of transitions) {
     if ("facts" in transition) {
       const { organizationId, holdId, tokenId, idempotencyKey } = transition.facts;
@@ -84,7 +84,7 @@ export function namesOf(transitions: readonly Transition[]): Names {
 }
 
 /** Returns the grants that holds or requests draw on, each once. */
-export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): Name[] {
+export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): RowName[] {
   const grants = new NameSet();
   for (const { organizationId, draws } of rows) {
     for (const { grantId } of draws) grants.add(organizationId, grantId);
@@ -114,7 +114,7 @@ function addKey(keys: NameMap<KeyName>, organizationId: string, { callerId, key 
 }
 
 /** Returns the tokens of holds and requests, each once. */
-export function tokensOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): Name[] {
+export function tokensOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): RowName[] {
   const tokens = new NameSet();
   for (const { organizationId, tokenId } of holds) tokens.add(organizationId, tokenId);
   for (const { organizationId, tokenId } of requests) tokens.add(organizationId, tokenId);
@@ -122,19 +122,19 @@ export function tokensOf(holds: readonly HoldRow[], requests: readonly RequestRo
 }
 
 /** Returns the names of holds or requests: of themselves, or of those that keys belong to. */
-export function holdNamesOf(rows: readonly { organizationId: string; holdId: string }[]): Name[] {
+export function holdNamesOf(rows: readonly { organizationId: string; holdId: string }[]): RowName[] {
   return rows.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }
 
 /** Returns the rows with the caps that tokens share. */
-export function budgetsOf(rows: readonly TokenBalanceRow[]): Name[] {
+export function budgetsOf(rows: readonly TokenBalanceRow[]): RowName[] {
   return rows.flatMap(({ organizationId, budgetId }) => (budgetId === null ? [] : [{ organizationId, id: budgetId }]));
 }
 
 /** Returns each name or row once, except those that `read` names. */
-export function without<Named extends Name>(names: readonly Named[], read: readonly Name[]): Named[] {
+export function without<Named extends RowName>(names: readonly Named[], read: readonly RowName[]): Named[] {
   if (names.length === 0) return [];
-  const seen = new NameMap<Name>();
+  const seen = new NameMap<RowName>();
   for (const name of read) seen.set(name.organizationId, name.id, name);
   return names.filter((name) => {
     const isNew = !seen.has(name.organizationId, name.id);
@@ -210,7 +210,7 @@ export class NameMap<Value> {
 }
 
 class NameSet {
-  readonly names: Name[] = [];
+  readonly names: RowName[] = [];
   readonly #seen = new NameMap<true>();
 
   add(organizationId: string, id: string): void {

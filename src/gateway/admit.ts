@@ -13,7 +13,7 @@ import type { Outcomes } from "../credits/outcomes.ts";
 import { FREE, NO_TOKENS, pricesUsed } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
-import { boundsOf } from "./charge.ts";
+import { tokenBoundsOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import type { LimitEntry } from "./limits.ts";
 import { type OutputRange, outputRange } from "./output-bound.ts";
@@ -109,7 +109,7 @@ function needOf(
   range: OutputRange,
   isFree: boolean,
 ): RouteNeed {
-  const { prompt, completion, calls: callsMost } = boundsOf(model, route, estimate, range.most);
+  const { prompt, completion, calls: callsMost } = tokenBoundsOf(model, route, estimate, range.most);
   // A shorter `max_tokens` is a smaller hold only where it bounds everything that is charged as output.
   const outputTokensLeast = completion > range.most ? completion : range.least;
   const { hasAudio, hasHourCache } = estimate;

@@ -7,7 +7,7 @@ import type { Route } from "../catalog/model.ts";
 import { estimatePrompt, holdBounds } from "../credits/estimate.ts";
 import { FREE, priceOf } from "../credits/price.ts";
 import type { UpstreamUsage } from "../providers/provider.ts";
-import { boundsOf, type Charged, chargeOf, roughCharge, within } from "./charge.ts";
+import { type Charged, chargeOf, roughCharge, tokenBoundsOf, within } from "./charge.ts";
 import { Meter } from "./meter.ts";
 import { OutputRates } from "./output-rates.ts";
 import { TokenCounter } from "./token-counter.ts";
@@ -41,7 +41,7 @@ function chargedOf(one: Case): Charged & { meter: Meter } {
   if (usage !== undefined) meter.add([{ usage }]);
   const { model = MODEL, estimate = ESTIMATE, isStreamed = true, isInputOnly = false, ...others } = rest;
   const plan = { model, estimate, isStreamed, isInputOnly, promptTexts: rest.promptTexts ?? (() => ["go"]) };
-  const bounds = boundsOf(LIMITS, others.route ?? ROUTE, estimate, maxTokens);
+  const bounds = tokenBoundsOf(LIMITS, others.route ?? ROUTE, estimate, maxTokens);
   return { plan, route: ROUTE, prices: PRICES, bounds, meter, isClientDisconnected: false, elapsedMs: 0, ...others };
 }
 

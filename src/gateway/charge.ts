@@ -54,7 +54,7 @@ const TOKENS_OF_DOUBT = 64;
  * Returns the bounds of a route: the upper estimate of the prompt and `max_tokens`; the context window where the provider runs
  * tools of its own, and the model's maximum where it counts reasoning outside `max_tokens`.
  */
-export function boundsOf(
+export function tokenBoundsOf(
   { contextWindow, maxOutputTokens }: Pick<CatalogModel, "contextWindow" | "maxOutputTokens">,
   { runsTools, countsReasoningBeside, callsMost }: Pick<Route, "runsTools" | "countsReasoningBeside" | "callsMost">,
   { most }: Pick<PromptEstimate, "most">,
@@ -138,7 +138,7 @@ export function roughTokens(
   { estimate, maxTokens }: Admitted,
   meter: MeterReading,
 ): TokenCounts {
-  return roughCharge(meter, estimate.likely, boundsOf(model, route, estimate, maxTokens)).tokens;
+  return roughCharge(meter, estimate.likely, tokenBoundsOf(model, route, estimate, maxTokens)).tokens;
 }
 
 /** An answer to charge. */

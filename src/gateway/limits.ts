@@ -77,7 +77,7 @@ export interface RateLimiter {
 }
 
 /** Returns what an admission takes from windows. */
-export function usesOf({ requests, tokens, tokensPerMinute, tokensPerDay }: WantedLimits): WindowUse[] {
+export function windowUsesOf({ requests, tokens, tokensPerMinute, tokensPerDay }: WantedLimits): WindowUse[] {
   const uses = requestUses(requests);
   for (const { key, limit } of tokensPerMinute) uses.push({ kind: "tokens", key, limit, amount: tokens });
   for (const { key, limit } of tokensPerDay) uses.push({ kind: "tokensOfDay", key, limit, amount: tokens });
@@ -89,7 +89,7 @@ export function requestUses(keys: readonly LimitKey[]): WindowUse[] {
 }
 
 /** Returns the state of a window of which `used` is counted, and which ends in `leftMs`. */
-export function stateOf({ kind, limit }: WindowUse, used: number, leftMs: number): LimitState {
+export function limitStateOf({ kind, limit }: WindowUse, used: number, leftMs: number): LimitState {
   return {
     unit: kind === "requests" ? "requests" : "tokens",
     limit,

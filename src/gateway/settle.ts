@@ -6,7 +6,7 @@ import type { Attempt, Trace } from "../credits/books.ts";
 import { type TokenCounts, tokenTotals } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
 import type { Answered, Unanswered } from "./attempt.ts";
-import { boundsOf, type Charge, chargedAt, chargeOf, roughTokens } from "./charge.ts";
+import { type Charge, chargedAt, chargeOf, roughTokens, tokenBoundsOf } from "./charge.ts";
 import type { Delivery } from "./deliver.ts";
 import { publicError } from "./failures.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
@@ -96,7 +96,7 @@ async function chargeFor(gateway: Gateway, completed: Completed): Promise<Charge
   const { end, meter } = delivery;
   const nowMs = gateway.clock();
   const elapsedMs = nowMs - (calledAtMs ?? nowMs);
-  const bounds = boundsOf(plan.model, route, estimate, maxTokens);
+  const bounds = tokenBoundsOf(plan.model, route, estimate, maxTokens);
   const one = { plan, route, bounds, prices, meter, isClientDisconnected: end === "client_disconnected", elapsedMs };
   const { outputRates } = gateway;
   const charge = await chargeOf({ tokenCounter: gateway.tokenCounter.forCharges(organizationId), outputRates }, one);

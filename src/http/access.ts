@@ -7,7 +7,7 @@ import type { ApiError } from "../errors.ts";
 import type { CompletionReport } from "../gateway/report.ts";
 import type { Refusal } from "../reports/refusal-log.ts";
 import type { AccessEntry, AccessLog } from "../telemetry/logger.ts";
-import { namesOf } from "./authentication.ts";
+import { callerNamesOf } from "./authentication.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -177,7 +177,7 @@ function entryOf(
     method: request.method,
     route: routeOf(request),
     ...resultOf(request, raw, isCut),
-    ...namesOf(request.caller),
+    ...callerNamesOf(request.caller),
     model: modelName === null ? null : printable(modelName, MODEL_CHARACTERS_MAX),
     durationMs,
   };

@@ -28,7 +28,7 @@ declare module "fastify" {
 }
 
 /** Returns by what logs name a caller. Operators have no organization. */
-export function namesOf(caller: Caller | null): { organizationId: string | null; tokenId: string | null } {
+export function callerNamesOf(caller: Caller | null): { organizationId: string | null; tokenId: string | null } {
   if (caller === null) return { organizationId: null, tokenId: null };
   const { principal, administrator: who } = caller;
   if (principal !== undefined) return { organizationId: principal.organizationId, tokenId: principal.tokenId };

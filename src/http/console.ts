@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
-import { lacksApiPrefix, pathOf, respondNoRoute } from "./routing.ts";
+import { lacksApiPrefix, requestPath, respondNoRoute } from "./routing.ts";
 
 /** Next to src/ in a clone, next to dist/ in the packed package. */
 const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
@@ -63,7 +63,7 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
       .send(page);
   const sendPage = (request: FastifyRequest, reply: FastifyReply) => {
     // Clients whose base URL lacks `/v1` also request `/models`.
-    if (!lacksApiPrefix(pathOf(request))) return send(reply);
+    if (!lacksApiPrefix(requestPath(request))) return send(reply);
     reply.header("vary", "Accept, Sec-Fetch-Dest");
     return isNavigation(request) ? send(reply) : respondNoRoute(request, reply);
   };

@@ -7,7 +7,7 @@ import { ApiError, type ErrorCode } from "../errors.ts";
 import { publicError } from "../gateway/failures.ts";
 import { type LimitState, rateLimitHeaders } from "../gateway/limits.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { namesOf } from "./authentication.ts";
+import { callerNamesOf } from "./authentication.ts";
 
 /** Our codes for Fastify's own errors (https://fastify.dev/docs/latest/Reference/Errors/). */
 const FASTIFY_CODES: Record<string, ErrorCode> = {
@@ -33,7 +33,7 @@ export function errorHandler(log: Log) {
     const shown = toPublicError(error);
     // The access log has the known errors. A defect is logged with its stack.
     if (!hasDisconnected(error, request) && shown.code === "internal_error") {
-      const fields = { requestId: request.id, ...namesOf(request.caller), model: request.modelName };
+      const fields = { requestId: request.id, ...callerNamesOf(request.caller), model: request.modelName };
       log.error({ ...fields, defect: shown.cause }, "a request failed with an internal error");
     }
     if (reply.raw.headersSent) return resetConnection(reply, shown);

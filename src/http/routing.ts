@@ -43,7 +43,7 @@ const HOST = /^[\w.:[\]-]{1,255}$/;
  * there for a WebSocket, which Codex takes as the advice to send requests; 404 otherwise. The 404 gives the base URL if the path lacks or repeats `/v1`, and else lists the available routes.
  */
 export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
-  const path = pathOf(request);
+  const path = requestPath(request);
   const isPublic = isPublicPath(path);
   if (isPublic) reply.header("access-control-allow-origin", "*");
   const methods = isPublic
@@ -90,7 +90,7 @@ function baseUrlOf({ protocol, host, server }: FastifyRequest): string {
  * Returns the path of a request as the router matches it: without the query, repeated slashes, a trailing slash, and the
  * origin of an absolute URL (RFC 9112, section 3.2.2).
  */
-export function pathOf({ url }: Pick<FastifyRequest, "url">): string {
+export function requestPath({ url }: Pick<FastifyRequest, "url">): string {
   const path = (url.startsWith("/") ? url : url.replace(/^[^/?]*:\/\/[^/?]*/, "")).split(/[?#]/, 1)[0] ?? "";
   return path.replace(/\/{2,}/g, "/").replace(/(.)\/$/, "$1");
 }

@@ -38,7 +38,7 @@ import { type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } fro
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { type Overload, RunningWork, refuseWhenOverloaded } from "./overload.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
-import { endpoints, isPublicPath, pathOf, respondNoRoute } from "./routing.ts";
+import { endpoints, isPublicPath, requestPath, respondNoRoute } from "./routing.ts";
 import { RunningCompletions, Shutdown, type ShutdownOptions } from "./shutdown.ts";
 
 declare module "fastify" {
@@ -316,7 +316,7 @@ function startsWork({ method, scope }: Endpoint): boolean {
 
 /** The CORS plugin would answer the preflight of every path, but only `/v1` allows other origins. */
 function isForeignPreflight(request: FastifyRequest): boolean {
-  return request.method === "OPTIONS" && !isPublicPath(pathOf(request));
+  return request.method === "OPTIONS" && !isPublicPath(requestPath(request));
 }
 
 async function document(server: FastifyInstance, version: string): Promise<void> {

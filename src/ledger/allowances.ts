@@ -58,7 +58,7 @@ export type AllowanceCreation =
  * Creates an allowance with its audit entry, and books its first grant if it is due. Returns the stored row; if the
  * reference was used before with the same terms, that is the earlier row. Rejects with StoreUnavailableError.
  */
-export async function createAllowance(
+export async function openAllowance(
   options: AllowanceOptions & { allowances: AllowanceRows },
   terms: Omit<AllowanceRow, "priority" | "nextAtMs" | "endedAtMs">,
   audit?: AuditRow,
@@ -83,7 +83,7 @@ function hasTermsOf(first: AllowanceRow, wanted: AllowanceRow): boolean {
  * Ends an allowance. The grant of the current month stays. Returns the stored row, and whether it had ended before. Rejects
  * with StoreUnavailableError.
  */
-export async function endAllowance(
+export async function closeAllowance(
   {
     allowances,
     grant,

@@ -6,7 +6,7 @@ import type { KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest, RequestMessage } from "../api/chat/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow } from "../stores/queries/conversations.ts";
-import { ConversationLog, type ConversationLogOptions, toRecord } from "./conversation-log.ts";
+import { ConversationLog, type ConversationLogOptions, toConversationRecord } from "./conversation-log.ts";
 
 const UNAVAILABLE = new StoreUnavailableError("away");
 
@@ -181,7 +181,7 @@ const answering = (message: Partial<KeptAnswer["message"]>): KeptAnswer => {
   return { message: { role: "assistant", content: null, refusal: null, ...message }, finish_reason: "stop" };
 };
 const kept = (request: ChatCompletionRequest, answer: KeptAnswer | null = null, limitBytes = LIMIT) => {
-  const record = toRecord(request, answer, limitBytes);
+  const record = toConversationRecord(request, answer, limitBytes);
   const length = Buffer.byteLength(record.request) + Buffer.byteLength(record.answer ?? "");
   expect(record.byteLength).toBe(length);
   expect(length).toBeLessThanOrEqual(limitBytes);

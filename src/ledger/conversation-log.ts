@@ -109,7 +109,7 @@ export class ConversationLog {
     const { limitBytes, clock } = this.#options;
     if (this.#budget.room(organizationId) <= 0) return false;
     try {
-      const { byteLength, ...record } = toRecord(request, answer(), limitBytes);
+      const { byteLength, ...record } = toConversationRecord(request, answer(), limitBytes);
       if (!this.#budget.take(organizationId, byteLength)) return false;
       this.#queue.push({ row: { organizationId, holdId, endedAtMs: clock(), ...record }, byteLength });
       return true;
@@ -220,7 +220,7 @@ const MEDIA_TYPE_CHARACTERS_MAX = 100;
  * truncated: the latest messages and the beginnings of long texts remain. Images sent as data URLs are replaced by their
  * media type and length.
  */
-export function toRecord(
+export function toConversationRecord(
   request: ChatCompletionRequest,
   answer: KeptAnswer | null,
   limitBytes: number,

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { releaseOf, spooledTransitions } from "../../test/support/spooled.ts";
-import { fromRecord, type SpooledTransition, SpoolFile, type SpoolPage, toRecord } from "./spool-file.ts";
+import { fromRecord, type SpooledTransition, SpoolFile, type SpoolPage, toSpoolRecord } from "./spool-file.ts";
 
 let directory: string;
 let path: string;
@@ -40,7 +40,7 @@ async function found(bytes: Buffer): Promise<SpoolPage & { entries: number }> {
 test("a record is parsed to the transition that was written", () => {
   fc.assert(
     fc.property(spooledTransitions, (transition) => {
-      const record = toRecord(transition);
+      const record = toSpoolRecord(transition);
       expect(record.filter((byte) => byte === 0x0a)).toHaveLength(2);
       expect(fromRecord(record.subarray(1, -1))).toEqual(transition);
     }),
@@ -49,7 +49,7 @@ test("a record is parsed to the transition that was written", () => {
 
 const files = fc
   .array(spooledTransitions, { minLength: 1, maxLength: 6 })
-  .map((transitions) => ({ transitions, records: transitions.map(toRecord) }));
+  .map((transitions) => ({ transitions, records: transitions.map(toSpoolRecord) }));
 const endsOf = (records: Buffer[]) => records.map((_, index) => Buffer.concat(records.slice(0, index + 1)).length);
 
 describe("a damaged file", () => {
@@ -101,7 +101,7 @@ describe("a damaged file", () => {
   });
 
   test("with zeros at its end, left by a power failure, contains only the records", async () => {
-    const read = await found(Buffer.concat([toRecord(releaseOf("a")), Buffer.alloc(5_000)]));
+    const read = await found(Buffer.concat([toSpoolRecord(releaseOf("a")), Buffer.alloc(5_000)]));
     expect(read).toMatchObject({ transitions: [releaseOf("a")], damaged: [], isIncomplete: false, entries: 1 });
   });
 });
@@ -115,17 +115,17 @@ describe("a file in use", () => {
   test("returns records in their order, page by page, and is emptied when all are passed", async () => {
     const file = await SpoolFile.create(path);
     const names = Array.from({ length: 30_000 }, (_, index) => `hold_${index}`);
-    await Promise.all(names.map((name) => file.append(toRecord(releaseOf(name)))));
+    await Promise.all(names.map((name) => file.append(toSpoolRecord(releaseOf(name)))));
     expect(file.entries).toBe(names.length);
     const first = await file.read();
     expect(first?.transitions.length).toBeLessThan(names.length);
     expect(await file.read()).toEqual(first);
     const all = await readAll(file);
     expect(all.transitions).toEqual(names.map(releaseOf));
-    await file.append(toRecord(releaseOf("later")));
+    await file.append(toSpoolRecord(releaseOf("later")));
     expect(file.entries).toBe(1);
     await file.close();
-    expect(await sizeOf()).toBe(toRecord(releaseOf("later")).length);
+    expect(await sizeOf()).toBe(toSpoolRecord(releaseOf("later")).length);
     const next = await SpoolFile.open(path);
     expect((await readAll(next)).transitions).toEqual([releaseOf("later")]);
     await next.close();
@@ -145,7 +145,7 @@ describe("a file in use", () => {
         }
       }
     })();
-    for (const name of names) await file.append(toRecord(releaseOf(name)));
+    for (const name of names) await file.append(toSpoolRecord(releaseOf(name)));
     await reading;
     expect(read).toEqual(names);
     expect(file.entries).toBe(0);
@@ -156,7 +156,7 @@ describe("a file in use", () => {
   test("reads a record that is larger than a page", async () => {
     const file = await SpoolFile.create(path);
     const large = "x".repeat(5_000_000);
-    await Promise.all([large, "b"].map((name) => file.append(toRecord(releaseOf(name)))));
+    await Promise.all([large, "b"].map((name) => file.append(toSpoolRecord(releaseOf(name)))));
     expect((await readAll(file)).transitions).toEqual([releaseOf(large), releaseOf("b")]);
     await file.remove();
     await expect(sizeOf()).rejects.toThrow("ENOENT");
@@ -166,10 +166,10 @@ describe("a file in use", () => {
     const file = await SpoolFile.create(path);
     const reserved = await stat(path);
     expect(reserved.blocks * 512).toBeGreaterThanOrEqual(reserved.size);
-    expect(reserved.size).toBeGreaterThan(10_000 * toRecord(releaseOf("hold")).length);
-    await file.append(toRecord(releaseOf("a")));
+    expect(reserved.size).toBeGreaterThan(10_000 * toSpoolRecord(releaseOf("hold")).length);
+    await file.append(toSpoolRecord(releaseOf("a")));
     await readAll(file);
-    await file.append(toRecord(releaseOf("b")));
+    await file.append(toSpoolRecord(releaseOf("b")));
     expect(await sizeOf()).toBe(reserved.size);
     const killed = await SpoolFile.open(path);
     expect(await readAll(killed)).toMatchObject({ transitions: [releaseOf("b")], damaged: [], isIncomplete: false });
@@ -178,7 +178,7 @@ describe("a file in use", () => {
   });
 
   test("never replaces an existing file", async () => {
-    await writeFile(path, toRecord(releaseOf("a")));
+    await writeFile(path, toSpoolRecord(releaseOf("a")));
     await expect(SpoolFile.create(path)).rejects.toThrow("EEXIST");
   });
 });

@@ -18,7 +18,7 @@ const HEAD_BYTES = CHECKSUM_DIGITS + 1;
  * Serializes a transition as a record of the spool: a line with a checksum and a JSON text. It also begins with a line feed,
  * so that an incomplete or damaged record before it does not affect it.
  */
-export function toRecord(transition: SpooledTransition): Buffer {
+export function toSpoolRecord(transition: SpooledTransition): Buffer {
   const text = Buffer.from(JSON.stringify(toPlain(transition)));
   return Buffer.concat([Buffer.from(`\n${checksumOf(text)} `), text, Buffer.from("\n")]);
 }

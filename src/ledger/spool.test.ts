@@ -27,7 +27,7 @@ afterEach(async () => {
 /** Runs a module in a process of its own, through a launcher if one is given. Returns the lines that it prints. */
 function start(body: string, launcher: string[] = []): { child: ChildProcess; lines: AsyncIterator<string> } {
   const source = `
-    import { SpoolFile, toRecord } from ${JSON.stringify(new URL("./spool-file.ts", import.meta.url).href)};
+    import { SpoolFile, toSpoolRecord } from ${JSON.stringify(new URL("./spool-file.ts", import.meta.url).href)};
     import { Spool } from ${JSON.stringify(new URL("./spool.ts", import.meta.url).href)};
     import { takeLock } from ${JSON.stringify(new URL("../stores/sqlite/directory.ts", import.meta.url).href)};
     const directory = ${JSON.stringify(directory)};
@@ -120,15 +120,15 @@ describe.skipIf(process.platform === "win32")("a spool on a full disk", () => {
       let taken = 0;
       try {
         for (;;) {
-          await file.append(toRecord(release("hold_" + taken + "x".repeat(2_000))));
+          await file.append(toSpoolRecord(release("hold_" + taken + "x".repeat(2_000))));
           taken += 1;
         }
       } catch (error) {
         say(error.code);
       }
-      const group = await Promise.allSettled(Array.from({ length: 50 }, () => file.append(toRecord(release("y".repeat(500))))));
+      const group = await Promise.allSettled(Array.from({ length: 50 }, () => file.append(toSpoolRecord(release("y".repeat(500))))));
       say(String(group.filter(({ status }) => status === "fulfilled").length));
-      await file.append(toRecord(release("small")));
+      await file.append(toSpoolRecord(release("small")));
       say(String(taken));`,
       ["sh", "-c", 'ulimit -f 64; exec "$@"', "sh"],
     );
@@ -186,10 +186,10 @@ describe.skipIf(!hasSmallDisks())("a spool on a disk that others fill", () => {
       };
       const file = await SpoolFile.create(path);
       say(fill());
-      await file.append(toRecord(release("a")));
-      say(await file.append(toRecord(release("z".repeat(18_000_000)))).catch((error) => error.code));
+      await file.append(toSpoolRecord(release("a")));
+      say(await file.append(toSpoolRecord(release("z".repeat(18_000_000)))).catch((error) => error.code));
       say(fill());
-      for (let index = 0; index < 1000; index += 1) await file.append(toRecord(release("b" + index + "y".repeat(2_000))));
+      for (let index = 0; index < 1000; index += 1) await file.append(toSpoolRecord(release("b" + index + "y".repeat(2_000))));
       const next = await SpoolFile.open(path);
       const found = [];
       let noise = 0;

@@ -11,7 +11,7 @@ import {
   SpoolFile,
   type SpoolPage,
   syncDirectory,
-  toRecord,
+  toSpoolRecord,
 } from "./spool-file.ts";
 
 const RECORDS = ".jsonl";
@@ -106,7 +106,7 @@ export class Spool {
 
   /** Appends a transition, to be booked later. Resolves when it is on the disk; rejects with StoreUnavailableError. */
   async append(transition: SpooledTransition): Promise<void> {
-    const record = toRecord(transition);
+    const record = toSpoolRecord(transition);
     const isWithin = this.#reserve.take(transition.facts.organizationId, record.length);
     try {
       if (!isWithin) await requireRoom(this.#options.directory);

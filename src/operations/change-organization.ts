@@ -1,5 +1,5 @@
 import { auditRow } from "../admin/audit.ts";
-import type { OrganizationChange, OrganizationRow } from "../stores/queries/accounts.ts";
+import type { OrganizationRow, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import { argument, type CommandServices, command, facts, onOrOff, optional, text, toggle } from "./command.ts";
 import { type AccountCore, checkLimits, checkName, defined, invalidValue, unknownOrganization } from "./core.ts";
 import { limitSettingsOf, operation } from "./operation.ts";
@@ -67,7 +67,7 @@ function onOff(isOn: boolean): string {
   return isOn ? "on" : "off";
 }
 
-async function changed(services: CommandServices, id: string, change: OrganizationChange) {
+async function changed(services: CommandServices, id: string, change: OrganizationUpdate) {
   const organization = await updateOrganization(services, id, change);
   return outputWithStatus(organization, await services.freshBalance(id));
 }
@@ -79,7 +79,7 @@ async function changed(services: CommandServices, id: string, change: Organizati
 export async function updateOrganization(
   core: AccountCore,
   id: string,
-  wanted: OrganizationChange,
+  wanted: OrganizationUpdate,
 ): Promise<OrganizationRow> {
   const { status, pausesAllowances = false } = wanted;
   if (pausesAllowances && status !== "paused") {

@@ -1,7 +1,7 @@
 import { SCOPES } from "../api/principal.ts";
 import { OperatorError } from "../errors.ts";
 import type { TokenWithBudget } from "../stores/queries/accounts.ts";
-import type { TokenChange } from "../stores/queries/token-changes.ts";
+import type { TokenUpdate } from "../stores/queries/token-changes.ts";
 import { argument, command, creditsOrNone, expiry, facts, list, optional, text, toggle } from "./command.ts";
 import { type AccountCore, checkExpiry, checkLimits, checkName } from "./core.ts";
 import { operation } from "./operation.ts";
@@ -89,13 +89,13 @@ export async function updateToken(
     const old = await tokenRow(core, id);
     expectActive(core, old, "changed");
     const terms = { ...old, cap: old.budget?.cap ?? null };
-    const fields = (Object.keys(wanted) as (keyof TokenChange)[]).filter((field) => {
+    const fields = (Object.keys(wanted) as (keyof TokenUpdate)[]).filter((field) => {
       const [present, next] = [terms, wanted].map((of) => JSON.stringify(auditedTerms(of, [field])));
       return present !== next;
     });
     if (fields.length === 0) return old;
     const audited = { before: auditedTerms(terms, fields), after: auditedTerms(wanted, fields) };
-    const values: TokenChange = Object.fromEntries(fields.map((field) => [field, wanted[field]]));
+    const values: TokenUpdate = Object.fromEntries(fields.map((field) => [field, wanted[field]]));
     const record = tokenRecord(core, "token.change", old, audited);
     if (await core.accounts.changeToken(old, values, record)) return tokenRow(core, id);
   }

@@ -4,7 +4,7 @@ import { isoTime } from "../api/time.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import type { GrantTransition } from "../credits/books.ts";
-import { createAllowance as insertAllowance } from "../ledger/allowances.ts";
+import { openAllowance } from "../ledger/allowances.ts";
 import { referenceMismatch, requireCredits } from "./bookings.ts";
 import { argument, command, credits, facts, futureDate, line, optional, required, toggle } from "./command.ts";
 import type { CreditCore } from "./core.ts";
@@ -73,7 +73,7 @@ export async function addAllowance(
   const after = { amount: creditsFromMicro(amount), lapses, reference, begins_at: isoTime(anchorAtMs) };
   const change = { action: "allowance.create", organizationId, subjectId: wanted.id, after };
   const grant = (first: GrantTransition) => bookings.grant(first);
-  const made = await insertAllowance({ allowances, grant }, wanted, auditRow(actor, change, core));
+  const made = await openAllowance({ allowances, grant }, wanted, auditRow(actor, change, core));
   if (made.outcome === "created") return made;
   const { row: first } = made;
   const rest = `of which the rest ${first.lapses ? "expires" : "stays"}`;

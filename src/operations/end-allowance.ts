@@ -2,7 +2,7 @@ import { auditRow } from "../admin/audit.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { UnknownIdError } from "../errors.ts";
-import { endAllowance as endFound, findAllowance } from "../ledger/allowances.ts";
+import { closeAllowance, findAllowance } from "../ledger/allowances.ts";
 import { argument, command, text } from "./command.ts";
 import { type CreditCore, notFound } from "./core.ts";
 import { allowanceAnswer, allowanceJson } from "./list-allowances.ts";
@@ -42,5 +42,5 @@ export async function stopAllowance(
   const change = { action: "allowance.end", organizationId: found.organizationId, subjectId: id };
   const grant = (next: GrantTransition) => bookings.grant(next);
   const revoke = (revocation: RevokeTransition) => bookings.revoke(revocation);
-  return endFound({ allowances, grant, revoke }, found, core.clock(), auditRow(core.actor, change, core));
+  return closeAllowance({ allowances, grant, revoke }, found, core.clock(), auditRow(core.actor, change, core));
 }

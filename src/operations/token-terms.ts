@@ -6,7 +6,7 @@ import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/a
 import type { AuditRow } from "../credits/audit.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
 import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
-import type { TokenChange as TermChange } from "../stores/queries/token-changes.ts";
+import type { TokenUpdate } from "../stores/queries/token-changes.ts";
 import { type AccountCore, type Core, invalidValue, notFound, shortText } from "./core.ts";
 import { amountOf, limitSettingsOf, timeOf } from "./operation.ts";
 
@@ -55,7 +55,7 @@ export function auditedToken({ name, prefix, scopes, models, limits, expiresAtMs
 }
 
 /** Returns the values of some terms for the audit log. */
-export function auditedTerms(terms: TermChange, fields: readonly (keyof TermChange)[]): Record<string, unknown> {
+export function auditedTerms(terms: TokenUpdate, fields: readonly (keyof TokenUpdate)[]): Record<string, unknown> {
   const { cap = null, expiresAtMs = null } = terms;
   const entries = fields.map((field): [string, unknown] => {
     if (field === "cap") return [field, cap === null ? null : formatCredits(cap)];

@@ -12,7 +12,7 @@ import {
 import { EMBEDDING_MODEL, embedInSandbox } from "./sandbox/embed.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
 import { checkSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
-import { countPromptTokens, lastUserText, story, tokensOf } from "./sandbox/text.ts";
+import { countPromptTokens, lastUserText, story, textTokens } from "./sandbox/text.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
 
 /** Pieces in one item of the answer. The event loop serves other requests between items. */
@@ -59,7 +59,7 @@ async function complete({ request, signal }: ProviderCall, timeouts: ProviderTim
 function scriptOf(request: UpstreamRequest): Script {
   switch (request.model) {
     case "echo":
-      return toScript(request, tokensOf(lastUserText(request.messages)));
+      return toScript(request, textTokens(lastUserText(request.messages)));
     case "story":
       return toScript(request, story(request.seed ?? 0));
     default: {

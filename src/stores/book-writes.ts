@@ -43,7 +43,7 @@ function write<Row extends object>(
  * Returns the statement of a write. `term` is the expression for the value of a column. `source` produces one row per row to
  * write; absent: the statement writes one row.
  */
-export function textOf(
+export function sqlOf(
   { verb, table: { name, key }, columns }: BookWrite<object>,
   term: (column: string) => string,
   source?: string,

@@ -37,7 +37,7 @@ function field<Value>(
 
 const same = <Value>(value: Value) => value;
 
-export function text<Value extends string = string>(name: string) {
+export function requiredText<Value extends string = string>(name: string) {
   return field<Value>(name, "text", same, (cell) => cell as Value);
 }
 
@@ -47,7 +47,7 @@ export function optionalText<Value extends string = string>(name: string) {
 
 /** One of some texts. */
 export function oneOf<const Value extends string>(name: string, values: readonly Value[]) {
-  return { ...text<Value>(name), values };
+  return { ...requiredText<Value>(name), values };
 }
 
 /** One of some texts, or null. */

@@ -27,11 +27,11 @@ import {
   optionalOneOf,
   optionalText,
   remaining,
+  requiredText,
   settlement,
-  text,
   trace,
 } from "./fields.ts";
-import { type Fields, type TableShape, table } from "./table.ts";
+import { declareTable, type Fields, type TableShape } from "./table.ts";
 
 /*
  * Every column is declared here once, for both databases. The types of rows, the column lists and parameter types, and
@@ -39,8 +39,8 @@ import { type Fields, type TableShape, table } from "./table.ts";
  * per token. SQL never looks into JSON text. Texts compare by their bytes.
  */
 
-export const BALANCE = table("balance", ["organizationId"], {
-  organizationId: text("organization_id"),
+export const BALANCE = declareTable("balance", ["organizationId"], {
+  organizationId: requiredText("organization_id"),
   granted: amount("granted"),
   available: amount("available"),
   held: amount("held"),
@@ -50,18 +50,18 @@ export const BALANCE = table("balance", ["organizationId"], {
   closedBeforeMs: optionalNumber("closed_before"),
 } satisfies Fields<BalanceRow>);
 
-export const TOKEN_BALANCE = table("token_balance", ["organizationId", "tokenId"], {
-  organizationId: text("organization_id"),
-  tokenId: text("token_id"),
+export const TOKEN_BALANCE = declareTable("token_balance", ["organizationId", "tokenId"], {
+  organizationId: requiredText("organization_id"),
+  tokenId: requiredText("token_id"),
   budgetId: optionalText("budget_id"),
   cap: amount("cap"),
   held: amount("held"),
   spent: amount("spent"),
 } satisfies Fields<TokenBalanceRow>);
 
-export const GRANT = table("credit_grant", ["organizationId", "id"], {
-  organizationId: text("organization_id"),
-  id: text("id"),
+export const GRANT = declareTable("credit_grant", ["organizationId", "id"], {
+  organizationId: requiredText("organization_id"),
+  id: requiredText("id"),
   source: oneOf("source", ["grant", "credit"]),
   amount: amount("amount"),
   revoked: amount("revoked"),
@@ -74,13 +74,13 @@ export const GRANT = table("credit_grant", ["organizationId", "id"], {
   createdAtMs: number("created_at"),
 } satisfies Fields<GrantRow>);
 
-export const HOLD = table("hold", ["organizationId", "holdId"], {
-  organizationId: text("organization_id"),
-  holdId: text("id"),
-  tokenId: text("token_id"),
+export const HOLD = declareTable("hold", ["organizationId", "holdId"], {
+  organizationId: requiredText("organization_id"),
+  holdId: requiredText("id"),
+  tokenId: requiredText("token_id"),
   amount: amount("amount"),
   draws: draws("draws"),
-  owner: text("owner"),
+  owner: requiredText("owner"),
   madeAtMs: number("made_at"),
   expiresAtMs: number("expires_at"),
   details: details("details"),
@@ -88,14 +88,14 @@ export const HOLD = table("hold", ["organizationId", "holdId"], {
 
 const ENDED = ["complete", "client_disconnected", "upstream_failed", "timed_out", "service_failed"] as const;
 
-export const REQUEST = table("request", ["organizationId", "holdId"], {
-  organizationId: text("organization_id"),
-  holdId: text("id"),
-  tokenId: text("token_id"),
-  requestId: text("request_id"),
-  model: text("model"),
-  upstream: text("upstream"),
-  charge: text("charge"),
+export const REQUEST = declareTable("request", ["organizationId", "holdId"], {
+  organizationId: requiredText("organization_id"),
+  holdId: requiredText("id"),
+  tokenId: requiredText("token_id"),
+  requestId: requiredText("request_id"),
+  model: requiredText("model"),
+  upstream: requiredText("upstream"),
+  charge: requiredText("charge"),
   inputTokens: number("input_tokens"),
   outputTokens: number("output_tokens"),
   amount: amount("amount"),
@@ -112,20 +112,20 @@ export const REQUEST = table("request", ["organizationId", "holdId"], {
   metadata: optionalJson<Record<string, string>>("metadata"),
 } satisfies Fields<RequestRow>);
 
-export const KEY = table("idempotency_key", ["organizationId", "callerId", "key"], {
-  organizationId: text("organization_id"),
-  callerId: text("caller_id"),
-  key: text("key"),
-  fingerprint: text("fingerprint"),
-  holdId: text("hold_id"),
+export const KEY = declareTable("idempotency_key", ["organizationId", "callerId", "key"], {
+  organizationId: requiredText("organization_id"),
+  callerId: requiredText("caller_id"),
+  key: requiredText("key"),
+  fingerprint: requiredText("fingerprint"),
+  holdId: requiredText("hold_id"),
   answer: optionalText("answer"),
   createdAtMs: number("created_at"),
   expiresAtMs: number("expires_at"),
 } satisfies Fields<IdempotencyKeyRow>);
 
-export const ADJUSTMENT = table("adjustment", ["organizationId", "id"], {
-  organizationId: text("organization_id"),
-  id: text("id"),
+export const ADJUSTMENT = declareTable("adjustment", ["organizationId", "id"], {
+  organizationId: requiredText("organization_id"),
+  id: requiredText("id"),
   kind: oneOf("kind", ["revoke", "credit", "lapse", "late_settlement"]),
   amount: amount("amount"),
   draws: draws("draws"),
@@ -140,9 +140,9 @@ export const ADJUSTMENT = table("adjustment", ["organizationId", "id"], {
   settlement: settlement(),
 } satisfies Fields<AdjustmentRow>);
 
-export const ALLOWANCE = table("allowance", ["organizationId", "id"], {
-  organizationId: text("organization_id"),
-  id: text("id"),
+export const ALLOWANCE = declareTable("allowance", ["organizationId", "id"], {
+  organizationId: requiredText("organization_id"),
+  id: requiredText("id"),
   amount: amount("amount"),
   priority: number("priority"),
   lapses: flag("lapses"),
@@ -153,23 +153,23 @@ export const ALLOWANCE = table("allowance", ["organizationId", "id"], {
   endedAtMs: optionalNumber("ended_at"),
 } satisfies Fields<AllowanceRow>);
 
-export const AUDIT_ENTRY = table("audit_entry", ["id"], {
-  id: text("id"),
+export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
+  id: requiredText("id"),
   madeAtMs: number("made_at"),
   actorKind: oneOf("actor_kind", ["operator", "member", "command", "service", "anonymous"]),
   actorId: optionalText("actor_id"),
   address: optionalText("address"),
   requestId: optionalText("request_id"),
-  action: text("action"),
+  action: requiredText("action"),
   organizationId: optionalText("organization_id"),
   subjectId: optionalText("subject_id"),
   before: optionalJson<Record<string, unknown>>("before"),
   after: optionalJson<Record<string, unknown>>("after"),
 } satisfies Fields<AuditRow>);
 
-export const ORGANIZATION = table("organization", ["id"], {
-  id: text("id"),
-  name: text("name"),
+export const ORGANIZATION = declareTable("organization", ["id"], {
+  id: requiredText("id"),
+  name: requiredText("name"),
   kind: oneOf("kind", ["standard", "playground"]),
   /** Paused: its tokens are refused; running requests continue. */
   status: oneOf("status", ["active", "paused"]),
@@ -184,14 +184,14 @@ export const ORGANIZATION = table("organization", ["id"], {
   pausesAllowances: flag("pauses_allowances"),
 });
 
-export const TOKEN = table("token", ["id"], {
-  organizationId: text("organization_id"),
-  id: text("id"),
-  name: text("name"),
+export const TOKEN = declareTable("token", ["id"], {
+  organizationId: requiredText("organization_id"),
+  id: requiredText("id"),
+  name: requiredText("name"),
   /** SHA-256 of the whole token. */
   hash: bytes("hash"),
   /** First characters of the token, to recognize it by. */
-  prefix: text("prefix"),
+  prefix: requiredText("prefix"),
   scopes: json<Scope[]>("scopes"),
   /** Null: every model. */
   models: optionalJson<string[]>("models"),
@@ -205,20 +205,20 @@ export const TOKEN = table("token", ["id"], {
   /** The token that replaced this one in a rotation. */
   successorId: optionalText("successor_id"),
   /** The caller that the token identifies: the first token of the rotations to this one. */
-  callerId: text("caller_id"),
+  callerId: requiredText("caller_id"),
 });
 
-export const ADMIN_TOKEN = table("admin_token", ["id"], {
-  id: text("id"),
+export const ADMIN_TOKEN = declareTable("admin_token", ["id"], {
+  id: requiredText("id"),
   /** SHA-256 of the whole token. */
   hash: bytes("hash"),
   /** First characters, for display. */
-  prefix: text("prefix"),
+  prefix: requiredText("prefix"),
   createdAtMs: number("created_at"),
   revokedAtMs: optionalNumber("revoked_at"),
 });
 
-export const ADMIN_SESSION = table("admin_session", ["hash"], {
+export const ADMIN_SESSION = declareTable("admin_session", ["hash"], {
   /** SHA-256 of the cookie's value. */
   hash: bytes("hash"),
   adminTokenId: optionalText("admin_token_id"),
@@ -229,9 +229,9 @@ export const ADMIN_SESSION = table("admin_session", ["hash"], {
   expiresAtMs: number("expires_at"),
 });
 
-export const SHORT_TOKEN = table("short_token", ["hash"], {
+export const SHORT_TOKEN = declareTable("short_token", ["hash"], {
   hash: bytes("hash"),
-  tokenId: text("token_id"),
+  tokenId: requiredText("token_id"),
   expiresAtMs: number("expires_at"),
   /** The session that created it, with which it ends. Null: created without a session. */
   sessionHash: optionalBytes("session_hash"),
@@ -240,14 +240,17 @@ export const SHORT_TOKEN = table("short_token", ["hash"], {
 });
 
 /** One row with the id 1, or none: a random number that triggers replace at every change of what a token may do. */
-export const ACCOUNT_VERSION = table("account_version", ["id"], { id: number("id"), version: number("version") });
+export const ACCOUNT_VERSION = declareTable("account_version", ["id"], {
+  id: number("id"),
+  version: number("version"),
+});
 
-export const ADMIN_KEY = table("admin_idempotency_key", ["scope", "key"], {
+export const ADMIN_KEY = declareTable("admin_idempotency_key", ["scope", "key"], {
   /** `operator`, or the caller that a member's token identifies. */
-  scope: text("scope"),
-  key: text("key"),
+  scope: requiredText("scope"),
+  key: requiredText("key"),
   /** Fingerprint of the request: the same key with another request is refused. */
-  fingerprint: text("fingerprint"),
+  fingerprint: requiredText("fingerprint"),
   /** Interrupted: it failed without a known outcome. */
   state: oneOf("state", ["running", "answered", "interrupted"]),
   /** HTTP status. */
@@ -269,38 +272,41 @@ export const USAGE_COUNTS = {
   chargedWithCost: amount("charged_with_cost"),
 };
 
-export const USAGE_DAY = table("usage_day", ["organizationId", "dimension", "day", "name"], {
+export const USAGE_DAY = declareTable("usage_day", ["organizationId", "dimension", "day", "name"], {
   /** `*` for all. */
-  organizationId: text("organization_id"),
+  organizationId: requiredText("organization_id"),
   dimension: oneOf("dimension", ["model", "token", "organization", "first_token"]),
   /** Its first millisecond, in UTC. */
   day: number("day"),
   /** The model, the token, the organization, or the bucket. */
-  name: text("name"),
+  name: requiredText("name"),
   ...USAGE_COUNTS,
 });
 
-export const USAGE_DAY_DONE = table("usage_day_done", ["day"], { day: number("day"), doneAtMs: number("done_at") });
+export const USAGE_DAY_DONE = declareTable("usage_day_done", ["day"], {
+  day: number("day"),
+  doneAtMs: number("done_at"),
+});
 
 /** The sum of an organization's statement entries before a time. */
-export const STATEMENT_BALANCE = table("statement_balance", ["organizationId", "beforeAtMs"], {
-  organizationId: text("organization_id"),
+export const STATEMENT_BALANCE = declareTable("statement_balance", ["organizationId", "beforeAtMs"], {
+  organizationId: requiredText("organization_id"),
   beforeAtMs: number("before_at"),
   balance: amount("balance"),
 });
 
 /** See `queries/month-digests.ts`. */
-export const MONTH_DIGEST = table("month_digest", ["organizationId", "month"], {
-  organizationId: text("organization_id"),
+export const MONTH_DIGEST = declareTable("month_digest", ["organizationId", "month"], {
+  organizationId: requiredText("organization_id"),
   /** Its first millisecond, in UTC. */
   month: number("month"),
   /** In hexadecimal. */
-  digest: text("digest"),
+  digest: requiredText("digest"),
 });
 
 /** See `queries/closings.ts`. */
-export const CLOSING = table("closing", ["organizationId"], {
-  organizationId: text("organization_id"),
+export const CLOSING = declareTable("closing", ["organizationId"], {
+  organizationId: requiredText("organization_id"),
   beforeAtMs: number("before_at"),
   requests: number("requests"),
   cost: amount("cost"),
@@ -308,65 +314,65 @@ export const CLOSING = table("closing", ["organizationId"], {
   price: amount("price"),
 } satisfies Fields<ClosingRow>);
 
-export const CLOSING_PART = table("closing_part", ["organizationId", "dimension", "name"], {
-  organizationId: text("organization_id"),
+export const CLOSING_PART = declareTable("closing_part", ["organizationId", "dimension", "name"], {
+  organizationId: requiredText("organization_id"),
   dimension: oneOf("dimension", ["token", "grant"]),
-  name: text("name"),
+  name: requiredText("name"),
   amount: amount("amount"),
 } satisfies Fields<ClosingPartRow>);
 
 /** Prompt and answer of a request of an organization that stores them. The books do not depend on it. */
-export const CONVERSATION = table("conversation", ["organizationId", "holdId"], {
-  organizationId: text("organization_id"),
-  holdId: text("hold_id"),
+export const CONVERSATION = declareTable("conversation", ["organizationId", "holdId"], {
+  organizationId: requiredText("organization_id"),
+  holdId: requiredText("hold_id"),
   endedAtMs: number("ended_at"),
   /** True if a part was too long to be stored. */
   isTruncated: flag("is_truncated"),
   /** JSON of the request. */
-  request: text("request"),
+  request: requiredText("request"),
   /** JSON of the delivered part of the answer; null if nothing was delivered. */
   answer: optionalText("answer"),
 });
 
 /** An item of a response or a whole one, for requests of its caller that refer to it. The books do not depend on it. */
-export const RESPONSE_ITEM = table("response_item", ["organizationId", "callerId", "id"], {
-  organizationId: text("organization_id"),
-  callerId: text("caller_id"),
+export const RESPONSE_ITEM = declareTable("response_item", ["organizationId", "callerId", "id"], {
+  organizationId: requiredText("organization_id"),
+  callerId: requiredText("caller_id"),
   /** The id of the item, or of the response. */
-  id: text("id"),
+  id: requiredText("id"),
   /** The id of its response. */
-  answerId: text("answer_id"),
+  answerId: requiredText("answer_id"),
   keptAtMs: number("kept_at"),
   /** Size of the content. */
   bytes: number("bytes"),
   /** JSON: the item, or the list of all items of the response and of its input. */
-  content: text("content"),
+  content: requiredText("content"),
 });
 
 /** A request of a known organization that was refused before credits were held. The books do not depend on it. */
-export const REFUSAL = table("refusal", ["organizationId", "id"], {
-  organizationId: text("organization_id"),
+export const REFUSAL = declareTable("refusal", ["organizationId", "id"], {
+  organizationId: requiredText("organization_id"),
   /** UUIDv7 of the time of the refusal. */
-  id: text("id"),
-  tokenId: text("token_id"),
-  requestId: text("request_id"),
+  id: requiredText("id"),
+  tokenId: requiredText("token_id"),
+  requestId: requiredText("request_id"),
   /** Method and route. */
-  endpoint: text("endpoint"),
+  endpoint: requiredText("endpoint"),
   model: optionalText("model"),
   status: number("status"),
-  code: text("code"),
+  code: requiredText("code"),
   /** The message that the caller received. */
-  message: text("message"),
+  message: requiredText("message"),
   durationMs: number("duration_ms"),
   /** Number of requests that the row represents; its details are those of the first. */
   count: number("count"),
 });
 
 /** Number of refusals of a day by code, of an organization or of all ('*'). The books do not depend on it. */
-export const REFUSAL_DAY = table("refusal_day", ["organizationId", "day", "code"], {
-  organizationId: text("organization_id"),
+export const REFUSAL_DAY = declareTable("refusal_day", ["organizationId", "day", "code"], {
+  organizationId: requiredText("organization_id"),
   day: number("day"),
-  code: text("code"),
+  code: requiredText("code"),
   requests: number("requests"),
 });
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type AllowanceRow, periodAt } from "../../src/credits/allowance.ts";
 import type { GrantTransition, RevokeTransition } from "../../src/credits/books.ts";
-import { endAllowance, grantAllowances } from "../../src/ledger/allowances.ts";
+import { closeAllowance, grantAllowances } from "../../src/ledger/allowances.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
@@ -94,7 +94,7 @@ async function play(first: Store, second: Store): Promise<void> {
     const found = await allowances.due(options);
     const grant = (next: GrantTransition) => books.apply("durable", [next]);
     const revoke = (revocation: RevokeTransition) => books.apply("durable", [revocation]);
-    await endAllowance({ allowances, grant, revoke }, late, Date.now());
+    await closeAllowance({ allowances, grant, revoke }, late, Date.now());
     return found;
   };
   const { advance: move } = second.allowances;

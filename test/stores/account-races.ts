@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AuditRow } from "../../src/credits/audit.ts";
-import type { AccountRows, OrganizationChange, OrganizationRow, TokenRow } from "../../src/stores/queries/accounts.ts";
+import type { AccountRows, OrganizationRow, OrganizationUpdate, TokenRow } from "../../src/stores/queries/accounts.ts";
 import type { Store } from "../../src/stores/store.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
@@ -11,7 +11,7 @@ const NOW = 1_790_000_000_000;
 
 function recordOf(organizationId: string, subjectId = organizationId, action = "organization.change") {
   const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
-  return (before: OrganizationChange | null, after: OrganizationChange | null): AuditRow => ({
+  return (before: OrganizationUpdate | null, after: OrganizationUpdate | null): AuditRow => ({
     id: v7(),
     madeAtMs: NOW,
     ...actor,
@@ -58,7 +58,7 @@ function organizationCases({ subject, alternate, auditOf }: Nodes): void {
   test("concurrent changes of different fields of an organization are all kept", async () => {
     for (let round = 0; round < ROUNDS; round += 1) {
       const id = await subject.organization();
-      const changes: OrganizationChange[] = [
+      const changes: OrganizationUpdate[] = [
         { status: "paused" },
         { limits: { requestsPerMinute: round + 1 } },
         { name: `Round ${round}` },
@@ -84,7 +84,7 @@ function organizationCases({ subject, alternate, auditOf }: Nodes): void {
       ),
     );
     const limitIn = (part: AuditRow["before"]) =>
-      (part as OrganizationChange | null)?.limits?.requestsPerMinute ?? null;
+      (part as OrganizationUpdate | null)?.limits?.requestsPerMinute ?? null;
     const next = new Map((await auditOf(id)).map(({ before, after }) => [limitIn(before), limitIn(after)]));
     expect(next.size).toBe(ROUNDS);
     // The records form one chain from the first value to the last.

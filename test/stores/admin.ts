@@ -3,7 +3,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { SCOPES } from "../../src/api/principal.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
-import type { OrganizationChange, TokenRow } from "../../src/stores/queries/accounts.ts";
+import type { OrganizationUpdate, TokenRow } from "../../src/stores/queries/accounts.ts";
 import type { AdminTokenRow, SessionRow } from "../../src/stores/queries/admin.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
@@ -221,7 +221,7 @@ function accountVersionCases(subject: Subject): void {
     expect(after.version).not.toBe(before.version);
     expect(Number.isSafeInteger(after.version)).toBe(true);
   };
-  const change = (fields: OrganizationChange) => (made: SetUp) =>
+  const change = (fields: OrganizationUpdate) => (made: SetUp) =>
     made.accounts.changeOrganization(made.token.organizationId, fields, () => auditOf());
 
   test.each<[string, (made: SetUp) => Promise<unknown>]>([

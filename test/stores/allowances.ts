@@ -2,7 +2,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { type AllowanceRow, periodAt } from "../../src/credits/allowance.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
-import type { OrganizationChange } from "../../src/stores/queries/accounts.ts";
+import type { OrganizationUpdate } from "../../src/stores/queries/accounts.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const FAR_MS = 4_000_000_000_000;
@@ -95,7 +95,7 @@ function pauseCase(subject: Subject): void {
     const overdue = allowanceOf(organizationId, { anchorAtMs, nextAtMs: anchorAtMs });
     const later = allowanceOf(organizationId, { nextAtMs: Date.now() + 30_000 });
     for (const row of [overdue, later]) await allowances.insert(row);
-    const change = async (fields: OrganizationChange) => {
+    const change = async (fields: OrganizationUpdate) => {
       const record = (before: object, after: object): AuditRow => ({
         ...{ id: v7(), madeAtMs: 5, actorKind: "command", actorId: null, address: null, requestId: null },
         ...{ action: "organization.change", organizationId, subjectId: organizationId, before: { ...before } },

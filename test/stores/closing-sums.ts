@@ -6,7 +6,7 @@ import { decodeLines, encodeLines } from "../../src/credits/charge-lines.ts";
 import { ClosingTally } from "../../src/credits/closing.ts";
 import { NO_TOKENS, priceOf, type TokenCounts, tokenTotals, type UnitPrices } from "../../src/credits/price.ts";
 import { isBookedLate } from "../../src/credits/request-id.ts";
-import { checkRequest } from "../../src/stores/queries/verify-rows.ts";
+import { checkRequestRow } from "../../src/stores/queries/verify-rows.ts";
 import { REQUEST } from "../../src/stores/schema.ts";
 import { countOf, seedOfRun, timeoutOf } from "../support/counts.ts";
 import { PRICES, type Subject } from "./fixture.ts";
@@ -126,7 +126,7 @@ function expected(organizationId: string, requests: readonly RequestRow[]) {
   const tally = new ClosingTally(organizationId, BEFORE_MS, undefined);
   let isSound = true;
   for (const request of requests) {
-    checkRequest(request, [], () => {
+    checkRequestRow(request, [], () => {
       isSound = false;
     });
     if (isSound) tally.add(request);

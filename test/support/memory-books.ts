@@ -25,8 +25,8 @@ import {
   holdNamesOf,
   keyIdOf,
   keysOf,
-  type Name,
   namesOf,
+  type RowName,
   tokensOf,
 } from "../../src/credits/names.ts";
 import type { Outcomes } from "../../src/credits/outcomes.ts";
@@ -149,7 +149,7 @@ export class MemoryBooks
     const holds = pick(this.holds, [...names.holds, ...holdNamesOf(namedKeys)]);
     const requests = pick(this.requests, [...names.holds, ...holdNamesOf(namedKeys)]);
     const drawnOn = new Set(pick(this.grants, [...names.grants, ...grantsOf(holds), ...grantsOf(requests)]));
-    const isOf = (row: { organizationId: string; reference: string | null }, referred: Name[]) =>
+    const isOf = (row: { organizationId: string; reference: string | null }, referred: RowName[]) =>
       referred.some(({ organizationId, id }) => organizationId === row.organizationId && id === row.reference);
     const isConcerned = (row: GrantRow) =>
       (names.organizationIds.includes(row.organizationId) && (row.state === "pending" || row.remaining > 0n)) ||
@@ -259,7 +259,7 @@ export function keyOf(...parts: (string | number)[]): string {
   return parts.join(" ");
 }
 
-function pick<Row>(rows: Map<string, Row>, names: Name[]): Row[] {
+function pick<Row>(rows: Map<string, Row>, names: RowName[]): Row[] {
   const keys = new Set(names.map(({ organizationId, id }) => keyOf(organizationId, id)));
   return [...keys].flatMap((key) => rows.get(key) ?? []);
 }

@@ -1,5 +1,5 @@
 import { checkCode } from "./code.ts";
-import { checkCycles, checkDeadFiles, checkSmallFiles, checkTypeNames } from "./graph.ts";
+import { checkCycles, checkDeadFiles, checkExportedNames, checkSmallFiles } from "./graph.ts";
 import { checkLayers } from "./layers.ts";
 import { parseSource, type Source, type TextFile, type Violation } from "./source.ts";
 import { checkText } from "./text.ts";
@@ -18,7 +18,7 @@ export function checkFiles(files: readonly TextFile[]): Violation[] {
     ...checkCycles(sources),
     ...checkDeadFiles(sources),
     ...checkSmallFiles(sources),
-    ...checkTypeNames(sources),
+    ...checkExportedNames(sources),
   ];
 }
 

@@ -10,7 +10,6 @@ const TABLES = [
   "src/providers/ai-sdk/wires/",
   "src/catalog/facts/",
 ];
-const TYPES = new Set(["TSInterfaceDeclaration", "TSTypeAliasDeclaration", "ClassDeclaration"]);
 const ENTRIES = ["src/main.ts", "console/src/main.tsx"];
 
 /** Import cycles, types included. */
@@ -66,27 +65,32 @@ export function checkSmallFiles(sources: Map<string, Source>): Violation[] {
   });
 }
 
-/** Names of types that two files of src/ export. */
-export function checkTypeNames(sources: Map<string, Source>): Violation[] {
+/** Names that two files of src/ export, apart from those that each store has. */
+export function checkExportedNames(sources: Map<string, Source>): Violation[] {
   const firstPaths = new Map<string, string>();
   return productOf(sources).flatMap(({ path, program, lineOf }) =>
-    (program.body as AstNode[]).flatMap((node) => {
-      const declaration = node.type === "ExportNamedDeclaration" ? (node.declaration as AstNode | null) : null;
-      if (declaration === null || !TYPES.has(declaration.type)) return [];
-      const name = String((declaration.id as AstNode).name);
-      const first = firstPaths.get(name);
-      if (first === undefined) firstPaths.set(name, path);
-      if (first === undefined || first === path) return [];
-      return [
-        {
-          path,
-          line: lineOf(node.start),
-          rule: "type name",
-          message: `${first} exports another ${name}`,
-        },
-      ];
-    }),
+    (program.body as AstNode[]).flatMap((node) =>
+      exportedNames(node).flatMap((name) => {
+        const first = firstPaths.get(name);
+        if (first === undefined) firstPaths.set(name, path);
+        if (first === undefined || roleOf(first) === roleOf(path)) return [];
+        const message = `${first} exports another ${name}`;
+        return [{ path, line: lineOf(node.start), rule: "exported name", message }];
+      }),
+    ),
   );
+}
+
+/** Returns the names that a statement declares and exports. */
+function exportedNames(node: AstNode): string[] {
+  const declaration = node.type === "ExportNamedDeclaration" ? (node.declaration as AstNode | null) : null;
+  const declared = (declaration?.declarations as AstNode[] | undefined) ?? (declaration === null ? [] : [declaration]);
+  return declared.map(({ id }) => (id as AstNode).name).filter((name) => typeof name === "string");
+}
+
+/** Both stores have functions of the same names, which do the same. */
+function roleOf(path: string): string {
+  return path.replace(/^src\/stores\/(sqlite|postgres)\/.*/, "a store");
 }
 
 function productOf(sources: Map<string, Source>): Source[] {

@@ -6,7 +6,7 @@ import type { DecodedCompletion, NativeRequest } from "../../src/api/wire.ts";
 import type { Route } from "../../src/catalog/model.ts";
 import { estimatePrompt } from "../../src/credits/estimate.ts";
 import { FREE, priceOf } from "../../src/credits/price.ts";
-import { boundsOf, chargeOf } from "../../src/gateway/charge.ts";
+import { chargeOf, tokenBoundsOf } from "../../src/gateway/charge.ts";
 import { ToolCallCompleter } from "../../src/gateway/deliver.ts";
 import { Meter, usageOf } from "../../src/gateway/meter.ts";
 import { OutputRates } from "../../src/gateway/output-rates.ts";
@@ -225,7 +225,7 @@ async function heardOf(batches: readonly (readonly UpstreamChunk[])[]): Promise<
 
 async function tokensOf(meter: Meter) {
   const route: Route = { providerId: "up", model: "m", prices: PRICES };
-  const bounds = boundsOf(LIMITS, route, ESTIMATE, MAX_TOKENS);
+  const bounds = tokenBoundsOf(LIMITS, route, ESTIMATE, MAX_TOKENS);
   const count = async () => {
     throw new Error("The fixture reports no usage");
   };

@@ -5,15 +5,15 @@ import {
   type LimitKey,
   type LimitState,
   type LimitsStatus,
+  limitStateOf,
   type RateLimiter,
   requestUses,
   shownLimits,
-  stateOf,
   tightestOf,
   tooManyAtOnce,
-  usesOf,
   WINDOW_SECONDS,
   type WindowUse,
+  windowUsesOf,
 } from "../limits.ts";
 
 /** Amounts that were counted together. */
@@ -44,7 +44,7 @@ export class LocalLimiter implements RateLimiter {
     return {
       counted: () => counted,
       admit: (wanted) => {
-        const { states, leave } = this.take(usesOf(wanted), wanted.concurrentRequests);
+        const { states, leave } = this.take(windowUsesOf(wanted), wanted.concurrentRequests);
         return { ...shownLimits(counted, states), leave: (tokensUsed) => leave(wanted.tokens - tokensUsed) };
       },
     };
@@ -65,7 +65,7 @@ export class LocalLimiter implements RateLimiter {
     const nowMs = this.#clock();
     for (const use of uses) {
       const { used, endsAtMs } = this.#windows[use.kind].current(use.key, nowMs);
-      if (used + use.amount > use.limit) throw exceeded(use, stateOf(use, used, endsAtMs - nowMs));
+      if (used + use.amount > use.limit) throw exceeded(use, limitStateOf(use, used, endsAtMs - nowMs));
     }
     for (const limited of concurrent) {
       if ((this.#running.get(limited.key) ?? 0) >= limited.limit) throw tooManyAtOnce(limited);
@@ -81,7 +81,7 @@ export class LocalLimiter implements RateLimiter {
       const window = this.#windows[use.kind].current(use.key, nowMs);
       window.used += use.amount;
       if (use.kind !== "requests") tokenWindows.push(window);
-      return stateOf(use, window.used, window.endsAtMs - nowMs);
+      return limitStateOf(use, window.used, window.endsAtMs - nowMs);
     });
     for (const { key } of concurrent) add(this.#running, key, 1);
     const leave = (tokensUnused: number) => {

@@ -1,4 +1,4 @@
-import { type LimitKey, type LimitState, stateOf, WINDOW_SECONDS, type WindowUse } from "../limits.ts";
+import { type LimitKey, type LimitState, limitStateOf, WINDOW_SECONDS, type WindowUse } from "../limits.ts";
 
 /** Amounts that are counted together, all or nothing. */
 export interface Step {
@@ -90,7 +90,7 @@ export function decode(reply: unknown, steps: readonly Step[]): Reply | undefine
       const used = numbers[2 * position] ?? 0;
       const endsAtMs = numbers[2 * position + 1] ?? 0;
       const leftMs = endsAtMs - nowMs;
-      return { used, leftMs, endsAtMs, state: stateOf(use, used, leftMs) };
+      return { used, leftMs, endsAtMs, state: limitStateOf(use, used, leftMs) };
     });
     return { refused: refused === 0 ? undefined : refused - 1, windows };
   });

@@ -11,9 +11,9 @@ import {
   shownLimits,
   tightestOf,
   tooManyAtOnce,
-  usesOf,
   type WantedLimits,
   type WindowUse,
+  windowUsesOf,
 } from "../limits.ts";
 import { LocalLimiter } from "./local.ts";
 import { RedisNode, type RedisNodeOptions } from "./redis.ts";
@@ -194,7 +194,7 @@ class SharedRequest implements LimitedRequest {
   }
 
   async admit(wanted: WantedLimits): Promise<LimitEntry> {
-    const step = { uses: usesOf(wanted), concurrent: wanted.concurrentRequests, followsPrevious: true };
+    const step = { uses: windowUsesOf(wanted), concurrent: wanted.concurrentRequests, followsPrevious: true };
     const isCounted = this.#counted !== undefined;
     if (isCounted) await this.#counted;
     const sent = this.#limiter.send(isCounted ? [{ ...step, followsPrevious: false }] : [this.step, step]);

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
-import { boundsOf } from "./bounds.ts";
+import { byteBoundsOf } from "./bounds.ts";
 
 const EVENTS = "text/event-stream";
 const FRAMES = "application/vnd.amazon.eventstream";
@@ -9,7 +9,7 @@ const TOO_LONG = expect.objectContaining({ failure: "malformed" });
 
 /** Feeds an answer in pieces of a size; gives what went on. */
 function feed(mediaType: string, bytes: Buffer, size = 65_536, passed: Uint8Array[] = []): Buffer {
-  const bounds = boundsOf(mediaType, (text) => text);
+  const bounds = byteBoundsOf(mediaType, (text) => text);
   for (let start = 0; start < bytes.length; start += size) {
     bounds(bytes.subarray(start, start + size), (whole) => passed.push(whole));
   }

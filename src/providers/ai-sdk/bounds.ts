@@ -16,7 +16,7 @@ type Bounds = (piece: Buffer, pass: Pass) => void;
 type Pass = (whole: Uint8Array) => void;
 
 /** Creates the bounds of one answer. The packages buffer an unfinished event without a limit. */
-export function boundsOf(mediaType: string, scrub: Scrub): Bounds {
+export function byteBoundsOf(mediaType: string, scrub: Scrub): Bounds {
   let bytes = 0;
   const whole = WHOLE[mediaType]?.(scrub);
   return (piece, pass) => {

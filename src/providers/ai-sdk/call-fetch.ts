@@ -3,7 +3,7 @@ import { accepted, EVENT_STREAM, JSON_TYPE, mediaTypeOf, unknownType } from "../
 import { createDispatcher, exchange, type HttpAnswer, type HttpBody } from "../http/exchange.ts";
 import { type Scrub, withoutHeaders } from "../scrub.ts";
 import { type Environment, OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
-import { AMAZON_EVENT_STREAM, boundsOf, PIECE_BYTES } from "./bounds.ts";
+import { AMAZON_EVENT_STREAM, byteBoundsOf, PIECE_BYTES } from "./bounds.ts";
 import type { Fetch } from "./wire.ts";
 
 /** Connections of one provider, to each origin that its package calls. */
@@ -102,7 +102,7 @@ export class CallFetch {
    * pipes would drop the data before an error. The failure is reported after that data has been read.
    */
   #stream(body: HttpBody, type: string): ReadableStream<Uint8Array> {
-    const bounds = boundsOf(type, this.scrub);
+    const bounds = byteBoundsOf(type, this.scrub);
     const pieces: Uint8Array[] = [];
     let isOver = false;
     const read = async () => {

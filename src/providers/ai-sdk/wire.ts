@@ -116,11 +116,11 @@ export const USUAL_PROMPT: PromptRules = {
 /** The settings of wires that need only a key. */
 export const KEYED: Pick<Wire, "keys" | "fault"> = {
   keys: ["apiKey", "baseUrl"],
-  fault: (settings) => missing(settings, "apiKey"),
+  fault: (settings) => missingKey(settings, "apiKey"),
 };
 
 /** Returns the fault of settings that lack one of some required keys; undefined if none is missing. */
-export function missing(settings: ProviderSettings, ...keys: readonly KindKey[]): string | undefined {
+export function missingKey(settings: ProviderSettings, ...keys: readonly KindKey[]): string | undefined {
   const absent = keys.filter((key) => !settings[key]);
   return absent.length === 0 ? undefined : `needs ${absent.join(" and ")}`;
 }

@@ -2,7 +2,7 @@ import type { Delta, FinishReason } from "../../api/chat/completion.ts";
 import type { RequestMessage, Tool } from "../../api/chat/request.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import { exampleOf } from "./example.ts";
-import { indexOfFirst, lastUserText, tokensOf } from "./text.ts";
+import { indexOfFirst, lastUserText, textTokens } from "./text.ts";
 
 /** An answer of the sandbox. Each piece has one token. */
 export interface Script {
@@ -21,7 +21,7 @@ export function toScript(request: UpstreamRequest, tokens: Iterable<string>): Sc
   const tool = calledTool(request);
   const json = jsonOf(request, tool);
   if (json === undefined) return textScript(request, tokens);
-  return tool === undefined ? textScript(request, tokensOf(json)) : toolScript(request, tool.function.name, json);
+  return tool === undefined ? textScript(request, textTokens(json)) : toolScript(request, tool.function.name, json);
 }
 
 /** Throws UpstreamError `unsupported` if the sandbox cannot follow the schema of a request. */
@@ -43,7 +43,7 @@ function textScript(request: UpstreamRequest, tokens: Iterable<string>): Script 
 }
 
 function toolScript(request: UpstreamRequest, name: string, json: string): Script {
-  const { taken, isCut } = take(tokensOf(json), request.max_tokens - 1);
+  const { taken, isCut } = take(textTokens(json), request.max_tokens - 1);
   const id = callId(request.messages);
   const head: Delta = { tool_calls: [{ index: 0, id, type: "function", function: { name, arguments: "" } }] };
   const pieces = taken.map((piece): Delta => ({ tool_calls: [{ index: 0, function: { arguments: piece } }] }));
@@ -65,7 +65,7 @@ function upToStop(tokens: readonly string[], stop: string | readonly string[] | 
   if (stops.length === 0) return undefined;
   const text = tokens.join("");
   const found = stops.map((sequence) => indexOfFirst(sequence, text)).filter((index) => index >= 0);
-  return found.length === 0 ? undefined : [...tokensOf(text.slice(0, Math.min(...found)))];
+  return found.length === 0 ? undefined : [...textTokens(text.slice(0, Math.min(...found)))];
 }
 
 /** Returns the arguments of a tool call, or the text of structured output, in several tokens; undefined for other answers. */

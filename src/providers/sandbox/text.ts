@@ -4,7 +4,7 @@ import type { RequestMessage } from "../../api/chat/request.ts";
  * Splits a text into sandbox tokens: a word with the white space after it. White space before the first word belongs to
  * that word. This makes the cost of an answer countable by eye.
  */
-export function* tokensOf(text: string): Generator<string, undefined> {
+export function* textTokens(text: string): Generator<string, undefined> {
   const word = /\S+\s*/g;
   let start = 0;
   for (let found = word.exec(text); found !== null; found = word.exec(text)) {
@@ -52,7 +52,7 @@ const SENTENCES: readonly string[] = [
 ];
 const SENTENCES_A_PARAGRAPH = 5;
 /** The tokens of each sentence, made once: an answer that waits keeps those that it has still to send. */
-const SENTENCE_TOKENS = SENTENCES.map((sentence) => [...tokensOf(`${sentence} `)]);
+const SENTENCE_TOKENS = SENTENCES.map((sentence) => [...textTokens(`${sentence} `)]);
 
 /** Generates the tokens of an endless story, the same ones for the same seed. */
 export function* story(seed: number): Generator<string, undefined> {

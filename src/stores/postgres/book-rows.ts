@@ -13,9 +13,9 @@ import {
   holdNamesOf,
   type KeyName,
   keysOf,
-  type Name,
   type Names,
   namesOf,
+  type RowName,
   tokensOf,
   without,
 } from "../../credits/names.ts";
@@ -23,7 +23,7 @@ import { BOOK_WRITES } from "../book-writes.ts";
 import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
 import type { Table } from "../table.ts";
 import type { Transaction } from "./transact.ts";
-import { arrayText, statementOf } from "./writes.ts";
+import { arrayText, writeStatement } from "./writes.ts";
 
 const LOCK_BALANCES = `
   SELECT ${columnsIn(BALANCE)} FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE`;
@@ -99,11 +99,11 @@ class Reader {
     return rows.map((cells) => table.fromCells(cells));
   }
 
-  async named<Row extends object>(table: Table<Row>, text: string, names: readonly Name[]): Promise<Row[]> {
+  async named<Row extends object>(table: Table<Row>, text: string, names: readonly RowName[]): Promise<Row[]> {
     return names.length === 0 ? [] : this.rows(table, text, columnsOf(names));
   }
 
-  async requests(names: readonly Name[]): Promise<RequestRow[]> {
+  async requests(names: readonly RowName[]): Promise<RequestRow[]> {
     // The order of the column, whose collation is "C".
     const ids = names.map(({ id }) => id).sort();
     return names.length === 0 ? [] : this.rows(REQUEST, REQUESTS, [...columnsOf(names), ids[0], ids.at(-1)]);
@@ -111,7 +111,7 @@ class Reader {
 }
 
 /** Returns an array of the organizations and one of the ids, in PostgreSQL's input syntax. */
-function columnsOf(names: readonly Name[]): [string, string] {
+function columnsOf(names: readonly RowName[]): [string, string] {
   return [arrayText(names.map(({ organizationId }) => organizationId)), arrayText(names.map(({ id }) => id))];
 }
 
@@ -127,7 +127,7 @@ async function readKeys(reader: Reader, names: readonly KeyName[]): Promise<Idem
 
 async function readTokenBalances(
   reader: Reader,
-  names: readonly Name[],
+  names: readonly RowName[],
   known: readonly TokenBalanceRow[],
 ): Promise<TokenBalanceRow[]> {
   const nameOf = ({ organizationId, tokenId }: TokenBalanceRow) => ({ organizationId, id: tokenId });
@@ -188,7 +188,7 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
     BOOK_WRITES.map(async ([name, write]) => {
       const rows = writes[name];
       if (rows.length === 0) return;
-      const { text, values } = statementOf(write, rows);
+      const { text, values } = writeStatement(write, rows);
       const { rowCount } = await transaction.planned(text, values);
       // No row can disappear under the lock of its balance. If one has, nothing of the batch may be booked.
       if (rowCount === rows.length || write.mayBeMissing) return;

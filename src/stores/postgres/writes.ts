@@ -1,4 +1,4 @@
-import { type BookWrite, textOf } from "../book-writes.ts";
+import { type BookWrite, sqlOf } from "../book-writes.ts";
 import type { Cell } from "../fields.ts";
 
 const ESCAPED = /["\\]/;
@@ -8,7 +8,7 @@ const ESCAPED_ALL = /["\\]/g;
  * Returns the statement that writes rows. A column is an array of their values, or one value if all rows share it: most
  * columns of the requests of a batch have the same value, which is sent once.
  */
-export function statementOf<Row extends object>(
+export function writeStatement<Row extends object>(
   write: BookWrite<Row>,
   rows: readonly Row[],
 ): { text: string; values: unknown[] } {
@@ -23,7 +23,7 @@ export function statementOf<Row extends object>(
   const listed = [...arrays];
   const source = `unnest(${listed.map((column) => `${place(column)}[]`).join(", ")}) AS input (${listed.join(", ")})`;
   return {
-    text: textOf(write, (column) => (arrays.has(column) ? `input.${column}` : place(column)), source),
+    text: sqlOf(write, (column) => (arrays.has(column) ? `input.${column}` : place(column)), source),
     values: columns.map((column, index) =>
       arrays.has(column) ? arrayText(cells.map((row) => row[index] ?? null)) : cells[0]?.[index],
     ),

@@ -6,15 +6,14 @@ import type { Database, IdPage } from "../database.ts";
 import { flag, oneOf, optionalJson } from "../fields.ts";
 import { ACCOUNT_VERSION, AUDIT_ENTRY, BALANCE, ORGANIZATION, SHORT_TOKEN, TOKEN, TOKEN_BALANCE } from "../schema.ts";
 import { equal, isAsRead, type Sql, sql } from "../sql.ts";
-import { type RowOf, table } from "../table.ts";
+import { declareTable, type RowOf } from "../table.ts";
 import { recordOf } from "./admin.ts";
 import { skipsOfMonths } from "./allowances.ts";
-import { changeToken, type TokenChange } from "./token-changes.ts";
+import { type TokenUpdate, writeTokenTerms } from "./token-changes.ts";
 
 export type OrganizationRow = RowOf<typeof ORGANIZATION>;
-export type OrganizationStatus = OrganizationRow["status"];
 /** Fields of an organization to change; absent fields stay unchanged. */
-export type OrganizationChange = Partial<Pick<OrganizationRow, (typeof CHANGEABLE)[number]>>;
+export type OrganizationUpdate = Partial<Pick<OrganizationRow, (typeof CHANGEABLE)[number]>>;
 export type NewOrganizationRow = Pick<OrganizationRow, "id" | "name" | "kind" | "createdAtMs"> &
   Partial<Pick<OrganizationRow, "limits">>;
 
@@ -42,8 +41,8 @@ export function accountRows(database: Database) {
     ...tokens(database),
     ...tokenChanges(database),
     /** See `token-changes.ts`. */
-    changeToken: (old: TokenWithBudget, change: TokenChange, audit: AuditRow) =>
-      changeToken(database, old, change, audit),
+    changeToken: (old: TokenWithBudget, change: TokenUpdate, audit: AuditRow) =>
+      writeTokenTerms(database, old, change, audit),
   };
 }
 
@@ -70,14 +69,14 @@ function organizations(database: Database) {
      */
     async changeOrganization(
       id: string,
-      change: OrganizationChange,
-      recordOf: (before: OrganizationChange, after: OrganizationChange) => AuditRow,
+      change: OrganizationUpdate,
+      recordOf: (before: OrganizationUpdate, after: OrganizationUpdate) => AuditRow,
     ): Promise<OrganizationRow | undefined> {
       for (;;) {
         const [row] = await database.find(sql`select * from organization where id = ${id}`);
         if (row === undefined) return undefined;
         const old = ORGANIZATION.fromRecord(row);
-        const isChanged = (field: keyof OrganizationChange) =>
+        const isChanged = (field: keyof OrganizationUpdate) =>
           change[field] !== undefined && JSON.stringify(change[field]) !== JSON.stringify(old[field]);
         const fields = CHANGEABLE.filter(isChanged);
         if (fields.length === 0) return old;
@@ -96,7 +95,7 @@ function organizations(database: Database) {
 
 const CHANGEABLE = ["name", "status", "limits", "keepsConversations", "keepsResponses", "pausesAllowances"] as const;
 
-function pick(values: OrganizationChange, fields: readonly (keyof OrganizationChange)[]): OrganizationChange {
+function pick(values: OrganizationUpdate, fields: readonly (keyof OrganizationUpdate)[]): OrganizationUpdate {
   return Object.fromEntries(fields.map((field) => [field, values[field]]));
 }
 
@@ -232,7 +231,7 @@ function succession(oldId: string, oldExpiresAtMs: number, successor: TokenRow):
 }
 
 /** The organization of a token, as a query names its columns. */
-const ORGANIZATION_OF_TOKEN = table("organization", [], {
+const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
   organizationKind: oneOf("organization_kind", ["standard", "playground"]),
   organizationStatus: oneOf("organization_status", ["active", "paused"]),
   organizationLimits: optionalJson<Partial<LimitSettings>>("organization_limits"),

@@ -6,7 +6,7 @@ import type { StoreDriver } from "../driver.ts";
 import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
 import { type Sql, sql } from "../sql.ts";
 import { openingBalance } from "./statement.ts";
-import { checkRequest } from "./verify-rows.ts";
+import { checkRequestRow } from "./verify-rows.ts";
 
 /** Requests that are read and added up at once: few milliseconds of the event loop. */
 const SUM_ROWS = 500;
@@ -139,7 +139,7 @@ async function examine(database: Database, tally: ClosingTally, requests: readon
       and hold_id >= ${first.holdId} and hold_id <= ${last.holdId}`);
   const lateOf = Map.groupBy(late.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
   for (const request of requests) {
-    checkRequest(request, lateOf.get(request.holdId) ?? [], (_invariant, message) => {
+    checkRequestRow(request, lateOf.get(request.holdId) ?? [], (_invariant, message) => {
       throw new Error(`the request ${request.holdId} violates an invariant: ${message}`);
     });
     tally.add(request);

@@ -7,7 +7,6 @@ import {
   BUDGET_COLUMNS,
   BUDGETS_OF_TOKENS,
   type OrganizationRow,
-  type OrganizationStatus,
   type TokenWithBudget,
   withBudget,
 } from "./accounts.ts";
@@ -35,7 +34,7 @@ export interface OrganizationSearch extends NewestFirst {
   id: string | null;
   /** Part of the name, or a whole id. */
   search: string | null;
-  status: OrganizationStatus | null;
+  status: OrganizationRow["status"] | null;
   /** Days to add up charges of: the first milliseconds of the first one, and of the first one after them. */
   spentIn: { fromDay: number; toDay: number };
 }

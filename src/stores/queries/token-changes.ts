@@ -12,7 +12,7 @@ type ReadToken = TokenRow & { budget: { cap: MicroCredits } | null };
 const TERMS = ["name", "scopes", "models", "limits", "expiresAtMs"] as const;
 
 /** Terms of a token to change; absent ones stay unchanged. */
-export type TokenChange = Partial<Pick<TokenRow, (typeof TERMS)[number]>> & {
+export type TokenUpdate = Partial<Pick<TokenRow, (typeof TERMS)[number]>> & {
   /** Null: no cap. */
   cap?: MicroCredits | null;
 };
@@ -25,10 +25,10 @@ const BOOKED_AFTER_MS = 60_000;
  * revoked or its terms were changed since it was read; then nothing is written. A cap is shared by all tokens of the
  * rotations that the token belongs to, and counts what they have spent since the first of them was created.
  */
-export async function changeToken(
+export async function writeTokenTerms(
   database: Database,
   old: ReadToken,
-  { cap, ...terms }: TokenChange,
+  { cap, ...terms }: TokenUpdate,
   audit: AuditRow,
 ): Promise<boolean> {
   const [row] = await database.find(sql`select * from token where id = ${old.id}`);

@@ -5,17 +5,17 @@ import { tokenTotals } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { NO_USAGE } from "../../credits/usage-counts.ts";
 import type { Database } from "../database.ts";
-import { optionalNumber, text } from "../fields.ts";
+import { optionalNumber, requiredText } from "../fields.ts";
 import { HOLD, USAGE_COUNTS, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
 import { equal, join, raw, type Sql, sql } from "../sql.ts";
-import { type RowOf, table } from "../table.ts";
+import { declareTable, type RowOf } from "../table.ts";
 import { firstRequestId } from "./requests.ts";
 
 /** Requests of one organization, token, model and bucket, as a query adds them up. */
-const REQUEST_SUM = table("request_sum", [], {
-  organizationId: text("organization_id"),
-  tokenId: text("token_id"),
-  model: text("model"),
+const REQUEST_SUM = declareTable("request_sum", [], {
+  organizationId: requiredText("organization_id"),
+  tokenId: requiredText("token_id"),
+  model: requiredText("model"),
   /** Index of the time to the first chunk in `FIRST_TOKEN_BOUNDS_MS`; null if there was none. */
   bucket: optionalNumber("bucket"),
   ...USAGE_COUNTS,

@@ -11,7 +11,7 @@ import type {
 } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
-import { sumOf } from "../../credits/funds.ts";
+import { sumOfDraws } from "../../credits/funds.ts";
 import { addTokens, areCounts, priceOf, type TokenCounts, tokenTotals } from "../../credits/price.ts";
 import { isBookedLate, timeOfId } from "../../credits/request-id.ts";
 import type { ReportViolation } from "./verify-report.ts";
@@ -26,7 +26,7 @@ const AHEAD_MS = 60_000;
 const KEY_KEPT_MS_MAX = 86_400_000;
 
 /** Checks an ended request with its late settlements. */
-export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
+export function checkRequestRow(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
   const { holdId, cost, shortfall, amount, charge, draws, basis, end, endedAtMs, isLate } = request;
   const { tokens, prices } = decodeLines(charge);
   const price = priceOf(tokens, prices);
@@ -36,7 +36,8 @@ export function checkRequest(request: RequestRow, late: readonly AdjustmentRow[]
   if (cost < 0n || shortfall < 0n || amount < 0n) report(6, "The request has an amount below 0.", holdId);
   if (!areCounts(tokens)) report(6, "It has a token count below 0, or a part above its class.", holdId);
   checkTotals(tokens, request, holdId, report);
-  if (sumOf(draws) !== cost) report(2, `The request draws ${sumOf(draws)} on grants instead of ${cost}.`, holdId);
+  if (sumOfDraws(draws) !== cost)
+    report(2, `The request draws ${sumOfDraws(draws)} on grants instead of ${cost}.`, holdId);
   checkDraws(draws, holdId, report);
   if (end === "released" && price !== 0n) report(4, "The request was released and has a charge.", holdId);
   if ((end === "released") !== (basis === null)) report(4, `A basis of ${basis} does not fit the end ${end}.`, holdId);
@@ -91,7 +92,7 @@ function checkLateSettlement(
   if (request.cost + amount < 0n || request.shortfall + settlement.shortfall < 0n) {
     report(6, "The late settlement leaves an amount below 0.", holdId);
   }
-  if (sumOf(draws) !== amount) report(2, `It draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
+  if (sumOfDraws(draws) !== amount) report(2, `It draws ${sumOfDraws(draws)} on grants instead of ${amount}.`, holdId);
 }
 
 /** Tokens are limited to a bound only where the upstream reported more. */
@@ -142,7 +143,8 @@ export function checkHold(hold: HoldRow, { nowMs, bookedMs, endsWithinMs }: Hold
   const { holdId, amount, draws, expiresAtMs, details } = hold;
   if (!areCounts(decodeLines(details.charge).tokens)) report(6, "The hold has a token count below 0.", holdId);
   if (amount < 0n) report(6, "The hold has an amount below 0.", holdId);
-  if (sumOf(draws) !== amount) report(2, `The hold draws ${sumOf(draws)} on grants instead of ${amount}.`, holdId);
+  if (sumOfDraws(draws) !== amount)
+    report(2, `The hold draws ${sumOfDraws(draws)} on grants instead of ${amount}.`, holdId);
   checkDraws(draws, holdId, report);
   const overdueMs = bookedMs - expiresAtMs;
   if (overdueMs > endsWithinMs) report(8, `The hold was open ${overdueMs} ms after its expiry.`, holdId);
@@ -298,7 +300,8 @@ export function checkAdjustment(
   report: ReportViolation,
 ): void {
   const { id, kind, amount, draws, holdId, tokenId, madeAtMs } = row;
-  if (sumOf(draws) !== amount) report(2, `The adjustment ${id} of ${amount} draws ${sumOf(draws)} on grants.`, holdId);
+  if (sumOfDraws(draws) !== amount)
+    report(2, `The adjustment ${id} of ${amount} draws ${sumOfDraws(draws)} on grants.`, holdId);
   if (kind !== "late_settlement" && amount < 0n) report(6, `The adjustment ${id} has an amount below 0.`, holdId);
   const others = TERMS.filter((name) => (row[name] ?? false) !== false && !TERMS_OF_KIND[kind].includes(name));
   if (others.length > 0) report(11, `The adjustment ${id} of the kind ${kind} has ${others.join(", ")}.`, holdId);

@@ -25,7 +25,7 @@ import { type BooksFound, CHECKS, checkAll, KEY_KEPT_MS, Sums } from "./verify-c
 import { DaySums } from "./verify-days.ts";
 import { COMPARED_ACTIONS } from "./verify-records.ts";
 import { checkEach, soundRows, type Violation, Violations } from "./verify-report.ts";
-import { checkClosing, checkHold, checkRequest, checkRequestTimes } from "./verify-rows.ts";
+import { checkClosing, checkHold, checkRequestRow, checkRequestTimes } from "./verify-rows.ts";
 
 export interface OrganizationVerification {
   organizationId: string;
@@ -164,7 +164,7 @@ class Check {
     const late = Map.groupBy(soundRows(ADJUSTMENT, adjustments), ({ holdId }) => holdId);
     checkEach(REQUEST, rows, report, (request) => {
       const ofRequest = late.get(request.holdId) ?? [];
-      checkRequest(request, ofRequest, report);
+      checkRequestRow(request, ofRequest, report);
       checkRequestTimes(request, Number(clock?.now), report);
       this.#requests += 1;
       this.#bookedMs = Math.max(this.#bookedMs, request.endedAtMs);

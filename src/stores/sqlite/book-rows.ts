@@ -14,13 +14,13 @@ import {
   holdNamesOf,
   type KeyName,
   keysOf,
-  type Name,
   type Names,
   namesOf,
+  type RowName,
   tokensOf,
   without,
 } from "../../credits/names.ts";
-import { BOOK_WRITES, textOf } from "../book-writes.ts";
+import { BOOK_WRITES, sqlOf } from "../book-writes.ts";
 import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
 import type { Table } from "../table.ts";
 import type { Connection } from "./connection.ts";
@@ -85,7 +85,7 @@ class Reader {
   }
 
   /** Reads at most one row per name. */
-  each<Row extends object>(table: Table<Row>, sql: string, names: readonly Name[]): Row[] {
+  each<Row extends object>(table: Table<Row>, sql: string, names: readonly RowName[]): Row[] {
     const rows: Row[] = [];
     if (names.length === 0) return rows;
     const statement = this.#connection.prepare(sql, "arrays");
@@ -121,7 +121,7 @@ function readAdjustments(reader: Reader, names: Names, requests: readonly Reques
   return without(found, []);
 }
 
-const WRITES = BOOK_WRITES.map(([name, write]) => ({ name, write, sql: textOf(write, () => "?") }));
+const WRITES = BOOK_WRITES.map(([name, write]) => ({ name, write, sql: sqlOf(write, () => "?") }));
 
 /** Writes the decision over a batch. Throws the errors of SQLite; the caller rolls back. */
 export function writeRows(connection: Connection, writes: BookWrites): void {

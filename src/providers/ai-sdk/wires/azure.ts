@@ -1,7 +1,7 @@
 import { isObject } from "../../../api/json.ts";
 import type { UpstreamRequest } from "../../provider.ts";
 import { AZURE_SCHEMAS } from "../../schemas.ts";
-import { missing, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { missingKey, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
 
 /** Azure OpenAI's chat completions: https://learn.microsoft.com/azure/ai-foundry/openai/latest */
 export const azure: Wire = {
@@ -10,7 +10,7 @@ export const azure: Wire = {
   fault(settings) {
     const { baseUrl, resourceName } = settings;
     if (baseUrl === null && !resourceName) return "needs resourceName or baseUrl";
-    return missing(settings, "apiKey");
+    return missingKey(settings, "apiKey");
   },
   connect: (settings) => async (fetch) => {
     const { createAzure } = await import("@ai-sdk/azure");

@@ -4,7 +4,7 @@ import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { CLAUDE_REASONING } from "../reasoning.ts";
-import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { type Fetch, missingKey, USUAL_PROMPT, type Wire } from "../wire.ts";
 import { claudeFit } from "./anthropic.ts";
 
 async function open(settings: ProviderSettings, fetch: Fetch) {
@@ -40,10 +40,10 @@ export const bedrock: Wire = {
   keys: ["apiKey", "baseUrl", "region", "accessKeyId", "secretAccessKey", "sessionToken"],
   fault(settings) {
     const { apiKey, accessKeyId, secretAccessKey, sessionToken } = settings;
-    if (apiKey === null) return missing(settings, "region", "accessKeyId", "secretAccessKey");
+    if (apiKey === null) return missingKey(settings, "region", "accessKeyId", "secretAccessKey");
     if (accessKeyId || secretAccessKey || sessionToken)
       return "takes apiKey, or accessKeyId and secretAccessKey, not both";
-    return missing(settings, "region");
+    return missingKey(settings, "region");
   },
   connect: (settings) => (fetch) => open(settings, fetch),
   embedding: {

@@ -5,7 +5,7 @@ import { isObject } from "../../../api/json.ts";
 import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";
-import { type Fetch, missing, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { type Fetch, missingKey, USUAL_PROMPT, type Wire } from "../wire.ts";
 import { geminiFit, geminiParts } from "./google.ts";
 
 function open(settings: ProviderSettings, fetchToken: Fetch) {
@@ -31,7 +31,7 @@ export const googleVertex: Wire = {
       return "takes apiKey, or project and location, not both";
     }
     const isFile = !credentialsFile || existsSync(credentialsFile);
-    return missing(settings, "project", "location") ?? (isFile ? undefined : `has no file '${credentialsFile}'`);
+    return missingKey(settings, "project", "location") ?? (isFile ? undefined : `has no file '${credentialsFile}'`);
   },
   connect: open,
   embedding: {
