@@ -9,9 +9,9 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
-import { Directory } from "../src/admin/directory.ts";
+import { directoryOver } from "../src/admin/directory.ts";
 import { Overviews } from "../src/reports/overview.ts";
-import { Conversations, Requests } from "../src/reports/requests.ts";
+import { conversationsOver, requestsOver } from "../src/reports/requests.ts";
 import { DAY_MS, dayOf, UsageDays } from "../src/reports/usage-days.ts";
 import { openStore } from "../src/stores/open.ts";
 import { pastPartitions } from "../test/support/bulk.ts";
@@ -137,8 +137,8 @@ try {
   const one = "org_00000007";
   await measure("overview of all", () => overviews.overview({ organizationId: null, ...range }));
   await measure("overview of one organization", () => overviews.overview({ organizationId: one, ...range }));
-  const conversations = new Conversations({ rows: store.conversations, retentionMs: DAY_MS, clock: Date.now });
-  const requests = new Requests({ holds: store.requests, refusals: store.refusals, conversations });
+  const conversations = conversationsOver({ rows: store.conversations, retentionMs: DAY_MS, clock: Date.now });
+  const requests = requestsOver({ holds: store.requests, refusals: store.refusals, conversations });
   const any = {
     organizationId: null,
     tokenId: null,
@@ -156,7 +156,7 @@ try {
   await measure("a request that is not there", () =>
     requests.list({ ...any, requestId: "none", cursor: null, limit: 50 }),
   );
-  const directory = new Directory({ rows: store.directory, clock: Date.now });
+  const directory = directoryOver({ rows: store.directory, clock: Date.now });
   const page = { search: null, status: null, cursor: null, limit: 50 };
   await measure("organizations", () => directory.organizations(page));
   await measure("tokens, searched", () => directory.tokens({ ...page, search: "99", organizationId: null }));

@@ -36,47 +36,32 @@ export interface AuditTime {
 
 /** Returns the audit record of a change that is made now. */
 export function auditRow(actor: Actor, change: Change, { clock, newId }: AuditTime): AuditRow {
-  const { action, organizationId, subjectId, before = null, after = null } = change;
-  return {
-    id: newId(),
-    madeAtMs: clock(),
-    actorKind: actor.kind,
-    actorId: actor.id,
-    address: actor.address,
-    requestId: actor.requestId,
-    action,
-    organizationId,
-    subjectId,
-    before,
-    after,
-  };
+  const { kind: actorKind, id: actorId, address, requestId } = actor;
+  const { before = null, after = null, ...subject } = change;
+  return { id: newId(), madeAtMs: clock(), actorKind, actorId, address, requestId, ...subject, before, after };
 }
 
 export interface AuditLogOptions extends AuditTime {
   rows: Pick<AdminRows, "insertAudit" | "audit">;
 }
 
+export type AuditLog = ReturnType<typeof auditLogOver>;
+
 /** The audit log: who changed what. */
-export class AuditLog {
-  readonly #options: AuditLogOptions;
-
-  constructor(options: AuditLogOptions) {
-    this.#options = options;
-  }
-
-  /** Records an action that changes nothing in the store, or a change that takes more than one transaction. */
-  async record(actor: Actor, change: Change): Promise<void> {
-    await this.#options.rows.insertAudit(auditRow(actor, change, this.#options));
-  }
-
-  /** Lists entries, the newest first; the cursor is the id of the last entry of the page before. */
-  async entries(
-    filter: { organizationId: string | null; action: string | null } & PageRequest,
-  ): Promise<Page<AuditEntry>> {
-    const { cursor, limit, ...rest } = filter;
-    const rows = await this.#options.rows.audit({ ...rest, before: cursor, limit: limit + 1 });
-    return pageOf(rows, limit, toEntry, ({ id }) => id);
-  }
+export function auditLogOver({ rows, ...time }: AuditLogOptions) {
+  return {
+    /** Records an action that changes nothing in the store, or a change that takes more than one transaction. */
+    record: (actor: Actor, change: Change): Promise<void> => rows.insertAudit(auditRow(actor, change, time)),
+    /** Lists entries, the newest first; the cursor is the id of the last entry of the page before. */
+    async entries({
+      cursor,
+      limit,
+      ...filter
+    }: { organizationId: string | null; action: string | null } & PageRequest): Promise<Page<AuditEntry>> {
+      const found = await rows.audit({ ...filter, before: cursor, limit: limit + 1 });
+      return pageOf(found, limit, toEntry, ({ id }) => id);
+    },
+  };
 }
 
 function toEntry(row: AuditRow): AuditEntry {

@@ -29,61 +29,49 @@ export interface Page<Entry> {
   next_cursor: string | null;
 }
 
-/** Lists organizations, tokens and grants for the admin API, the newest first. */
-export class Directory {
-  readonly #options: DirectoryOptions;
+export type Directory = ReturnType<typeof directoryOver>;
 
-  constructor(options: DirectoryOptions) {
-    this.#options = options;
-  }
-
-  /** Throws ApiError (invalid_value) for an invalid cursor. */
-  async organizations(
-    filter: { search: string | null; status: Organization["status"] | null } & PageRequest,
-  ): Promise<Page<Organization>> {
-    const { search, status, limit } = filter;
-    const spentIn = paceDays(this.#options.clock());
-    const page = { id: null, search, status, spentIn, before: positionOf(filter.cursor), limit: limit + 1 };
-    const rows = await this.#options.rows.organizations(page);
-    const toEntry = (row: ListedOrganization) => toOrganization(row, spentIn.toDay);
-    return pageOf(rows, limit, toEntry, ({ organization }) => placeOf(organization));
-  }
-
-  async organization(id: string): Promise<Organization | undefined> {
-    const spentIn = paceDays(this.#options.clock());
-    const search = { id, search: null, status: null, before: null, limit: 1, spentIn };
-    const [row] = await this.#options.rows.organizations(search);
-    return row && toOrganization(row, spentIn.toDay);
-  }
-
-  /** Throws ApiError (invalid_value) for an invalid cursor. */
-  async tokens(
-    filter: { organizationId: string | null; search: string | null; status: Token["status"] | null } & PageRequest,
-  ): Promise<Page<Token>> {
-    const { cursor, limit, ...rest } = filter;
-    const nowMs = this.#options.clock();
-    const page = { ...rest, id: null, nowMs, before: positionOf(cursor), limit: limit + 1 };
-    const rows = await this.#options.rows.tokens(page);
-    return pageOf(
-      rows,
+/** Lists organizations, tokens and grants for the admin API, the newest first. Throws ApiError for an invalid cursor. */
+export function directoryOver({ rows, clock }: DirectoryOptions) {
+  return {
+    async organizations({
+      cursor,
       limit,
-      (row) => toToken(row, nowMs),
-      ({ token }) => placeOf(token),
-    );
-  }
-
-  async token(id: string): Promise<Token | undefined> {
-    const nowMs = this.#options.clock();
-    const search = { id, organizationId: null, search: null, status: null, before: null, limit: 1, nowMs };
-    const [row] = await this.#options.rows.tokens(search);
-    return row && toToken(row, nowMs);
-  }
-
-  /** Throws ApiError (invalid_value) for an invalid cursor. */
-  async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
-    const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
-    return pageOf(await this.#options.rows.grants(search), limit, toGrant, placeOf);
-  }
+      ...filter
+    }: { search: string | null; status: Organization["status"] | null } & PageRequest): Promise<Page<Organization>> {
+      const spentIn = paceDays(clock());
+      const page = { ...filter, id: null, spentIn, before: positionOf(cursor), limit: limit + 1 };
+      const toEntry = (row: ListedOrganization) => toOrganization(row, spentIn.toDay);
+      return pageOf(await rows.organizations(page), limit, toEntry, ({ organization }) => placeOf(organization));
+    },
+    async organization(id: string): Promise<Organization | undefined> {
+      const spentIn = paceDays(clock());
+      const [row] = await rows.organizations({ id, search: null, status: null, before: null, limit: 1, spentIn });
+      return row && toOrganization(row, spentIn.toDay);
+    },
+    async tokens({
+      cursor,
+      limit,
+      ...filter
+    }: { organizationId: string | null; search: string | null; status: Token["status"] | null } & PageRequest): Promise<
+      Page<Token>
+    > {
+      const nowMs = clock();
+      const page = { ...filter, id: null, nowMs, before: positionOf(cursor), limit: limit + 1 };
+      const toEntry = (row: ListedToken) => toToken(row, nowMs);
+      return pageOf(await rows.tokens(page), limit, toEntry, ({ token }) => placeOf(token));
+    },
+    async token(id: string): Promise<Token | undefined> {
+      const nowMs = clock();
+      const search = { id, organizationId: null, search: null, status: null, before: null, limit: 1, nowMs };
+      const [row] = await rows.tokens(search);
+      return row && toToken(row, nowMs);
+    },
+    async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
+      const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
+      return pageOf(await rows.grants(search), limit, toGrant, placeOf);
+    },
+  };
 }
 
 const DAY_MS = 86_400_000;

@@ -11,67 +11,49 @@ export interface AdminKeysOptions {
   log: Log;
 }
 
+export type AdminKeys = ReturnType<typeof adminKeysOver>;
+
 /**
  * Idempotency keys of the admin API. A key is claimed durably before its request changes anything, and stored for 24 hours
  * with the response. A claim without a response is never run again; only a refused request frees its key.
  */
-export class AdminKeys {
-  readonly #rows: AdminKeyRows;
-  readonly #log: Log;
-
-  constructor({ rows, log }: AdminKeysOptions) {
-    this.#rows = rows;
-    this.#log = log;
-  }
-
-  /**
-   * Claims the key for a request with this fingerprint. Returns the answer to the first request with the key; undefined if
-   * this is the first one. Rejects with ApiError, or StoreUnavailableError.
-   */
-  async claim(name: AdminKeyName, fingerprint: string): Promise<{ status: number; answer: unknown } | undefined> {
-    if (await this.#rows.claimAdminKey({ ...name, fingerprint, keepMs: KEPT_MS })) return undefined;
-    const row = await this.#rows.adminKey(name);
-    // The key was freed after the claim was refused. The client may retry at once.
-    if (row === undefined) throw inProgress();
-    const headers = { "x-should-retry": "false" };
-    if (row.fingerprint !== fingerprint) {
-      const message = "This Idempotency-Key was used for another request. Use a new key.";
-      throw new ApiError("idempotency_mismatch", message, { headers });
-    }
-    const { state, status, answer, ageMs } = row;
-    if (status !== null && answer !== null) return { status, answer: JSON.parse(answer) };
-    if (state === "running" && ageMs < RUNNING_MS_MAX) throw inProgress();
-    // The first request did not complete, or failed: it may have changed something.
-    const message =
-      "The first request with this Idempotency-Key did not complete, so it is not known whether it changed anything. Check that, then use a new key.";
-    throw new ApiError("idempotency_interrupted", message, { headers });
-  }
-
-  /** Stores a response, which must contain no secret. Never rejects, since the change is already made. */
-  async answer(name: AdminKeyName, status: number, answer: unknown): Promise<void> {
-    await this.#end(() => this.#rows.answerAdminKey(name, { status, answer: JSON.stringify(answer ?? null) }));
-  }
-
-  /** Frees the key of a request that was refused and changed nothing. Never rejects. */
-  async free(name: AdminKeyName): Promise<void> {
-    await this.#end(() => this.#rows.freeAdminKey(name));
-  }
-
-  /** Marks a failed request, whose outcome is not known. Never rejects. */
-  async interrupt(name: AdminKeyName): Promise<void> {
-    await this.#end(() => this.#rows.interruptAdminKey(name));
-  }
-
-  async #end(write: () => Promise<void>): Promise<void> {
-    try {
-      await write();
-    } catch (error) {
-      this.#log.warn(
-        { err: error },
-        "the end of a request with an Idempotency-Key was not stored: it counts as interrupted",
-      );
-    }
-  }
+export function adminKeysOver({ rows, log }: AdminKeysOptions) {
+  const logged = (write: Promise<void>) =>
+    write.catch((error: unknown) => {
+      const text = "the end of a request with an Idempotency-Key was not stored: it counts as interrupted";
+      log.warn({ err: error }, text);
+    });
+  return {
+    /**
+     * Claims the key for a request with this fingerprint. Returns the answer to the first request with the key; undefined if
+     * this is the first one. Rejects with ApiError, or StoreUnavailableError.
+     */
+    async claim(name: AdminKeyName, fingerprint: string): Promise<{ status: number; answer: unknown } | undefined> {
+      if (await rows.claimAdminKey({ ...name, fingerprint, keepMs: KEPT_MS })) return undefined;
+      const row = await rows.adminKey(name);
+      // The key was freed after the claim was refused. The client may retry at once.
+      if (row === undefined) throw inProgress();
+      const headers = { "x-should-retry": "false" };
+      if (row.fingerprint !== fingerprint) {
+        const message = "This Idempotency-Key was used for another request. Use a new key.";
+        throw new ApiError("idempotency_mismatch", message, { headers });
+      }
+      const { state, status, answer, ageMs } = row;
+      if (status !== null && answer !== null) return { status, answer: JSON.parse(answer) };
+      if (state === "running" && ageMs < RUNNING_MS_MAX) throw inProgress();
+      // The first request did not complete, or failed: it may have changed something.
+      const message =
+        "The first request with this Idempotency-Key did not complete, so it is not known whether it changed anything. Check that, then use a new key.";
+      throw new ApiError("idempotency_interrupted", message, { headers });
+    },
+    /** Stores a response, which must contain no secret. Never rejects, since the change is already made. */
+    answer: (name: AdminKeyName, status: number, answer: unknown): Promise<void> =>
+      logged(rows.answerAdminKey(name, { status, answer: JSON.stringify(answer ?? null) })),
+    /** Frees the key of a request that was refused and changed nothing. Never rejects. */
+    free: (name: AdminKeyName): Promise<void> => logged(rows.freeAdminKey(name)),
+    /** Marks a failed request, whose outcome is not known. Never rejects. */
+    interrupt: (name: AdminKeyName): Promise<void> => logged(rows.interruptAdminKey(name)),
+  };
 }
 
 function inProgress(): ApiError {

@@ -1,7 +1,7 @@
 import { type AddressInfo, isIPv6 } from "node:net";
-import { AuditLog } from "../admin/audit.ts";
-import { Directory } from "../admin/directory.ts";
-import { AdminKeys } from "../admin/idempotency-keys.ts";
+import { auditLogOver } from "../admin/audit.ts";
+import { directoryOver } from "../admin/directory.ts";
+import { adminKeysOver } from "../admin/idempotency-keys.ts";
 import type { LastUses } from "../admin/last-uses.ts";
 import { Sessions, type SignInFailures } from "../admin/sessions.ts";
 import { ShortTokens } from "../admin/short-tokens.ts";
@@ -25,7 +25,7 @@ import type { Ledger } from "../ledger/ledger.ts";
 import { holdEndsWithinMs } from "../ledger/verify.ts";
 import { Overviews } from "../reports/overview.ts";
 import type { RefusalLog } from "../reports/refusal-log.ts";
-import { Conversations, Requests } from "../reports/requests.ts";
+import { conversationsOver, requestsOver } from "../reports/requests.ts";
 import { Statements } from "../reports/statement.ts";
 import type { UsageDays } from "../reports/usage-days.ts";
 import type { Store } from "../stores/store.ts";
@@ -158,7 +158,7 @@ function adminServices(
   const { clock, random, log } = options;
   const rows = store.admin;
   const newId = newIdOf(options);
-  const conversations = new Conversations({
+  const conversations = conversationsOver({
     rows: store.conversations,
     get retentionMs() {
       return retentionMsOf(live.config.conversations);
@@ -182,10 +182,10 @@ function adminServices(
     bookings: ledger,
     random,
     newId,
-    keys: new AdminKeys({ rows, log }),
-    directory: new Directory({ rows: store.directory, clock }),
-    audit: new AuditLog({ rows, clock, newId }),
-    requests: new Requests({ holds: store.requests, refusals: store.refusals, conversations }),
+    keys: adminKeysOver({ rows, log }),
+    directory: directoryOver({ rows: store.directory, clock }),
+    audit: auditLogOver({ rows, clock, newId }),
+    requests: requestsOver({ holds: store.requests, refusals: store.refusals, conversations }),
     conversations,
     statements: new Statements(store.books),
     overviews: new Overviews({ rows: store.usage, refusals: store.refusals, days: usageDays, clock }),

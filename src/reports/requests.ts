@@ -51,67 +51,65 @@ export interface RequestSources {
   conversations: Pick<Conversations, "status">;
 }
 
+interface RequestPage {
+  object: "list";
+  data: RequestSummary[];
+  next_cursor: string | null;
+}
+
+export type Requests = ReturnType<typeof requestsOver>;
+
 /** Lists requests for the admin API: running, ended, and refused before credits were held. */
-export class Requests {
-  readonly #sources: RequestSources;
-
-  constructor(sources: RequestSources) {
-    this.#sources = sources;
-  }
-
+export function requestsOver({ holds, refusals, conversations }: RequestSources) {
+  const listHolds = async ({ status, cursor, ...filter }: RequestFilter): Promise<SearchResult> => {
+    if (status === "refused") return { data: [], next: null };
+    const filters = status === null ? { isRunning: null, endings: null, hasFailed: null } : STATUS_FILTERS[status];
+    const keep = (row: ListedRequest) => status === null || statusOf(row) === status;
+    const { rows, next } = await holds.requests({ ...filter, ...filters, before: cursor, keep });
+    return { data: rows.map(toSummary), next };
+  };
+  const listRefusals = async ({ status, cursor, ...filter }: RequestFilter): Promise<SearchResult> => {
+    if (status !== null && status !== "refused") return { data: [], next: null };
+    if (cursor !== null) timeOfUuidV7(cursor);
+    const rows = await refusals.search({ ...filter, before: cursor });
+    const next = rows.length < filter.limit ? null : (rows.at(-1)?.id ?? null);
+    return { data: rows.map(refusalSummary), next };
+  };
   /** Lists requests, the newest first. Throws ApiError (invalid_value) for an invalid cursor. */
-  async list(filter: RequestFilter): Promise<{ object: "list"; data: RequestSummary[]; next_cursor: string | null }> {
+  const list = async (filter: RequestFilter): Promise<RequestPage> => {
     const narrowed = narrowedById(filter);
-    const [holds, refusals] = await Promise.all([this.#holds(narrowed), this.#refusals(narrowed)]);
+    const [held, refused] = await Promise.all([listHolds(narrowed), listRefusals(narrowed)]);
     // Ids are UUIDv7. Below the lowest id that both searches have reached, requests may still be missing.
-    const reached = [holds.next, refusals.next].reduce((one, other) => ((one ?? "") > (other ?? "") ? one : other));
+    const reached = [held.next, refused.next].reduce((one, other) => ((one ?? "") > (other ?? "") ? one : other));
     const { requestId } = filter;
     const isWanted = (row: RequestSummary) =>
       requestId === null || row.request_id === requestId || row.id === uuidIn(requestId);
-    const found = [...holds.data, ...refusals.data].filter(isWanted);
+    const found = [...held.data, ...refused.data].filter(isWanted);
     const all = found.filter(({ id }) => reached === null || id >= reached);
     const data = all.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, filter.limit);
     return { object: "list", data, next_cursor: data.length < all.length ? (data.at(-1)?.id ?? null) : reached };
-  }
-
+  };
+  const idOfAccess = async (requestId: string): Promise<string | undefined> => {
+    const filter = { ...ANY_REQUEST, requestId, limit: 1 };
+    let page = await list({ ...filter, cursor: null });
+    while (page.data.length === 0 && page.next_cursor !== null) {
+      page = await list({ ...filter, cursor: page.next_cursor });
+    }
+    return page.data[0]?.id;
+  };
   /** Finds a request by any of its ids. */
-  async find(anyId: string): Promise<RequestDetail | undefined> {
-    const { holds, refusals, conversations } = this.#sources;
-    const id = isAccessId(anyId) ? await this.#idOfAccess(anyId) : (uuidIn(anyId) ?? anyId);
+  const find = async (anyId: string): Promise<RequestDetail | undefined> => {
+    const id = isAccessId(anyId) ? await idOfAccess(anyId) : (uuidIn(anyId) ?? anyId);
     if (id === undefined) return undefined;
     const row = await holds.request(id);
     if (row === undefined) {
       const refusal = await refusals.find(id);
-      return refusal && refusalDetail(refusal);
+      return refusal && { ...refusalSummary(refusal), ...NOT_HELD };
     }
     const { isEnabled, isStored } = await conversations.status(row.facts.organizationId, id);
     return { ...toDetail(row), keeps_conversations: isEnabled, has_conversation: isStored };
-  }
-
-  async #idOfAccess(requestId: string): Promise<string | undefined> {
-    const filter = { ...ANY_REQUEST, requestId, limit: 1 };
-    let page = await this.list({ ...filter, cursor: null });
-    while (page.data.length === 0 && page.next_cursor !== null) {
-      page = await this.list({ ...filter, cursor: page.next_cursor });
-    }
-    return page.data[0]?.id;
-  }
-
-  async #holds({ status, cursor, ...filter }: RequestFilter): Promise<SearchResult> {
-    if (status === "refused") return { data: [], next: null };
-    const filters = status === null ? { isRunning: null, endings: null, hasFailed: null } : STATUS_FILTERS[status];
-    const keep = (row: ListedRequest) => status === null || statusOf(row) === status;
-    const { rows, next } = await this.#sources.holds.requests({ ...filter, ...filters, before: cursor, keep });
-    return { data: rows.map(toSummary), next };
-  }
-
-  async #refusals({ status, cursor, ...filter }: RequestFilter): Promise<SearchResult> {
-    if (status !== null && status !== "refused") return { data: [], next: null };
-    if (cursor !== null) timeOfUuidV7(cursor);
-    const rows = await this.#sources.refusals.search({ ...filter, before: cursor });
-    const next = rows.length < filter.limit ? null : (rows.at(-1)?.id ?? null);
-    return { data: rows.map(refusalSummary), next };
-  }
+  };
+  return { list, find };
 }
 
 const ANY_REQUEST = { organizationId: null, tokenId: null, model: null, status: null, fromMs: null, toMs: null };
@@ -228,11 +226,11 @@ function timeOfUuidV7(id: string): number {
 
 /** Formats a refused request for the list: nothing was held, used or charged. */
 function refusalSummary(refusal: RefusalEntry): RequestSummary {
-  const endedAtMs = timeOfUuidV7(refusal.id);
-  const { status, message, endpoint, count } = refusal;
+  const { id, status, message, endpoint, count, durationMs } = refusal;
+  const endedAtMs = timeOfUuidV7(id);
   return {
     object: "request",
-    id: refusal.id,
+    id,
     request_id: refusal.requestId,
     organization_id: refusal.organizationId,
     organization_name: refusal.organizationName,
@@ -245,37 +243,19 @@ function refusalSummary(refusal: RefusalEntry): RequestSummary {
     refusal: { status, message, endpoint, count },
     is_streamed: null,
     tokens: { input: 0, cached_input: 0, cache_write: 0, output: 0, reasoning: 0 },
-    held: 0,
-    charged: 0,
-    user: null,
-    provider_cost: null,
-    created_at: isoTime(endedAtMs - refusal.durationMs),
+    ...{ held: 0, charged: 0, user: null, provider_cost: null, first_token_ms: null },
+    created_at: isoTime(endedAtMs - durationMs),
     ended_at: isoTime(endedAtMs),
-    first_token_ms: null,
-    duration_ms: refusal.durationMs,
+    duration_ms: durationMs,
   };
 }
 
-/** Formats a refused request with all details. */
-function refusalDetail(refusal: RefusalEntry): RequestDetail {
-  return {
-    ...refusalSummary(refusal),
-    prices: null,
-    price_tier: null,
-    basis: null,
-    ending: null,
-    shortfall: 0,
-    credited: 0,
-    attempts: [],
-    provider_response_id: null,
-    events: [],
-    draws: [],
-    metadata: null,
-    keeps_conversations: false,
-    has_conversation: false,
-    is_idempotent: false,
-  };
-}
+/** The details of a request that was refused before credits were held. */
+const NOT_HELD = {
+  ...{ prices: null, price_tier: null, basis: null, ending: null, shortfall: 0, credited: 0, metadata: null },
+  ...{ attempts: [], events: [], draws: [], provider_response_id: null },
+  ...{ keeps_conversations: false, has_conversation: false, is_idempotent: false },
+} satisfies Partial<RequestDetail>;
 
 export interface ConversationsOptions {
   rows: ConversationRows;
@@ -287,54 +267,44 @@ export interface ConversationsOptions {
 
 const REMOVED_ROWS = 50;
 
+export type Conversations = ReturnType<typeof conversationsOver>;
+
 /** Reads and removes the stored conversations for the admin API. */
-export class Conversations {
-  readonly #options: ConversationsOptions;
-
-  constructor(options: ConversationsOptions) {
-    this.#options = options;
-  }
-
-  /** Finds the stored conversation of a request; undefined if there is none. */
-  async find(organizationId: string, requestId: string): Promise<Conversation | undefined> {
-    const { rows, retentionMs } = this.#options;
-    const row = await rows.find({ organizationId, holdId: requestId }, retentionMs);
-    if (row === undefined) return undefined;
-    return {
-      object: "conversation",
-      id: row.holdId,
-      organization_id: row.organizationId,
-      request: JSON.parse(row.request) as ChatCompletionRequest,
-      answer: row.answer === null ? null : (JSON.parse(row.answer) as KeptAnswer),
-      is_truncated: row.isTruncated,
-      ended_at: isoTime(row.endedAtMs),
-      kept_until: isoTime(row.endedAtMs + retentionMs),
-    };
-  }
-
-  /** Tells if storage is enabled for the organization now, and if the conversation of this request is stored. */
-  status(organizationId: string, requestId: string): Promise<{ isEnabled: boolean; isStored: boolean }> {
-    return this.#options.rows.status({ organizationId, holdId: requestId }, this.#options.retentionMs);
-  }
-
-  /** Removes the stored conversation of a request; returns false if there is none. */
-  removeOne(organizationId: string, requestId: string): Promise<boolean> {
-    return this.#options.rows.removeOne({ organizationId, holdId: requestId });
-  }
-
-  /**
-   * Removes all conversations that have ended, a few at a time. Returns their number. Before that, `record` is called with
-   * the number of stored conversations, so that no deletion goes unrecorded.
-   */
-  async remove(organizationId: string, record: (stored: number) => Promise<void>): Promise<number> {
-    const { rows, clock } = this.#options;
-    await record(await rows.count(organizationId));
-    const untilMs = clock();
-    let removed = 0;
-    for (;;) {
-      const count = await rows.removeOf(organizationId, untilMs, REMOVED_ROWS);
-      removed += count;
-      if (count < REMOVED_ROWS) return removed;
-    }
-  }
+export function conversationsOver({ rows, retentionMs, clock }: ConversationsOptions) {
+  return {
+    /** Finds the stored conversation of a request; undefined if there is none. */
+    async find(organizationId: string, requestId: string): Promise<Conversation | undefined> {
+      const row = await rows.find({ organizationId, holdId: requestId }, retentionMs);
+      if (row === undefined) return undefined;
+      return {
+        object: "conversation",
+        id: row.holdId,
+        organization_id: row.organizationId,
+        request: JSON.parse(row.request) as ChatCompletionRequest,
+        answer: row.answer === null ? null : (JSON.parse(row.answer) as KeptAnswer),
+        is_truncated: row.isTruncated,
+        ended_at: isoTime(row.endedAtMs),
+        kept_until: isoTime(row.endedAtMs + retentionMs),
+      };
+    },
+    /** Tells if storage is enabled for the organization now, and if the conversation of this request is stored. */
+    status: (organizationId: string, requestId: string) =>
+      rows.status({ organizationId, holdId: requestId }, retentionMs),
+    /** Removes the stored conversation of a request; returns false if there is none. */
+    removeOne: (organizationId: string, requestId: string) => rows.removeOne({ organizationId, holdId: requestId }),
+    /**
+     * Removes all conversations that have ended, a few at a time. Returns their number. Before that, `record` is called with
+     * the number of stored conversations, so that no deletion goes unrecorded.
+     */
+    async remove(organizationId: string, record: (stored: number) => Promise<void>): Promise<number> {
+      await record(await rows.count(organizationId));
+      const untilMs = clock();
+      let removed = 0;
+      for (;;) {
+        const count = await rows.removeOf(organizationId, untilMs, REMOVED_ROWS);
+        removed += count;
+        if (count < REMOVED_ROWS) return removed;
+      }
+    },
+  };
 }

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { v7 } from "uuid";
 import { describe, expect, test } from "vitest";
-import { AuditLog } from "../../src/admin/audit.ts";
+import { auditLogOver } from "../../src/admin/audit.ts";
 import type { Transition } from "../../src/credits/books.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import { grantCredits } from "../../src/operations/create-grant.ts";
@@ -54,7 +54,7 @@ function losing(books: Books, loss: { batches: number }): Books {
 async function play(store: Store, dataDir: string): Promise<void> {
   await store.accounts.insertOrganization({ id: ORGANIZATION, name: "A", kind: "standard", createdAtMs: 0 });
   const times = { clock: Date.now, newId: () => v7() };
-  const audit = new AuditLog({ rows: store.admin, ...times });
+  const audit = auditLogOver({ rows: store.admin, ...times });
   const recorded = async () => {
     const filter = { organizationId: ORGANIZATION, action: null, cursor: null, limit: 100 };
     return (await audit.entries(filter)).data.map(({ action, subject_id, after }) => [
