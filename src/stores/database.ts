@@ -1,5 +1,5 @@
 import type { SqlDialect, StatementBatch, StoreDriver } from "./driver.ts";
-import type { Sql } from "./sql.ts";
+import { type Sql, sql } from "./sql.ts";
 import type { Table } from "./table.ts";
 
 /** The database as the queries use it. */
@@ -10,6 +10,8 @@ export interface Database extends SqlDialect, Pick<StoreDriver, "find" | "snapsh
   findRow<Row extends object>(table: Table<Row>, query: Sql): Promise<Row | undefined>;
   /** Runs one read in a snapshot, without waiting for writes. */
   read<Row extends object>(query: Sql): Promise<Row[]>;
+  /** Counts the rows of a table, or those that meet a condition, as `read` does. */
+  count(rows: Sql): Promise<number>;
   /** Runs writes in one transaction, in their order; returns the number of rows that each changed. Durable by default. */
   write(
     statements: readonly Sql[],
@@ -42,6 +44,10 @@ export function databaseOver(driver: StoreDriver): Database {
     async read<Row extends object>(query: Sql) {
       const [rows = []] = await driver.snapshot([query]);
       return rows as Row[];
+    },
+    async count(rows) {
+      const [[row] = []] = await driver.snapshot([sql`select count(*) as count from ${rows}`]);
+      return Number(row?.count);
     },
     async write(statements, { isDurable = true, isDroppable = false } = {}) {
       return (await driver.run({ required: [], rest: statements, isDurable, isDroppable })) ?? [];

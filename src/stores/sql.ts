@@ -41,6 +41,17 @@ export function isAsRead(columns: readonly string[], row: Record<string, unknown
   return allOf(...columns.map((column) => sql`${raw(column)} is not distinct from ${row[column] as Cell}`));
 }
 
+/** Returns the statement that deletes rows of a table that meet a condition, at most `limit`. */
+export function deleteSome(
+  { name, key }: { name: string; key: readonly string[] },
+  condition: Sql,
+  limit: number,
+): Sql {
+  const [table, columns] = [raw(name), raw(key.join(", "))];
+  return sql`
+    delete from ${table} where (${columns}) in (select ${columns} from ${table} where ${condition} limit ${limit})`;
+}
+
 /** A text with places for parameters, as a database takes it. */
 export interface Statement {
   sql: string;

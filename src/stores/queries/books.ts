@@ -4,8 +4,7 @@ import type { Outcomes } from "../../credits/outcomes.ts";
 import type { Database } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { ADMIN_KEY, BALANCE, KEY } from "../schema.ts";
-import { allOf, join, raw, sql } from "../sql.ts";
-import type { TableShape } from "../table.ts";
+import { allOf, deleteSome, join, raw, sql } from "../sql.ts";
 import { monthDigestsOf } from "./month-digests.ts";
 import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
 import { verifyOrganization } from "./verify.ts";
@@ -148,13 +147,12 @@ async function openHolds(database: Database): Promise<OpenHolds> {
 }
 
 async function removeOldKeys({ now, write }: Database, limit: number): Promise<number> {
-  const removals = [KEY, ADMIN_KEY].map(({ name, key }: TableShape) => {
-    const [from, columns] = [raw(name), raw(key.join(", "))];
-    const old = sql`select ${columns} from ${from} where expires_at <= ${now()} limit ${limit}`;
-    // Checked again: another process may have claimed the key since the read.
-    return sql`delete from ${from} where (${columns}) in (${old}) and expires_at <= ${now()}`;
-  });
+  const isOld = sql`expires_at <= ${now()}`;
   let removed = 0;
-  for (const removal of removals) for (const changed of await write([removal])) removed += changed;
+  for (const table of [KEY, ADMIN_KEY]) {
+    // Checked again: another process may have claimed the key since the read.
+    const [changed = 0] = await write([sql`${deleteSome(table, isOld, limit)} and ${isOld}`]);
+    removed += changed;
+  }
   return removed;
 }

@@ -39,21 +39,16 @@ export function closingRows(database: Database, driver: Pick<StoreDriver, "remov
     /** Deletes a chunk of closed requests after an id. Returns the last id, undefined at the end. */
     remove: (closing: ClosingRow, after: string, limit = REMOVED_ROWS) => removeChunk(database, closing, after, limit),
     /** Counts the ended requests that a closing before a time includes and whose rows are stored. */
-    countRequests: (beforeMs: number) => countOf(database, sql`request where ${isClosed(beforeMs)}`),
+    countRequests: (beforeMs: number) => database.count(sql`request where ${isClosed(beforeMs)}`),
     /** Counts the audit records of before a time. */
-    countAudit: (beforeMs: number) => countOf(database, sql`audit_entry where id < ${idAt(beforeMs)}`),
+    countAudit: (beforeMs: number) => database.count(sql`audit_entry where id < ${idAt(beforeMs)}`),
     /** Deletes audit records of before a time, at most `limit`; returns their number. */
     async removeAudit(beforeMs: number, limit: number): Promise<number> {
-      const old = sql`select id from audit_entry where id < ${idAt(beforeMs)} order by id limit ${limit}`;
-      const [removed = 0] = await database.write([sql`delete from audit_entry where id in (${old})`]);
+      const oldest = sql`select id from audit_entry where id < ${idAt(beforeMs)} order by id limit ${limit}`;
+      const [removed = 0] = await database.write([sql`delete from audit_entry where id in (${oldest})`]);
       return removed;
     },
   };
-}
-
-async function countOf(database: Database, rows: Sql): Promise<number> {
-  const [found] = await database.read<{ count: bigint }>(sql`select count(*) as count from ${rows}`);
-  return Number(found?.count ?? 0);
 }
 
 /**

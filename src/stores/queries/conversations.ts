@@ -1,6 +1,6 @@
 import type { Database } from "../database.ts";
 import { CONVERSATION } from "../schema.ts";
-import { type Sql, sql } from "../sql.ts";
+import { deleteSome, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
 export type ConversationRow = RowOf<typeof CONVERSATION>;
@@ -36,9 +36,10 @@ export function conversationRows(database: Database) {
       ]);
       return { isEnabled: organizations[0]?.keeps_conversations === 1n, isStored: stored.length > 0 };
     },
-    count: (organizationId: string) => count(database, sql`organization_id = ${organizationId}`),
+    count: (organizationId: string) => database.count(sql`conversation where organization_id = ${organizationId}`),
     /** Counts the conversations that `removeOld` removes. */
-    countOld: (retentionMs: number) => count(database, sql`ended_at <= ${since(database, retentionMs)}`),
+    countOld: (retentionMs: number) =>
+      database.count(sql`conversation where ended_at <= ${since(database, retentionMs)}`),
     /** Removes conversations that count as absent, at most `limit`; returns their number. */
     async removeOld(retentionMs: number, limit: number): Promise<number> {
       return remove(database, sql`ended_at <= ${since(database, retentionMs)}`, limit);
@@ -66,15 +67,8 @@ function insertQuery(database: Database, row: ConversationRow) {
     on conflict do nothing`;
 }
 
-async function count(database: Database, condition: Sql): Promise<number> {
-  const query = sql`select count(*) as count from conversation where ${condition}`;
-  const [row] = await database.read<{ count: bigint }>(query);
-  return Number(row?.count ?? 0);
-}
-
-async function remove({ write }: Database, condition: Sql, limit: number) {
-  const some = sql`select organization_id, hold_id from conversation where ${condition} limit ${limit}`;
-  const [removed = 0] = await write([sql`delete from conversation where (organization_id, hold_id) in (${some})`]);
+async function remove({ write }: Database, condition: Sql, limit: number): Promise<number> {
+  const [removed = 0] = await write([deleteSome(CONVERSATION, condition, limit)]);
   return removed;
 }
 

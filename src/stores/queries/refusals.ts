@@ -1,7 +1,7 @@
 import { idAt } from "../../credits/request-id.ts";
 import type { Database } from "../database.ts";
 import { REFUSAL, REFUSAL_DAY } from "../schema.ts";
-import { allOf, equal, type Sql, sql } from "../sql.ts";
+import { allOf, deleteSome, equal, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
 export type RefusalRow = RowOf<typeof REFUSAL>;
@@ -86,8 +86,7 @@ export function refusalRows({ read, write }: Database) {
     },
     /** Removes refusals from before a time, at most `limit`; returns their number. */
     async removeBefore(timeMs: number, limit: number): Promise<number> {
-      const some = sql`select organization_id, id from refusal where id < ${idAt(timeMs)} limit ${limit}`;
-      const removal = sql`delete from refusal where (organization_id, id) in (${some})`;
+      const removal = deleteSome(REFUSAL, sql`id < ${idAt(timeMs)}`, limit);
       const [removed = 0] = await write([removal], { isDurable: false });
       return removed;
     },

@@ -4,7 +4,6 @@ import {
   type Draw,
   endedStateOf,
   type HoldFacts,
-  type HoldRow,
   type HoldState,
   type RequestEnd,
   type RequestRow,
@@ -89,18 +88,16 @@ export function requestRows(database: Database) {
         holdQuery(sql`hold.id = ${id}`),
         requestQuery(sql`request.id = ${id}`),
       ]);
-      const [open] = await namedHolds(database, holds as unknown as OpenNames[]);
-      if (open !== undefined) return open;
-      const [ended] = await listed(database, requests as unknown as RequestNames[]);
+      const [open] = holds;
+      if (open !== undefined) return listedHold(open as unknown as RowNames);
+      const [ended] = await listed(database, requests as unknown as RowNames[]);
       return ended;
     },
   };
 }
 
-interface OpenNames {
-  organization_name: string;
-}
-interface RequestNames {
+/** The names that the row of a request comes with. */
+interface RowNames {
   organization_name: string;
   token_name: string | null;
   organization_id: string;
@@ -176,7 +173,7 @@ async function openHolds(database: Database, search: RequestSearch): Promise<Lis
   const { organizationId, tokenId, model, requestId, isRunning, hasFailed } = search;
   if (isRunning === false || hasFailed === true) return [];
   const query = holdQuery(equal({ "organization.id": organizationId }));
-  const rows = await namedHolds(database, await database.read<OpenNames>(query));
+  const rows = (await database.read<RowNames>(query)).map(listedHold);
   const isWanted = ({ facts }: ListedRequest) =>
     (tokenId === null || facts.tokenId === tokenId) &&
     (model === null || facts.model === model) &&
@@ -200,13 +197,14 @@ async function readWindow(
     hasFailed === true && sql`(request.failure is not null or request.ending = 'recovered')`,
   );
   const query = sql`${requestQuery(wanted)} order by request.id desc limit ${limit}`;
-  return listed(database, await database.read<RequestNames>(query));
+  return listed(database, await database.read<RowNames>(query));
 }
 
 function holdQuery(condition: Sql): Sql {
   return sql`
-    select hold.*, organization.name as organization_name
-    from hold join organization on organization.id = hold.organization_id where ${condition}`;
+    select hold.*, organization.name as organization_name, token.name as token_name
+    from hold join organization on organization.id = hold.organization_id
+    left join token on token.organization_id = hold.organization_id and token.id = hold.token_id where ${condition}`;
 }
 
 /** Reads organizations first, then their requests by key: a database without a better plan keeps this order. */
@@ -218,54 +216,44 @@ function requestQuery(condition: Sql): Sql {
     where request.organization_id = organization.id and ${condition}`;
 }
 
-async function namedHolds(database: Database, rows: readonly OpenNames[]): Promise<ListedRequest[]> {
-  const holds = rows.map((row) => ({ organizationName: row.organization_name, hold: HOLD.fromRecord(row) }));
-  const ids = [...new Set(holds.map(({ hold }) => hold.tokenId))];
-  const query = sql`select id, name from token where id in (${join(ids)})`;
-  const tokens = ids.length === 0 ? [] : await database.read<{ id: string; name: string }>(query);
-  const nameOf = new Map(tokens.map(({ id, name }) => [id, name]));
-  return holds.map(({ hold, organizationName }) => {
-    const names = { organizationName, tokenName: nameOf.get(hold.tokenId) ?? null };
-    return { ...names, ...listedHold(hold) };
-  });
-}
-
-type Unnamed = Omit<ListedRequest, "organizationName" | "tokenName">;
-
-function listedHold({ organizationId, holdId, tokenId, amount, draws, madeAtMs, details }: HoldRow): Unnamed {
+function listedHold(row: RowNames): ListedRequest {
+  const { organizationId, holdId, tokenId, amount, draws, madeAtMs, details } = HOLD.fromRecord(row);
   const { charge, ...names } = details;
   const { tokens, prices } = decodeLines(charge);
-  const nothing = { charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, events: [] };
   return {
+    ...namesOf(row),
     facts: { ...names, prices, organizationId, holdId, tokenId },
     state: "open",
-    amount,
-    tokens,
-    draws,
-    madeAtMs,
-    ...nothing,
+    ...{ amount, tokens, draws, madeAtMs },
+    ...{ charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, events: [] },
   };
 }
 
+function namesOf({ organization_name, token_name }: RowNames) {
+  return { organizationName: organization_name, tokenName: token_name };
+}
+
 /** Converts rows of requests, with their late settlements and credits. */
-async function listed(database: Database, rows: readonly RequestNames[]): Promise<ListedRequest[]> {
+async function listed(database: Database, rows: readonly RowNames[]): Promise<ListedRequest[]> {
   const charged = rows.filter((row) => (row as { ending?: string }).ending !== "released");
   const found = charged.length === 0 ? [] : await database.read(adjustmentQuery(charged));
   const ofRequest = Map.groupBy(found.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
   return rows.map((row) => {
-    const names = { organizationName: row.organization_name, tokenName: row.token_name };
-    return { ...names, ...listedRequest(REQUEST.fromRecord(row), ofRequest.get(row.id) ?? []) };
+    return { ...namesOf(row), ...listedRequest(REQUEST.fromRecord(row), ofRequest.get(row.id) ?? []) };
   });
 }
 
-function adjustmentQuery(rows: readonly RequestNames[]): Sql {
+function adjustmentQuery(rows: readonly RowNames[]): Sql {
   const organizationIds = new Set(rows.map(({ organization_id }) => organization_id));
   return sql`
     select * from adjustment
     where organization_id in (${join([...organizationIds])}) and hold_id in (${join(rows.map(({ id }) => id))})`;
 }
 
-function listedRequest(request: RequestRow, adjustments: readonly AdjustmentRow[]): Unnamed {
+function listedRequest(
+  request: RequestRow,
+  adjustments: readonly AdjustmentRow[],
+): Omit<ListedRequest, keyof ReturnType<typeof namesOf>> {
   const late = adjustments.find(({ kind }) => kind === "late_settlement");
   const credits = adjustments.filter(({ kind }) => kind === "credit");
   const { amount, madeAtMs, cost, shortfall, draws, trace, end } = request;
@@ -274,18 +262,8 @@ function listedRequest(request: RequestRow, adjustments: readonly AdjustmentRow[
   const state = endedStateOf(end);
   const events = end === "released" ? [] : [chargeEvent(request)];
   if (late === undefined || late.settlement === null) {
-    return {
-      ...common,
-      facts: { ...request, prices },
-      state,
-      tokens,
-      charged: cost,
-      shortfall,
-      draws,
-      trace,
-      end,
-      events,
-    };
+    const charges = { tokens, charged: cost, shortfall, draws, trace, end, events };
+    return { ...common, facts: { ...request, prices }, state, ...charges };
   }
   const { upstream, charge, shortfall: shortfallMore, trace: lateTrace, end: lateEnd } = late.settlement;
   const more = decodeLines(charge);
