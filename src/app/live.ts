@@ -14,32 +14,19 @@ export interface LiveValues {
 export class LiveParts implements LiveValues {
   readonly #options: CatalogOptions;
   readonly #closing = new Set<Promise<void>>();
-  #values: LiveValues;
-  #database: string | null;
+  config: Config;
+  upstreams: Upstreams;
+  catalog: LiveCatalog;
+  /** Address of the database that the service has opened, with the current password. Null: SQLite. */
+  database: string | null;
 
   /** Throws OperatorError if a setting is wrong. */
   constructor(config: Config, options: CatalogOptions) {
     this.#options = options;
-    const upstreams = createUpstreams(config);
-    this.#values = { config, upstreams, catalog: createCatalog(config, upstreams, options) };
-    this.#database = config.database;
-  }
-
-  get config(): Config {
-    return this.#values.config;
-  }
-
-  get upstreams(): Upstreams {
-    return this.#values.upstreams;
-  }
-
-  get catalog(): LiveCatalog {
-    return this.#values.catalog;
-  }
-
-  /** Address of the database that the service has opened, with the current password. Null: SQLite. */
-  get database(): string | null {
-    return this.#database;
+    this.config = config;
+    this.upstreams = createUpstreams(config);
+    this.catalog = createCatalog(config, this.upstreams, options);
+    this.database = config.database;
   }
 
   /** Creates the values of another configuration. Throws OperatorError if a setting is wrong; nothing is changed. */
@@ -51,11 +38,11 @@ export class LiveParts implements LiveValues {
 
   /** Replaces all values. `ended` resolves when no request uses the earlier ones. */
   replace(values: LiveValues, ended: Promise<void>): void {
-    const { catalog, upstreams } = this.#values;
-    this.#values = values;
+    const { catalog, upstreams } = this;
+    Object.assign(this, values);
     void values.catalog.start();
     const { database } = values.config;
-    if (withoutPassword(database) === withoutPassword(this.#database)) this.#database = database;
+    if (withoutPassword(database) === withoutPassword(this.database)) this.database = database;
     const closing = Promise.all([catalog.stop(), ended.then(() => upstreams.close(values.upstreams))]);
     const closed = closing.then(() => void this.#closing.delete(closed));
     this.#closing.add(closed);

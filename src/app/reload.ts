@@ -8,7 +8,7 @@ import { serverSettingsOf } from "./http.ts";
 import type { LiveParts, LiveValues } from "./live.ts";
 import type { ConfigSource } from "./parts.ts";
 import type { ConfigurationState } from "./telemetry/gauges.ts";
-import { FileWatch } from "./watch.ts";
+import { watchFiles } from "./watch.ts";
 
 export interface ReloadsOptions {
   source: ConfigSource;
@@ -29,7 +29,8 @@ const VERBOSE: ReadonlySet<string> = new Set(["debug", "info"]);
 export class Reloads {
   readonly #options: ReloadsOptions;
   readonly #started: Config;
-  readonly #watch: FileWatch;
+  #files: ReadonlySet<string>;
+  #stopWatching: (() => Promise<void>) | undefined;
   #running: Promise<void> = Promise.resolve();
   #isStopped = false;
   #lastMistake: string | undefined;
@@ -39,7 +40,7 @@ export class Reloads {
     this.#options = options;
     this.#started = options.live.config;
     this.#state = { hash: configurationHash(this.#started), isRead: true, needsRestart: false };
-    this.#watch = new FileWatch({ onChange: () => this.reload("file") });
+    this.#files = options.source.files;
   }
 
   get state(): ConfigurationState {
@@ -47,13 +48,16 @@ export class Reloads {
   }
 
   start(): void {
-    this.#watch.start(this.#options.source.files);
+    this.#stopWatching = watchFiles(
+      () => this.#files,
+      () => this.reload("file"),
+    );
   }
 
   /** Stops watching. Resolves when a running reload has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    await this.#watch.stop();
+    await this.#stopWatching?.();
     await this.#running;
   }
 
@@ -70,29 +74,21 @@ export class Reloads {
       const config = await source.load(files);
       const { atReload: changes, atStart } = differenceOf(live.config, config);
       const atNextStart = differenceOf(this.#started, config).atStart;
-      const isSame = Object.keys({ ...changes, ...atStart }).length === 0;
+      const needsRestart = hasKeys(atNextStart);
+      const fields = { cause, ...(needsRestart && { atNextStart }) };
       this.#lastMistake = undefined;
-      if (isSame) {
-        this.#state = { ...this.#state, isRead: true, needsRestart: hasKeys(atNextStart) };
-        const fields = { cause, ...(hasKeys(atNextStart) && { atNextStart }) };
-        log[cause === "signal" ? "info" : "debug"](fields, "the configuration was reloaded: nothing has changed");
-        return;
-      }
-      const next = live.prepare(config);
-      const notes = next.catalog.notes.filter((note) => !live.catalog.notes.includes(note));
-      const fields = {
-        cause,
-        changes,
-        ...(hasKeys(atNextStart) && { atNextStart }),
-        ...(notes.length > 0 && { notes }),
-      };
-      this.#apply(next, () => log.info(fields, "the configuration was reloaded"));
-      this.#state = { hash: configurationHash(config), isRead: true, needsRestart: hasKeys(atNextStart) };
+      if (hasKeys(changes) || hasKeys(atStart)) {
+        const next = live.prepare(config);
+        const notes = next.catalog.notes.filter((note) => !live.catalog.notes.includes(note));
+        const applied = { ...fields, changes, ...(notes.length > 0 && { notes }) };
+        this.#apply(next, () => log.info(applied, "the configuration was reloaded"));
+      } else log[cause === "signal" ? "info" : "debug"](fields, "the configuration was reloaded: nothing has changed");
+      this.#state = { hash: configurationHash(config), isRead: true, needsRestart };
     } catch (error) {
       this.#state = { ...this.#state, isRead: false };
       this.#report(cause, error);
     } finally {
-      this.#watch.watch(new Set([...source.files, ...files]));
+      this.#files = new Set([...source.files, ...files]);
     }
   }
 

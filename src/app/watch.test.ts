@@ -3,18 +3,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { FileWatch } from "./watch.ts";
+import { watchFiles } from "./watch.ts";
 
 let directory: string;
-let watch: FileWatch;
-let changes: number;
+let stop: () => Promise<void>;
+let changes = 0;
 
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), "tollgate-watch-"));
   changes = 0;
 });
 afterEach(async () => {
-  await watch.stop();
+  await stop();
   rmSync(directory, { recursive: true });
 });
 
@@ -24,8 +24,7 @@ async function start(file: string): Promise<void> {
   const onChange = async () => {
     changes += 1;
   };
-  watch = new FileWatch({ onChange, pollMs: 10 });
-  watch.start(new Set([file]));
+  stop = watchFiles(() => [file], onChange, 10);
   await expect.poll(() => changes).toBe(1);
 }
 

@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import type { RandomBytes } from "../admin/token.ts";
+import type { Flags } from "../config/sources.ts";
 import type { CommandOutput } from "../operations/command.ts";
 
 /** Interface of a command to the process that runs it. */
@@ -20,9 +21,7 @@ export interface Terminal {
 }
 
 /** The flags that every command has. */
-export interface CommonFlags {
-  config?: string;
-  dataDir?: string;
+export interface CommonFlags extends PlaceFlags {
   json?: boolean;
 }
 
@@ -45,10 +44,7 @@ const LAUNCHER = fileURLToPath(new URL("../../bin/tollgate.js", import.meta.url)
 const NEEDS_NO_QUOTES = /^[\w@%+=:,./-]+$/;
 
 /** The flags that decide which service a command is about. */
-export interface PlaceFlags {
-  config?: string | undefined;
-  dataDir?: string | undefined;
-}
+export type PlaceFlags = Pick<Flags, "config" | "dataDir">;
 
 /**
  * Returns a command line that works as it is when pasted into a POSIX shell in the working directory of this process:

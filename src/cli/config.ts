@@ -1,22 +1,13 @@
 import type { Command } from "commander";
+import type { ConfigSources, Flags } from "../config/sources.ts";
 import type { Config } from "../config.ts";
 import { facts } from "../operations/command.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 
-export interface ConfigUse {
-  /** `unread`: for commands that call no provider, so that a key that is not set does not stop them. */
-  secrets?: "read" | "unread";
-  /** Receives the files that are read. */
-  files?: Set<string>;
-  /** True for a service that runs. */
-  isReload?: boolean;
-}
+export type ConfigUse = Pick<ConfigSources, "secrets" | "files" | "isReload">;
 
 /** Reads the whole configuration; its schema is loaded only for commands that do. Rejects with OperatorError. */
-export async function readConfig(
-  { config, dataDir, host, port }: CommonFlags & { host?: string; port?: string },
-  use: ConfigUse = {},
-): Promise<Config> {
+export async function readConfig({ config, dataDir, host, port }: Flags, use: ConfigUse = {}): Promise<Config> {
   const [{ loadConfig }, { PROVIDER_KEY_VARIABLES }] = await Promise.all([
     import("../config.ts"),
     import("../providers/registry.ts"),

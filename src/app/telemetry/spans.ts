@@ -2,7 +2,7 @@ import type { Attributes, Context, Span, Tracer } from "@opentelemetry/api";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import { tokenTotals } from "../../credits/price.ts";
 import type { CompletionReport } from "../../gateway/report.ts";
-import { type BegunRequest, toTraceparent } from "../../http/access.ts";
+import { type BegunRequest, type RequestObserver, toTraceparent } from "../../http/access.ts";
 import type { AccessEntry } from "../../telemetry/logger.ts";
 import { OPERATIONS } from "./requests.ts";
 
@@ -15,21 +15,11 @@ export interface SpanOptions {
   modelId(name: string): string | undefined;
 }
 
-/** The span of a request. */
-export interface RequestSpan {
-  /** Undefined if the span is not recorded. */
-  readonly traceId: string | undefined;
-  /** The context of the span, for upstreams that continue the trace. */
-  readonly traceparent: string;
-  /** Ends the span. `report` is undefined for a request that held no credits. */
-  end(entry: AccessEntry, report: CompletionReport | undefined): void;
-}
-
 /**
  * Begins the span of a request of the API, continuing the trace that its client names. Returns undefined for other routes.
  * The span of a request that is not sampled has only the context for upstreams.
  */
-export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestSpan | undefined {
+export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestObserver | undefined {
   const { api, tracer } = options;
   const { method, route, startedMs } = begun;
   if (route === null || !route.startsWith("/v1/")) return undefined;
@@ -38,8 +28,12 @@ export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestSpa
   const span = tracer.startSpan(`${method} ${route}`, { kind, startTime: new Date(startedMs) }, parent);
   const { traceId, spanId, traceFlags } = span.spanContext();
   const traceparent = toTraceparent({ traceId, spanId, flags: traceFlags.toString(16).padStart(2, "0") });
-  if (!span.isRecording()) return { traceId: undefined, traceparent, end: () => {} };
-  return { traceId, traceparent, end: (entry, report) => endSpan(options, { span, parent, startedMs }, entry, report) };
+  if (!span.isRecording()) return { traceId: undefined, traceparent, ended: () => {} };
+  return {
+    traceId,
+    traceparent,
+    ended: (entry, report) => endSpan(options, { span, parent, startedMs }, entry, report),
+  };
 }
 
 /** Returns the context that the client sent; an empty one if there is none. */

@@ -10,7 +10,7 @@ import type { Log } from "../../telemetry/logger.ts";
 import { type GaugeSources, observeState } from "./gauges.ts";
 import { RequestMetrics } from "./requests.ts";
 import { createMeters, createTracers } from "./sdk.ts";
-import { beginSpan, type RequestSpan } from "./spans.ts";
+import { beginSpan } from "./spans.ts";
 
 const COMMIT_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 const BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
@@ -72,13 +72,13 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
   };
 }
 
-function observerOf(metrics: RequestMetrics | undefined, span: RequestSpan | undefined): RequestObserver {
+function observerOf(metrics: RequestMetrics | undefined, span: RequestObserver | undefined): RequestObserver {
   return {
     traceId: span?.traceId,
     traceparent: span?.traceparent,
     ended(entry, report) {
       metrics?.record(entry, report);
-      span?.end(entry, report);
+      span?.ended(entry, report);
     },
   };
 }
