@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import { printable } from "../api/wording.ts";
 import { upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
@@ -89,13 +89,6 @@ export function traceparentOf(request: FastifyRequest): string | undefined {
 const MODEL_CHARACTERS_MAX = 200;
 const CLIENT_ID_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 500;
-
-export function decorateForAccess(server: FastifyInstance): void {
-  server.decorateRequest("failure", null);
-  server.decorateRequest("modelName", null);
-  server.decorateRequest("observer", null);
-  server.decorateRequest("settlement", null);
-}
 
 /** Begins to observe a request. `startedMs` is in milliseconds since 1970. */
 export function beginAccess({ observe }: AccessSources, request: FastifyRequest, startedMs: number): void {

@@ -36,7 +36,6 @@ interface BodyLimits {
  */
 export function acceptJsonBodies(server: FastifyInstance, limits: BodyLimits): void {
   const turns = new FairTurns(1);
-  server.decorateRequest("bodyReservation", null);
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
     rejectEncoding(request.headers["content-encoding"]);

@@ -1,4 +1,10 @@
-import type { IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
+import {
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  type Server,
+  type ServerResponse,
+  STATUS_CODES,
+} from "node:http";
 import { isIP, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { FastifyReply } from "fastify";
@@ -26,7 +32,12 @@ type ParseErrorHandler = (error: Error & { code?: string }, socket: Socket) => v
 export function parseErrorHandler(newRequestId: () => string): ParseErrorHandler {
   return (error, socket) => {
     if (error.code === "ECONNRESET" || !socket.writable || isBeingAnswered(socket)) socket.destroy();
-    else respondAndClose(socket, rawErrorFor(error.code), newRequestId());
+    else
+      respondAndClose(
+        socket,
+        PARSE_ERRORS[error.code ?? ""] ?? [400, "The request is not valid HTTP."],
+        newRequestId(),
+      );
   };
 }
 
@@ -47,33 +58,21 @@ export function handleConnections(server: Server, newRequestId: () => string): v
   });
 }
 
-interface RawError {
-  status: number;
-  phrase: string;
-  message: string;
-}
+/** A status and a message. */
+type RawError = readonly [number, string];
 
-const CONNECT_ERROR = {
-  status: 400,
-  phrase: "Bad Request",
-  message: "The method CONNECT is not supported: this service is not a proxy.",
+const CONNECT_ERROR: RawError = [400, "The method CONNECT is not supported: this service is not a proxy."];
+/** Errors by the codes of Node's parser. */
+const PARSE_ERRORS: Record<string, RawError> = {
+  HPE_HEADER_OVERFLOW: [431, "The request's headers are too large."],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, "The request did not arrive in time."],
 };
 
-function rawErrorFor(parserCode: string | undefined): RawError {
-  if (parserCode === "HPE_HEADER_OVERFLOW") {
-    return { status: 431, phrase: "Request Header Fields Too Large", message: "The request's headers are too large." };
-  }
-  if (parserCode === "ERR_HTTP_REQUEST_TIMEOUT") {
-    return { status: 408, phrase: "Request Timeout", message: "The request did not arrive in time." };
-  }
-  return { status: 400, phrase: "Bad Request", message: "The request is not valid HTTP." };
-}
-
 /** Writes an error response to a socket without an HTTP response object, and closes the connection. */
-function respondAndClose(socket: Socket, { status, phrase, message }: RawError, requestId: string): void {
+function respondAndClose(socket: Socket, [status, message]: RawError, requestId: string): void {
   const body = JSON.stringify(toErrorEnvelope(new ApiError("invalid_value", message)));
   const lines = [
-    `HTTP/1.1 ${status} ${phrase}`,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     `x-request-id: ${requestId}`,
     "content-type: application/json; charset=utf-8",
     `content-length: ${Buffer.byteLength(body)}`,

@@ -16,11 +16,6 @@ const FASTIFY_CODES: Record<string, ErrorCode> = {
   FST_STATIC_FORBIDDEN_PATH: "not_found",
 };
 
-/** True if the client disconnected before its body had arrived. */
-function hasDisconnected(error: unknown, request: FastifyRequest): boolean {
-  return (error as NodeJS.ErrnoException | undefined)?.code === "ECONNRESET" && request.raw.destroyed;
-}
-
 /** Converts any error to the public error of the response. Internal errors become its cause. */
 export function toPublicError(error: unknown): ApiError {
   const code = FASTIFY_CODES[(error as FastifyError | undefined)?.code ?? ""];
@@ -31,8 +26,9 @@ export function toPublicError(error: unknown): ApiError {
 export function errorHandler(log: Log) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const shown = toPublicError(error);
+    const hasDisconnected = (error as NodeJS.ErrnoException).code === "ECONNRESET" && request.raw.destroyed;
     // The access log has the known errors. A defect is logged with its stack.
-    if (!hasDisconnected(error, request) && shown.code === "internal_error") {
+    if (!hasDisconnected && shown.code === "internal_error") {
       const fields = { requestId: request.id, ...callerNamesOf(request.caller), model: request.modelName };
       log.error({ ...fields, defect: shown.cause }, "a request failed with an internal error");
     }

@@ -28,6 +28,14 @@ export const endpoints: readonly Endpoint[] = [
 
 const API_PREFIX = "/v1";
 
+/** The methods of all operations, and the patterns of their paths. */
+const ROUTES = [...endpoints, ...adminEndpoints.map(({ method, path }) => ({ method, path: ADMIN_PREFIX + path }))].map(
+  ({ method, path }) => {
+    const pattern = path.replaceAll(".", "\\.").replace("*", ".+").replaceAll(/:\w+/g, "[^/]*");
+    return { method, pattern: new RegExp(`^${pattern}$`, "s") };
+  },
+);
+
 /** First path segments under `/v1` that clients of OpenAI and Anthropic use, including those that do not exist here. */
 const API_SEGMENTS: ReadonlySet<string> = new Set([
   ...endpoints.map(({ path }) => path.split("/")[2] ?? ""),
@@ -46,9 +54,7 @@ export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = requestPath(request);
   const isPublic = isPublicPath(path);
   if (isPublic) reply.header("access-control-allow-origin", "*");
-  const methods = isPublic
-    ? endpoints.filter((endpoint) => isAt(endpoint, path)).map((endpoint) => endpoint.method)
-    : adminEndpoints.filter((endpoint) => isAtAdmin(endpoint.path, path)).map((endpoint) => endpoint.method);
+  const methods = ROUTES.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
   if (methods.length > 0) {
     if (request.headers.upgrade?.toLowerCase() === "websocket") {
       // RFC 9110, section 15.5.22.
@@ -98,14 +104,4 @@ export function requestPath({ url }: Pick<FastifyRequest, "url">): string {
 /** True for a path of the API that browsers may call from any origin. */
 export function isPublicPath(path: string): boolean {
   return path === API_PREFIX || path.startsWith(`${API_PREFIX}/`);
-}
-
-function isAt({ path }: Endpoint, found: string): boolean {
-  return path.endsWith("*") ? found.startsWith(path.slice(0, -1)) && found.length >= path.length : found === path;
-}
-
-function isAtAdmin(path: string, found: string): boolean {
-  const steps = `${ADMIN_PREFIX}${path}`.split("/");
-  const given = found.split("/");
-  return given.length === steps.length && steps.every((step, index) => step.startsWith(":") || step === given[index]);
 }

@@ -16,7 +16,7 @@ import type { LimitsStatus } from "../gateway/limits.ts";
 import { FairBudget } from "../ledger/fair-budget.ts";
 import type { LedgerStatus } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { type AccessSources, beginAccess, decorateForAccess, recordAccess } from "./access.ts";
+import { type AccessSources, beginAccess, recordAccess } from "./access.ts";
 import { ADMIN_PREFIX } from "./admin/endpoint.ts";
 import { type AdminServices, serveAdmin } from "./admin/index.ts";
 import { authenticate, likelyOrganization, principalOf } from "./authentication.ts";
@@ -179,6 +179,11 @@ function createFastify({ bodyLimitBytes, trustProxy, basePath, newRequestId }: S
   });
 }
 
+/** Properties that the service adds to Fastify's requests. */
+const REQUEST_PROPERTIES = ["caller", "bodyReservation", "failure", "modelName", "observer", "settlement"] as const;
+/** For requests that reached a trusted proxy over TLS: RFC 6797, section 7.2, forbids the header over plain HTTP. */
+const HSTS = "max-age=31536000";
+
 /** Creates the HTTP server with all endpoints. */
 export async function createServer(options: ServerOptions): Promise<Server> {
   const { log, bodyLimitBytes, basePath } = options;
@@ -189,14 +194,13 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const shutdown = new Shutdown({ server, running });
   limitConnectionShares(server.server, options.maxConnections);
   server.decorate("basePath", basePath);
-  if (options.trustProxy !== false) sendStrictTransportSecurity(server);
-  server.decorateRequest("caller", null);
-  decorateForAccess(server);
+  for (const name of REQUEST_PROPERTIES) server.decorateRequest(name, null);
   const access = { ...options, clock: options.gateway.clock, isCut: () => running.isCut };
   const noteForwarded = untrustedProxyWarning(options);
   server.addHook("onRequest", (request, reply, done) => {
     noteForwarded(request);
     reply.header("x-request-id", request.id);
+    if (options.trustProxy !== false && request.protocol === "https") reply.header("strict-transport-security", HSTS);
     if (isOfMessagesClient(request)) reply.header("request-id", request.id);
     closeWhenUnread(reply.raw);
     touchConnection(request.raw.socket);
@@ -348,8 +352,6 @@ async function document(server: FastifyInstance, version: string): Promise<void>
   server.get("/openapi.json", sendDocument);
 }
 
-const HSTS = "max-age=31536000";
-
 /**
  * Returns Fastify's `rewriteUrl` for a base path, undefined without one. It removes the base path from URLs. Proxies that
  * strip the path themselves work as well, because other URLs are unchanged.
@@ -358,15 +360,4 @@ function rewriteUrlFor(basePath: string): ((request: { url?: string | undefined 
   if (basePath === "") return undefined;
   const path = new RegExp(`^${RegExp.escape(basePath)}(?:/|(?=\\?|$))`);
   return ({ url = "/" }) => url.replace(path, "/");
-}
-
-/**
- * Sends Strict-Transport-Security (RFC 6797) with every response to a request that reached a trusted proxy over TLS.
- * RFC 6797, section 7.2, forbids the header in responses over plain HTTP.
- */
-function sendStrictTransportSecurity(server: FastifyInstance): void {
-  server.addHook("onRequest", (request, reply, done) => {
-    if (request.protocol === "https") reply.header("strict-transport-security", HSTS);
-    done();
-  });
 }

@@ -2,11 +2,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type TSchema, Type } from "typebox";
 import type { Actor } from "../../admin/audit.ts";
 import type { AdminKeys } from "../../admin/idempotency-keys.ts";
-import { type Member, shareOwnerOf } from "../../admin/sessions.ts";
+import { shareOwnerOf } from "../../admin/sessions.ts";
 import { compileCheck } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
 import { FairTurns } from "../../ledger/fair-queue.ts";
 import { type OperationCall, type OperationServices, requireOwn } from "../../operations/operation.ts";
+import { toApiIssue } from "../answer.ts";
 import { clientAddressKey, ownConnection, streamText } from "../connection.ts";
 import { fingerprintOf, IDEMPOTENCY_HEADER, idempotencyKeyOf } from "../idempotency.ts";
 import { adminDocumentationOf } from "../openapi.ts";
@@ -45,7 +46,10 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
         if (who !== null) {
           request.caller = { administrator: who };
           ownConnection(request.raw.socket, shareOwnerOf(who));
-          if (who.role === "member") await countMember(services, who);
+          if (who.role === "member") {
+            const key = `console:${who.token.organizationId}`;
+            await services.gateway.limits.countRequest([{ key, limit: MEMBER_REQUESTS_A_MINUTE }]);
+          }
         } else {
           await endpoint.countGuest?.(services, clientAddressKey(request.ip));
         }
@@ -53,11 +57,6 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
       handler: handlerOf(services, endpoint, turns),
     });
   }
-}
-
-/** Counts a request of an organization's members. Throws or rejects with rate_limit_exceeded. */
-async function countMember({ gateway }: AdminServices, { token: { organizationId } }: Member): Promise<void> {
-  await gateway.limits.countRequest([{ key: `console:${organizationId}`, limit: MEMBER_REQUESTS_A_MINUTE }]);
 }
 
 function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: FairTurns) {
@@ -119,8 +118,7 @@ function checker(schema: TSchema): (value: unknown) => void {
   const check = compileCheck(schema);
   return (value) => {
     const issue = check(value);
-    if (issue === undefined) return;
-    throw new ApiError(issue.code, issue.message, { param: issue.param ?? undefined });
+    if (issue !== undefined) throw toApiIssue(issue);
   };
 }
 
@@ -155,7 +153,9 @@ export async function handleOnce(services: AdminServices, endpoint: AdminEndpoin
   if (key === null) return handle();
   const { keys } = services;
   const name = { scope: scopeOf(endpoint, call), key };
-  const first = await keys.claim(name, fingerprintOfCall(endpoint, call));
+  const { operationId } = endpoint;
+  const { params, query, body = {} } = call;
+  const first = await keys.claim(name, fingerprintOf({ operationId, params, query, body }));
   if (first !== undefined) {
     call.reply.code(first.status).header("x-tollgate-idempotent-replay", "true");
     return first.answer;
@@ -182,10 +182,6 @@ function scopeOf({ isRepeatable = true }: AdminEndpoint, { who }: AdminCall): st
 function refuseHeader(reason: string): never {
   const message = `Invalid header '${IDEMPOTENCY_HEADER}': ${reason}`;
   throw new ApiError("invalid_value", message, { param: IDEMPOTENCY_HEADER });
-}
-
-function fingerprintOfCall({ operationId }: AdminEndpoint, { params, query, body = {} }: AdminCall): string {
-  return fingerprintOf({ operationId, params, query, body });
 }
 
 /** Returns the parts of a response that may be stored. */
