@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { parseDecimal } from "../credits/amount.ts";
-import { DECIMAL_WORDS } from "./upstream-schema.ts";
+
+export const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
 
 /** First segments of the service's own paths. A base path must not begin with one of them. */
 export const OWN_SEGMENTS: ReadonlySet<string> = new Set([

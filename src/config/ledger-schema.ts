@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { Count, Group } from "./upstream-schema.ts";
+import { Count, Group, IntegerIn, NumberIn } from "./upstream-schema.ts";
 
 /** Prompts and answers. */
 export const ConversationsSchema = Group(
@@ -8,10 +8,8 @@ export const ConversationsSchema = Group(
       default: 30,
       description: "Days for which prompts and answers are stored, for organizations with storage enabled.",
     }),
-    limitBytes: Type.Integer({
+    limitBytes: IntegerIn(1024, 1024 * 1024, {
       default: 256 * 1024,
-      minimum: 1024,
-      maximum: 1024 * 1024,
       description: "Maximum size of a stored conversation; longer ones are truncated.",
     }),
   },
@@ -54,28 +52,17 @@ export const RetentionSchema = Group(
 );
 
 export const LedgerSchema = Group({
-  holdSeconds: Type.Number({
+  holdSeconds: NumberIn(0.1, 3600, {
     default: 120,
-    minimum: 0.1,
-    maximum: 3600,
     description: "Time after which a hold expires if it is not renewed.",
   }),
-  renewSeconds: Type.Number({
+  renewSeconds: NumberIn(0.05, 3600, {
     default: 10,
-    minimum: 0.05,
-    maximum: 3600,
     description: "Interval in which running requests renew their holds.",
   }),
-  sweepSeconds: Type.Number({
-    default: 10,
-    minimum: 0.05,
-    maximum: 3600,
-    description: "Interval in which expired holds are searched.",
-  }),
-  recoverySeconds: Type.Number({
+  sweepSeconds: NumberIn(0.05, 3600, { default: 10, description: "Interval in which expired holds are searched." }),
+  recoverySeconds: NumberIn(0, 86_400, {
     default: 480,
-    minimum: 0,
-    maximum: 86_400,
     description:
       "Time after its expiry for which another process's hold is not ended, because that process may still be running without a connection to the database. PostgreSQL only. With 0, credits are released sooner: see docs/ledger.md.",
   }),

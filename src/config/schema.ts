@@ -3,7 +3,17 @@ import { MAX_TOKENS_DEFAULT, TEMPERATURE_MAX } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
 import { ConversationsSchema, LedgerSchema, Responses, RetentionSchema } from "./ledger-schema.ts";
 import { Metrics, TelemetrySchema } from "./telemetry-schema.ts";
-import { Aliases, Count, DecimalText, Group, ModelSchema, ONE_BILLION, ProviderSchema } from "./upstream-schema.ts";
+import {
+  Aliases,
+  Count,
+  DecimalText,
+  Group,
+  IntegerIn,
+  ModelSchema,
+  NumberIn,
+  ONE_BILLION,
+  ProviderSchema,
+} from "./upstream-schema.ts";
 
 /**
  * The schema of the configuration. The file is checked against all of it, a flag or a variable against the part that it
@@ -20,10 +30,8 @@ const Server = Group({
     format: "host",
     description: "Address to listen on; 0.0.0.0 or :: for all addresses. Also HOST and --host.",
   }),
-  port: Type.Integer({
+  port: IntegerIn(0, 65535, {
     default: 8484,
-    minimum: 0,
-    maximum: 65535,
     description: "Port to listen on; 0 for any free port. Also PORT and --port.",
   }),
   trustProxy: Type.Unsafe<false | number | string>({
@@ -44,16 +52,12 @@ const Server = Group({
     description:
       "Path under which a proxy publishes the service, such as /tollgate; empty for the root. Requests are accepted with and without it.",
   }),
-  bodyLimitBytes: Type.Integer({
+  bodyLimitBytes: IntegerIn(1024, ONE_BILLION, {
     default: 20 * 1024 * 1024,
-    minimum: 1024,
-    maximum: ONE_BILLION,
     description: "Maximum size of a request body.",
   }),
-  bodiesInFlightBytes: Type.Integer({
+  bodiesInFlightBytes: IntegerIn(1024, 1000 * ONE_BILLION, {
     default: 256 * 1024 * 1024,
-    minimum: 1024,
-    maximum: 1000 * ONE_BILLION,
     description:
       "Maximum total size of the request bodies in memory; one organization can use half of it. Requests above it get 503. The minimum is twice `server.bodyLimitBytes`.",
   }),
@@ -63,38 +67,28 @@ const Server = Group({
       "Maximum number of open connections of a process; further ones are closed at once. One organization can use three quarters of them.",
   }),
   overload: Group({
-    eventLoopDelayMs: Type.Integer({
+    eventLoopDelayMs: IntegerIn(0, 60_000, {
       default: 250,
-      minimum: 0,
-      maximum: 60_000,
       description: "Delay of the event loop above which a growing share of new requests gets 503; 0 for no limit.",
     }),
-    memoryShare: Type.Number({
+    memoryShare: NumberIn(0, 0.99, {
       default: 0.9,
-      minimum: 0,
-      maximum: 0.99,
       description:
         "Share of the heap limit, or of the memory of the container or machine, above which new requests get 503; 0 for no limit.",
     }),
   }),
-  drainDelaySeconds: Type.Number({
+  drainDelaySeconds: NumberIn(0, 3_600, {
     reload: true,
     default: 0,
-    minimum: 0,
-    maximum: 3_600,
     description: "Time for which a stopping service still accepts new connections, with `/readyz` at 503 (draining).",
   }),
-  drainSeconds: Type.Number({
+  drainSeconds: NumberIn(0, 86_400, {
     reload: true,
     default: 600,
-    minimum: 0,
-    maximum: 86_400,
     description: "Time for which running answers may continue when the service stops.",
   }),
-  storeWaitSeconds: Type.Number({
+  storeWaitSeconds: NumberIn(0, 86_400, {
     default: 30,
-    minimum: 0,
-    maximum: 86_400,
     description:
       "Time for which a start waits for an unreachable PostgreSQL, with 503 for every request; 0 to fail at once.",
   }),
@@ -175,10 +169,8 @@ export const ConfigSchema = Group({
         description:
           "Maximum max_tokens of chat completions, also for requests without a bound; model: each model's own maximum; clamp: the same, and a higher max_tokens is lowered instead of refused. All other bounds are lowered to the model's maximum.",
       }),
-      maxTemperature: Type.Number({
+      maxTemperature: NumberIn(1, TEMPERATURE_MAX, {
         default: 1,
-        minimum: 1,
-        maximum: TEMPERATURE_MAX,
         description: "Maximum temperature of chat completions. A provider can refuse one above 1.",
       }),
     },
@@ -194,10 +186,8 @@ export const ConfigSchema = Group({
         default: "info",
         description: "Minimum level of logged lines. Also LOG_LEVEL.",
       }),
-      sampleRate: Type.Number({
+      sampleRate: NumberIn(0, 1, {
         default: 1,
-        minimum: 0,
-        maximum: 1,
         description:
           "Share of successful requests that are logged. Failed requests are always logged, up to `log.failuresPerMinute`.",
       }),

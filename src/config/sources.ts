@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import { OperatorError } from "../errors.ts";
+import { FORMATS } from "./formats.ts";
 import { expectRegularFile, readTextFile, reasonOf } from "./text-file.ts";
 import { Variables } from "./variables.ts";
 
@@ -74,8 +75,8 @@ export interface StoreSettings {
 }
 
 const SETTINGS = [
-  { key: "dataDir", variable: "TOLLGATE_DATA_DIR", flag: "--data-dir", isFine: isPath },
-  { key: "database", variable: "DATABASE_URL", flag: undefined, isFine: isDatabase },
+  { key: "dataDir", variable: "TOLLGATE_DATA_DIR", flag: "--data-dir", format: "path" },
+  { key: "database", variable: "DATABASE_URL", flag: undefined, format: "postgres-url" },
 ] as const;
 
 /**
@@ -97,7 +98,7 @@ async function readStoreSettings(sources: ConfigSources, variables: Variables): 
   const only = SETTINGS.map(({ key }) => key);
   const file = read && (await import("./file.ts")).parseFile(read.name, read.text, { variables, only });
   const found: Record<string, string | undefined> = {};
-  for (const { key, variable, flag, isFine } of SETTINGS) {
+  for (const { key, variable, flag, format } of SETTINGS) {
     const given: [string, unknown][] = [
       [`${file?.place([key])}: ${key}`, file?.values[key]],
       [variable, variables.get(variable)],
@@ -105,27 +106,11 @@ async function readStoreSettings(sources: ConfigSources, variables: Variables): 
     ];
     for (const [source, value] of given) {
       if (value === undefined) continue;
-      if (!isFine(value)) await refuse(source, key, value);
+      const isFine = typeof value === "string" && value !== "" && FORMATS[format]?.test(value) === true;
+      // Throws the error of the schema.
+      if (!isFine) (await import("./mistake.ts")).checkValue(source, [key], value);
       found[key] = String(value);
     }
   }
   return { dataDir: absolute(found.dataDir ?? DEFAULT_DATA_DIRECTORY), database: found.database ?? null };
-}
-
-/** Rejects with the error of the schema for a value. */
-async function refuse(source: string, key: string, value: unknown): Promise<void> {
-  const { checkValue } = await import("./mistake.ts");
-  checkValue(source, [key], value);
-}
-
-function isPath(value: unknown): boolean {
-  return typeof value === "string" && value !== "" && !value.includes("\0");
-}
-
-function isDatabase(value: unknown): boolean {
-  return (
-    typeof value === "string" &&
-    /^postgres(ql)?:\/\//i.test(value) &&
-    URL.parse(value)?.pathname.includes("@") === false
-  );
 }

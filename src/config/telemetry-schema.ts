@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { Count, Group } from "./upstream-schema.ts";
+import { Count, Group, Headers, IntegerIn, NumberIn } from "./upstream-schema.ts";
 
 const TOKEN_CHARACTERS_LEAST = 16;
 
@@ -11,9 +11,7 @@ export const Metrics = Group({
     description: "Address of `metrics.port`. On other addresses than loopback, set `metrics.token` too.",
   }),
   port: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: 65535,
+    IntegerIn(1, 65535, {
       description: "Port of its own for `/metrics`; if absent, `/metrics` is on `server.port` if there is a token.",
     }),
   ),
@@ -41,12 +39,7 @@ export const TelemetrySchema = Group({
         "Base address of an OpenTelemetry collector (OTLP over HTTP in protobuf), such as http://127.0.0.1:4318; if absent, nothing is exported. Also OTEL_EXPORTER_OTLP_ENDPOINT.",
     }),
   ),
-  headers: Type.Record(Type.String(), Type.String({ format: "header-value" }), {
-    default: {},
-    propertyNames: { format: "header-name" },
-    allowed: "header names and their values, as text",
-    description: "Headers of every export. Also OTEL_EXPORTER_OTLP_HEADERS, as name=value,name=value.",
-  }),
+  headers: Headers("Headers of every export. Also OTEL_EXPORTER_OTLP_HEADERS, as name=value,name=value."),
   metrics: Exporter("metrics"),
   traces: Exporter("traces"),
   metricsSeconds: Count(3_600, { default: 60, description: "Interval in which metrics are exported." }),
@@ -77,10 +70,8 @@ export const TelemetrySchema = Group({
         "The requests that are traced; parentbased: as the request's own `traceparent` says, if it has one. Also OTEL_TRACES_SAMPLER.",
     },
   ),
-  sampleRatio: Type.Number({
+  sampleRatio: NumberIn(0, 1, {
     default: 1,
-    minimum: 0,
-    maximum: 1,
     description: "Share of the requests that the samplers with traceidratio trace. Also OTEL_TRACES_SAMPLER_ARG.",
   }),
 });

@@ -1,6 +1,7 @@
 import { type Static, type TSchema, Type } from "typebox";
 import { CAPABILITIES, CATEGORIES } from "../api/model.ts";
 import { PRICE_ROWS, type PriceSetting } from "../api/price-classes.ts";
+import { DECIMAL_WORDS } from "./formats.ts";
 
 /** Schema of a number that is stored as decimal text, so that no price passes through a float. */
 export const DecimalText = (options: object) =>
@@ -11,12 +12,25 @@ export const DecimalText = (options: object) =>
     allowed: DECIMAL_WORDS,
     ...options,
   });
-export const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
-export const Count = (maximum: number, options: object) => Type.Integer({ minimum: 1, maximum, ...options });
+/** Schemas of numbers between two bounds, both of which are allowed. */
+export const NumberIn = (minimum: number, maximum: number, options: object) =>
+  Type.Number({ minimum, maximum, ...options });
+export const IntegerIn = (minimum: number, maximum: number, options: object) =>
+  Type.Integer({ minimum, maximum, ...options });
+export const Count = (maximum: number, options: object) => IntegerIn(1, maximum, options);
 export const Group = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
   Type.Object(properties, { additionalProperties: false, default: {}, ...options });
 const Name = (options: object) =>
   Type.String({ pattern: "^[^\\s\\p{Cc}]{1,200}$", allowed: "1 to 200 characters without spaces", ...options });
+
+/** Schema of HTTP headers; none by default. */
+export const Headers = (description: string) =>
+  Type.Record(Type.String(), Type.String({ format: "header-value" }), {
+    default: {},
+    propertyNames: { format: "header-name" },
+    allowed: "header names and their values, as text",
+    description,
+  });
 
 export const ONE_BILLION = 1_000_000_000;
 
@@ -51,12 +65,7 @@ export const ProviderSchema = Type.Object(
       }),
     ),
     resourceName: Type.Optional(HostPart({ description: "Azure OpenAI resource." })),
-    headers: Type.Record(Type.String(), Type.String({ format: "header-value" }), {
-      default: {},
-      propertyNames: { format: "header-name" },
-      allowed: "header names and their values, as text",
-      description: "Additional headers of every request to this provider.",
-    }),
+    headers: Headers("Additional headers of every request to this provider."),
     traceparent: Type.Optional(
       Type.Boolean({
         description:
