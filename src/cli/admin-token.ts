@@ -1,31 +1,21 @@
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import type { Command } from "commander";
-import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { replaceAdminToken } from "../admin/sessions.ts";
 import { isoTime } from "../api/time.ts";
-import { uuidV7 } from "../internals/ids.ts";
-import { facts } from "../operations/command.ts";
-import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
-import { withWorkspace } from "./workspace.ts";
+import { command, facts } from "../operations/command.ts";
+import type { Workspace } from "./workspace.ts";
 
-export function addAdmin(program: Command, terminal: Terminal): void {
-  const admin = program.command("admin").description("administration of the service");
-  addCommand(admin, "token", "Create a new admin token, shown once; earlier tokens and their sessions end").action(
-    async (flags: CommonFlags) => {
-      await withWorkspace(terminal, flags, async ({ config, store }) => {
-        const { clock, random } = terminal;
-        const options = { rows: store.admin, clock, random, newId: () => uuidV7(clock()) };
-        const { row, token } = await replaceAdminToken(options, COMMAND_ACTOR);
-        removeTokenFile(config.dataDir, "admin-token");
-        print(terminal, flags, {
-          json: { id: row.id, token, createdAt: isoTime(row.createdAtMs) },
-          text: facts({ id: row.id, token }),
-        });
-      });
-    },
-  );
-}
+export const createAdminToken = command({
+  usage: "admin token",
+  summary: "Create a new admin token, shown once; earlier tokens and their sessions end",
+  flags: {},
+  async run({ config, store, clock, random, newId, actor }: Workspace) {
+    const { row, token } = await replaceAdminToken({ rows: store.admin, clock, random, newId }, actor);
+    removeTokenFile(config.dataDir, "admin-token");
+    const { id, createdAtMs } = row;
+    return { json: { id, token, createdAt: isoTime(createdAtMs) }, text: facts({ id, token }) };
+  },
+});
 
 /** Files of the data directory for the tokens of the first start. */
 type TokenFile = "admin-token" | "access-token";

@@ -1,37 +1,31 @@
-import type { Command } from "commander";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { areCounts, priceOf } from "../credits/price.ts";
 import { OperatorError, UnknownIdError } from "../errors.ts";
 import { retryDeadLetter } from "../ledger/dead-letter.ts";
 import { type DeadLetter, deadLetterFileOf, readDeadLetters } from "../ledger/dead-letter-file.ts";
 import type { SpooledTransition } from "../ledger/spool-file.ts";
-import { table } from "../operations/command.ts";
-import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
-import { withWorkspace } from "./workspace.ts";
+import { command, list, tableOf, toggle } from "../operations/command.ts";
+import type { Workspace } from "./workspace.ts";
 
-export function addDeadLetters(ledger: Command, terminal: Terminal): void {
-  const deadLetters = ledger.command("dead-letters").description("charges that could not be booked");
-  addCommand(deadLetters, "list", "List the dead letters of the data directory").action((flags: CommonFlags) =>
-    list(terminal, flags),
-  );
-  addCommand(deadLetters, "retry [ids...]", "Book dead letters again; the service may be running")
-    .option("--all", "all of them, instead of ids")
-    .action((ids: string[], flags: RetryFlags) => retry(terminal, ids, flags));
-}
-
-type RetryFlags = CommonFlags & { all?: boolean };
-
-async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
-  await withWorkspace(terminal, flags, async ({ config }) => {
+export const listDeadLetters = command({
+  usage: "ledger dead-letters list",
+  summary: "List the dead letters of the data directory",
+  flags: {},
+  async run({ config }: Workspace) {
     const json = [];
     for await (const deadLetter of readDeadLetters(deadLetterFileOf(config.dataDir))) json.push(toJson(deadLetter));
-    const rows = json.map(({ id, at, kind, organizationId, holdId, credits, reason }) => {
-      return [id, at ?? "", kind ?? "damaged", organizationId ?? "", holdId ?? "", `${credits ?? ""}`, reason];
+    const text = tableOf(json, {
+      ID: ({ id }) => id,
+      TIME: ({ at }) => at,
+      KIND: ({ kind }) => kind ?? "damaged",
+      ORGANIZATION: ({ organizationId }) => organizationId,
+      REQUEST: ({ holdId }) => holdId,
+      CREDITS: ({ credits }) => credits,
+      REASON: ({ reason }) => reason,
     });
-    const text = table(["ID", "TIME", "KIND", "ORGANIZATION", "REQUEST", "CREDITS", "REASON"], rows);
-    print(terminal, flags, { json, text });
-  });
-}
+    return { json, text };
+  },
+});
 
 function toJson({ id, at, reason, transition }: DeadLetter) {
   if (transition === null) return { id, at, kind: null, organizationId: null, holdId: null, credits: null, reason };
@@ -47,10 +41,15 @@ function creditsOf(transition: SpooledTransition): number | null {
   return areCounts(tokens) ? creditsFromMicro(priceOf(tokens, facts.prices)) : null;
 }
 
-async function retry(terminal: Terminal, ids: string[], flags: RetryFlags): Promise<void> {
-  const { all = false } = flags;
-  if (all !== (ids.length === 0)) throw new OperatorError("State the ids of dead letters, or --all.");
-  await withWorkspace(terminal, flags, async ({ config, store }) => {
+export const retryDeadLetters = command({
+  usage: "ledger dead-letters retry [ids...]",
+  summary: "Book dead letters again; the service may be running",
+  flags: { ids: list("[ids...]", ""), all: toggle("--all", "all of them, instead of ids") },
+  input({ ids, all }) {
+    if (all !== (ids === null || ids.length === 0)) throw new OperatorError("State the ids of dead letters, or --all.");
+    return { ids: ids ?? [], all };
+  },
+  async run({ config, store, clock, terminal }: Workspace, { ids, all }) {
     const file = deadLetterFileOf(config.dataDir);
     const missing = new Set(ids);
     for await (const { id } of readDeadLetters(file)) missing.delete(id);
@@ -60,16 +59,20 @@ async function retry(terminal: Terminal, ids: string[], flags: RetryFlags): Prom
     for await (const deadLetter of readDeadLetters(file)) {
       const { id } = deadLetter;
       if (!all && !ids.includes(id)) continue;
-      const result = await retryDeadLetter(store.books, { file, clock: terminal.clock }, deadLetter);
+      const result = await retryDeadLetter(store.books, { file, clock }, deadLetter);
       const isBooked = result.outcome === "booked";
       const charged = isBooked ? creditsFromMicro(result.charged) : null;
       const shortfall = isBooked ? creditsFromMicro(result.shortfall) : null;
       json.push({ id, outcome: result.outcome, charged, shortfall, reason: isBooked ? null : result.reason });
     }
-    const rows = json.map(({ id, outcome, charged, shortfall, reason }) => {
-      return [id, outcome, `${charged ?? ""}`, `${shortfall ?? ""}`, reason ?? ""];
-    });
-    print(terminal, flags, { json, text: table(["ID", "OUTCOME", "CHARGED", "SHORTFALL", "REASON"], rows) });
     if (json.some(({ outcome }) => outcome === "refused")) terminal.exitWith(1);
-  });
-}
+    const text = tableOf(json, {
+      ID: ({ id }) => id,
+      OUTCOME: ({ outcome }) => outcome,
+      CHARGED: ({ charged }) => charged,
+      SHORTFALL: ({ shortfall }) => shortfall,
+      REASON: ({ reason }) => reason,
+    });
+    return { json, text };
+  },
+});

@@ -1,37 +1,47 @@
 import { type Command, Option } from "commander";
-import type { CommandServices, OperationCommand } from "../operations/command.ts";
+import type { Flags, OperationCommand } from "../operations/command.ts";
 import { operations } from "../operations/list.ts";
+import { createAdminToken } from "./admin-token.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
-import { addStatement } from "./statement.ts";
-import { withWorkspace } from "./workspace.ts";
+import { listDeadLetters, retryDeadLetters } from "./dead-letters.ts";
+import { verifyLedger } from "./ledger.ts";
+import { creditsStatement } from "./statement.ts";
+import { type Workspace, withWorkspace } from "./workspace.ts";
+
+/** A command that works on an opened store. */
+type StoreCommand = OperationCommand<Flags, unknown, Workspace>;
 
 const NOUNS: Record<string, string> = {
   org: "customers and their balances",
   token: "access tokens of an organization",
   credits: "credits of an organization",
   "credits allowance": "monthly allowances",
+  admin: "administration of the service",
+  ledger: "verification of the books, and charges that could not be booked",
+  "ledger dead-letters": "charges that could not be booked",
 };
 /** Commands that help lists first; the others follow in the order of the operations. */
 const FIRST = ["create", "update", "list", "grant", "show", "revoke", "credit", "allowance"];
 
 /** Adds the commands of all operations, and the statement, which is printed while it is read. */
 export function addOperations(program: Command, terminal: Terminal): void {
-  const nouns = new Map<string, Command>();
-  const nounOf = (path: string): Command => {
-    const word = path.split(" ").at(-1) ?? "";
-    const parent = path === word ? program : nounOf(path.slice(0, -word.length - 1));
-    const noun = nouns.get(path) ?? parent.command(word).description(NOUNS[path] ?? "");
-    nouns.set(path, noun);
-    return noun;
-  };
-  for (const noun of Object.keys(NOUNS).filter((path) => !path.includes(" "))) nounOf(noun);
+  for (const noun of ["org", "token", "credits"]) nounAt(program, noun);
   const commands = Object.values(operations).flatMap((operation) => operation.commands ?? []);
-  for (const command of commands.sort((a, b) => rankOf(a) - rankOf(b))) {
-    const words = command.usage.split(" ");
-    const verb = words.findLastIndex((word) => /^\w/.test(word));
-    addOperation(nounOf(words.slice(0, verb).join(" ")), words.slice(verb).join(" "), command, terminal);
-  }
-  addStatement(nounOf("credits"), terminal);
+  commands.sort((a, b) => rankOf(a) - rankOf(b));
+  for (const command of [...commands, creditsStatement]) addStoreCommand(program, terminal, command);
+}
+
+/** Adds the commands that are no operations of the admin API. */
+export function addOtherStoreCommands(program: Command, terminal: Terminal): void {
+  const commands = [createAdminToken, listDeadLetters, retryDeadLetters, verifyLedger];
+  for (const command of commands) addStoreCommand(program, terminal, command);
+}
+
+/** Returns the group of commands that some words name. */
+function nounAt(program: Command, path: string): Command {
+  const word = path.split(" ").at(-1) ?? "";
+  const parent = path === word ? program : nounAt(program, path.slice(0, -word.length - 1));
+  return parent.commands.find((noun) => noun.name() === word) ?? parent.command(word).description(NOUNS[path] ?? "");
 }
 
 /** Returns the place of a command in the help of its noun; all that are not in `FIRST` have the same. */
@@ -41,8 +51,11 @@ function rankOf({ usage }: OperationCommand): number {
   return placeOf(verb) * 10 + placeOf(further);
 }
 
-function addOperation(noun: Command, usage: string, command: OperationCommand, terminal: Terminal): void {
-  const added = addCommand(noun, usage, command.summary);
+function addStoreCommand(program: Command, terminal: Terminal, command: StoreCommand): void {
+  const words = command.usage.split(" ");
+  const verb = words.findLastIndex((word) => /^\w/.test(word));
+  const noun = nounAt(program, words.slice(0, verb).join(" "));
+  const added = addCommand(noun, words.slice(verb).join(" "), command.summary);
   const names = Object.entries(command.flags).map(([name, flag]) => {
     if (!flag.usage.startsWith("-")) return { name, flag, given: null };
     const option = new Option(flag.usage, flag.description).default(flag.byDefault);
@@ -56,8 +69,11 @@ function addOperation(noun: Command, usage: string, command: OperationCommand, t
     const values = Object.fromEntries(
       names.map(({ name, flag, given }) => [name, flag.read(given === null ? words.shift() : flags[given], nowMs)]),
     );
-    const input = command.input?.(values) ?? values;
-    const work = async (workspace: CommandServices) => print(terminal, flags, await command.run(workspace, input));
+    const input = command.input?.(values, flags) ?? values;
+    const work = async (workspace: Workspace) => {
+      const output = await command.run(workspace, input);
+      if (output !== undefined) print(terminal, flags, output);
+    };
     await withWorkspace(terminal, flags, work, { creates: command.createsStore });
   });
 }

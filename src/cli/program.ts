@@ -1,11 +1,9 @@
 import { Command, CommanderError } from "commander";
 import { ApiError, OperatorError, StoreUnavailableError, UnknownIdError } from "../errors.ts";
-import { addAdmin } from "./admin-token.ts";
 import { commandText, type PlaceFlags, type Terminal } from "./command.ts";
 import { addConfig } from "./config.ts";
-import { addLedger } from "./ledger.ts";
 import { addModels } from "./models.ts";
-import { addOperations } from "./operations.ts";
+import { addOperations, addOtherStoreCommands } from "./operations.ts";
 import { addRetention } from "./retention.ts";
 import { addServe } from "./serve.ts";
 import { addStore } from "./store.ts";
@@ -25,7 +23,7 @@ export function createProgram(terminal: Terminal, version: string): Command {
       outputError: (text, write) => write(usageLine(text)),
     });
   addServe(program, terminal, version);
-  for (const add of [addOperations, addModels, addAdmin, addLedger, addRetention, addStore, addConfig]) {
+  for (const add of [addOperations, addModels, addOtherStoreCommands, addRetention, addStore, addConfig]) {
     add(program, terminal);
   }
   return program;

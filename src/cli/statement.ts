@@ -1,62 +1,49 @@
-import type { Command } from "commander";
 import { FURTHER_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits, usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { displayPrice, type TokenCounts, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
-import { date } from "../operations/command.ts";
+import { command, date, optional, required, toggle } from "../operations/command.ts";
 import { assertUnchanged, digestsJson, entriesOf, type Period, periodFrom, Statements } from "../reports/statement.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
-import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
-import { withWorkspace } from "./workspace.ts";
+import type { Terminal } from "./command.ts";
+import type { Workspace } from "./workspace.ts";
 
 const PAGE_ENTRIES = 500;
 
-interface Flags extends CommonFlags {
-  org: string;
-  from?: string;
-  to?: string;
-  csv?: boolean;
-}
-
-export function addStatement(credits: Command, terminal: Terminal): void {
-  addCommand(credits, "statement", "List everything that changed an organization's credits, the oldest first")
-    .requiredOption("--org <id>", "organization")
-    .option("--from <date>", "start of the period; earlier entries are one opening line")
-    .option("--to <date>", "end of the period, exclusive")
-    .option("--csv", "print comma-separated values")
-    .action(async (flags: Flags) => {
-      const asked = periodOf(flags);
-      if (flags.csv === true && flags.json === true)
-        throw new OperatorError("--csv and --json exclude each other; state one of them.");
-      await withWorkspace(terminal, flags, async (workspace) => {
-        const { books } = workspace.store;
-        const balance = await workspace.freshBalance(flags.org);
-        if (flags.csv === true) return printCsv(terminal, books, { ...asked, organizationId: flags.org });
-        const pending = await books.pendingCredits(flags.org);
-        const start = await books.statementStart(flags.org, asked.fromMs ?? null);
-        const period = periodFrom(start, asked.toMs);
-        const digests = await books.monthDigests(flags.org, asked);
-        const entries = entriesOf(books, flags.org, period);
-        const statement = { ...start, period, balance, pending, digests, entries };
-        if (flags.json === true) await printJson(terminal, statement);
-        else await printText(terminal, statement);
-        await assertUnchanged(books, flags.org, start);
-      });
-    });
-}
-
-function periodOf({ from, to }: Flags): Period {
-  const fromMs = from === undefined ? undefined : date(from, "--from");
-  const toMs = to === undefined ? undefined : date(to, "--to");
-  if (fromMs !== undefined && toMs !== undefined && toMs <= fromMs) {
-    throw new OperatorError(`--to is ${JSON.stringify(to)}, but must be a time after --from.`);
-  }
-  return { fromMs, toMs };
-}
+export const creditsStatement = command({
+  usage: "credits statement",
+  summary: "List everything that changed an organization's credits, the oldest first",
+  flags: {
+    organizationId: required("--org <id>", "organization"),
+    from: optional("--from <date>", "start of the period; earlier entries are one opening line", date),
+    to: optional("--to <date>", "end of the period, exclusive", (text, name) => ({ text, timeMs: date(text, name) })),
+    csv: toggle("--csv", "print comma-separated values"),
+  },
+  input({ from, to, csv, organizationId }, { json }) {
+    if (from !== null && to !== null && to.timeMs <= from) {
+      throw new OperatorError(`--to is ${JSON.stringify(to.text)}, but must be a time after --from.`);
+    }
+    if (csv && json === true) throw new OperatorError("--csv and --json exclude each other; state one of them.");
+    return { organizationId, csv, asked: { fromMs: from ?? undefined, toMs: to?.timeMs } };
+  },
+  async run({ store: { books }, freshBalance, terminal, flags }: Workspace, { organizationId, csv, asked }) {
+    const balance = await freshBalance(organizationId);
+    if (csv) return printCsv(terminal, books, { ...asked, organizationId });
+    const pending = await books.pendingCredits(organizationId);
+    const start = await books.statementStart(organizationId, asked.fromMs ?? null);
+    const period = periodFrom(start, asked.toMs);
+    const digests = await books.monthDigests(organizationId, asked);
+    const entries = entriesOf(books, organizationId, period);
+    const statement = { ...start, period, balance, pending, digests, entries };
+    await (flags.json === true ? printJson : printText)(terminal, statement);
+    await assertUnchanged(books, organizationId, start);
+    return undefined;
+  },
+});
 
 interface Statement {
   period: Period;
@@ -107,7 +94,7 @@ async function printCsv(
   terminal: Terminal,
   books: Books,
   selection: Period & { organizationId: string },
-): Promise<void> {
+): Promise<undefined> {
   for await (const lines of new Statements(books).csv({ ...selection, kind: null }, { forOperator: true })) {
     // The terminal ends what it prints with a line feed.
     if (lines !== "") terminal.out(lines.slice(0, -1));

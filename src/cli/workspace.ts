@@ -10,9 +10,11 @@ import { describePlace, expectKind, type StorePlace } from "../stores/place.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
 
-/** A store that a command has opened, with its settings. */
+/** A store that a command has opened, with its settings, and what the command was called with. */
 export interface Workspace extends CommandServices {
   config: StoreSettings;
+  terminal: Terminal;
+  flags: CommonFlags;
 }
 
 /**
@@ -49,7 +51,7 @@ export async function withWorkspace<T>(
     const core = { accounts, allowances, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
     const newId = () => uuidV7(clock());
     const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
-    return await work({ ...core, clock, random, newId, freshBalance, store, config });
+    return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });
   } finally {
     await store.close();
   }

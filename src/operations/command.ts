@@ -12,28 +12,30 @@ export interface CommandServices extends Core {
   freshBalance(organizationId: string): Promise<BalanceRow>;
 }
 
-type Flags = Record<string, Flag<unknown>>;
+/** The flags and arguments of a command by the names of their values. */
+export type Flags = Record<string, Flag<unknown>>;
 type ValuesOf<Own extends Flags> = { [Name in keyof Own]: ReturnType<Own[Name]["read"]> };
 
-/** A command of an operation. */
-export interface OperationCommand<Own extends Flags = Flags, Input = unknown> {
+/** A command. Its services are those of operations, or more. */
+export interface OperationCommand<Own extends Flags = Flags, Input = unknown, Services = CommandServices> {
   /** Its words and arguments: `org create <name>`. */
   usage: string;
   summary: string;
   /** Its arguments in their order, and its flags. They are read before the store is opened. */
   flags: Own;
   /** Checks and combines the values, also before the store is opened. Throws OperatorError. */
-  input?: (values: ValuesOf<Own>) => Input;
+  input?: (values: ValuesOf<Own>, common: { json?: boolean }) => Input;
   /** True if it creates the store. Other commands change nothing in a wrong folder. */
   createsStore?: boolean;
-  run(services: CommandServices, input: Input): Promise<CommandOutput>;
+  /** Returns what is printed, unless it has printed everything itself. */
+  run(services: Services, input: Input): Promise<CommandOutput | undefined>;
 }
 
 /** Declares a command; its flags are the types of the values that it runs with. */
-export function command<Own extends Flags, Input = ValuesOf<Own>>(
-  declaration: OperationCommand<Own, Input>,
-): OperationCommand {
-  return declaration as unknown as OperationCommand;
+export function command<Own extends Flags, Input = ValuesOf<Own>, Services = CommandServices>(
+  declaration: OperationCommand<Own, Input, Services>,
+): OperationCommand<Flags, unknown, Services> {
+  return declaration as unknown as OperationCommand<Flags, unknown, Services>;
 }
 
 /** A flag (`--org <id>`) or an argument (`<id>`). */
