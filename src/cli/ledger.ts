@@ -1,7 +1,82 @@
-import { countDeadLetters, deadLetterFileOf } from "../ledger/dead-letter-file.ts";
-import { command } from "../operations/command.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
+import { areCounts, priceOf } from "../credits/price.ts";
+import { OperatorError, UnknownIdError } from "../errors.ts";
+import { retryDeadLetter } from "../ledger/dead-letter.ts";
+import { countDeadLetters, type DeadLetter, deadLetterFileOf, readDeadLetters } from "../ledger/dead-letter-file.ts";
+import type { SpooledTransition } from "../ledger/spool-file.ts";
+import { command, list, tableOf, toggle } from "../operations/command.ts";
 import { verifyAll } from "./store-verification.ts";
 import type { Workspace } from "./workspace.ts";
+
+export const listDeadLetters = command({
+  usage: "ledger dead-letters list",
+  summary: "List the dead letters of the data directory",
+  flags: {},
+  async run({ config }: Workspace) {
+    const json = [];
+    for await (const deadLetter of readDeadLetters(deadLetterFileOf(config.dataDir))) json.push(toJson(deadLetter));
+    const text = tableOf(json, {
+      ID: ({ id }) => id,
+      TIME: ({ at }) => at,
+      KIND: ({ kind }) => kind ?? "damaged",
+      ORGANIZATION: ({ organizationId }) => organizationId,
+      REQUEST: ({ holdId }) => holdId,
+      CREDITS: ({ credits }) => credits,
+      REASON: ({ reason }) => reason,
+    });
+    return { json, text };
+  },
+});
+
+function toJson({ id, at, reason, transition }: DeadLetter) {
+  if (transition === null) return { id, at, kind: null, organizationId: null, holdId: null, credits: null, reason };
+  const { kind, facts } = transition;
+  const { organizationId, holdId } = facts;
+  return { id, at, kind, organizationId, holdId, credits: creditsOf(transition), reason };
+}
+
+/** Returns the price of a settlement; null if its counts are the reason why it could not be booked. */
+function creditsOf(transition: SpooledTransition): number | null {
+  if (transition.kind === "release") return 0;
+  const { tokens, facts } = transition;
+  return areCounts(tokens) ? creditsFromMicro(priceOf(tokens, facts.prices)) : null;
+}
+
+export const retryDeadLetters = command({
+  usage: "ledger dead-letters retry [ids...]",
+  summary: "Book dead letters again; the service may be running",
+  flags: { ids: list("[ids...]", ""), all: toggle("--all", "all of them, instead of ids") },
+  input({ ids, all }) {
+    if (all !== (ids === null || ids.length === 0)) throw new OperatorError("State the ids of dead letters, or --all.");
+    return { ids: ids ?? [], all };
+  },
+  async run({ config, store, clock, terminal }: Workspace, { ids, all }) {
+    const file = deadLetterFileOf(config.dataDir);
+    const missing = new Set(ids);
+    for await (const { id } of readDeadLetters(file)) missing.delete(id);
+    const [unknown] = missing;
+    if (unknown !== undefined) throw new UnknownIdError("dead letter", unknown, "ledger dead-letters list");
+    const json = [];
+    for await (const deadLetter of readDeadLetters(file)) {
+      const { id } = deadLetter;
+      if (!all && !ids.includes(id)) continue;
+      const result = await retryDeadLetter(store.books, { file, clock }, deadLetter);
+      const isBooked = result.outcome === "booked";
+      const charged = isBooked ? creditsFromMicro(result.charged) : null;
+      const shortfall = isBooked ? creditsFromMicro(result.shortfall) : null;
+      json.push({ id, outcome: result.outcome, charged, shortfall, reason: isBooked ? null : result.reason });
+    }
+    if (json.some(({ outcome }) => outcome === "refused")) terminal.exitWith(1);
+    const text = tableOf(json, {
+      ID: ({ id }) => id,
+      OUTCOME: ({ outcome }) => outcome,
+      CHARGED: ({ charged }) => charged,
+      SHORTFALL: ({ shortfall }) => shortfall,
+      REASON: ({ reason }) => reason,
+    });
+    return { json, text };
+  },
+});
 
 export const verifyLedger = command({
   usage: "ledger verify",

@@ -1,15 +1,14 @@
 import { type Command, Option } from "commander";
-import type { Flags, OperationCommand } from "../operations/command.ts";
+import type { CommandFlags, OperationCommand } from "../operations/command.ts";
 import { operations } from "../operations/list.ts";
 import { createAdminToken } from "./admin-token.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
-import { listDeadLetters, retryDeadLetters } from "./dead-letters.ts";
-import { verifyLedger } from "./ledger.ts";
+import { listDeadLetters, retryDeadLetters, verifyLedger } from "./ledger.ts";
 import { creditsStatement } from "./statement.ts";
 import { type Workspace, withWorkspace } from "./workspace.ts";
 
 /** A command that works on an opened store. */
-type StoreCommand = OperationCommand<Flags, unknown, Workspace>;
+type StoreCommand = OperationCommand<CommandFlags, unknown, Workspace>;
 
 const NOUNS: Record<string, string> = {
   org: "customers and their balances",

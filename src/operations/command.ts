@@ -13,11 +13,15 @@ export interface CommandServices extends Core {
 }
 
 /** The flags and arguments of a command by the names of their values. */
-export type Flags = Record<string, Flag<unknown>>;
-type ValuesOf<Own extends Flags> = { [Name in keyof Own]: ReturnType<Own[Name]["read"]> };
+export type CommandFlags = Record<string, Flag<unknown>>;
+type ValuesOf<Own extends CommandFlags> = { [Name in keyof Own]: ReturnType<Own[Name]["read"]> };
 
 /** A command. Its services are those of operations, or more. */
-export interface OperationCommand<Own extends Flags = Flags, Input = unknown, Services = CommandServices> {
+export interface OperationCommand<
+  Own extends CommandFlags = CommandFlags,
+  Input = unknown,
+  Services = CommandServices,
+> {
   /** Its words and arguments: `org create <name>`. */
   usage: string;
   summary: string;
@@ -32,10 +36,10 @@ export interface OperationCommand<Own extends Flags = Flags, Input = unknown, Se
 }
 
 /** Declares a command; its flags are the types of the values that it runs with. */
-export function command<Own extends Flags, Input = ValuesOf<Own>, Services = CommandServices>(
+export function command<Own extends CommandFlags, Input = ValuesOf<Own>, Services = CommandServices>(
   declaration: OperationCommand<Own, Input, Services>,
-): OperationCommand<Flags, unknown, Services> {
-  return declaration as unknown as OperationCommand<Flags, unknown, Services>;
+): OperationCommand<CommandFlags, unknown, Services> {
+  return declaration as unknown as OperationCommand<CommandFlags, unknown, Services>;
 }
 
 /** A flag (`--org <id>`) or an argument (`<id>`). */
