@@ -1,9 +1,9 @@
 import { auditRow } from "../admin/audit.ts";
 import type { OrganizationRow, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import { argument, type CommandServices, command, facts, onOrOff, optional, text, toggle } from "./command.ts";
-import { type AccountCore, checkLimits, checkName, defined, invalidValue, unknownOrganization } from "./core.ts";
+import { type AccountCore, checkLimits, checkName, defined, found, invalidValue, unknownOrganization } from "./core.ts";
 import { limitSettingsOf, operation } from "./operation.ts";
-import { organizationAnswer, outputWithStatus } from "./show-organization.ts";
+import { outputWithStatus } from "./show-organization.ts";
 
 export const changeOrganization = operation({
   route: "PATCH /organizations/:id",
@@ -18,7 +18,7 @@ export const changeOrganization = operation({
     const change = { name, status, keepsConversations, keepsResponses, pausesAllowances };
     const settings = limits === undefined ? {} : { limits: limitSettingsOf(limits) };
     await updateOrganization(services, params.id, { ...defined(change), ...settings });
-    return organizationAnswer(services, params.id);
+    return found(services.directory.organization(params.id));
   },
   commands: [
     command({

@@ -3,9 +3,8 @@ import { OperatorError } from "../errors.ts";
 import type { TokenWithBudget } from "../stores/queries/accounts.ts";
 import type { TokenUpdate } from "../stores/queries/token-changes.ts";
 import { argument, command, creditsOrNone, expiry, facts, list, optional, text, toggle } from "./command.ts";
-import { type AccountCore, checkExpiry, checkLimits, checkName } from "./core.ts";
+import { type AccountCore, checkExpiry, checkLimits, checkName, found } from "./core.ts";
 import { operation } from "./operation.ts";
-import { tokenAnswer } from "./show-token.ts";
 import {
   auditedTerms,
   capText,
@@ -26,7 +25,7 @@ export const changeToken = operation({
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },
   async handle(services, { params, body }) {
     await updateToken(services, params.id, termsOfBody(body));
-    return tokenAnswer(services, params.id);
+    return found(services.directory.token(params.id));
   },
   commands: [
     command({

@@ -36,6 +36,13 @@ export function unknownOrganization(id: string): ApiError {
   return notFound(new UnknownIdError("organization", id, "org list"));
 }
 
+/** Resolves with a resource that is looked up. Rejects with not_found if it does not exist. */
+export async function found<Resource>(lookup: Promise<Resource | undefined>): Promise<Resource> {
+  const resource = await lookup;
+  if (resource === undefined) throw notFound();
+  return resource;
+}
+
 /** Returns the organization that a command names; null if it names none. Rejects with not_found. */
 export async function knownOrganization(
   { accounts }: Pick<Core, "accounts">,

@@ -3,10 +3,10 @@ import { makeId } from "../admin/token.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import type { OrganizationRow } from "../stores/queries/accounts.ts";
 import { argument, command, creditsOrNone, text, withDefault } from "./command.ts";
-import { type AccountCore, checkLimits, checkName } from "./core.ts";
+import { type AccountCore, checkLimits, checkName, found } from "./core.ts";
 import { grantCredits } from "./create-grant.ts";
 import { limitSettingsOf, operation } from "./operation.ts";
-import { organizationAnswer, organizationOutput } from "./show-organization.ts";
+import { organizationOutput } from "./show-organization.ts";
 
 export const createOrganization = operation({
   route: "POST /organizations",
@@ -16,7 +16,7 @@ export const createOrganization = operation({
   answer: { status: 201, description: "The organization.", schema: (s) => s.Organization },
   async handle(services, { body }) {
     const { id } = await addOrganization(services, body.name, limitSettingsOf(body.limits));
-    return organizationAnswer(services, id);
+    return found(services.directory.organization(id));
   },
   commands: [
     command({

@@ -2,7 +2,7 @@ import type { ShortToken } from "../admin/short-tokens.ts";
 import type { PlaygroundToken } from "../api/admin/session.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError } from "../errors.ts";
-import { notFound } from "./core.ts";
+import { found, notFound } from "./core.ts";
 import { type OperationCall, type OperationServices, operation, requireOwn } from "./operation.ts";
 
 export const createPlaygroundToken = operation({
@@ -55,8 +55,7 @@ async function shortTokenFor(
     const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
     throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
   }
-  const token = await shortTokens.consoleToken(organizationId, actor);
-  if (token === undefined) throw notFound();
+  const token = await found(shortTokens.consoleToken(organizationId, actor));
   if (token.revokedAtMs !== null) throw new ApiError("token_ended", `The console's token ${token.id} was revoked.`);
   return shortTokens.issueFor(token, holder);
 }

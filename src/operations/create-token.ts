@@ -4,9 +4,8 @@ import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import { command, creditsOrNone, expiry, facts, list, optional, required, text, withDefault } from "./command.ts";
-import { type AccountCore, checkExpiry, checkLimits, checkName } from "./core.ts";
+import { type AccountCore, checkExpiry, checkLimits, checkName, found } from "./core.ts";
 import { operation } from "./operation.ts";
-import { tokenAnswer } from "./show-token.ts";
 import {
   auditedTerms,
   auditedToken,
@@ -30,7 +29,7 @@ export const createToken = operation({
   },
   async handle(services, { body: { organization_id: organizationId, name, ...terms } }) {
     const { row, token } = await addToken(services, { organizationId, name, ...termsOfBody(terms) });
-    return { ...(await tokenAnswer(services, row.id)), secret: token };
+    return { ...(await found(services.directory.token(row.id))), secret: token };
   },
   commands: [
     command({

@@ -1,4 +1,3 @@
-import { knownOrganization } from "./core.ts";
 import { operation } from "./operation.ts";
 import { selectionOf } from "./show-statement.ts";
 
@@ -17,7 +16,6 @@ export const exportStatement = operation({
     const name = kind === null ? "statement" : `statement-${kind}`;
     const leave = services.gateway.limits.enterExport({ key: `exports:${organizationId}`, limit: EXPORTS_AT_ONCE_MAX });
     try {
-      await knownOrganization(services, organizationId);
       const headers = {
         "content-type": "text/csv; charset=utf-8",
         "content-disposition": `attachment; filename="${name}.csv"`,

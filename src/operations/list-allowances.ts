@@ -14,7 +14,6 @@ export const listAllowances = operation({
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Allowance) },
   async handle(services, { params: { id: organizationId }, page: { cursor: after, limit } }) {
-    await knownOrganization(services, organizationId);
     const rows = await services.allowances.list({ organizationId, after, limit: limit + 1 });
     return pageOf(rows, limit, allowanceAnswer, ({ id }) => id);
   },

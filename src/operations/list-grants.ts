@@ -1,4 +1,3 @@
-import { knownOrganization } from "./core.ts";
 import { operation } from "./operation.ts";
 
 export const listGrants = operation({
@@ -7,8 +6,5 @@ export const listGrants = operation({
   summary: "List an organization's grants, the newest first",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Grant) },
-  async handle(services, { params: { id: organizationId }, page }) {
-    await knownOrganization(services, organizationId);
-    return services.directory.grants({ organizationId, ...page });
-  },
+  handle: ({ directory }, { params: { id: organizationId }, page }) => directory.grants({ organizationId, ...page }),
 });

@@ -1,5 +1,4 @@
 import type { ConversationRemoval } from "../api/admin/request.ts";
-import { knownOrganization } from "./core.ts";
 import { operation } from "./operation.ts";
 
 export const removeConversations = operation({
@@ -13,7 +12,6 @@ export const removeConversations = operation({
   },
   async handle(services, { params: { id: organizationId } }): Promise<ConversationRemoval> {
     const { conversations, responseItems, audit, actor } = services;
-    await knownOrganization(services, organizationId);
     const change = { action: "conversations.remove", organizationId, subjectId: organizationId };
     const removed = await conversations.remove(organizationId, (kept) =>
       audit.record(actor, { ...change, before: { kept } }),

@@ -1,9 +1,8 @@
 import { isoTime } from "../api/time.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
 import { argument, command, text } from "./command.ts";
-import type { AccountCore } from "./core.ts";
+import { type AccountCore, found } from "./core.ts";
 import { operation } from "./operation.ts";
-import { tokenAnswer } from "./show-token.ts";
 import { auditedToken, tokenRecord, tokenRow } from "./token-terms.ts";
 
 export const revokeToken = operation({
@@ -13,7 +12,7 @@ export const revokeToken = operation({
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },
   async handle(services, { params }) {
     await endToken(services, params.id);
-    return tokenAnswer(services, params.id);
+    return found(services.directory.token(params.id));
   },
   commands: [
     command({

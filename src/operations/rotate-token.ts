@@ -3,9 +3,8 @@ import { isoTime } from "../api/time.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
 import { argument, command, duration, facts, text, toggle, withDefault } from "./command.ts";
-import type { AccountCore } from "./core.ts";
+import { type AccountCore, found } from "./core.ts";
 import { operation } from "./operation.ts";
-import { tokenAnswer } from "./show-token.ts";
 import { auditedToken, expectActive, SECRET, tokenRecord, tokenRow } from "./token-terms.ts";
 
 const OVERLAP_SECONDS = 3600;
@@ -39,7 +38,7 @@ export const rotateToken = operation({
   },
   async handle(services, { params: { id }, body: { overlap_seconds = OVERLAP_SECONDS, replace = false } }) {
     const { row, token } = await replaceToken(services, id, overlap_seconds * 1000, replace);
-    const [made, replaces] = await Promise.all([tokenAnswer(services, row.id), tokenAnswer(services, id)]);
+    const [made, replaces] = await Promise.all([row.id, id].map((one) => found(services.directory.token(one))));
     return { ...made, secret: token, replaces };
   },
   commands: [

@@ -1,6 +1,6 @@
 import { ApiError } from "../errors.ts";
+import { found } from "./core.ts";
 import { operation } from "./operation.ts";
-import { requestAnswer } from "./show-request.ts";
 
 export const showConversation = operation({
   route: "GET /requests/:id/conversation",
@@ -8,7 +8,7 @@ export const showConversation = operation({
   summary: "Show a stored conversation; the audit log records who reads it",
   answer: { status: 200, description: "The conversation.", schema: (s) => s.Conversation },
   async handle(services, { params }) {
-    const { organization_id: organizationId, id: subjectId } = await requestAnswer(services, params.id);
+    const { organization_id: organizationId, id: subjectId } = await found(services.requests.find(params.id));
     const conversation = await services.conversations.find(organizationId, subjectId);
     if (conversation === undefined) throw new ApiError("not_found", "No conversation is stored for this request.");
     await services.audit.record(services.actor, { action: "conversation.read", organizationId, subjectId });

@@ -1,17 +1,16 @@
-import type { Organization } from "../api/admin/organization.ts";
 import { usageReport } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import type { OrganizationRow } from "../stores/queries/accounts.ts";
 import { argument, type CommandOutput, command, facts, required, text } from "./command.ts";
-import { notFound, unknownOrganization } from "./core.ts";
-import { type OperationServices, operation } from "./operation.ts";
+import { found, unknownOrganization } from "./core.ts";
+import { operation } from "./operation.ts";
 
 export const showOrganization = operation({
   route: "GET /organizations/:id",
   access: "member",
   summary: "Show an organization",
   answer: { status: 200, description: "The organization.", schema: (s) => s.Organization },
-  handle: (services, { params }) => organizationAnswer(services, params.id),
+  handle: (services, { params }) => found(services.directory.organization(params.id)),
   commands: [
     command({
       usage: "org show <id>",
@@ -35,16 +34,6 @@ export const showOrganization = operation({
     }),
   ],
 });
-
-/** Returns an organization as the API shows it. Rejects with not_found. */
-export async function organizationAnswer(
-  { directory }: Pick<OperationServices, "directory">,
-  id: string,
-): Promise<Organization> {
-  const organization = await directory.organization(id);
-  if (organization === undefined) throw notFound();
-  return organization;
-}
 
 export function organizationOutput({ id, name, kind }: OrganizationRow, balance: BalanceRow): CommandOutput {
   const { creditsTotal, creditsAvailable } = usageReport(balance);

@@ -1,6 +1,5 @@
 import type { StatementEntry } from "../api/admin/credits.ts";
 import type { StatementSelection } from "../reports/statement.ts";
-import { knownOrganization } from "./core.ts";
 import { type OperationCall, operation, timeOf } from "./operation.ts";
 
 export const showStatement = operation({
@@ -9,10 +8,7 @@ export const showStatement = operation({
   summary: "List everything that changed an organization's credits, the oldest first, with the balance after it",
   query: (s) => s.Strict({ ...s.PageQuery, ...s.StatementFilter }),
   answer: { status: 200, description: "A page.", schema: (s) => s.StatementPage },
-  async handle(services, call) {
-    await knownOrganization(services, call.params.id);
-    return services.statements.page({ ...selectionOf(call), ...call.page });
-  },
+  handle: async ({ statements }, call) => statements.page({ ...selectionOf(call), ...call.page }),
 });
 
 interface StatementQuery {

@@ -1,6 +1,5 @@
-import type { Token } from "../api/admin/token.ts";
-import { notFound } from "./core.ts";
-import { type OperationServices, operation, requireOwn } from "./operation.ts";
+import { found } from "./core.ts";
+import { operation, requireOwn } from "./operation.ts";
 
 export const showToken = operation({
   route: "GET /tokens/:id",
@@ -8,15 +7,8 @@ export const showToken = operation({
   summary: "Show an access token, without its secret",
   answer: { status: 200, description: "The token.", schema: (s) => s.Token },
   async handle(services, { who, params }) {
-    const token = await tokenAnswer(services, params.id);
+    const token = await found(services.directory.token(params.id));
     requireOwn(who, token.organization_id);
     return token;
   },
 });
-
-/** Returns a token as the API shows it. Rejects with not_found. */
-export async function tokenAnswer({ directory }: Pick<OperationServices, "directory">, id: string): Promise<Token> {
-  const token = await directory.token(id);
-  if (token === undefined) throw notFound();
-  return token;
-}

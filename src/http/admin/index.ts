@@ -6,6 +6,7 @@ import { shareOwnerOf } from "../../admin/sessions.ts";
 import { compileCheck } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
 import { FairTurns } from "../../ledger/fair-queue.ts";
+import { knownOrganization } from "../../operations/core.ts";
 import { type OperationCall, type OperationServices, requireOwn } from "../../operations/operation.ts";
 import { toApiIssue } from "../answer.ts";
 import { clientAddressKey, ownConnection, streamText } from "../connection.ts";
@@ -70,13 +71,17 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
     const params = request.params as OperationCall["params"];
     refuseNul([params, query, request.body]);
     const who = request.caller?.administrator ?? null;
-    if (access === "member" && /^\/organizations\/:id\b/.test(path)) requireOwn(who, params.id);
+    const isOfOrganization = path.startsWith("/organizations/:id");
+    if (access === "member" && isOfOrganization) requireOwn(who, params.id);
     const { cursor = null, limit = 50 } = query as { cursor?: string; limit?: number };
     const connection = connectionOf(services, request, reply);
     const page = { cursor, limit };
     const call = { who, params, query, page, body: request.body, connection, request, reply };
     reply.code(answer.status);
-    const handle = () => handleOnce(services, endpoint, call);
+    const handle = async () => {
+      if (isOfOrganization) await knownOrganization(services, params.id);
+      return handleOnce(services, endpoint, call);
+    };
     // An export takes as long as its client reads, and has limits of its own.
     const isExport = answer.contentType !== undefined;
     return who?.role === "member" && !isExport ? turns.run(shareOwnerOf(who), handle) : handle();
