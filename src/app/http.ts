@@ -79,29 +79,21 @@ export function serverSettingsOf({ config, catalog, upstreams }: LiveValues, ver
 }
 
 export function createHttp(config: Config, options: StartOptions, services: Services): Promise<Server> {
-  const { clock, log, version } = options;
-  const { store, ledger, conversationLog, tokenCounter, live, circuits, limits, lastUses } = services;
+  const { clock, log, version, accessLog } = options;
+  const { store, ledger, conversationLog: conversations, live, circuits, limits, lastUses } = services;
+  const { refusals, overload, telemetry, tokenCounter } = services;
   const { gateway: settings, completions, facts } = serverSettingsOf(live, version);
-  const routing = { circuits, retryBudget: new RetryBudget(), random: fractions(options.random) };
   return createServer({
+    ...{ ...config.server, version, log, accessLog, refusals, overload },
     gateway: {
-      ...settings,
-      limits,
-      ledger,
-      conversations: conversationLog,
-      ...routing,
-      tokenCounter,
+      ...{ ...settings, limits, ledger, conversations, circuits, tokenCounter, clock, log },
+      retryBudget: new RetryBudget(),
+      random: fractions(options.random),
       outputRates: new OutputRates(),
       longAnswers: new FairTurns(1),
-      clock,
       newId: newIdOf(options),
-      log,
     },
-    authenticator: new Authenticator({
-      rows: store.accounts,
-      clock,
-      noteUse: (...use) => lastUses.note(...use),
-    }),
+    authenticator: new Authenticator({ rows: store.accounts, clock, noteUse: (...use) => lastUses.note(...use) }),
     admin: { ...adminServices(options, services), facts },
     completions,
     usageReport: async (organizationId) => {
@@ -109,9 +101,6 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
       if (balance === undefined) throw new Error(`There is no balance of ${organizationId}`);
       return usageReport(balance);
     },
-    version,
-    ...config.server,
-    overload: services.overload,
     ping: async () => {
       if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");
       await store.ping();
@@ -119,11 +108,8 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     ledgerStatus: () => ledger.status(),
     ...(config.redis !== null && { limitsStatus: () => limits.status() }),
     newRequestId: () => requestId(clock()),
-    accessLog: options.accessLog,
-    refusals: services.refusals,
-    observe: services.telemetry.observeRequest,
-    metrics: metricsEndpoint(config, services.telemetry),
-    log,
+    observe: telemetry.observeRequest,
+    metrics: metricsEndpoint(config, telemetry),
   });
 }
 
@@ -156,8 +142,8 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions }: Services,
 ): Omit<AdminServices, "gateway" | "facts"> {
   const { clock, random, log } = options;
-  const rows = store.admin;
-  const newId = newIdOf(options);
+  const { accounts, allowances, admin: rows } = store;
+  const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({
     rows: store.conversations,
     get retentionMs() {
@@ -166,31 +152,20 @@ function adminServices(
     clock,
   });
   return {
+    ...core,
+    allowances,
     responseItems: createResponseItems(live, options, store),
-    sessions: new Sessions({
-      rows,
-      accounts: store.accounts,
-      failures: signInFailures,
-      noteUse: (...use) => lastUses.note(...use),
-      clock,
-      random,
-      newId,
-    }),
-    shortTokens: new ShortTokens({ rows, accounts: store.accounts, clock, random, newId }),
-    accounts: store.accounts,
-    allowances: store.allowances,
     bookings: ledger,
-    random,
-    newId,
+    sessions: new Sessions({ ...core, rows, failures: signInFailures, noteUse: (...use) => lastUses.note(...use) }),
+    shortTokens: new ShortTokens({ ...core, rows }),
     keys: adminKeysOver({ rows, log }),
     directory: directoryOver({ rows: store.directory, clock }),
-    audit: auditLogOver({ rows, clock, newId }),
+    audit: auditLogOver({ ...core, rows }),
     requests: requestsOver({ holds: store.requests, refusals: store.refusals, conversations }),
     conversations,
     statements: new Statements(store.books),
     overviews: new Overviews({ rows: store.usage, refusals: store.refusals, days: usageDays, clock }),
     resumptions,
-    clock,
   };
 }
 
