@@ -8,8 +8,8 @@ import { composeEmbedding, isKnownEmbedding, offeredEmbeddings } from "./embeddi
 import { findFacts, offeredBy } from "./facts.ts";
 import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
 import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
-import type { FoundModel, FoundServer } from "./local-servers.ts";
-import { type Catalog, type CatalogModel, type EmbeddingSizes, isPrefix } from "./model.ts";
+import type { FoundServer } from "./local-servers.ts";
+import { type Catalog, type CatalogModel, isPrefix } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
 export interface CatalogSources {
@@ -27,38 +27,28 @@ export interface CatalogSources {
 }
 
 /** An immutable catalog. */
-export class FixedCatalog implements Catalog {
+export interface FixedCatalog extends Catalog {
   /** Notes for the operator, one line each: for example models that are not offered because they have no price per token. */
   readonly notes: readonly string[];
-  readonly #models: ReadonlyMap<string, CatalogModel>;
-  readonly #list: readonly CatalogModel[];
+}
+
+function fixedCatalog(
+  models: readonly CatalogModel[],
+  notes: readonly string[],
+  aliases: ReadonlyMap<string, CatalogModel>,
+): FixedCatalog {
+  const list = models.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  const byId = new Map(list.map((model) => [model.id, model]));
   /** Models by the beginnings of their aliases, the longest first. */
-  readonly #prefixes: readonly (readonly [string, CatalogModel])[];
-  readonly aliases: ReadonlyMap<string, CatalogModel>;
-
-  constructor(
-    models: readonly CatalogModel[],
-    notes: readonly string[],
-    aliases: ReadonlyMap<string, CatalogModel> = new Map(),
-  ) {
-    this.#list = models.toSorted((a, b) => (a.id < b.id ? -1 : 1));
-    this.#models = new Map(this.#list.map((model) => [model.id, model]));
-    this.notes = notes;
-    this.aliases = aliases;
-    const prefixes = [...aliases].filter(([alias]) => isPrefix(alias));
-    this.#prefixes = prefixes
-      .map(([alias, model]) => [alias.slice(0, -1), model] as const)
-      .sort(([a], [b]) => b.length - a.length);
-  }
-
-  find(name: string): CatalogModel | undefined {
-    const model = this.#models.get(name) ?? (isPrefix(name) ? undefined : this.aliases.get(name));
-    return model ?? this.#prefixes.find(([prefix]) => name.startsWith(prefix))?.[1];
-  }
-
-  list(): readonly CatalogModel[] {
-    return this.#list;
-  }
+  const prefixes = [...aliases]
+    .filter(([alias]) => isPrefix(alias))
+    .map(([alias, model]) => [alias.slice(0, -1), model] as const)
+    .sort(([a], [b]) => b.length - a.length);
+  const find = (name: string) => {
+    const model = byId.get(name) ?? (isPrefix(name) ? undefined : aliases.get(name));
+    return model ?? prefixes.find(([prefix]) => name.startsWith(prefix))?.[1];
+  };
+  return { notes, aliases, find, list: () => list };
 }
 
 /**
@@ -80,7 +70,7 @@ export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatal
   }
   const all = [...models.values()].map((model, _index, others) => withReplacement(model, others));
   const byId = new Map(all.map((model) => [model.id, model]));
-  return new FixedCatalog(all, notes, resolveAliases(sources.aliases, byId, sources.models.length > 0));
+  return fixedCatalog(all, notes, resolveAliases(sources.aliases, byId, sources.models.length > 0));
 }
 
 /** Converts a model's replacement to its id in this catalog, if the catalog contains it. */
@@ -139,11 +129,8 @@ function knownModel(
   if (isKnownEmbedding(name)) {
     const priced = priceOfRoute(provider, name, context);
     if (typeof priced === "string") return undefined;
-    return composeEmbedding({
-      id,
-      routes: [{ providerId: provider.id, model: name, prices: priced.prices }],
-      sentence,
-    });
+    const routes = [{ providerId: provider.id, model: name, prices: priced.prices }] as const;
+    return composeEmbedding({ id, routes, sentence });
   }
   const facts = findFacts(known.id, name);
   if (facts === undefined || hasPassed(facts.shutdownDate, context.nowMs)) return undefined;
@@ -169,34 +156,22 @@ function unpricedNote({ id }: ProviderIdentity, names: string[]): string {
 }
 
 function foundModels(server: FoundServer): CatalogModel[] {
-  return server.models.map((found) => {
-    if (found.embedding !== undefined) return foundEmbedding(server, found, found.embedding);
-    const facts = findFacts(undefined, found.name);
+  return server.models.map(({ name, embedding, contextWindow, fileDate, can }) => {
+    const kind = embedding === undefined ? "model" : "embedding model";
+    const knowledge = {
+      id: `${server.id}/${name}`,
+      routes: [{ providerId: server.id, model: name, prices: FREE }] as const,
+      knownContextWindow: contextWindow,
+      fileDate,
+      sentence: `The ${kind} ${name} on the ${server.name} server of this machine.`,
+    };
+    if (embedding !== undefined) return { ...composeEmbedding(knowledge, embedding), ownedBy: server.id };
+    const facts = findFacts(undefined, name);
     return compose({
-      id: `${server.id}/${found.name}`,
-      routes: [{ providerId: server.id, model: found.name, prices: FREE }],
+      ...knowledge,
       facts: facts && { ...facts, ownedBy: server.id },
-      ...(found.can && { stated: { capabilities: [...found.can] } }),
-      knownContextWindow: found.contextWindow,
-      fileDate: found.fileDate,
+      ...(can && { stated: { capabilities: [...can] } }),
       refuses: server.refuses,
-      sentence: `The model ${found.name} on the ${server.name} server of this machine.`,
     });
   });
-}
-
-function foundEmbedding(
-  server: FoundServer,
-  { name, contextWindow, fileDate }: FoundModel,
-  embedding: EmbeddingSizes,
-): CatalogModel {
-  const knowledge = {
-    id: `${server.id}/${name}`,
-    routes: [{ providerId: server.id, model: name, prices: FREE }] as const,
-    knownContextWindow: contextWindow,
-    fileDate,
-    sentence: `The embedding model ${name} on the ${server.name} server of this machine.`,
-  };
-  const { dimensions } = embedding;
-  return { ...composeEmbedding(knowledge, dimensions === undefined ? {} : { dimensions }), ownedBy: server.id };
 }
