@@ -15,7 +15,7 @@ import {
   type StartOptions,
 } from "./app/parts.ts";
 import { Reloads } from "./app/reload.ts";
-import { Resumptions } from "./app/resumptions.ts";
+import { createResumptions } from "./app/resumptions.ts";
 import { createTelemetry } from "./app/telemetry/telemetry.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
@@ -76,7 +76,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const circuits = new Circuits();
   const routes = { dataDir: config.dataDir, name: newId(), health: (nowMs: number) => circuits.health(nowMs) };
   const healthFile = own(new HealthFile({ ...options, ...routes }));
-  const resumptions = own(new Resumptions({ ...options, rows: store.admin, circuits }));
+  const resumptions = own(createResumptions({ ...options, rows: store.admin, circuits }));
   const usageDays = own(new UsageDays({ ...options, rows: store.usage, books: store.books }));
   const retention = own(createRetention(live, options, { store, usageDays, ledger }));
   const refusals = own(new RefusalLog({ ...options, rows: store.refusals, newId }));

@@ -3,7 +3,7 @@ import type { Config } from "../config.ts";
 import { LocalLimiter } from "../gateway/limits/local.ts";
 import { SharedLimiter } from "../gateway/limits/shared.ts";
 import type { RateLimiter } from "../gateway/limits.ts";
-import { Outage } from "../telemetry/outage.ts";
+import { createOutage } from "../telemetry/outage.ts";
 import { loadOptional } from "./optional-package.ts";
 import type { StartOptions } from "./parts.ts";
 
@@ -11,7 +11,7 @@ import type { StartOptions } from "./parts.ts";
 export async function createLimits({ redis }: Config, { clock, log }: StartOptions): Promise<RateLimiter> {
   if (redis === null) return new LocalLimiter(clock);
   const { createClient } = await loadOptional("redis needs", "@redis/client", () => import("@redis/client"));
-  const outage = new Outage({
+  const outage = createOutage({
     log,
     level: "warn",
     texts: {

@@ -15,7 +15,7 @@ import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
 import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
 import type { AccessLog, Log } from "../telemetry/logger.ts";
-import { Outage } from "../telemetry/outage.ts";
+import { createOutage } from "../telemetry/outage.ts";
 import type { LiveValues } from "./live.ts";
 
 const HOUR_MS = 3_600_000;
@@ -185,7 +185,7 @@ export function createOverload({ server }: Config, options: StartOptions): Overl
     lasts: "the service is still overloaded",
     ends: "the service is no longer overloaded",
   };
-  const outage = new Outage({ ...options, level: "warn", texts });
+  const outage = createOutage({ ...options, level: "warn", texts });
   const limits = server.overload;
   const memoryBytes = memoryBytesFor(options.workers);
   if (memoryBytes < MEMORY_BYTES_LEAST) {

@@ -17,38 +17,23 @@ export interface ResumptionsOptions {
   log: Log;
 }
 
+export interface Resumptions {
+  start(): void;
+  stop(): Promise<void>;
+  /** Applies what was recorded until now. Never rejects. */
+  apply(): Promise<void>;
+}
+
 /**
  * Resumes the routes that an operator resumes, on whichever node or by a command. The audit log tells all processes of it: they
  * read its newest records while they have a route to resume.
  */
-export class Resumptions {
-  readonly #options: ResumptionsOptions;
+export function createResumptions({ rows, circuits, clock, log }: ResumptionsOptions): Resumptions {
   /** Ids of the records that this process has read. */
-  readonly #known = new RecentMap<true>({ idleMs: 2 * VALID_MS, entriesMax: 10 * RECORDS_MAX });
-  #timer: NodeJS.Timeout | undefined;
-  #applying: Promise<void> = Promise.resolve();
-
-  constructor(options: ResumptionsOptions) {
-    this.#options = options;
-  }
-
-  start(): void {
-    this.#timer = setInterval(() => this.apply(), EVERY_MS).unref();
-  }
-
-  async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#applying;
-  }
-
-  /** Applies what was recorded until now. Never rejects. */
-  apply(): Promise<void> {
-    this.#applying = this.#applying.then(() => this.#apply());
-    return this.#applying;
-  }
-
-  async #apply(): Promise<void> {
-    const { rows, circuits, clock, log } = this.#options;
+  const known = new RecentMap<true>({ idleMs: 2 * VALID_MS, entriesMax: 10 * RECORDS_MAX });
+  let timer: NodeJS.Timeout | undefined;
+  let applying = Promise.resolve();
+  const applyNew = async () => {
     const nowMs = clock();
     const routes = circuits.health(nowMs);
     if (routes.every(({ state, limitedUntilMs }) => state === "closed" && limitedUntilMs === null)) return;
@@ -56,11 +41,25 @@ export class Resumptions {
     const newest = { organizationId: null, action: "route.resume", after, before: null, limit: RECORDS_MAX };
     // A store that does not answer is noticed and logged elsewhere; the records are read next time.
     for (const { id, subjectId } of await rows.audit(newest).catch(() => [])) {
-      const isKnown = this.#known.get(id, nowMs) === true;
-      this.#known.set(id, true, nowMs);
+      const isKnown = known.get(id, nowMs) === true;
+      known.set(id, true, nowMs);
       if (isKnown || subjectId === null) continue;
       circuits.resume(subjectId);
       log.info({ route: subjectId }, "an operator has resumed a route");
     }
-  }
+  };
+  const apply = () => {
+    applying = applying.then(applyNew);
+    return applying;
+  };
+  return {
+    apply,
+    start() {
+      timer = setInterval(apply, EVERY_MS).unref();
+    },
+    stop() {
+      clearInterval(timer);
+      return applying;
+    },
+  };
 }

@@ -45,7 +45,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
         if (flags.json !== true && isFirst()) terminal.out(line);
       };
       const tokensTo = flags.json === true || terminal.isInteractive ? "output" : "files";
-      const shutdown = new Shutdown(config.server, { clock: terminal.clock, log });
+      const shutdown = createShutdown(config.server, terminal.clock, log);
       const onServing = () => shutdown.handleSignals();
       const apply = (changed: Config) => {
         log.setLevel(changed.log.level);
@@ -72,79 +72,62 @@ export function addServe(program: Command, terminal: Terminal, version: string):
  * Stops the service at a signal or a defect; one during the start takes effect at its end. A second signal ends the drain
  * delay, or the process if the delay is over.
  */
-class Shutdown {
-  #times: { delayMs: number; drainMs: number };
-  readonly #clock: () => number;
-  readonly #log: Log;
-  readonly #started = Promise.withResolvers<RunningService>();
-  readonly #exitCode = Promise.withResolvers<number>();
-  readonly #skipDelay = new AbortController();
-  #stoppingSinceMs: number | undefined;
-  #signalledAtMs = Number.NEGATIVE_INFINITY;
-
-  constructor(settings: Config["server"], { clock, log }: { clock: () => number; log: Log }) {
-    this.#times = timesOf(settings);
-    this.#clock = clock;
-    this.#log = log;
-  }
-
-  /** Changes the times of a shutdown that has not begun. */
-  configure(settings: Config["server"]): void {
-    this.#times = timesOf(settings);
-  }
-
-  /** Handles signals and defects from now on. Before that, while nothing is served, they end the process. */
-  handleSignals(): void {
-    for (const [signal, exitCode] of Object.entries(SIGNALS)) process.on(signal, () => this.#receive(signal, exitCode));
-    const fail = (error: unknown) => {
-      this.#log.error({ defect: error }, "a defect stops the service");
-      if (this.#stoppingSinceMs === undefined) this.#stop(1, 0);
-    };
-    process.on("uncaughtException", fail);
-    process.on("unhandledRejection", fail);
-  }
-
-  /** Resolves with the code to exit with, once the service has stopped. */
-  untilStopped(service: RunningService): Promise<number> {
-    this.#started.resolve(service);
-    return this.#exitCode.promise;
-  }
-
-  /** Stops the service as at a signal, for another reason. */
-  stop(reason: string): void {
-    if (this.#stoppingSinceMs !== undefined) return;
-    this.#log.warn({ reason, ...this.#times }, STOPPING);
-    this.#stop(0, this.#times.delayMs);
-  }
-
-  #receive(signal: string, exitCode: number): void {
-    const nowMs = this.#clock();
-    if (this.#stoppingSinceMs === undefined) {
-      this.#log.info({ signal, ...this.#times }, STOPPING);
-      this.#stop(0, this.#times.delayMs);
-    } else if (nowMs - this.#signalledAtMs <= SAME_SIGNAL_MS) {
-      return;
-    } else if (!this.#skipDelay.signal.aborted && nowMs - this.#stoppingSinceMs < this.#times.delayMs) {
-      this.#skipDelay.abort();
-    } else {
-      process.exit(exitCode);
+function createShutdown(settings: Config["server"], clock: () => number, log: Log) {
+  let times = timesOf(settings);
+  const started = Promise.withResolvers<RunningService>();
+  const exitCode = Promise.withResolvers<number>();
+  const skipDelay = new AbortController();
+  let stoppingSinceMs: number | undefined;
+  let signalledAtMs = Number.NEGATIVE_INFINITY;
+  const begin = async (code: number, delayMs: number) => {
+    stoppingSinceMs = clock();
+    const { drainMs } = times;
+    try {
+      const service = await started.promise;
+      await service.stop({ delayMs, drainMs, skipDelay: skipDelay.signal });
+      exitCode.resolve(code);
+    } catch (error) {
+      log.error({ err: error }, "the service could not be stopped cleanly");
+      exitCode.resolve(1);
     }
-    this.#signalledAtMs = nowMs;
-  }
-
-  #stop(exitCode: number, delayMs: number): void {
-    this.#stoppingSinceMs = this.#clock();
-    const options = { delayMs, drainMs: this.#times.drainMs, skipDelay: this.#skipDelay.signal };
-    this.#started.promise
-      .then((service) => service.stop(options))
-      .then(
-        () => this.#exitCode.resolve(exitCode),
-        (error: unknown) => {
-          this.#log.error({ err: error }, "the service could not be stopped cleanly");
-          this.#exitCode.resolve(1);
-        },
-      );
-  }
+  };
+  const receive = (signal: string, code: number) => {
+    const nowMs = clock();
+    if (stoppingSinceMs === undefined) {
+      log.info({ signal, ...times }, STOPPING);
+      void begin(0, times.delayMs);
+    } else if (nowMs - signalledAtMs <= SAME_SIGNAL_MS) return;
+    else if (!skipDelay.signal.aborted && nowMs - stoppingSinceMs < times.delayMs) skipDelay.abort();
+    else process.exit(code);
+    signalledAtMs = nowMs;
+  };
+  const fail = (error: unknown) => {
+    log.error({ defect: error }, "a defect stops the service");
+    if (stoppingSinceMs === undefined) void begin(1, 0);
+  };
+  return {
+    /** Changes the times of a shutdown that has not begun. */
+    configure(changed: Config["server"]): void {
+      times = timesOf(changed);
+    },
+    /** Handles signals and defects from now on. Before that, while nothing is served, they end the process. */
+    handleSignals(): void {
+      for (const [signal, code] of Object.entries(SIGNALS)) process.on(signal, () => receive(signal, code));
+      process.on("uncaughtException", fail);
+      process.on("unhandledRejection", fail);
+    },
+    /** Resolves with the code to exit with, once the service has stopped. */
+    untilStopped(service: RunningService): Promise<number> {
+      started.resolve(service);
+      return exitCode.promise;
+    },
+    /** Stops the service as at a signal, for another reason. */
+    stop(reason: string): void {
+      if (stoppingSinceMs !== undefined) return;
+      log.warn({ reason, ...times }, STOPPING);
+      void begin(0, times.delayMs);
+    },
+  };
 }
 
 function timesOf({ drainDelaySeconds, drainSeconds }: Config["server"]): { delayMs: number; drainMs: number } {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { Outage } from "../telemetry/outage.ts";
+import { createOutage } from "../telemetry/outage.ts";
 import { StoreAbsentError, type StoreDriver } from "./driver.ts";
 import type { MigratedDriver, SchemaVersions } from "./migrations.ts";
 import { expectKind, rememberPlace, type StorePlace } from "./place.ts";
@@ -141,7 +141,7 @@ function serviceDriver(
     lasts: "the store is still unavailable",
     ends: "the store is available again",
   };
-  const outage = new Outage({ log, level: "error", texts, clock });
+  const outage = createOutage({ log, level: "error", texts, clock });
   const current = () => {
     const driver = opened();
     if (driver === undefined) throw new StoreUnavailableError("The store has not been reached since the start.");

@@ -65,11 +65,17 @@ export function createLog(level: LogLevel, write: (line: string) => void = write
     { write: (line: string) => write(withoutTokens(line)) },
   );
   const bounded = (name: "warn" | "error"): Log["warn"] => {
-    const repeats = new Repeats((message, repeated) => {
-      logger[name]({ repeated, seconds: WINDOW_MS / 1000 }, message);
-    });
+    const counts = new Map<string, number>();
+    const endWindow = (message: string) => {
+      const repeated = (counts.get(message) ?? 0) - SAME_LINES_MAX;
+      counts.delete(message);
+      if (repeated > 0) logger[name]({ repeated, seconds: WINDOW_MS / 1000 }, message);
+    };
     return (fields, message) => {
-      if (repeats.admits(message)) logger[name](fields, message);
+      const count = (counts.get(message) ?? 0) + 1;
+      counts.set(message, count);
+      if (count === 1) setTimeout(endWindow, WINDOW_MS, message).unref();
+      if (count <= SAME_LINES_MAX) logger[name](fields, message);
     };
   };
   return {
@@ -90,29 +96,6 @@ export function withoutTokens(text: string): string {
 
 function writeToStandardError(line: string): void {
   process.stderr.write(line);
-}
-
-/** Limits how often the same message is written in a minute. */
-class Repeats {
-  readonly #counts = new Map<string, number>();
-  readonly #report: (message: string, repeated: number) => void;
-
-  constructor(report: (message: string, repeated: number) => void) {
-    this.#report = report;
-  }
-
-  admits(message: string): boolean {
-    const count = (this.#counts.get(message) ?? 0) + 1;
-    if (count === 1) setTimeout(() => this.#endWindow(message), WINDOW_MS).unref();
-    this.#counts.set(message, count);
-    return count <= SAME_LINES_MAX;
-  }
-
-  #endWindow(message: string): void {
-    const repeated = (this.#counts.get(message) ?? 0) - SAME_LINES_MAX;
-    this.#counts.delete(message);
-    if (repeated > 0) this.#report(message, repeated);
-  }
 }
 
 /**

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
-import { Outage } from "./outage.ts";
+import { createOutage } from "./outage.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -8,7 +8,7 @@ afterEach(() => void vi.useRealTimers());
 function start() {
   const log = keepLog();
   const texts = { begins: "it is unavailable", lasts: "it is still unavailable", ends: "it is available again" };
-  return { log, outage: new Outage({ log, level: "error", texts, clock: Date.now }) };
+  return { log, outage: createOutage({ log, level: "error", texts, clock: Date.now }) };
 }
 
 test("an outage is logged once when it begins, once a minute with a count, and once when it is over", () => {

@@ -13,51 +13,48 @@ export interface OutageOptions {
   clock: () => number;
 }
 
-/** Logs a repeating failure: one line when it begins, one a minute with a count, and one when it is over. */
-export class Outage {
-  readonly #options: OutageOptions;
-  #sinceMs: number | undefined;
-  #count = 0;
-  #countLastMinute = 0;
-  #everyMinute: NodeJS.Timeout | undefined;
-  #ending: NodeJS.Timeout | undefined;
+export interface Outage {
+  failed(fields: object): void;
+  succeeded(): void;
+}
 
-  constructor(options: OutageOptions) {
-    this.#options = options;
-  }
+interface RunningOutage {
+  sinceMs: number;
+  failures: number;
+  failuresThisMinute: number;
+  ending: NodeJS.Timeout | undefined;
+}
 
-  failed(fields: object): void {
-    const { log, level, texts, clock } = this.#options;
-    clearTimeout(this.#ending);
-    this.#ending = undefined;
-    this.#count += 1;
-    this.#countLastMinute += 1;
-    if (this.#sinceMs !== undefined) return;
-    this.#sinceMs = clock();
-    log[level](fields, texts.begins);
-    this.#everyMinute = setInterval(() => this.#logMinute(), EVERY_MS).unref();
-  }
-
-  succeeded(): void {
-    if (this.#sinceMs === undefined || this.#ending !== undefined) return;
-    const durationMs = this.#options.clock() - this.#sinceMs;
-    this.#ending = setTimeout(() => this.#end(durationMs), QUIET_MS).unref();
-  }
-
-  #logMinute(): void {
-    const failures = this.#countLastMinute;
-    this.#countLastMinute = 0;
-    const { log, level, texts } = this.#options;
+/** Returns what logs a repeating failure: one line when it begins, one a minute with a count, and one when it is over. */
+export function createOutage({ log, level, texts, clock }: OutageOptions): Outage {
+  let running: RunningOutage | undefined;
+  let everyMinute: NodeJS.Timeout | undefined;
+  const logMinute = () => {
+    const failures = running?.failuresThisMinute ?? 0;
+    if (running !== undefined) running.failuresThisMinute = 0;
     if (failures > 0) log[level]({ failures, seconds: EVERY_MS / 1000 }, texts.lasts);
-  }
-
-  #end(durationMs: number): void {
-    clearInterval(this.#everyMinute);
-    const failures = this.#count;
-    this.#sinceMs = undefined;
-    this.#ending = undefined;
-    this.#count = 0;
-    this.#countLastMinute = 0;
-    this.#options.log.info({ failures, durationMs }, this.#options.texts.ends);
-  }
+  };
+  const begin = (fields: object): RunningOutage => {
+    log[level](fields, texts.begins);
+    everyMinute = setInterval(logMinute, EVERY_MS).unref();
+    return { sinceMs: clock(), failures: 0, failuresThisMinute: 0, ending: undefined };
+  };
+  const end = (durationMs: number, failures: number) => {
+    clearInterval(everyMinute);
+    running = undefined;
+    log.info({ failures, durationMs }, texts.ends);
+  };
+  return {
+    failed(fields) {
+      running ??= begin(fields);
+      clearTimeout(running.ending);
+      running.ending = undefined;
+      running.failures += 1;
+      running.failuresThisMinute += 1;
+    },
+    succeeded() {
+      if (running === undefined || running.ending !== undefined) return;
+      running.ending = setTimeout(end, QUIET_MS, clock() - running.sinceMs, running.failures).unref();
+    },
+  };
 }
