@@ -14,13 +14,13 @@ export interface HealthSources {
 }
 
 /** Paths that report the state of the process. Their requests are neither counted nor logged. */
-export const UNRECORDED_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/metrics"]);
+export const UNRECORDED_PATHS: ReadonlySet<string> = new Set(["/healthz", "/health", "/readyz", "/metrics"]);
 
 /** A check writes to the store and needs no authentication, so its result is reused for this time. */
 const CHECK_REUSED_MS = 100;
 
 /**
- * Serves `/healthz` (the process runs) and `/readyz` (it accepts requests and the store answers, with the entries of the
+ * Serves `/healthz`, which clients of other gateways call `/health`, (the process runs) and `/readyz` (it accepts requests and the store answers, with the entries of the
  * spool and the dead letter file).
  */
 export function serveHealth(
@@ -45,7 +45,7 @@ export function serveHealth(
     found ??= ask();
     return found;
   };
-  server.get("/healthz", async () => ({ status: "ok" }));
+  for (const path of ["/healthz", "/health"]) server.get(path, async () => ({ status: "ok" }));
   server.get("/readyz", async (_request, reply) => {
     const isUp = isDraining || (await isStoreUp());
     const status = isDraining ? "draining" : isUp ? "ready" : "store_unavailable";

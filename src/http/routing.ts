@@ -7,11 +7,12 @@ import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import { createEmbedding } from "./routes/create-embedding.ts";
 import { createMessage } from "./routes/create-message.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
+import { showKey, showKeyInfo } from "./routes/key.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
 import { reportUsage } from "./routes/report-usage.ts";
 import { createResponse, deleteResponse, retrieveResponse } from "./routes/responses.ts";
 
-/** All operations of `/v1`. */
+/** All operations of callers. */
 export const endpoints: readonly Endpoint[] = [
   createChatCompletion,
   createMessage,
@@ -24,6 +25,8 @@ export const endpoints: readonly Endpoint[] = [
   listModels,
   retrieveModel,
   reportUsage,
+  showKey,
+  showKeyInfo,
 ];
 
 const API_PREFIX = "/v1";
@@ -38,7 +41,7 @@ const ROUTES = [...endpoints, ...adminEndpoints.map(({ method, path }) => ({ met
 
 /** First path segments under `/v1` that clients of OpenAI and Anthropic use, including those that do not exist here. */
 const API_SEGMENTS: ReadonlySet<string> = new Set([
-  ...endpoints.map(({ path }) => path.split("/")[2] ?? ""),
+  ...endpoints.flatMap(({ path }) => (isPublicPath(path) ? (path.split("/")[2] ?? "") : [])),
   ...["assistants", "audio", "batches", "chat", "completions", "files", "fine_tuning", "images"],
   ...["moderations", "realtime", "responses", "threads", "uploads", "vector_stores"],
 ]);

@@ -290,7 +290,7 @@ describe("Details of errors", () => {
 
   test("404 for an unknown path lists the available routes, without authentication.", async () => {
     const { error } = (await (await send(service, "/v1/nothing", null)).json()) as { error: { message: string } };
-    const routes = error.message.match(/[A-Z]+ \/v1\S*(?=[,.])/g);
+    const routes = error.message.match(/[A-Z]+ \/(v1|key)\S*(?=[,.])/g);
     expect(routes).toEqual(expect.arrayContaining(["POST /v1/chat/completions", "GET /v1/models/{model}"]));
     expect(routes).toHaveLength(endpoints.length);
   });
