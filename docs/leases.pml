@@ -416,7 +416,7 @@ init {
   /* ---- A */
   /* src/ledger/ledger.ts: hold */
   :: d_step { IS_CONNECTED && phase == NEW && holds.status == EMPTY -> phase = ASKING; holds.kind = HOLD; holds.status = SENT }
-  /* src/ledger/hold-renewal.ts: checkAndRenew. The lease is tested first: after a suspension it must not begin again. */
+  /* src/ledger/hold-renewal.ts: start. The lease is tested first: after a suspension it must not begin again. */
   :: d_step { IS_CONNECTED && (MAY_RENEW || phase == SETTLING) && !isRenewed && holds.status == EMPTY ->
       holds.kind = RENEW; holds.status = SENT; holds.tokens = delivered; isRenewed = 1 }
   :: d_step { IS_CONNECTED && (holds.status == BOOKED || holds.status == REFUSED) ->

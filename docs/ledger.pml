@@ -330,7 +330,7 @@ choose:
 #ifdef SPOOL_EMPTIED_FIRST
       ; request[r].spooled = 0
 #endif
-    /* src/ledger/hold-renewal.ts: sweep. A look without locks; one that is out of date comes to nothing under the lock, so that
+    /* src/ledger/sweeper.ts: sweep. A look without locks; one that is out of date comes to nothing under the lock, so that
      * one queue with such looks, at one hold, stands for all. */
     :: LOOKS(0) && IS_OVERDUE(0) -> kind = EXPIRE; r = 0; born = life[node]; goto begin
     :: MAY_BEGIN && isDurable && !LOOKS(0) && IS_OVERDUE(0) -> kind = EXPIRE; r = 0

@@ -16,6 +16,7 @@ import type { Durability } from "../stores/driver.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
+import { BackgroundWork } from "./background-work.ts";
 import { type CommitOutcome, CommitQueue, DURABLE, HOLDS, ONCE } from "./commit-queue.ts";
 import { type DeadLetters, refusalOf } from "./dead-letter.ts";
 import { FairBudget } from "./fair-budget.ts";
@@ -24,6 +25,7 @@ import type { Lease, Moment } from "./lease.ts";
 import { Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
 import type { SpooledTransition } from "./spool-file.ts";
+import { Sweeper } from "./sweeper.ts";
 
 /**
  * Maximum number of running requests and spooled transitions, so that every running request has room in the spool. Half of
@@ -91,6 +93,7 @@ export class Ledger {
   readonly #options: LedgerOptions;
   readonly #queue: CommitQueue;
   readonly #renewal: HoldRenewal;
+  readonly #sweeper: Sweeper;
   readonly #spool: Spool;
   /** When the store last failed to book a hold; null after it has booked one. */
   #refusedAtMs: number | null = null;
@@ -113,7 +116,9 @@ export class Ledger {
       isRunning: (holdId) => this.#running.has(holdId),
       monotonicMs: () => options.now().monotonicMs,
     });
-    this.#renewal = new HoldRenewal({ ...options, leaseMs, owner, queue: this.#queue, recovery });
+    const shared = { ...options, queue: this.#queue, background: new BackgroundWork({ recovery, clock, log }) };
+    this.#renewal = new HoldRenewal({ ...shared, leaseMs, owner });
+    this.#sweeper = new Sweeper({ ...shared, recovery });
   }
 
   /**
@@ -234,11 +239,12 @@ export class Ledger {
       storeDamaged: (line) => deadLetters.addLine(line),
     });
     this.#renewal.start();
+    this.#sweeper.start();
   }
 
   /** Stops renewing and sweeping. Resolves when all transitions have been booked, spooled or refused. */
   async stop(): Promise<void> {
-    await this.#renewal.stop();
+    await Promise.all([this.#renewal.stop(), this.#sweeper.stop()]);
     await this.#queue.idle();
     await Promise.allSettled(this.#ending);
     await this.#spool.stop();

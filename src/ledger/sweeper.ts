@@ -1,0 +1,137 @@
+import type { ExpireTransition } from "../credits/books.ts";
+import type { Books, SeenHold } from "../stores/queries/books.ts";
+import type { Log } from "../telemetry/logger.ts";
+import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
+import { type BackgroundWork, forEachInChunks } from "./background-work.ts";
+import { type CommitQueue, DURABLE, ONCE } from "./commit-queue.ts";
+import type { Recovery } from "./recovery.ts";
+import type { Spool } from "./spool.ts";
+
+const PAGE = 500;
+/** Small, so that no request waits long for one. All chunks of a sweep remove more keys than a busy service creates. */
+const KEY_CHUNK = 200;
+const KEY_CHUNKS_MAX = 50;
+
+export interface SweeperOptions {
+  books: Pick<Books, "recoverableHolds" | "dueOrganizations" | "removeOldKeys">;
+  allowances: AllowanceOptions["allowances"];
+  queue: CommitQueue;
+  holdLifeMs: number;
+  sweepEveryMs: number;
+  recovery: Recovery;
+  background: BackgroundWork;
+  /** Settlements and releases that wait for the store. Their holds must not expire before they are booked. */
+  spool: Pick<Spool, "replay" | "endedOwners" | "forgetOwner">;
+  log: Log;
+}
+
+/** Does what is due in the books of all organizations, and expires holds that are no longer renewed. */
+export class Sweeper {
+  readonly #options: SweeperOptions;
+  #timer: NodeJS.Timeout | undefined;
+  #sweep: Promise<void> | undefined;
+  #again: NodeJS.Timeout | undefined;
+
+  constructor(options: SweeperOptions) {
+    this.#options = options;
+  }
+
+  /** Starts with a sweep, because an earlier process may have left holds open. */
+  start(): void {
+    this.#timer = setInterval(() => void this.sweep(), this.#options.sweepEveryMs).unref();
+    void this.sweep();
+  }
+
+  /** Resolves when a running sweep has ended. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    clearTimeout(this.#again);
+    await this.#sweep;
+  }
+
+  /**
+   * Removes old idempotency keys, grants due allowances, applies due grants, books the spool, and expires holds that are no
+   * longer renewed. Never rejects.
+   */
+  sweep(): Promise<void> {
+    this.#sweep ??= this.#sweepAll().finally(() => {
+      this.#sweep = undefined;
+    });
+    return this.#sweep;
+  }
+
+  async #sweepAll(): Promise<void> {
+    const { spool, recovery, background } = this.#options;
+    await background.run(() => this.#removeOldKeys());
+    await background.run(() => this.#grantAllowances());
+    await background.run(() => this.#applyDue());
+    if (!(await spool.replay())) return;
+    for (const owner of spool.endedOwners) recovery.endOwner(owner);
+    await background.run(() => this.#recoverHolds());
+    await background.run(() => this.#forgetOwners());
+    this.#sweepAgain();
+  }
+
+  /** Sweeps again as soon as holds of an ended process can be expired. */
+  #sweepAgain(): void {
+    const waitMs = this.#options.recovery.nextClaimMs;
+    clearTimeout(this.#again);
+    if (waitMs === undefined || this.#timer === undefined) return;
+    this.#again = setTimeout(() => void this.sweep(), waitMs).unref();
+  }
+
+  async #forgetOwners(): Promise<void> {
+    const { spool, recovery } = this.#options;
+    for (const owner of spool.endedOwners) if (!recovery.awaits(owner)) await spool.forgetOwner(owner);
+  }
+
+  #grantAllowances(): Promise<void> {
+    const { allowances, queue } = this.#options;
+    return grantAllowances({ allowances, grant: (grant) => queue.push(grant, DURABLE) });
+  }
+
+  /** Applies grants when they take effect or expire, without waiting for their organization to be used. */
+  async #applyDue(): Promise<void> {
+    const { books, queue } = this.#options;
+    for (let after: string | null = null; ; ) {
+      const due: string[] = await books.dueOrganizations({ after, limit: PAGE });
+      await forEachInChunks(due, (organizationId) => queue.push({ kind: "refresh", organizationId }, ONCE));
+      if (due.length < PAGE) return;
+      after = due.at(-1) ?? null;
+    }
+  }
+
+  async #removeOldKeys(): Promise<void> {
+    const { books } = this.#options;
+    for (let chunk = 0; chunk < KEY_CHUNKS_MAX; chunk += 1) {
+      if ((await books.removeOldKeys(KEY_CHUNK)) < KEY_CHUNK) return;
+    }
+  }
+
+  async #recoverHolds(): Promise<void> {
+    const { nowMs, holds } = await this.#recoverableHolds();
+    await forEachInChunks(this.#options.recovery.claims(holds, nowMs), (claim) => this.#expire(claim));
+  }
+
+  async #recoverableHolds(): Promise<{ nowMs: number; holds: SeenHold[] }> {
+    const { books, recovery, holdLifeMs: lifeMs } = this.#options;
+    const holds: SeenHold[] = [];
+    const search = { lifeMs, owners: recovery.owners, limit: PAGE };
+    for (let afterHoldId: string | null = null; ; afterHoldId = holds.at(-1)?.holdId ?? null) {
+      const page = await books.recoverableHolds({ ...search, afterHoldId });
+      holds.push(...page.holds);
+      if (page.holds.length < PAGE) return { nowMs: page.nowMs, holds };
+    }
+  }
+
+  async #expire(claim: ExpireTransition): Promise<void> {
+    const { queue, log } = this.#options;
+    const outcome = await queue.push(claim, DURABLE);
+    if (outcome.outcome !== "expired") return;
+    const { organizationId, holdId } = claim;
+    const fields = { organizationId, holdId, owner: claim.claim?.owner };
+    log.warn(fields, "hold expired: its request was never settled");
+    if (outcome.shortfall > 0n) log.error(fields, "credits did not cover an expired hold: the shortfall is recorded");
+  }
+}
