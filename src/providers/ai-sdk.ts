@@ -16,10 +16,10 @@ import {
   type ProviderCall,
   type ProviderEmbeddingCall,
   type ProviderEmbeddings,
-  refusalIn,
   type UpstreamChunk,
   UpstreamError,
   type UpstreamFailure,
+  unlessRefused,
 } from "./provider.ts";
 import { createScrub, privateTextsOf, type Scrub, scrubFor } from "./scrub.ts";
 import {
@@ -55,13 +55,7 @@ export function aiSdk(
     return {
       id,
       isPrivate: isPrivateUpstream(baseUrl),
-      convert: (request) => {
-        let prompt: AiSdkPrompt | undefined;
-        const refusal = refusalIn(() => {
-          prompt = toCall(wire, request, caching).conversation;
-        });
-        return refusal ?? prompt;
-      },
+      convert: (request) => unlessRefused(() => toCall(wire, request, caching).conversation),
       complete: (call) => complete(upstream, call),
       ...(embedding && { embed: (call: ProviderEmbeddingCall) => embed(upstream, embedding, call) }),
       close: async () => {

@@ -37,10 +37,14 @@ export type RareField = keyof typeof RARE_FIELDS;
 /** The fields that an upstream takes, in this form. */
 export type FieldSupport = Partial<Record<RareField, Treatment>>;
 
+const supporting =
+  (treatment: Treatment) =>
+  (...fields: readonly RareField[]): FieldSupport =>
+    Object.fromEntries(fields.map((field) => [field, treatment]));
 /** Returns the support of an upstream that takes these fields as they are. */
-export function passing(...fields: readonly RareField[]): FieldSupport {
-  return Object.fromEntries(fields.map((field) => [field, "passed"]));
-}
+export const passing = supporting("passed");
+/** Returns the support of an upstream that takes these fields in another form. */
+export const translating = supporting("translated");
 
 /** Returns the treatment of a field by an upstream. */
 export function treatmentOf(support: FieldSupport, field: RareField): Treatment {

@@ -12,9 +12,9 @@ import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
-  refusalIn,
   UpstreamError,
   type UpstreamRequest,
+  unlessRefused,
   unsupportedField,
 } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
@@ -125,7 +125,7 @@ export function withSecondWire(
     ...provider,
     nativeWire: secondWire.wire,
     convert: (request) =>
-      isTranslated(request) ? refusalIn(() => toResponsesBody(request)) : provider.convert?.(request),
+      isTranslated(request) ? unlessRefused(() => toResponsesBody(request)) : provider.convert?.(request),
     complete: async (call) => {
       if (call.native !== undefined) return pass(client, wire, call, call.native);
       return isTranslated(call.request) ? translate(client, wire, call, settings) : provider.complete(call);

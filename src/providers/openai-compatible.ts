@@ -13,8 +13,8 @@ import {
   type ProviderCall,
   type ProviderEmbeddingCall,
   type ProviderEmbeddings,
-  refusalIn,
   UpstreamError,
+  unlessRefused,
 } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
 import { scrubFor } from "./scrub.ts";
@@ -31,7 +31,7 @@ export function createOpenAiCompatible(settings: ProviderSettings, environment: 
     id: settings.id,
     isPrivate: isPrivateUpstream(settings.baseUrl),
     takesTokenIds: true,
-    convert: (request) => refusalIn(() => fitFields(request, format.fields)),
+    convert: (request) => unlessRefused(() => fitFields(request, format.fields)),
     complete: (call) => complete(client, format, call),
     embed: (call) => embed(client, format, call),
     listModels: (signal) => listModels(client, signal),

@@ -20,10 +20,10 @@ export interface Provider {
   /** The wire besides chat completions on which requests pass to this upstream. */
   readonly nativeWire?: NativeRequest["wire"];
   /**
-   * Converts the messages of a request to the wire's own form, for `complete`; undefined on wires that send messages
-   * unchanged. Returns UpstreamError if the upstream cannot take the request.
+   * Converts the messages of a request to the wire's own form, for `complete` alone to read. Returns UpstreamError if the
+   * upstream cannot take the request.
    */
-  convert?(request: UpstreamRequest): ConvertedPrompt | UpstreamError | undefined;
+  convert?(request: UpstreamRequest): object | UpstreamError | undefined;
   /**
    * Sends a request. Resolves when the upstream has begun to answer, and rejects with UpstreamError if it refuses or
    * cannot be reached. The chunks reject with UpstreamError if the answer breaks off. Aborting `signal` closes the
@@ -52,12 +52,6 @@ export type UpstreamRequest = Omit<
   stream: boolean;
 };
 
-/** Messages in a wire's own form. Only the provider that converted them reads more than the count. */
-export interface ConvertedPrompt {
-  /** Number of converted messages: the last ones of the request that is sent. */
-  messageCount: number;
-}
-
 /** By what the upstream's log and the service's can find the same request. */
 export interface RequestIdentity {
   requestId?: string;
@@ -68,7 +62,7 @@ export interface RequestIdentity {
 export interface ProviderCall extends RequestIdentity {
   request: UpstreamRequest;
   /** Result of `convert` for the messages of the request, without instructions before them. */
-  prompt?: ConvertedPrompt | undefined;
+  prompt?: object | undefined;
   /** The request on the wire of `nativeWire`; the model and the output bound of `request` replace its own. */
   native?: NativeRequest | undefined;
   signal: AbortSignal;
@@ -105,11 +99,10 @@ export async function* once(chunks: readonly UpstreamChunk[]): AsyncGenerator<re
   yield chunks;
 }
 
-/** Returns the UpstreamError with which a conversion refuses a request; undefined if it does not. */
-export function refusalIn(convert: () => unknown): UpstreamError | undefined {
+/** Returns the result of a conversion, or the UpstreamError with which it refuses a request. */
+export function unlessRefused<Result>(convert: () => Result): Result | UpstreamError {
   try {
-    convert();
-    return undefined;
+    return convert();
   } catch (error) {
     if (error instanceof UpstreamError) return error;
     throw error;

@@ -4,10 +4,10 @@ import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
-  refusalIn,
   type UpstreamChunk,
   UpstreamError,
   type UpstreamRequest,
+  unlessRefused,
 } from "./provider.ts";
 import { EMBEDDING_MODEL, embedInSandbox } from "./sandbox/embed.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
@@ -18,6 +18,7 @@ import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings
 /** Pieces in one item of the answer. The event loop serves other requests between items. */
 const PIECES_A_BATCH = 128;
 const FAULT_TOKENS = 10;
+const NO_FAULT = { events: [], finishReason: undefined, isWithoutUsage: false };
 /** The sandbox takes none of the fields that few providers take. */
 const NO_FIELDS = {};
 const MODELS = ["echo", "story", "fault"] as const;
@@ -32,9 +33,10 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
     id,
     isScripted: true,
     convert: (request) =>
-      refusalIn(() => {
-        fitFields(request, NO_FIELDS);
+      unlessRefused(() => {
+        const fitted = fitFields(request, NO_FIELDS);
         checkSchema(request);
+        return fitted;
       }),
     complete: async (call) => {
       const { request, ignored } = fitFields(call.request, NO_FIELDS);
@@ -49,11 +51,11 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
 
 async function complete({ request, signal }: ProviderCall, timeouts: ProviderTimeouts): Promise<ProviderAnswer> {
   signal.throwIfAborted();
-  if (request.model !== "fault") return { chunks: perform(request, scriptOf(request), signal) };
+  if (request.model !== "fault") return { chunks: perform(request, scriptOf(request), NO_FAULT, signal, 0) };
   const fault = readFault(lastUserText(request.messages));
   await wait(fault.delayMs, timeouts.firstByteMs, signal);
   if (fault.failure !== undefined) throw fault.failure;
-  return { chunks: performFaulty(request, faultScript(request, fault), fault, signal, timeouts.idleMs) };
+  return { chunks: perform(request, faultScript(request, fault), fault, signal, timeouts.idleMs) };
 }
 
 function scriptOf(request: UpstreamRequest): Script {
@@ -76,50 +78,33 @@ function faultScript(request: UpstreamRequest, fault: Fault): Script {
   return fault.isRefusal ? toRefusal(script) : script;
 }
 
-type Chunks = AsyncGenerator<readonly UpstreamChunk[], undefined>;
-
-async function* perform(request: UpstreamRequest, script: Script, signal: AbortSignal): Chunks {
-  const chunks = [opening(request), ...script.pieces.map((delta) => ({ delta }))];
-  chunks.push({ finish_reason: script.finishReason }, usageOf(request, script));
-  for (let start = 0; start < chunks.length; start += PIECES_A_BATCH) {
-    if (start > 0) await new Promise((resolve) => setImmediate(resolve));
-    signal.throwIfAborted();
-    yield chunks.slice(start, start + PIECES_A_BATCH);
-  }
-}
-
-async function* performFaulty(
-  request: UpstreamRequest,
-  script: Script,
-  fault: Fault,
+/** Yields the chunks of a script, with the faults between and after them. */
+async function* perform(
+  { model, messages }: UpstreamRequest,
+  { pieces, finishReason }: Script,
+  fault: Pick<Fault, "events" | "finishReason" | "isWithoutUsage">,
   signal: AbortSignal,
   idleMs: number,
-): Chunks {
+): AsyncGenerator<readonly UpstreamChunk[], undefined> {
+  const chunks: UpstreamChunk[] = [{ model, delta: { role: "assistant" } }, ...pieces.map((delta) => ({ delta }))];
   let sent = 0;
-  yield [opening(request)];
   for (const event of fault.events) {
-    const next = script.pieces.slice(sent, event.afterTokens);
-    if (next.length > 0) yield next.map((delta) => ({ delta }));
-    sent = Math.max(sent, event.afterTokens);
-    if (sent > script.pieces.length) break;
+    if (event.afterTokens >= chunks.length) break;
+    const before = chunks.slice(sent, event.afterTokens + 1);
+    if (before.length > 0) yield before;
+    sent = event.afterTokens + 1;
     signal.throwIfAborted();
     if ("failure" in event) throw event.failure;
     await wait(event.silenceMs, idleMs, signal);
   }
-  const last: UpstreamChunk[] = script.pieces.slice(sent).map((delta) => ({ delta }));
-  last.push({ finish_reason: fault.finishReason ?? script.finishReason });
-  if (!fault.isWithoutUsage) last.push(usageOf(request, script));
-  yield last;
-}
-
-function opening({ model }: UpstreamRequest): UpstreamChunk {
-  return { model, delta: { role: "assistant" } };
-}
-
-function usageOf(request: UpstreamRequest, script: Script): UpstreamChunk {
-  return {
-    usage: { prompt_tokens: countPromptTokens(request.messages), completion_tokens: script.pieces.length },
-  };
+  chunks.push({ finish_reason: fault.finishReason ?? finishReason });
+  const usage = { prompt_tokens: countPromptTokens(messages), completion_tokens: pieces.length };
+  if (!fault.isWithoutUsage) chunks.push({ usage });
+  for (; sent < chunks.length; sent += PIECES_A_BATCH) {
+    if (sent > 0) await new Promise((resolve) => setImmediate(resolve));
+    signal.throwIfAborted();
+    yield chunks.slice(sent, sent + PIECES_A_BATCH);
+  }
 }
 
 /** Simulates a silent upstream. Rejects with UpstreamError `timeout` once the provider's own timeout has passed. */

@@ -20,7 +20,7 @@ describe.each(WIRES)("what the catalog says of $kind", ({ kind, wire }) => {
     expect(OWN_FIELDS.filter((field) => !refuses.includes(field))).toEqual(
       OWN_FIELDS.filter((field) => wire.takes.includes(field)),
     );
-    expect(refuses.includes("image_url.address")).toBe(!wire.prompt.takesImageAddresses);
+    expect(refuses.includes("image_url.address")).toBe(wire.prompt.refusesImageAddresses === true);
   });
 
   test("is what the wire leaves out", () => {

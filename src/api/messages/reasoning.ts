@@ -5,7 +5,7 @@ import { compileCheck } from "../validation.ts";
 import type { BlockOf } from "./request.ts";
 
 /** Format of Claude's own thinking, which is the form of this wire. */
-const CLAUDE_FORMAT = "anthropic-claude-v1";
+export const CLAUDE_FORMAT = "anthropic-claude-v1";
 /** Marks the state of another model, which the wire's blocks carry as opaque text so that clients send it back. */
 const STATE_PREFIX = "tollgate:";
 

@@ -4,7 +4,7 @@ import type { NativeRequest } from "../../api/wire.ts";
 import { type CatalogModel, highestPricesAt, type Route, takesField } from "../../catalog/model.ts";
 import { estimatePrompt, type PromptEstimate, promptTexts } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError, unsupportedField } from "../../errors.ts";
-import type { ConvertedPrompt, Provider, UpstreamRequest } from "../../providers/provider.ts";
+import type { Provider, UpstreamRequest } from "../../providers/provider.ts";
 import { toApiError } from "../failures.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
 import { isRefusedAbove, refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
@@ -59,7 +59,7 @@ async function send(
   { native: sent, paramOf, requestId, traceparent, signal }: Omit<Planned, "principal" | "request" | "output">,
   provider: Provider,
   request: UpstreamRequest,
-  prompt: ConvertedPrompt | undefined,
+  prompt: object | undefined,
 ): ReturnType<Plan["send"]> {
   const native = nativeFor(provider, sent);
   const answer = await provider.complete({
@@ -198,10 +198,10 @@ export function routesFor(
   { providers }: Pick<Gateway, "providers">,
   model: CatalogModel,
   { request, output, native }: Pick<CompletionCall, "request" | "output" | "native">,
-): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, ConvertedPrompt> } {
+): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, object> } {
   const address = firstAddress(request.messages);
   const maxTokens = Math.min(output.tokens ?? model.maxOutputTokens, model.maxOutputTokens);
-  const prompts = new Map<Route, ConvertedPrompt>();
+  const prompts = new Map<Route, object>();
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
     const provider = providers.get(route.providerId);
@@ -236,7 +236,7 @@ function convertFor(
   route: Route,
   request: ChatCompletionRequest,
   maxTokens: number,
-): ConvertedPrompt | UpstreamError | undefined {
+): ReturnType<NonNullable<Provider["convert"]>> {
   if (provider?.convert === undefined) return undefined;
   // Without `instructions`: their system message would shift the message indexes that an error names.
   const { instructions: _instructions, ...rest } = request;

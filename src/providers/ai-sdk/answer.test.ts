@@ -3,8 +3,9 @@ import { describe, expect, test } from "vitest";
 import { Meter } from "../../gateway/meter.ts";
 import type { UpstreamChunk } from "../provider.ts";
 import { AnswerReader } from "./answer.ts";
+import { CLAUDE_REASONING } from "./reasoning.ts";
 
-const WIRE = { metadataKey: "anthropic", reasoningFields: ["signature"] };
+const WIRE = { metadataKey: "anthropic", reasoning: CLAUDE_REASONING };
 const counted = (total: number | undefined, output: number | undefined): LanguageModelV4Usage => ({
   inputTokens: { total, noCache: total, cacheRead: undefined, cacheWrite: undefined },
   outputTokens: { total: output, text: output, reasoning: undefined },
@@ -107,7 +108,6 @@ describe("A tool call", () => {
 });
 
 describe("Signed reasoning is sent again at its end and with a call, and metered once:", () => {
-  const wire = { ...WIRE, reasoningFormat: "anthropic-claude-v1" };
   const providerMetadata = { anthropic: { signature: "c2lnbmVk" } };
   const call = { type: "tool-call" as const, toolCallId: "a", toolName: "f", input: "{}" };
   const expectOnce = (chunks: readonly (UpstreamChunk | undefined)[]) => {
@@ -121,7 +121,7 @@ describe("Signed reasoning is sent again at its end and with a call, and metered
   };
 
   test("streamed.", () => {
-    const reader = new AnswerReader(wire);
+    const reader = new AnswerReader(WIRE);
     expectOnce([
       reader.readPart({ type: "reasoning-start", id: "0" }),
       reader.readPart({ type: "reasoning-delta", id: "0", delta: "Thinking" }),
@@ -135,6 +135,6 @@ describe("Signed reasoning is sent again at its end and with a call, and metered
     const reasoning = { type: "reasoning" as const, text: "Thinking.", providerMetadata };
     const finishReason = { unified: "stop" as const, raw: "end_turn" };
     const result = { content: [reasoning, call], finishReason, usage: counted(3, 1), warnings: [] };
-    expectOnce(new AnswerReader(wire).readResult(result));
+    expectOnce(new AnswerReader(WIRE).readResult(result));
   });
 });

@@ -5,18 +5,19 @@ import type {
   LanguageModelV4GenerateResult,
   LanguageModelV4Source,
   LanguageModelV4StreamPart,
+  LanguageModelV4ToolCall,
   LanguageModelV4Usage,
   SharedV4ProviderMetadata,
 } from "@ai-sdk/provider";
-import type { FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
-import { isObject } from "../../api/json.ts";
+import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
+import { type JsonObject, textOf } from "../../api/json.ts";
 import { identityOf } from "../native/messages.ts";
-import { toFinishReason } from "../openai/chunks.ts";
+import { endedWith, toFinishReason } from "../openai/chunks.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
-import { toCallDetail, toDetail } from "./reasoning.ts";
-import { pickTexts, type SignedReasoning, type Wire, writeExtraContent } from "./wire.ts";
+import { toDetail, toExtraContent } from "./reasoning.ts";
+import type { Wire } from "./wire.ts";
 
-type AnswerWire = Pick<Wire, "metadataKey" | "reasoningFields" | "reasoningFormat" | "logprobsOf" | "partsOf">;
+type AnswerWire = Pick<Wire, "metadataKey" | "reasoning" | "logprobsOf" | "partsOf">;
 
 interface OpenCall {
   id: string;
@@ -33,7 +34,8 @@ export class AnswerReader {
   /** Calls that have begun and not ended. Several may have the same id, or an empty one. */
   readonly #calls: OpenCall[] = [];
   #callCount = 0;
-  readonly #reasoning = new Map<string, SignedReasoning>();
+  /** Blocks of reasoning since the last call, with the package's metadata. */
+  readonly #reasoning = new Map<string, { text: string; fields: JsonObject }>();
 
   constructor(wire: AnswerWire) {
     this.#wire = wire;
@@ -84,20 +86,20 @@ export class AnswerReader {
   }
 
   #readReasoning(id: string, text: string, metadata: SharedV4ProviderMetadata | undefined): UpstreamChunk | undefined {
-    const { metadataKey, reasoningFields } = this.#wire;
-    if (reasoningFields.length > 0) {
-      const piece = this.#reasoning.get(id) ?? { text: "", fields: {} };
-      piece.text += text;
-      Object.assign(piece.fields, pickTexts(metadata?.[metadataKey], reasoningFields));
-      this.#reasoning.set(id, piece);
+    const { metadataKey, reasoning } = this.#wire;
+    if (reasoning !== undefined) {
+      const block = this.#reasoning.get(id) ?? { text: "", fields: {} };
+      const fields = { ...block.fields, ...metadata?.[metadataKey] };
+      this.#reasoning.set(id, { text: block.text + text, fields });
     }
     return text === "" ? undefined : { delta: { reasoning_content: text } };
   }
 
   /** Returns a block of reasoning that has ended, if it can be sent back. */
   #endReasoning(id: string): UpstreamChunk | undefined {
+    const { reasoning } = this.#wire;
     const block = this.#reasoning.get(id);
-    const detail = block && toDetail(this.#wire.reasoningFormat, block.text, block.fields);
+    const detail = reasoning && block && toDetail(reasoning, block.text, block.fields);
     return detail && { delta: { reasoning_details: [detail] }, repeated: new Set([block.text]) };
   }
 
@@ -116,13 +118,8 @@ export class AnswerReader {
   }
 
   /** Ends a call. Returns the fields that its earlier parts did not contain; undefined if there are none. */
-  #finishCall(part: {
-    toolCallId: string;
-    toolName: string;
-    input: string;
-    providerMetadata?: unknown;
-  }): UpstreamChunk | undefined {
-    const { toolCallId: id, toolName: name, input } = part;
+  #finishCall(part: LanguageModelV4ToolCall): UpstreamChunk | undefined {
+    const { toolCallId: id, toolName: name, input, providerMetadata: metadata } = part;
     const place = this.#calls.findIndex((open) => open.id === id);
     const [begun] = place < 0 ? [] : this.#calls.splice(place, 1);
     const index = begun?.index ?? this.#callCount;
@@ -130,27 +127,19 @@ export class AnswerReader {
     const call: ToolCallDelta =
       begun === undefined ? { index, id, type: "function", function: { name, arguments: input } } : { index };
     if (begun?.hasArguments === false) call.function = { arguments: input };
-    const signature = this.#signatureOf(part.providerMetadata);
-    const repeated = new Set([...this.#reasoning.values()].map(({ text }) => text));
-    const extra = this.#extraContent(signature);
+    const { metadataKey, reasoning } = this.#wire;
+    const data = textOf(metadata?.[metadataKey]?.thoughtSignature);
+    const blocks = [...this.#reasoning.values()];
+    this.#reasoning.clear();
+    const before = blocks.flatMap(({ text, fields }) => (reasoning && toDetail(reasoning, text, fields)) ?? []);
+    const extra = toExtraContent(data, before);
     if (extra !== undefined) call.extra_content = extra;
     if (Object.keys(call).length === 1) return undefined;
-    const { reasoningFormat: format } = this.#wire;
-    const details = signature === undefined || format === undefined ? [] : [toCallDetail(format, id, signature)];
-    return { delta: { tool_calls: [call], ...(details.length > 0 && { reasoning_details: details }) }, repeated };
-  }
-
-  /** Returns the `extra_content` of a call: its signature, and the signed reasoning before it. */
-  #extraContent(signature: string | undefined) {
-    const { metadataKey } = this.#wire;
-    const signed = [...this.#reasoning.values()].filter(({ fields }) => Object.keys(fields).length > 0);
-    this.#reasoning.clear();
-    return writeExtraContent(metadataKey, signature, signed);
-  }
-
-  #signatureOf(metadata: unknown): string | undefined {
-    const own = isObject(metadata) ? metadata[this.#wire.metadataKey] : undefined;
-    return pickTexts(own, ["thoughtSignature"]).thoughtSignature;
+    const delta: Delta = { tool_calls: [call] };
+    if (data !== undefined && reasoning !== undefined) {
+      delta.reasoning_details = [{ type: "reasoning.encrypted", format: reasoning.format, id, data }];
+    }
+    return { delta, repeated: new Set(blocks.map(({ text }) => text)) };
   }
 
   #finish(reason: LanguageModelV4FinishReason, counted: LanguageModelV4Usage): UpstreamChunk {
@@ -206,9 +195,8 @@ function toReason({ unified, raw }: LanguageModelV4FinishReason, hasCalls: boole
   const known = REASONS[unified];
   if (known !== undefined) return known;
   if (raw === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
-  const read = unified === "other" ? toFinishReason(raw, hasCalls) : "failed";
-  if (read === "failed") throw new UpstreamError("failed", `The upstream ended with '${raw.slice(0, 80)}'`);
-  return read;
+  if (unified !== "other") throw endedWith(raw);
+  return toFinishReason(raw, hasCalls);
 }
 
 /** Converts token counts; undefined if the upstream reported none. The packages report 0 prompt tokens in that case. */

@@ -28,7 +28,7 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
   const conversation = toPrompt(wire, request, converted);
   const fit = wire.fit(request);
   const { response_format: format, stop, tool_choice: choice } = request;
-  const offered = fit.options.tools ?? request.tools?.map((tool) => toTool(tool, wire, request.model));
+  const offered = fit.options?.tools ?? request.tools?.map((tool) => toTool(tool, wire, request.model));
   const { prompt, tools } = markCached(wire, request, caching, { prompt: conversation.prompt, tools: offered });
   const unmarked = request.tools?.some((tool) => tool.cache_control) && !wire.prompt.takesToolMarks;
   const options: LanguageModelV4CallOptions = {
@@ -46,6 +46,7 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
     ...option("reasoning", request.reasoning_effort),
     ...fit.options,
     ...option("tools", tools),
+    ...(fit.own && { providerOptions: { ...fit.options?.providerOptions, [wire.metadataKey]: fit.own } }),
   };
   const absentHints = absent.filter((field) => field !== "logprobs");
   const ignored = new Set([

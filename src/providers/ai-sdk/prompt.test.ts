@@ -126,18 +126,19 @@ describe("A message that cannot be expressed is refused with its place:", () => 
   });
 });
 
-test("Only the signed fields of extra_content are sent back.", () => {
+test("Only the signed blocks of extra_content that the wire can read are sent back.", () => {
+  const block = { type: "reasoning.text", format: "anthropic-claude-v1" };
   const extra = {
-    anthropic: {
-      reasoning: [
-        { text: "hm", signature: "s", cacheControl: { type: "ephemeral" } },
-        { text: "unsigned" },
-        "text",
-        null,
-      ],
-      caller: {},
-    },
-    bedrock: { reasoning: [{ text: "of another", signature: "t" }] },
+    reasoning_details: [
+      { ...block, text: "hm", signature: "s", cacheControl: { type: "ephemeral" } },
+      { ...block, text: "unsigned" },
+      { ...block, text: "hm", signature: 7 },
+      { type: "reasoning.encrypted", format: block.format, data: {} },
+      { ...block, format: "of-another", text: "hm", signature: "t" },
+      "text",
+      null,
+    ],
+    caller: {},
     google: { thought_signature: 7 },
   };
   const { prompt } = toPrompt(anthropic, [QUESTION, call("a", "{}", extra)]);

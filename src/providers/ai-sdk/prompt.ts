@@ -4,18 +4,20 @@ import type {
   LanguageModelV4ToolResultPart,
   SharedV4ProviderOptions,
 } from "@ai-sdk/provider";
-import type { ContentPart, RequestMessage, ToolCall } from "../../api/chat/request.ts";
-import { isObject, parseJson } from "../../api/json.ts";
+import type { ContentPart, ReasoningDetail, RequestMessage, ToolCall } from "../../api/chat/request.ts";
+import { isObject, parseJson, textOf } from "../../api/json.ts";
 import { markOf } from "../fields.ts";
-import { type ConvertedPrompt, type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
-import { fieldsOfDetail, isCallSignature } from "./reasoning.ts";
-import { type PromptRules, readExtraContent, type Wire } from "./wire.ts";
+import { type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
+import { fieldsOfDetail, isCallSignature, readExtraContent } from "./reasoning.ts";
+import type { PromptRules, Wire } from "./wire.ts";
 
 type Message<Role> = Extract<LanguageModelV4Prompt[number], { role: Role }>;
 type AssistantPart = Message<"assistant">["content"][number];
 
 /** A conversation in the form that the packages take, and the names of the fields that this wire does not support. */
-export interface AiSdkPrompt extends ConvertedPrompt {
+export interface AiSdkPrompt {
+  /** Number of messages: the last ones of the request that is sent. */
+  messageCount: number;
   prompt: LanguageModelV4Prompt;
   ignored: Set<string>;
 }
@@ -66,7 +68,7 @@ class ConversationReader {
       case "system":
       case "developer": {
         const target = this.#wire.prompt.isSystemFirst ? this.#system : this.#messages;
-        const content = textOf(message.content, at);
+        const content = contentText(message.content, at);
         if (content !== "") target.push({ role: "system", content, ...this.#mark(message.content) });
         break;
       }
@@ -109,7 +111,7 @@ class ConversationReader {
 
   #image({ image_url: { url, detail } }: Extract<ContentPart, { type: "image_url" }>, at: string) {
     const file = fromAddress(url, "image/jpeg", `${at}.image_url.url`, TYPES_OF_ENDINGS);
-    if (file.data.type === "url" && !this.#wire.prompt.takesImageAddresses) {
+    if (file.data.type === "url" && this.#wire.prompt.refusesImageAddresses) {
       throw refusal(at, "this model supports images only as data:image/…;base64,…");
     }
     if (detail === undefined || detail === "auto") return file;
@@ -122,54 +124,49 @@ class ConversationReader {
   #assistantParts(message: RequestMessage, at: string): AssistantPart[] {
     const { prompt: rules } = this.#wire;
     const { reasoning_content: reasoning, refusal, tool_calls: calls = [] } = message;
-    const text = `${message.content === undefined ? "" : textOf(message.content, at)}${refusal ?? ""}`;
+    const text = `${message.content === undefined ? "" : contentText(message.content, at)}${refusal ?? ""}`;
     const parts: AssistantPart[] = calls.flatMap((call, index) => [
-      ...this.#signedReasoning(call),
+      // Providers refuse signed reasoning at any other place than before its call.
+      ...this.#reasoningParts(readExtraContent(call.extra_content).details),
       this.#call(call, message, `${at}.tool_calls[${index}]`),
     ]);
     // The position before each call is known only from the call itself.
-    if (!parts.some(({ type }) => type === "reasoning")) parts.unshift(...this.#detailedReasoning(message));
+    if (!parts.some(({ type }) => type === "reasoning")) parts.unshift(...this.#reasoningOf(message));
     // The request does not give the position of the text. It is usually between the first reasoning and the first call.
     const firstCall = parts.findIndex(({ type }) => type === "tool-call");
     const thought = parts.slice(0, firstCall < 0 ? parts.length : firstCall);
     const content: AssistantPart[] = [];
     if (rules.takesPlainReasoning && reasoning) content.push({ type: "reasoning", text: reasoning });
-    if (text !== "" && calls.length > 0 && !rules.takesTextWithCalls) this.#ignored.add("messages.content");
+    if (text !== "" && calls.length > 0 && rules.dropsTextWithCalls) this.#ignored.add("messages.content");
     else if (text !== "") content.push({ type: "text", text, ...this.#mark(message.content) });
     return [...thought, ...content, ...parts.slice(thought.length)];
   }
 
-  /** Returns the reasoning of `reasoning_details` that this wire can read, unchanged; notes the others. */
-  #detailedReasoning({ reasoning_details: details = [] }: RequestMessage): AssistantPart[] {
-    const { metadataKey, reasoningFormat } = this.#wire;
-    return details.flatMap((detail): AssistantPart[] => {
-      const fields = detail.format === reasoningFormat ? fieldsOfDetail(detail, reasoningFormat) : undefined;
-      if (fields === undefined) {
-        // A signature of a call is sent with the call.
-        if (!isCallSignature(detail, reasoningFormat)) this.#ignored.add("messages.reasoning_details");
-        return [];
-      }
-      return [{ type: "reasoning", text: detail.text ?? "", providerOptions: { [metadataKey]: fields } }];
-    });
+  /** Returns the reasoning of a message that this wire can read; notes the other. A signature of a call goes with the call. */
+  #reasoningOf({ reasoning_details: details = [] }: RequestMessage): AssistantPart[] {
+    const others = details.filter((detail) => !isCallSignature(detail, this.#wire.reasoning));
+    const parts = this.#reasoningParts(others);
+    if (parts.length < others.length) this.#ignored.add("messages.reasoning_details");
+    return parts;
   }
 
-  /** Returns the signed reasoning before a call. Providers refuse it at any other place. */
-  #signedReasoning({ extra_content: extra }: ToolCall): AssistantPart[] {
-    const { metadataKey, reasoningFields } = this.#wire;
-    return readExtraContent(extra, metadataKey, reasoningFields).reasoning.map(({ text, fields }) => ({
-      type: "reasoning",
-      text,
-      providerOptions: { [metadataKey]: fields },
-    }));
+  /** Returns the blocks that this wire can read, unchanged. */
+  #reasoningParts(details: readonly ReasoningDetail[]): AssistantPart[] {
+    const { metadataKey, reasoning } = this.#wire;
+    return details.flatMap((detail): AssistantPart[] => {
+      const fields = fieldsOfDetail(detail, reasoning);
+      if (fields === undefined) return [];
+      return [{ type: "reasoning", text: textOf(detail.text) ?? "", providerOptions: { [metadataKey]: fields } }];
+    });
   }
 
   #call(call: ToolCall, { reasoning_details: details = [] }: RequestMessage, at: string): AssistantPart {
     const { id, function: called, extra_content: extra } = call;
     const { name, arguments: given } = called;
-    const { metadataKey, reasoningFormat } = this.#wire;
+    const { metadataKey, reasoning } = this.#wire;
     this.#toolNames.set(id, name);
-    const detail = details.find((one) => isCallSignature(one, reasoningFormat) && one.id === id);
-    const signature = readExtraContent(extra, metadataKey, []).signature ?? detail?.data;
+    const detail = details.find((one) => isCallSignature(one, reasoning) && one.id === id);
+    const signature = readExtraContent(extra).signature ?? detail?.data;
     return {
       type: "tool-call",
       toolCallId: id,
@@ -197,7 +194,7 @@ class ConversationReader {
 
   #output(content: RequestMessage["content"], at: string): LanguageModelV4ToolResultPart["output"] {
     const hasMedia = Array.isArray(content) && content.some(({ type }) => type !== "text" && type !== "refusal");
-    if (!hasMedia) return { type: "text", value: textOf(content, at) };
+    if (!hasMedia) return { type: "text", value: contentText(content, at) };
     if (!this.#wire.prompt.takesToolImages) throw refusal(at, "this model supports only text in a tool's result");
     const value = this.#userParts(content, at);
     const index = value.findIndex((part) => part.type === "file" && part.data.type === "url");
@@ -208,7 +205,7 @@ class ConversationReader {
   }
 }
 
-function textOf(content: RequestMessage["content"], at: string): string {
+function contentText(content: RequestMessage["content"], at: string): string {
   if (!Array.isArray(content)) return content ?? "";
   return content
     .map((part) => {

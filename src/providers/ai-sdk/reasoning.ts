@@ -1,51 +1,81 @@
 import type { ReasoningDetail } from "../../api/chat/request.ts";
+import { detailsOf, type JsonObject, objectsIn, textOf } from "../../api/json.ts";
+import { CLAUDE_FORMAT } from "../../api/messages/reasoning.ts";
 
-/** Formats of `reasoning_details`, as OpenRouter names them ("Reasoning Tokens" in its documentation). */
-export const CLAUDE_REASONING = "anthropic-claude-v1";
-export const GEMINI_REASONING = "google-gemini-v1";
-export const XAI_REASONING = "xai-responses-v1";
+/** Reasoning that the next turn must send back unchanged. */
+export interface ReasoningForm {
+  /** Its `format` in `reasoning_details`, as OpenRouter names it ("Reasoning Tokens" in its documentation). */
+  format: string;
+  /** The names under which the package returns encrypted reasoning. It is sent back under the first one. */
+  encryptedAs: readonly [string, ...string[]];
+}
 
-/** The names under which the packages return encrypted reasoning, by format. */
-const ENCRYPTED: Readonly<Record<string, string>> = {
-  [CLAUDE_REASONING]: "redactedData",
-  [GEMINI_REASONING]: "thoughtSignature",
-  [XAI_REASONING]: "reasoningEncryptedContent",
+export const CLAUDE_REASONING: ReasoningForm = { format: CLAUDE_FORMAT, encryptedAs: ["redactedData"] };
+export const GEMINI_REASONING: ReasoningForm = { format: "google-gemini-v1", encryptedAs: ["thoughtSignature"] };
+export const XAI_REASONING: ReasoningForm = {
+  format: "xai-responses-v1",
+  encryptedAs: ["reasoningEncryptedContent"],
 };
 
-/** Returns a complete block of signed reasoning as a detail; undefined if it has nothing that can be sent back. */
+/**
+ * Returns a complete block of reasoning as a detail; undefined if it has nothing that can be sent back. `fields` are the
+ * package's metadata of the block.
+ */
 export function toDetail(
-  format: string | undefined,
+  { format, encryptedAs }: ReasoningForm,
   text: string,
-  fields: Readonly<Record<string, string>>,
+  fields: JsonObject,
 ): ReasoningDetail | undefined {
-  if (format === undefined) return undefined;
-  const { signature, itemId } = fields;
-  const id = itemId === undefined ? {} : { id: itemId };
-  if (signature !== undefined) return { type: "reasoning.text", format, ...id, text, signature };
-  const data = fields[ENCRYPTED[format] ?? ""];
+  const id = textOf(fields.itemId);
+  const signature = textOf(fields.signature);
+  if (signature !== undefined) return { type: "reasoning.text", format, ...(id && { id }), text, signature };
+  const data = encryptedAs.map((name) => textOf(fields[name])).find((value) => value !== undefined);
+  if (data === undefined) return undefined;
   // Text and encrypted data of one block are one detail, so that they go back together.
-  return data === undefined ? undefined : { type: "reasoning.encrypted", format, ...id, ...(text && { text }), data };
+  return { type: "reasoning.encrypted", format, ...(id && { id }), ...(text && { text }), data };
 }
 
-/** Returns the signature of a call as a detail. */
-export function toCallDetail(format: string, id: string, data: string): ReasoningDetail {
-  return { type: "reasoning.encrypted", format, id, data };
-}
-
-/** Returns the package's fields of a detail of this wire's format; undefined if it is not a block that can be sent back. */
+/**
+ * Returns the package's fields of a detail; undefined if it is not a block that a wire with this reasoning sends back. The
+ * detail may be unchecked.
+ */
 export function fieldsOfDetail(
   detail: ReasoningDetail,
-  format: string | undefined,
+  form: ReasoningForm | undefined,
 ): Record<string, string> | undefined {
-  const { type, signature, data, id } = detail;
-  if (format === undefined || isCallSignature(detail, format)) return undefined;
-  if (type === "reasoning.text" && signature !== undefined) return { signature };
-  const name = ENCRYPTED[format];
-  if (type !== "reasoning.encrypted" || data === undefined || name === undefined) return undefined;
-  return { [name]: data, ...(format === XAI_REASONING && id !== undefined && { itemId: id }) };
+  if (form === undefined || detail.format !== form.format || isCallSignature(detail, form)) return undefined;
+  const [signature, data, id] = [textOf(detail.signature), textOf(detail.data), textOf(detail.id)];
+  if (detail.type === "reasoning.text" && signature !== undefined) return { signature };
+  if (detail.type !== "reasoning.encrypted" || data === undefined) return undefined;
+  return { [form.encryptedAs[0]]: data, ...(form === XAI_REASONING && id !== undefined && { itemId: id }) };
 }
 
 /** Tests whether a detail is the signature of a tool call, which Gemini wants back with the call. */
-export function isCallSignature(detail: ReasoningDetail, format: string | undefined): boolean {
-  return format === GEMINI_REASONING && detail.format === format && detail.id !== undefined;
+export function isCallSignature(detail: ReasoningDetail, form: ReasoningForm | undefined): boolean {
+  return form === GEMINI_REASONING && detail.format === form.format && detail.id !== undefined;
+}
+
+/**
+ * Returns the `extra_content` of a tool call, for clients that send back only the calls; undefined if there is nothing to
+ * carry. `google.thought_signature` has the form of Google's OpenAI-compatible endpoint ("Thought signatures" in the Gemini
+ * API guide); `details` are the reasoning before the call.
+ */
+export function toExtraContent(
+  signature: string | undefined,
+  details: readonly ReasoningDetail[],
+): JsonObject | undefined {
+  if (signature === undefined && details.length === 0) return undefined;
+  return {
+    ...(signature !== undefined && { google: { thought_signature: signature } }),
+    ...(details.length > 0 && { reasoning_details: details }),
+  };
+}
+
+/** Reads what `toExtraContent` wrote, as a caller sent it back: the details are unchecked. */
+export function readExtraContent(extra: unknown): { signature: string | undefined; details: ReasoningDetail[] } {
+  const { google, reasoning_details: details } = detailsOf(extra);
+  return {
+    signature: textOf(detailsOf(google).thought_signature),
+    details: objectsIn(details) as unknown as ReasoningDetail[],
+  };
 }

@@ -5,17 +5,18 @@ import type {
   SharedV4ProviderOptions,
 } from "@ai-sdk/provider";
 import type { CacheControl } from "../../api/chat/request.ts";
-import { isObject, type JsonObject, textOf } from "../../api/json.ts";
 import type { FieldSupport } from "../fields.ts";
 import type { UpstreamRequest, UpstreamUsage } from "../provider.ts";
 import type { SchemaLimits } from "../schemas.ts";
 import type { KindKey, ProviderSettings } from "../settings.ts";
+import type { ReasoningForm } from "./reasoning.ts";
 
 /** The part of `fetch` that the packages use. */
 export type Fetch = (address: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
+type Models = Pick<ProviderV4, "languageModel" | "embeddingModel">;
 /** Creates the models of a package for one call. Their requests use the call's own fetch. */
-export type Connect = (fetch: Fetch) => Promise<Pick<ProviderV4, "languageModel" | "embeddingModel">>;
+export type Connect = (fetch: Fetch) => Promise<Models>;
 
 /** Embeddings on one wire. */
 export interface EmbeddingWire {
@@ -28,7 +29,9 @@ export interface EmbeddingWire {
 /** Additions of one wire to the options that are the same on every wire. */
 export interface Fit {
   /** Options that override the common ones. */
-  options: Partial<LanguageModelV4CallOptions>;
+  options?: Partial<LanguageModelV4CallOptions>;
+  /** The package's own options. */
+  own?: SharedV4ProviderOptions[string];
   /** Names of request hints that this wire cannot express for this request. */
   ignored?: readonly string[];
 }
@@ -60,11 +63,10 @@ export interface Wire {
   /** Converts fields whose names or bounds are specific to this wire. */
   fit(request: UpstreamRequest): Fit;
   prompt: PromptRules;
-  /** Metadata by which the package names this wire, and the fields of it that signed reasoning needs in the next turn. */
+  /** The name of this wire in the package's options and metadata. */
   metadataKey: string;
-  reasoningFields: readonly string[];
-  /** The `format` of this wire's reasoning in `reasoning_details`; absent if nothing of it is sent back. */
-  reasoningFormat?: string;
+  /** Absent if no signed reasoning is sent back. */
+  reasoning?: ReasoningForm;
   /**
    * The event that the package needs to report the end of an answer. It is appended to every stream, because an answer
    * with a finish reason is complete even if the connection then breaks.
@@ -80,17 +82,18 @@ export interface Wire {
 export const OWN_FIELDS = ["user", "logit_bias", "parallel_tool_calls", "logprobs"] as const;
 type OwnField = (typeof OWN_FIELDS)[number];
 
+/** The differences of a wire from most wires. */
 export interface PromptRules {
   /** True if system messages must come first: later ones are moved there. */
-  isSystemFirst: boolean;
+  isSystemFirst?: boolean;
   /** True if reasoning is sent back as plain text; otherwise only signed reasoning is sent back. */
-  takesPlainReasoning: boolean;
-  /** True if the provider fetches images from their addresses. */
-  takesImageAddresses: boolean;
+  takesPlainReasoning?: boolean;
+  /** True if the provider does not fetch images from their addresses. */
+  refusesImageAddresses?: boolean;
   /** True if a tool's result may contain images. */
-  takesToolImages: boolean;
-  /** True if the text of a message with tool calls is sent back. */
-  takesTextWithCalls: boolean;
+  takesToolImages?: boolean;
+  /** True if the text of a message with tool calls is not sent back. */
+  dropsTextWithCalls?: boolean;
   /** Converts an image's `detail` to the package's options; absent if the wire has no such option. */
   imageDetail?(detail: string): SharedV4ProviderMetadata;
   /** True if only PDF is taken as a file; otherwise the upstream decides. */
@@ -104,20 +107,18 @@ export interface PromptRules {
   takesToolMarks?: boolean;
 }
 
-/** Rules of most wires. */
-export const USUAL_PROMPT: PromptRules = {
-  isSystemFirst: false,
-  takesPlainReasoning: false,
-  takesImageAddresses: true,
-  takesToolImages: false,
-  takesTextWithCalls: true,
-};
-
-/** The settings of wires that need only a key. */
-export const KEYED: Pick<Wire, "keys" | "fault"> = {
-  keys: ["apiKey", "baseUrl"],
-  fault: (settings) => missingKey(settings, "apiKey"),
-};
+/** Returns the parts of a wire that needs only a key. `load` imports the function that creates the package's provider. */
+export function keyed(
+  name: string,
+  load: () => Promise<(options: ReturnType<typeof optionsOf>) => Models>,
+): Pick<Wire, "packages" | "keys" | "fault" | "connect"> {
+  return {
+    packages: [name],
+    keys: ["apiKey", "baseUrl"],
+    fault: (settings) => missingKey(settings, "apiKey"),
+    connect: (settings) => async (fetch) => (await load())(optionsOf(settings, fetch)),
+  };
+}
 
 /** Returns the fault of settings that lack one of some required keys; undefined if none is missing. */
 export function missingKey(settings: ProviderSettings, ...keys: readonly KindKey[]): string | undefined {
@@ -132,52 +133,3 @@ export function optionsOf({ apiKey, baseUrl, headers }: ProviderSettings, fetch:
 
 /** Share of `max_tokens` for reasoning, on wires that need a number of tokens; below one half, so that an answer follows. */
 export const REASONING_SHARES = { minimal: 0.1, low: 0.2, medium: 0.35, high: 0.45, xhigh: 0.45 } as const;
-
-/** Reasoning that must be sent back unchanged, with the fields that prove its origin, such as a signature. */
-export interface SignedReasoning {
-  text: string;
-  fields: Record<string, string>;
-}
-
-/**
- * Builds the `extra_content` of a tool call; undefined if there is nothing to carry. `google.thought_signature` has the
- * form of Google's OpenAI-compatible endpoint ("Thought signatures" in the Gemini API guide). `<provider>.reasoning` is
- * this service's own field, because OpenAI's wire has none for signed reasoning.
- */
-export function writeExtraContent(
-  key: string,
-  signature: string | undefined,
-  reasoning: readonly SignedReasoning[],
-): JsonObject | undefined {
-  const signed = reasoning.map(({ text, fields }) => ({ text, ...fields }));
-  if (signature === undefined && signed.length === 0) return undefined;
-  return {
-    ...(signature !== undefined && { google: { thought_signature: signature } }),
-    ...(signed.length > 0 && { [key]: { reasoning: signed } }),
-  };
-}
-
-/** Reads the `extra_content` that a caller sent back: only the named fields, and only if they are strings. */
-export function readExtraContent(
-  extra: unknown,
-  key: string,
-  names: readonly string[],
-): { signature: string | undefined; reasoning: SignedReasoning[] } {
-  if (!isObject(extra)) return { signature: undefined, reasoning: [] };
-  const signature = isObject(extra.google) ? textOf(extra.google.thought_signature) : undefined;
-  const own = extra[key];
-  const signed = isObject(own) && Array.isArray(own.reasoning) ? own.reasoning.filter(isObject) : [];
-  const reasoning = signed.flatMap((piece): SignedReasoning[] => {
-    const fields = pickTexts(piece, names);
-    return Object.keys(fields).length === 0 ? [] : [{ text: textOf(piece.text) ?? "", fields }];
-  });
-  return { signature, reasoning };
-}
-
-/** Returns those of the named fields that are strings. */
-export function pickTexts(record: unknown, names: readonly string[]): Record<string, string> {
-  if (!isObject(record)) return {};
-  return Object.fromEntries(
-    names.flatMap((name) => (typeof record[name] === "string" ? [[name, record[name]]] : [])),
-  ) as Record<string, string>;
-}

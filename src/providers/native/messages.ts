@@ -1,11 +1,10 @@
 import { NATIVE_DOCUMENT } from "../../api/answer.ts";
-import type { Delta, FinishReason } from "../../api/chat/completion.ts";
+import type { Delta } from "../../api/chat/completion.ts";
 import { detailsOf, isObject, type JsonObject, nameOf, textOf } from "../../api/json.ts";
+import { CLAUDE_FORMAT } from "../../api/messages/reasoning.ts";
 import type { WireReader } from "../openai/answer.ts";
+import { toFinishReason } from "../openai/chunks.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
-
-/** Names Claude's signed reasoning in `reasoning_details`. */
-const REASONING_FORMAT = "anthropic-claude-v1";
 
 interface OpenBlock {
   type: string;
@@ -139,10 +138,10 @@ export class MessagesReader implements WireReader {
     this.#blocks.delete(index);
     const { type, text, signature } = open;
     if (type === "redacted_thinking") {
-      return { reasoning_details: [{ type: "reasoning.encrypted", format: REASONING_FORMAT, data: text }] };
+      return { reasoning_details: [{ type: "reasoning.encrypted", format: CLAUDE_FORMAT, data: text }] };
     }
     if (type !== "thinking" || signature === "") return {};
-    return { reasoning_details: [{ type: "reasoning.text", format: REASONING_FORMAT, text, signature }] };
+    return { reasoning_details: [{ type: "reasoning.text", format: CLAUDE_FORMAT, text, signature }] };
   }
 
   #textDelta(field: "content" | "reasoning_content", text: unknown): Delta {
@@ -188,22 +187,6 @@ export function addTo(whole: Delta, piece: Delta): void {
   if (reasoning_content) whole.reasoning_content = (whole.reasoning_content ?? "") + reasoning_content;
   if (reasoning_details) whole.reasoning_details = [...(whole.reasoning_details ?? []), ...reasoning_details];
   if (tool_calls) whole.tool_calls = [...(whole.tool_calls ?? []), ...tool_calls];
-}
-
-/** Stop reasons of the Messages API ("Handling stop reasons"). */
-const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
-  end_turn: "stop",
-  stop_sequence: "stop",
-  pause_turn: "stop",
-  max_tokens: "length",
-  model_context_window_exceeded: "length",
-  tool_use: "tool_calls",
-  refusal: "content_filter",
-};
-
-function toFinishReason(reason: string, hasToolCalls: boolean): FinishReason {
-  const known = Object.hasOwn(FINISH_REASONS, reason) ? FINISH_REASONS[reason] : undefined;
-  return known ?? (hasToolCalls ? "tool_calls" : "stop");
 }
 
 function withoutNulls(record: JsonObject): JsonObject {

@@ -99,9 +99,7 @@ export class ChunkReader {
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
     if (typeof reason === "string" && reason !== "") {
-      const finishReason = toFinishReason(reason, this.#calls().count > 0);
-      if (finishReason === "failed") throw new UpstreamError("failed", `The upstream ended with '${reason}'`);
-      chunk.finish_reason = finishReason;
+      chunk.finish_reason = toFinishReason(reason, this.#calls().count > 0);
       this.isFinished = true;
       this.#addDetails(chunk);
     }
@@ -214,20 +212,24 @@ function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsag
   return { ...usage, completion_tokens: completion + beside, reasoning_tokens: beside };
 }
 
-/** Finish reasons that upstreams are known to use, OpenAI's own four first. */
+/** Finish reasons that upstreams are known to use: OpenAI's own four, those of the Messages API ("Handling stop reasons"), others. */
 const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
   stop: "stop",
   length: "length",
   tool_calls: "tool_calls",
   content_filter: "content_filter",
+  end_turn: "stop",
+  stop_sequence: "stop",
+  pause_turn: "stop",
+  max_tokens: "length",
+  model_context_window_exceeded: "length",
+  tool_use: "tool_calls",
+  refusal: "content_filter",
   function_call: "tool_calls",
   tool_call: "tool_calls",
-  tool_use: "tool_calls",
-  max_tokens: "length",
   model_length: "length",
   safety: "content_filter",
   sensitive: "content_filter",
-  refusal: "content_filter",
   recitation: "content_filter",
   error: "failed",
   abort: "failed",
@@ -235,13 +237,19 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
 };
 
 /**
- * Converts an upstream's finish reason to the API's; `failed` if it means that the answer broke off. An unknown finish
- * reason becomes `tool_calls` after tool calls, otherwise `stop`.
+ * Converts an upstream's finish reason to the API's. An unknown one becomes `tool_calls` after tool calls, otherwise `stop`.
+ * Throws UpstreamError if it means that the answer broke off.
  */
-export function toFinishReason(value: string, hasToolCalls: boolean): FinishReason | "failed" {
+export function toFinishReason(value: string, hasToolCalls: boolean): FinishReason {
   const word = value.toLowerCase();
   const known = Object.hasOwn(FINISH_REASONS, word) ? FINISH_REASONS[word] : undefined;
+  if (known === "failed") throw endedWith(value);
   return known ?? (hasToolCalls ? "tool_calls" : "stop");
+}
+
+/** Returns the failure of an answer that broke off with a finish reason. */
+export function endedWith(reason: string): UpstreamError {
+  return new UpstreamError("failed", `The upstream ended with '${reason.slice(0, 80)}'`);
 }
 
 /** Fields whose text continues that of the piece before. */

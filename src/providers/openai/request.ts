@@ -127,10 +127,8 @@ function toMessage(message: RequestMessage, format: RequestFormat): SentMessage 
  */
 function withoutReasoning(extra: unknown): unknown {
   if (!isObject(extra)) return extra;
-  const others = Object.entries(extra).filter(([name, value]) => {
-    return name !== "reasoning_details" && !(isObject(value) && Array.isArray(value.reasoning));
-  });
-  return others.length === 0 ? undefined : Object.fromEntries(others);
+  const { reasoning_details: _signed, ...others } = extra;
+  return Object.keys(others).length === 0 ? undefined : others;
 }
 
 function hasTranslatedPart(content: RequestMessage["content"]): boolean {

@@ -6,17 +6,21 @@ import { claudeFit } from "./anthropic.ts";
 
 const OLDER = "claude-haiku-4-5-20251001";
 const fitted = (fields: Partial<UpstreamRequest>) => {
-  return claudeFit(requestOf({ model: OLDER, max_tokens: 4_096, reasoning_effort: "medium", ...fields }), "anthropic");
+  return claudeFit(requestOf({ model: OLDER, max_tokens: 4_096, reasoning_effort: "medium", ...fields }));
+};
+const budgetOf = (fields: Partial<UpstreamRequest>) => {
+  const { thinking } = fitted(fields);
+  return thinking?.type === "enabled" ? thinking.budgetTokens : undefined;
 };
 const named = { type: "function" as const, function: { name: "f" } };
 
 describe("A thinking budget", () => {
   test("is a part of max_tokens and leaves the larger part to the answer.", () => {
-    const { options, budget, ignored } = fitted({});
-    expect(budget).toBe(1_433);
-    expect(options).toEqual({ reasoning: "provider-default", maxOutputTokens: 4_096 - 1_433 });
-    expect(ignored).toEqual([]);
-    expect(fitted({ reasoning_effort: "low" }).budget).toBe(1_024);
+    expect(fitted({})).toEqual({
+      options: { reasoning: "provider-default", maxOutputTokens: 4_096 - 1_433 },
+      thinking: { type: "enabled", budgetTokens: 1_433 },
+    });
+    expect(budgetOf({ reasoning_effort: "low" })).toBe(1_024);
   });
 
   const unsigned: RequestMessage[] = [
@@ -30,17 +34,17 @@ describe("A thinking budget", () => {
     ["a certain tool is forced", { tool_choice: named }],
     ["the turn began without signed thinking", { messages: unsigned }],
   ])("is left out and named if %s.", (_why, fields) => {
-    expect(fitted(fields)).toMatchObject({ budget: undefined, ignored: ["reasoning_effort"] });
+    expect(fitted(fields)).toEqual({ options: { reasoning: "provider-default" }, ignored: ["reasoning_effort"] });
   });
 
   test("is set if signed thinking was sent back, and in the next turn.", () => {
     const signed = structuredClone(unsigned);
     const [call] = signed[1]?.tool_calls ?? [];
-    if (call !== undefined) call.extra_content = { anthropic: { reasoning: [{ text: "hm", signature: "s" }] } };
-    expect(fitted({ messages: signed }).budget).toBeDefined();
+    const block = { type: "reasoning.text", format: "anthropic-claude-v1", text: "hm", signature: "s" };
+    if (call !== undefined) call.extra_content = { reasoning_details: [block] };
+    expect(budgetOf({ messages: signed })).toBeDefined();
     expect(
-      fitted({ messages: [...unsigned, { role: "assistant", content: "1" }, { role: "user", content: "and?" }] })
-        .budget,
+      budgetOf({ messages: [...unsigned, { role: "assistant", content: "1" }, { role: "user", content: "and?" }] }),
     ).toBeDefined();
   });
 });
@@ -52,22 +56,27 @@ describe("Thinking in Anthropic's form", () => {
   });
 
   test("has its own budget within max_tokens.", () => {
-    expect(fitted(thinking("enabled", 3_000))).toMatchObject({ budget: 3_000, options: { maxOutputTokens: 1_096 } });
-    expect(fitted(thinking("enabled", 9_000))).toMatchObject({ budget: 4_095, options: { maxOutputTokens: 1 } });
-    expect(fitted(thinking("adaptive")).budget).toBe(1_433);
+    for (const [stated, budgetTokens, maxOutputTokens] of [
+      [3_000, 3_000, 1_096],
+      [9_000, 4_095, 1],
+    ] as const) {
+      const expected = { thinking: { type: "enabled", budgetTokens }, options: { maxOutputTokens } };
+      expect(fitted(thinking("enabled", stated))).toMatchObject(expected);
+    }
+    expect(budgetOf(thinking("adaptive"))).toBe(1_433);
   });
 
   test("is left out and named if the budget is too small, or a tool is forced.", () => {
     for (const fields of [thinking("enabled", 1_000), { ...thinking("enabled", 2_000), tool_choice: named }]) {
-      expect(fitted(fields)).toMatchObject({ budget: undefined, ignored: ["thinking"] });
+      expect(fitted(fields)).toEqual({ options: { reasoning: "provider-default" }, ignored: ["thinking"] });
     }
   });
 
   test("is adaptive on later models, and can be turned off.", () => {
     const model = "claude-opus-4-7";
-    expect(fitted({ ...thinking("enabled", 2_000), model })).toMatchObject({ isAdaptive: true, budget: undefined });
-    expect(fitted({ ...thinking("disabled"), model })).toMatchObject({ options: { reasoning: "none" }, ignored: [] });
-    expect(fitted(thinking("disabled"))).toMatchObject({ options: { reasoning: "none" }, budget: undefined });
+    expect(fitted({ ...thinking("enabled", 2_000), model })).toEqual({ thinking: { type: "adaptive" } });
+    expect(fitted({ ...thinking("disabled"), model })).toEqual({ options: { reasoning: "none" } });
+    expect(fitted(thinking("disabled"))).toEqual({ options: { reasoning: "none" } });
     expect(fitted({ ...thinking("enabled"), model, tool_choice: named }).ignored).toEqual(["thinking"]);
   });
 });
@@ -80,7 +89,7 @@ test.each([
   "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
   "claude-opus-4@20250514",
 ])("%s needs a thinking budget.", (model) => {
-  expect(fitted({ model }).budget).toBeDefined();
+  expect(budgetOf({ model })).toBeDefined();
 });
 
 test.each([
@@ -91,12 +100,12 @@ test.each([
   "eu.anthropic.claude-sonnet-4-6",
   "my-model",
 ])("%s takes the effort unchanged.", (model) => {
-  expect(fitted({ model })).toEqual({ options: {}, budget: undefined, isAdaptive: false, ignored: [] });
+  expect(fitted({ model })).toEqual({});
 });
 
 test("A forced tool is refused on a model that does not support it.", () => {
   expect(() => fitted({ model: "claude-opus-5-5", tool_choice: "required" })).toThrow(
     expect.objectContaining({ failure: "unsupported" }),
   );
-  expect(fitted({ model: "claude-opus-5-5", tool_choice: "auto" }).ignored).toEqual([]);
+  expect(fitted({ model: "claude-opus-5-5", tool_choice: "auto" })).toEqual({});
 });

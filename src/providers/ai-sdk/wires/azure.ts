@@ -1,7 +1,10 @@
 import { isObject } from "../../../api/json.ts";
-import type { UpstreamRequest } from "../../provider.ts";
+import { translating } from "../../fields.ts";
 import { AZURE_SCHEMAS } from "../../schemas.ts";
-import { missingKey, optionsOf, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+
+import { missingKey, optionsOf, type Wire } from "../wire.ts";
+
 
 /** Azure OpenAI's chat completions: https://learn.microsoft.com/azure/ai-foundry/openai/latest */
 export const azure: Wire = {
@@ -21,55 +24,38 @@ export const azure: Wire = {
   },
   embedding: {
     // The package reads the length from its own options alone.
-    options: (dimensions) => ({ openai: { ...(dimensions !== undefined && { dimensions }) } }),
+    options: (dimensions) => ({ openai: { dimensions } }),
   },
   takes: ["user", "logit_bias", "parallel_tool_calls", "logprobs"],
   // The package leaves service_tier out, because the name of a deployment does not reveal its model.
-  fields: {
-    verbosity: "translated",
-    store: "translated",
-    safety_identifier: "translated",
-    prompt_cache_key: "translated",
-    prompt_cache_retention: "translated",
-    "content.file": "translated",
-    "content.input_audio": "translated",
-  },
+  fields: translating(
+    ...(["verbosity", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"] as const),
+    ...(["content.file", "content.input_audio"] as const),
+  ),
   schemas: AZURE_SCHEMAS,
   fit(request) {
-    const { logit_bias, logprobs, top_logprobs, parallel_tool_calls, response_format: format, user } = request;
-    const isStrict = format?.type === "json_schema" && format.json_schema.strict === true;
+    const { logprobs, response_format: format, prompt_cache_retention: retention } = request;
     const own = {
       // The name of a deployment does not reveal its model, and only this field works with every model.
       maxCompletionTokens: request.max_tokens,
-      strictJsonSchema: isStrict,
-      ...(logit_bias !== undefined && { logitBias: logit_bias }),
-      ...(logprobs === true && { logprobs: top_logprobs ?? true }),
-      ...(parallel_tool_calls !== undefined && request.tools && { parallelToolCalls: parallel_tool_calls }),
-      ...(user !== undefined && { user }),
-      ...rareOptions(request),
+      strictJsonSchema: format?.type === "json_schema" && format.json_schema.strict === true,
+      logitBias: request.logit_bias,
+      logprobs: logprobs === true ? (request.top_logprobs ?? true) : undefined,
+      parallelToolCalls: request.tools && request.parallel_tool_calls,
+      user: request.user,
+      textVerbosity: request.verbosity,
+      store: request.store,
+      safetyIdentifier: request.safety_identifier,
+      promptCacheKey: request.prompt_cache_key,
+      promptCacheRetention: retention === "in-memory" ? "in_memory" : retention,
     };
     const raw = logprobs === true ? { includeRawChunks: true } : {};
-    return { options: { maxOutputTokens: undefined, ...raw, providerOptions: { openai: own } } };
+    return { options: { maxOutputTokens: undefined, ...raw }, own };
   },
-  prompt: { ...USUAL_PROMPT, takesOnlyPdf: true, imageDetail: (detail) => ({ openai: { imageDetail: detail } }) },
+  prompt: { takesOnlyPdf: true, imageDetail: (detail) => ({ openai: { imageDetail: detail } }) },
   metadataKey: "openai",
-  reasoningFields: [],
   logprobsOf(raw) {
     const [choice] = isObject(raw) && Array.isArray(raw.choices) ? raw.choices : [];
     return isObject(choice) && isObject(choice.logprobs) ? choice.logprobs : undefined;
   },
 };
-
-/** Returns the package's options for fields that few providers take. */
-function rareOptions(request: UpstreamRequest) {
-  const { verbosity, store, safety_identifier, prompt_cache_key, prompt_cache_retention } = request;
-  return {
-    ...(verbosity !== undefined && { textVerbosity: verbosity }),
-    ...(store !== undefined && { store }),
-    ...(safety_identifier !== undefined && { safetyIdentifier: safety_identifier }),
-    ...(prompt_cache_key !== undefined && { promptCacheKey: prompt_cache_key }),
-    ...(prompt_cache_retention !== undefined && {
-      promptCacheRetention: prompt_cache_retention === "24h" ? "24h" : "in_memory",
-    }),
-  };
-}

@@ -1,10 +1,15 @@
 import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
 import { detailsOf } from "../../../api/json.ts";
+import { translating } from "../../fields.ts";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { CLAUDE_REASONING } from "../reasoning.ts";
-import { type Fetch, missingKey, USUAL_PROMPT, type Wire } from "../wire.ts";
+
+
+import { type Fetch, missingKey, type Wire } from "../wire.ts";
+
+
 import { claudeFit } from "./anthropic.ts";
 
 async function open(settings: ProviderSettings, fetch: Fetch) {
@@ -26,12 +31,10 @@ async function open(settings: ProviderSettings, fetch: Fetch) {
 
 /** Each family of models has its own name for the length of a vector; Titan's texts that are too long are refused anyway. */
 function embeddingOptions(dimensions: number | undefined, model: string) {
-  const isCohere = model.includes("cohere.");
-  const refusal = isCohere || model.includes("nova") ? { truncate: "NONE" } : {};
-  const cohere = isCohere ? { inputType: "search_document" } : {};
-  if (dimensions === undefined) return { ...refusal, ...cohere };
-  const name = isCohere ? "outputDimension" : model.includes("nova") ? "embeddingDimension" : "dimensions";
-  return { ...refusal, ...cohere, [name]: dimensions };
+  if (model.includes("cohere.")) {
+    return { truncate: "NONE", inputType: "search_document", outputDimension: dimensions };
+  }
+  return model.includes("nova") ? { truncate: "NONE", embeddingDimension: dimensions } : { dimensions };
 }
 
 /** Amazon Bedrock's Converse API: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html */
@@ -50,12 +53,7 @@ export const bedrock: Wire = {
     options: (dimensions, model) => ({ bedrock: embeddingOptions(dimensions, model) }),
   },
   takes: ["parallel_tool_calls"],
-  fields: {
-    thinking: "translated",
-    service_tier: "translated",
-    cache_control: "translated",
-    "content.file": "translated",
-  },
+  fields: translating("thinking", "service_tier", "cache_control", "content.file"),
   // The same as on Anthropic's own API ("Get validated JSON results" in Bedrock's user guide).
   schemas: { ...CLAUDE_SCHEMAS, models: /anthropic/ },
   fit(given) {
@@ -63,20 +61,12 @@ export const bedrock: Wire = {
     const hasForeignThinking = given.thinking !== undefined && !isClaude;
     const request: UpstreamRequest = hasForeignThinking ? { ...given, thinking: undefined } : given;
     const { parallel_tool_calls: isParallel, tools, service_tier: tier } = request;
-    const { options, budget, isAdaptive, ignored = [] } = claudeFit(request, "bedrock");
-    const own = {
-      ...(budget !== undefined && { reasoningConfig: { type: "enabled", budgetTokens: budget } }),
-      ...(isAdaptive && { reasoningConfig: { type: "adaptive" } }),
-      ...(tier === "flex" && { serviceTier: tier }),
-    };
+    const { options, thinking, ignored = [] } = claudeFit(request);
     const isSerial = tools !== undefined && isParallel === false;
+    const providerOptions = { anthropic: { disableParallelToolUse: isSerial || undefined } };
     return {
-      options: {
-        ...options,
-        ...effort(request),
-        ...toolsOfConversation(request),
-        providerOptions: { bedrock: { ...own }, ...(isSerial && { anthropic: { disableParallelToolUse: true } }) },
-      },
+      options: { ...options, ...effort(request), ...toolsOfConversation(request), providerOptions },
+      own: { reasoningConfig: thinking, serviceTier: tier === "flex" ? tier : undefined },
       ignored: [
         ...ignored,
         ...(hasForeignThinking ? ["thinking"] : []),
@@ -85,16 +75,14 @@ export const bedrock: Wire = {
     };
   },
   prompt: {
-    ...USUAL_PROMPT,
     isSystemFirst: true,
-    takesImageAddresses: false,
+    refusesImageAddresses: true,
     takesToolImages: true,
     cacheMark: ({ ttl }, model) =>
       CACHES_MARKED.test(model) ? { bedrock: { cachePoint: { type: "default", ...(ttl && { ttl }) } } } : undefined,
   },
-  reasoningFormat: CLAUDE_REASONING,
   metadataKey: "bedrock",
-  reasoningFields: ["signature", "redactedData", "redactedContent"],
+  reasoning: { ...CLAUDE_REASONING, encryptedAs: ["redactedContent", "redactedData"] },
   // Writes that are kept for an hour cost more ("CacheDetail" in the reference of the API).
   partsOf(raw) {
     const { cacheDetails } = detailsOf(raw);

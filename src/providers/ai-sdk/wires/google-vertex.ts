@@ -4,9 +4,11 @@ import type { AuthClient } from "google-auth-library";
 import { isObject } from "../../../api/json.ts";
 import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
-import { GEMINI_REASONING } from "../reasoning.ts";
-import { type Fetch, missingKey, USUAL_PROMPT, type Wire } from "../wire.ts";
-import { geminiFit, geminiParts } from "./google.ts";
+
+
+import { type Fetch, missingKey, type Wire } from "../wire.ts";
+import { gemini } from "./google.ts";
+
 
 function open(settings: ProviderSettings, fetchToken: Fetch) {
   const { apiKey, baseUrl, project = "", location = "", headers } = settings;
@@ -40,22 +42,9 @@ export const googleVertex: Wire = {
     // "Each request can only include a single input text"; the other models take 20,000 tokens in texts of up to 2,048.
     inputsACall: (model) => (model.startsWith("gemini") ? 1 : 9),
   },
-  takes: [],
-  fields: {
-    modalities: "translated",
-    top_k: "translated",
-    thinking: "translated",
-    "content.file.file_url": "translated",
-    "content.file": "translated",
-    "content.input_audio": "translated",
-    "content.video_url": "translated",
-  },
-  fit: (request) => geminiFit(request, "googleVertex"),
-  prompt: { ...USUAL_PROMPT, isSystemFirst: true },
+  ...gemini,
+  fields: { ...gemini.fields, "content.file.file_url": "translated" },
   metadataKey: "googleVertex",
-  reasoningFields: ["thoughtSignature"],
-  reasoningFormat: GEMINI_REASONING,
-  partsOf: geminiParts,
 };
 
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";

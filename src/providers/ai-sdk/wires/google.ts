@@ -1,37 +1,33 @@
 import { detailsOf } from "../../../api/json.ts";
+import { translating } from "../../fields.ts";
 import type { UpstreamRequest, UpstreamUsage } from "../../provider.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";
-import { type Fit, KEYED, optionsOf, REASONING_SHARES, USUAL_PROMPT, type Wire } from "../wire.ts";
+import { type Fit, keyed, REASONING_SHARES, type Wire } from "../wire.ts";
+
+/** The differences of Gemini, on each of Google's APIs. */
+export const gemini = {
+  takes: [],
+  fields: translating(
+    ...(["modalities", "top_k", "thinking"] as const),
+    ...(["content.file", "content.input_audio", "content.video_url"] as const),
+  ),
+  fit: geminiFit,
+  prompt: { isSystemFirst: true },
+  reasoning: GEMINI_REASONING,
+  partsOf: geminiParts,
+} satisfies Partial<Wire>;
 
 /** The Gemini API: https://ai.google.dev/api/generate-content */
 export const google: Wire = {
-  packages: ["@ai-sdk/google"],
-  ...KEYED,
-  connect: (settings) => async (fetch) => {
-    const { createGoogle } = await import("@ai-sdk/google");
-    return createGoogle(optionsOf(settings, fetch));
-  },
+  ...keyed("@ai-sdk/google", async () => (await import("@ai-sdk/google")).createGoogle),
+  ...gemini,
   embedding: {},
-  takes: [],
-  fields: {
-    modalities: "translated",
-    top_k: "translated",
-    thinking: "translated",
-    service_tier: "translated",
-    "content.file": "translated",
-    "content.input_audio": "translated",
-    "content.video_url": "translated",
-  },
-  fit: (request) => geminiFit(request, "google"),
-  prompt: { ...USUAL_PROMPT, isSystemFirst: true },
+  fields: { ...gemini.fields, service_tier: "translated" },
   metadataKey: "google",
-  reasoningFields: ["thoughtSignature"],
-  reasoningFormat: GEMINI_REASONING,
-  partsOf: geminiParts,
 };
 
 /** Reads the tokens of each modality ("UsageMetadata" in the Gemini API's reference); a modality without tokens is left out. */
-export function geminiParts(raw: unknown): UpstreamUsage {
+function geminiParts(raw: unknown): UpstreamUsage {
   const usage = detailsOf(raw);
   const tokensOf = (modality: string, ...lists: readonly string[]) => {
     const details = lists.flatMap((name) => (Array.isArray(usage[name]) ? usage[name].map(detailsOf) : []));
@@ -65,32 +61,25 @@ const LEAST_BUDGETS: readonly [RegExp, number][] = [
 
 /**
  * Sets how much Gemini thinks. Thoughts count towards `max_tokens`, so a budget takes at most half of it. If the minimum
- * does not fit, the model answers without thinking, or with the minimum if thinking cannot be turned off. `key` is the
- * provider's key in the package's options.
+ * does not fit, the model answers without thinking, or with the minimum if thinking cannot be turned off.
  */
-export function geminiFit(request: UpstreamRequest, key: string): Fit {
+export function geminiFit(request: UpstreamRequest): Fit {
   const { modalities, service_tier: tier } = request;
-  const { options, ...fit } = thinkingFit(request, key);
-  const own = {
-    ...options.providerOptions?.[key],
-    ...(modalities !== undefined && { responseModalities: modalities.map((one) => one.toUpperCase()) }),
-    ...(tier === "flex" && { serviceTier: tier }),
-  };
-  const providerOptions = Object.keys(own).length > 0 ? { providerOptions: { [key]: own } } : {};
-  return { ...fit, options: { ...options, ...providerOptions } };
+  const { own, ...fit } = thinkingFit(request);
+  const responseModalities = modalities?.map((one) => one.toUpperCase());
+  return { ...fit, own: { ...own, responseModalities, serviceTier: tier === "flex" ? tier : undefined } };
 }
 
-function thinkingFit(request: UpstreamRequest, key: string): Fit {
+function thinkingFit(request: UpstreamRequest): Fit {
   const { thinking } = request;
   const isOff = thinking?.type === "disabled";
   // A stated budget is that of a caller who names no effort.
   const usual = thinking === undefined ? undefined : isOff ? "none" : "medium";
   const { reasoning_effort: effort = usual, max_tokens: maxTokens, model } = request;
-  if (effort === undefined) return { options: {} };
+  if (effort === undefined) return {};
   const withConfig = (thinkingConfig: Record<string, number | boolean>, ignored: string[] = []): Fit => {
     const isNumber = thinkingConfig.thinkingBudget !== undefined;
-    const providerOptions = { [key]: { thinkingConfig } };
-    return { options: { providerOptions, reasoning: isNumber ? "provider-default" : effort }, ignored };
+    return { options: { reasoning: isNumber ? "provider-default" : effort }, own: { thinkingConfig }, ignored };
   };
   const includeThoughts = effort !== "none";
   if (!NEEDS_BUDGET.test(model)) return withConfig({ includeThoughts });
