@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { type FurtherClass, type NameOf, PRICE_ROWS, type TokenClass } from "./price-classes.ts";
 
 export const CATEGORIES = ["chat", "reasoning", "code", "vision", "embedding", "sandbox"] as const;
 export const CAPABILITIES = [
@@ -20,22 +21,9 @@ export const INPUT_MODALITIES = ["text", "image"] as const;
 
 const Price = Type.Number({ minimum: 0 });
 const PartPrice = Type.Optional(Price);
-const PricesOfClasses = {
-  input: Price,
-  cached_input: Price,
-  cache_write: Price,
-  cache_write_1h: PartPrice,
-  cached_audio: PartPrice,
-  input_audio: PartPrice,
-  input_image: PartPrice,
-  output: Price,
-  reasoning: Price,
-  output_audio: PartPrice,
-  output_image: PartPrice,
-  requests: PartPrice,
-  searches: PartPrice,
-  images: PartPrice,
-};
+const PricesOfClasses = Object.fromEntries(
+  PRICE_ROWS.map(({ name, direction }) => [name, direction ? Price : PartPrice]),
+) as Record<NameOf<TokenClass>, typeof Price> & Record<NameOf<FurtherClass>, typeof PartPrice>;
 const CalendarDate = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", description: "YYYY-MM-DD" });
 
 export const Model = Type.Object({

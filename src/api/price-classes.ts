@@ -165,7 +165,8 @@ export type FurtherClass = Exclude<PriceClass, TokenClass>;
 export type PriceSetting = {
   [Class in PriceClass]: Rows[Class] extends { setting: infer Setting } ? Setting : Class;
 }[PriceClass];
-type NameOf<Class extends PriceClass> = Rows[Class]["name"];
+/** The name of a class in the APIs. */
+export type NameOf<Class extends PriceClass> = Rows[Class]["name"];
 /** Values by the names of the classes in the APIs. */
 export type ByName<Value> = { [Class in TokenClass as NameOf<Class>]: Value } & {
   [Class in FurtherClass as NameOf<Class>]?: Value;

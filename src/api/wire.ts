@@ -74,8 +74,8 @@ export interface NativeRequest {
   hints?: readonly string[];
   /** Path of the first field that changes the answer and that only upstreams of this wire can take. */
   needed?: string | undefined;
-  /** Tells whether a part is marked to be cached for an hour; absent on wires without such marks. */
-  hasHourCache?(): boolean;
+  /** True if a part is marked to be cached for an hour. */
+  hasHourCache?: boolean;
   /** True if upstreams of this wire shall be asked first, because others can only approximate a field of the request. */
   prefersNative?: boolean;
 }

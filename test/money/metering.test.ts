@@ -178,7 +178,7 @@ const sdkContent = fc.oneof(partOf("text", { text }), partOf("reasoning", { text
 
 const CHAT = { model: "m", messages: [{ role: "user", content: "go" }], logprobs: true };
 const FUNCTIONS = [{ name: "f", parameters: { type: "object" } }];
-const NO_HEADERS = { version: undefined, beta: undefined };
+const NO_HEADERS = {};
 const INBOUND: Record<string, () => DecodedCompletion> = {
   "chat completions": () => decodeChatCompletion(CHAT) as DecodedCompletion,
   "chat completions with functions": () => decodeChatCompletion({ ...CHAT, functions: FUNCTIONS }) as DecodedCompletion,

@@ -184,7 +184,7 @@ function decodedRequests(): Record<string, DecodedCompletion> {
   const decoded = {
     chat: decodeChatCompletion({ ...common, messages, stream_options: { include_usage: true } }),
     responses: decodeResponses({ ...common, input: "go" }),
-    messages: decodeMessages({ ...common, messages, max_tokens: MAX_TOKENS }, { version: undefined, beta: undefined }),
+    messages: decodeMessages({ ...common, messages, max_tokens: MAX_TOKENS }, {}),
   };
   return Object.fromEntries(
     Object.entries(decoded).map(([name, one]) => {

@@ -3,22 +3,21 @@ import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import { isObject } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
-import { compileCheck, invalid, type ValidationIssue, wrongType } from "../validation.ts";
+import { compileCheck, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedEmbedding } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
-import {
-  type EmbeddingInput,
-  type EmbeddingList,
-  type EmbeddingOrder,
-  EmbeddingRequest,
-  INPUTS_MAX,
-} from "./request.ts";
+import { type EmbeddingList, type EmbeddingOrder, EmbeddingRequest, INPUTS } from "./request.ts";
 import { toEncodedText } from "./vector.ts";
 
-/** `input` is checked by hand: with a union of arrays, an error would name the wrong branch. */
 const Others = Type.Object({ ...EmbeddingRequest.properties, input: Type.Unknown() });
 const checkOthers = compileCheck(Others);
 const copyKnown = compileCopy(Others);
+const checks = {
+  text: compileCheck(Type.Object({ input: INPUTS.text })),
+  texts: compileCheck(Type.Object({ input: INPUTS.texts })),
+  tokenIds: compileCheck(Type.Object({ input: INPUTS.tokenIds })),
+  arraysOfTokenIds: compileCheck(Type.Object({ input: INPUTS.arraysOfTokenIds })),
+};
 /** Fields of other embeddings APIs that change the vectors. */
 const CHANGING_FIELDS = ["input_type", "output_dimension", "output_dtype", "task", "task_type", "truncate"];
 
@@ -27,19 +26,12 @@ export function decodeEmbedding(body: unknown): DecodedEmbedding | { issue: Vali
   if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
   const unknown = new UnknownFields();
   const stated = copyKnown(body, unknown) as EmbeddingRequest;
-  const issue = checkOthers(stated) ?? refusedField(body);
+  const issue = checkOthers(stated) ?? refusedField(body) ?? checkInput(stated.input);
   if (issue !== undefined) return { issue };
   const { model, input, dimensions, encoding_format: encoding = "float", user } = stated;
-  const inputs = inputsOf(input);
-  if ("code" in inputs) return { issue: inputs };
-  const request: EmbeddingOrder = {
-    ...{ model, inputs, encoding },
-    ...(dimensions !== undefined && { dimensions }),
-    ...(user !== undefined && { user }),
-  };
   return {
     kind: "embedding",
-    request,
+    request: { model, inputs: inputsOf(input), encoding, dimensions, user },
     // Nothing is charged as output.
     output: { param: "input", tokens: 0, isLimitedBySetting: false },
     ignored: unknown.names(),
@@ -54,36 +46,18 @@ function refusedField(body: Record<string, unknown>): ValidationIssue | undefine
   return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}'. Remove it.` };
 }
 
-function inputsOf(input: unknown): readonly EmbeddingInput[] | ValidationIssue {
-  if (typeof input === "string") return textIssue(input, "input") ?? [input];
+function inputsOf(input: EmbeddingRequest["input"]): EmbeddingOrder["inputs"] {
+  const isOne = typeof input === "string" || typeof input[0] === "number";
+  return (isOne ? [input] : input) as EmbeddingOrder["inputs"];
+}
+
+/** Chooses a form by the first value: with a union of arrays, an error would name the wrong branch. */
+function checkInput(input: unknown): ValidationIssue | undefined {
+  if (typeof input === "string") return checks.text({ input });
   if (!Array.isArray(input)) return wrongType("input", "a string or an array", input);
   const [first] = input;
-  if (typeof first === "number") return tokensIssue(input, "input") ?? [input];
-  if (input.length === 0) return invalid("input", "empty array. Expected an array with minimum length 1");
-  if (input.length > INPUTS_MAX) {
-    return invalid("input", `array too long. Expected at most ${INPUTS_MAX} items, but got ${input.length}`);
-  }
-  const check = Array.isArray(first) ? tokensIssue : textIssue;
-  for (const [index, one] of input.entries()) {
-    const issue = check(one, `input[${index}]`);
-    if (issue !== undefined) return issue;
-  }
-  return input;
-}
-
-function textIssue(text: unknown, param: string): ValidationIssue | undefined {
-  if (typeof text !== "string") return wrongType(param, "a string", text);
-  return text === "" ? invalid(param, "empty string. Expected a string with minimum length 1") : undefined;
-}
-
-function tokensIssue(ids: unknown, param: string): ValidationIssue | undefined {
-  if (!Array.isArray(ids)) return wrongType(param, "an array of token ids", ids);
-  if (ids.length === 0) return invalid(param, "empty array. Expected an array with minimum length 1");
-  const wrong = ids.findIndex((id) => !Number.isSafeInteger(id) || id < 0);
-  if (wrong < 0) return undefined;
-  return typeof ids[wrong] === "number"
-    ? invalid(`${param}[${wrong}]`, "a token id must be an integer of at least 0")
-    : wrongType(`${param}[${wrong}]`, "a token id", ids[wrong]);
+  if (typeof first === "number") return checks.tokenIds({ input });
+  return Array.isArray(first) ? checks.arraysOfTokenIds({ input }) : checks.texts({ input });
 }
 
 /** Returns the body of an answer, in OpenAI's form, as JSON: vectors that came as text are passed on as text. */

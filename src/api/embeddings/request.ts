@@ -1,20 +1,22 @@
 import { type Static, Type } from "typebox";
 
 /** Inputs of one request; OpenAI's own limit. */
-export const INPUTS_MAX = 2_048;
+const INPUTS_MAX = 2_048;
 /** A longer vector is made by no model in use. */
 const DIMENSIONS_MAX = 65_536;
 
-const TokenIds = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1 });
-const Input = Type.Union(
-  [
-    Type.String({ minLength: 1 }),
-    Type.Array(Type.String({ minLength: 1 }), { minItems: 1, maxItems: INPUTS_MAX }),
-    TokenIds,
-    Type.Array(TokenIds, { minItems: 1, maxItems: INPUTS_MAX }),
-  ],
-  { description: "A text, an array of texts, an array of token ids, or an array of arrays of token ids." },
-);
+const Text = Type.String({ minLength: 1 });
+const TokenIds = Type.Array(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), { minItems: 1 });
+/** The forms of `input`. */
+export const INPUTS = {
+  text: Text,
+  texts: Type.Array(Text, { minItems: 1, maxItems: INPUTS_MAX }),
+  tokenIds: TokenIds,
+  arraysOfTokenIds: Type.Array(TokenIds, { minItems: 1, maxItems: INPUTS_MAX }),
+};
+const Input = Type.Union([INPUTS.text, INPUTS.texts, INPUTS.tokenIds, INPUTS.arraysOfTokenIds], {
+  description: "A text, an array of texts, an array of token ids, or an array of arrays of token ids.",
+});
 
 /** Body of `POST /v1/embeddings`. */
 export const EmbeddingRequest = Type.Object({

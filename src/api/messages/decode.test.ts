@@ -5,10 +5,10 @@ import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 
 const USER = [{ role: "user", content: "Hello" }];
 const PNG = { type: "base64", media_type: "image/png", data: "AAAA" };
-const headers = { version: undefined, beta: undefined };
+const headers = {};
 
 function decoded(fields: object, beta?: string): DecodedCompletion {
-  const result = decodeMessages({ model: "m", max_tokens: 10, messages: USER, ...fields }, { ...headers, beta });
+  const result = decodeMessages({ model: "m", max_tokens: 10, messages: USER, ...fields }, { "anthropic-beta": beta });
   if ("issue" in result) throw new Error(result.issue.message);
   return result;
 }

@@ -20,12 +20,8 @@ import {
   MessagesRequest,
 } from "./request.ts";
 
-/** Headers of the wire. */
-export interface MessagesHeaders {
-  version: string | undefined;
-  beta: string | undefined;
-}
-
+/** Headers of a request. */
+type Headers = Readonly<Record<string, string | string[] | undefined>>;
 type Decoded = DecodedCompletion | { issue: ValidationIssue };
 
 const checkMessages = compileCheck(MessagesRequest);
@@ -33,18 +29,18 @@ const checkCountTokens = compileCheck(CountTokensRequest);
 const copyKnown = compileCopy(MessagesRequest);
 
 /** Reads the body of a message request. Returns the first issue of an invalid body. */
-export function decodeMessages(body: unknown, headers: MessagesHeaders): Decoded {
+export function decodeMessages(body: unknown, headers: Headers): Decoded {
   return decode(body, headers, checkMessages);
 }
 
 /** Reads the body of a request to count the tokens of a prompt. */
-export function decodeCountTokens(body: unknown, headers: MessagesHeaders): Decoded {
+export function decodeCountTokens(body: unknown, headers: Headers): Decoded {
   return decode(body, headers, checkCountTokens);
 }
 
-function decode(body: unknown, headers: MessagesHeaders, check: typeof checkMessages): Decoded {
+function decode(body: unknown, headers: Headers, check: typeof checkMessages): Decoded {
   const unknown = new UnknownFields();
-  const early = messagesVersionIssue(headers.version) ?? bodyIssue(body);
+  const early = messagesVersionIssue(headers) ?? bodyIssue(body);
   if (early !== undefined) return { issue: early };
   const request = copyKnown(body, unknown) as MessagesRequest;
   const issue =
@@ -82,8 +78,8 @@ const PARAMS: Record<string, string> = {
 };
 
 /** Returns the issue of an unknown version of the wire. */
-export function messagesVersionIssue(version: string | undefined): ValidationIssue | undefined {
-  if (version === undefined || (MESSAGES_VERSIONS as readonly string[]).includes(version)) return undefined;
+export function messagesVersionIssue({ "anthropic-version": version }: Headers): ValidationIssue | undefined {
+  if (version === undefined || (MESSAGES_VERSIONS as readonly unknown[]).includes(version)) return undefined;
   const message = `Invalid header 'anthropic-version'. Supported values are: ${MESSAGES_VERSIONS.join(", ")}.`;
   return { code: "invalid_value", param: "anthropic-version", message };
 }
@@ -162,7 +158,9 @@ function blocksIn(content: string | readonly MessageBlock[] | undefined, path: s
   if (content === undefined || typeof content === "string") return [];
   return content.flatMap((block, index) => {
     const placed = { block, path: `${path}[${index}]` };
-    if (block.type === "tool_result") return [placed, ...blocksIn(block.content, `${placed.path}.content`)];
+    if (block.type === "tool_result" || block.type === "search_result") {
+      return [placed, ...blocksIn(block.content, `${placed.path}.content`)];
+    }
     if (block.type !== "document" || block.source.type !== "content") return [placed];
     return [placed, ...blocksIn(block.source.content, `${placed.path}.source.content`)];
   });
@@ -200,7 +198,7 @@ function documentFault({ source }: BlockOf<"document">): string | undefined {
 }
 
 /** Thinking that Claude cannot read is left out of the request for upstreams of this wire, because they would refuse it. */
-function nativeOf(request: MessagesRequest, { version, beta }: MessagesHeaders): NativeRequest {
+function nativeOf(request: MessagesRequest, headers: Headers): NativeRequest {
   const messages = request.messages.flatMap((message) => {
     if (message.role !== "assistant" || typeof message.content === "string") return [message];
     const content = message.content.filter((block) => {
@@ -208,17 +206,15 @@ function nativeOf(request: MessagesRequest, { version, beta }: MessagesHeaders):
     });
     return content.length > 0 || message.content.length === 0 ? [{ ...message, content }] : [];
   });
-  const body = { ...request, messages };
+  // Node joins the values of repeated headers, except for a few, and `set-cookie` alone is a list.
+  const passed = pick(headers as Record<string, string>, ["anthropic-version", "anthropic-beta"]);
   return {
     wire: "messages",
-    body,
-    headers: {
-      ...(version !== undefined && { "anthropic-version": version }),
-      ...(beta !== undefined && { "anthropic-beta": beta }),
-    },
-    hints: hintsOf(request, beta),
+    body: { ...request, messages },
+    headers: passed,
+    hints: hintsOf(request, passed["anthropic-beta"]),
     needed: neededField(request),
-    hasHourCache: () => JSON.stringify(body).includes('"ttl":"1h"'),
+    hasHourCache: hasHourMark(request),
     // Elsewhere the budget of thinking becomes an effort.
     prefersNative: request.thinking?.type === "enabled",
   };
@@ -231,6 +227,13 @@ function hintsOf(request: MessagesRequest, beta: string | undefined): string[] {
     ...(userOf(request) === request.metadata?.user_id ? [] : ["metadata.user_id"]),
     ...(request.tools?.some((tool) => tool.eager_input_streaming === true) ? ["tools.eager_input_streaming"] : []),
   ];
+}
+
+/** Tests whether a part is marked to be cached for an hour, also where the internal form has no marks, such as on tool calls. */
+function hasHourMark(request: MessagesRequest): boolean {
+  const { system, messages, tools = [] } = request;
+  const blocks = [...blocksIn(system, "system"), ...blocksOf(messages)].map(({ block }) => block);
+  return [request, ...tools, ...blocks].some((part) => "cache_control" in part && part.cache_control?.ttl === "1h");
 }
 
 /** Returns the path of the first document that asks for citations, which other wires do not have. */

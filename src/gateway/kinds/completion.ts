@@ -1,8 +1,8 @@
 import { firstAddress } from "../../api/chat/image-address.ts";
 import type { ChatCompletionRequest, ContentPart } from "../../api/chat/request.ts";
 import type { NativeRequest } from "../../api/wire.ts";
-import { type CatalogModel, highestPricesAt, type Route, takesField } from "../../catalog/model.ts";
-import { estimatePrompt, type PromptEstimate, promptTexts } from "../../credits/estimate.ts";
+import { type CatalogModel, type Route, takesField } from "../../catalog/model.ts";
+import { estimatePrompt, promptTexts } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError, unsupportedField } from "../../errors.ts";
 import type { Provider, UpstreamRequest } from "../../providers/provider.ts";
 import { toApiError } from "../failures.ts";
@@ -35,6 +35,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
   refuseAboveModel(gateway, output, model);
   const { request, ignored } = fitToModel(call.request, model);
   const { metadata = null, safety_identifier, user } = call.request;
+  const estimate = estimatePrompt(request, model);
   const { routes, prompts } = routesFor(gateway, model, { request, output, native });
   const isNative = ({ providerId }: Route) => nativeFor(gateway.providers.get(providerId), native) !== undefined;
   return {
@@ -45,7 +46,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
     ignored: ignored.map(paramOf),
     labels: labelsOf(metadata, safety_identifier ?? user, model, call.request.model),
     output,
-    estimate: estimateOf(request, model, native),
+    estimate: { ...estimate, hasHourCache: estimate.hasHourCache || native?.hasHourCache === true },
     isStreamed: request.stream === true,
     isInputOnly: false,
     promptTexts: () => promptTexts(request),
@@ -72,22 +73,6 @@ async function send(
   });
   const hints = native === undefined ? (sent?.hints ?? []) : [];
   return { ...answer, ignored: [...(answer.ignored ?? []).map(paramOf), ...hints] };
-}
-
-/** The native form of a request can have cache marks in places where the internal form has none, such as tool calls. */
-function estimateOf(
-  request: ChatCompletionRequest,
-  model: CatalogModel,
-  native: NativeRequest | undefined,
-): PromptEstimate {
-  const estimate = estimatePrompt(request, model);
-  if (estimate.hasHourCache || native?.hasHourCache === undefined || !canWriteForAnHour(model)) return estimate;
-  return { ...estimate, hasHourCache: native.hasHourCache() };
-}
-
-function canWriteForAnHour({ routes }: CatalogModel): boolean {
-  const prices = routes.map((route) => highestPricesAt(route, Number.POSITIVE_INFINITY));
-  return prices.some(({ cacheWrite1h }) => cacheWrite1h !== undefined);
 }
 
 /** Refuses a prompt that cannot fit into the model's context window, alone or with a bound that is not lowered. */

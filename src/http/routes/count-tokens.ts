@@ -11,7 +11,7 @@ import { callerLimits } from "../../gateway/wanted-limits.ts";
 import { modelIn } from "../access.ts";
 import { abortOnClose, renamed, toApiIssue } from "../answer.ts";
 import { limitedOf, principalOf } from "../authentication.ts";
-import { messagesHeaders, messagesHeadersOf } from "./create-message.ts";
+import { messagesHeaders } from "./create-message.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
 import { decodeResponse } from "./responses.ts";
 
@@ -29,7 +29,7 @@ export const countMessageTokens: Endpoint = {
   response: { description: "The estimated tokens.", schema: Type.Object({ input_tokens: InputTokens }) },
   errors: messagesErrors,
   async handle(services, request, reply) {
-    const decoded = decodeCountTokens(request.body, messagesHeadersOf(request));
+    const decoded = decodeCountTokens(request.body, request.headers);
     return { input_tokens: await countTokens(services, request, reply, decoded) };
   },
 };

@@ -1,6 +1,5 @@
-import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
-import { decodeMessages, type MessagesHeaders } from "../../api/messages/decode.ts";
+import { decodeMessages } from "../../api/messages/decode.ts";
 import { messagesErrors } from "../../api/messages/errors.ts";
 import { MessageDocument, MessageEvent } from "../../api/messages/message.ts";
 import { MESSAGES_VERSIONS, MessagesRequest } from "../../api/messages/request.ts";
@@ -18,12 +17,6 @@ export const messagesHeaders = {
   ),
 };
 
-/** Reads the headers of the wire. */
-export function messagesHeadersOf({ headers }: Pick<FastifyRequest, "headers">): MessagesHeaders {
-  // Node joins the values of repeated headers, except for a few, and `set-cookie` alone is a list.
-  return { version: headers["anthropic-version"]?.toString(), beta: headers["anthropic-beta"]?.toString() };
-}
-
 export const createMessage: Endpoint = {
   method: "POST",
   path: "/v1/messages",
@@ -36,5 +29,5 @@ export const createMessage: Endpoint = {
   body: MessagesRequest,
   response: { description: "The message, or its events.", schema: MessageDocument, eventSchema: MessageEvent },
   errors: messagesErrors,
-  handle: answerHandler((request) => decodeMessages(request.body, messagesHeadersOf(request))),
+  handle: answerHandler(({ body, headers }) => decodeMessages(body, headers)),
 };

@@ -68,7 +68,7 @@ function chats({ capabilities }: CatalogModel): boolean {
 
 /** Tells whether a client speaks Anthropic's API. Throws invalid_value for an unknown version. */
 function isOfMessages(request: FastifyRequest): boolean {
-  const issue = messagesVersionIssue(request.headers["anthropic-version"]?.toString());
+  const issue = messagesVersionIssue(request.headers);
   if (issue !== undefined) throw toApiIssue(issue);
   return namesMessagesVersion(request);
 }

@@ -30,10 +30,7 @@ export async function embedInCalls(
       next += size;
       const values = texts.slice(start, start + size);
       const providerOptions = options?.(dimensions, name) ?? {};
-      const { embeddings, usage } = await model.doEmbed({
-        ...{ values, providerOptions, abortSignal: signal },
-        ...(dimensions !== undefined && { dimensions }),
-      });
+      const { embeddings, usage } = await model.doEmbed({ values, dimensions, providerOptions, abortSignal: signal });
       if (embeddings.length !== values.length) {
         throw new UpstreamError("malformed", "The upstream's answer does not have one embedding for each input");
       }

@@ -51,14 +51,17 @@ test.each([
   ["function_call", true, "tool_calls"],
   ["MAX_TOKENS", false, "length"],
   ["safety", false, "content_filter"],
-  ["error", false, "failed"],
-  ["insufficient_system_resource", true, "failed"],
+  ["end_turn", true, "stop"],
   ["eos", false, "stop"],
   ["eos", true, "tool_calls"],
   ["constructor", false, "stop"],
   ["__proto__", false, "stop"],
 ])("The finish reason %s becomes, with tool calls %s, %s.", (word, hasToolCalls, expected) => {
   expect(toFinishReason(word, hasToolCalls)).toBe(expected);
+});
+
+test.each([["error"], ["insufficient_system_resource"]])("The finish reason %s is a failure.", (word) => {
+  expect(() => toFinishReason(word, true)).toThrow(expect.objectContaining({ failure: "failed" }));
 });
 
 describe("Reasoning details", () => {
