@@ -53,8 +53,8 @@ const BUDGET_TOKENS_MIN = 1_024;
 
 interface ClaudeFit extends Pick<Fit, "options" | "ignored"> {
   /**
-   * How much the model thinks: as it chooses, or a number of tokens, which is subtracted from `maxOutputTokens`, because the
-   * packages add it to them.
+   * Extent of the thinking: as the model chooses, or a number of tokens, which is subtracted from `maxOutputTokens`, because
+   * the packages add it to them.
    */
   thinking?: { type: "adaptive" } | { type: "enabled"; budgetTokens: number };
 }
