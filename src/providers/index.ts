@@ -6,12 +6,12 @@ import { createOpenAiCompatible } from "./openai-compatible.ts";
 import type { Provider } from "./provider.ts";
 import { KNOWN_PROVIDERS, OPENAI_COMPATIBLE } from "./registry.ts";
 import { createSandbox } from "./sandbox.ts";
-import { type Environment, KIND_KEYS, type KindKey, type ProviderSettings } from "./settings.ts";
+import type { Environment, KindKey, ProviderSettings } from "./settings.ts";
 
 interface Kind {
   kind: string;
   create(settings: ProviderSettings, environment: Environment): Provider;
-  /** Those of `KIND_KEYS` that it accepts. */
+  /** The keys that it takes. */
   keys: readonly KindKey[];
   /** The wire that an AI SDK package speaks; absent for this service's own adapters. */
   wire?: Wire;
@@ -37,7 +37,9 @@ export function createProvider(settings: ProviderSettings, environment: Environm
     const names = PROVIDER_KINDS.map((row) => row.kind).join(", ");
     throw new OperatorError(`providers '${id}': kind is '${name}', but must be one of: ${names}`);
   }
-  const foreign = KIND_KEYS.find((key) => settings[key] != null && !kind.keys.includes(key));
+  const foreign = PROVIDER_KINDS.flatMap(({ keys }) => keys).find(
+    (key) => settings[key] != null && !kind.keys.includes(key),
+  );
   if (foreign !== undefined) {
     const allowed = kind.keys.length === 0 ? "none of its own" : kind.keys.join(", ");
     throw new OperatorError(`providers '${id}': the kind ${name} takes no ${foreign}; its keys are: ${allowed}`);

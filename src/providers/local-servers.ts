@@ -1,17 +1,9 @@
 import { passing } from "./fields.ts";
-import type { RequestFormat } from "./openai/request.ts";
-import { OPENAI_COMPATIBLE } from "./registry.ts";
+import { type KnownProvider, OPENAI_COMPATIBLE } from "./registry.ts";
 
-/** A model server on this machine, on its default port. */
-export interface LocalServer {
-  id: string;
-  name: string;
-  kind: string;
-  baseUrl: string;
-  /** Request fields that it ignores. */
-  refuses?: readonly string[];
-  requestFormat?: Partial<RequestFormat>;
-}
+/** A model server on this machine, on its default port. `refuses` are the request fields that it ignores. */
+export type LocalServer = Pick<KnownProvider, "id" | "name" | "kind" | "requestFormat"> &
+  Partial<Pick<KnownProvider, "refuses">> & { baseUrl: string };
 
 /** One row per local model server, as each one's documentation describes it. */
 export const LOCAL_SERVERS: readonly LocalServer[] = [
@@ -27,9 +19,7 @@ export const LOCAL_SERVERS: readonly LocalServer[] = [
   }),
   // https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
   local("llamacpp", "llama.cpp", 8_080, {
-    requestFormat: {
-      fields: passing("top_k", "chat_template_kwargs", "content.input_audio"),
-    },
+    requestFormat: { fields: passing("top_k", "chat_template_kwargs", "content.input_audio") },
   }),
   // https://docs.vllm.ai/en/stable/features/reasoning_outputs/
   local("vllm", "vLLM", 8_000, {

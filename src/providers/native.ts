@@ -6,9 +6,8 @@ import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { MessagesReader } from "./native/messages.ts";
 import { ResponsesReader } from "./native/responses.ts";
 import { toResponsesBody } from "./native/responses-request.ts";
-import { readAnswer, StreamedAnswer, type WireReader } from "./openai/answer.ts";
+import { chunksOf, type WireReader } from "./openai/answer.ts";
 import {
-  once,
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
@@ -172,12 +171,10 @@ async function send(
   const scrub = scrubFor(request, client.scrub);
   const options = { isStreamed: request.stream, identity: call, headers, signal, scrub };
   const answer = await client.post(path, JSON.stringify(body), options);
-  const reader = createReader(scrub);
   if (isEventStream(answer, request.stream) !== request.stream) {
     // An answer of the other kind could not be passed on as the client expects it.
     answer.body.destroy();
     throw new UpstreamError("malformed", "The upstream ignored the field `stream`");
   }
-  if (request.stream) return new StreamedAnswer(answer.body, scrub, reader);
-  return once([await readAnswer(answer.body, scrub, reader)]);
+  return chunksOf(answer.body, scrub, { reader: createReader(scrub), isStream: request.stream });
 }

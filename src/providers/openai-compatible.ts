@@ -2,12 +2,11 @@ import { isObject, parseJson } from "../api/json.ts";
 import { fitFields } from "./fields.ts";
 import { isEventStream, readText } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
-import { readAnswer, StreamedAnswer } from "./openai/answer.ts";
+import { chunksOf } from "./openai/answer.ts";
 import { ChunkReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, LONG_CHARACTERS, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import {
-  once,
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
@@ -49,8 +48,7 @@ async function complete(client: UpstreamClient, format: RequestFormat, call: Pro
   const ignored = [...left, ...keywords, ...refusedHints(request, format)];
   // The content type decides, not the request: some upstreams never stream, others always do.
   const isStream = isEventStream(answer, request.stream);
-  if (isStream) return { ignored, chunks: new StreamedAnswer(answer.body, scrub, new ChunkReader()) };
-  return { ignored, chunks: once([await readAnswer(answer.body, scrub, new ChunkReader())]) };
+  return { ignored, chunks: await chunksOf(answer.body, scrub, { reader: new ChunkReader(), isStream }) };
 }
 
 async function embed(

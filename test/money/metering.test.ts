@@ -203,7 +203,7 @@ const wireReader = (create: () => WireReader) => () => {
   const reader = create();
   return {
     event: (one: never) => reader.readEvent(one),
-    answer: (one: never) => [reader.readAnswer(one)],
+    answer: (one: never) => reader.readAnswer(one),
   };
 };
 const responses = (keepsEvents: boolean) => wireReader(() => new ResponsesReader(unscrubbed, { keepsEvents }));

@@ -10,7 +10,7 @@ export const LAYERS: Record<string, readonly string[]> = {
   version: [],
   internals: [],
   config: ["api", "credits", "errors"],
-  providers: ["api", "credits", "errors", "internals"],
+  providers: ["api", "credits", "errors", "internals", "type:config/upstream-schema.ts"],
   catalog: [
     ...["api", "credits", "errors", "internals", "providers/registry.ts", "providers/local-servers.ts"],
     "type:config/upstream-schema.ts",

@@ -34,18 +34,18 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
   const options: LanguageModelV4CallOptions = {
     prompt,
     maxOutputTokens: request.max_tokens,
-    ...option("temperature", request.temperature),
-    ...option("topP", request.top_p),
-    ...option("topK", request.top_k),
-    ...option("presencePenalty", request.presence_penalty),
-    ...option("frequencyPenalty", request.frequency_penalty),
-    ...option("seed", request.seed),
-    ...option("stopSequences", typeof stop === "string" ? [stop] : stop),
-    ...option("toolChoice", request.tools === undefined ? undefined : toChoice(choice)),
-    ...option("responseFormat", toFormat(format)),
-    ...option("reasoning", request.reasoning_effort),
+    temperature: request.temperature,
+    topP: request.top_p,
+    topK: request.top_k,
+    presencePenalty: request.presence_penalty,
+    frequencyPenalty: request.frequency_penalty,
+    seed: request.seed,
+    stopSequences: typeof stop === "string" ? [stop] : stop,
+    toolChoice: request.tools && toChoice(choice),
+    responseFormat: toFormat(format),
+    reasoning: request.reasoning_effort,
     ...fit.options,
-    ...option("tools", tools),
+    tools,
     ...(fit.own && { providerOptions: { ...fit.options?.providerOptions, [wire.metadataKey]: fit.own } }),
   };
   const absentHints = absent.filter((field) => field !== "logprobs");
@@ -60,10 +60,6 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
   return { options, ignored, conversation };
 }
 
-function option<Name extends string, Value>(name: Name, value: Value | undefined) {
-  return value === undefined ? {} : ({ [name]: value } as Record<Name, Value>);
-}
-
 function toTool({ function: named, cache_control }: Tool, wire: Wire, model: string): LanguageModelV4FunctionTool {
   const { name, description, parameters, strict } = named;
   const { cacheMark, takesToolMarks } = wire.prompt;
@@ -72,10 +68,10 @@ function toTool({ function: named, cache_control }: Tool, wire: Wire, model: str
     type: "function",
     name,
     inputSchema: parameters ?? { type: "object", properties: {} },
-    ...option("description", description),
+    description,
     // Every wire is not strict by default, and some packages warn about an explicit false.
     ...(strict === true && { strict }),
-    ...option("providerOptions", isMarked ? cacheMark?.(cache_control, model) : undefined),
+    ...(isMarked && { providerOptions: cacheMark?.(cache_control, model) }),
   };
 }
 
@@ -88,7 +84,7 @@ function toFormat(format: UpstreamRequest["response_format"]): LanguageModelV4Ca
   if (format === undefined || format.type === "text") return undefined;
   if (format.type === "json_object") return { type: "json" };
   const { name, description, schema } = format.json_schema;
-  return { type: "json", name, ...option("description", description), ...option("schema", schema) };
+  return { type: "json", name, description, schema };
 }
 
 /** Hints of a request, by their names in the packages' warnings. */

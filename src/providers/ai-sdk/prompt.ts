@@ -110,7 +110,7 @@ class ConversationReader {
   }
 
   #image({ image_url: { url, detail } }: Extract<ContentPart, { type: "image_url" }>, at: string) {
-    const file = fromAddress(url, "image/jpeg", `${at}.image_url.url`, TYPES_OF_ENDINGS);
+    const file = fromAddress(url, JPEG, `${at}.image_url.url`);
     if (file.data.type === "url" && this.#wire.prompt.refusesImageAddresses) {
       throw refusal(at, "this model supports images only as data:image/…;base64,…");
     }
@@ -223,16 +223,9 @@ function toInput(given: string, at: string): unknown {
   throw refusal(`${at}.function.arguments`, "expected a JSON object");
 }
 
-/** Media types by file extension, for wires that require the media type of an image address. The image is not fetched. */
-const TYPES_OF_ENDINGS: Readonly<Record<string, string>> = {
-  gif: "image/gif",
-  heic: "image/heic",
-  heif: "image/heif",
-  jpeg: "image/jpeg",
-  jpg: "image/jpeg",
-  png: "image/png",
-  webp: "image/webp",
-};
+const JPEG = "image/jpeg";
+/** File extensions of other images, for wires that require the media type of an address. The image is not fetched. */
+const IMAGE_ENDINGS: ReadonlySet<string> = new Set(["gif", "heic", "heif", "png", "webp"]);
 
 type MediaPart = Exclude<ContentPart, { type: "text" | "image_url" | "refusal" }>;
 
@@ -255,12 +248,7 @@ function toMedia(part: MediaPart, at: string, { takesOnlyPdf }: PromptRules): La
 }
 
 /** Converts a data URL, or an https address, whose content is taken to have the type of its ending or the usual type. */
-function fromAddress(
-  address: string,
-  usualType: string,
-  at: string,
-  typesOfEndings: Readonly<Record<string, string>> = {},
-): LanguageModelV4FilePart {
+function fromAddress(address: string, usualType: string, at: string): LanguageModelV4FilePart {
   const [head, mediaType = ""] = DATA.exec(address.slice(0, 128)) ?? [];
   if (head !== undefined) {
     return { type: "file", mediaType, data: { type: "data", data: address.slice(head.length) } };
@@ -268,7 +256,8 @@ function fromAddress(
   const url = URL.parse(address);
   if (url?.protocol !== "https:") throw refusal(at, "expected an https address, or data:…;base64,…");
   const ending = /\.(\w{3,4})$/.exec(url.pathname.toLowerCase())?.[1] ?? "";
-  return { type: "file", mediaType: typesOfEndings[ending] ?? usualType, data: { type: "url", url } };
+  const isOtherImage = usualType === JPEG && IMAGE_ENDINGS.has(ending);
+  return { type: "file", mediaType: isOtherImage ? `image/${ending}` : usualType, data: { type: "url", url } };
 }
 
 function refusal(at: string, why: string): UpstreamError {

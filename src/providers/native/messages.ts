@@ -42,22 +42,22 @@ export class MessagesReader implements WireReader {
     return chunk;
   }
 
-  readAnswer(answer: JsonObject): UpstreamChunk {
+  readAnswer(answer: JsonObject): UpstreamChunk[] {
     if (!Array.isArray(answer.content)) throw new UpstreamError("malformed", "The answer has no content");
-    const delta: Delta = {};
-    for (const [index, block] of answer.content.filter(isObject).entries()) {
-      addTo(delta, this.#begin(index, block));
-      addTo(delta, this.#end(index));
-    }
+    const deltas = answer.content.filter(isObject).flatMap((block, index) => {
+      return [this.#begin(index, block), this.#end(index)];
+    });
     const { content, stop_reason, stop_sequence } = answer;
     const data = { content, stop_reason, stop_sequence };
-    return {
-      ...identityOf(answer),
-      delta,
-      native: [{ type: NATIVE_DOCUMENT, data, counted: this.#counted }],
-      ...this.#readUsage(answer.usage),
-      ...this.#finish(answer.stop_reason),
-    };
+    return [
+      ...deltas.map((delta) => ({ delta, native: [] })),
+      {
+        ...identityOf(answer),
+        native: [{ type: NATIVE_DOCUMENT, data, counted: this.#counted }],
+        ...this.#readUsage(answer.usage),
+        ...this.#finish(answer.stop_reason),
+      },
+    ];
   }
 
   #read(type: string, event: JsonObject): UpstreamChunk {
@@ -177,16 +177,6 @@ export function identityOf({ id, model }: JsonObject): UpstreamChunk {
 /** Returns a chunk of a delta; an empty chunk if the delta is empty. */
 export function toChunk(delta: Delta): UpstreamChunk {
   return Object.keys(delta).length === 0 ? {} : { delta };
-}
-
-/** Adds a piece of an answer to the delta of the whole answer. */
-export function addTo(whole: Delta, piece: Delta): void {
-  const { content, refusal, reasoning_content, reasoning_details, tool_calls } = piece;
-  if (content) whole.content = (whole.content ?? "") + content;
-  if (refusal) whole.refusal = (whole.refusal ?? "") + refusal;
-  if (reasoning_content) whole.reasoning_content = (whole.reasoning_content ?? "") + reasoning_content;
-  if (reasoning_details) whole.reasoning_details = [...(whole.reasoning_details ?? []), ...reasoning_details];
-  if (tool_calls) whole.tool_calls = [...(whole.tool_calls ?? []), ...tool_calls];
 }
 
 function withoutNulls(record: JsonObject): JsonObject {

@@ -1,5 +1,6 @@
 import type { ContentPart, RequestMessage, Tool, ToolCall } from "../../api/chat/request.ts";
-import { type FieldSupport, fitFields } from "../fields.ts";
+import { pick } from "../../api/json.ts";
+import { type FieldSupport, fitFields, passing, translating } from "../fields.ts";
 import { type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
 import { RESPONSES_REASONING } from "./responses.ts";
 
@@ -8,15 +9,15 @@ type Item = Record<string, unknown>;
 /** Fields that change the answer and that the Responses API does not have in this form. */
 const UNSUPPORTED = ["stop", "logprobs", "top_logprobs"] as const;
 
+/** Fields that both APIs have in the same form. */
+const SAME = [
+  ...(["temperature", "top_p", "user", "parallel_tool_calls"] as const),
+  ...(["safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier"] as const),
+];
+
 const FIELDS: FieldSupport = {
-  safety_identifier: "passed",
-  prompt_cache_key: "passed",
-  prompt_cache_retention: "passed",
-  service_tier: "passed",
-  verbosity: "translated",
-  "tools.custom": "translated",
-  "content.file": "translated",
-  "content.file.file_url": "translated",
+  ...passing("safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier"),
+  ...translating("verbosity", "tools.custom", "content.file", "content.file.file_url"),
 };
 
 /**
@@ -28,11 +29,10 @@ export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: 
   const { request, ignored: left } = fitFields(given, FIELDS);
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
   if (unsupported !== undefined) throw refusal(unsupported, "this model does not take it");
-  const { model, messages, max_tokens, stream, stream_options: _events, temperature, top_p, user, ...others } = request;
-  const { parallel_tool_calls, tools = [], tool_choice, response_format, reasoning_effort: effort, ...rest } = others;
-  const { stop: _stop, logprobs: _logprobs, top_logprobs: _topLogprobs, verbosity, ...further } = rest;
-  const { safety_identifier, prompt_cache_key, prompt_cache_retention, service_tier, ...hints } = further;
+  const { model, messages, max_tokens, stream, tools = [], tool_choice, response_format, ...others } = request;
+  const { reasoning_effort: effort, verbosity, stream_options: _events, ...further } = others;
   const body: Item = {
+    ...pick(further, SAME),
     model,
     input: toItems(messages),
     max_output_tokens: max_tokens,
@@ -40,22 +40,15 @@ export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: 
     store: false,
     // Without it the reasoning is lost, because the upstream stores nothing.
     include: ["reasoning.encrypted_content"],
-    temperature,
-    top_p,
-    user,
-    safety_identifier,
-    prompt_cache_key,
-    prompt_cache_retention,
-    service_tier,
-    parallel_tool_calls,
     tools: tools.length === 0 ? undefined : tools.map(toTool),
     tool_choice: toChoice(tool_choice, tools),
     text: toText(response_format, verbosity),
     // Without a summary, which OpenAI refuses to organizations that it has not verified.
     reasoning: effort === undefined ? undefined : { effort },
   };
-  const unknown = Object.keys(hints).filter((field) => hints[field as keyof typeof hints] !== undefined);
-  const ignored = [...left, ...unknown];
+  const converted: readonly string[] = [...SAME, ...UNSUPPORTED];
+  const unknown = Object.entries(further).filter(([field, value]) => value !== undefined && !converted.includes(field));
+  const ignored = [...left, ...unknown.map(([field]) => field)];
   if (messages.some(({ name }) => name !== undefined)) ignored.push("messages.name");
   if (messages.some(hasForeignReasoning)) ignored.push("messages.reasoning_details");
   return { body, ignored };

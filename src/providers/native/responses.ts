@@ -9,7 +9,7 @@ import { BODY_BYTES_MAX } from "../http/answer.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
-import { addTo, identityOf, toChunk } from "./messages.ts";
+import { identityOf, toChunk } from "./messages.ts";
 
 /** Names OpenAI's encrypted reasoning in `reasoning_details`. */
 export const RESPONSES_REASONING = "openai-responses-v1";
@@ -62,17 +62,14 @@ export class ResponsesReader implements WireReader {
     return Object.keys(chunk).length === 0 ? undefined : chunk;
   }
 
-  readAnswer(answer: JsonObject): UpstreamChunk {
+  readAnswer(answer: JsonObject): UpstreamChunk[] {
     if (!Array.isArray(answer.output)) throw new UpstreamError("malformed", "The answer has no output");
-    const delta: Delta = {};
-    for (const piece of objectsIn(answer.output).flatMap((item, index) => this.#piecesOf(index, item))) {
-      for (const text of deltaTexts(piece)) this.#texts.add(text);
-      addTo(delta, piece);
-    }
-    const chunk: UpstreamChunk = { ...identityOf(answer), delta, ...this.#finish(answer) };
-    if (!this.#keepsEvents) return chunk;
-    chunk.native = [{ type: NATIVE_DOCUMENT, data: { output: answer.output }, counted: this.#texts }];
-    return chunk;
+    const deltas = objectsIn(answer.output).flatMap((item, index) => this.#piecesOf(index, item));
+    for (const text of deltas.flatMap(deltaTexts)) this.#texts.add(text);
+    const last: UpstreamChunk = { ...identityOf(answer), ...this.#finish(answer) };
+    if (!this.#keepsEvents) return [...deltas.map((delta) => ({ delta })), last];
+    last.native = [{ type: NATIVE_DOCUMENT, data: { output: answer.output }, counted: this.#texts }];
+    return [...deltas.map((delta) => ({ delta, native: [] })), last];
   }
 
   /** Returns an event to be passed on. Those that end a part or an item repeat the texts that were streamed. */

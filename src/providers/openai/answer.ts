@@ -3,7 +3,7 @@ import { failureInside } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/answer.ts";
 import { copied, EventStreamReader } from "../http/event-stream.ts";
 import type { HttpBody } from "../http/exchange.ts";
-import { type UpstreamChunk, UpstreamError } from "../provider.ts";
+import { once, type ProviderAnswer, type UpstreamChunk, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 
 const DONE = "[DONE]";
@@ -20,18 +20,23 @@ export interface WireReader {
   readonly eventLengthMax?: number;
   /** Reads a streamed event; undefined if nothing in it is used. Throws UpstreamError if the answer failed. */
   readEvent(event: JsonObject): UpstreamChunk | undefined;
-  /** Reads an unstreamed answer as a single chunk. Throws UpstreamError if it is not an answer. */
-  readAnswer(answer: JsonObject): UpstreamChunk;
+  /** Reads an unstreamed answer. Throws UpstreamError if it is not an answer. */
+  readAnswer(answer: JsonObject): UpstreamChunk[];
 }
 
-/** Reads an unstreamed answer as a single chunk. Rejects with UpstreamError. */
-export async function readAnswer(body: HttpBody, scrub: Scrub, reader: WireReader): Promise<UpstreamChunk> {
+/** Returns the chunks of an answer. An unstreamed one is read first. Rejects with UpstreamError. */
+export async function chunksOf(
+  body: HttpBody,
+  scrub: Scrub,
+  { reader, isStream }: { reader: WireReader; isStream: boolean },
+): Promise<ProviderAnswer["chunks"]> {
+  if (isStream) return new StreamedAnswer(body, scrub, reader);
   const answer = toObject(await readText(body));
   const failure = failureInside(answer, scrub);
   if (failure !== undefined) throw failure;
-  const chunk = reader.readAnswer(answer);
+  const chunks = reader.readAnswer(answer);
   if (!reader.isFinished) throw new UpstreamError("failed", "The answer has no finish reason");
-  return chunk;
+  return once(chunks);
 }
 
 /**
@@ -39,7 +44,7 @@ export async function readAnswer(body: HttpBody, scrub: Scrub, reader: WireReade
  * The answer is complete once it has a finish reason, even if `[DONE]` is missing or the connection breaks. Without a finish
  * reason it rejects with UpstreamError after all chunks that arrived. Ending the iteration early closes the connection.
  */
-export class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> {
+class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> {
   readonly #body: HttpBody;
   readonly #scrub: Scrub;
   readonly #events: EventStreamReader;

@@ -84,7 +84,9 @@ describe("Reasoning details", () => {
 
   test("of an unstreamed answer are added to the first call.", () => {
     const message = { content: null, reasoning: "x", reasoning_details: [TEXT], tool_calls: [CALL] };
-    const chunk = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "tool_calls" }] });
+    const [chunk = {}] = new ChunkReader().readAnswer({
+      choices: [{ index: 0, message, finish_reason: "tool_calls" }],
+    });
     expect(chunk.delta?.tool_calls?.at(-1)).toEqual({ index: 0, extra_content: { reasoning_details: [TEXT] } });
   });
 
@@ -93,7 +95,9 @@ describe("Reasoning details", () => {
     ["as further text where they do not", "Other words.", 2],
   ])("are metered %s.", (_how, reasoning, times) => {
     const message = { content: null, reasoning, reasoning_details: [TEXT], tool_calls: [CALL] };
-    const chunk = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "tool_calls" }] });
+    const [chunk = {}] = new ChunkReader().readAnswer({
+      choices: [{ index: 0, message, finish_reason: "tool_calls" }],
+    });
     const meter = new Meter(1_000);
     meter.add([chunk]);
     expect(meter.reasoning.text()).toBe(reasoning);
@@ -102,7 +106,7 @@ describe("Reasoning details", () => {
 
   test("come as complete blocks of the message.", () => {
     const message = { content: "hello", reasoning_details: [TEXT] };
-    const chunk = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "stop" }] });
+    const [chunk = {}] = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "stop" }] });
     expect(chunk.delta).toEqual({ content: "hello", reasoning_details: [TEXT] });
   });
 

@@ -64,14 +64,14 @@ export class ChunkReader {
     return this.#read(event, choice, choice.delta, usage, (calls) => this.#calls().readPieces(calls));
   }
 
-  /** Reads an unstreamed answer as a single chunk. Throws UpstreamError if it has no message, or failed. */
-  readAnswer(answer: JsonObject): UpstreamChunk {
+  /** Reads an unstreamed answer. Throws UpstreamError if it has no message, or failed. */
+  readAnswer(answer: JsonObject): UpstreamChunk[] {
     const choice = firstChoice(answer.choices);
     if (choice === undefined || !isObject(choice.message)) {
       throw new UpstreamError("malformed", "The answer has no message");
     }
     const readCalls: ReadCalls = (calls) => this.#calls().readWhole(calls);
-    return this.#read(answer, choice, choice.message, toUsage(answer.usage), readCalls);
+    return [this.#read(answer, choice, choice.message, toUsage(answer.usage), readCalls)];
   }
 
   #calls(): ToolCallReader {
