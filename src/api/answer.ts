@@ -6,8 +6,6 @@ import type { EmbeddingVector } from "./embeddings/vector.ts";
  * passed through.
  */
 export interface AnswerPiece {
-  /** The upstream's own name of the model, if it reports one. */
-  model?: string;
   /** The upstream's own id of the answer, as its invoices and its support know it. */
   responseId?: string;
   delta?: Delta;

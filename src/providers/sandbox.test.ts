@@ -26,7 +26,7 @@ describe("The model echo", () => {
         user("  one two\n three"),
       ],
     });
-    expect(chunks[0]).toEqual({ model: "echo", delta: { role: "assistant" } });
+    expect(chunks[0]).toEqual({ delta: { role: "assistant" } });
     expect(pieces(chunks)).toEqual(["  one ", "two\n ", "three"]);
     expect(reason(chunks)).toEqual(["stop"]);
     expect(usage(chunks)).toEqual([{ prompt_tokens: 9, completion_tokens: 3 }]);

@@ -80,13 +80,13 @@ function faultScript(request: UpstreamRequest, fault: Fault): Script {
 
 /** Yields the chunks of a script, with the faults between and after them. */
 async function* perform(
-  { model, messages }: UpstreamRequest,
+  { messages }: UpstreamRequest,
   { pieces, finishReason }: Script,
   fault: Pick<Fault, "events" | "finishReason" | "isWithoutUsage">,
   signal: AbortSignal,
   idleMs: number,
 ): AsyncGenerator<readonly UpstreamChunk[], undefined> {
-  const chunks: UpstreamChunk[] = [{ model, delta: { role: "assistant" } }, ...pieces.map((delta) => ({ delta }))];
+  const chunks: UpstreamChunk[] = [{ delta: { role: "assistant" } }, ...pieces.map((delta) => ({ delta }))];
   let sent = 0;
   for (const event of fault.events) {
     if (event.afterTokens >= chunks.length) break;

@@ -11,7 +11,6 @@ import type {
 } from "@ai-sdk/provider";
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
 import { type JsonObject, textOf } from "../../api/json.ts";
-import { identityOf } from "../native/messages.ts";
 import { endedWith, toFinishReason } from "../openai/chunks.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { toDetail, toExtraContent } from "./reasoning.ts";
@@ -62,7 +61,7 @@ export class AnswerReader {
       case "tool-call":
         return part.providerExecuted === true ? undefined : this.#finishCall(part);
       case "response-metadata":
-        return identityOf({ id: part.id, model: part.modelId });
+        return { responseId: part.id };
       case "raw": {
         const logprobs = this.#wire.logprobsOf?.(part.rawValue);
         return logprobs === undefined ? undefined : { logprobs };
@@ -145,7 +144,7 @@ export class AnswerReader {
   #finish(reason: LanguageModelV4FinishReason, counted: LanguageModelV4Usage): UpstreamChunk {
     const usage = toUsage(counted, this.#wire.partsOf?.(counted.raw));
     this.isFinished = true;
-    return { finish_reason: toReason(reason, this.#callCount > 0), ...(usage !== undefined && { usage }) };
+    return { finish_reason: toReason(reason, this.#callCount > 0), usage };
   }
 }
 
@@ -205,12 +204,12 @@ function toUsage(
   parts: UpstreamUsage | undefined,
 ): UpstreamUsage | undefined {
   if (!inputTokens.total || outputTokens.total === undefined) return undefined;
-  const usage: UpstreamUsage = {
-    ...{ prompt_tokens: inputTokens.total, completion_tokens: outputTokens.total },
+  return {
     ...parts,
+    prompt_tokens: inputTokens.total,
+    completion_tokens: outputTokens.total,
+    cached_tokens: inputTokens.cacheRead,
+    cache_write_tokens: inputTokens.cacheWrite,
+    reasoning_tokens: outputTokens.reasoning,
   };
-  if (inputTokens.cacheRead !== undefined) usage.cached_tokens = inputTokens.cacheRead;
-  if (inputTokens.cacheWrite !== undefined) usage.cache_write_tokens = inputTokens.cacheWrite;
-  if (outputTokens.reasoning !== undefined) usage.reasoning_tokens = outputTokens.reasoning;
-  return usage;
 }

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { BlockList, isIP } from "node:net";
+import ipaddr from "ipaddr.js";
 import { type Dispatcher, EnvHttpProxyAgent, errors, Pool } from "undici";
 import { detailsOf } from "../../api/json.ts";
 import { UpstreamError, type UpstreamFailure } from "../provider.ts";
@@ -43,15 +43,10 @@ export function createDispatcher(
 /** A stream option that undici passes on to the socket. undici's types do not have it. */
 const WITHOUT_READING_AHEAD: object = { highWaterMark: 0 };
 
-const loopback = new BlockList();
-loopback.addSubnet("127.0.0.0", 8, "ipv4");
-loopback.addAddress("::1", "ipv6");
-
 function isLoopback(hostname: string): boolean {
   const host = hostname.replace(/^\[(.*)\]$/, "$1");
-  const family = isIP(host);
-  if (family === 0) return host === "localhost" || host.endsWith(".localhost");
-  return loopback.check(host, family === 4 ? "ipv4" : "ipv6");
+  if (ipaddr.isValid(host)) return ipaddr.process(host).range() === "loopback";
+  return host === "localhost" || host.endsWith(".localhost");
 }
 
 /** Unread bytes at which the connection is paused, in addition to the socket's own buffers. */

@@ -94,7 +94,7 @@ describe("A streamed message", () => {
         { id: "toolu_02", type: "function", function: { name: "now", arguments: "" } },
       ],
     });
-    expect(chunks[0]).toMatchObject({ model: "claude-opus-4-6", responseId: "msg_014p7gG3wDgGV9EUtLvnow3U" });
+    expect(chunks[0]).toMatchObject({ responseId: "msg_014p7gG3wDgGV9EUtLvnow3U" });
     expect(chunks.map(({ finish_reason }) => finish_reason).filter(Boolean)).toEqual(["tool_calls"]);
   });
 

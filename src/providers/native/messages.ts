@@ -52,7 +52,7 @@ export class MessagesReader implements WireReader {
     return [
       ...deltas.map((delta) => ({ delta, native: [] })),
       {
-        ...identityOf(answer),
+        responseId: textOf(answer.id),
         native: [{ type: NATIVE_DOCUMENT, data, counted: this.#counted }],
         ...this.#readUsage(answer.usage),
         ...this.#finish(answer.stop_reason),
@@ -65,7 +65,7 @@ export class MessagesReader implements WireReader {
     switch (type) {
       case "message_start": {
         const message = detailsOf(event.message);
-        return { ...identityOf(message), ...this.#readUsage(message.usage) };
+        return { responseId: textOf(message.id), ...this.#readUsage(message.usage) };
       }
       case "content_block_start":
         return toChunk(isObject(event.content_block) ? this.#begin(index, event.content_block) : {});
@@ -157,9 +157,8 @@ export class MessagesReader implements WireReader {
   #readUsage(usage: unknown): UpstreamChunk {
     if (!isObject(usage)) return {};
     this.#usage = { ...this.#usage, ...withoutNulls(usage) };
-    const reported = typeof usage.output_tokens === "number" ? toUsage(this.#usage) : undefined;
-    const tier = textOf(this.#usage.service_tier);
-    return { ...(reported && { usage: reported }), ...(tier !== undefined && { service_tier: tier }) };
+    const isReport = typeof usage.output_tokens === "number";
+    return { usage: isReport ? toUsage(this.#usage) : undefined, service_tier: textOf(this.#usage.service_tier) };
   }
 
   #finish(reason: unknown): UpstreamChunk {
@@ -167,11 +166,6 @@ export class MessagesReader implements WireReader {
     this.isFinished = true;
     return { finish_reason: toFinishReason(reason, this.#callCount > 0) };
   }
-}
-
-/** Returns a chunk with the model and the id of an answer, if it states them. */
-export function identityOf({ id, model }: JsonObject): UpstreamChunk {
-  return { ...(typeof model === "string" && { model }), ...(typeof id === "string" && { responseId: id }) };
 }
 
 /** Returns a chunk of a delta; an empty chunk if the delta is empty. */
@@ -192,17 +186,14 @@ function toUsage(usage: JsonObject): UpstreamUsage | undefined {
   if (typeof input !== "number" || typeof output !== "number") return undefined;
   const cached = numberOf(usage.cache_read_input_tokens);
   const written = numberOf(usage.cache_creation_input_tokens);
-  const further: UpstreamUsage = {
-    cache_write_1h_tokens: detailsOf(usage.cache_creation).ephemeral_1h_input_tokens,
-    reasoning_tokens: detailsOf(usage.output_tokens_details).thinking_tokens,
-    searches: detailsOf(usage.server_tool_use).web_search_requests,
-  };
   return {
     prompt_tokens: input + cached + written,
     completion_tokens: output,
     cached_tokens: cached,
     cache_write_tokens: written,
-    ...Object.fromEntries(Object.entries(further).filter(([, count]) => typeof count === "number")),
+    cache_write_1h_tokens: detailsOf(usage.cache_creation).ephemeral_1h_input_tokens,
+    reasoning_tokens: detailsOf(usage.output_tokens_details).thinking_tokens,
+    searches: detailsOf(usage.server_tool_use).web_search_requests,
   };
 }
 

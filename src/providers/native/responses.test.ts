@@ -117,7 +117,7 @@ describe("A streamed response", () => {
     const fold = new AnswerFold();
     fold.add(chunks);
     expect(fold.message()).toEqual(ANSWER);
-    expect(chunks[0]).toMatchObject({ model: "gpt-5.3-codex", responseId: "resp_67c9fdcecf488190bdd9a0409de3a1ec" });
+    expect(chunks[0]).toMatchObject({ responseId: "resp_67c9fdcecf488190bdd9a0409de3a1ec" });
     expect(chunks.at(-1)).toMatchObject({ finish_reason: "tool_calls" });
   });
 

@@ -9,7 +9,7 @@ import { BODY_BYTES_MAX } from "../http/answer.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
-import { identityOf, toChunk } from "./messages.ts";
+import { toChunk } from "./messages.ts";
 
 /** Names OpenAI's encrypted reasoning in `reasoning_details`. */
 export const RESPONSES_REASONING = "openai-responses-v1";
@@ -66,7 +66,7 @@ export class ResponsesReader implements WireReader {
     if (!Array.isArray(answer.output)) throw new UpstreamError("malformed", "The answer has no output");
     const deltas = objectsIn(answer.output).flatMap((item, index) => this.#piecesOf(index, item));
     for (const text of deltas.flatMap(deltaTexts)) this.#texts.add(text);
-    const last: UpstreamChunk = { ...identityOf(answer), ...this.#finish(answer) };
+    const last: UpstreamChunk = { responseId: textOf(answer.id), ...this.#finish(answer) };
     if (!this.#keepsEvents) return [...deltas.map((delta) => ({ delta })), last];
     last.native = [{ type: NATIVE_DOCUMENT, data: { output: answer.output }, counted: this.#texts }];
     return [...deltas.map((delta) => ({ delta, native: [] })), last];
@@ -89,7 +89,7 @@ export class ResponsesReader implements WireReader {
     const item = detailsOf(event.item);
     switch (type) {
       case "response.created":
-        return identityOf(response);
+        return { responseId: textOf(response.id) };
       case "response.output_item.added":
         return toChunk(this.#beginCall(index, item));
       case "response.output_text.delta":
@@ -170,11 +170,10 @@ export class ResponsesReader implements WireReader {
     if (typeof status === "string" && !ENDED.has(status)) throw complaintFailure(toComplaint(response), this.#scrub);
     this.isFinished = true;
     this.isEnded = true;
-    const tier = textOf(response.service_tier);
     return {
       finish_reason: toFinishReason(response, this.#calls.size > 0),
-      ...(isObject(usage) && { usage: toUsage(usage) }),
-      ...(tier !== undefined && { service_tier: tier }),
+      usage: isObject(usage) ? toUsage(usage) : undefined,
+      service_tier: textOf(response.service_tier),
     };
   }
 }
@@ -237,8 +236,8 @@ function toUsage(usage: JsonObject): UpstreamUsage {
   return {
     prompt_tokens: isBeside ? given + cached : given,
     completion_tokens: output_tokens,
-    ...(typeof cached === "number" && { cached_tokens: cached }),
-    ...(typeof written === "number" && { cache_write_tokens: written }),
-    ...(typeof reasoning === "number" && { reasoning_tokens: reasoning }),
+    cached_tokens: cached,
+    cache_write_tokens: written,
+    reasoning_tokens: reasoning,
   };
 }

@@ -87,7 +87,6 @@ export class ChunkReader {
     readCalls: ReadCalls,
   ): UpstreamChunk {
     const chunk: UpstreamChunk = {};
-    if (typeof whole.model === "string") chunk.model = whole.model;
     if (typeof whole.service_tier === "string") chunk.service_tier = whole.service_tier;
     if (!this.#hasRead && typeof whole.id === "string") chunk.responseId = whole.id;
     this.#hasRead = true;
@@ -179,8 +178,9 @@ export function toUsage(value: unknown): UpstreamUsage | undefined {
   if (!isObject(value)) return undefined;
   const prompt = detailsOf(value.prompt_tokens_details);
   const completion = detailsOf(value.completion_tokens_details);
-  const usage: UpstreamUsage = { prompt_tokens: value.prompt_tokens, completion_tokens: value.completion_tokens };
-  const parts: UpstreamUsage = {
+  const usage: UpstreamUsage = {
+    prompt_tokens: value.prompt_tokens,
+    completion_tokens: value.completion_tokens,
     cached_tokens: prompt.cached_tokens ?? value.prompt_cache_hit_tokens ?? value.cached_tokens,
     cache_write_tokens: prompt.cache_write_tokens,
     cache_write_1h_tokens: prompt.cache_write_1h_tokens,
@@ -194,9 +194,6 @@ export function toUsage(value: unknown): UpstreamUsage | undefined {
     searches: detailsOf(value.server_tool_use).web_search_requests ?? value.num_search_queries,
     cost: value.cost,
   };
-  for (const name of Object.keys(parts) as (keyof UpstreamUsage)[]) {
-    if (parts[name] !== undefined && parts[name] !== null) usage[name] = parts[name];
-  }
   return withReasoningBeside(usage, value.total_tokens);
 }
 
@@ -208,7 +205,7 @@ function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsag
   const { prompt_tokens: prompt, completion_tokens: completion, reasoning_tokens: reasoning } = usage;
   if (typeof prompt !== "number" || typeof completion !== "number" || typeof total !== "number") return usage;
   const beside = total - prompt - completion;
-  if (beside <= 0 || (reasoning !== undefined && reasoning !== 0 && reasoning !== beside)) return usage;
+  if (beside <= 0 || ((reasoning ?? 0) !== 0 && reasoning !== beside)) return usage;
   return { ...usage, completion_tokens: completion + beside, reasoning_tokens: beside };
 }
 

@@ -1,6 +1,6 @@
 import type { RequestMessage } from "../../api/chat/request.ts";
-import { toSentTool, withSentCalls } from "../../api/chat/translate.ts";
-import { isObject, type JsonObject } from "../../api/json.ts";
+import { toSentCall, toSentTool } from "../../api/chat/translate.ts";
+import { detailsOf, isObject, type JsonObject, objectsIn } from "../../api/json.ts";
 import { type FieldSupport, passing, thinkingWithin } from "../fields.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { SchemaLimits } from "../schemas.ts";
@@ -86,39 +86,34 @@ export function refusedHints(
   return [...(hasNames ? ["messages.name"] : []), ...(hasDetails ? ["messages.reasoning_details"] : [])];
 }
 
-type SentMessage = Omit<RequestMessage, "content" | "reasoning_details"> & {
+type SentMessage = Omit<RequestMessage, "content" | "reasoning_details" | "tool_calls"> & {
   content?: RequestMessage["content"] | null;
   reasoning?: string;
-  reasoning_details?: readonly JsonObject[];
+  reasoning_details?: readonly JsonObject[] | undefined;
+  tool_calls?: readonly object[] | undefined;
 };
 
 function toMessage(message: RequestMessage, format: RequestFormat): SentMessage {
-  const { role, content, name, refusal, reasoning_content: reasoning, tool_calls: calls } = message;
-  const others = [name, refusal, reasoning, calls, message.reasoning_details];
-  const isPlain = content !== undefined && others.every((field) => field === undefined) && !hasTranslatedPart(content);
-  if (isPlain && (role !== "developer" || format.acceptsDeveloperRole)) return message;
+  const { role, content, name, refusal, tool_calls: calls, ...rest } = message;
+  const { reasoning_content: reasoning, reasoning_details: signed, ...others } = rest;
+  const isSystem = role === "developer" && !format.acceptsDeveloperRole;
+  const hasNoOther = [name, refusal, reasoning, calls, signed].every((field) => field === undefined);
+  if (content !== undefined && hasNoOther && !isSystem && !hasTranslatedPart(content)) return message;
   // OpenAI's clients send the key even if there is no text, and some upstreams need it.
-  const { reasoning_details: signed, ...rest } = message;
-  const sent: SentMessage = { ...withSentCalls(rest), content: toContent(content, format) };
-  if (role === "developer" && !format.acceptsDeveloperRole) sent.role = "system";
-  if (!format.acceptsNames) delete sent.name;
-  if (refusal !== undefined && !format.acceptsRefusals) {
-    delete sent.refusal;
-    sent.content = withRefusal(sent.content ?? undefined, refusal);
-  }
-  if (reasoning !== undefined && format.reasoningField !== "reasoning_content") {
-    delete sent.reasoning_content;
-    if (format.reasoningField !== null) sent[format.reasoningField] = reasoning;
-  }
-  const details = format.acceptsReasoningDetails ? (signed ?? detailsOf(calls)) : undefined;
-  if (details !== undefined) sent.reasoning_details = details;
-  if (sent.tool_calls !== undefined) {
-    sent.tool_calls = sent.tool_calls.map(({ extra_content: extra, ...call }) => {
-      const own = format.acceptsExtraContent ? withoutReasoning(extra) : undefined;
-      return { ...call, ...(own !== undefined && { extra_content: own }) };
-    });
-  }
-  return sent;
+  const text = toContent(content, format);
+  const isRefusalText = refusal !== undefined && !format.acceptsRefusals;
+  return {
+    role: isSystem ? "system" : role,
+    content: isRefusalText ? withRefusal(text ?? undefined, refusal) : text,
+    ...others,
+    name: format.acceptsNames ? name : undefined,
+    refusal: isRefusalText ? undefined : refusal,
+    ...(format.reasoningField !== null && { [format.reasoningField]: reasoning }),
+    reasoning_details: format.acceptsReasoningDetails ? (signed ?? detailsIn(calls)) : undefined,
+    tool_calls: calls?.map(({ extra_content: extra, ...call }) =>
+      toSentCall({ ...call, extra_content: format.acceptsExtraContent ? withoutReasoning(extra) : undefined }),
+    ),
+  };
 }
 
 /**
@@ -147,12 +142,9 @@ function toContent(content: RequestMessage["content"], format: RequestFormat): S
 }
 
 /** Returns the reasoning details that the tool calls of a message carry in `extra_content`; undefined if there are none. */
-function detailsOf(calls: RequestMessage["tool_calls"]): JsonObject[] | undefined {
-  for (const { extra_content: extra } of calls ?? []) {
-    const details = isObject(extra) ? extra.reasoning_details : undefined;
-    if (Array.isArray(details) && details.every(isObject)) return details;
-  }
-  return undefined;
+function detailsIn(calls: RequestMessage["tool_calls"] = []): JsonObject[] | undefined {
+  const details = calls.map(({ extra_content: extra }) => objectsIn(detailsOf(extra).reasoning_details));
+  return details.find(({ length }) => length > 0);
 }
 
 function withRefusal(content: RequestMessage["content"], refusal: string): RequestMessage["content"] {

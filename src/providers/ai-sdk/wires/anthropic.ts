@@ -35,10 +35,7 @@ export const anthropic: Wire = {
   reasoning: CLAUDE_REASONING,
   closing: 'data: {"type":"message_stop"}\n\n',
   // Writes that are kept for an hour cost more ("Prompt caching", "Pricing").
-  partsOf(raw) {
-    const { ephemeral_1h_input_tokens: written } = detailsOf(detailsOf(raw).cache_creation);
-    return typeof written === "number" ? { cache_write_1h_tokens: written } : {};
-  },
+  partsOf: (raw) => ({ cache_write_1h_tokens: detailsOf(detailsOf(raw).cache_creation).ephemeral_1h_input_tokens }),
 };
 
 /**

@@ -1,5 +1,5 @@
 import type { LanguageModelV4CallOptions } from "@ai-sdk/provider";
-import { detailsOf } from "../../../api/json.ts";
+import { detailsOf, objectsIn } from "../../../api/json.ts";
 import { translating } from "../../fields.ts";
 import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { CLAUDE_SCHEMAS } from "../../schemas.ts";
@@ -86,8 +86,7 @@ export const bedrock: Wire = {
   // Writes that are kept for an hour cost more ("CacheDetail" in the reference of the API).
   partsOf(raw) {
     const { cacheDetails } = detailsOf(raw);
-    const kept = (Array.isArray(cacheDetails) ? cacheDetails.map(detailsOf) : []).find(({ ttl }) => ttl === "1h");
-    return typeof kept?.inputTokens === "number" ? { cache_write_1h_tokens: kept.inputTokens } : {};
+    return { cache_write_1h_tokens: objectsIn(cacheDetails).find(({ ttl }) => ttl === "1h")?.inputTokens };
   },
 };
 

@@ -40,14 +40,13 @@ function geminiParts(raw: unknown): UpstreamUsage {
   const images = tokensOf("IMAGE", ...prompt);
   // Cached images cost as much as other cached input.
   const cachedImages = tokensOf("IMAGE", "cacheTokensDetails") ?? 0;
-  const parts: UpstreamUsage = {
+  return {
     input_audio_tokens: tokensOf("AUDIO", ...prompt),
     cached_audio_tokens: tokensOf("AUDIO", "cacheTokensDetails"),
     input_image_tokens: images && Math.max(0, images - cachedImages),
     output_audio_tokens: tokensOf("AUDIO", "candidatesTokensDetails"),
     output_image_tokens: tokensOf("IMAGE", "candidatesTokensDetails"),
   };
-  return Object.fromEntries(Object.entries(parts).filter(([, count]) => count !== undefined));
 }
 
 /** Models that need a number of tokens for thinking; later models take a level. All figures are from the page "Thinking" of the Gemini API's guide. */
