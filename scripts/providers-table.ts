@@ -54,10 +54,43 @@ function secondWireRemarks({ secondWire }: Pick<KnownProvider, "secondWire">): s
   return secondWire === undefined ? [] : [`\`POST /v1/${secondWire.wire}\` is forwarded.`];
 }
 
+/** Sentences about providers, in addition to their limits, by the id of the provider. */
+const REMARKS: Readonly<Record<string, readonly string[]>> = {
+  openai: ["Chat completions of models that only the Responses API serves are translated to it."],
+  anthropic: [
+    "All system messages go first.",
+    "On models before Claude 4.6, `reasoning_effort` takes its share of `max_tokens`, at least 1,024 tokens; where that is too much it is left out.",
+  ],
+  google: [
+    "All system messages go first.",
+    "With `reasoning_effort`, a summary of the thoughts comes as `reasoning_content`.",
+  ],
+  xai: ["Requests are sent with `store: false`; encrypted reasoning must be sent back with the next turn."],
+  deepseek: ["While it thinks, `reasoning_content` has to come back with the results of tool calls."],
+  cohere: ["Text in messages with tool calls is dropped; it is named as `messages.content` in `x-tollgate-ignored`."],
+  perplexity: [
+    "It charges for each request in addition to the tokens; the highest of its fees applies. `sonar-deep-research` is charged for what it searches and cites, and is offered where `models` states a price.",
+    "`sonar-reasoning-pro` thinks inside `content`, between `<think>` and `</think>`.",
+  ],
+  openrouter: ["`reasoning_details` go both ways."],
+  azure: ["A price is known only where the deployment has the model's own name: state it otherwise."],
+  bedrock: [
+    "All system messages go first.",
+    "Claude thinks as on Anthropic's own API; Nova's highest effort is `medium`, because above it takes no bound of its answer.",
+    "A conversation that holds tool calls needs its tools: where a request offers none, they are offered by their names alone.",
+  ],
+  "google-vertex": [
+    "All system messages go first.",
+    "Known prices are those of the global location: state others where a region is more expensive.",
+  ],
+};
+
 /** The row of each provider and local server. */
 function providers(): string {
+  const unknown = Object.keys(REMARKS).find((id) => KNOWN_PROVIDERS.every((provider) => provider.id !== id));
+  if (unknown !== undefined) throw new Error(`There are remarks on an unknown provider: ${unknown}`);
   const known = KNOWN_PROVIDERS.map((provider) => {
-    const { name, documentation, kind, keyVariable, lacks, refuses, requestFormat, remarks } = provider;
+    const { id, name, documentation, kind, keyVariable, lacks, refuses, requestFormat } = provider;
     return [
       `[${name}](${documentation})`,
       code([kind]),
@@ -67,7 +100,7 @@ function providers(): string {
         ...refuses.filter((field) => !DEMANDS.test(field)),
         ...(requestFormat?.acceptsNames === false ? ["messages.name"] : []),
       ]),
-      [...secondWireRemarks(provider), ...formatRemarks(provider), ...remarks].join(" "),
+      [...secondWireRemarks(provider), ...formatRemarks(provider), ...(REMARKS[id] ?? [])].join(" "),
     ];
   });
   const local = LOCAL_SERVERS.map((server) => {

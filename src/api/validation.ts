@@ -43,8 +43,6 @@ const ajv = new Ajv({
   strictNumbers: true,
   discriminator: true,
   verbose: true,
-  coerceTypes: false,
-  removeAdditional: false,
   // Validation of the schemas would take half as long as their compilation, and TypeBox makes valid schemas.
   meta: false,
   validateSchema: false,

@@ -44,8 +44,6 @@ export interface KnownProvider extends UnsupportedFeatures {
   pricesId: string;
   /** The page of its documentation that this row is based on. */
   documentation: string;
-  /** Sentences for docs/providers.md, in addition to the limits. */
-  remarks: readonly string[];
   /** Differences from the default request format of an OpenAI-compatible API. */
   requestFormat?: Partial<RequestFormat>;
   /** A second wire that its API speaks. */
@@ -58,10 +56,13 @@ export interface KnownProvider extends UnsupportedFeatures {
   compatible?: UnsupportedFeatures;
 }
 
-/** A row with a wire does not repeat the fields in `refuses` that the wire does not take. */
+/**
+ * A row with a wire does not repeat the fields in `refuses` that the wire does not take. The variable of the key is named
+ * after the id, as in `OPENAI_API_KEY`, where the row names no other.
+ */
 type Row = Pick<KnownProvider, "id" | "name" | "documentation"> &
   Partial<Omit<KnownProvider, "kind">> &
-  ({ wire: Wire } | { keyVariable: string; baseUrl: string });
+  ({ wire: Wire } | { baseUrl: string });
 
 /** The kind of every provider that is compatible with OpenAI's API. */
 export const OPENAI_COMPATIBLE = "openai-compatible";
@@ -74,7 +75,6 @@ const ROWS: readonly Row[] = [
   {
     id: "openai",
     name: "OpenAI",
-    keyVariable: "OPENAI_API_KEY",
     baseUrl: "https://api.openai.com/v1",
     documentation: "https://platform.openai.com/docs/api-reference/chat",
     // OpenAI refuses message fields that other providers require to be sent back.
@@ -101,21 +101,15 @@ const ROWS: readonly Row[] = [
     },
     // "Available in the Responses API only" (pages of the Codex and pro models in OpenAI's documentation).
     secondWire: { wire: "responses", servesOnly: /codex|-pro(-\d|$)/ },
-    remarks: ["Chat completions of models that only the Responses API serves are translated to it."],
   },
   {
     id: "anthropic",
     name: "Anthropic",
     wire: anthropic,
-    keyVariable: "ANTHROPIC_API_KEY",
     baseUrl: "https://api.anthropic.com/v1",
     documentation: "https://platform.claude.com/docs/en/api/messages",
     secondWire: { wire: "messages" },
     refuses: ["frequency_penalty", "presence_penalty", "response_format.json_object", "seed"],
-    remarks: [
-      "All system messages go first.",
-      "On models before Claude 4.6, `reasoning_effort` takes its share of `max_tokens`, at least 1,024 tokens; where that is too much it is left out.",
-    ],
     compatible: {
       lacks: ["structured_output", "prompt_caching"],
       refuses: [
@@ -138,18 +132,12 @@ const ROWS: readonly Row[] = [
     keyVariable: "GEMINI_API_KEY",
     baseUrl: "https://generativelanguage.googleapis.com/v1beta",
     documentation: "https://ai.google.dev/api/generate-content",
-    remarks: [
-      "All system messages go first.",
-      "With `reasoning_effort`, a summary of the thoughts comes as `reasoning_content`.",
-    ],
-    compatible: { lacks: [], refuses: [] },
     requestFormat: { fields: passing("content.input_audio") },
   },
   {
     id: "mistral",
     name: "Mistral",
     wire: mistral,
-    keyVariable: "MISTRAL_API_KEY",
     baseUrl: "https://api.mistral.ai/v1",
     documentation: "https://docs.mistral.ai/api/endpoint/chat",
     compatible: { lacks: [], refuses: ["logit_bias", "logprobs", "seed", "top_logprobs", "user"] },
@@ -159,26 +147,22 @@ const ROWS: readonly Row[] = [
     id: "xai",
     name: "xAI",
     wire: xai,
-    keyVariable: "XAI_API_KEY",
     baseUrl: "https://api.x.ai/v1",
     pricesId: "x-ai",
     documentation: "https://docs.x.ai/docs/api-reference#create-new-response",
     secondWire: { wire: "responses" },
     refuses: ["frequency_penalty", "presence_penalty", "stop"],
-    remarks: ["It is asked to keep nothing: its reasoning comes sealed and goes back with the next turn."],
     compatible: { lacks: [], refuses: ["logit_bias"] },
     requestFormat: { fields: passing() },
   },
   {
     id: "deepseek",
     name: "DeepSeek",
-    keyVariable: "DEEPSEEK_API_KEY",
     baseUrl: "https://api.deepseek.com",
     documentation: "https://api-docs.deepseek.com/api/create-chat-completion",
     // "text" and "json_object" are the types of an answer; the other fields are not in the reference.
     refuses: ["logit_bias", "parallel_tool_calls", "response_format.json_schema", "seed", "user"],
     requestFormat: { reasoningOff: { thinking: { type: "disabled" } }, fields: passing("thinking") },
-    remarks: ["While it thinks, `reasoning_content` has to come back with the results of tool calls."],
   },
   {
     id: "moonshotai",
@@ -198,20 +182,15 @@ const ROWS: readonly Row[] = [
     id: "cohere",
     name: "Cohere",
     wire: cohere,
-    keyVariable: "COHERE_API_KEY",
     baseUrl: "https://api.cohere.com/v2",
     otherHosts: ["api.cohere.ai"],
     documentation: "https://docs.cohere.com/reference/chat",
-    remarks: [
-      "Text in messages with tool calls is dropped; it is named as `messages.content` in `x-tollgate-ignored`.",
-    ],
     compatible: { lacks: [], refuses: ["logit_bias", "parallel_tool_calls", "top_logprobs", "user"] },
     requestFormat: { fields: passing() },
   },
   {
     id: "perplexity",
     name: "Perplexity",
-    keyVariable: "PERPLEXITY_API_KEY",
     baseUrl: "https://api.perplexity.ai",
     documentation: "https://docs.perplexity.ai/api-reference/chat-completions-post",
     lacks: ["tools"],
@@ -220,15 +199,10 @@ const ROWS: readonly Row[] = [
     requestFormat: { reasoningField: null, fields: passing("web_search_options", "top_k") },
     runsTools: true,
     countsReasoningBeside: true,
-    remarks: [
-      "It charges for each request in addition to the tokens; the highest of its fees applies. `sonar-deep-research` is charged for what it searches and cites, and is offered where `models` states a price.",
-      "`sonar-reasoning-pro` thinks inside `content`, between `<think>` and `</think>`.",
-    ],
   },
   {
     id: "groq",
     name: "Groq",
-    keyVariable: "GROQ_API_KEY",
     baseUrl: "https://api.groq.com/openai/v1",
     documentation: "https://console.groq.com/docs/openai",
     // "will result in a 400 error (yikes) if they are supplied"; so do fields of messages that it does not know.
@@ -247,7 +221,6 @@ const ROWS: readonly Row[] = [
   {
     id: "cerebras",
     name: "Cerebras",
-    keyVariable: "CEREBRAS_API_KEY",
     baseUrl: "https://api.cerebras.ai/v1",
     documentation: "https://inference-docs.cerebras.ai/resources/openai",
     // "will result in a 400 error".
@@ -264,7 +237,6 @@ const ROWS: readonly Row[] = [
   {
     id: "together",
     name: "Together",
-    keyVariable: "TOGETHER_API_KEY",
     baseUrl: "https://api.together.xyz/v1",
     otherHosts: ["api.together.ai"],
     documentation: "https://docs.together.ai/reference/chat-completions",
@@ -276,7 +248,6 @@ const ROWS: readonly Row[] = [
   {
     id: "fireworks",
     name: "Fireworks",
-    keyVariable: "FIREWORKS_API_KEY",
     baseUrl: "https://api.fireworks.ai/inference/v1",
     documentation: "https://docs.fireworks.ai/api-reference/post-chatcompletions",
     requestFormat: { fields: passing("top_k", "thinking") },
@@ -284,7 +255,6 @@ const ROWS: readonly Row[] = [
   {
     id: "openrouter",
     name: "OpenRouter",
-    keyVariable: "OPENROUTER_API_KEY",
     baseUrl: "https://openrouter.ai/api/v1",
     documentation: "https://openrouter.ai/docs/guides/best-practices/reasoning-tokens",
     requestFormat: {
@@ -308,14 +278,12 @@ const ROWS: readonly Row[] = [
       // It passes the schemas of Claude on unchanged.
       schemas: { ...CLAUDE_SCHEMAS, models: /^anthropic\// },
     },
-    remarks: ["`reasoning_details` go both ways."],
   },
   {
     id: "azure",
     name: "Azure OpenAI",
     wire: azure,
     documentation: "https://learn.microsoft.com/azure/ai-foundry/openai/latest",
-    remarks: ["A price is known only where the deployment has the model's own name: state it otherwise."],
   },
   {
     id: "bedrock",
@@ -324,11 +292,6 @@ const ROWS: readonly Row[] = [
     pricesId: "aws",
     documentation: "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html",
     refuses: ["frequency_penalty", "image_url.address", "presence_penalty", "response_format.json_object", "seed"],
-    remarks: [
-      "All system messages go first.",
-      "Claude thinks as on Anthropic's own API; Nova's highest effort is `medium`, because above it takes no bound of its answer.",
-      "A conversation that holds tool calls needs its tools: where a request offers none, they are offered by their names alone.",
-    ],
   },
   {
     id: "google-vertex",
@@ -336,22 +299,17 @@ const ROWS: readonly Row[] = [
     wire: googleVertex,
     pricesId: "google",
     documentation: "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference",
-    remarks: [
-      "All system messages go first.",
-      "Known prices are those of the global location: state others where a region is more expensive.",
-    ],
   },
 ];
 
 /** All known providers, in the order of the table. */
 export const KNOWN_PROVIDERS: readonly KnownProvider[] = ROWS.map((row) => ({
   kind: row.wire === undefined ? OPENAI_COMPATIBLE : row.id,
-  keyVariable: null,
+  keyVariable: row.baseUrl === undefined ? null : `${row.id.toUpperCase()}_API_KEY`,
   baseUrl: null,
   otherHosts: [],
   pricesId: row.id,
   lacks: [],
-  remarks: [],
   ...row,
   refuses: [...(row.refuses ?? []), ...(row.wire ? fieldsLackedBy(row.wire) : [])].sort(),
 }));

@@ -254,25 +254,22 @@ function userOf({ metadata }: MessagesRequest): string | undefined {
 }
 
 function internalRequest(request: MessagesRequest, { messages }: MessageConversation): ChatCompletionRequest {
-  const { max_tokens, stop_sequences, tools, tool_choice } = request;
+  const { stop_sequences: stop, tools, tool_choice: choice } = request;
   const schema = (request.output_config?.format ?? request.output_format)?.schema;
-  const effort = effortOf(request);
-  const user = userOf(request);
   const label = request.metadata?.user_id;
-  const isSequential =
-    tool_choice !== undefined && tool_choice.type !== "none" && tool_choice.disable_parallel_tool_use;
+  const isSequential = choice !== undefined && choice.type !== "none" && choice.disable_parallel_tool_use === true;
   return {
     ...pick(request, ["model", "temperature", "top_p", "top_k", "stream"]),
     messages,
-    ...(max_tokens !== undefined && { max_completion_tokens: max_tokens }),
-    ...(stop_sequences !== undefined && stop_sequences.length > 0 && { stop: stop_sequences }),
-    ...(tools !== undefined && tools.length > 0 && { tools: tools.map(toolOf) }),
-    ...(tool_choice !== undefined && tools !== undefined && { tool_choice: toolChoiceOf(tool_choice) }),
-    ...(isSequential === true && { parallel_tool_calls: false }),
-    ...(schema && { response_format: { type: "json_schema", json_schema: { name: "output", schema, strict: true } } }),
-    ...(effort !== undefined && { reasoning_effort: effort }),
-    ...(user !== undefined && { user }),
-    ...(label !== undefined && { metadata: { user: label.slice(0, LABEL_CHARACTERS_MAX) } }),
+    max_completion_tokens: request.max_tokens,
+    stop: stop?.length === 0 ? undefined : stop,
+    tools: tools?.length === 0 ? undefined : tools?.map(toolOf),
+    tool_choice: tools && choice && toolChoiceOf(choice),
+    parallel_tool_calls: isSequential ? false : undefined,
+    response_format: schema && { type: "json_schema", json_schema: { name: "output", schema, strict: true } },
+    reasoning_effort: effortOf(request),
+    user: userOf(request),
+    metadata: label === undefined ? undefined : { user: label.slice(0, LABEL_CHARACTERS_MAX) },
   };
 }
 
