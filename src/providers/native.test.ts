@@ -181,12 +181,13 @@ describe("A chat completion", () => {
     const heard = await hearAnswer(RESPONSES, events, { fields: { model: "gpt-5.3-codex" } });
     expect(heard.received.head).toMatch(/^POST \/v1\/responses HTTP/);
     expect(heard.chunks).toEqual([
-      { model: "gpt-5.3-codex-2026-02-05", responseId: "resp_1" },
+      { responseId: "resp_1" },
       { delta: { content: "Hello" } },
       { finish_reason: "stop", usage: { prompt_tokens: 1, completion_tokens: 1 } },
     ]);
     const unstreamed = await hearAnswer(RESPONSES, RESPONSE, { fields: { model: "gpt-5-pro" } });
-    expect(unstreamed.chunks[0]).not.toHaveProperty("native");
+    expect(unstreamed.chunks.length).toBeGreaterThan(1);
+    for (const chunk of unstreamed.chunks) expect(chunk).not.toHaveProperty("native");
   });
 
   test("of another model goes to chat completions.", async () => {

@@ -226,27 +226,29 @@ describe("A message that is not streamed", () => {
   const usage = { input_tokens: 10, cache_read_input_tokens: 5, output_tokens: 7 };
   const answer = { ...message(usage), content, stop_reason: "stop_sequence", stop_sequence: "END" };
 
-  test("becomes one chunk with usage.", async () => {
+  test("becomes the chunks of its blocks, and a last one with usage.", async () => {
     const { chunks, error } = await hear(answer);
     expect(error).toBeUndefined();
-    expect(chunks).toHaveLength(1);
-    expect(chunks[0]).toMatchObject({
-      model: "claude-opus-4-6",
+    const fold = new AnswerFold();
+    fold.add(chunks);
+    expect(fold.message()).toMatchObject({
+      content: "Two parts",
+      reasoning_content: "Hm.",
+      reasoning_details: [{ type: "reasoning.text", text: "Hm.", signature: "sig" }],
+      tool_calls: [{ id: "toolu_1", function: { name: "f", arguments: '{"a":1}' } }],
+    });
+    expect(chunks.every(({ native }) => native !== undefined)).toBe(true);
+    expect(chunks.at(-1)).toMatchObject({
       finish_reason: "stop",
       usage: { prompt_tokens: 15, cached_tokens: 5, completion_tokens: 7 },
-      delta: {
-        content: "Two parts",
-        reasoning_content: "Hm.",
-        reasoning_details: [{ type: "reasoning.text", text: "Hm.", signature: "sig" }],
-        tool_calls: [{ index: 0, id: "toolu_1", function: { name: "f", arguments: '{"a":1}' } }],
-      },
     });
   });
 
   test("is kept as it is.", async () => {
     const { chunks } = await hear(answer);
     const { content, stop_reason, stop_sequence } = answer;
-    expect(chunks[0]?.native).toMatchObject([{ type: NATIVE_DOCUMENT, data: { content, stop_reason, stop_sequence } }]);
+    const document = { type: NATIVE_DOCUMENT, data: { content, stop_reason, stop_sequence } };
+    expect(chunks.flatMap(({ native }) => native)).toMatchObject([document]);
   });
 
   test.each([

@@ -232,18 +232,18 @@ describe("The usage of a response", () => {
 describe("A response that is not streamed", () => {
   const answer = response({ status: "completed", output: OUTPUT, usage: USAGE });
 
-  test("becomes one chunk with usage, and the event that would end its stream.", async () => {
+  test("becomes the chunks of its items, and a last one with usage and the event that would end its stream.", async () => {
     const { chunks, error } = await hear(answer);
     expect(error).toBeUndefined();
     const fold = new AnswerFold();
     fold.add(chunks);
     expect(fold.message()).toEqual(ANSWER);
-    expect(chunks).toHaveLength(1);
-    expect(chunks[0]).toMatchObject({
+    expect(chunks.every(({ native }) => native !== undefined)).toBe(true);
+    expect(chunks.at(-1)).toMatchObject({
       finish_reason: "tool_calls",
       usage: { prompt_tokens: 328, reasoning_tokens: 128 },
     });
-    expect(chunks[0]?.native).toMatchObject([{ type: NATIVE_DOCUMENT, data: { output: OUTPUT } }]);
+    expect(chunks.flatMap(({ native }) => native)).toMatchObject([{ type: NATIVE_DOCUMENT, data: { output: OUTPUT } }]);
   });
 
   test.each([
