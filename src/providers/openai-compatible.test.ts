@@ -237,15 +237,11 @@ describe("An unstreamed answer:", () => {
 describe("Wrong settings are refused:", () => {
   test.each([
     ["no address", { baseUrl: null }, /needs baseUrl/],
-    ["no web address", { baseUrl: "ftp://x" }, /^((?!ftp).)*baseUrl must be an address such as/],
-    ["no address at all", { baseUrl: "there" }, /^((?!there).)*baseUrl must be an address such as/],
-    ["a password in the address", { baseUrl: "http://me:secret@host/v1" }, /^((?!secret).)*user name or password/],
     [
       "a header that belongs to the connection",
       { headers: { "Content-Length": "1" } },
       /must not set 'Content-Length'/,
     ],
-    ["a header without a name", { headers: { "a b": "1" } }, /'a b'/],
     ["a key with a line break", { apiKey: "secret\nkey" }, /^((?!secret).)*apiKey/],
     [
       "an unknown kind",

@@ -15,10 +15,8 @@ export async function embedInCalls(
   { options, inputsACall }: EmbeddingWire,
   { inputs, dimensions, model: name, user, signal }: ProviderEmbeddingCall,
 ): Promise<ProviderEmbeddings> {
-  const texts = inputs.map((input) => {
-    if (typeof input === "string") return input;
-    throw new UpstreamError("unsupported", "The wire takes texts alone");
-  });
+  // Token ids are sent only to a provider that takes them.
+  const texts = inputs as readonly string[];
   const most = inputsACall?.(name) ?? (await model.maxEmbeddingsPerCall) ?? INPUTS_A_CALL_MAX;
   const size = Math.min(most, INPUTS_A_CALL_MAX);
   const vectors: number[][] = [];

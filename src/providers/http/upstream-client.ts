@@ -85,42 +85,26 @@ export class UpstreamClient {
   }
 }
 
+/** The configuration has checked the address and the headers. */
 function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
+  if (baseUrl !== null) return new URL(baseUrl);
   const allowed = "an address such as http://127.0.0.1:11434/v1";
-  if (baseUrl === null) throw new OperatorError(`providers '${id}': the kind ${kind} needs baseUrl, ${allowed}`);
-  const url = URL.parse(baseUrl);
-  if (url === null || !/^https?:$/.test(url.protocol)) {
-    throw new OperatorError(`providers '${id}': baseUrl must be ${allowed}`);
-  }
-  // The message does not repeat the address, because it contains a password.
-  if (url.username !== "" || url.password !== "") {
-    throw new OperatorError(`providers '${id}': baseUrl must not hold a user name or password; use apiKey or headers`);
-  }
-  return url;
+  throw new OperatorError(`providers '${id}': the kind ${kind} needs baseUrl, ${allowed}`);
 }
 
 /** Returns the headers of every request as alternating names and values. Headers of the settings override the others. */
 function toHeaders(settings: ProviderSettings, key: Readonly<Record<string, string>>, accept: string): string[] {
-  const { id, headers } = settings;
   refuseOwnHeaders(settings);
-  const all = new Map([
+  if (!Object.values(key).every((value) => /^[\t\x20-\x7e\x80-\xff]*$/.test(value))) {
+    throw new OperatorError(`providers '${settings.id}': apiKey has a character that no header may have`);
+  }
+  const headers = new Map([
     ["content-type", JSON_TYPE],
     ["accept", accept],
     ["accept-encoding", "identity"],
     ["user-agent", "tollgate"],
     ...Object.entries(key),
   ]);
-  for (const [given, value] of Object.entries(headers)) {
-    const name = given.toLowerCase();
-    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(name)) {
-      throw new OperatorError(`providers '${id}': headers has '${given}', which is no header's name`);
-    }
-    all.set(name, value);
-  }
-  for (const [name, value] of all) {
-    if (/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) continue;
-    const what = Object.hasOwn(key, name) ? "apiKey" : `headers.${name}`;
-    throw new OperatorError(`providers '${id}': ${what} has a character that no header may have`);
-  }
-  return [...all].flat();
+  for (const [name, value] of Object.entries(settings.headers)) headers.set(name.toLowerCase(), value);
+  return [...headers].flat();
 }

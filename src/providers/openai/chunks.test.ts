@@ -64,6 +64,23 @@ test.each([["error"], ["insufficient_system_resource"]])("The finish reason %s i
   expect(() => toFinishReason(word, true)).toThrow(expect.objectContaining({ failure: "failed" }));
 });
 
+test("A call in the field of the time before `tools` becomes a tool call, whole and in pieces.", () => {
+  const function_call = { name: "f", arguments: '{"a":1}' };
+  const choice = { index: 0, finish_reason: "function_call" };
+  const call = { index: 0, function: function_call };
+  const message = { role: "assistant", content: null, tool_calls: [], function_call };
+  const [whole] = new ChunkReader().readAnswer({ choices: [{ ...choice, message }] });
+  expect(whole).toMatchObject({ delta: { tool_calls: [call] }, finish_reason: "tool_calls" });
+  const reader = new ChunkReader();
+  const pieces = [{ name: "f", arguments: '{"a"' }, { arguments: ":1}" }].map((piece) => {
+    return reader.readEvent({ choices: [{ index: 0, delta: { function_call: piece } }] })?.delta?.tool_calls;
+  });
+  expect(pieces).toEqual([
+    [{ index: 0, function: { name: "f", arguments: '{"a"' } }],
+    [{ index: 0, function: { arguments: ":1}" } }],
+  ]);
+});
+
 describe("Reasoning details", () => {
   test("of a stream are joined and added to the first call.", () => {
     const reader = new ChunkReader();

@@ -147,9 +147,10 @@ export class ChunkReader {
     const others = othersOf(message, DELTA_FIELDS);
     if (parts.length > 0) delta.others = { ...others, content_parts: parts };
     else if (others !== undefined) delta.others = others;
-    if (Array.isArray(message.tool_calls) && message.tool_calls.length > 0) {
-      delta.tool_calls = readCalls(message.tool_calls);
-    }
+    // Some upstreams answer with the field of the time before `tools`.
+    const called = isObject(message.function_call) ? [{ index: 0, function: message.function_call }] : [];
+    const calls = Array.isArray(message.tool_calls) && message.tool_calls.length > 0 ? message.tool_calls : called;
+    if (calls.length > 0) delta.tool_calls = readCalls(calls);
     return delta;
   }
 }
