@@ -26,6 +26,11 @@ export interface AnswerPiece {
   native?: readonly NativeEvent[];
 }
 
+/** Returns the pieces of an answer that is not streamed as the only item of an iteration. */
+export async function* once(pieces: readonly AnswerPiece[]): AsyncGenerator<readonly AnswerPiece[]> {
+  yield pieces;
+}
+
 /** The type of a native event that is a whole answer, which is not streamed. */
 export const NATIVE_DOCUMENT = "document";
 

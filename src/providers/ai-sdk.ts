@@ -1,4 +1,5 @@
 import type { LanguageModelV4FinishReason, LanguageModelV4StreamPart } from "@ai-sdk/provider";
+import { once } from "../api/answer.ts";
 import { isObject } from "../api/json.ts";
 import { OperatorError } from "../errors.ts";
 import { missingOf, notInstalledText } from "../internals/optional-packages.ts";
@@ -10,7 +11,6 @@ import type { AiSdkPrompt } from "./ai-sdk/prompt.ts";
 import type { Connect, EmbeddingWire, Fetch, Wire } from "./ai-sdk/wire.ts";
 import { complaintFailure, readComplaint, toComplaint } from "./errors.ts";
 import {
-  once,
   type Provider,
   type ProviderAnswer,
   type ProviderCall,

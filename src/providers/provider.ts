@@ -94,11 +94,6 @@ export interface ProviderEmbeddings {
   ignored?: readonly string[];
 }
 
-/** Returns the chunks of an unstreamed answer as the only item of an iteration. */
-export async function* once(chunks: readonly UpstreamChunk[]): AsyncGenerator<readonly UpstreamChunk[]> {
-  yield chunks;
-}
-
 /** Returns the result of a conversion, or the UpstreamError with which it refuses a request. */
 export function unlessRefused<Result>(convert: () => Result): Result | UpstreamError {
   try {

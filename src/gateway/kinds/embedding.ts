@@ -1,9 +1,10 @@
+import { once } from "../../api/answer.ts";
 import type { EmbeddingInput, EmbeddingOrder } from "../../api/embeddings/request.ts";
 import { dimensionsOf, type EmbeddingVector, NumbersText } from "../../api/embeddings/vector.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
 import { estimateInput, estimateInputs } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError } from "../../errors.ts";
-import type { Provider, ProviderAnswer, ProviderEmbeddings, UpstreamChunk } from "../../providers/provider.ts";
+import type { Provider, ProviderAnswer, ProviderEmbeddings } from "../../providers/provider.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
 import { labelsOf, modelFor, type Plan } from "../plan.ts";
 
@@ -67,14 +68,8 @@ async function embed(
 /** Returns embeddings as an answer of one piece, which no other route can replace. Throws UpstreamError if they are not whole. */
 function toAnswer(embeddings: ProviderEmbeddings, { inputs, dimensions }: EmbeddingOrder): ProviderAnswer {
   const { usage, responseId, ignored = [] } = embeddings;
-  const piece: UpstreamChunk = { vectors: checked(embeddings, inputs, dimensions), finish_reason: "stop" };
-  if (usage !== undefined) piece.usage = usage;
-  if (responseId !== undefined) piece.responseId = responseId;
-  return { chunks: once(piece), ignored };
-}
-
-async function* once(piece: UpstreamChunk): AsyncGenerator<readonly UpstreamChunk[]> {
-  yield [piece];
+  const vectors = checked(embeddings, inputs, dimensions);
+  return { chunks: once([{ vectors, finish_reason: "stop", usage, responseId }]), ignored };
 }
 
 /** Checks that there is one vector for each input, all of the same length. Throws UpstreamError. */

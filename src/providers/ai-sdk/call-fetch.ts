@@ -19,15 +19,11 @@ export class Connections {
 
   async send(url: URL, init: RequestInit, headers: string[], signal: AbortSignal): Promise<HttpAnswer> {
     const { firstByteMs, idleMs } = this.#timeouts;
-    return exchange(this.#dispatcherOf(url), url.origin, {
-      method: init.method === "GET" ? "GET" : "POST",
-      path: `${url.pathname}${url.search}`,
-      headers,
-      body: bodyOf(init.body),
-      firstByteMs,
-      idleMs,
-      signal,
-    });
+    const method = init.method === "GET" ? "GET" : "POST";
+    const address = { origin: url.origin, path: `${url.pathname}${url.search}` };
+    const timeouts = { headersTimeout: firstByteMs, bodyTimeout: idleMs };
+    const options = { ...address, ...timeouts, method, headers, body: bodyOf(init.body) } as const;
+    return exchange(this.#dispatcherOf(url), options, signal);
   }
 
   async close(): Promise<void> {

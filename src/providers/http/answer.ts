@@ -83,9 +83,7 @@ export function answerTooLong(bytesMax = BODY_BYTES_MAX): UpstreamError {
 
 /** Returns the total number of bytes of some buffers. */
 export function lengthOf(pieces: readonly Buffer[]): number {
-  let length = 0;
-  for (const piece of pieces) length += piece.length;
-  return length;
+  return pieces.reduce((length, piece) => length + piece.length, 0);
 }
 
 /**

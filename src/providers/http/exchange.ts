@@ -58,17 +58,6 @@ const REMAINDER_TIME_MS = 1_000;
 const INTERIM_ANSWERS_MAX = 8;
 const NO_FINAL_ANSWER = "The upstream sent interim answers and no final one";
 
-export interface ExchangeOptions {
-  method: "GET" | "POST";
-  path: string;
-  /** Names and values, alternating. */
-  headers: string[];
-  body: string | null;
-  firstByteMs: number;
-  idleMs: number;
-  signal: AbortSignal;
-}
-
 export interface HttpAnswer {
   status: number;
   headers: IncomingHttpHeaders;
@@ -76,48 +65,27 @@ export interface HttpAnswer {
 }
 
 /** An answer's body, for one reader. Unread bytes stay in the connection. */
-export interface HttpBody {
-  /**
-   * Returns the bytes that arrived since the last read, or undefined at the end. Rejects with UpstreamError if the
-   * connection breaks, and with the signal's reason if the signal aborted. Only one read may be pending.
-   */
-  read(): Promise<Buffer[] | undefined>;
-  /** Ends reading, but lets a short remainder of the answer arrive, so that the connection can be reused. */
-  finish(): void;
-  /** Closes the connection at once, unless the answer is complete. */
-  destroy(): void;
-}
+export type HttpBody = Pick<Exchange, "read" | "finish" | "destroy">;
 
 /**
  * Sends a request and resolves with the answer's headers and body, also if the status is an error; redirects are not
  * followed. Rejects with UpstreamError, or with the signal's reason. One object serves as undici's handler and as the
  * body, so that an answer needs no stream, and only the promises that its reader waits for.
  */
-export function exchange(dispatcher: Dispatcher, origin: string, options: ExchangeOptions): Promise<HttpAnswer> {
+export function exchange(
+  dispatcher: Dispatcher,
+  options: Dispatcher.DispatchOptions,
+  signal: AbortSignal,
+): Promise<HttpAnswer> {
   return new Promise((resolve, reject) => {
-    const { signal } = options;
-    if (signal.aborted) {
-      reject(signal.reason);
-      return;
-    }
-    dispatcher.dispatch(
-      {
-        origin,
-        path: options.path,
-        method: options.method,
-        headers: options.headers,
-        body: options.body,
-        headersTimeout: options.firstByteMs,
-        bodyTimeout: options.idleMs,
-      },
-      new Exchange(signal, resolve, reject),
-    );
+    if (signal.aborted) reject(signal.reason);
+    else dispatcher.dispatch(options, new Exchange(signal, resolve, reject));
   });
 }
 
 type State = "waiting" | "answering" | "complete" | "broken";
 
-class Exchange implements Dispatcher.DispatchHandler, HttpBody {
+class Exchange implements Dispatcher.DispatchHandler {
   readonly #signal: AbortSignal;
   /** Settle the promise of the answer's headers; undefined once it is settled, so that they can be collected. */
   #resolve: ((answer: HttpAnswer) => void) | undefined;
@@ -194,6 +162,10 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     this.#break(connectionFailure(error, this.#state === "answering"));
   }
 
+  /**
+   * Returns the bytes that arrived since the last read, or undefined at the end. Rejects with UpstreamError if the
+   * connection breaks, and with the signal's reason if the signal aborted. Only one read may be pending.
+   */
   read(): Promise<Buffer[] | undefined> {
     const reader = Promise.withResolvers<Buffer[] | undefined>();
     this.#reader = reader;
@@ -203,6 +175,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     return reader.promise;
   }
 
+  /** Ends reading, but lets a short remainder of the answer arrive, so that the connection can be reused. */
   finish(): void {
     if (this.#state !== "answering" || this.#remainderTimer !== undefined) return;
     this.#discard();
@@ -212,6 +185,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpBody {
     this.#controller?.resume();
   }
 
+  /** Closes the connection at once, unless the answer is complete. */
   destroy(): void {
     if (this.#state === "complete" || this.#state === "broken") return;
     this.#discard();

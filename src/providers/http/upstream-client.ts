@@ -73,15 +73,9 @@ export class UpstreamClient {
     { headers, body, signal, scrub }: { headers: string[]; body: string | null; signal: AbortSignal; scrub: Scrub },
   ): Promise<HttpAnswer> {
     const { firstByteMs, idleMs } = this.#settings.timeouts;
-    return exchange(this.#dispatcher, this.#origin, {
-      method,
-      path: `${this.#path}${path}${this.#search}`,
-      headers,
-      body,
-      firstByteMs,
-      idleMs,
-      signal,
-    }).then((answer) => accepted(answer, scrub));
+    const url = { origin: this.#origin, path: `${this.#path}${path}${this.#search}` };
+    const options = { ...url, method, headers, body, headersTimeout: firstByteMs, bodyTimeout: idleMs };
+    return exchange(this.#dispatcher, options, signal).then((answer) => accepted(answer, scrub));
   }
 }
 

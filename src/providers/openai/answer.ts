@@ -1,9 +1,10 @@
+import { once } from "../../api/answer.ts";
 import { isObject, type JsonObject, parseJson } from "../../api/json.ts";
 import { failureInside } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/answer.ts";
 import { copied, EventStreamReader } from "../http/event-stream.ts";
 import type { HttpBody } from "../http/exchange.ts";
-import { once, type ProviderAnswer, type UpstreamChunk, UpstreamError } from "../provider.ts";
+import { type ProviderAnswer, type UpstreamChunk, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 
 const DONE = "[DONE]";

@@ -6,8 +6,6 @@ import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { ToolCallReader } from "./tool-calls.ts";
 
-type ReadCalls = (calls: readonly unknown[]) => ToolCallDelta[];
-
 /** Fields of an event that are read, or that the service has its own of. */
 const WHOLE_FIELDS = new Set([
   "id",
@@ -61,7 +59,7 @@ export class ChunkReader {
       if (usage === undefined && whole === undefined) return undefined;
       return { ...(usage && { usage }), ...(whole && { whole }) };
     }
-    return this.#read(event, choice, choice.delta, usage, (calls) => this.#calls().readPieces(calls));
+    return this.#read(event, choice, choice.delta, usage, false);
   }
 
   /** Reads an unstreamed answer. Throws UpstreamError if it has no message, or failed. */
@@ -70,8 +68,7 @@ export class ChunkReader {
     if (choice === undefined || !isObject(choice.message)) {
       throw new UpstreamError("malformed", "The answer has no message");
     }
-    const readCalls: ReadCalls = (calls) => this.#calls().readWhole(calls);
-    return [this.#read(answer, choice, choice.message, toUsage(answer.usage), readCalls)];
+    return [this.#read(answer, choice, choice.message, toUsage(answer.usage), true)];
   }
 
   #calls(): ToolCallReader {
@@ -84,7 +81,7 @@ export class ChunkReader {
     choice: JsonObject,
     message: unknown,
     usage: UpstreamChunk["usage"],
-    readCalls: ReadCalls,
+    isWhole: boolean,
   ): UpstreamChunk {
     const chunk: UpstreamChunk = {};
     if (typeof whole.service_tier === "string") chunk.service_tier = whole.service_tier;
@@ -94,7 +91,7 @@ export class ChunkReader {
     if (others !== undefined) chunk.whole = others;
     const beside = othersOf(choice, CHOICE_FIELDS);
     if (beside !== undefined) chunk.choice = beside;
-    if (isObject(message)) chunk.delta = this.#readDelta(message, readCalls);
+    if (isObject(message)) chunk.delta = this.#readDelta(message, isWhole);
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
     if (typeof reason === "string" && reason !== "") {
@@ -127,7 +124,7 @@ export class ChunkReader {
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
   }
 
-  #readDelta(message: JsonObject, readCalls: ReadCalls): Delta {
+  #readDelta(message: JsonObject, isWhole: boolean): Delta {
     const delta: Delta = {};
     if (message.role === "assistant") delta.role = "assistant";
     const content = toText(message.content);
@@ -150,7 +147,8 @@ export class ChunkReader {
     // Some upstreams answer with the field of the time before `tools`.
     const called = isObject(message.function_call) ? [{ index: 0, function: message.function_call }] : [];
     const calls = Array.isArray(message.tool_calls) && message.tool_calls.length > 0 ? message.tool_calls : called;
-    if (calls.length > 0) delta.tool_calls = readCalls(calls);
+    if (calls.length === 0) return delta;
+    delta.tool_calls = isWhole ? this.#calls().readWhole(calls) : this.#calls().readPieces(calls);
     return delta;
   }
 }
