@@ -1,11 +1,11 @@
 import type { Static } from "typebox";
 import { isPublicHost } from "../api/chat/image-address.ts";
-import type { Provider } from "../config/upstream-schema.ts";
+import type { ProviderSchema } from "../config/upstream-schema.ts";
 import { OperatorError } from "../errors.ts";
 import type { RequestFormat } from "./openai/request.ts";
 import type { RequestIdentity } from "./provider.ts";
 
-type Stated = Static<typeof Provider>;
+type Stated = Static<typeof ProviderSchema>;
 /** A configuration key that only some kinds have. Each kind lists those that it takes. */
 export type KindKey = Exclude<keyof Stated, "id" | "kind" | "headers" | "timeouts" | "traceparent" | "promptCaching">;
 /** Marks for the upstream's cache: set by the service where the caller sets none, only by the caller, or none. */

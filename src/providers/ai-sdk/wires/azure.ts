@@ -2,9 +2,7 @@ import { isObject } from "../../../api/json.ts";
 import { translating } from "../../fields.ts";
 import { AZURE_SCHEMAS } from "../../schemas.ts";
 
-
 import { missingKey, optionsOf, type Wire } from "../wire.ts";
-
 
 /** Azure OpenAI's chat completions: https://learn.microsoft.com/azure/ai-foundry/openai/latest */
 export const azure: Wire = {

@@ -6,9 +6,7 @@ import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { CLAUDE_REASONING } from "../reasoning.ts";
 
-
 import { type Fetch, missingKey, type Wire } from "../wire.ts";
-
 
 import { claudeFit } from "./anthropic.ts";
 

@@ -5,10 +5,8 @@ import { isObject } from "../../../api/json.ts";
 import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
 
-
 import { type Fetch, missingKey, type Wire } from "../wire.ts";
 import { gemini } from "./google.ts";
-
 
 function open(settings: ProviderSettings, fetchToken: Fetch) {
   const { apiKey, baseUrl, project = "", location = "", headers } = settings;
