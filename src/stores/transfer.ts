@@ -17,31 +17,13 @@ export async function copyFromPostgres(url: string, databasePath: string): Promi
   await new StoreCopy(from, to).complete();
 }
 
-/** A copy of a SQLite store into an empty PostgreSQL. No service starts on it until it is marked as complete. */
-export interface TransferToPostgres {
-  /** Copies the rows that never change, while a service may write to the source. */
-  copyAhead(): Promise<void>;
-  /**
-   * Copies everything else, while no service runs on the source, and compares both sides. Resolves with the number of rows of
-   * each table.
-   */
-  complete(): Promise<Record<string, number>>;
-  /** Lets services start on the copy. */
-  markComplete(): Promise<void>;
-  /** Collects statistics: without them, PostgreSQL plans for small tables. */
-  analyze(): Promise<void>;
-  close(): Promise<void>;
-}
+export type TransferToPostgres = Awaited<ReturnType<typeof openTransferToPostgres>>;
 
 /**
- * Opens the file of a SQLite store, and an empty PostgreSQL or one with an incomplete copy. Rejects with OperatorError if one
- * of them cannot be used.
+ * Opens the file of a SQLite store, and an empty PostgreSQL or one with an incomplete copy, on which no service starts until it
+ * is marked as complete. Rejects with OperatorError if one of them cannot be used.
  */
-export async function openTransferToPostgres(
-  databasePath: string,
-  url: string,
-  clock: () => number,
-): Promise<TransferToPostgres> {
+export async function openTransferToPostgres(databasePath: string, url: string, clock: () => number) {
   await using opened = new AsyncDisposableStack();
   const to = opened.adopt(await openPostgresDestination(url), (side) => side.close());
   const from = opened.adopt(openSqliteSide(databasePath, "read"), (side) => side.close());
@@ -52,7 +34,8 @@ export async function openTransferToPostgres(
   };
   const sides = opened.move();
   return {
-    async copyAhead() {
+    /** Copies the rows that never change, while a service may write to the source. */
+    async copyAhead(): Promise<void> {
       await makePartitions();
       await copy.copyAhead(clock(), to.copiedAtMs, async (table, copiedAtMs) => {
         await to.noteCopied(table, copiedAtMs);
@@ -60,10 +43,15 @@ export async function openTransferToPostgres(
       });
       await to.analyze();
     },
-    async complete() {
+    /**
+     * Copies everything else, while no service runs on the source, and compares both sides. Resolves with the number of rows
+     * of each table.
+     */
+    async complete(): Promise<Record<string, number>> {
       if (to.copiedAtMs.size === 0) await makePartitions();
       return copy.complete(to.copiedAtMs);
     },
+    /** Lets services start on the copy. */
     markComplete: () => to.markComplete(),
     analyze: () => to.analyze(),
     close: () => sides.disposeAsync(),

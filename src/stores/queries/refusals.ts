@@ -72,9 +72,9 @@ export function refusalRows({ read, write }: Database) {
     },
     /** Returns refusals, the newest first. */
     search({ organizationId, tokenId, model, requestId, fromMs, toMs, before, limit }: RefusalSearch) {
-      const names = { organization_id: organizationId, token_id: tokenId, model, request_id: requestId };
       const wanted = allOf(
-        equal(Object.fromEntries(Object.entries(names).map(([name, value]) => [`refusal.${name}`, value]))),
+        equal({ "refusal.organization_id": organizationId, "refusal.token_id": tokenId }),
+        equal({ "refusal.model": model, "refusal.request_id": requestId }),
         before !== null && sql`refusal.id < ${before}`,
         toMs !== null && sql`refusal.id < ${idAt(toMs)}`,
         fromMs !== null && sql`refusal.id >= ${idAt(fromMs)}`,

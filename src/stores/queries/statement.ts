@@ -6,6 +6,7 @@ import { invalidCursor } from "../../errors.ts";
 import type { Database } from "../database.ts";
 import { ADJUSTMENT, GRANT, REQUEST } from "../schema.ts";
 import { join, raw, type Sql, sql } from "../sql.ts";
+import type { Table } from "../table.ts";
 
 export interface StatementRange {
   /** Position of the last entry seen, from `LedgerEntry.position`. */
@@ -115,9 +116,9 @@ function earliestOf(source: Source, { from, fromMs }: Query): bigint {
   return following > asked ? following : asked;
 }
 
-interface SourceRows {
+interface SourceRows<Row extends object> {
   source: Source;
-  table: "credit_grant" | "adjustment" | "request";
+  table: Table<Row>;
   /** The columns of an entry's time and id. */
   key: readonly [time: string, id: string];
   condition: Sql;
@@ -129,47 +130,53 @@ interface SourceRows {
 }
 
 /** Reads the rows of a source that follow the position of a query, in the order of their keys. */
-function readRows(database: Database, query: Query, rows: SourceRows): Promise<object[]> {
+async function readRows<Row extends object>(database: Database, query: Query, rows: SourceRows<Row>): Promise<Row[]> {
   const { source, table, key, condition, isInclusive = false, from = earliestOf(source, query) } = rows;
   const [time, columns] = [raw(key[0]), raw(key.join(", "))];
   const operator = raw(isInclusive ? ">=" : ">");
   const last = query.from?.source === source ? query.from : undefined;
   const follows = last === undefined ? sql`` : sql`and (${columns}) ${operator} (${last.atMs}, ${last.id})`;
-  return database.read(sql`
-    select * from ${raw(table)}
+  const found = await database.read(sql`
+    select * from ${raw(table.name)}
     where organization_id = ${query.organizationId} and ${condition} and ${time} >= ${from} ${follows}
     order by ${time}, id limit ${rows.limit ?? query.limit}`);
+  return found.map(table.fromRecord);
 }
 
 async function grantEntries(database: Database, query: Query): Promise<Placed[]> {
   const condition = sql`source = 'grant'`;
-  const rows = { source: "grant", table: "credit_grant", key: ["created_at", "id"], condition } as const;
-  return (await readRows(database, query, rows)).map(GRANT.fromRecord).map((grant) => {
-    const place: Position = { atMs: BigInt(grant.createdAtMs), source: "grant", sequence: 0, id: grant.id };
+  const grants = await readRows(database, query, {
+    source: "grant",
+    table: GRANT,
+    key: ["created_at", "id"],
+    condition,
+  });
+  return grants.map((grant) => {
+    const place = { atMs: BigInt(grant.createdAtMs), source: "grant", sequence: 0, id: grant.id } as const;
     return { place, entry: { kind: "grant", ...positionOf(place), amount: grant.amount, grant } };
   });
 }
 
 async function adjustmentEntries(database: Database, query: Query): Promise<Placed[]> {
   const condition = sql`kind <> 'late_settlement'`;
-  const rows = { source: "adjustment", table: "adjustment", key: ["made_at", "id"], condition } as const;
-  return (await readRows(database, query, rows)).map(ADJUSTMENT.fromRecord).map((adjustment) => {
+  const source = { source: "adjustment", table: ADJUSTMENT, key: ["made_at", "id"] } as const;
+  return (await readRows(database, query, { ...source, condition })).map((adjustment) => {
     const { kind, id, madeAtMs } = adjustment;
     if (kind === "late_settlement") throw new Error("A late settlement is a charge.");
-    const place: Position = { atMs: BigInt(madeAtMs), source: "adjustment", sequence: 0, id };
+    const place = { atMs: BigInt(madeAtMs), source: "adjustment", sequence: 0, id } as const;
     const amount = kind === "credit" ? adjustment.amount : -adjustment.amount;
     return { place, entry: { kind, ...positionOf(place), amount, adjustment } };
   });
 }
 
-const CHARGES = { source: "charge", table: "request", key: ["ended_at", "id"] } as const;
+const CHARGES = { source: "charge", table: REQUEST, key: ["ended_at", "id"] } as const;
 
 /** Searches growing periods, so that a database that partitions requests by month reads few partitions. */
 async function chargeEntries(database: Database, query: Query): Promise<Placed[]> {
   let fromMs = Number(earliestOf("charge", query));
   let windowMs = FIRST_WINDOW_MS;
   const endMs = Date.now() + AHEAD_MS;
-  const found: object[] = [];
+  const found: RequestRow[] = [];
   for (;;) {
     const toMs = fromMs + windowMs;
     const isLast = toMs > endMs;
@@ -178,7 +185,7 @@ async function chargeEntries(database: Database, query: Query): Promise<Placed[]
     const condition = sql`is_late = 0 and ending <> 'released' ${before} and ${ids}`;
     const limit = query.limit - found.length;
     found.push(...(await readRows(database, query, { ...CHARGES, condition, from: BigInt(fromMs), limit })));
-    if (isLast || found.length >= query.limit) return found.map(placedCharge);
+    if (isLast || found.length >= query.limit) return found.map((request) => placed(chargeEvent(request)));
     fromMs = toMs;
     windowMs *= WINDOW_GROWTH;
   }
@@ -187,31 +194,24 @@ async function chargeEntries(database: Database, query: Query): Promise<Placed[]
 /** Reads requests that were booked far from the time in their ids. */
 async function lateChargeEntries(database: Database, query: Query): Promise<Placed[]> {
   const condition = sql`is_late = 1 and ending <> 'released'`;
-  return (await readRows(database, query, { ...CHARGES, condition })).map(placedCharge);
+  return (await readRows(database, query, { ...CHARGES, condition })).map((request) => placed(chargeEvent(request)));
 }
 
 async function lateSettlementEntries(database: Database, query: Query): Promise<Placed[]> {
   const { organizationId, from } = query;
   const condition = sql`kind = 'late_settlement'`;
-  const isInclusive = from?.sequence === 0;
-  const rows = { table: "adjustment", key: ["made_at", "hold_id"], condition, isInclusive } as const;
-  const found = await readRows(database, query, { source: "charge", ...rows });
-  const adjustments = found.map(ADJUSTMENT.fromRecord);
+  const source = { source: "charge", table: ADJUSTMENT, key: ["made_at", "hold_id"] } as const;
+  const adjustments = await readRows(database, query, { ...source, condition, isInclusive: from?.sequence === 0 });
   const ids = adjustments.flatMap(({ holdId }) => holdId ?? []);
-  const requests = await requestsById(database, organizationId, ids);
-  const byId = new Map(requests.map((request) => [request.holdId, request]));
-  return adjustments.flatMap((adjustment) => {
-    const request = byId.get(adjustment.holdId ?? "");
-    return request === undefined ? [] : [placed(lateEvent(request, adjustment))];
-  });
-}
-
-async function requestsById(database: Database, organizationId: string, ids: string[]): Promise<RequestRow[]> {
   if (ids.length === 0) return [];
   const rows = await database.read(
     sql`select * from request where organization_id = ${organizationId} and id in (${join(ids)})`,
   );
-  return rows.map(REQUEST.fromRecord);
+  const byId = new Map(rows.map(REQUEST.fromRecord).map((request) => [request.holdId, request]));
+  return adjustments.flatMap((adjustment) => {
+    const request = byId.get(adjustment.holdId ?? "");
+    return request === undefined ? [] : [placed(lateEvent(request, adjustment))];
+  });
 }
 
 /** Returns the charge of a request that was not released. */
@@ -235,10 +235,6 @@ function factsOf(request: RequestRow) {
   const { idempotencyKey, charge, shortfall, madeAtMs, trace } = request;
   const facts = { holdId, organizationId, tokenId, requestId, model, upstream, metadata, idempotencyKey };
   return { ...facts, ...decodeLines(charge), shortfall, providerCost: trace?.providerCost ?? null, madeAtMs };
-}
-
-function placedCharge(row: object): Placed {
-  return placed(chargeEvent(REQUEST.fromRecord(row)));
 }
 
 function placed(event: UsageEvent): Placed {

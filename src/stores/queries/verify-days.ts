@@ -3,8 +3,9 @@ import { PROVIDER_COST_DIGITS, parseDecimal } from "../../credits/amount.ts";
 import type { AdjustmentRow, RequestRow } from "../../credits/books.ts";
 import { timeOfId } from "../../credits/request-id.ts";
 import { addCounts, NO_USAGE, type UsageCounts } from "../../credits/usage-counts.ts";
+import type { Database } from "../database.ts";
 import { USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
-import { join, type Sql, sql } from "../sql.ts";
+import { join, sql } from "../sql.ts";
 import type { UsageDayRow } from "./usage.ts";
 import { type ReportViolation, soundRows } from "./verify-report.ts";
 
@@ -54,27 +55,18 @@ export class DaySums {
     for (const key of keysOf(request)) addTo(day.sums, key, counts);
   }
 
-  /** True if there is a day that no later request belongs to. */
-  get hasFinished(): boolean {
-    return this.#days.size > 1;
-  }
-
-  /** Returns the queries for the days before the newest one; all days at the end. */
-  queries(isEnd: boolean): Sql[] {
-    const days = this.#ready(isEnd);
-    const list = join(days.length === 0 ? [-1] : days);
-    return [
-      sql`select * from usage_day_done where day in (${list})`,
+  /** Compares the days to which no later request belongs: those before the newest one, and all days at the end. */
+  async compare(database: Database, isEnd: boolean, report: ReportViolation): Promise<void> {
+    const days = [...this.#days.keys()].slice(0, isEnd ? undefined : -1);
+    if (days.length === 0) return;
+    const [doneRecords = [], records = []] = await database.snapshot([
+      sql`select * from usage_day_done where day in (${join(days)})`,
       sql`select * from usage_day where organization_id = ${this.#organizationId}
-        and dimension in ('model', 'token', 'first_token') and day in (${list})`,
-    ];
-  }
-
-  /** Compares the days of the queries. */
-  compare([doneRecords = [], records = []]: object[][], isEnd: boolean, report: ReportViolation): void {
+        and dimension in ('model', 'token', 'first_token') and day in (${join(days)})`,
+    ]);
     const done = new Map(soundRows(USAGE_DAY_DONE, doneRecords).map(({ day, doneAtMs }) => [day, doneAtMs]));
     const stored = Map.groupBy(soundRows(USAGE_DAY, records), ({ day }) => day);
-    for (const at of this.#ready(isEnd)) {
+    for (const at of days) {
       const day = this.#days.get(at);
       const doneAtMs = done.get(at);
       this.#days.delete(at);
@@ -89,11 +81,6 @@ export class DaySums {
     for (const day of days) {
       if (!this.#compared.has(day)) report(14, `The sums of ${dateOf(day)} are those of no request.`);
     }
-  }
-
-  #ready(isEnd: boolean): number[] {
-    const days = [...this.#days.keys()];
-    return isEnd ? days : days.slice(0, -1);
   }
 }
 

@@ -174,23 +174,22 @@ class Check {
       if (isAdded) this.#sums.charge(request.tokenId, request.cost, request.draws);
       this.#days.add(request, ofRequest);
     });
-    if (this.#days.hasFinished) {
-      this.#days.compare(await this.#database.snapshot(this.#days.queries(false)), false, report);
-    }
+    await this.#days.compare(this.#database, false, report);
     return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
   }
 
   /** Compares the sums of the last day, and finds those of days without requests. */
   async #checkDays(): Promise<void> {
     const { report } = this.#violations;
+    await this.#days.compare(this.#database, true, report);
     const fromMs = this.#closing?.beforeAtMs ?? 0;
-    const [days = [], ...last] = await this.#database.snapshot([
+    const days = await this.#database.read<{ day: bigint }>(
       sql`select distinct day from usage_day where organization_id = ${this.#organizationId} and day >= ${fromMs}`,
-      ...this.#days.queries(true),
-    ]);
-    this.#days.compare(last, true, report);
-    const stored = days.map(({ day }) => Number(day));
-    this.#days.checkOthers(stored, report);
+    );
+    this.#days.checkOthers(
+      days.map(({ day }) => Number(day)),
+      report,
+    );
   }
 
   /** Checks everything else; returns the number of open holds. */

@@ -16,7 +16,7 @@ import { backup, DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
 import { missingStore } from "../migrations.ts";
 import { unavailableReason } from "./connection.ts";
-import { databasePathOf, findDatabase, makeFile } from "./directory.ts";
+import { databasePathOf, FILE_REASONS, findDatabase, makeFile } from "./directory.ts";
 
 /** All pages in one step: SQLite starts over if another process writes between two steps. */
 const PAGES_A_STEP = 2 ** 31 - 1;
@@ -164,15 +164,7 @@ function sync(path: string): void {
   }
 }
 
-const REASONS: Record<string, string> = {
-  ENOENT: "there is no such directory",
-  ENOTDIR: "a part of its path is not a directory",
-  EACCES: "permission denied",
-  EPERM: "permission denied",
-  EROFS: "the file system is read-only",
-  ENOSPC: "the disk is full",
-  ENAMETOOLONG: "its path is too long",
-};
+const REASONS: Record<string, string> = { ...FILE_REASONS, ENOENT: "there is no such directory" };
 
 function writeFailure(destination: string, error: unknown): OperatorError {
   if (error instanceof OperatorError) return error;

@@ -7,7 +7,8 @@ import { isBusy } from "./connection.ts";
 const DATABASE_FILE = "tollgate.db";
 const LOCK_FILE = "service.lock";
 
-const REASONS: Record<string, string> = {
+/** Why a file system refuses a call, by the code of its error. */
+export const FILE_REASONS: Record<string, string> = {
   EACCES: "permission denied",
   EPERM: "permission denied",
   EROFS: "the file system is read-only",
@@ -131,6 +132,6 @@ function inDirectory<T>(dataDir: string, work: () => T): T {
 export function directoryFailure(dataDir: string, error: unknown): OperatorError {
   if (error instanceof OperatorError) return error;
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
-  const reason = REASONS[code] ?? (error as Error).message;
+  const reason = FILE_REASONS[code] ?? (error as Error).message;
   return new OperatorError(`Cannot use the data directory ${dataDir}: ${reason}.`, { cause: error });
 }
