@@ -6,7 +6,7 @@ import { UnknownFields } from "../wording.ts";
 import { ChatEventEncoder, toChatCompletion } from "./encode.ts";
 import { partFault } from "./image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, SentRequest, TOOLS_MAX } from "./request.ts";
-import { translateRequest } from "./translate.ts";
+import { translateRequest, withNestedTools } from "./translate.ts";
 
 /** The `max_tokens` by which clients of local servers, such as LM Studio, say that they state none. */
 const NO_BOUND = -1;
@@ -32,14 +32,25 @@ export function decodeChatCompletion(
   const checked = checkRequest(body, settings);
   if ("issue" in checked) return checked;
   const { request, ignored, isLegacy } = checked;
-  const conversation = settings.messages === "conversation" ? request.messages : [];
   return {
     kind: "completion",
     request,
     output: statedOutput(request),
     ignored,
     paramOf: (param) => param,
-    events: () => new ChatEventEncoder(request.stream_options?.include_usage === true, isLegacy),
+    ...chatAnswer(request, settings, { hasUsage: request.stream_options?.include_usage === true, isLegacy }),
+  };
+}
+
+/** Returns the encoders of an answer in the form of chat completions. */
+export function chatAnswer(
+  request: ChatCompletionRequest,
+  settings: ChatSettings,
+  { hasUsage, isLegacy }: { hasUsage: boolean; isLegacy: boolean },
+): Pick<DecodedCompletion, "events" | "document"> {
+  const conversation = settings.messages === "conversation" ? request.messages : [];
+  return {
+    events: () => new ChatEventEncoder(hasUsage, isLegacy),
     document: (head, answer, end) => toChatCompletion(head, answer, end, conversation, isLegacy),
   };
 }
@@ -65,15 +76,15 @@ interface CheckedRequest {
  */
 export function checkRequest(
   body: unknown,
-  { maxTemperature }: Pick<ChatSettings, "maxTemperature"> = DEFAULT_SETTINGS,
+  settings: Pick<ChatSettings, "maxTemperature"> = DEFAULT_SETTINGS,
 ): CheckedRequest | { issue: ValidationIssue } {
   if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
   const excess = excessIssue(body, "messages", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
   if (excess !== undefined) return { issue: excess };
   const unknown = new UnknownFields();
-  const sent = copyKnown(body, unknown) as SentRequest;
+  const sent = copyKnown(withNestedTools(body), unknown) as SentRequest;
   if (sent.max_tokens === NO_BOUND) delete sent.max_tokens;
-  const issue = checkSchema(sent) ?? temperatureIssue(sent, maxTemperature);
+  const issue = checkSchema(sent) ?? temperatureIssue(sent, settings);
   if (issue !== undefined) return { issue };
   const translated = translateRequest(sent);
   if ("issue" in translated) return translated;
@@ -84,7 +95,11 @@ export function checkRequest(
   return { request, ignored: unknown.names(), isLegacy: sent.functions !== undefined };
 }
 
-function temperatureIssue({ temperature = 0 }: SentRequest, most: number): ValidationIssue | undefined {
+/** Returns the issue of a temperature that the operator does not allow. */
+export function temperatureIssue(
+  { temperature = 0 }: Pick<ChatCompletionRequest, "temperature">,
+  { maxTemperature: most }: Pick<ChatSettings, "maxTemperature">,
+): ValidationIssue | undefined {
   return temperature > most ? outOfRange("temperature", "decimal", "above", most, temperature) : undefined;
 }
 

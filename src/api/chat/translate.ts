@@ -1,3 +1,4 @@
+import { isObject, type JsonObject } from "../json.ts";
 import type { ValidationIssue } from "../validation.ts";
 import type {
   ChatCompletionRequest,
@@ -24,6 +25,27 @@ export function translateRequest(sent: SentRequest): { request: ChatCompletionRe
   if (request.tools !== undefined) request.tools = (request.tools as SentTool[]).map(toTool);
   translateChoice(request);
   return { request };
+}
+
+/**
+ * Returns a body whose tools and their choice have the form of this wire: Cursor and others send that of the Responses API,
+ * which has the fields of a function or a custom tool beside its type.
+ */
+export function withNestedTools(body: JsonObject): JsonObject {
+  const { tools, tool_choice: choice } = body;
+  if (tools === undefined && choice === undefined) return body;
+  return {
+    ...body,
+    ...(Array.isArray(tools) && { tools: tools.map(nested) }),
+    ...(choice !== undefined && { tool_choice: nested(choice) }),
+  };
+}
+
+function nested(tool: unknown): unknown {
+  if (!isObject(tool) || typeof tool.name !== "string") return tool;
+  const { type, cache_control, ...fields } = tool;
+  if ((type !== "function" && type !== "custom") || tool[type] !== undefined) return tool;
+  return { type, [type]: fields, ...(cache_control !== undefined && { cache_control }) };
 }
 
 /** Converts the fields of the time before `tools`. */

@@ -1,6 +1,7 @@
 import { ChatCompletion, ChatCompletionChunk } from "../../api/chat/completion.ts";
 import { decodeChatCompletion } from "../../api/chat/decode.ts";
 import { SentRequest } from "../../api/chat/request.ts";
+import { decodeResponsesBody, isResponsesBody } from "../../api/chat/responses-body.ts";
 import { answerHandler, CHARGED_HEADERS } from "../answer.ts";
 import type { Endpoint } from "./endpoint.ts";
 
@@ -15,5 +16,7 @@ export const createChatCompletion: Endpoint = {
   headers: CHARGED_HEADERS,
   body: SentRequest,
   response: { description: "The completion, or its events.", schema: ChatCompletion, eventSchema: ChatCompletionChunk },
-  handle: answerHandler(({ body }, { completions }) => decodeChatCompletion(body, completions)),
+  handle: answerHandler(({ body }, { completions }) =>
+    isResponsesBody(body) ? decodeResponsesBody(body, completions) : decodeChatCompletion(body, completions),
+  ),
 };
