@@ -1,11 +1,10 @@
 import type { Command } from "commander";
-import { auditRow, COMMAND_ACTOR } from "../admin/audit.ts";
+import { auditRow } from "../admin/audit.ts";
 import type { ModelRoute } from "../api/admin/reports.ts";
 import type { Upstreams } from "../app/upstreams.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
 import { UnknownIdError, UpstreamError } from "../errors.ts";
-import { uuidV7 } from "../internals/ids.ts";
 import { table } from "../operations/command.ts";
 import type { Provider } from "../providers/provider.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
@@ -116,23 +115,13 @@ async function resume(terminal: Terminal, route: string, flags: CommonFlags): Pr
     if (![...offered, ...called].includes(route)) throw new UnknownIdError("route", route, "models list");
   };
   await withCatalog(terminal, flags, requireRoute, { secrets: "unread" });
-  await withWorkspace(terminal, flags, async ({ store }) => {
-    const { clock } = terminal;
-    const change = { action: "route.resume", organizationId: null, subjectId: route } as const;
-    await store.admin.insertAudit(auditRow(COMMAND_ACTOR, change, { clock, newId: () => uuidV7(clock()) }));
-  });
+  const change = { action: "route.resume", organizationId: null, subjectId: route };
+  await withWorkspace(terminal, flags, (core) => core.store.admin.insertAudit(auditRow(core.actor, change, core)));
   const text = `Running services call ${route} again within a second, those on other nodes within five.`;
   print(terminal, flags, { json: { route }, text });
 }
 
-interface CheckedRoute {
-  model: string;
-  provider: string;
-  upstreamModel: string;
-  ok: boolean;
-  milliseconds: number;
-  error: string | null;
-}
+type CheckedRoute = Awaited<ReturnType<typeof checkRoute>>;
 
 async function check(terminal: Terminal, flags: CommonFlags): Promise<void> {
   await withCatalog(terminal, flags, async ({ catalog, upstreams }) => {
@@ -149,12 +138,7 @@ async function check(terminal: Terminal, flags: CommonFlags): Promise<void> {
   });
 }
 
-async function checkRoute(
-  { clock }: Terminal,
-  model: CatalogModel,
-  route: Route,
-  provider: Provider | undefined,
-): Promise<CheckedRoute> {
+async function checkRoute({ clock }: Terminal, model: CatalogModel, route: Route, provider: Provider | undefined) {
   const startedMs = clock();
   const error = await failureOf(model, route, provider);
   const milliseconds = clock() - startedMs;

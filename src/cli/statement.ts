@@ -7,7 +7,6 @@ import { OperatorError } from "../errors.ts";
 import { command, date, optional, required, toggle } from "../operations/command.ts";
 import { assertUnchanged, digestsJson, entriesOf, type Period, periodFrom, Statements } from "../reports/statement.ts";
 import type { Books } from "../stores/queries/books.ts";
-import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
 import type { Terminal } from "./command.ts";
 import type { Workspace } from "./workspace.ts";
@@ -33,29 +32,29 @@ export const creditsStatement = command({
   async run({ store: { books }, freshBalance, terminal, flags }: Workspace, { organizationId, csv, asked }) {
     const balance = await freshBalance(organizationId);
     if (csv) return printCsv(terminal, books, { ...asked, organizationId });
-    const pending = await books.pendingCredits(organizationId);
-    const start = await books.statementStart(organizationId, asked.fromMs ?? null);
-    const period = periodFrom(start, asked.toMs);
-    const digests = await books.monthDigests(organizationId, asked);
-    const entries = entriesOf(books, organizationId, period);
-    const statement = { ...start, period, balance, pending, digests, entries };
+    const statement = await readStatement(books, organizationId, balance, asked);
     await (flags.json === true ? printJson : printText)(terminal, statement);
-    await assertUnchanged(books, organizationId, start);
+    await assertUnchanged(books, organizationId, statement);
     return undefined;
   },
 });
 
-interface Statement {
-  period: Period;
-  balance: BalanceRow;
-  /** Credits that were granted and take effect later. */
-  pending: MicroCredits;
-  /** Sum of the entries before the period. */
-  opening: MicroCredits;
-  closedBeforeMs: number | null;
-  /** Digests of the months that lie in the period, also of closed ones. */
-  digests: MonthDigestRow[];
-  entries: AsyncIterable<LedgerEntry>;
+type Statement = Awaited<ReturnType<typeof readStatement>>;
+
+/** Reads a statement but for its entries, which are read while they are printed. */
+async function readStatement(books: Books, organizationId: string, balance: BalanceRow, asked: Period) {
+  const start = await books.statementStart(organizationId, asked.fromMs ?? null);
+  const period = periodFrom(start, asked.toMs);
+  return {
+    ...start,
+    period,
+    balance,
+    /** Credits that were granted and take effect later. */
+    pending: await books.pendingCredits(organizationId),
+    /** Digests of the months that lie in the period, also of closed ones. */
+    digests: await books.monthDigests(organizationId, asked),
+    entries: entriesOf(books, organizationId, period),
+  };
 }
 
 /** Prints entries as they are read, since a statement may be larger than memory. Returns the closing balance. */

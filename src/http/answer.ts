@@ -136,13 +136,8 @@ export function renamed(error: ApiError, paramOf: (param: string) => string): Ap
   return new ApiError(code, rename(message), options);
 }
 
-interface Abort extends Pick<GatewayCall, "signal" | "cut"> {
-  /** Aborts the completion because the client has disconnected. */
-  abort: () => void;
-}
-
-/** Aborts the completion when its connection closes before the response is complete. */
-export function abortOnClose(reply: FastifyReply): Abort {
+/** Aborts the completion when its connection closes before the response is complete, or by calling `abort` or `cut`. */
+export function abortOnClose(reply: FastifyReply): Pick<GatewayCall, "signal" | "cut"> & { abort: () => void } {
   const controller = new AbortController();
   const abort = () => controller.abort(new Error("The client disconnected"));
   reply.raw.on("close", () => {

@@ -12,9 +12,7 @@ import fastify, {
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
-import type { LimitsStatus } from "../gateway/limits.ts";
 import { FairBudget } from "../ledger/fair-budget.ts";
-import type { LedgerStatus } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, beginAccess, recordAccess } from "./access.ts";
 import { ADMIN_PREFIX } from "./admin/endpoint.ts";
@@ -34,7 +32,7 @@ import {
 } from "./connection.ts";
 import { serveConsole } from "./console.ts";
 import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
-import { type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
+import { type HealthSources, type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { type Overload, RunningWork, refuseWhenOverloaded } from "./overload.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
@@ -51,7 +49,10 @@ declare module "fastify" {
 /** Services of the admin API that endpoints of `/v1` use too. */
 type AdminParts = Pick<AdminServices, "conversations" | "responseItems" | "requests" | "directory" | "audit">;
 
-export interface ServerOptions extends Omit<EndpointServices, "running" | keyof AdminParts> {
+export interface ServerOptions
+  extends Omit<EndpointServices, "running" | keyof AdminParts>,
+    HealthSources,
+    Pick<AccessSources, "accessLog" | "refusals" | "observe"> {
   authenticator: Pick<Authenticator, "authenticate" | "knownOrganization">;
   admin: Omit<AdminServices, "gateway">;
   version: string;
@@ -65,16 +66,7 @@ export interface ServerOptions extends Omit<EndpointServices, "running" | keyof 
   /** Limit of open connections. */
   maxConnections: number;
   overload: Pick<Overload, "refusal">;
-  /** Rejects when the store does not answer. */
-  ping(): Promise<void>;
-  /** Entries of the spool and the dead letter file, for `/readyz`. */
-  ledgerStatus(): Promise<LedgerStatus>;
-  /** The state of shared limits, for `/readyz`. */
-  limitsStatus?: () => LimitsStatus;
   newRequestId: () => string;
-  accessLog: AccessSources["accessLog"];
-  refusals: AccessSources["refusals"];
-  observe?: AccessSources["observe"];
   /** Serves `/metrics` for the holder of the token; absent where it has a port of its own or is off. */
   metrics?: MetricsEndpoint | undefined;
   log: Log;

@@ -1,8 +1,9 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Administrator, Sessions } from "../../admin/sessions.ts";
+import type { Administrator } from "../../admin/sessions.ts";
 import { ApiError } from "../../errors.ts";
+import type { Gateway } from "../../gateway/gateway.ts";
 import type { RateLimiter } from "../../gateway/limits.ts";
-import type { Access } from "../../operations/operation.ts";
+import type { Access, OperationServices } from "../../operations/operation.ts";
 import { bearerToken, withChallenge } from "../authentication.ts";
 import { clientAddressKey } from "../connection.ts";
 
@@ -20,17 +21,12 @@ const HOST_PREFIX = "__Host-";
 const SECURE_PREFIX = "__Secure-";
 const COOKIE_VALUE = /^[0-9A-Za-z]{43}$/;
 
-export interface GuardServices {
-  sessions: Sessions;
-  limits: RateLimiter;
-}
-
 /**
  * Authenticates the caller of an operation before its body is read, by an admin token in the Authorization header or by a
  * session cookie. Throws if the caller lacks the access that the operation requires.
  */
 export async function administratorOf(
-  { sessions, limits }: GuardServices,
+  { sessions, gateway: { limits } }: Pick<OperationServices, "sessions"> & { gateway: Pick<Gateway, "limits"> },
   request: FastifyRequest,
   access: Access,
 ): Promise<Administrator | null> {

@@ -42,8 +42,7 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
       schema: adminDocumentationOf(endpoint),
       onRequest: async (request, reply) => {
         reply.headers({ "cache-control": "no-store", "x-content-type-options": "nosniff" });
-        const guards = { sessions: services.sessions, limits: services.gateway.limits };
-        const who = await administratorOf(guards, request, endpoint.access);
+        const who = await administratorOf(services, request, endpoint.access);
         if (who !== null) {
           request.caller = { administrator: who };
           ownConnection(request.raw.socket, shareOwnerOf(who));
