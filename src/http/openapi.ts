@@ -83,18 +83,17 @@ export function documentationOf(endpoint: Endpoint, bounds: ChatBounds): Fastify
     ...(wildcard !== undefined && {
       params: Type.Object({ [wildcard.name]: Type.String({ description: wildcard.description }) }),
     }),
-    response: { 200: contentOf(response), ...errorResponses(endpoint) },
-  } as FastifySchema;
-}
-
-function contentOf({ description, schema, eventSchema }: Endpoint["response"]) {
-  return {
-    description,
-    content: {
-      "application/json": { schema },
-      ...(eventSchema !== undefined && { "text/event-stream": { schema: eventSchema } }),
+    response: {
+      200: {
+        description: response.description,
+        content: {
+          "application/json": { schema: response.schema },
+          ...(response.eventSchema !== undefined && { "text/event-stream": { schema: response.eventSchema } }),
+        },
+      },
+      ...errorResponses(endpoint),
     },
-  };
+  } as FastifySchema;
 }
 
 const ACCESS_DESCRIPTIONS = {
@@ -219,9 +218,8 @@ function withNulls(schema: TSchema): TSchema {
     properties: Record<string, TSchema>;
     required?: string[];
   };
-  const shown: Record<string, unknown> = {};
-  for (const [name, property] of Object.entries(properties)) {
-    shown[name] = required.includes(name) ? property : { anyOf: [property, { type: "null" }] };
-  }
-  return { ...schema, properties: shown } as TSchema;
+  const shown = Object.entries(properties).map(([name, property]) => {
+    return [name, required.includes(name) ? property : { anyOf: [property, { type: "null" }] }];
+  });
+  return { ...schema, properties: Object.fromEntries(shown) } as TSchema;
 }
