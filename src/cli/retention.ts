@@ -41,14 +41,8 @@ async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): 
     const log = logOf(terminal);
     const days = new UsageDays({ rows: store.usage, books: store.books, clock, log });
     const retention = new Retention({
-      ...{
-        closings: store.closings,
-        monthDigests: store.monthDigests,
-        limits,
-        clock,
-        now: () => performance.now(),
-        log,
-      },
+      ...{ closings: store.closings, monthDigests: store.monthDigests, limits, clock, log },
+      now: () => performance.now(),
       responseItems: store.responseItems,
       responsesMs: responses.keepHours * HOUR_MS,
       isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),

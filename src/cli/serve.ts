@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
 import { readConfig } from "./config.ts";
-import { isFirst, isWorker, joinSupervisor, requireSharedStore, superviseWorkers, workersFlag } from "./workers.ts";
+import { isFirst, isWorker, joinSupervisor, requireSharedStore, Supervisor, workersFlag } from "./workers.ts";
 
 /** npm forwards a signal that the terminal has sent to the whole group already. Two signals this close are one. */
 const SAME_SIGNAL_MS = 100;
@@ -31,7 +31,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const { createLog } = await import("../telemetry/logger.ts");
       const log = createLog(config.log.level);
       if (workers > 1 && !isWorker()) {
-        terminal.exitWith(await superviseWorkers(workers, log));
+        terminal.exitWith(await new Supervisor(workers, log).run());
         return;
       }
       // Loaded here, so that no other command waits for them.

@@ -49,16 +49,8 @@ export function joinSupervisor(stop: () => void): void {
   else stop();
 }
 
-/**
- * Starts a number of workers that run this command line and share its port, replaces each one that ends, and passes
- * signals on. Resolves with the code to exit with, once a signal has stopped all workers, the first one could not start,
- * or several ended soon after their starts.
- */
-export function superviseWorkers(count: number, log: Log): Promise<number> {
-  return new Supervisor(count, log).run();
-}
-
-class Supervisor {
+/** Keeps a number of workers running, which run this command line and share its port. */
+export class Supervisor {
   readonly #count: number;
   readonly #log: Log;
   readonly #ended = Promise.withResolvers<number>();
@@ -77,6 +69,10 @@ class Supervisor {
     this.#log = log;
   }
 
+  /**
+   * Starts the workers, replaces each one that ends, and passes signals on. Resolves with the code to exit with, once a signal
+   * has stopped all workers, the first one could not start, or several ended soon after their starts.
+   */
   run(): Promise<number> {
     for (const signal of SIGNALS) {
       process.on(signal, () => {
