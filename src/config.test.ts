@@ -142,7 +142,7 @@ describe("a mistake in the file is reported in one line", () => {
     ["server: { port: 65536 }", "1: server.port is 65536, but must be an integer from 0 to 65535."],
     [
       "server: 3",
-      "1: server is 3, but must be a group of settings: host, port, trustProxy, basePath, bodyLimitBytes, bodiesInFlightBytes, maxConnections, overload, drainDelaySeconds, drainSeconds, storeWaitSeconds.",
+      "1: server is 3, but must be a group of settings: host, port, trustProxy, basePath, keyInQuery, bodyLimitBytes, bodiesInFlightBytes, maxConnections, overload, drainDelaySeconds, drainSeconds, storeWaitSeconds.",
     ],
     [
       'server: { basePath: "tollgate" }',

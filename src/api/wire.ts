@@ -87,6 +87,8 @@ export type AddEvent = (event: string) => void;
 export interface EventEncoder {
   /** Event that is sent while nothing else is, so that proxies keep the connection open. */
   readonly keepAlive: string;
+  /** Media type of the stream, if it does not consist of server-sent events. */
+  readonly contentType?: string | undefined;
   open(head: AnswerHead, add: AddEvent): void;
   push(pieces: readonly AnswerPiece[], add: AddEvent): void;
   /** Returns the whole answer, where a wire keeps something of it. */

@@ -52,6 +52,11 @@ const Server = Group({
     description:
       "Path under which a proxy publishes the service, such as /tollgate; empty for the root. Requests are accepted with and without it.",
   }),
+  keyInQuery: Type.Boolean({
+    default: false,
+    description:
+      "True to accept a token as `?key=` on /v1beta, as Google does. Proxies and browsers may log URLs; Tollgate removes it.",
+  }),
   bodyLimitBytes: IntegerIn(1024, ONE_BILLION, {
     default: 20 * 1024 * 1024,
     description: "Maximum size of a request body.",

@@ -1,6 +1,8 @@
+import type { IncomingMessage } from "node:http";
 import type { FastifyRequest } from "fastify";
 import type { Administrator } from "../admin/sessions.ts";
 import { tokenHashHex } from "../admin/token.ts";
+import { geminiErrors } from "../api/gemini/errors.ts";
 import type { Principal, Scope } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
@@ -97,20 +99,46 @@ function requestKeys(gateway: Gateway, principal: Principal, address: string): L
   return [{ key: `address:${clientAddressKey(address)}`, limit: gateway.playground.requestsPerMinute }, ...keys];
 }
 
+export const GOOGLE_KEY_HEADER = "x-goog-api-key";
+/** A token in the query of a URL, which clients of Google can send. */
+const QUERY_KEY = /([?&])key=([^&#]*)(&?)/;
+
+/**
+ * Removes a token from the query of a request to Gemini's API, before anything logs its URL, and returns the URL without it.
+ * If the configuration allows it, the token becomes the header `x-goog-api-key`; otherwise the query keeps an empty one, which
+ * is refused.
+ */
+export function takeQueryKey(request: Pick<IncomingMessage, "headers">, url: string, isAllowed: boolean): string {
+  const [found, before = "", key = "", after] = QUERY_KEY.exec(url) ?? [];
+  if (found === undefined) return url;
+  if (!isAllowed) return url.replace(QUERY_KEY, `${before}key=${after}`);
+  request.headers[GOOGLE_KEY_HEADER] ??= decodeURIComponent(key);
+  return url.replace(QUERY_KEY, after === "" ? "" : before);
+}
+
 /** RFC 6750, section 2.1; the scheme's name is case-insensitive (RFC 9110, section 11.1). */
 const BEARER = /^bearer +([A-Za-z0-9\-._~+/]+=*) *$/i;
 const API_KEY = /^[A-Za-z0-9\-._~+/]+=*$/;
 const CHALLENGE = 'Bearer realm="tollgate"';
 
+/** Headers in which the clients of Anthropic and Google send it. */
+const API_KEY_HEADERS = ["x-api-key", GOOGLE_KEY_HEADER];
+
 /**
- * Returns the token of a request's header Authorization, or x-api-key, which Anthropic's clients send. Both may have the
- * same token. Throws missing_token, or invalid_value if the request has different tokens, two headers Authorization or a
- * token in its query (RFC 6750, section 2).
+ * Returns the token of a request's header Authorization, x-api-key or x-goog-api-key. Several may have the same token. Throws
+ * missing_token, or invalid_value if the request has different tokens, two headers Authorization or a token in its query
+ * (RFC 6750, section 2).
  */
 export function bearerToken(request: FastifyRequest): string {
   const header = request.headers.authorization;
-  const apiKey = request.headers["x-api-key"];
+  const name = API_KEY_HEADERS.find((one) => request.headers[one] !== undefined) ?? "";
+  const apiKey = request.headers[name];
   const query = request.query as Record<string, unknown> | undefined;
+  if (query?.key !== undefined && request.routeOptions.config.errors === geminiErrors) {
+    const message =
+      "A token in the query is not allowed. Send it in the header `x-goog-api-key`, or let the operator set server.keyInQuery.";
+    throw new ApiError("invalid_value", message, { param: "key" });
+  }
   if (query?.access_token !== undefined || hasSeveralAuthorizations(request.raw.rawHeaders)) {
     throw new ApiError(
       "invalid_value",
@@ -120,8 +148,8 @@ export function bearerToken(request: FastifyRequest): string {
   }
   const bearer = header === undefined ? undefined : BEARER.exec(header)?.[1];
   if (typeof apiKey === "string" && header !== undefined && apiKey !== bearer) {
-    const message = "The headers `Authorization` and `x-api-key` have different access tokens. Send only one of them.";
-    throw new ApiError("invalid_value", message, { param: "x-api-key" });
+    const message = `The headers \`Authorization\` and \`${name}\` have different access tokens. Send only one of them.`;
+    throw new ApiError("invalid_value", message, { param: name });
   }
   const token = bearer ?? (typeof apiKey === "string" && API_KEY.test(apiKey) ? apiKey : undefined);
   if (token !== undefined) return token;

@@ -18,7 +18,15 @@ function answered(
   const sent: { status?: number; headers?: object } = {};
   const settlement = isHeld ? Promise.resolve(undefined) : null;
   const reply = {
-    request: { method, settlement, headers, id: "req", raw: { complete: true }, routeOptions: { url, config: {} } },
+    request: {
+      method,
+      url,
+      settlement,
+      headers,
+      id: "req",
+      raw: { complete: true },
+      routeOptions: { url, config: {} },
+    },
     code: (status: number) => Object.assign(sent, { status }) && reply,
     headers: (fields: object) => Object.assign(sent, { headers: fields }) && reply,
     send: () => reply,

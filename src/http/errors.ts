@@ -1,5 +1,6 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import { toErrorEnvelope } from "../api/chat/encode.ts";
+import { geminiErrors } from "../api/gemini/errors.ts";
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ErrorEnvelope } from "../api/validation.ts";
 import type { ErrorFormat } from "../api/wire.ts";
@@ -7,7 +8,7 @@ import { ApiError, type ErrorCode } from "../errors.ts";
 import { publicError } from "../gateway/failures.ts";
 import { type LimitState, rateLimitHeaders } from "../gateway/limits.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { callerNamesOf } from "./authentication.ts";
+import { callerNamesOf, GOOGLE_KEY_HEADER } from "./authentication.ts";
 
 /** Our codes for Fastify's own errors (https://fastify.dev/docs/latest/Reference/Errors/). */
 const FASTIFY_CODES: Record<string, ErrorCode> = {
@@ -93,7 +94,7 @@ const MISDIRECTED = 421;
  */
 function mayRepeat({ method, settlement, routeOptions }: FastifyRequest, { code }: ApiError): boolean {
   if (code !== "store_unavailable") return false;
-  const isCompletion = method === "POST" && routeOptions.url?.startsWith("/v1/") === true;
+  const isCompletion = method === "POST" && /^\/v1(?:beta)?\//.test(routeOptions.url ?? "");
   return method === "GET" || method === "HEAD" || (isCompletion && settlement === null);
 }
 
@@ -118,9 +119,17 @@ export const usualErrors: ErrorFormat = {
   body: toErrorEnvelope,
 };
 
-/** Returns the format of a request's errors: that of its route, or of the wire whose version it names. */
+/** Returns the format of a request's errors: that of its route, or of the wire whose path, version or key it names. */
 function errorFormatOf(request: FastifyRequest): ErrorFormat {
-  return request.routeOptions.config.errors ?? (namesMessagesVersion(request) ? messagesErrors : usualErrors);
+  const { errors } = request.routeOptions.config;
+  if (errors !== undefined) return errors;
+  if (namesMessagesVersion(request)) return messagesErrors;
+  return namesGoogleKey(request) || request.url.startsWith("/v1beta/") ? geminiErrors : usualErrors;
+}
+
+/** True for a request of a client that speaks Gemini's API. */
+export function namesGoogleKey({ headers }: Pick<FastifyRequest, "headers">): boolean {
+  return headers[GOOGLE_KEY_HEADER] !== undefined;
 }
 
 /** True for a request of a client that speaks Anthropic's API: all its requests name their version. */

@@ -50,7 +50,7 @@ export class EventStreamSink implements AnswerSink {
     this.#events.begin({
       ...this.#options.headers,
       ...head.headers,
-      "content-type": "text/event-stream; charset=utf-8",
+      "content-type": this.#encoder.contentType ?? "text/event-stream; charset=utf-8",
       "cache-control": "no-cache",
       "x-accel-buffering": "no",
     });

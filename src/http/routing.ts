@@ -7,6 +7,7 @@ import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import { createEmbedding } from "./routes/create-embedding.ts";
 import { createMessage } from "./routes/create-message.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
+import { createGeminiContent, createGeminiContentV1, listGeminiModels, retrieveGeminiModel } from "./routes/gemini.ts";
 import { showKey, showKeyInfo } from "./routes/key.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
 import { reportUsage } from "./routes/report-usage.ts";
@@ -21,6 +22,10 @@ export const endpoints: readonly Endpoint[] = [
   countResponseTokens,
   retrieveResponse,
   deleteResponse,
+  createGeminiContent,
+  createGeminiContentV1,
+  listGeminiModels,
+  retrieveGeminiModel,
   createEmbedding,
   listModels,
   retrieveModel,
@@ -106,5 +111,10 @@ export function requestPath({ url }: Pick<FastifyRequest, "url">): string {
 
 /** True for a path of the API that browsers may call from any origin. */
 export function isPublicPath(path: string): boolean {
-  return path === API_PREFIX || path.startsWith(`${API_PREFIX}/`);
+  return path === API_PREFIX || path.startsWith(`${API_PREFIX}/`) || isGeminiPath(path);
+}
+
+/** True for a path of Gemini's API. */
+export function isGeminiPath(path: string): boolean {
+  return path.startsWith("/v1beta/");
 }

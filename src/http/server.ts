@@ -1,4 +1,5 @@
 import { lookup } from "node:dns/promises";
+import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
@@ -17,7 +18,7 @@ import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, beginAccess, recordAccess } from "./access.ts";
 import { ADMIN_PREFIX } from "./admin/endpoint.ts";
 import { type AdminServices, serveAdmin } from "./admin/index.ts";
-import { authenticate, likelyOrganization, principalOf } from "./authentication.ts";
+import { authenticate, likelyOrganization, principalOf, takeQueryKey } from "./authentication.ts";
 import type { Authenticator } from "./authenticator.ts";
 import { acceptJsonBodies } from "./body.ts";
 import {
@@ -36,7 +37,7 @@ import { type HealthSources, type MetricsEndpoint, serveHealth, serveMetrics, UN
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { type Overload, RunningWork, refuseWhenOverloaded } from "./overload.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
-import { endpoints, isPublicPath, requestPath, respondNoRoute } from "./routing.ts";
+import { endpoints, isGeminiPath, isPublicPath, requestPath, respondNoRoute } from "./routing.ts";
 import { RunningCompletions, Shutdown, type ShutdownOptions } from "./shutdown.ts";
 
 declare module "fastify" {
@@ -60,6 +61,8 @@ export interface ServerOptions
   trustProxy: false | number | string;
   /** Path under which a proxy publishes the service, without a trailing slash; empty for the root. */
   basePath: string;
+  /** True if requests to Gemini's API may have the token in their query. */
+  keyInQuery: boolean;
   bodyLimitBytes: number;
   /** Limit of the bytes of all request bodies in memory. */
   bodiesInFlightBytes: number;
@@ -146,11 +149,12 @@ function trustedProxies(trustProxy: ServerOptions["trustProxy"]) {
 const NO_COMPILERS: object = { buildValidator: () => () => () => true, buildSerializer: () => () => JSON.stringify };
 
 /** Creates Fastify without hooks and routes. */
-function createFastify({ bodyLimitBytes, trustProxy, basePath, newRequestId }: ServerOptions): FastifyInstance {
+function createFastify(options: ServerOptions): FastifyInstance {
+  const { bodyLimitBytes, trustProxy, newRequestId } = options;
   return fastify({
     bodyLimit: bodyLimitBytes,
     trustProxy: trustedProxies(trustProxy),
-    rewriteUrl: rewriteUrlFor(basePath),
+    rewriteUrl: rewriteUrlFor(options),
     genReqId: newRequestId,
     requestIdHeader: false,
     schemaController: { compilersFactory: NO_COMPILERS },
@@ -319,8 +323,9 @@ async function document(server: FastifyInstance, version: string): Promise<void>
   await server.register(swagger, {
     openapi: documentBase(version, server.basePath),
     transform: ({ schema, url, route }) => {
-      const wildcard = endpoints.find((endpoint) => endpoint.path === url)?.wildcard;
-      const isApi = route.url.startsWith("/v1/") || route.url.startsWith(ADMIN_PREFIX);
+      const isOf = ({ path, method }: Endpoint) => path === url && method === route.method;
+      const wildcard = endpoints.find(isOf)?.wildcard;
+      const isApi = isPublicPath(route.url) || route.url.startsWith(ADMIN_PREFIX);
       return { schema: { ...schema, hide: !isApi || undefined }, url: url.replace("*", `:${wildcard?.name}`) };
     },
   });
@@ -345,11 +350,18 @@ async function document(server: FastifyInstance, version: string): Promise<void>
 }
 
 /**
- * Returns Fastify's `rewriteUrl` for a base path, undefined without one. It removes the base path from URLs. Proxies that
- * strip the path themselves work as well, because other URLs are unchanged.
+ * Returns Fastify's `rewriteUrl`: it removes the base path from URLs, and tokens from those of Gemini's API. Proxies that
+ * strip the base path themselves work as well, because other URLs are unchanged.
  */
-function rewriteUrlFor(basePath: string): ((request: { url?: string | undefined }) => string) | undefined {
-  if (basePath === "") return undefined;
+function rewriteUrlFor({ basePath, keyInQuery }: Pick<ServerOptions, "basePath" | "keyInQuery">) {
   const path = new RegExp(`^${RegExp.escape(basePath)}(?:/|(?=\\?|$))`);
-  return ({ url = "/" }) => url.replace(path, "/");
+  return (request: IncomingMessage & { originalUrl?: string }) => {
+    const { url: sent = "/" } = request;
+    const url = basePath === "" ? sent : sent.replace(path, "/");
+    if (!isGeminiPath(requestPath({ url }))) return url;
+    const stripped = takeQueryKey(request, url, keyInQuery);
+    // Fastify keeps it for its log.
+    request.originalUrl = stripped;
+    return stripped;
+  };
 }

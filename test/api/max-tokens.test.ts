@@ -116,6 +116,8 @@ describe("By default", () => {
     expect(await boundOf(post("/v1/chat/completions", { ...chat, stream: true }))).toEqual(found);
     expect(await boundOf(post("/v1/messages", { messages, max_tokens: asked }))).toEqual(found);
     expect(await boundOf(post("/v1/responses", { input: "go", max_output_tokens: asked }))).toEqual(found);
+    const gemini = { contents: { parts: { text: "go" } }, generationConfig: { maxOutputTokens: asked } };
+    expect(await boundOf(post(`/v1beta/models/${model}:generateContent`, gemini))).toEqual(found);
   });
 
   test("max_completion_tokens is lowered to what the context window leaves.", async () => {

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { AnswerPiece } from "../../src/api/answer.ts";
 import { AnswerFold } from "../../src/api/answer-fold.ts";
 import { decodeChatCompletion } from "../../src/api/chat/decode.ts";
+import { decodeGenerateContent } from "../../src/api/gemini/decode.ts";
 import { decodeMessages } from "../../src/api/messages/decode.ts";
 import { decodeResponses } from "../../src/api/responses/decode.ts";
 import { type SentTextVisitor, visitSent } from "../../src/api/sent-text.ts";
@@ -184,6 +185,10 @@ const INBOUND: Record<string, () => DecodedCompletion> = {
   "chat completions with functions": () => decodeChatCompletion({ ...CHAT, functions: FUNCTIONS }) as DecodedCompletion,
   Messages: () =>
     decodeMessages({ model: "m", max_tokens: 9, messages: CHAT.messages }, NO_HEADERS) as DecodedCompletion,
+  Gemini: () => {
+    const call = { model: "m", isStreamed: true, isEvents: true };
+    return decodeGenerateContent({ contents: { parts: { text: "go" } } }, call) as DecodedCompletion;
+  },
   Responses: () =>
     decodeResponses({ model: "m", input: "go", include: ["message.output_text.logprobs"] }) as DecodedCompletion,
 };

@@ -31,6 +31,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     version: "0.0.0",
     trustProxy: false,
     basePath: "",
+    keyInQuery: false,
     bodyLimitBytes: 1024,
     bodiesInFlightBytes: 1024 * 1024,
     maxConnections: 16_384,

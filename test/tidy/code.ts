@@ -15,7 +15,13 @@ const PROVIDERS =
   /^(openai|openai-compatible|anthropic|google|google-vertex|gemini|bedrock|azure|mistral|cohere|xai|groq|deepseek|together|fireworks|openrouter|ollama|lm-?studio|llama\.?cpp|vllm|sandbox)([-_/:.].*)?$/i;
 const MAY_NAME_PROVIDERS = new Set(["providers", "catalog"]);
 /** Headers of Anthropic's API and formats of reasoning: names of wires that clients and several providers speak. */
-const WORDS_OF_WIRES = new Set(["anthropic-version", "anthropic-beta", "anthropic-claude-v1", "openai-responses-v1"]);
+const WORDS_OF_WIRES = new Set([
+  "anthropic-version",
+  "anthropic-beta",
+  "anthropic-claude-v1",
+  "google-gemini-v1",
+  "openai-responses-v1",
+]);
 /** The category of the test models is a value of the public API. */
 const CATEGORIES_OF_THE_API = new Set(["src/api/model.ts"]);
 

@@ -1,5 +1,6 @@
 import { AnswerFold } from "../../src/api/answer-fold.ts";
 import { decodeChatCompletion } from "../../src/api/chat/decode.ts";
+import { decodeGenerateContent } from "../../src/api/gemini/decode.ts";
 import { decodeMessages } from "../../src/api/messages/decode.ts";
 import { decodeResponses } from "../../src/api/responses/decode.ts";
 import type { DecodedCompletion, NativeRequest } from "../../src/api/wire.ts";
@@ -184,6 +185,10 @@ function decodedRequests(): Record<string, DecodedCompletion> {
   const decoded = {
     chat: decodeChatCompletion({ ...common, messages, stream_options: { include_usage: true } }),
     responses: decodeResponses({ ...common, input: "go" }),
+    gemini: decodeGenerateContent(
+      { contents: { parts: { text: "go" } } },
+      { model: "m", isStreamed: true, isEvents: false },
+    ),
     messages: decodeMessages({ ...common, messages, max_tokens: MAX_TOKENS }, {}),
   };
   return Object.fromEntries(

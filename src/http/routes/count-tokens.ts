@@ -4,6 +4,8 @@ import { decodeCountTokens } from "../../api/messages/decode.ts";
 import { messagesErrors } from "../../api/messages/errors.ts";
 import { CountTokensRequest } from "../../api/messages/request.ts";
 import { ResponsesRequest } from "../../api/responses/request.ts";
+import type { ValidationIssue } from "../../api/validation.ts";
+import type { DecodedCompletion } from "../../api/wire.ts";
 import { ApiError } from "../../errors.ts";
 import { planPrompt } from "../../gateway/kinds/completion.ts";
 import { rateLimitHeaders } from "../../gateway/limits.ts";
@@ -30,7 +32,7 @@ export const countMessageTokens: Endpoint = {
   errors: messagesErrors,
   async handle(services, request, reply) {
     const decoded = decodeCountTokens(request.body, request.headers);
-    return { input_tokens: await countTokens(services, request, reply, decoded) };
+    return { input_tokens: await estimateTokens(services, request, reply, decoded) };
   },
 };
 
@@ -48,18 +50,21 @@ export const countResponseTokens: Endpoint = {
   },
   async handle(services, request, reply) {
     const decoded = await decodeResponse(request, services);
-    return { object: "response.input_tokens", input_tokens: await countTokens(services, request, reply, decoded) };
+    return {
+      object: "response.input_tokens",
+      input_tokens: await estimateTokens(services, request, reply, decoded),
+    };
   },
 };
 
 /** Returns the estimated tokens of a prompt, within the limits of the caller. Rejects with the error that the client receives. */
-async function countTokens(
+export async function estimateTokens(
   { gateway }: EndpointServices,
   request: FastifyRequest,
   reply: FastifyReply,
-  decoded: ReturnType<typeof decodeCountTokens>,
+  decoded: DecodedCompletion | { issue: ValidationIssue },
 ): Promise<number> {
-  request.modelName = modelIn(request.body);
+  request.modelName ??= modelIn(request.body);
   if ("issue" in decoded) throw toApiIssue(decoded.issue);
   const principal = principalOf(request);
   const { signal } = abortOnClose(reply);

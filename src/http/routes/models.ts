@@ -1,5 +1,6 @@
 import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
+import { GeminiModel, GeminiModelList, toGeminiModel, toGeminiModels } from "../../api/gemini/models.ts";
 import { messagesVersionIssue } from "../../api/messages/decode.ts";
 import {
   MessagesModel,
@@ -10,13 +11,15 @@ import {
 } from "../../api/messages/models.ts";
 import { Model, ModelList } from "../../api/model.ts";
 import { type CatalogModel, isPrefix, toApiModel } from "../../catalog/model.ts";
+import type { Gateway } from "../../gateway/gateway.ts";
 import { mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { toApiIssue } from "../answer.ts";
 import { principalOf } from "../authentication.ts";
-import { namesMessagesVersion } from "../errors.ts";
+import { namesGoogleKey, namesMessagesVersion } from "../errors.ts";
 import type { Endpoint } from "./endpoint.ts";
 
-const FORMATS = "A request with the header `anthropic-version` gets the format of Anthropic's Models API.";
+const FORMATS =
+  "A request with the header `anthropic-version` gets the format of Anthropic's Models API, one with `x-goog-api-key` that of Gemini's API.";
 
 export const listModels: Endpoint = {
   method: "GET",
@@ -25,20 +28,24 @@ export const listModels: Endpoint = {
   operationId: "listModels",
   summary: "List models",
   description: `Every model that the token may use, with its facts and its price. ${FORMATS}`,
-  response: { description: "The models.", schema: Type.Union([ModelList, MessagesModelList]) },
-  async handle({ gateway }, request): Promise<ModelList | MessagesModelList> {
-    const principal = principalOf(request);
-    const { catalog } = gateway;
-    const aliases = [...catalog.aliases].filter(([alias]) => !isPrefix(alias));
-    const named = [...catalog.list().map((model) => [model.id, model] as const), ...aliases];
-    const models = named.filter(([, model]) => mayUse(principal, model));
-    const listed = (all: typeof models) => all.map(([name, model]) => toApiModel(model, name));
-    if (!isOfMessages(request)) return { object: "list", data: listed(models) };
+  response: { description: "The models.", schema: Type.Union([ModelList, MessagesModelList, GeminiModelList]) },
+  async handle({ gateway }, request): Promise<ModelList | MessagesModelList | GeminiModelList> {
+    if (namesGoogleKey(request)) return geminiModels(gateway, request);
+    if (!isOfMessages(request)) return { object: "list", data: modelsFor(gateway, request, () => true) };
     const page = readModelPage(request.query as Record<string, unknown>);
     if ("issue" in page) throw toApiIssue(page.issue);
-    return toMessagesModels(listed(models.filter(([, model]) => chats(model))), page);
+    return toMessagesModels(modelsFor(gateway, request, chats), page);
   },
 };
+
+/** Returns the models and aliases that a caller may use, and that belong into a format. */
+function modelsFor({ catalog }: Gateway, request: FastifyRequest, belongs: (model: CatalogModel) => boolean): Model[] {
+  const principal = principalOf(request);
+  const aliases = [...catalog.aliases].filter(([alias]) => !isPrefix(alias));
+  const named = [...catalog.list().map((model) => [model.id, model] as const), ...aliases];
+  const models = named.filter(([, model]) => mayUse(principal, model) && belongs(model));
+  return models.map(([name, model]) => toApiModel(model, name));
+}
 
 export const retrieveModel: Endpoint = {
   method: "GET",
@@ -48,20 +55,37 @@ export const retrieveModel: Endpoint = {
   summary: "Retrieve a model",
   description: `One model with its facts and its price. The id may contain slashes, encoded or not. ${FORMATS}`,
   wildcard: { name: "model", description: "The model's id, or an alias." },
-  response: { description: "The model.", schema: Type.Union([Model, MessagesModel]) },
-  async handle({ gateway }, request): Promise<Model | MessagesModel> {
-    const { "*": id } = request.params as { "*": string };
-    request.modelName = id;
-    const model = gateway.catalog.find(id);
-    const isMessages = isOfMessages(request);
-    if (model === undefined || !mayUse(principalOf(request), model)) throw modelNotFound(id);
-    if (!isMessages) return toApiModel(model, id);
-    if (!chats(model)) throw modelNotFound(id);
-    return toMessagesModel(toApiModel(model, id));
+  response: { description: "The model.", schema: Type.Union([Model, MessagesModel, GeminiModel]) },
+  async handle({ gateway }, request): Promise<Model | MessagesModel | GeminiModel> {
+    if (namesGoogleKey(request)) return geminiModel(gateway, request);
+    return isOfMessages(request)
+      ? toMessagesModel(modelFor(gateway, request, chats))
+      : modelFor(gateway, request, () => true);
   },
 };
 
-/** Tests whether a model belongs into the format of Anthropic's API, which has no embeddings. */
+/** Returns the model of a path. Throws model_not_found if the caller may not use it, or it does not belong into a format. */
+function modelFor({ catalog }: Gateway, request: FastifyRequest, belongs: (model: CatalogModel) => boolean): Model {
+  const { "*": id } = request.params as { "*": string };
+  request.modelName = id;
+  const model = catalog.find(id);
+  if (model === undefined || !mayUse(principalOf(request), model) || !belongs(model)) throw modelNotFound(id);
+  return toApiModel(model, id);
+}
+
+/** Returns a page of the models in the format of Gemini's API. Throws invalid_value. */
+export function geminiModels(gateway: Gateway, request: FastifyRequest): GeminiModelList {
+  const page = toGeminiModels(modelsFor(gateway, request, chats), request.query as Record<string, unknown>);
+  if ("issue" in page) throw toApiIssue(page.issue);
+  return page;
+}
+
+/** Returns the model of a path in the format of Gemini's API. Throws model_not_found. */
+export function geminiModel(gateway: Gateway, request: FastifyRequest): GeminiModel {
+  return toGeminiModel(modelFor(gateway, request, chats));
+}
+
+/** Tests whether a model belongs into the formats of Anthropic's and Gemini's API, which here have no embeddings. */
 function chats({ capabilities }: CatalogModel): boolean {
   return capabilities.has("chat");
 }

@@ -1,0 +1,171 @@
+import { partFault } from "../chat/image-address.ts";
+import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
+import { invalid, type ValidationIssue } from "../validation.ts";
+import type { UnknownFields } from "../wording.ts";
+import type { GeminiContent, GeminiPart } from "./request.ts";
+import { GEMINI_FORMAT, signedStateOf } from "./signatures.ts";
+
+/** Place of a message in the request, for the errors that name it. */
+interface Origin {
+  content: string;
+  /** Paths of its content parts. */
+  parts: string[];
+}
+
+export interface DecodedContents {
+  messages: RequestMessage[];
+  origins: Origin[];
+}
+
+class ContentFault extends Error {
+  readonly issue: ValidationIssue;
+
+  constructor(issue: ValidationIssue) {
+    super(issue.message);
+    this.issue = issue;
+  }
+}
+
+/** Converts contents to messages. `ignored` gets the fields that have no place in them. */
+export function messagesOfContents(
+  contents: readonly GeminiContent[],
+  ignored: UnknownFields,
+): DecodedContents | { issue: ValidationIssue } {
+  const reader = new ContentReader(ignored);
+  try {
+    for (const [index, content] of contents.entries()) reader.read(content, `contents[${index}]`);
+  } catch (error) {
+    if (error instanceof ContentFault) return { issue: error.issue };
+    throw error;
+  }
+  return reader;
+}
+
+class ContentReader implements DecodedContents {
+  readonly messages: RequestMessage[] = [];
+  readonly origins: Origin[] = [];
+  readonly #ignored: UnknownFields;
+  /** Calls without a result, the oldest first. */
+  readonly #open: { id: string; name: string }[] = [];
+  #calls = 0;
+
+  constructor(ignored: UnknownFields) {
+    this.#ignored = ignored;
+  }
+
+  read({ role, parts }: GeminiContent, path: string): void {
+    if (role === "model") this.#readAnswer(parts, path);
+    else this.#readUser(parts, path);
+  }
+
+  #add(message: RequestMessage, content: string, parts: string[] = []): void {
+    this.messages.push(message);
+    this.origins.push({ content, parts });
+  }
+
+  #readUser(parts: readonly GeminiPart[], path: string): void {
+    const content: ContentPart[] = [];
+    const paths: string[] = [];
+    for (const [index, part] of parts.entries()) {
+      const at = `${path}.parts[${index}]`;
+      if (part.functionResponse !== undefined) {
+        this.#addResult(part.functionResponse, at);
+        continue;
+      }
+      content.push(contentOf(part, at));
+      paths.push(at);
+    }
+    const [first] = content;
+    if (first === undefined) {
+      if (parts.length === 0) throw new ContentFault(invalid(`${path}.parts`, "expected at least one part"));
+      return;
+    }
+    const isText = content.length === 1 && first.type === "text";
+    this.#add({ role: "user", content: isText ? first.text : content }, path, paths);
+  }
+
+  #addResult({ id, name, response = {} }: NonNullable<GeminiPart["functionResponse"]>, at: string): void {
+    const index = this.#open.findIndex((call) => (id === undefined ? call.name === name : call.id === id));
+    const [call] = index < 0 ? [] : this.#open.splice(index, 1);
+    if (call === undefined) {
+      const reason = `no functionCall before it without a result has this ${id === undefined ? "name" : "id"}`;
+      throw new ContentFault(invalid(`${at}.functionResponse`, reason));
+    }
+    this.#add({ role: "tool", tool_call_id: call.id, content: JSON.stringify(response) }, at);
+  }
+
+  #readAnswer(parts: readonly GeminiPart[], path: string): void {
+    const message: RequestMessage = { role: "assistant" };
+    for (const [index, part] of parts.entries()) {
+      const at = `${path}.parts[${index}]`;
+      if (part.functionCall !== undefined) {
+        message.tool_calls = [...(message.tool_calls ?? []), this.#call(part.functionCall, part.thoughtSignature)];
+      } else if (part.thought === true) this.#think(message, part);
+      else {
+        const content = contentOf(part, at);
+        if (content.type !== "text") throw new ContentFault(invalid(at, "a model's content has only texts and calls"));
+        if (part.thoughtSignature !== undefined) this.#ignored.add("contents.parts.", "thoughtSignature");
+        message.content = `${message.content ?? ""}${content.text}`;
+      }
+    }
+    if (message.content === undefined && message.tool_calls === undefined) message.content = "";
+    this.#add(message, path);
+  }
+
+  #think(message: RequestMessage, { text = "", thoughtSignature: signature }: GeminiPart): void {
+    if (text !== "") message.reasoning_content = `${message.reasoning_content ?? ""}${text}`;
+    if (signature === undefined) return;
+    const own = { type: "reasoning.encrypted" as const, format: GEMINI_FORMAT, ...(text && { text }), data: signature };
+    message.reasoning_details = [...(message.reasoning_details ?? []), signedStateOf(signature)?.detail ?? own];
+  }
+
+  /** A call without an id gets one that no client sends, so that its result finds it. */
+  #call({ id, name, args = {} }: NonNullable<GeminiPart["functionCall"]>, signature: string | undefined): ToolCall {
+    this.#calls += 1;
+    const call: ToolCall = {
+      id: id ?? `call_${this.#calls}_of_${name}`.slice(0, 40),
+      type: "function",
+      function: { name, arguments: JSON.stringify(args) },
+    };
+    this.#open.push({ id: call.id, name });
+    if (signature !== undefined) {
+      call.extra_content = signedStateOf(signature)?.extraContent ?? { google: { thought_signature: signature } };
+    }
+    return call;
+  }
+}
+
+function contentOf(part: GeminiPart, at: string): ContentPart {
+  const { text, inlineData, fileData } = part;
+  const content = inlineData
+    ? inlineContent(inlineData)
+    : fileData
+      ? fileContent(fileData)
+      : text === undefined
+        ? undefined
+        : ({ type: "text", text } as const);
+  const kinds = "text, inlineData, fileData, functionCall or functionResponse";
+  if (content === undefined) throw new ContentFault(invalid(at, `expected one of ${kinds}`));
+  const found = partFault(content);
+  if (found === undefined) return content;
+  throw new ContentFault(invalid(inlineData ? `${at}.inlineData` : `${at}.fileData`, found.fault));
+}
+
+function inlineContent({ mimeType, data }: NonNullable<GeminiPart["inlineData"]>): ContentPart {
+  const type = mimeType.toLowerCase().split(";", 1)[0] ?? "";
+  // The wire's JSON may have the other alphabet of base64 (RFC 4648, section 5).
+  const base64 = data.replaceAll("-", "+").replaceAll("_", "/");
+  const url = `data:${type};base64,${base64}`;
+  const [kind, subtype = ""] = type.split("/");
+  if (kind === "image") return { type: "image_url", image_url: { url } };
+  if (kind === "video") return { type: "video_url", video_url: { url } };
+  if (kind !== "audio") return { type: "file", file: { file_data: url } };
+  const format = subtype === "mpeg" ? "mp3" : subtype.replace(/^x-/, "");
+  return { type: "input_audio", input_audio: { data: base64, format } };
+}
+
+function fileContent({ mimeType = "", fileUri }: NonNullable<GeminiPart["fileData"]>): ContentPart {
+  if (mimeType.startsWith("image/")) return { type: "image_url", image_url: { url: fileUri } };
+  if (mimeType.startsWith("video/")) return { type: "video_url", video_url: { url: fileUri } };
+  return { type: "file", file: { file_url: fileUri } };
+}

@@ -1,0 +1,282 @@
+import { choiceWithoutTools } from "../chat/decode.ts";
+import { type ChatCompletionRequest, MESSAGES_MAX, TOOLS_MAX, type Tool } from "../chat/request.ts";
+import { isObject, type JsonObject, objectsIn } from "../json.ts";
+import { compileCopy } from "../known-fields.ts";
+import { compileCheck, invalid, type ValidationIssue, wrongType } from "../validation.ts";
+import type { DecodedCompletion } from "../wire.ts";
+import { UnknownFields } from "../wording.ts";
+import { type DecodedContents, messagesOfContents } from "./contents.ts";
+import { GeminiEventEncoder, toGenerated } from "./encode.ts";
+import { type GeminiContent, GenerateContentRequest, withCamelCase, withLists } from "./request.ts";
+
+const checkSchema = compileCheck(GenerateContentRequest);
+const copyKnown = compileCopy(GenerateContentRequest, ["model"]);
+
+type Invalid = { issue: ValidationIssue };
+type Config = NonNullable<GenerateContentRequest["generationConfig"]>;
+
+/** The method of a request, and the format of its stream. */
+export interface GeminiCall {
+  model: string;
+  isStreamed: boolean;
+  /** True for server-sent events, false for one list in JSON. */
+  isEvents: boolean;
+}
+
+/** Fields that would change the answer, or make tokens that no hold covers, by the path of their object. */
+const UNSUPPORTED: Record<string, readonly string[]> = {
+  "": ["cachedContent"],
+  "generationConfig.": ["responseLogprobs", "logprobs", "speechConfig", "imageConfig", "audioTimestamp"],
+};
+
+/** Reads the body of `generateContent` or `streamGenerateContent`. Returns the first issue of an invalid body. */
+export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedCompletion | Invalid {
+  if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
+  const named = withLists(withCamelCase(body) as JsonObject);
+  const early = excessIssue(named) ?? unsupportedIssue(named) ?? toolIssue(named) ?? partIssue(named);
+  if (early !== undefined) return { issue: early };
+  const unknown = new UnknownFields();
+  const request = copyKnown(named, unknown) as GenerateContentRequest;
+  const issue = checkSchema(request) ?? formatIssue(request) ?? choiceIssue(request) ?? instructionIssue(request);
+  if (issue !== undefined) return { issue };
+  const contents = messagesOfContents(request.contents, unknown);
+  if ("issue" in contents) return contents;
+  return {
+    kind: "completion",
+    request: internalRequest(request, contents, call),
+    output: {
+      param: "generationConfig.maxOutputTokens",
+      tokens: request.generationConfig?.maxOutputTokens,
+      isLimitedBySetting: false,
+    },
+    ignored: unknown.names(),
+    paramOf: (param) => paramOf(param, request, contents),
+    events: () => new GeminiEventEncoder(call.isEvents),
+    document: toGenerated,
+  };
+}
+
+/** Reads the body of `countTokens`: contents alone, or a whole request. */
+export function decodeGeminiCount(body: unknown, model: string): DecodedCompletion | Invalid {
+  const named = isObject(body) ? (withCamelCase(body) as JsonObject) : {};
+  const { generateContentRequest: whole } = named;
+  return decodeGenerateContent(isObject(whole) ? whole : body, { model, isStreamed: false, isEvents: false });
+}
+
+function excessIssue({ contents, tools }: JsonObject): ValidationIssue | undefined {
+  const parts = objectsIn(contents).flatMap(({ parts }) => [contents, ...(Array.isArray(parts) ? parts : [])]);
+  const declared = objectsIn(tools).flatMap((tool) => objectsIn(tool.functionDeclarations));
+  const excess = (param: string, limit: number, count: number): ValidationIssue => {
+    const message = `Invalid '${param}': expected at most ${limit} in all, but got ${count}.`;
+    return { code: "body_too_large", param, message };
+  };
+  if (parts.length > MESSAGES_MAX) return excess("contents", MESSAGES_MAX, parts.length);
+  return declared.length > TOOLS_MAX ? excess("tools", TOOLS_MAX, declared.length) : undefined;
+}
+
+function unsupported(param: string): ValidationIssue {
+  return { code: "unsupported_value", param, message: `'${param}' is not supported by this service.` };
+}
+
+function unsupportedIssue(body: JsonObject): ValidationIssue | undefined {
+  const config = isObject(body.generationConfig) ? body.generationConfig : {};
+  for (const [place, names] of Object.entries(UNSUPPORTED)) {
+    const owner = place === "" ? body : config;
+    const found = names.find((name) => (owner[name] ?? false) !== false);
+    if (found !== undefined) return unsupported(`${place}${found}`);
+  }
+  const { candidateCount = null, responseModalities } = config;
+  if (candidateCount !== null && candidateCount !== 1) return unsupported("generationConfig.candidateCount");
+  const others = Array.isArray(responseModalities) && responseModalities.some((one) => !/^text$/i.test(String(one)));
+  return others ? unsupported("generationConfig.responseModalities") : undefined;
+}
+
+/** Tools that the provider would run are refused: their tokens and calls are not bounded. */
+function toolIssue({ tools }: JsonObject): ValidationIssue | undefined {
+  for (const [index, tool] of (Array.isArray(tools) ? tools : []).entries()) {
+    if (!isObject(tool)) continue;
+    const other = Object.keys(tool).find((name) => name !== "functionDeclarations" && (tool[name] ?? null) !== null);
+    if (other === undefined) continue;
+    const param = `tools[${index}].${other.slice(0, 64)}`;
+    const message = `'${param}' is not supported by this service. Supported tools are 'functionDeclarations', which the client runs.`;
+    return { code: "unsupported_value", param, message };
+  }
+  return undefined;
+}
+
+/** Parts of code that the provider runs. */
+const REFUSED_PARTS = ["executableCode", "codeExecutionResult", "toolCall", "toolResponse"];
+
+function partIssue({ contents }: JsonObject): ValidationIssue | undefined {
+  for (const [index, { parts }] of objectsIn(contents).entries()) {
+    for (const [place, part] of objectsIn(parts).entries()) {
+      const found = REFUSED_PARTS.find((name) => part[name] !== undefined);
+      if (found !== undefined) return unsupported(`contents[${index}].parts[${place}].${found}`);
+    }
+  }
+  return undefined;
+}
+
+function formatIssue({ generationConfig: config = {} }: GenerateContentRequest): ValidationIssue | undefined {
+  const { responseSchema, responseJsonSchema, responseMimeType } = config;
+  if (responseSchema !== undefined && responseJsonSchema !== undefined) {
+    return invalid(
+      "generationConfig.responseJsonSchema",
+      "only one of responseSchema and responseJsonSchema is allowed",
+    );
+  }
+  if ((responseSchema ?? responseJsonSchema) === undefined || responseMimeType === "application/json") return undefined;
+  return invalid("generationConfig.responseMimeType", "a schema needs 'application/json'");
+}
+
+function choiceIssue(request: GenerateContentRequest): ValidationIssue | undefined {
+  const { mode, allowedFunctionNames: allowed = [] } = request.toolConfig?.functionCallingConfig ?? {};
+  if (mode !== "ANY") return undefined;
+  const declared = new Set(declarations(request).map(({ one }) => one.name));
+  if (declared.size === 0) return { ...choiceWithoutTools(), param: "toolConfig.functionCallingConfig.mode" };
+  const index = allowed.findIndex((name) => !declared.has(name));
+  if (index < 0) return undefined;
+  const param = `toolConfig.functionCallingConfig.allowedFunctionNames[${index}]`;
+  return invalid(param, "'tools' has no function with this name");
+}
+
+function instructionIssue({ systemInstruction }: GenerateContentRequest): ValidationIssue | undefined {
+  const index = systemInstruction?.parts.findIndex(({ text }) => text === undefined) ?? -1;
+  return index < 0 ? undefined : invalid(`systemInstruction.parts[${index}]`, "expected a text");
+}
+
+function declarations({ tools = [] }: GenerateContentRequest) {
+  return tools.flatMap(({ functionDeclarations = [] }, tool) =>
+    functionDeclarations.map((one, index) => ({ one, path: `tools[${tool}].functionDeclarations[${index}]` })),
+  );
+}
+
+function internalRequest(
+  request: GenerateContentRequest,
+  { messages }: DecodedContents,
+  { model, isStreamed }: GeminiCall,
+): ChatCompletionRequest {
+  const { systemInstruction, labels, generationConfig: config = {} } = request;
+  const { maxOutputTokens, temperature, topP, topK, seed, stopSequences, presencePenalty, frequencyPenalty } = config;
+  const effort = effortOf(config);
+  const format = formatOf(config);
+  return {
+    model,
+    messages,
+    ...(isStreamed && { stream: true }),
+    ...(systemInstruction && { instructions: textOf(systemInstruction) }),
+    ...(maxOutputTokens !== undefined && { max_completion_tokens: maxOutputTokens }),
+    ...(temperature !== undefined && { temperature }),
+    ...(topP !== undefined && { top_p: topP }),
+    ...(topK !== undefined && { top_k: topK }),
+    ...(seed !== undefined && { seed }),
+    ...(stopSequences !== undefined && stopSequences.length > 0 && { stop: stopSequences }),
+    ...(presencePenalty !== undefined && { presence_penalty: presencePenalty }),
+    ...(frequencyPenalty !== undefined && { frequency_penalty: frequencyPenalty }),
+    ...(effort !== undefined && { reasoning_effort: effort }),
+    ...(format && { response_format: format }),
+    ...(labels && { metadata: labels }),
+    ...toolsOf(request),
+  };
+}
+
+function textOf({ parts }: GeminiContent): string {
+  return parts.map(({ text = "" }) => text).join("\n");
+}
+
+function toolsOf(request: GenerateContentRequest): Pick<ChatCompletionRequest, "tools" | "tool_choice"> {
+  const { mode, allowedFunctionNames: allowed = [] } = request.toolConfig?.functionCallingConfig ?? {};
+  const tools = declarations(request).map(({ one }): Tool => {
+    const { name, description, parameters, parametersJsonSchema } = one;
+    const schema = parametersJsonSchema ?? (parameters && toJsonSchema(parameters));
+    return {
+      type: "function",
+      function: { name, ...(description && { description }), ...(schema && { parameters: schema }) },
+    };
+  });
+  if (tools.length === 0) return {};
+  if (mode === "NONE") return { tools, tool_choice: "none" };
+  if (mode !== "ANY") return { tools };
+  const [only, ...others] = allowed;
+  if (only === undefined) return { tools, tool_choice: "required" };
+  if (others.length === 0) return { tools, tool_choice: { type: "function", function: { name: only } } };
+  return { tools: tools.filter(({ function: { name } }) => allowed.includes(name)), tool_choice: "required" };
+}
+
+function formatOf(config: Config): ChatCompletionRequest["response_format"] {
+  const { responseSchema, responseJsonSchema } = config;
+  const schema = responseJsonSchema ?? (responseSchema && toJsonSchema(responseSchema));
+  if (schema !== undefined) return { type: "json_schema", json_schema: { name: "output", schema } };
+  return config.responseMimeType === "application/json" ? { type: "json_object" } : undefined;
+}
+
+/** Largest budgets of thinking tokens of the efforts below the highest one. */
+const LOW_BUDGET_TOKENS = 4_096;
+const MEDIUM_BUDGET_TOKENS = 16_384;
+
+/** A budget becomes an effort, because most models take no number of tokens. */
+function effortOf({ thinkingConfig: thinking = {} }: Config): ChatCompletionRequest["reasoning_effort"] {
+  const { thinkingLevel: level, thinkingBudget: budget, includeThoughts } = thinking;
+  if (level !== undefined && level !== "THINKING_LEVEL_UNSPECIFIED") {
+    return level.toLowerCase() as "minimal" | "low" | "medium" | "high";
+  }
+  if (budget === 0) return "none";
+  if (budget === undefined || budget < 0) return includeThoughts === true ? "medium" : undefined;
+  if (budget <= LOW_BUDGET_TOKENS) return "low";
+  return budget <= MEDIUM_BUDGET_TOKENS ? "medium" : "high";
+}
+
+/** Keywords of counts, which the wire also writes as texts. */
+const COUNTS = ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
+
+/** Converts a schema of the wire, which is a part of OpenAPI's, to a JSON schema. */
+function toJsonSchema(schema: JsonObject): Record<string, unknown> {
+  const { type, nullable, propertyOrdering: _order, properties, items, anyOf, enum: values, ...rest } = schema;
+  const isNullable = nullable === true;
+  const converted: Record<string, unknown> = { ...rest };
+  for (const count of COUNTS) if (typeof rest[count] === "string") converted[count] = Number(rest[count]);
+  if (typeof type === "string" && type !== "TYPE_UNSPECIFIED") {
+    converted.type = isNullable ? [type.toLowerCase(), "null"] : type.toLowerCase();
+  }
+  if (Array.isArray(values)) converted.enum = isNullable ? [...values, null] : values;
+  if (isObject(items)) converted.items = toJsonSchema(items);
+  if (Array.isArray(anyOf)) {
+    converted.anyOf = [...anyOf.filter(isObject).map(toJsonSchema), ...(isNullable ? [{ type: "null" }] : [])];
+  }
+  if (isObject(properties)) {
+    const entries = Object.entries(properties).map(([name, one]) => [name, isObject(one) ? toJsonSchema(one) : {}]);
+    converted.properties = Object.fromEntries(entries);
+  }
+  return converted;
+}
+
+/** The wire's names of the internal request's fields. */
+const PARAMS: Record<string, string> = {
+  messages: "contents",
+  instructions: "systemInstruction",
+  max_completion_tokens: "generationConfig.maxOutputTokens",
+  max_tokens: "generationConfig.maxOutputTokens",
+  temperature: "generationConfig.temperature",
+  top_p: "generationConfig.topP",
+  top_k: "generationConfig.topK",
+  seed: "generationConfig.seed",
+  stop: "generationConfig.stopSequences",
+  presence_penalty: "generationConfig.presencePenalty",
+  frequency_penalty: "generationConfig.frequencyPenalty",
+  response_format: "generationConfig.responseSchema",
+  "response_format.type": "generationConfig.responseMimeType",
+  reasoning_effort: "generationConfig.thinkingConfig",
+  tool_choice: "toolConfig.functionCallingConfig",
+  metadata: "labels",
+};
+const MESSAGE_PARAM = /^messages\[(\d+)\](?:\.content\[(\d+)\])?/;
+const TOOL_PARAM = /^tools\[(\d+)\](?:\.function)?(.*)$/;
+
+function paramOf(param: string, request: GenerateContentRequest, { origins }: DecodedContents): string {
+  const [, message, part] = MESSAGE_PARAM.exec(param) ?? [];
+  const origin = message === undefined ? undefined : origins[Number(message)];
+  if (origin !== undefined) return (part === undefined ? undefined : origin.parts[Number(part)]) ?? origin.content;
+  const [, tool, rest = ""] = TOOL_PARAM.exec(param) ?? [];
+  const declared = tool === undefined ? undefined : declarations(request)[Number(tool)];
+  return declared === undefined ? (PARAMS[param] ?? param) : `${declared.path}${rest}`;
+}

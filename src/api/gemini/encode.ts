@@ -1,0 +1,210 @@
+import { type Static, Type } from "typebox";
+import type { AnswerEnd, AnswerHead, AnswerPiece } from "../answer.ts";
+import type { AnswerFold } from "../answer-fold.ts";
+import type { CompletionUsage, FinishReason, ReplyMessage, ToolCallDelta } from "../chat/completion.ts";
+import type { ToolCall } from "../chat/request.ts";
+import { isObject, objectsIn, parseJson } from "../json.ts";
+import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
+import { errorOf } from "./errors.ts";
+import type { GeminiPart } from "./request.ts";
+import { GEMINI_FORMAT, signatureOfCall, signatureOfDetail } from "./signatures.ts";
+
+const Count = Type.Integer({ minimum: 0 });
+
+const Candidate = Type.Object({
+  content: Type.Object({ role: Type.Literal("model"), parts: Type.Array(Type.Unknown()) }),
+  finishReason: Type.Optional(Type.Enum(["STOP", "MAX_TOKENS", "SAFETY"])),
+  index: Type.Literal(0),
+  groundingMetadata: Type.Optional(Type.Object({ groundingChunks: Type.Array(Type.Unknown()) })),
+});
+const UsageMetadata = Type.Object({
+  promptTokenCount: Count,
+  cachedContentTokenCount: Type.Optional(Count),
+  candidatesTokenCount: Count,
+  thoughtsTokenCount: Type.Optional(Count),
+  totalTokenCount: Count,
+  cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
+});
+
+/** Response of `generateContent`, and each part of a stream; the last one has `finishReason` and `usageMetadata`. */
+export const GenerateContentResponse = Type.Object({
+  candidates: Type.Array(Candidate, { minItems: 1, maxItems: 1 }),
+  usageMetadata: Type.Optional(UsageMetadata),
+  modelVersion: Type.String(),
+  responseId: Type.String(),
+});
+type GenerateContentResponse = Static<typeof GenerateContentResponse>;
+
+const FINISH_REASONS = { stop: "STOP", length: "MAX_TOKENS", tool_calls: "STOP", content_filter: "SAFETY" } as const;
+
+/** Returns the body of a complete answer. */
+export function toGenerated(
+  head: AnswerHead,
+  answer: Pick<AnswerFold, "message">,
+  { finishReason, usage }: AnswerEnd,
+): GenerateContentResponse {
+  const message = answer.message();
+  const { tool_calls: calls = [], annotations } = message;
+  const parts = [...partsOf(message), ...calls.map(toCallPart)];
+  const end = { finishReason, usage, sources: sourcesOf(annotations) };
+  return responseOf(head, parts.length > 0 ? parts : [{ text: "" }], end);
+}
+
+interface End extends Pick<AnswerEnd, "usage"> {
+  finishReason: FinishReason;
+  sources: object[];
+}
+
+function responseOf({ id, model }: AnswerHead, parts: GeminiPart[], end?: End): GenerateContentResponse {
+  return {
+    candidates: [
+      {
+        content: { role: "model", parts },
+        index: 0,
+        ...(end && { finishReason: FINISH_REASONS[end.finishReason] }),
+        ...(end && end.sources.length > 0 && { groundingMetadata: { groundingChunks: end.sources } }),
+      },
+    ],
+    ...(end && { usageMetadata: toUsageMetadata(end.usage) }),
+    modelVersion: model,
+    responseId: id,
+  };
+}
+
+function toUsageMetadata(usage: CompletionUsage): Static<typeof UsageMetadata> {
+  const { prompt_tokens, completion_tokens, total_tokens, cost } = usage;
+  const thoughts = usage.completion_tokens_details?.reasoning_tokens ?? 0;
+  const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+  return {
+    promptTokenCount: prompt_tokens,
+    ...(cached > 0 && { cachedContentTokenCount: cached }),
+    candidatesTokenCount: completion_tokens - thoughts,
+    ...(thoughts > 0 && { thoughtsTokenCount: thoughts }),
+    totalTokenCount: total_tokens,
+    ...(cost !== undefined && { cost }),
+  };
+}
+
+type Said = Pick<
+  Partial<ReplyMessage>,
+  "content" | "refusal" | "reasoning_content" | "reasoning_details" | "images" | "audio"
+>;
+
+/** Returns the parts of a message or a piece of one, without its calls. */
+function partsOf(said: { [Field in keyof Said]?: Said[Field] | null | undefined }): GeminiPart[] {
+  const { content, refusal, reasoning_content: thought, reasoning_details: details, images, audio } = said;
+  const media = [...objectsIn(images).map((image) => imageOf(image.image_url)), audioOf(audio)];
+  return [
+    ...(thought ? [{ text: thought, thought: true }] : []),
+    // The signature of a call is sent with the call.
+    ...(details ?? []).flatMap((detail) =>
+      detail.format === GEMINI_FORMAT && detail.id !== undefined
+        ? []
+        : [{ text: "", thought: true, thoughtSignature: signatureOfDetail(detail) }],
+    ),
+    ...(content ? [{ text: content }] : []),
+    ...(refusal ? [{ text: refusal }] : []),
+    ...media.filter((part) => part !== undefined),
+  ];
+}
+
+const DATA_URL = /^data:([^;,]+);base64,/;
+
+function imageOf(image: unknown): GeminiPart | undefined {
+  const url = isObject(image) && typeof image.url === "string" ? image.url : "";
+  const [head = "", mimeType = ""] = DATA_URL.exec(url.slice(0, 128)) ?? [];
+  if (head !== "") return { inlineData: { mimeType, data: url.slice(head.length) } };
+  return url === "" ? undefined : { fileData: { mimeType: "image/png", fileUri: url } };
+}
+
+function audioOf(audio: unknown): GeminiPart | undefined {
+  if (!isObject(audio) || typeof audio.data !== "string") return undefined;
+  const format = typeof audio.format === "string" ? audio.format : "wav";
+  return { inlineData: { mimeType: `audio/${format}`, data: audio.data } };
+}
+
+/** Returns a call; arguments that are no object are kept under a name of their own. */
+function toCallPart({ id, function: { name, arguments: text }, extra_content: extra }: ToolCall): GeminiPart {
+  const given = text.trim() === "" ? {} : parseJson(text);
+  const args = isObject(given) ? given : { INVALID_JSON: text };
+  return {
+    functionCall: { id, name, args },
+    ...(extra !== undefined && { thoughtSignature: signatureOfCall(extra) }),
+  };
+}
+
+/** Returns the addresses that an answer cites. */
+function sourcesOf(annotations: readonly unknown[] = []): object[] {
+  const cited = annotations.map((annotation) => (isObject(annotation) ? annotation.url_citation : undefined));
+  return cited.filter(isObject).map(({ url, title }) => ({ web: { uri: url, ...(title ? { title } : {}) } }));
+}
+
+/** Writes a streamed answer: as server-sent events, or as one list in JSON. */
+export class GeminiEventEncoder implements EventEncoder {
+  /** Empty lines are allowed in both formats. Google's clients expect events to begin with `data`. */
+  readonly keepAlive = "\r\n";
+  readonly contentType: string | undefined;
+  readonly #isEvents: boolean;
+  #head: AnswerHead | undefined;
+  #hasBegun = false;
+  readonly #calls = new Map<number, ToolCall>();
+  readonly #sources: object[] = [];
+
+  constructor(isEvents: boolean) {
+    this.#isEvents = isEvents;
+    this.contentType = isEvents ? undefined : "application/json; charset=utf-8";
+  }
+
+  open(head: AnswerHead): void {
+    this.#head = head;
+  }
+
+  push(pieces: readonly AnswerPiece[], add: AddEvent): void {
+    for (const { delta, finish_reason } of pieces) {
+      if (delta !== undefined) {
+        const parts = partsOf(delta);
+        if (parts.length > 0) this.#addResponse(parts, add);
+        for (const call of delta.tool_calls ?? []) this.#gather(call);
+        this.#sources.push(...sourcesOf(delta.annotations));
+      }
+      if (finish_reason !== undefined) this.#addCalls(add);
+    }
+  }
+
+  close({ finishReason, usage }: AnswerEnd, add: AddEvent): void {
+    this.#addCalls(add);
+    this.#addResponse([{ text: "" }], add, { finishReason, usage, sources: this.#sources });
+    if (!this.#isEvents) add("]");
+  }
+
+  fail(error: PublicError, add: AddEvent): void {
+    this.#add(errorOf(error), add);
+    if (!this.#isEvents) add("]");
+  }
+
+  /** Calls are whole parts on this wire. */
+  #gather({ index, id = "", function: called, extra_content: extra }: ToolCallDelta): void {
+    const call = this.#calls.get(index) ?? { id, type: "function", function: { name: "", arguments: "" } };
+    this.#calls.set(index, call);
+    call.function.name += called?.name ?? "";
+    call.function.arguments += called?.arguments ?? "";
+    if (extra !== undefined) call.extra_content = extra;
+  }
+
+  #addCalls(add: AddEvent): void {
+    if (this.#calls.size > 0) this.#addResponse([...this.#calls.values()].map(toCallPart), add);
+    this.#calls.clear();
+  }
+
+  #addResponse(parts: GeminiPart[], add: AddEvent, end?: End): void {
+    if (this.#head === undefined) throw new Error("An answer was written before it was opened");
+    this.#add(responseOf(this.#head, parts, end), add);
+  }
+
+  #add(response: object, add: AddEvent): void {
+    const json = JSON.stringify(response);
+    if (this.#isEvents) add(`data: ${json}\r\n\r\n`);
+    else add(`${this.#hasBegun ? "," : "["}${json}\r\n`);
+    this.#hasBegun = true;
+  }
+}

@@ -1,0 +1,54 @@
+import { type Static, Type } from "typebox";
+import type { Model } from "../model.ts";
+import { invalid, type ValidationIssue } from "../validation.ts";
+
+/** A model in the format of Gemini's API. */
+export const GeminiModel = Type.Object({
+  name: Type.String({ description: "`models/` and the model's id." }),
+  version: Type.String(),
+  displayName: Type.String(),
+  description: Type.String(),
+  inputTokenLimit: Type.Integer({ minimum: 1 }),
+  outputTokenLimit: Type.Integer({ minimum: 1 }),
+  supportedGenerationMethods: Type.Array(Type.String()),
+  thinking: Type.Boolean(),
+});
+export type GeminiModel = Static<typeof GeminiModel>;
+
+export const GeminiModelList = Type.Object({
+  models: Type.Array(GeminiModel),
+  nextPageToken: Type.Optional(Type.String()),
+});
+export type GeminiModelList = Static<typeof GeminiModelList>;
+
+const PAGE_SIZE_DEFAULT = 50;
+const PAGE_SIZE_MAX = 1_000;
+const METHODS = ["generateContent", "streamGenerateContent", "countTokens"];
+
+/** Returns the page of a list that a query asks for, or the issue of an invalid query. */
+export function toGeminiModels(
+  models: readonly Model[],
+  { pageSize = String(PAGE_SIZE_DEFAULT), pageToken = "0" }: Record<string, unknown>,
+): GeminiModelList | { issue: ValidationIssue } {
+  const [size, from] = [pageSize, pageToken].map((text) => (/^\d{1,9}$/.test(String(text)) ? Number(text) : undefined));
+  if (size === undefined || size < 1) return { issue: invalid("pageSize", `expected 1 to ${PAGE_SIZE_MAX}`) };
+  if (from === undefined) return { issue: invalid("pageToken", "expected the nextPageToken of a list") };
+  const to = from + Math.min(size, PAGE_SIZE_MAX);
+  return {
+    models: models.slice(from, to).map(toGeminiModel),
+    ...(to < models.length && { nextPageToken: String(to) }),
+  };
+}
+
+export function toGeminiModel({ id, name, description, capabilities, ...model }: Model): GeminiModel {
+  return {
+    name: `models/${id}`,
+    version: "001",
+    displayName: name,
+    description,
+    inputTokenLimit: model.max_input_tokens ?? model.context_window,
+    outputTokenLimit: model.max_output_tokens,
+    supportedGenerationMethods: METHODS,
+    thinking: capabilities.includes("reasoning"),
+  };
+}

@@ -1,0 +1,111 @@
+import { type Static, Type } from "typebox";
+import { Metadata } from "../chat/request.ts";
+import { isObject } from "../json.ts";
+
+const Json = Type.Record(Type.String(), Type.Unknown());
+const text = Type.Optional(Type.String());
+
+const Blob = Type.Object({ mimeType: Type.String({ minLength: 1 }), data: Type.String({ description: "Base64." }) });
+const FileData = Type.Object({
+  mimeType: text,
+  fileUri: Type.String({ description: "A public https address. Files of Google's Files API are refused." }),
+});
+const FunctionCall = Type.Object({ id: text, name: Type.String({ minLength: 1 }), args: Type.Optional(Json) });
+const FunctionResponse = Type.Object({ id: text, name: Type.String(), response: Type.Optional(Json) });
+/** Has one kind of data; a text may be empty. */
+const Part = Type.Object({
+  text,
+  thought: Type.Optional(Type.Boolean()),
+  thoughtSignature: Type.Optional(Type.String({ description: "Send it back as it was received." })),
+  inlineData: Type.Optional(Blob),
+  fileData: Type.Optional(FileData),
+  functionCall: Type.Optional(FunctionCall),
+  functionResponse: Type.Optional(FunctionResponse),
+});
+const Content = Type.Object({ role: Type.Optional(Type.Enum(["user", "model", "function"])), parts: Type.Array(Part) });
+
+const FunctionDeclaration = Type.Object({
+  name: Type.String({ minLength: 1 }),
+  description: text,
+  parameters: Type.Optional(Json),
+  parametersJsonSchema: Type.Optional(Json),
+});
+const ToolConfig = Type.Object({
+  functionCallingConfig: Type.Optional(
+    Type.Object({
+      mode: Type.Optional(Type.Enum(["MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"])),
+      allowedFunctionNames: Type.Optional(Type.Array(Type.String())),
+    }),
+  ),
+});
+const ThinkingConfig = Type.Object({
+  includeThoughts: Type.Optional(Type.Boolean()),
+  thinkingBudget: Type.Optional(Type.Integer({ minimum: -1 })),
+  thinkingLevel: Type.Optional(
+    Type.Enum(["THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH", "minimal", "low", "medium", "high"]),
+  ),
+});
+const GenerationConfig = Type.Object({
+  maxOutputTokens: Type.Optional(Type.Integer({ minimum: 1 })),
+  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
+  topP: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  topK: Type.Optional(Type.Integer({ minimum: 0 })),
+  stopSequences: Type.Optional(Type.Array(Type.String(), { maxItems: 5 })),
+  seed: Type.Optional(Type.Integer()),
+  presencePenalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
+  frequencyPenalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
+  candidateCount: Type.Optional(Type.Literal(1)),
+  responseMimeType: Type.Optional(Type.Enum(["text/plain", "application/json"])),
+  responseSchema: Type.Optional(Json),
+  responseJsonSchema: Type.Optional(Json),
+  responseModalities: Type.Optional(Type.Array(Type.Enum(["TEXT", "text"]))),
+  thinkingConfig: Type.Optional(ThinkingConfig),
+});
+
+/** Body of `generateContent` and `streamGenerateContent`. `null` counts as absent, names in snake case as those in camel case. */
+export const GenerateContentRequest = Type.Object({
+  contents: Type.Array(Content, { minItems: 1 }),
+  systemInstruction: Type.Optional(Content),
+  tools: Type.Optional(
+    Type.Array(Type.Object({ functionDeclarations: Type.Optional(Type.Array(FunctionDeclaration)) })),
+  ),
+  toolConfig: Type.Optional(ToolConfig),
+  generationConfig: Type.Optional(GenerationConfig),
+  labels: Type.Optional(Metadata),
+});
+
+export type GenerateContentRequest = Static<typeof GenerateContentRequest>;
+export type GeminiContent = Static<typeof Content>;
+export type GeminiPart = Static<typeof Part>;
+
+/** Fields that contain data of the client, with names of its own. */
+const DATA = new Set(["args", "response", "parametersJsonSchema", "responseJsonSchema", "properties", "labels"]);
+
+/** Returns a body with the names of the wire: its JSON has them in camel case or in snake case. */
+export function withCamelCase(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withCamelCase);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => {
+      const camel = name.replaceAll(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
+      return [camel, DATA.has(camel) ? inner : withCamelCase(inner)];
+    }),
+  );
+}
+
+/** Returns a body with the lists that the wire also takes as one value. */
+export function withLists(body: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const { contents, systemInstruction: system, tools } = body;
+  const content = (value: unknown) => {
+    if (typeof value === "string") return { parts: [{ text: value }] };
+    return isObject(value) && isObject(value.parts) ? { ...value, parts: [value.parts] } : value;
+  };
+  const list = (value: unknown) => (Array.isArray(value) || value === undefined || value === null ? value : [value]);
+  const all = list(contents);
+  return {
+    ...body,
+    contents: Array.isArray(all) ? all.map(content) : all,
+    ...(system !== undefined && { systemInstruction: content(system) }),
+    ...(tools !== undefined && { tools: list(tools) }),
+  };
+}

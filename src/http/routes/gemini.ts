@@ -1,0 +1,94 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { Type } from "typebox";
+import { decodeGeminiCount, decodeGenerateContent } from "../../api/gemini/decode.ts";
+import { GenerateContentResponse } from "../../api/gemini/encode.ts";
+import { geminiErrors } from "../../api/gemini/errors.ts";
+import { GeminiModel, GeminiModelList } from "../../api/gemini/models.ts";
+import { GenerateContentRequest } from "../../api/gemini/request.ts";
+import { ApiError } from "../../errors.ts";
+import { answerHandler, CHARGED_HEADERS } from "../answer.ts";
+import { estimateTokens } from "./count-tokens.ts";
+import type { Endpoint, EndpointServices } from "./endpoint.ts";
+import { geminiModel, geminiModels } from "./models.ts";
+
+const TokenCount = Type.Object({ totalTokens: Type.Integer({ minimum: 0 }) });
+const METHODS = ["generateContent", "streamGenerateContent", "countTokens"];
+
+const generate = answerHandler((request) => {
+  const { model, method } = callOf(request);
+  request.modelName = model;
+  const { alt } = request.query as { alt?: unknown };
+  const isStreamed = method === "streamGenerateContent";
+  return decodeGenerateContent(request.body, { model, isStreamed, isEvents: alt === "sse" });
+});
+
+export const createGeminiContent: Endpoint = {
+  method: "POST",
+  path: "/v1beta/models/*",
+  scope: "chat.completions:write",
+  operationId: "createGeminiContent",
+  summary: "Generate content, or count the tokens of a prompt",
+  description:
+    "The methods of Gemini's API. `generateContent` and `streamGenerateContent` generate a reply and charge the token's organization; a stream is server-sent events with `?alt=sse`, one JSON list without. `countTokens` estimates the tokens of a prompt without a charge. `null` counts as an absent field; unknown fields are ignored.",
+  headers: CHARGED_HEADERS,
+  body: GenerateContentRequest,
+  wildcard: { name: "call", description: `The model's id, a colon, and the method: ${METHODS.join(", ")}.` },
+  response: {
+    description: "The reply, its parts, or the estimated tokens.",
+    schema: Type.Union([GenerateContentResponse, TokenCount]),
+    eventSchema: GenerateContentResponse,
+  },
+  errors: geminiErrors,
+  handle(services, request, reply) {
+    return callOf(request).method === "countTokens"
+      ? count(services, request, reply)
+      : generate(services, request, reply);
+  },
+};
+
+/** Returns the model and the method of a path. Throws not_found for an unknown method. */
+function callOf({ params }: FastifyRequest): { model: string; method: string } {
+  const { "*": call } = params as { "*": string };
+  const colon = call.lastIndexOf(":");
+  const method = call.slice(colon + 1);
+  if (colon > 0 && METHODS.includes(method)) return { model: call.slice(0, colon), method };
+  throw new ApiError("not_found", `Route not found. Methods of a model are: ${METHODS.join(", ")}.`);
+}
+
+async function count(services: EndpointServices, request: FastifyRequest, reply: FastifyReply) {
+  const { model } = callOf(request);
+  request.modelName = model;
+  return { totalTokens: await estimateTokens(services, request, reply, decodeGeminiCount(request.body, model)) };
+}
+
+/** The same under the path that Google's newer packages use. */
+export const createGeminiContentV1: Endpoint = {
+  ...createGeminiContent,
+  path: "/v1/models/*",
+  operationId: "createGeminiContentV1",
+};
+
+export const listGeminiModels: Endpoint = {
+  method: "GET",
+  path: "/v1beta/models",
+  scope: "models:read",
+  operationId: "listGeminiModels",
+  summary: "List models in the format of Gemini's API",
+  description: "Every chat model that the token may use. `pageSize` and `pageToken` select a page.",
+  response: { description: "The models.", schema: GeminiModelList },
+  errors: geminiErrors,
+  handle: async ({ gateway }, request) => geminiModels(gateway, request),
+};
+
+export const retrieveGeminiModel: Endpoint = {
+  method: "GET",
+  path: "/v1beta/models/*",
+  scope: "models:read",
+  operationId: "retrieveGeminiModel",
+  summary: "Retrieve a model in the format of Gemini's API",
+  description: "One chat model. The id may contain slashes, encoded or not.",
+  wildcard: { name: "model", description: "The model's id, or an alias." },
+  response: { description: "The model.", schema: GeminiModel },
+  errors: geminiErrors,
+  handle: async ({ gateway }, request) => geminiModel(gateway, request),
+};
