@@ -33,8 +33,6 @@ function makeCount(): Int32Array<SharedArrayBuffer> {
 }
 
 interface Waiting {
-  /** The thread that answers it. */
-  worker: Worker;
   resolve: (result: never) => void;
   reject: (error: unknown) => void;
 }
@@ -43,10 +41,10 @@ interface Waiting {
 export class WorkerLink {
   readonly #options: ConnectionOptions;
   readonly #name: string;
-  readonly #waiting = new Map<number, Waiting>();
   #worker: Worker | undefined;
+  /** The calls of the worker, which it answers in their order. */
+  #waiting: Waiting[] = [];
   #sentCount = makeCount();
-  #lastId = 0;
   #ended = false;
 
   constructor(name: string, options: ConnectionOptions) {
@@ -61,17 +59,10 @@ export class WorkerLink {
   ): Promise<ReturnType<Calls[Name]>> {
     if (this.#ended) return Promise.reject(new StoreUnavailableError("The store is closed."));
     return new Promise((resolve, reject) => {
-      const id = ++this.#lastId;
-      const worker = this.#start();
-      this.#waiting.set(id, { worker, resolve, reject });
-      try {
-        worker.postMessage({ id, name, parameters } satisfies WorkerCall);
-        Atomics.add(this.#sentCount, 0, 1);
-        Atomics.notify(this.#sentCount, 0);
-      } catch (error) {
-        this.#waiting.delete(id);
-        reject(error);
-      }
+      this.#start().postMessage({ name, parameters } satisfies WorkerCall);
+      this.#waiting.push({ resolve, reject });
+      Atomics.add(this.#sentCount, 0, 1);
+      Atomics.notify(this.#sentCount, 0);
     });
   }
 
@@ -82,8 +73,8 @@ export class WorkerLink {
 
   /** The use of the thread, which works on one call at a time. */
   get use(): PoolUse {
-    const used = Math.min(this.#waiting.size, 1);
-    return { name: this.#name, max: 1, used, idle: 1 - used, waiting: this.#waiting.size - used };
+    const used = Math.min(this.#waiting.length, 1);
+    return { name: this.#name, max: 1, used, idle: 1 - used, waiting: this.#waiting.length - used };
   }
 
   /** Terminates the thread; a later call starts another. */
@@ -115,32 +106,29 @@ export class WorkerLink {
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MIB_MAX },
     };
     const worker = new Worker(WORKER, options);
+    const waiting: Waiting[] = [];
     let failure: unknown;
-    worker.on("message", (reply: WorkerReply) => this.#receive(reply));
+    worker.on("message", (reply: WorkerReply) => settle(waiting.shift(), reply));
     worker.on("error", (error) => {
       failure = error;
     });
-    worker.on("exit", (code) => this.#lose(worker, failure ?? new Error(`the worker ended with ${code}`)));
+    worker.on("exit", (code) => this.#lose(worker, waiting, failure ?? new Error(`the worker ended with ${code}`)));
     this.#worker = worker;
+    this.#waiting = waiting;
     return worker;
   }
 
-  #receive(reply: WorkerReply): void {
-    const waiting = this.#waiting.get(reply.id);
-    if (waiting === undefined) return;
-    this.#waiting.delete(reply.id);
-    if ("error" in reply) waiting.reject(fromWorkerError(reply.error));
-    else waiting.resolve(reply.result as never);
-  }
-
-  #lose(worker: Worker, cause: unknown): void {
+  #lose(worker: Worker, waiting: Waiting[], cause: unknown): void {
     if (this.#worker === worker) this.#worker = undefined;
-    for (const [id, waiting] of this.#waiting) {
-      if (waiting.worker !== worker) continue;
-      this.#waiting.delete(id);
+    for (const { reject } of waiting.splice(0)) {
       const error = new StoreUnavailableError("The thread that works on the database died.", { cause });
       error.mayBeBooked = true;
-      waiting.reject(error);
+      reject(error);
     }
   }
+}
+
+function settle(waiting: Waiting | undefined, reply: WorkerReply): void {
+  if ("error" in reply) waiting?.reject(fromWorkerError(reply.error));
+  else waiting?.resolve(reply.result as never);
 }

@@ -25,12 +25,11 @@ export type Calls = typeof CALLS;
 export type ThreadFunction = keyof Calls;
 
 export interface WorkerCall {
-  id: number;
   name: ThreadFunction;
   parameters: unknown[];
 }
 
-export type WorkerReply = { id: number; result: unknown } | { id: number; error: WorkerError };
+export type WorkerReply = { result: unknown } | { error: WorkerError };
 
 /** An error as it is sent between threads, which lose its class. */
 export interface WorkerError {
@@ -117,11 +116,11 @@ function listen(port: MessagePort): never {
   }
 }
 
-function answer({ id, name, parameters }: WorkerCall): WorkerReply {
+function answer({ name, parameters }: WorkerCall): WorkerReply {
   try {
-    return { id, result: (CALLS[name] as (...parameters: unknown[]) => unknown)(...parameters) };
+    return { result: (CALLS[name] as (...parameters: unknown[]) => unknown)(...parameters) };
   } catch (error) {
-    return { id, error: toWorkerError(error) };
+    return { error: toWorkerError(error) };
   }
 }
 
