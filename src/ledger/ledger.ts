@@ -100,7 +100,9 @@ export class Ledger {
   /** Holds that were requested and have not ended, with their organizations. */
   readonly #running = new Map<string, string>();
   readonly #runningShares = new FairBudget(RUNNING_AND_SPOOLED_MAX);
-  readonly #ending = new Set<Promise<unknown>>();
+  /** Settlements and releases that have not ended. */
+  #ending = 0;
+  #noneEnding: (() => void) | undefined;
 
   constructor(options: LedgerOptions) {
     const { books, spool, clock, random, log, settleRetryMs: retryMs = 1_000 } = options;
@@ -246,19 +248,22 @@ export class Ledger {
   async stop(): Promise<void> {
     await Promise.all([this.#renewal.stop(), this.#sweeper.stop()]);
     await this.#queue.idle();
-    await Promise.allSettled(this.#ending);
+    if (this.#ending > 0)
+      await new Promise<void>((resolve) => {
+        this.#noneEnding = resolve;
+      });
     await this.#spool.stop();
   }
 
   async #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
-    const ended = this.#bookOrSpool(transition);
-    this.#ending.add(ended);
+    this.#ending += 1;
     try {
-      return await ended;
+      return await this.#bookOrSpool(transition);
     } finally {
-      this.#ending.delete(ended);
       this.#endRunning(holdId);
       this.#renewal.forget(holdId);
+      this.#ending -= 1;
+      if (this.#ending === 0) this.#noneEnding?.();
     }
   }
 
