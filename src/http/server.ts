@@ -293,7 +293,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
     return organizationId !== undefined && work.isLight(organizationId);
   });
   const begin: onRequestHookHandler = (request, reply, done) => {
-    reply.raw.once("close", work.begin(principalOf(request).organizationId));
+    reply.raw.on("close", work.begin(principalOf(request).organizationId));
     done();
   };
   for (const endpoint of endpoints) {
