@@ -1,6 +1,6 @@
 import { SERVICE_ACTOR } from "./admin/audit.ts";
-import { LastUses } from "./admin/last-uses.ts";
-import { firstAdminToken, SignInFailures } from "./admin/sessions.ts";
+import { createLastUses } from "./admin/last-uses.ts";
+import { createSignInFailures, firstAdminToken } from "./admin/sessions.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./app/first-run.ts";
 import { createHttp, gaugeSources, listen, urlOf } from "./app/http.ts";
 import { createLimits } from "./app/limits.ts";
@@ -72,7 +72,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const ledger = own(await createLedger(config, options, store, telemetry.ledger));
   const newId = newIdOf(options);
   const core = { ...options, accounts: store.accounts, actor: SERVICE_ACTOR, newId };
-  const lastUses = own(new LastUses({ rows: store.accounts, log: options.log }));
+  const lastUses = own(createLastUses({ rows: store.accounts, log: options.log }));
   const circuits = new Circuits();
   const routes = { dataDir: config.dataDir, name: newId(), health: (nowMs: number) => circuits.health(nowMs) };
   const healthFile = own(new HealthFile({ ...options, ...routes }));
@@ -80,7 +80,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const usageDays = own(new UsageDays({ ...options, rows: store.usage, books: store.books }));
   const retention = own(createRetention(live, options, { store, usageDays, ledger }));
   const refusals = own(new RefusalLog({ ...options, rows: store.refusals, newId }));
-  const signInFailures = own(new SignInFailures({ ...options, rows: store.admin, newId }));
+  const signInFailures = own(createSignInFailures({ ...options, rows: store.admin, newId }));
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, resumptions };
   const tokenCounter = own(new TokenCounter(options));
   const limits = own(await createLimits(config, options));

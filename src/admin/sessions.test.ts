@@ -12,7 +12,7 @@ import { endToken } from "../operations/revoke-token.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import { COMMAND_ACTOR } from "./audit.ts";
-import { firstAdminToken, replaceAdminToken, Sessions, SignInFailures } from "./sessions.ts";
+import { createSignInFailures, firstAdminToken, replaceAdminToken, Sessions, type SignInFailures } from "./sessions.ts";
 import { ShortTokens } from "./short-tokens.ts";
 import { makeToken as makeTokenSecret } from "./token.ts";
 
@@ -33,7 +33,7 @@ beforeAll(async () => {
   store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
   const options = { clock, random: randomBytes, newId: v7 };
   core = { ...options, accounts: store.accounts, actor: COMMAND_ACTOR };
-  failures = new SignInFailures({ ...options, rows: store.admin, log: pino({ level: "silent" }) });
+  failures = createSignInFailures({ ...options, rows: store.admin, log: pino({ level: "silent" }) });
   const noteUse = (tokenId: string, _atMs: number, isFirst: boolean) => uses.push([tokenId, isFirst]);
   sessions = new Sessions({ ...options, rows: store.admin, accounts: store.accounts, failures, noteUse });
   adminToken = (await firstAdminToken({ ...options, rows: store.admin })) ?? "none";
