@@ -130,7 +130,7 @@ async function play(ledger: Ledger, { organizationId, turnMs, clients, rate, isO
       // Late requests have waited since they were due; a timer may also be a little early.
       const fromMs = Math.min(dueAtMs, performance.now());
       const facts = factsOf(organizationId);
-      const hold = await ledger.hold({ facts, least: HELD, most: HELD });
+      const hold = await ledger.hold({ facts, callerId: facts.tokenId, least: HELD, most: HELD });
       if (hold.outcome !== "held") throw new Error(`a hold was answered with ${hold.outcome}`);
       const heldAtMs = performance.now();
       turn.holds.push(heldAtMs - fromMs);

@@ -85,7 +85,7 @@ function makeRequests(organizationIds: readonly string[], count: number): HoldFa
 }
 
 async function hold(ledger: Ledger, facts: HoldFacts): Promise<void> {
-  const { outcome } = await ledger.hold({ facts, least: HELD, most: HELD });
+  const { outcome } = await ledger.hold({ facts, callerId: facts.tokenId, least: HELD, most: HELD });
   if (outcome !== "held") throw new Error(`a hold was answered with ${outcome}`);
 }
 

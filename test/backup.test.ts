@@ -42,7 +42,7 @@ const WRITER = `
   const price = 1_000_000n;
   const prices = { input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price };
   for (;;) {
-    const holds = Array.from({ length: 20 }, () => ({ kind: "hold", least: 5n, most: 5n, lifeMs: 600_000, owner: "o", facts: { holdId:
+    const holds = Array.from({ length: 20 }, () => ({ kind: "hold", callerId: "t", least: 5n, most: 5n, lifeMs: 600_000, owner: "o", facts: { holdId:
       uuidV7(Date.now()), organizationId, tokenId: "t", requestId: "r", model: "m", upstream: "u", prices, metadata: null, idempotencyKey: null } }));
     await books.apply("holds", holds);
     await books.apply("durable", holds.slice(10).map(({ facts }) => ({ kind: "settle", facts, basis: "reported",

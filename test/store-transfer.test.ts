@@ -274,11 +274,11 @@ describe.each(ROUTES)("a backup of $from that is restored to $to", ({ from, to }
       await ledger.grant({ organizationId: ORGANIZATION, ...grant, priority: 0, reference: null });
       const [booked, held, later, released] = [v7(), v7(), v7(), v7()];
       for (const holdId of [booked, held, released])
-        await ledger.hold({ facts: factsOf(holdId), least: 100n, most: 100n });
+        await ledger.hold({ callerId: "tok_1", facts: factsOf(holdId), least: 100n, most: 100n });
       await ledger.settle(settlementOf(booked, 10));
       await json(["store", "backup", file, ...lost.words], lost.url);
       // The backup does not know this hold. What follows is only in the spool.
-      await ledger.hold({ facts: factsOf(later), least: 100n, most: 100n });
+      await ledger.hold({ callerId: "tok_1", facts: factsOf(later), least: 100n, most: 100n });
       isDown = true;
       // The answer to its commit may have been lost.
       await ledger.settle(settlementOf(booked, 10));

@@ -1,6 +1,7 @@
 import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
-import { type Batch, creditedOf, holdOf, recordBooking, requestOf, tokenBalanceOf, wholeChargeOf } from "./batch.ts";
+import { type Batch, creditedOf, holdOf, recordBooking, requestOf, wholeChargeOf } from "./batch.ts";
 import type { AdjustmentRow, CreditTransition, GrantRow, GrantTransition, RevokeTransition } from "./books.ts";
+import { countInBudgets } from "./budget-counters.ts";
 import { addCredit, addGrant, type Funds, revocableIn, revokeFrom, sumOfDraws } from "./funds.ts";
 import type { Outcomes } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
@@ -59,36 +60,39 @@ export function credit(batch: Batch, funds: Funds, transition: CreditTransition)
   assertAmount(amount);
   const beforeMs = funds.balance.closedBeforeMs;
   if (holdId !== null && beganBefore(holdId, beforeMs)) return { outcome: "closed", beforeMs };
-  const charged =
-    holdId === null ? { charged: funds.balance.spent, tokenId: null, isRunning: false } : chargedFor(batch, transition);
-  if (charged === undefined) return { outcome: "missing" };
-  const most = minimum(funds.balance.spent, charged.charged);
-  if (amount > most || charged.isRunning) return { outcome: "excessive", most };
+  const corrected = holdId === null ? ANY_REQUEST : correctedBy(batch, { organizationId, holdId });
+  if (corrected === undefined) return { outcome: "missing" };
+  const { tokenId, budgets } = corrected;
+  const most = minimum(funds.balance.spent, corrected.charged ?? funds.balance.spent);
+  if (amount > most || corrected.isRunning) return { outcome: "excessive", most };
   const draws = [addCredit(funds, transition, batch.nowMs)];
   funds.balance.spent -= amount;
-  const { tokenId } = charged;
-  // The refund also raises what the token may spend below its cap.
-  const tokenBalance = tokenId === null ? undefined : tokenBalanceOf(batch, { organizationId, tokenId });
-  if (tokenBalance !== undefined) tokenBalance.spent -= amount;
-  const adjustment = { ...newAdjustment(batch, transition), amount, draws, holdId, tokenId, expiresAtMs };
+  // The refund counts in the window in which its request was admitted.
+  countInBudgets(batch, { organizationId, budgets }, { spent: -amount }, "existing");
+  const adjustment = { ...newAdjustment(batch, transition), amount, draws, holdId, tokenId, budgets, expiresAtMs };
   batch.adjustments.push(adjustment);
   recordBooking(batch, transition, adjustment);
   return { outcome: "credited", adjustment, balance: { ...funds.balance }, repeated: false };
 }
 
-/** Returns the charge of the named request less its credits, 0 while it runs; undefined if there is no such request. */
-function chargedFor(
-  batch: Batch,
-  { organizationId, holdId }: CreditTransition,
-): { charged: MicroCredits; tokenId: string; isRunning: boolean } | undefined {
-  if (holdId === null) return undefined;
-  const request = requestOf(batch, { organizationId, holdId });
+/** The request or requests that a credit corrects. */
+interface Corrected extends Pick<AdjustmentRow, "tokenId" | "budgets"> {
+  /** Its charge less its credits, 0 while it runs; null: all that was spent. */
+  charged: MicroCredits | null;
+  isRunning: boolean;
+}
+
+const ANY_REQUEST: Corrected = { charged: null, tokenId: null, budgets: [], isRunning: false };
+
+/** Returns the request that a credit names; undefined if there is none. */
+function correctedBy(batch: Batch, name: { organizationId: string; holdId: string }): Corrected | undefined {
+  const request = requestOf(batch, name);
   if (request !== undefined) {
     const charged = wholeChargeOf(batch, request).charged - creditedOf(batch, request);
-    return { charged, tokenId: request.tokenId, isRunning: false };
+    return { charged, tokenId: request.tokenId, budgets: request.budgets, isRunning: false };
   }
-  const open = holdOf(batch, { organizationId, holdId });
-  return open && { charged: 0n, tokenId: open.tokenId, isRunning: true };
+  const open = holdOf(batch, name);
+  return open && { charged: 0n, tokenId: open.tokenId, budgets: open.budgets, isRunning: true };
 }
 
 function findEarlier(batch: Batch, transition: RevokeTransition | CreditTransition): AdjustmentRow | undefined {
@@ -118,5 +122,6 @@ function newAdjustment(
   { organizationId, adjustmentId: id, kind, reference, note }: RevokeTransition | CreditTransition,
 ): Omit<AdjustmentRow, "amount" | "draws"> {
   const terms = { isAll: false, grantId: null, expiresAtMs: null, holdId: null, tokenId: null, settlement: null };
-  return { organizationId, id, kind, ...terms, reference, note, madeAtMs: nowMs };
+  const budgets: AdjustmentRow["budgets"] = [];
+  return { organizationId, id, kind, ...terms, budgets, reference, note, madeAtMs: nowMs };
 }

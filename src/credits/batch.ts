@@ -3,6 +3,7 @@ import { type AuditRow, auditRowOf } from "./audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
+  BudgetUseRow,
   CreditTransition,
   GrantRow,
   GrantTransition,
@@ -10,18 +11,20 @@ import type {
   IdempotencyKeyRow,
   RequestRow,
   RevokeTransition,
-  TokenBalanceRow,
 } from "./books.ts";
+import type { BudgetIndex } from "./budgets.ts";
 import { type Funds, openFunds } from "./funds.ts";
-import { keyIdOf, NameMap } from "./names.ts";
+import { budgetUseId, keyIdOf, NameMap } from "./names.ts";
 import type { Outcome } from "./outcomes.ts";
 
 /** The rows that a batch needs, read under the locks of its balances. `names.ts` lists the rows that it names. */
 export interface BookRows {
   nowMs: number;
   balances: BalanceRow[];
-  /** Rows of the tokens of its transitions, holds and requests, and of the tokens whose caps these share. */
-  tokenBalances: TokenBalanceRow[];
+  /** All budgets of each organization that has some. */
+  budgets: ReadonlyMap<string, BudgetIndex>;
+  /** The counters that its holds will use, and those that its transitions, holds and requests recorded. */
+  budgetUses: BudgetUseRow[];
   /** Grants of those organizations that are pending or have credits remaining, that holds and requests draw on, or whose id or reference the batch names. */
   grants: GrantRow[];
   /** The open holds that the batch names, and those of the keys that it names. */
@@ -37,8 +40,9 @@ export interface BookRows {
 /** The rows to write: each whole, in its new state, and at most once. */
 export interface BookWrites {
   balances: BalanceRow[];
+  newBudgetUses: BudgetUseRow[];
   /** `held` and `spent` have changed. */
-  tokenBalances: TokenBalanceRow[];
+  changedBudgetUses: BudgetUseRow[];
   newGrants: GrantRow[];
   /** `remaining`, `revoked` and `state` have changed. */
   changedGrants: GrantRow[];
@@ -66,7 +70,9 @@ export interface Decision {
 export interface Batch {
   nowMs: number;
   balances: Map<string, BalanceRow>;
-  tokenBalances: NameMap<TokenBalanceRow>;
+  budgets: BookRows["budgets"];
+  /** By `budgetUseId`. */
+  budgetUses: NameMap<BudgetUseRow>;
   grants: Map<string, GrantRow[]>;
   /** Funds of the organizations of the transitions so far. */
   funds: Map<string, Funds>;
@@ -87,7 +93,8 @@ export function openBatch(rows: BookRows): Batch {
   const batch: Batch = {
     nowMs: rows.nowMs,
     balances: new Map(rows.balances.map((balance) => [balance.organizationId, balance])),
-    tokenBalances: new NameMap(),
+    budgets: rows.budgets,
+    budgetUses: new NameMap(),
     grants: Map.groupBy(rows.grants, (grant) => grant.organizationId),
     funds: new Map(),
     holds: new NameMap(),
@@ -97,7 +104,7 @@ export function openBatch(rows: BookRows): Batch {
     adjustments: [...rows.adjustments],
     newAuditEntries: [],
   };
-  for (const row of rows.tokenBalances) batch.tokenBalances.set(row.organizationId, row.tokenId, { ...row });
+  for (const row of rows.budgetUses) putBudgetUse(batch, row);
   for (const row of rows.holds) batch.holds.set(row.organizationId, row.holdId, row);
   for (const row of rows.requests) batch.requests.set(row.organizationId, row.holdId, row);
   for (const row of rows.keys) batch.keys.set(row.organizationId, keyIdOf(row), row);
@@ -169,24 +176,16 @@ export function recordBooking(
   batch.newAuditEntries.push(auditRowOf(audit, { organizationId, subjectId, amount, madeAtMs: batch.nowMs }));
 }
 
-/** Returns the row with the cap of a token, which it may share with other tokens; undefined for a token without a cap. */
-export function tokenBalanceOf(
-  batch: Batch,
-  { organizationId, tokenId }: { organizationId: string; tokenId: string },
-): TokenBalanceRow | undefined {
-  if (batch.tokenBalances.size === 0) return undefined;
-  const row = batch.tokenBalances.get(organizationId, tokenId);
-  if (row === undefined || row.budgetId === null) return row;
-  const shared = batch.tokenBalances.get(organizationId, row.budgetId);
-  if (shared === undefined) throw new Error(`the cap that the token ${tokenId} shares is missing in the rows`);
-  return shared;
+/** Adds a counter of a budget, or replaces the one of the same use: counters are never changed in place. */
+export function putBudgetUse(batch: Batch, row: BudgetUseRow): void {
+  batch.budgetUses.set(row.organizationId, budgetUseId(row), row);
 }
 
 /** Returns the rows that have changed since they were read. */
 export function writesOf(batch: Batch, rows: BookRows): BookWrites {
   return {
     ...writesOfFunds(batch),
-    tokenBalances: changed(rows.tokenBalances, (row) => batch.tokenBalances.get(row.organizationId, row.tokenId)),
+    ...writesOfBudgets(batch, rows.budgetUses),
     ...writesOfHolds(batch, rows.holds),
     newRequests: batch.newRequests,
     ...writesOfKeys(batch, rows.keys),
@@ -215,7 +214,7 @@ function writesOfHolds(
 
 /** The expired amount of an organization only grows, so it makes a unique id. */
 function expiriesOf({ funds, nowMs }: Batch): AdjustmentRow[] {
-  const terms = { isAll: false, grantId: null, holdId: null, tokenId: null, settlement: null };
+  const terms = { isAll: false, grantId: null, holdId: null, tokenId: null, budgets: [], settlement: null };
   const noted = { ...terms, reference: null, note: null, madeAtMs: nowMs };
   return [...funds].flatMap(([organizationId, { expiries }]) =>
     expiries.map(({ grantId, amount, expired, dueAtMs }) => {
@@ -248,11 +247,21 @@ function writesOfKeys(batch: Batch, before: IdempotencyKeyRow[]): Pick<BookWrite
   };
 }
 
-function changed<Row extends object>(before: Row[], afterOf: (row: Row) => Row | undefined): Row[] {
-  return before.flatMap((row) => {
-    const after = afterOf(row);
-    return after !== undefined && differs(row, after) ? [after] : [];
-  });
+/** A row whose amounts are as they were read is not written, though it may have been replaced. */
+function writesOfBudgets(
+  { budgetUses }: Batch,
+  before: readonly BudgetUseRow[],
+): Pick<BookWrites, "newBudgetUses" | "changedBudgetUses"> {
+  const writes: ReturnType<typeof writesOfBudgets> = { newBudgetUses: [], changedBudgetUses: [] };
+  if (budgetUses.size === 0) return writes;
+  const known = new NameMap<BudgetUseRow>();
+  for (const row of before) known.set(row.organizationId, budgetUseId(row), row);
+  for (const row of budgetUses.values()) {
+    const earlier = known.get(row.organizationId, budgetUseId(row));
+    if (earlier === undefined) writes.newBudgetUses.push(row);
+    else if (differs(earlier, row)) writes.changedBudgetUses.push(row);
+  }
+  return writes;
 }
 
 function differs<Row extends object>(before: Row, after: Row): boolean {

@@ -17,21 +17,55 @@ export interface BalanceRow {
   nextChangeAtMs: number | null;
   /** Requests that began before are closed: nothing more is booked for them. Null: none is closed. */
   closedBeforeMs: number | null;
+  /** Counts the changes of its budgets; 0: it never had one. */
+  budgetVersion: number;
 }
 
-/** Balance of a token with a credit cap; locked after the balances. The spent amount may exceed the cap: a settlement is never refused. */
-export interface TokenBalanceRow {
+export type BudgetWindow = "day" | "week" | "month" | "lifetime";
+
+/** A limit on what some requests of an organization may spend in each window of time. Selector, `each` and window never change. */
+export interface BudgetRow {
   organizationId: string;
-  tokenId: string;
-  /**
-   * The first token of the rotations to this one, whose row has the cap that all share: nothing is booked in this row. Null:
-   * the token has a cap of its own.
-   */
-  budgetId: string | null;
-  cap: MicroCredits;
+  id: string;
+  name: string;
+  /** The callers that it covers, each by the first token of its rotations; null: all. */
+  callerIds: string[] | null;
+  /** The models that it covers, with `*` at the end for all that begin so; null: all. */
+  models: string[] | null;
+  /** The values that a request must have of each of these metadata keys; null: any. */
+  metadata: Record<string, string[]> | null;
+  /** `token`, `model` or `metadata.` and a key: each value has the whole amount for itself. Null: all share it. */
+  each: string | null;
+  window: BudgetWindow;
+  amount: MicroCredits;
+  /** The caller whose spending cap it is; null: it is none. */
+  capOf: string | null;
+  createdAtMs: number;
+}
+
+/** The counter of a budget that a request uses for good: that of its value, in the window in which it was admitted. */
+export interface BudgetUse {
+  budgetId: string;
+  /** First millisecond of the window, in UTC; 0 for a lifetime. */
+  windowAtMs: number;
+  /** Empty for a budget without `each`. */
+  value: string;
+}
+
+/**
+ * A counter of a budget; locked after the balances. It may exceed the amount after the amount was lowered: a settlement is
+ * never refused.
+ */
+export interface BudgetUseRow extends BudgetUse {
+  organizationId: string;
+  /** The open holds that recorded it. */
   held: MicroCredits;
-  /** The costs of its events, less the credits that corrected them. */
+  /** The opening amount and the charges of the requests that recorded it, less the credits that corrected them. */
   spent: MicroCredits;
+  /** The part that was spent before a cap was set, or by requests that are closed. */
+  opening: MicroCredits;
+  /** The amount that raises add in this window. */
+  raised: MicroCredits;
 }
 
 export interface GrantRow {
@@ -73,6 +107,8 @@ export interface HoldFacts {
   metadata: Record<string, string> | null;
   /** Key that the request came with. */
   idempotencyKey: CallerKey | null;
+  /** The counters that its hold recorded; absent before the hold. */
+  budgets?: readonly BudgetUse[];
 }
 
 /** An idempotency key. Those of one caller are not known to the others of its organization. */
@@ -117,6 +153,8 @@ export interface HoldRow {
   amount: MicroCredits;
   /** Amounts reserved of each grant; they add up to `amount`. */
   draws: Draw[];
+  /** The counters that its amount, its charge and all corrections count in. */
+  budgets: readonly BudgetUse[];
   /** The process that renews it. */
   owner: string;
   madeAtMs: number;
@@ -125,7 +163,7 @@ export interface HoldRow {
 }
 
 /** The facts that another process needs to charge an open hold. */
-export interface HoldDetails extends Omit<HoldFacts, "holdId" | "organizationId" | "tokenId" | "prices"> {
+export interface HoldDetails extends Omit<HoldFacts, "holdId" | "organizationId" | "tokenId" | "prices" | "budgets"> {
   /** The tokens delivered at the last checkpoint, and their prices: see `charge-lines.ts`. */
   charge: string;
 }
@@ -144,6 +182,7 @@ export interface RequestRow extends Omit<HoldFacts, "prices"> {
   shortfall: MicroCredits;
   /** Amounts spent of each grant; they add up to `cost`. */
   draws: Draw[];
+  budgets: readonly BudgetUse[];
   /** Null for a released request. */
   basis: EventBasis | null;
   end: RequestEnd;
@@ -185,6 +224,8 @@ export interface AdjustmentRow {
   /** The request that a credit or a late settlement corrects. */
   holdId: string | null;
   tokenId: string | null;
+  /** The counters that this request recorded. */
+  budgets: readonly BudgetUse[];
   reference: string | null;
   note: string | null;
   madeAtMs: number;
@@ -224,12 +265,14 @@ export interface IdempotencyClaim extends CallerKey {
 }
 
 /**
- * Reserves the available amount between `least` and `most`, at most the rest of the token's cap, or nothing. A key that was
- * used before takes precedence: then nothing is held.
+ * Reserves the available amount between `least` and `most`, at most what is left of each budget that covers the request, or
+ * nothing. A key that was used before takes precedence: then nothing is held.
  */
 export interface HoldTransition {
   kind: "hold";
   facts: HoldFacts;
+  /** The first token of the rotations to the one that the request came with. */
+  callerId: string;
   least: MicroCredits;
   most: MicroCredits;
   lifeMs: number;

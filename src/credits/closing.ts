@@ -1,6 +1,8 @@
 import type { MicroCredits } from "./amount.ts";
-import type { RequestRow } from "./books.ts";
+import type { BudgetRow, BudgetUse, RequestRow } from "./books.ts";
+import { windowEnd } from "./budgets.ts";
 import { decodeLines } from "./charge-lines.ts";
+import { budgetUseId } from "./names.ts";
 import { priceOf } from "./price.ts";
 
 /** The sum of the closed requests of an organization, whose rows are removed. */
@@ -23,6 +25,10 @@ export interface ClosingPartRow {
   amount: MicroCredits;
 }
 
+interface BudgetSpent extends BudgetUse {
+  spent: MicroCredits;
+}
+
 /** The sum of requests that are being closed: those that an earlier closing does not include. */
 export class ClosingTally {
   readonly organizationId: string;
@@ -35,15 +41,23 @@ export class ClosingTally {
   shortfall = 0n;
   price = 0n;
   readonly #parts = new Map<string, ClosingPartRow>();
+  readonly #windows: ReadonlyMap<string, BudgetRow["window"]>;
+  readonly #spent = new Map<string, BudgetSpent>();
 
-  /** `earlier` is the closing that was read before the sum is begun. */
-  constructor(organizationId: string, beforeMs: number, earlier: ClosingRow | undefined) {
+  /** `earlier` and `budgets`, those of the organization, are read before the sum is begun. */
+  constructor(
+    organizationId: string,
+    beforeMs: number,
+    earlier: ClosingRow | undefined,
+    budgets: readonly Pick<BudgetRow, "id" | "window">[],
+  ) {
     this.organizationId = organizationId;
     this.beforeMs = beforeMs;
     this.earlier = earlier;
+    this.#windows = new Map(budgets.map(({ id, window }) => [id, window]));
   }
 
-  add({ tokenId, cost, shortfall, charge, draws }: RequestRow): void {
+  add({ tokenId, cost, shortfall, charge, draws, budgets }: RequestRow): void {
     const { tokens, prices } = decodeLines(charge);
     this.requests += 1;
     this.cost += cost;
@@ -51,6 +65,23 @@ export class ClosingTally {
     this.price += priceOf(tokens, prices);
     if (cost > 0n) this.#addPart("token", tokenId, cost);
     for (const { grantId, amount } of draws) this.#addPart("grant", grantId, amount);
+    for (const use of budgets) if (cost > 0n && this.#isKept(use)) this.#addSpent(use, cost);
+  }
+
+  /** Counters of windows that have ended are removed, and those of deleted budgets are gone. */
+  #isKept({ budgetId, windowAtMs }: BudgetUse): boolean {
+    const window = this.#windows.get(budgetId);
+    return window !== undefined && (windowEnd(window, windowAtMs) ?? Number.POSITIVE_INFINITY) > this.beforeMs;
+  }
+
+  #addSpent(use: BudgetUse, cost: MicroCredits): void {
+    const id = budgetUseId(use);
+    this.#spent.set(id, { ...use, spent: (this.#spent.get(id)?.spent ?? 0n) + cost });
+  }
+
+  /** Returns what these requests spent, by the counters of budgets that stay. */
+  budgets(): BudgetSpent[] {
+    return [...this.#spent.values()];
   }
 
   parts(): ClosingPartRow[] {

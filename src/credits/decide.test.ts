@@ -32,7 +32,7 @@ function grant(grantId: string, amount: bigint, rest: Partial<GrantTransition> =
   return books.bookOne({ kind: "grant", organizationId: ORGANIZATION, grantId, amount, ...defaults, ...rest });
 }
 function holding(holdId: string, least: bigint, most = least): HoldTransition {
-  return { kind: "hold", facts: factsOf(holdId), least, most, lifeMs: 100, owner: "owner_1" };
+  return { kind: "hold", facts: factsOf(holdId), callerId: "tok_1", least, most, lifeMs: 100, owner: "owner_1" };
 }
 function settling(holdId: string, tokens: Partial<TokenCounts>, end: EventEnd = "complete"): SettleTransition {
   return { kind: "settle", facts: factsOf(holdId), tokens: { ...NO_TOKENS, ...tokens }, basis: "reported", end };
@@ -69,8 +69,8 @@ describe("hold", () => {
     const outcomes = books.book([holding("a", 40n), holding("b", 50n), holding("c", 51n), holding("d", 10n)]);
     expect(outcomes).toEqual([
       { outcome: "held", amount: 40n, available: 10n },
-      { outcome: "busy", limitedBy: "organization", available: 10n, reach: 10n, held: 40n },
-      { outcome: "insufficient", limitedBy: "organization", available: 10n, reach: 10n },
+      { outcome: "busy", available: 10n, reach: 10n, held: 40n },
+      { outcome: "insufficient", available: 10n, reach: 10n },
       { outcome: "held", amount: 10n, available: 0n },
     ]);
     expect([...books.holds.values()].map(({ holdId }) => holdId)).toEqual(["a", "d"]);
@@ -353,7 +353,7 @@ describe("grants", () => {
     books.nowMs = 1_050;
     expect(books.bookOne(holding("b", 1n))).toEqual({
       outcome: "busy",
-      limitedBy: "organization",
+
       available: 0n,
       reach: 0n,
       held: 30n,

@@ -7,7 +7,6 @@ import {
   lateSettlementOf,
   putHold,
   requestOf,
-  tokenBalanceOf,
   wholeChargeOf,
 } from "./batch.ts";
 import {
@@ -29,6 +28,8 @@ import {
   type SettleTransition,
   type Trace,
 } from "./books.ts";
+import { countInBudgets, coveringBudgets, statesOf } from "./budget-counters.ts";
+import { type BudgetState, reachWithin, tightest } from "./budgets.ts";
 import { decodeLines, encodeLines } from "./charge-lines.ts";
 import { type Funds, mergeDraws, returnDraws, splitDraws, sumOfDraws, take } from "./funds.ts";
 import { keyIdOf } from "./names.ts";
@@ -48,21 +49,31 @@ import { isBookedLate } from "./request-id.ts";
 export function makeHold(batch: Batch, funds: Funds, transition: HoldTransition): Outcomes["hold"] {
   const { facts, least, most, lifeMs, owner, idempotency } = transition;
   const earlier = holdOf(batch, facts);
-  if (earlier !== undefined) return { outcome: "held", amount: earlier.amount, available: funds.balance.available };
+  if (earlier !== undefined) return held(batch, funds, earlier);
   const ended = requestOf(batch, facts);
   if (ended !== undefined) return { outcome: "ended", state: endedStateOf(ended.end) };
   const answered = idempotency && earlierAnswer(batch, idempotency, facts, funds.balance.available);
   if (answered) return answered;
   assertAmount(least);
   assertAmount(most);
-  const reach = reachOf(batch, funds, facts);
-  if (reach < least) return shortage(batch, funds, transition, reach);
+  const covering = coveringBudgets(batch, transition);
+  const reach = reachWithin(funds.balance.available, covering);
+  if (reach < least) return shortage(funds, covering, least, reach);
   const idempotencyKey = idempotency ? callerKeyOf(idempotency) : facts.idempotencyKey;
   const amount = minimum(most, reach);
-  const row = reserve(batch, funds, { ...facts, idempotencyKey }, amount);
+  const budgets = covering.map(({ budgetId, windowAtMs, value }) => ({ budgetId, windowAtMs, value }));
+  const row = reserve(batch, funds, { ...facts, idempotencyKey, budgets }, amount);
   putHold(batch, { ...row, owner, expiresAtMs: batch.nowMs + lifeMs });
   if (idempotency) claimKey(batch, idempotency, facts);
-  return { outcome: "held", amount, available: funds.balance.available };
+  return held(batch, funds, row);
+}
+
+function held(batch: Batch, { balance }: Funds, row: HoldRow): Outcomes["hold"] {
+  const { amount, budgets } = row;
+  const outcome = { outcome: "held", amount, available: balance.available } as const;
+  if (budgets.length === 0) return outcome;
+  const least = tightest(statesOf(batch, row));
+  return { ...outcome, covered: { budgets, ...(least && { tightest: least }) } };
 }
 
 /** Extends a hold and stores its checkpoint. A hold that the store lost is created again, as far as credits are available. */
@@ -73,7 +84,7 @@ export function renewHold(batch: Batch, funds: Funds, transition: RenewTransitio
   if (ended !== undefined) return { outcome: "ended", state: endedStateOf(ended.end) };
   assertAmount(amount);
   assertCounts(tokens);
-  const row = earlier ?? reserve(batch, funds, facts, minimum(amount, reachOf(batch, funds, facts)));
+  const row = earlier ?? reserve(batch, funds, facts, minimum(amount, remadeReach(batch, funds, facts)));
   const { upstream, prices } = facts;
   const details = { ...row.details, upstream, charge: encodeLines(tokens, prices) };
   const renewed = { ...row, owner, details, expiresAtMs: batch.nowMs + lifeMs };
@@ -107,20 +118,23 @@ export function releaseHold(batch: Batch, funds: Funds, transition: ReleaseTrans
 /** Makes a hold that reserves nothing, for a request whose hold is missing. */
 function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
   const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey } = facts;
+  const { budgets = NO_BUDGETS } = facts;
   const charge = encodeLines(NO_TOKENS, prices);
   const details = { requestId, model, upstream, metadata, idempotencyKey, charge };
   const nothing = { amount: 0n, draws: [], owner: "", madeAtMs: nowMs, expiresAtMs: nowMs };
-  return { organizationId, holdId, tokenId, ...nothing, details };
+  return { organizationId, holdId, tokenId, budgets, ...nothing, details };
 }
+
+const NO_BUDGETS: readonly [] = [];
 
 type EndOfRequest = Pick<RequestRow, "charge" | "inputTokens" | "outputTokens" | "cost" | "shortfall" | "draws"> &
   Pick<RequestRow, "upstream" | "basis" | "end" | "trace">;
 
 /** Makes the row of a request that ends now. */
 function endedRequest({ nowMs }: Batch, row: HoldRow, end: EndOfRequest): RequestRow {
-  const { organizationId, holdId, tokenId, amount, madeAtMs, details } = row;
+  const { organizationId, holdId, tokenId, budgets, amount, madeAtMs, details } = row;
   const { requestId, model, metadata, idempotencyKey } = details;
-  const facts = { holdId, organizationId, tokenId, requestId, model, metadata, idempotencyKey };
+  const facts = { holdId, organizationId, tokenId, budgets, requestId, model, metadata, idempotencyKey };
   // The store's clock may have been set back.
   const endedAtMs = Math.max(nowMs, madeAtMs);
   return { ...facts, amount, ...end, madeAtMs, endedAtMs, isLate: isBookedLate(holdId, endedAtMs) };
@@ -135,42 +149,36 @@ function chargedTokens(tokens: TokenCounts, prices: UnitPrices) {
 /** Subtracts an open hold's amount from the amounts held. The caller books the amount elsewhere. */
 function unreserve(batch: Batch, funds: Funds, row: HoldRow): void {
   funds.balance.held -= row.amount;
-  const tokenBalance = tokenBalanceOf(batch, row);
-  if (tokenBalance !== undefined) tokenBalance.held -= row.amount;
+  countInBudgets(batch, row, { held: -row.amount }, "existing");
 }
 
 function reserve(batch: Batch, funds: Funds, facts: HoldFacts, amount: MicroCredits): HoldRow {
   const row = { ...emptyHold(facts, batch.nowMs), amount, draws: take(funds, amount) };
   funds.balance.held += amount;
-  const tokenBalance = tokenBalanceOf(batch, facts);
-  if (tokenBalance !== undefined) tokenBalance.held += amount;
+  countInBudgets(batch, row, { held: amount }, "new");
   return row;
 }
 
-/** Returns the credits that a request of the token can hold: the available ones, at most the rest of the token's cap. */
-function reachOf(batch: Batch, { balance }: Funds, facts: HoldFacts): MicroCredits {
-  const token = tokenBalanceOf(batch, facts);
-  if (token === undefined) return balance.available;
-  const left = token.cap - token.held - token.spent;
-  return left < 0n ? 0n : minimum(left, balance.available);
+/** Returns what a hold that the store lost can hold again: the available credits, at most what is left of its budgets. */
+function remadeReach(batch: Batch, { balance }: Funds, facts: HoldFacts): MicroCredits {
+  return reachWithin(balance.available, statesOf(batch, facts));
 }
 
 /** Refuses a hold. `insufficient` takes precedence over `busy`, because waiting would not help. */
 function shortage(
-  batch: Batch,
   { balance: { available, held } }: Funds,
-  { facts, least }: HoldTransition,
+  covering: readonly BudgetState[],
+  least: MicroCredits,
   reach: MicroCredits,
 ): Outcomes["hold"] {
-  const token = tokenBalanceOf(batch, facts);
-  if (available + held < least) return { outcome: "insufficient", limitedBy: "organization", available, reach };
-  if (token !== undefined && token.cap - token.spent < least) {
-    return { outcome: "insufficient", limitedBy: "token", available, reach };
+  if (available + held < least) return { outcome: "insufficient", available, reach };
+  const unspent = tightest(covering, ({ limit, spent }) => limit - spent);
+  if (unspent !== undefined && unspent.limit - unspent.spent < least) {
+    return { outcome: "insufficient", budget: unspent, available, reach };
   }
-  if (available < least || token === undefined) {
-    return { outcome: "busy", limitedBy: "organization", available, reach, held };
-  }
-  return { outcome: "busy", limitedBy: "token", available, reach, held: token.held };
+  const budget = available < least ? undefined : tightest(covering);
+  if (budget === undefined) return { outcome: "busy", available, reach, held };
+  return { outcome: "busy", budget, available, reach, held: budget.held };
 }
 
 function isChange(before: HoldRow, after: HoldRow): boolean {
@@ -244,14 +252,16 @@ function charge(batch: Batch, funds: Funds, row: HoldRow, charge: Charge): void 
   const cost = row.amount + sumOfDraws(taken) - sumOfDraws(returned);
   const ended = { upstream, ...chargedTokens(tokens, prices), cost, shortfall: price - cost, draws };
   const request = endedRequest(batch, row, { ...ended, basis, end, trace });
-  spend(batch, funds, request, cost);
+  funds.balance.spent += cost;
+  // The crash that lost a hold may have lost the counter that it began.
+  countInBudgets(batch, request, { spent: cost }, "new");
   endRequest(batch, request);
 }
 
 /** Books the difference between the price of a recovered request and its charge at its checkpoint. */
 function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition: SettleTransition): void {
   const { facts, tokens, basis, end, trace = null } = transition;
-  const { organizationId, holdId, tokenId } = request;
+  const { organizationId, holdId, tokenId, budgets } = request;
   const { upstream, prices } = facts;
   const price = atLeast(priceOf(assertCounts(tokens), prices), refunded(batch, funds, request));
   const { taken, returned } = redraw(batch, funds, request.draws, price);
@@ -264,11 +274,12 @@ function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition:
     kind: "late_settlement",
     amount,
     draws: [...taken, ...returned.map((draw) => ({ ...draw, amount: -draw.amount }))],
-    ...{ isAll: false, grantId: null, expiresAtMs: null, holdId, tokenId, reference: null, note: null },
+    ...{ isAll: false, grantId: null, expiresAtMs: null, holdId, tokenId, budgets, reference: null, note: null },
     madeAtMs: batch.nowMs,
     settlement: { upstream, ...chargedTokens(more, prices), shortfall, basis, end, trace },
   };
-  spend(batch, funds, request, amount);
+  funds.balance.spent += amount;
+  countInBudgets(batch, request, { spent: amount }, "existing");
   batch.adjustments.push(adjustment);
 }
 
@@ -283,12 +294,6 @@ function redraw(
   returnDraws(funds, returned, batch.nowMs);
   const taken = take(funds, minimum(cost - sumOfDraws(front), funds.balance.available));
   return { taken, returned };
-}
-
-function spend(batch: Batch, funds: Funds, request: RequestRow, amount: MicroCredits): void {
-  funds.balance.spent += amount;
-  const tokenBalance = tokenBalanceOf(batch, request);
-  if (tokenBalance !== undefined) tokenBalance.spent += amount;
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { AdjustmentRow, CallerKey, HoldRow, RequestRow, TokenBalanceRow, Transition } from "./books.ts";
+import type { AdjustmentRow, BudgetUse, CallerKey, HoldRow, RequestRow, Transition } from "./books.ts";
 
 /** A row of an organization, by its id or its reference. */
 export interface RowName {
@@ -9,6 +9,9 @@ export interface RowName {
 /** An idempotency key of an organization; its id is that of `keyIdOf`. */
 export type KeyName = RowName & CallerKey;
 
+/** A counter of a budget; its id is that of `budgetUseId`. */
+export type BudgetUseName = RowName & BudgetUse;
+
 /** The rows that a batch names, each once. A store reads them beside the balances and their active grants. */
 export interface Names {
   organizationIds: string[];
@@ -16,7 +19,6 @@ export interface Names {
   holds: RowName[];
   /** Holds that the batch makes: they rarely exist already. */
   newHolds: RowName[];
-  tokens: RowName[];
   keys: KeyName[];
   grants: RowName[];
   grantReferences: RowName[];
@@ -38,18 +40,17 @@ export function holdIdOf(transition: Transition): string | null {
 /** Returns the rows that transitions name. */
 export function namesOf(transitions: readonly Transition[]): Names {
   const organizationIds = new Set<string>();
-  const [holds, tokens] = [new NameSet(), new NameSet()];
+  const holds = new NameSet();
   const [grants, grantReferences, adjustments] = [new NameSet(), new NameSet(), new NameSet()];
   const keys = new NameMap<KeyName>();
   const adjustmentReferences: Names["adjustmentReferences"] = [];
   const newHolds: RowName[] = [];
   for (const transition of transitions) {
     if ("facts" in transition) {
-      const { organizationId, holdId, tokenId, idempotencyKey } = transition.facts;
+      const { organizationId, holdId, idempotencyKey } = transition.facts;
       organizationIds.add(organizationId);
       holds.add(organizationId, holdId);
       if (transition.kind === "hold") newHolds.push({ organizationId, id: holdId });
-      tokens.add(organizationId, tokenId);
       if (idempotencyKey !== null) addKey(keys, organizationId, idempotencyKey);
       if (transition.kind === "hold" && transition.idempotency) addKey(keys, organizationId, transition.idempotency);
       continue;
@@ -74,7 +75,6 @@ export function namesOf(transitions: readonly Transition[]): Names {
     organizationIds: [...organizationIds].sort(),
     holds: holds.names,
     newHolds,
-    tokens: tokens.names,
     keys: keys.values(),
     grants: grants.names,
     grantReferences: grantReferences.names,
@@ -113,22 +113,14 @@ function addKey(keys: NameMap<KeyName>, organizationId: string, { callerId, key 
   keys.set(organizationId, id, { organizationId, id, callerId, key });
 }
 
-/** Returns the tokens of holds and requests, each once. */
-export function tokensOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): RowName[] {
-  const tokens = new NameSet();
-  for (const { organizationId, tokenId } of holds) tokens.add(organizationId, tokenId);
-  for (const { organizationId, tokenId } of requests) tokens.add(organizationId, tokenId);
-  return tokens.names;
-}
-
 /** Returns the names of holds or requests: of themselves, or of those that keys belong to. */
 export function holdNamesOf(rows: readonly { organizationId: string; holdId: string }[]): RowName[] {
   return rows.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
 }
 
-/** Returns the rows with the caps that tokens share. */
-export function budgetsOf(rows: readonly TokenBalanceRow[]): RowName[] {
-  return rows.flatMap(({ organizationId, budgetId }) => (budgetId === null ? [] : [{ organizationId, id: budgetId }]));
+/** Returns a text that identifies a counter within its organization. Ids of budgets have no spaces. */
+export function budgetUseId({ budgetId, windowAtMs, value }: BudgetUse): string {
+  return `${budgetId} ${windowAtMs} ${value}`;
 }
 
 /** Returns each name or row once, except those that `read` names. */

@@ -1,8 +1,9 @@
 import type { MicroCredits } from "./amount.ts";
-import type { AdjustmentRow, BalanceRow, EndedState, GrantRow, HoldState } from "./books.ts";
+import type { AdjustmentRow, BalanceRow, BudgetUse, EndedState, GrantRow, HoldState } from "./books.ts";
+import type { BudgetState } from "./budgets.ts";
 
 export type HoldOutcome =
-  | { outcome: "held"; amount: MicroCredits; available: MicroCredits }
+  | { outcome: "held"; amount: MicroCredits; available: MicroCredits; covered?: Covered }
   /** The credits would not suffice even if every running request returned its hold. */
   | ({ outcome: "insufficient" } & Shortage)
   /** Running requests hold the missing amount. */
@@ -10,11 +11,19 @@ export type HoldOutcome =
   /** A hold of this id ended before. */
   | Ended
   | KeyOutcome;
+/** The budgets that cover a request that was admitted; absent if there is none. */
+export interface Covered {
+  /** The counters that its hold recorded. */
+  budgets: readonly BudgetUse[];
+  /** The budget with the least left, the hold included; absent if all of them were deleted since. */
+  tightest?: BudgetState;
+}
 /** Why a hold was refused. */
 export interface Shortage {
-  limitedBy: "organization" | "token";
+  /** The budget that has too little left; absent: the organization has too few credits. */
+  budget?: BudgetState;
   available: MicroCredits;
-  /** Amount that the request could have held: the available credits, at most the rest of its token's cap. */
+  /** Amount that the request could have held: the available credits, at most what is left of each budget. */
   reach: MicroCredits;
 }
 /** State of the first request with the key. */

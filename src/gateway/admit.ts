@@ -74,7 +74,7 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
     const { callerId } = principal;
     const idempotency = call.idempotency && { callerId, ...call.idempotency, keepMs: KEY_KEPT_MS };
     const { least, most } = boundsOfAll(needs, call.maxCost);
-    const outcome = await gateway.ledger.hold({ facts, least, most, idempotency });
+    const outcome = await gateway.ledger.hold({ facts, callerId, least, most, idempotency });
     if (outcome.outcome === "replayed") {
       entry.leave(0);
       return { ...entry, ...outcome };
@@ -83,9 +83,10 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
     const affordable = affordableOnAll(outcome.amount, needs);
     const maxTokens = Math.max(Math.min(1, range.most), Math.min(affordable, range.most));
     const isShortened = maxTokens < range.requested;
-    const { lease, available } = outcome;
+    const { lease, available, covered } = outcome;
+    const held = covered === undefined ? facts : { ...facts, budgets: covered.budgets };
     const admittedAtMs = gateway.clock();
-    return { ...entry, facts, routes, lease, estimate, maxTokens, isShortened, available, isFree, admittedAtMs };
+    return { ...entry, facts: held, routes, lease, estimate, maxTokens, isShortened, available, isFree, admittedAtMs };
   } catch (error) {
     entry.leave(0);
     throw error;
@@ -184,12 +185,12 @@ function refusal(
     return keyRefusal(outcome.outcome) ?? new Error(`A new hold was answered with ${outcome.outcome}`);
   }
   const required = boundsOfAll(needs, null).least;
-  const { available, reach, limitedBy } = outcome;
+  const { available, reach, budget } = outcome;
   const fields: Record<string, number> = {
     credits_available: creditsFromMicro(reach),
     credits_required: creditsFromMicro(required),
   };
-  const credits = limitedBy === "token" ? "The credits that the token's cap allows" : "The organization's credits";
+  const credits = budget === undefined ? "The organization's credits" : "The credits that the token's cap allows";
   const figures = `${formatCredits(required)} credits are needed and ${formatCredits(reach)} are available`;
   const headers = { "x-credits-available": formatCredits(available) };
   if (outcome.outcome === "busy") {

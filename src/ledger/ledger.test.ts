@@ -57,7 +57,13 @@ describe("the ledger", () => {
     const name = { callerId: "tok_first", key: "key" };
     const idempotency = { ...name, fingerprint: "body", keepMs: 60_000 };
     const ask = (asked: Ledger, holdId: string) =>
-      asked.hold({ facts: { ...factsOf(holdId), idempotencyKey: name }, least: 10n, most: 10n, idempotency });
+      asked.hold({
+        callerId: "tok_1",
+        facts: { ...factsOf(holdId), idempotencyKey: name },
+        least: 10n,
+        most: 10n,
+        idempotency,
+      });
     let isLost = true;
     fixture.books.failWith = (transitions) => {
       const [first] = transitions;

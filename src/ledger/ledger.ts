@@ -127,7 +127,7 @@ export class Ledger {
    * Reserves available credits, between `least` and `most` micro-credits, until they are settled or released. Rejects
    * with StoreUnavailableError.
    */
-  async hold(request: Pick<HoldTransition, "facts" | "least" | "most" | "idempotency">): Promise<Held> {
+  async hold(request: Pick<HoldTransition, "facts" | "callerId" | "least" | "most" | "idempotency">): Promise<Held> {
     const { holdId, organizationId } = request.facts;
     const isFull = this.#running.size + this.#spool.entries >= RUNNING_AND_SPOOLED_MAX;
     if (isFull || !this.#runningShares.take(organizationId, 1)) {
@@ -138,14 +138,16 @@ export class Ledger {
     try {
       // A hold with an idempotency key must survive a crash: the request may be repeated after it.
       const bookingTerms = request.idempotency ? DURABLE : HOLDS;
-      const { facts, least, most, idempotency = null } = request;
-      const terms = { least, most, lifeMs: this.#options.holdLifeMs, owner: this.#spool.name };
+      const { facts, callerId, least, most, idempotency = null } = request;
+      const terms = { callerId, least, most, lifeMs: this.#options.holdLifeMs, owner: this.#spool.name };
       const outcome = await this.#queue.push({ kind: "hold", facts, ...terms, idempotency }, bookingTerms);
       this.#refusedAtMs = null;
       // The store is available again: the spool can be booked now.
       if (this.#spool.isStoreUnavailable) void this.#spool.replay();
       if (outcome.outcome === "held") {
-        return { ...outcome, lease: this.#renewal.track(request.facts, outcome.amount, queuedAt) };
+        const { amount, covered } = outcome;
+        const tracked = covered === undefined ? facts : { ...facts, budgets: covered.budgets };
+        return { ...outcome, lease: this.#renewal.track(tracked, amount, queuedAt) };
       }
       this.#endRunning(holdId);
       return outcome;

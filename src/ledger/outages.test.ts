@@ -33,7 +33,8 @@ afterEach(async () => {
 });
 
 const unavailable = () => new StoreUnavailableError("unavailable");
-const hold = (holdId: string, by = ledger) => by.hold({ facts: factsOf(holdId), least: 10n, most: 10n });
+const hold = (holdId: string, by = ledger) =>
+  by.hold({ callerId: "tok_1", facts: factsOf(holdId), least: 10n, most: 10n });
 const settle = (holdId: string, input: number, by = ledger) =>
   by.settle({ facts: factsOf(holdId), tokens: { ...NO_TOKENS, input }, basis: "reported", end: "complete" });
 const row = (holdId: string) => books.seen.get(keyOf(ORGANIZATION, holdId));
@@ -166,7 +167,7 @@ describe("while the store is unavailable", () => {
       await ledger.grant({ organizationId, grantId: `grant_of_${organizationId}`, amount: 1_000_000n, ...rest });
     }
     const holdOf = (holdId: string, organizationId: string) =>
-      ledger.hold({ facts: { ...factsOf(holdId), organizationId }, least: 10n, most: 10n });
+      ledger.hold({ callerId: "tok_1", facts: { ...factsOf(holdId), organizationId }, least: 10n, most: 10n });
     const numbers = Array.from({ length: 10_000 }, (_, index) => index);
     await Promise.all(numbers.map((index) => hold(`hold_${index}`)));
     await expect(hold("more")).rejects.toBeInstanceOf(StoreUnavailableError);

@@ -170,7 +170,7 @@ export class Retention {
     // Afterwards the rows of these months are removed.
     if (((await this.#storeDigests(organizationId)) ?? beforeMs) < beforeMs) return;
     if (!(await closings.freeze(organizationId, beforeMs))) return;
-    const tally = new ClosingTally(organizationId, beforeMs, earlier);
+    const tally = new ClosingTally(organizationId, beforeMs, earlier, await closings.budgets(organizationId));
     while (!(await this.#paced(() => closings.sum(tally))));
     if (!(await closings.close(tally))) return;
     log.info({ organizationId, before: isoTime(beforeMs), requests: tally.requests }, "old requests were closed");
@@ -197,6 +197,9 @@ export class Retention {
     for (let after: string | undefined = ""; after !== undefined; ) {
       const from: string = after;
       after = await this.#paced(() => closings.remove(closing, from));
+    }
+    for (const budget of await closings.budgets(organizationId)) {
+      while ((await this.#paced(() => closings.removeBudgetUses(closing, budget))) > 0);
     }
   }
 

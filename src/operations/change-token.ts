@@ -1,7 +1,6 @@
 import { SCOPES } from "../api/principal.ts";
 import { OperatorError } from "../errors.ts";
 import type { TokenWithBudget } from "../stores/queries/accounts.ts";
-import type { TokenUpdate } from "../stores/queries/token-changes.ts";
 import { argument, command, creditsOrNone, expiry, facts, list, optional, text, toggle } from "./command.ts";
 import { type AccountCore, checkExpiry, checkLimits, checkName, found } from "./core.ts";
 import { operation } from "./operation.ts";
@@ -9,6 +8,7 @@ import {
   auditedTerms,
   capText,
   expectActive,
+  makeCap,
   scopesOf,
   type TokenTerms,
   termsOfBody,
@@ -84,18 +84,21 @@ export async function updateToken(
   checkLimits(change.limits ?? null);
   checkExpiry(change.expiresAtMs ?? null, core.clock());
   const wanted = { ...change, ...(scopes !== undefined && { scopes: scopesOf(scopes) }) };
+  const { cap, ...others } = wanted;
   for (;;) {
     const old = await tokenRow(core, id);
     expectActive(core, old, "changed");
     const terms = { ...old, cap: old.budget?.cap ?? null };
-    const fields = (Object.keys(wanted) as (keyof TokenUpdate)[]).filter((field) => {
+    const fields = (Object.keys(wanted) as (keyof typeof wanted)[]).filter((field) => {
       const [present, next] = [terms, wanted].map((of) => JSON.stringify(auditedTerms(of, [field])));
       return present !== next;
     });
     if (fields.length === 0) return old;
     const audited = { before: auditedTerms(terms, fields), after: auditedTerms(wanted, fields) };
-    const values: TokenUpdate = Object.fromEntries(fields.map((field) => [field, wanted[field]]));
+    const values = Object.fromEntries(fields.filter((field) => field !== "cap").map((field) => [field, others[field]]));
+    const isCapChanged = cap !== undefined && fields.includes("cap");
+    const newCap = isCapChanged && { cap: cap === null ? null : makeCap(core, old, cap) };
     const record = tokenRecord(core, "token.change", old, audited);
-    if (await core.accounts.changeToken(old, values, record)) return tokenRow(core, id);
+    if (await core.accounts.changeToken(old, { ...values, ...newCap }, record)) return tokenRow(core, id);
   }
 }

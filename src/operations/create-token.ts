@@ -9,6 +9,7 @@ import { operation } from "./operation.ts";
 import {
   auditedTerms,
   auditedToken,
+  makeCap,
   SECRET,
   scopesOf,
   type TokenTerms,
@@ -78,6 +79,7 @@ export async function addToken(core: AccountCore, draft: TokenDraft): Promise<Ne
   }
   const made = makeTokenRow(core.random, { ...draft, scopes, models, limits, createdAtMs, expiresAtMs });
   const after = { ...auditedToken(made.row), ...auditedTerms({ cap }, ["cap"]) };
-  await core.accounts.insertToken(made.row, cap, tokenRecord(core, "token.create", made.row, { after }));
+  const budget = cap === null ? null : makeCap(core, made.row, cap);
+  await core.accounts.insertToken(made.row, budget, tokenRecord(core, "token.create", made.row, { after }));
   return made;
 }

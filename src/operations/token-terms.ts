@@ -1,12 +1,13 @@
 import { auditRow } from "../admin/audit.ts";
+import { makeId } from "../admin/token.ts";
 import type { NewToken } from "../api/admin/token.ts";
 import { DEFAULT_SCOPES, type LimitSettings, SCOPES, type Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { AuditRow } from "../credits/audit.ts";
+import type { BudgetRow } from "../credits/books.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
 import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
-import type { TokenUpdate } from "../stores/queries/token-changes.ts";
 import { type AccountCore, type Core, invalidValue, notFound, shortText } from "./core.ts";
 import { amountOf, limitSettingsOf, timeOf } from "./operation.ts";
 
@@ -55,13 +56,27 @@ export function auditedToken({ name, prefix, scopes, models, limits, expiresAtMs
 }
 
 /** Returns the values of some terms for the audit log. */
-export function auditedTerms(terms: TokenUpdate, fields: readonly (keyof TokenUpdate)[]): Record<string, unknown> {
+export function auditedTerms(
+  terms: Partial<TokenTerms>,
+  fields: readonly (keyof TokenTerms)[],
+): Record<string, unknown> {
   const { cap = null, expiresAtMs = null } = terms;
   const entries = fields.map((field): [string, unknown] => {
     if (field === "cap") return [field, cap === null ? null : formatCredits(cap)];
     return field === "expiresAtMs" ? ["expiresAt", isoTime(expiresAtMs)] : [field, terms[field]];
   });
   return Object.fromEntries(entries);
+}
+
+/** Makes the budget that is the spending cap of a token, of those before it in rotation and of its successors. */
+export function makeCap(
+  { random, clock }: AccountCore,
+  { organizationId, callerId }: Pick<TokenRow, "organizationId" | "callerId">,
+  amount: MicroCredits,
+): BudgetRow {
+  const selector = { callerIds: [callerId], models: null, metadata: null, each: null };
+  const terms = { name: "Spending cap", ...selector, window: "lifetime", amount, capOf: callerId } as const;
+  return { organizationId, id: makeId("bud", random), ...terms, createdAtMs: clock() };
 }
 
 /** Returns the scopes in their order; null: the default ones. Throws invalid_value. */

@@ -48,7 +48,9 @@ const factsOf = (organizationId: string, atMs: number, model = "m") => ({
 });
 type Facts = ReturnType<typeof factsOf>;
 const hold = (facts: Facts) =>
-  store.books.apply("holds", [{ kind: "hold", facts, least: 1n, most: 10n, lifeMs: 3_600_000, owner: "owner_1" }]);
+  store.books.apply("holds", [
+    { kind: "hold", facts, callerId: facts.tokenId, least: 1n, most: 10n, lifeMs: 3_600_000, owner: "owner_1" },
+  ]);
 const settle = (facts: Facts, output: number, trace: Trace | null = null) =>
   store.books.apply("durable", [
     { kind: "settle", facts, tokens: { ...NO_TOKENS, output }, basis: "reported", end: "complete", trace },

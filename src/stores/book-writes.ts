@@ -1,5 +1,5 @@
 import type { BookWrites } from "../credits/batch.ts";
-import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "./schema.ts";
+import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
 
 /** One kind of write of a batch, which each of its rows needs once. */
@@ -13,7 +13,8 @@ export interface BookWrite<Row> extends TablePart<Row> {
 /** The writes of a batch, for both databases, by their properties in `BookWrites`. */
 const WRITES = {
   balances: write("update", BALANCE),
-  tokenBalances: write("update", TOKEN_BALANCE, ["held", "spent"]),
+  newBudgetUses: write("insert", BUDGET_USE),
+  changedBudgetUses: write("update", BUDGET_USE, ["held", "spent"]),
   newGrants: write("insert", GRANT),
   changedGrants: write("update", GRANT, ["remaining", "revoked", "state"]),
   newHolds: write("insert", HOLD),

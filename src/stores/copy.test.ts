@@ -11,8 +11,8 @@ import { bulkStatements } from "../../test/support/bulk.ts";
 import { storeDigests } from "../../test/support/month-digests.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../test/support/postgres.ts";
 import { monthStart } from "../api/time.ts";
+import { ALL_TABLES } from "./all-tables.ts";
 import { openPostgresStore } from "./postgres/postgres.ts";
-import { ALL_TABLES } from "./schema.ts";
 import { openSqliteStore } from "./sqlite/sqlite.ts";
 import type { TableShape } from "./table.ts";
 import { copyFromPostgres, openTransferToPostgres, type TransferToPostgres } from "./transfer.ts";
@@ -68,6 +68,7 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "credit_grant.remaining": 0n,
   "credit_grant.is_used_up": 1n,
   "credit_grant.revoked": 0n,
+  "budget.time_window": "week",
   "request.basis": "bounded",
   "request.ending": "client_disconnected",
   "adjustment.kind": "late_settlement",

@@ -1,7 +1,8 @@
 import { timeOfId } from "../credits/request-id.ts";
 import { OperatorError } from "../errors.ts";
+import { ALL_TABLES } from "./all-tables.ts";
 import type { Cell } from "./fields.ts";
-import { ADJUSTMENT, ALL_TABLES, AUDIT_ENTRY, CONVERSATION, KEY, REQUEST, RESPONSE_ITEM, USAGE_DAY } from "./schema.ts";
+import { ADJUSTMENT, AUDIT_ENTRY, CONVERSATION, KEY, REQUEST, RESPONSE_ITEM, USAGE_DAY } from "./schema.ts";
 import { join, raw, type Sql, sql } from "./sql.ts";
 import type { TableShape } from "./table.ts";
 

@@ -1,5 +1,5 @@
 import { formatDecimal, PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
-import type { Attempt, CallerKey, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
+import type { Attempt, BudgetUse, CallerKey, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
 
 /** The value of a column. */
 export type Cell = string | bigint | number | Uint8Array | null;
@@ -218,4 +218,17 @@ function encodeDraws(of: readonly Draw[]): string {
 function decodeDraws(found: string): Draw[] {
   if (found === "[]") return [];
   return (JSON.parse(found) as [string, string][]).map(([grantId, drawn]) => ({ grantId, amount: BigInt(drawn) }));
+}
+
+/** The counters of budgets that a request recorded, a JSON list for each in a JSON list; null for none. */
+export function budgetUses(name: string) {
+  const encode = (uses: readonly BudgetUse[]) =>
+    uses.length === 0 ? null : JSON.stringify(uses.map((use) => [use.budgetId, use.windowAtMs, use.value]));
+  const decode = (cell: unknown): readonly BudgetUse[] => {
+    if (cell === null) return [];
+    const uses = JSON.parse(cell as string) as [string, number, string][];
+    return uses.map(([budgetId, windowAtMs, value]) => ({ budgetId, windowAtMs, value }));
+  };
+  const rules = { optional: [name], isJson: true };
+  return field<readonly BudgetUse[]>(name, "text", encode, decode, rules);
 }

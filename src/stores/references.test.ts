@@ -6,6 +6,7 @@ import pg from "pg";
 import { describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres } from "../../test/support/postgres.ts";
 import type { Transition } from "../credits/books.ts";
+import { BudgetCache } from "./budget-cache.ts";
 import { readRows as readPostgresRows } from "./postgres/book-rows.ts";
 import { closePools, openPools } from "./postgres/pools.ts";
 import { openPostgresStore } from "./postgres/postgres.ts";
@@ -55,7 +56,7 @@ describe("the lookup of a reference uses an index", () => {
     const connection = new Recording({ databasePath: join(dataDir, "tollgate.db"), busyTimeoutMs: 1_000 });
     const series = `WITH RECURSIVE series (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < ${ROWS})`;
     for (const statement of filling(series, "n")) connection.script(statement);
-    const rows = readSqliteRows(connection, referring(), 1);
+    const rows = readSqliteRows(connection, new BudgetCache(), referring(), 1);
     expect(rows.grants.map(({ id }) => id)).toEqual(["grant_7"]);
     expect(rows.adjustments.map(({ id }) => id)).toEqual(["adjustment_7"]);
     const plans = [...texts].map((text) => {
@@ -88,7 +89,7 @@ describe("the lookup of a reference uses an index", () => {
         if (text.includes(".reference = ")) asked.push({ text, values });
         return planned(text, values);
       };
-      return readPostgresRows(transaction, referring());
+      return readPostgresRows(transaction, new BudgetCache(), referring());
     });
     expect(rows.grants.map(({ id }) => id)).toEqual(["grant_7"]);
     expect(rows.adjustments.map(({ id }) => id)).toEqual(["adjustment_7"]);

@@ -4,15 +4,17 @@ import type { AuditRow } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
+  BudgetRow,
+  BudgetUseRow,
   GrantRow,
   HoldRow,
   IdempotencyKeyRow,
   RequestRow,
-  TokenBalanceRow,
 } from "../credits/books.ts";
 import type { ClosingPartRow, ClosingRow } from "../credits/closing.ts";
 import {
   amount,
+  budgetUses,
   bytes,
   callerKey,
   details,
@@ -31,7 +33,7 @@ import {
   settlement,
   trace,
 } from "./fields.ts";
-import { declareTable, type Fields, type TableShape } from "./table.ts";
+import { declareTable, type Fields } from "./table.ts";
 
 /*
  * Every column is declared here once, for both databases. The types of rows, the column lists and parameter types, and
@@ -48,16 +50,33 @@ export const BALANCE = declareTable("balance", ["organizationId"], {
   expired: amount("expired"),
   nextChangeAtMs: optionalNumber("next_change_at"),
   closedBeforeMs: optionalNumber("closed_before"),
+  budgetVersion: number("budget_version"),
 } satisfies Fields<BalanceRow>);
 
-export const TOKEN_BALANCE = declareTable("token_balance", ["organizationId", "tokenId"], {
+export const BUDGET = declareTable("budget", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
-  tokenId: requiredText("token_id"),
-  budgetId: optionalText("budget_id"),
-  cap: amount("cap"),
+  id: requiredText("id"),
+  name: requiredText("name"),
+  callerIds: optionalJson<string[]>("caller_ids"),
+  models: optionalJson<string[]>("models"),
+  metadata: optionalJson<Record<string, string[]>>("metadata"),
+  each: optionalText("each"),
+  window: oneOf("time_window", ["day", "week", "month", "lifetime"]),
+  amount: amount("amount"),
+  capOf: optionalText("cap_of"),
+  createdAtMs: number("created_at"),
+} satisfies Fields<BudgetRow>);
+
+export const BUDGET_USE = declareTable("budget_use", ["organizationId", "budgetId", "windowAtMs", "value"], {
+  organizationId: requiredText("organization_id"),
+  budgetId: requiredText("budget_id"),
+  windowAtMs: number("window_at"),
+  value: requiredText("value"),
   held: amount("held"),
   spent: amount("spent"),
-} satisfies Fields<TokenBalanceRow>);
+  opening: amount("opening"),
+  raised: amount("raised"),
+} satisfies Fields<BudgetUseRow>);
 
 export const GRANT = declareTable("credit_grant", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
@@ -80,6 +99,7 @@ export const HOLD = declareTable("hold", ["organizationId", "holdId"], {
   tokenId: requiredText("token_id"),
   amount: amount("amount"),
   draws: draws("draws"),
+  budgets: budgetUses("budgets"),
   owner: requiredText("owner"),
   madeAtMs: number("made_at"),
   expiresAtMs: number("expires_at"),
@@ -102,6 +122,7 @@ export const REQUEST = declareTable("request", ["organizationId", "holdId"], {
   cost: amount("cost"),
   shortfall: amount("shortfall"),
   draws: draws("draws"),
+  budgets: budgetUses("budgets"),
   basis: optionalOneOf("basis", ["reported", "counted", "bounded", "estimated"]),
   end: oneOf("ending", [...ENDED, "recovered", "released"]),
   madeAtMs: number("made_at"),
@@ -134,6 +155,7 @@ export const ADJUSTMENT = declareTable("adjustment", ["organizationId", "id"], {
   expiresAtMs: optionalNumber("expires_at"),
   holdId: optionalText("hold_id"),
   tokenId: optionalText("token_id"),
+  budgets: budgetUses("budgets"),
   reference: optionalText("reference"),
   note: optionalText("note"),
   madeAtMs: number("made_at"),
@@ -375,13 +397,3 @@ export const REFUSAL_DAY = declareTable("refusal_day", ["organizationId", "day",
   code: requiredText("code"),
   requests: number("requests"),
 });
-
-/** All tables, for a copy of a whole store. */
-export const ALL_TABLES: readonly TableShape[] = [
-  ...[ORGANIZATION, TOKEN, ADMIN_TOKEN, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY],
-  ...[BALANCE, TOKEN_BALANCE, GRANT, ALLOWANCE, HOLD, KEY, REQUEST, ADJUSTMENT, STATEMENT_BALANCE, AUDIT_ENTRY],
-  ...[MONTH_DIGEST, CLOSING, CLOSING_PART, USAGE_DAY, USAGE_DAY_DONE, CONVERSATION, RESPONSE_ITEM],
-  ...[REFUSAL, REFUSAL_DAY],
-  // The last one: to copy the others changes it.
-  ACCOUNT_VERSION,
-];

@@ -4,6 +4,7 @@ import { accountRows } from "./queries/accounts.ts";
 import { adminRows } from "./queries/admin.ts";
 import { allowanceRows } from "./queries/allowances.ts";
 import { bookRows } from "./queries/books.ts";
+import { budgetRows } from "./queries/budgets.ts";
 import { closingRows } from "./queries/closings.ts";
 import { conversationRows } from "./queries/conversations.ts";
 import { directoryRows } from "./queries/directory.ts";
@@ -27,6 +28,7 @@ export function storeOver(driver: StoreDriver) {
     books: bookRows(database, driver),
     accounts: accountRows(database),
     allowances: allowanceRows(database),
+    budgets: budgetRows(database),
     admin: adminRows(database),
     directory: directoryRows(database),
     requests: requestRows(database),

@@ -3,29 +3,37 @@ import { rmSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync, type SQLInputValue } from "node:sqlite";
+import { DatabaseSync } from "node:sqlite";
 import fc from "fast-check";
 import pg from "pg";
+import { v7 } from "uuid";
 import { describe, expect, test } from "vitest";
-import type { HoldFacts, Transition } from "../../src/credits/books.ts";
+import type { AuditRow } from "../../src/credits/audit.ts";
+import type { BudgetRow, HoldFacts, Transition } from "../../src/credits/books.ts";
 import type { Outcome } from "../../src/credits/outcomes.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import type { TokenRow } from "../../src/stores/queries/accounts.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
+import { BUDGET } from "../../src/stores/schema.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
-import { CoinModel } from "../support/coin-model.ts";
+import { CoinModel, type ComparedOutcome, comparable } from "../support/coin-model.ts";
+import { startOf } from "../support/coins.ts";
 import { countOf, seedOfRun } from "../support/counts.ts";
 import {
+  type BudgetTarget,
+  budgetRows,
   CAPPED_TOKEN,
+  callerOf,
+  HistoryBudgets,
   histories,
   ORGANIZATION_IDS,
   type Step,
   SUCCESSOR_TOKEN,
-  TOKEN_CAP,
 } from "../support/histories.ts";
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
+import { type Row, type Tables, tablesOfFile, tablesOfServer } from "./history-tables.ts";
 
 /**
  * Runs the random histories against the real stores. A store's clock cannot be set, so the dates of a history are at least
@@ -135,44 +143,9 @@ class Together {
   }
 }
 
-type Row = Record<string, unknown>;
-
-/** The tables of a store, beside the store itself. */
-interface Tables {
-  read(table: string): Promise<Row[]>;
-  add(table: string, rows: Row[]): Promise<unknown>;
-}
-
-function tablesOfFile(database: DatabaseSync): Tables {
-  return {
-    read: async (table) => database.prepare(`SELECT * FROM ${table}`).all(),
-    add: async (table, rows) => {
-      const columns = Object.keys(rows[0] ?? {});
-      const marks = columns.map(() => "?").join(", ");
-      const insert = database.prepare(`INSERT INTO ${table} (${columns.join(", ")}) VALUES (${marks})`);
-      database.exec("BEGIN IMMEDIATE");
-      for (const row of rows) insert.run(...columns.map((column) => row[column] as SQLInputValue));
-      database.exec("COMMIT");
-    },
-  };
-}
-
-function tablesOfServer(client: pg.Client): Tables {
-  const toJson = ({ hash, ...row }: Row) => (hash instanceof Uint8Array ? { ...row, hash: `\\x${hex(hash)}` } : row);
-  return {
-    read: async (table) => (await client.query(`SELECT * FROM ${table}`)).rows,
-    add: (table, rows) => {
-      const insert = `INSERT INTO ${table} SELECT * FROM json_populate_recordset(NULL::${table}, $1)`;
-      return client.query(insert, [JSON.stringify(rows.map(toJson))]);
-    },
-  };
-}
-
-const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
-
 /** Number of runs whose accounts are made at once. */
 const RUNS_AT_ONCE = 250;
-const ACCOUNT_TABLES = ["organization", "balance", "token", "token_balance"];
+const ACCOUNT_TABLES = ["organization", "balance", "token"];
 /** The run whose accounts are made through the store, and which is not played. */
 const PATTERN = "_0";
 
@@ -208,6 +181,15 @@ class Accounts {
         runs.flatMap((run) => pattern.map((row) => copyOf(row, run))),
       );
     }
+    const budgets = runs.flatMap((run) => ORGANIZATION_IDS.flatMap((id) => budgetsOf(`${id}_${run}`)));
+    const { columns, toCells } = BUDGET.partOf();
+    await this.#tables.add(
+      "budget",
+      budgets.map((row) => {
+        const cells = toCells(row);
+        return Object.fromEntries(columns.map((column, index) => [column, cells[index]]));
+      }),
+    );
     this.#made += RUNS_AT_ONCE;
   }
 
@@ -215,9 +197,56 @@ class Accounts {
     const createdAtMs = Date.now();
     const capped = tokenOf(id, CAPPED_TOKEN);
     await this.#store.accounts.insertOrganization({ id, name: "Histories", kind: "standard", createdAtMs });
-    await this.#store.accounts.insertToken(capped, TOKEN_CAP);
+    // The version of its balance says that it has budgets; those of the runs are added with their accounts.
+    await this.#store.accounts.insertToken(capped, budgetsOf(id)[0] ?? null);
     await this.#store.accounts.replaceToken(capped.id, createdAtMs + FAR_MS, tokenOf(id, SUCCESSOR_TOKEN));
   }
+}
+
+function budgetsOf(organizationId: string): BudgetRow[] {
+  const named = (id: string) => `${id}_${organizationId}`;
+  return budgetRows(organizationId).map((row) => {
+    const { callerIds, capOf } = row;
+    return { ...row, callerIds: callerIds?.map(named) ?? null, capOf: capOf === null ? null : named(capOf) };
+  });
+}
+
+/** Changes the budgets of a store as an operation does. */
+class StoreBudgets implements BudgetTarget {
+  readonly #store: Store;
+  readonly #rows = new Map<string, BudgetRow>();
+
+  constructor(store: Store, organizationIds: readonly string[]) {
+    this.#store = store;
+    for (const row of organizationIds.flatMap(budgetsOf)) this.#rows.set(`${row.organizationId} ${row.id}`, row);
+  }
+
+  async putBudget(row: BudgetRow): Promise<void> {
+    const { budgets } = this.#store;
+    const key = `${row.organizationId} ${row.id}`;
+    const old = this.#rows.get(key);
+    this.#rows.set(key, row);
+    const audit = recordOf(row.organizationId, row.id);
+    expect(await (old === undefined ? budgets.insertBudget(row, audit) : budgets.changeBudget(old, row, audit))).toBe(
+      true,
+    );
+  }
+
+  async removeBudget(row: BudgetRow): Promise<void> {
+    expect(await this.#store.budgets.deleteBudget(row, recordOf(row.organizationId, row.id))).toBe(true);
+  }
+
+  async raise(...[organizationId, use, amount]: Parameters<BudgetTarget["raise"]>): Promise<void> {
+    const audit = recordOf(organizationId, use.budgetId);
+    expect(await this.#store.budgets.raiseBudget(organizationId, use, amount, audit)).toBe(true);
+  }
+}
+
+/** An audit record that `verify` compares with nothing. */
+function recordOf(organizationId: string, subjectId: string): AuditRow {
+  const who = { actorKind: "command", actorId: null, address: null, requestId: null } as const;
+  const change = { action: "test", organizationId, subjectId, before: null, after: null };
+  return { id: v7(), madeAtMs: Date.now(), ...who, ...change };
 }
 
 const isPattern = (value: unknown): value is string => typeof value === "string" && value.endsWith(PATTERN);
@@ -244,11 +273,19 @@ async function play({ store, accounts, books, run }: Playing, steps: Step[]): Pr
   await accounts.ready(run);
   for (const id of ids) {
     model.addOrganization(id);
-    model.capToken(id, tokenOf(id, CAPPED_TOKEN).id, TOKEN_CAP);
-    model.shareCap(id, tokenOf(id, CAPPED_TOKEN).id, tokenOf(id, SUCCESSOR_TOKEN).id);
+    for (const row of budgetsOf(id)) model.putBudget(row);
   }
-  for (const [index, { batch }] of steps.entries()) {
-    const transitions: Transition[] = batch.map((transition) => settled(transition, run, baseMs));
+  const budgets = new HistoryBudgets(ids.flatMap(budgetsOf));
+  const targets = [new StoreBudgets(store, ids), model];
+  for (const [index, { batch, changes }] of steps.entries()) {
+    // A day has begun since: the model would count in other windows.
+    if (startOf("day", Date.now()) !== startOf("day", baseMs)) return;
+    const changed = changes.flatMap((change) =>
+      budgets.change({ ...change, organizationId: `${change.organizationId}_${run}` }, baseMs),
+    );
+    for (const step of changed) for (const target of targets) await step(target);
+    const own = batch.map((transition) => settled(transition, run, baseMs));
+    const transitions = budgets.recorded(own, baseMs);
     for (const organizationId of ids) transitions.push({ kind: "refresh", organizationId });
     const outcomes = await books[index % 2 === 0 ? "holds" : "durable"].apply(transitions);
     const expected = transitions.map((transition) => model.play(transition, baseMs));
@@ -273,7 +310,9 @@ function settled(transition: Transition, run: number, baseMs: number): Transitio
     case "hold": {
       const { idempotency } = transition;
       const claim = idempotency ? { ...idempotency, keepMs: lifeMs(idempotency.keepMs) } : null;
-      return { ...transition, facts: facts(transition.facts), lifeMs: lifeMs(transition.lifeMs), idempotency: claim };
+      const own = facts(transition.facts);
+      const callerId = callerOf(own.tokenId);
+      return { ...transition, facts: own, callerId, lifeMs: lifeMs(transition.lifeMs), idempotency: claim };
     }
     case "settle":
     case "release":
@@ -292,7 +331,8 @@ function settled(transition: Transition, run: number, baseMs: number): Transitio
 }
 
 /** Removes times, because the store's clock differs from the model's. */
-function withoutTimes(outcome: Outcome): unknown {
+function withoutTimes(full: Outcome | ComparedOutcome): unknown {
+  const outcome = comparable(full);
   if (!("balance" in outcome)) return outcome;
   const balance = { ...outcome.balance, nextChangeAtMs: null };
   return "adjustment" in outcome
@@ -310,7 +350,7 @@ function tokenOf(organizationId: string, name: string): TokenRow {
     revokedAtMs: null,
     lastUsedAtMs: null,
     successorId: null,
-    callerId: "tok_first",
+    callerId: callerOf(id),
   };
   return { id, organizationId, name, hash, ...rights, ...times };
 }
@@ -319,7 +359,7 @@ function tokenOf(organizationId: string, name: string): TokenRow {
 async function expectSame(books: Books, model: CoinModel, organizationId: string): Promise<void> {
   const expected = model.picture(organizationId);
   const balance = await books.balance(organizationId);
-  expect({ ...balance, nextChangeAtMs: null }).toEqual(expected.balance);
+  expect({ ...balance, nextChangeAtMs: null, budgetVersion: 0 }).toEqual(expected.balance);
   const entries = await books.statement(organizationId, { after: null, limit: 1_000 });
   const grants = entries.flatMap((entry) => {
     if (entry.kind !== "grant") return [];

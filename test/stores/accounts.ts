@@ -62,7 +62,7 @@ function organizationCases(subject: Subject): void {
       organizationId: id,
       ...zero,
       nextChangeAtMs: null,
-      closedBeforeMs: null,
+      ...{ closedBeforeMs: null, budgetVersion: 0 },
     });
   });
 

@@ -4,7 +4,6 @@ import type { BookingAudit } from "../../src/credits/audit.ts";
 import type { CreditTransition, RevokeTransition } from "../../src/credits/books.ts";
 import type { LedgerEntry } from "../../src/stores/queries/statement.ts";
 import {
-  factsOf,
   grantOf,
   HOUR_MS,
   holdOf,
@@ -14,6 +13,7 @@ import {
   renewOf,
   type Subject,
   settleOf,
+  tokenHoldOf,
 } from "./fixture.ts";
 
 function revokeOf(
@@ -124,7 +124,7 @@ function creditCases(subject: Subject): void {
   test("a credit for a request is at most its charge, and restores the cap of its token", async () => {
     const organizationId = await subject.organization(100n);
     const tokenId = await subject.cappedToken(organizationId, 20n);
-    const hold = { ...holdOf(organizationId, 20n), facts: factsOf(organizationId, { tokenId }) };
+    const hold = tokenHoldOf(organizationId, tokenId, 20n);
     const other = holdOf(organizationId, 30n);
     await subject.books.apply("holds", [hold, other]);
     await subject.books.apply("durable", [settleOf(hold, 20), settleOf(other, 30)]);
@@ -135,7 +135,7 @@ function creditCases(subject: Subject): void {
     });
     expect(await subject.one(creditOf(organizationId, 6n, { holdId }))).toEqual({ outcome: "excessive", most: 5n });
     expect(await subject.one(creditOf(organizationId, 1n, { holdId: "absent" }))).toEqual({ outcome: "missing" });
-    await subject.held({ ...holdOf(organizationId, 15n), facts: factsOf(organizationId, { tokenId }) });
+    await subject.held(tokenHoldOf(organizationId, tokenId, 15n));
     await subject.expectSound(organizationId);
   });
 
@@ -165,19 +165,19 @@ function capCases(subject: Subject): void {
   test("a token's cap refuses holds beyond it", async () => {
     const organizationId = await subject.organization(100n);
     const tokenId = await subject.cappedToken(organizationId, 30n);
-    const hold = (least: bigint, most = least) => ({
-      ...holdOf(organizationId, least),
-      most,
-      facts: factsOf(organizationId, { tokenId }),
-    });
+    const hold = (least: bigint, most = least) => ({ ...tokenHoldOf(organizationId, tokenId, least), most });
     const first = await subject.held(hold(20n));
-    expect(await subject.one(hold(5n, 20n))).toEqual({ outcome: "held", amount: 10n, available: 70n });
-    const short = { limitedBy: "token", available: 70n, reach: 0n };
-    expect(await subject.one(hold(30n))).toEqual({ outcome: "busy", held: 30n, ...short });
-    expect(await subject.one(hold(31n))).toEqual({ outcome: "insufficient", ...short });
+    const full = { isCap: true, window: "lifetime", limit: 30n, held: 30n, spent: 0n };
+    expect(await subject.one(hold(5n, 20n))).toMatchObject({
+      ...{ outcome: "held", amount: 10n, available: 70n },
+      covered: { budgets: [{ windowAtMs: 0, value: "" }], tightest: full },
+    });
+    const short = { budget: full, available: 70n, reach: 0n };
+    expect(await subject.one(hold(30n))).toMatchObject({ outcome: "busy", held: 30n, ...short });
+    expect(await subject.one(hold(31n))).toMatchObject({ outcome: "insufficient", ...short });
     // A settlement is never refused: it may exceed the cap, and then no more holds are admitted.
     await subject.one(settleOf(first, 35));
-    expect(await subject.one(hold(1n))).toMatchObject({ outcome: "insufficient", limitedBy: "token", reach: 0n });
+    expect(await subject.one(hold(1n))).toMatchObject({ outcome: "insufficient", budget: { isCap: true }, reach: 0n });
     expect(await subject.store.accounts.token(tokenId)).toMatchObject({ budget: { cap: 30n, held: 10n, spent: 35n } });
     await subject.held(holdOf(organizationId, 50n));
     await subject.expectSound(organizationId);

@@ -98,6 +98,7 @@ function rowOf(organizationId: string, drawn: Drawn): RequestRow {
       cost,
       shortfall: 0n,
       draws,
+      budgets: [],
       basis: "reported",
       end: "complete",
     },
@@ -123,7 +124,7 @@ function sumOf(tally: ClosingTally) {
 }
 
 function expected(organizationId: string, requests: readonly RequestRow[]) {
-  const tally = new ClosingTally(organizationId, BEFORE_MS, undefined);
+  const tally = new ClosingTally(organizationId, BEFORE_MS, undefined, []);
   let isSound = true;
   for (const request of requests) {
     checkRequestRow(request, [], () => {
@@ -142,7 +143,7 @@ export function closingSumCases(subject: Subject): void {
         const organizationId = await subject.organization();
         const requests = drawn.map((one) => rowOf(organizationId, one));
         for (const request of requests) await subject.write(insertion(request));
-        const tally = new ClosingTally(organizationId, BEFORE_MS, undefined);
+        const tally = new ClosingTally(organizationId, BEFORE_MS, undefined, []);
         const add = async () => {
           while (!(await subject.store.closings.sum(tally, chunk)));
           return sumOf(tally);

@@ -53,7 +53,8 @@ export async function book(
   const holdId = v7({ msecs: beganMs });
   const isLost = kind === "recovered" || kind === "late";
   const asked = holdOf(organizationId, 20n, isLost ? -1_000 : 60_000);
-  const hold = { ...asked, facts: factsOf(organizationId, { holdId, ...(isCapped && { tokenId }) }) };
+  const own = isCapped && { tokenId };
+  const hold = { ...asked, ...(isCapped && { callerId: tokenId }), facts: factsOf(organizationId, { holdId, ...own }) };
   await subject.held(hold);
   if (isLost) await subject.one({ kind: "expire", organizationId, holdId });
   if (kind === "released") await subject.one(releaseOf(hold));
@@ -113,7 +114,7 @@ export async function close({ store }: Subject, { organizationId }: Owner, befor
   if (earlier !== undefined && chunks % 2 === 0 && !(await remove(earlier))) return false;
   if (earlier !== undefined && earlier.beforeAtMs >= beforeMs) return remove(earlier);
   if (isDead() || !(await closings.freeze(organizationId, beforeMs))) return false;
-  const tally = new ClosingTally(organizationId, beforeMs, earlier);
+  const tally = new ClosingTally(organizationId, beforeMs, earlier, await closings.budgets(organizationId));
   do {
     if (isDead()) return false;
   } while (!(await closings.sum(tally, SUM_ROWS)));
@@ -124,9 +125,7 @@ export async function close({ store }: Subject, { organizationId }: Owner, befor
 /** Reads the credits of an organization and its token, without the time before which requests are closed. */
 export async function creditsOf({ books, ...subject }: Pick<Subject, "books" | "read">, { organizationId }: Owner) {
   const { closedBeforeMs: _, organizationId: __, ...balance } = (await books.balance(organizationId)) ?? {};
-  const capped = await subject.read(
-    `select cap, held, spent from token_balance where organization_id = '${organizationId}'`,
-  );
+  const capped = await subject.read(`select held, spent from budget_use where organization_id = '${organizationId}'`);
   return { balance, capped };
 }
 
@@ -293,7 +292,7 @@ function stepCases(subject: Subject): void {
     const another = await subject.openAnother();
     const sums = [subject.store, another].map(async ({ closings }) => {
       expect(await closings.freeze(organizationId, startOf(1))).toBe(true);
-      const tally = new ClosingTally(organizationId, startOf(1), undefined);
+      const tally = new ClosingTally(organizationId, startOf(1), undefined, await closings.budgets(organizationId));
       expect(await closings.sum(tally)).toBe(true);
       return () => closings.close(tally);
     });
@@ -318,7 +317,7 @@ function stepCases(subject: Subject): void {
     const all = await ids();
     const { closings } = subject.store;
     expect(await closings.freeze(organizationId, startOf(1))).toBe(true);
-    const tally = new ClosingTally(organizationId, startOf(1), undefined);
+    const tally = new ClosingTally(organizationId, startOf(1), undefined, await closings.budgets(organizationId));
     expect(await closings.sum(tally)).toBe(true);
     expect(await closings.close(tally)).toBe(true);
     const remove = (after: unknown, limit: number) => closings.remove(tally.total(), String(after), limit);

@@ -37,9 +37,9 @@ function adjustmentOf({ organizationId }: Used, kind: string, amount: number, re
   return `insert into adjustment (${columns}) values ('${organizationId}', 'extra', '${kind}', ${amount}, '[]', 0, ${rest}, 1)`;
 }
 
-function tokenBalanceOf({ organizationId }: Used, token: string, held: number, spent: number): string {
-  const columns = "organization_id, token_id, cap, held, spent";
-  return `insert into token_balance (${columns}) values ('${organizationId}', '${token}', 9, ${held}, ${spent})`;
+/** Changes the counter of the budget that every request recorded. */
+function changeUse(values: string): (used: Used) => string {
+  return change("budget_use", values);
 }
 
 function keyOf({ organizationId }: Used, holdId: string, answer = "null"): string {
@@ -189,15 +189,15 @@ const TIME_DAMAGES: Damage[] = [
 ];
 
 const OTHER_DAMAGES: Damage[] = [
-  ["a token holds more than its open holds", 2, (used) => tokenBalanceOf(used, "tok", 1, 0)],
-  ["a token has spent less than was charged to it", 3, (used) => tokenBalanceOf(used, "tok_contract", 10, 1)],
-  ["a token has spent less than nothing", 6, (used) => tokenBalanceOf(used, "tok", 0, -1)],
-  [
-    "a token shares a cap that does not exist",
-    10,
-    (used) =>
-      `${tokenBalanceOf(used, "tok", 0, 0)}; update token_balance set budget_id = 'absent' ${ofOrganization(used)}`,
-  ],
+  ["a budget holds more than its open holds", 16, changeUse("held = held + 1")],
+  ["a budget has spent less than was charged to it", 16, changeUse("spent = spent - 1")],
+  ["a budget began with more than it did", 16, changeUse("opening = opening + 1")],
+  ["a budget has spent less than nothing", 6, changeUse("spent = -1")],
+  ["a counter is of no window of its budget", 10, changeUse("window_at = window_at + 1")],
+  ["a counter is of a budget that does not exist", 10, change("budget", "id = 'absent'")],
+  ["the counter that an open hold recorded is gone", 16, (used) => `delete from budget_use ${ofOrganization(used)}`],
+  ["budgets are not in force", 16, change("balance", "budget_version = 0")],
+  ["a charge counts in no budget", 16, changeRequest("budgets = null")],
   ["a key names a request that came without it", 9, (used) => keyOf(used, used.expired), "expired"],
   ["a key names no request", 9, (used) => keyOf(used, "absent")],
   ["a key names a released request", 9, (used) => keyOf(used, used.released), "released"],

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { expect } from "vitest";
 import type {
+  BudgetRow,
   GrantTransition,
   HoldFacts,
   HoldTransition,
@@ -91,8 +92,17 @@ export class Subject {
   /** Creates a token with a cap, or without one (null). */
   async cappedToken(organizationId: string, cap: bigint | null): Promise<string> {
     const token = newToken(organizationId);
-    await this.store.accounts.insertToken(token, cap);
+    await this.store.accounts.insertToken(token, cap === null ? null : capOf(token, cap));
     return token.id;
+  }
+
+  /** Creates a budget of `budgetOf`. */
+  async budget(organizationId: string, terms: Partial<BudgetRow> = {}): Promise<BudgetRow> {
+    const row = budgetOf(organizationId, terms);
+    const who = { actorKind: "command", actorId: null, address: null, requestId: null } as const;
+    const change = { action: "test", organizationId, subjectId: row.id, before: null, after: null };
+    await this.store.budgets.insertBudget(row, { id: v7(), madeAtMs: Date.now(), ...who, ...change });
+    return row;
   }
 
   /** Rotates a token, which stays valid, and returns its successor. */
@@ -191,9 +201,34 @@ export function factsOf(organizationId: string, facts: Partial<HoldFacts> = {}):
 
 export const OWNER = "owner_contract";
 
+/** Returns the budget that is the spending cap of a token. */
+export function capOf({ organizationId, callerId }: Pick<TokenRow, "organizationId" | "callerId">, amount: bigint) {
+  const terms = { callerIds: [callerId], amount, capOf: callerId };
+  return budgetOf(organizationId, { name: "Spending cap", window: "lifetime", ...terms });
+}
+
+/** Returns a budget of 100 micro-credits a day over all requests of an organization. */
+export function budgetOf(organizationId: string, terms: Partial<BudgetRow> = {}): BudgetRow {
+  const selector = { callerIds: null, models: null, metadata: null, each: null, capOf: null };
+  const made = { organizationId, id: randomId("bud"), name: "Contract", createdAtMs: Date.now() };
+  return { ...made, ...selector, window: "day", amount: 100n, ...terms };
+}
+
 /** Returns a hold of exactly `amount`. With a life below 0 it is overdue at once. */
 export function holdOf(organizationId: string, amount: bigint, lifeMs = 120_000): HoldTransition {
-  return { kind: "hold", facts: factsOf(organizationId), least: amount, most: amount, lifeMs, owner: OWNER };
+  const facts = factsOf(organizationId);
+  const terms = { least: amount, most: amount, lifeMs, owner: OWNER };
+  return { kind: "hold", facts, callerId: facts.tokenId, ...terms };
+}
+
+/** Returns a hold of a token, which is a successor of another one where the caller differs. */
+export function tokenHoldOf(
+  organizationId: string,
+  tokenId: string,
+  amount: bigint,
+  callerId = tokenId,
+): HoldTransition {
+  return { ...holdOf(organizationId, amount), facts: factsOf(organizationId, { tokenId }), callerId };
 }
 
 /** Returns a settlement that charges a number of tokens at `PRICES`: as many micro-credits. */

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { verifyBooks } from "../../src/ledger/verify.ts";
+import { ALL_TABLES } from "../../src/stores/all-tables.ts";
 import type { Violation } from "../../src/stores/queries/verify-report.ts";
-import { ALL_TABLES, REQUEST } from "../../src/stores/schema.ts";
+import { REQUEST } from "../../src/stores/schema.ts";
 import type { TableShape } from "../../src/stores/table.ts";
 import { HOUR_MS, type Subject } from "./fixture.ts";
 import { populate } from "./populated.ts";

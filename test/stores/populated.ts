@@ -119,7 +119,7 @@ async function serve(subject: Subject, { organizationId, tokenId, callerId }: Ca
     const facts = { ...hold.facts, tokenId, metadata: { user: "1" } };
     const name = key === null ? null : { callerId, key };
     const idempotency = name && { ...name, fingerprint: "f", keepMs: DAY_MS };
-    return { ...hold, facts: { ...facts, idempotencyKey: name }, idempotency };
+    return { ...hold, callerId, facts: { ...facts, idempotencyKey: name }, idempotency };
   };
   const [open, charged, bounded] = [asked("open"), asked("charged"), asked(null)];
   const [released, recovered, late] = [asked(null), asked("recovered", -1_000), asked(null, -1_000)];

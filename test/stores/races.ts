@@ -4,7 +4,17 @@ import type { Outcome } from "../../src/credits/outcomes.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
 import type { Store } from "../../src/stores/store.ts";
-import { factsOf, grantOf, holdOf, one, randomId, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
+import {
+  grantOf,
+  holdOf,
+  one,
+  randomId,
+  referenceOf,
+  releaseOf,
+  type Subject,
+  settleOf,
+  tokenHoldOf,
+} from "./fixture.ts";
 import { keyRaceCases } from "./keys.ts";
 
 /** Concurrent transitions, on one instance and on two, as on two nodes. */
@@ -166,13 +176,10 @@ function capRaceCases(subject: Subject, both: () => readonly [Books, Books]): vo
   test("exactly 10 of 1,000 concurrent holds of a token with a cap of 10 succeed", async () => {
     const organizationId = await subject.organization(100_000n);
     const tokenId = await subject.cappedToken(organizationId, 10n);
-    const holds = Array.from({ length: 1_000 }, () => ({
-      ...holdOf(organizationId, 1n),
-      facts: factsOf(organizationId, { tokenId }),
-    }));
+    const holds = Array.from({ length: 1_000 }, () => tokenHoldOf(organizationId, tokenId, 1n));
     const outcomes = await each(both(), holds, "holds");
     expect(outcomes.filter(({ outcome }) => outcome === "held")).toHaveLength(10);
-    expect(outcomes.filter((outcome) => "limitedBy" in outcome && outcome.limitedBy === "token")).toHaveLength(990);
+    expect(outcomes.filter((outcome) => "budget" in outcome && outcome.budget?.isCap)).toHaveLength(990);
     expect(await subject.books.balance(organizationId)).toMatchObject({ available: 99_990n, held: 10n });
     await subject.expectSound(organizationId);
   });
@@ -182,11 +189,8 @@ function capRaceCases(subject: Subject, both: () => readonly [Books, Books]): vo
     const first = await subject.cappedToken(organizationId, 10n);
     const second = await subject.successor(organizationId, first);
     const tokens = [first, second, await subject.successor(organizationId, second)];
-    const holds = Array.from({ length: 1_000 }, (_, i) => ({
-      ...holdOf(organizationId, 1n),
-      facts: factsOf(organizationId, { tokenId: tokens[i % 3] }),
-    }));
-    const [early, late] = [holds.slice(0, 500), holds.slice(500)];
+    const holds = tokens.flatMap((id) => Array.from({ length: 334 }, () => tokenHoldOf(organizationId, id, 1n, first)));
+    const [early, late] = [holds.filter((_, i) => i % 2 === 0), holds.filter((_, i) => i % 2 === 1)];
     const batches = Array.from({ length: 10 }, (_, i) => late.slice(i * 50, i * 50 + 50));
     const outcomes = await Promise.all([
       each(both(), early, "holds"),

@@ -3,7 +3,6 @@ import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { COMMAND_ACTOR } from "../../src/admin/audit.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
-import type { HoldTransition } from "../../src/credits/books.ts";
 import { updateToken } from "../../src/operations/change-token.ts";
 import type { AccountCore } from "../../src/operations/core.ts";
 import { endToken } from "../../src/operations/revoke-token.ts";
@@ -11,7 +10,7 @@ import type { TokenBudget } from "../../src/stores/queries/accounts.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
 import type { Store } from "../../src/stores/store.ts";
 import { close, type Owner } from "./closings.ts";
-import { factsOf, holdOf, referenceOf, renewOf, type Subject, settleOf } from "./fixture.ts";
+import { referenceOf, renewOf, type Subject, settleOf, tokenHoldOf } from "./fixture.ts";
 
 const ROUNDS = 12;
 
@@ -49,11 +48,6 @@ interface Tools {
   recordsOf(organizationId: string): Promise<AuditRow[]>;
   budgetOf(id: string): Promise<TokenBudget | null | undefined>;
 }
-
-const holdOn = (organizationId: string, tokenId: string, amount: bigint): HoldTransition => ({
-  ...holdOf(organizationId, amount),
-  facts: factsOf(organizationId, { tokenId }),
-});
 
 function termCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
   test("concurrent changes of different terms of a token are all kept, each with an audit record", async () => {
@@ -121,16 +115,16 @@ function lowerCapCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
   test("a cap below what is spent refuses new requests, and running ones are charged in full", async () => {
     const organizationId = await subject.organization(100n);
     const id = await subject.cappedToken(organizationId, 60n);
-    await subject.one(settleOf(await subject.held(holdOn(organizationId, id, 20n)), 20));
-    const running = await subject.held(holdOn(organizationId, id, 30n));
+    await subject.one(settleOf(await subject.held(tokenHoldOf(organizationId, id, 20n)), 20));
+    const running = await subject.held(tokenHoldOf(organizationId, id, 30n));
     await updateToken(nodes()[0], id, { cap: 10n });
-    const refused = await subject.one(holdOn(organizationId, id, 1n));
-    expect(refused).toMatchObject({ outcome: "insufficient", limitedBy: "token", reach: 0n });
+    const refused = await subject.one(tokenHoldOf(organizationId, id, 1n));
+    expect(refused).toMatchObject({ outcome: "insufficient", budget: { isCap: true }, reach: 0n });
     expect(await subject.one(settleOf(running, 30))).toMatchObject({ outcome: "charged", charged: 30n, shortfall: 0n });
     expect(await budgetOf(id)).toEqual({ cap: 10n, held: 0n, spent: 50n });
     await updateToken(nodes()[0], id, { cap: null });
     expect(await budgetOf(id)).toBeNull();
-    await subject.held(holdOn(organizationId, id, 50n));
+    await subject.held(tokenHoldOf(organizationId, id, 50n));
     await subject.expectSound(organizationId);
   });
 }
@@ -140,9 +134,9 @@ function newCapCases({ subject, nodes, budgetOf }: Tools): void {
     const organizationId = await subject.organization(1_000n);
     const first = await subject.cappedToken(organizationId, null);
     const stranger = await subject.cappedToken(organizationId, null);
-    await subject.one(settleOf(await subject.held(holdOn(organizationId, stranger, 100n)), 100));
+    await subject.one(settleOf(await subject.held(tokenHoldOf(organizationId, stranger, 100n)), 100));
     // Charged two months ago, and closed: 7 of the row and 5 of one that is booked long after it began.
-    const old = holdOn(organizationId, first, 7n);
+    const old = tokenHoldOf(organizationId, first, 7n);
     old.facts.holdId = v7({ msecs: Date.now() - 70 * 86_400_000 });
     await subject.one(settleOf(await subject.held(old), 7));
     const at = Date.now() - 70 * 86_400_000;
@@ -152,19 +146,19 @@ function newCapCases({ subject, nodes, budgetOf }: Tools): void {
     const credits: Owner = { organizationId, tokenId: first };
     expect(await close(subject, credits, Date.now() - 40 * 86_400_000, 100)).toBe(true);
     const lateId = v7({ msecs: Date.now() - 3 * 86_400_000 });
-    const late = { ...holdOn(organizationId, first, 5n) };
+    const late = { ...tokenHoldOf(organizationId, first, 5n) };
     await subject.one(settleOf(await subject.held({ ...late, facts: { ...late.facts, holdId: lateId } }), 5));
     const second = await subject.successor(organizationId, first);
-    const recovered = await subject.held(holdOn(organizationId, second, 30n));
+    const recovered = await subject.held(tokenHoldOf(organizationId, second, 30n, first));
     await subject.one(renewOf(recovered, 20, -1_000), "holds");
     await subject.one({ kind: "expire", ...referenceOf(recovered) });
     await subject.one(settleOf(recovered, 25));
-    const refunded = await subject.held(holdOn(organizationId, second, 11n));
+    const refunded = await subject.held(tokenHoldOf(organizationId, second, 11n, first));
     await subject.one(settleOf(refunded, 11));
     const terms = { expiresAtMs: null, reference: null, note: null, priority: 0 };
     const { holdId } = refunded.facts;
     await subject.one({ kind: "credit", organizationId, adjustmentId: v7(), amount: 4n, holdId, ...terms });
-    const running = await subject.held(holdOn(organizationId, first, 9n));
+    const running = await subject.held(tokenHoldOf(organizationId, first, 9n));
     const third = await subject.successor(organizationId, second);
     await updateToken(nodes()[1], second, { cap: 500n });
     const budget = { cap: 500n, held: 9n, spent: 7n + 5n + 25n + 11n - 4n };
@@ -186,7 +180,7 @@ function capRaceCases({ subject, nodes, otherBooks, budgetOf }: Tools): void {
     const tokens = [newest];
     for (let round = 0; round < ROUNDS; round += 1) {
       const use = async (index: number) => {
-        const hold = holdOn(organizationId, tokens[index % tokens.length] ?? newest, 5n);
+        const hold = tokenHoldOf(organizationId, tokens[index % tokens.length] ?? newest, 5n, tokens[0]);
         const books = index % 2 === 0 ? subject.store.books : otherBooks();
         const [held] = await books.apply("holds", [hold]);
         if (held?.outcome === "held" && index % 3 > 0) await books.apply("durable", [settleOf(hold, index % 5)]);

@@ -33,7 +33,7 @@ function holdCases(subject: Subject): void {
     expect(await subject.one(hold)).toEqual({ outcome: "held", amount: 70n, available: 30n });
     const next = { ...hold, facts: factsOf(organizationId) };
     expect(await subject.one(next)).toEqual({ outcome: "held", amount: 30n, available: 0n });
-    const short = { limitedBy: "organization", available: 0n, reach: 0n };
+    const short = { available: 0n, reach: 0n };
     const last = { ...hold, facts: factsOf(organizationId) };
     expect(await subject.one(last)).toEqual({ outcome: "busy", ...short, held: 100n });
     await subject.expectSound(organizationId);
@@ -41,7 +41,7 @@ function holdCases(subject: Subject): void {
 
   test("a hold above the credits is insufficient", async () => {
     const organizationId = await subject.organization(100n);
-    const short = { limitedBy: "organization", available: 100n, reach: 100n };
+    const short = { available: 100n, reach: 100n };
     expect(await subject.one(holdOf(organizationId, 101n))).toEqual({ outcome: "insufficient", ...short });
     expect(await subject.books.balance(organizationId)).toMatchObject({ available: 100n, held: 0n });
   });

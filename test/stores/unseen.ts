@@ -17,7 +17,11 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   admin_session: named("admin_token_id created_at expires_at hash seen_at token_id", NO_BOOKS),
   short_token: named("admin_token_id expires_at hash session_hash token_id", NO_BOOKS),
   admin_idempotency_key: named("answer created_at expires_at fingerprint key scope state status", NO_BOOKS),
-  balance: { closed_before: "Requests are frozen before they are closed. A time in the future is found." },
+  balance: {
+    budget_version: "It only has to change when a budget does. It is found if it is 0.",
+    closed_before: "Requests are frozen before they are closed. A time in the future is found.",
+  },
+  budget: { created_at: "A spending cap may have been set after its token was created." },
   hold: {
     details:
       "Names, prices and counts of a running request are stored nowhere else. They decide a charge at a checkpoint.",

@@ -7,6 +7,7 @@ import { grantOf, HOUR_MS, holdOf, referenceOf, releaseOf, type Subject, settleO
 /** Creates an organization with a request and a grant in every state, and an adjustment of every kind. */
 async function usedOrganization(subject: Subject): Promise<Used> {
   const organizationId = await subject.organization(1_000n);
+  await subject.budget(organizationId, { window: "lifetime", amount: 1_000n });
   const keyed = (hold: HoldTransition, key: string) => {
     return { ...hold, idempotency: { callerId: "tok_first", key, fingerprint: "f", keepMs: HOUR_MS } };
   };

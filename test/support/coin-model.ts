@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { AdjustmentRow, Draw, Transition } from "../../src/credits/books.ts";
+import type { AdjustmentRow, BudgetRow, BudgetUse, Draw, Transition } from "../../src/credits/books.ts";
 import type { Outcome } from "../../src/credits/outcomes.ts";
 import {
   availableCoins,
@@ -7,15 +7,18 @@ import {
   billed,
   type Coin,
   type CoinHold,
+  type CoinLimit,
   type CoinOrganization,
-  capOf,
   count,
   isExpired,
-  leftOf,
+  limitOf,
+  limitsOf,
   priceInMicro,
+  reachOf,
   spentOf,
   tally,
-  usedBy,
+  textOfUse,
+  usesAt,
 } from "./coins.ts";
 
 /**
@@ -27,18 +30,29 @@ export class CoinModel {
 
   addOrganization(organizationId: string): void {
     const empty = { grants: [], holds: new Map(), keys: new Map(), adjustments: [] };
-    this.organizations.set(organizationId, { ...empty, caps: new Map(), budgets: new Map() });
+    this.organizations.set(organizationId, { ...empty, budgets: [], raises: new Map() });
   }
 
-  capToken(organizationId: string, tokenId: string, cap: bigint): void {
-    this.organizations.get(organizationId)?.caps.set(tokenId, Number(cap));
+  /** Adds a budget, or replaces the one with its id. */
+  putBudget(budget: BudgetRow): void {
+    const organization = this.organizations.get(budget.organizationId);
+    if (organization === undefined) return;
+    const others = organization.budgets.filter(({ id }) => id !== budget.id);
+    organization.budgets = [...others, budget].sort((a, b) => (a.id < b.id ? -1 : 1));
   }
 
-  shareCap(organizationId: string, tokenId: string, successorId: string): void {
-    this.organizations.get(organizationId)?.budgets.set(successorId, tokenId);
+  removeBudget({ organizationId, id }: Pick<BudgetRow, "organizationId" | "id">): void {
+    const organization = this.organizations.get(organizationId);
+    if (organization === undefined) return;
+    organization.budgets = organization.budgets.filter((budget) => budget.id !== id);
   }
 
-  play(transition: Transition, nowMs: number): Outcome {
+  raise(organizationId: string, use: BudgetUse, amount: bigint): void {
+    const raises = this.organizations.get(organizationId)?.raises;
+    raises?.set(textOfUse(use), (raises.get(textOfUse(use)) ?? 0) + Number(amount));
+  }
+
+  play(transition: Transition, nowMs: number): ComparedOutcome {
     const { organizationId } = "facts" in transition ? transition.facts : transition;
     const organization = this.organizations.get(organizationId);
     if (organization === undefined) return { outcome: "unknown_organization" };
@@ -80,13 +94,36 @@ export class CoinModel {
       const amounts = { amount: BigInt(amount), shortfall: BigInt(shortfall), credited: BigInt(credited) };
       return { id, state, ...amounts, drawn, costs, expiresAtMs, trace };
     });
-    const tokens = [...organization.caps].map(([id, cap]) => {
-      const { held, spent } = usedBy(organization, id);
-      return { id, cap: BigInt(cap), held: BigInt(held), spent: BigInt(spent) };
+    const used = new Map(
+      [...organization.holds.values()].flatMap(({ covers }) => covers.map((use) => [textOfUse(use), use])),
+    );
+    const budgets = [...used].flatMap(([id, use]) => {
+      const limit = limitOf(organization, use);
+      if (limit === undefined || (limit.held === 0 && limit.spent === 0)) return [];
+      return [{ id, held: BigInt(limit.held), spent: BigInt(limit.spent) }];
     });
     const keys = [...organization.keys].map(([id, { holdId, answer }]) => ({ id, holdId, answer }));
-    return { balance: balanceOf(organizationId, organization), grants, holds, tokens, keys };
+    return { balance: balanceOf(organizationId, organization), grants, holds, budgets, keys };
   }
+}
+
+/** An outcome as the model has it: of a budget only its use, and nothing of the budgets of a hold that was made. */
+export type ComparedOutcome =
+  | Exclude<Outcome, { outcome: "held" | "insufficient" | "busy" }>
+  | { outcome: "held"; amount: bigint; available: bigint }
+  | { outcome: "insufficient"; limitedBy: string | null; available: bigint; reach: bigint }
+  | { outcome: "busy"; limitedBy: string | null; held: bigint; available: bigint; reach: bigint };
+
+/** Returns an outcome of the books as the model has it. The version of the budgets counts their changes. */
+export function comparable(outcome: Outcome | ComparedOutcome): ComparedOutcome {
+  if (outcome.outcome === "held" && "covered" in outcome) {
+    const { covered: _, ...rest } = outcome;
+    return rest;
+  }
+  if ("balance" in outcome) return { ...outcome, balance: { ...outcome.balance, budgetVersion: 0 } };
+  if ((outcome.outcome !== "insufficient" && outcome.outcome !== "busy") || "limitedBy" in outcome) return outcome;
+  const { budget, ...rest } = outcome;
+  return { ...rest, limitedBy: budget === undefined ? null : textOfUse(budget) };
 }
 
 type Of<Kind extends Transition["kind"]> = Extract<Transition, { kind: Kind }>;
@@ -106,7 +143,7 @@ function grant(
   organization: CoinOrganization,
   transition: Of<"grant">,
   nowMs: number,
-): Outcome {
+): ComparedOutcome {
   const same = organization.grants.find(({ id }) => id === transition.grantId);
   const alike = organization.grants.find(({ reference }) => reference !== null && reference === transition.reference);
   const first = same ?? alike;
@@ -135,7 +172,7 @@ function grant(
   return { outcome: "granted", grantId, balance, repeated: first !== undefined };
 }
 
-function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: number): Outcome {
+function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: number): ComparedOutcome {
   const { facts, lifeMs, idempotency } = transition;
   const [least, most] = [Number(transition.least), Number(transition.most)];
   const earlier = organization.holds.get(facts.holdId);
@@ -152,9 +189,11 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
     }
     return { outcome: first?.state === "open" ? "in_progress" : "interrupted" };
   }
-  const reach = Math.min(there, leftOf(organization, facts.tokenId));
-  if (reach < least) return shortage(organization, facts.tokenId, least);
-  const made = setAside(organization, facts, Math.min(most, reach), nowMs + lifeMs);
+  const { model, metadata } = facts;
+  const covers = usesAt(organization.budgets, { callerId: transition.callerId, model, metadata }, nowMs);
+  const reach = reachOf(organization, covers);
+  if (reach < least) return shortage(organization, covers, least);
+  const made = setAside(organization, { ...facts, budgets: covers }, Math.min(most, reach), nowMs + lifeMs);
   if (idempotency) {
     const { fingerprint, keepMs } = idempotency;
     organization.keys.set(`${idempotency.callerId} ${idempotency.key}`, {
@@ -167,24 +206,29 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
   return { outcome: "held", amount: BigInt(made.amount), available: BigInt(there - made.amount) };
 }
 
-/** Returns why a hold is refused: for lack of the organization's credits first, then of the token's cap. */
-function shortage(organization: CoinOrganization, tokenId: string, least: number): Outcome {
+/** Returns why a hold is refused: for lack of the organization's credits first, then of a budget's. */
+function shortage(organization: CoinOrganization, covers: readonly BudgetUse[], least: number): ComparedOutcome {
   const there = availableCoins(organization).length;
   const heldByAll = organization.grants.reduce((sum, { coins }) => sum + count(coins, "held"), 0);
-  const { held: heldByToken, spent } = usedBy(organization, tokenId);
-  const unspent = capOf(organization, tokenId) - spent;
-  const reach = { available: BigInt(there), reach: BigInt(Math.min(there, leftOf(organization, tokenId))) };
-  if (there + heldByAll < least) return { outcome: "insufficient", limitedBy: "organization", ...reach };
-  if (unspent < least) return { outcome: "insufficient", limitedBy: "token", ...reach };
-  if (there < least) return { outcome: "busy", limitedBy: "organization", held: BigInt(heldByAll), ...reach };
-  return { outcome: "busy", limitedBy: "token", held: BigInt(heldByToken), ...reach };
+  const reach = { available: BigInt(there), reach: BigInt(reachOf(organization, covers)) };
+  const limits = limitsOf(organization, covers);
+  if (there + heldByAll < least) return { outcome: "insufficient", limitedBy: null, ...reach };
+  const unspent = limits.toSorted((a, b) => a.limit - a.spent - (b.limit - b.spent))[0];
+  if (unspent !== undefined && unspent.limit - unspent.spent < least) {
+    return { outcome: "insufficient", limitedBy: textOfUse(unspent.use), ...reach };
+  }
+  if (there < least) return { outcome: "busy", limitedBy: null, held: BigInt(heldByAll), ...reach };
+  const rest = ({ limit, held, spent }: CoinLimit) => Math.max(0, limit - held - spent);
+  const full = limits.toSorted((a, b) => rest(a) - rest(b))[0];
+  if (full === undefined) throw new Error("a hold is refused for no reason");
+  return { outcome: "busy", limitedBy: textOfUse(full.use), held: BigInt(full.held), ...reach };
 }
 
-function renew(organization: CoinOrganization, transition: Of<"renew">, nowMs: number): Outcome {
+function renew(organization: CoinOrganization, transition: Of<"renew">, nowMs: number): ComparedOutcome {
   const { facts, amount, tokens, lifeMs } = transition;
   const earlier = organization.holds.get(facts.holdId);
   if (earlier !== undefined && earlier.state !== "open") return { outcome: "ended", state: earlier.state };
-  const reach = Math.min(availableCoins(organization).length, leftOf(organization, facts.tokenId));
+  const reach = reachOf(organization, facts.budgets ?? []);
   const hold = earlier ?? setAside(organization, facts, Math.min(Number(amount), reach), 0);
   Object.assign(hold, { prices: facts.prices, delivered: tokens, expiresAtMs: nowMs + lifeMs });
   return { outcome: "renewed", remade: earlier === undefined };
@@ -192,7 +236,7 @@ function renew(organization: CoinOrganization, transition: Of<"renew">, nowMs: n
 
 function setAside(
   organization: CoinOrganization,
-  { holdId, tokenId, prices }: Of<"hold">["facts"],
+  { holdId, tokenId, prices, budgets: covers = [] }: Of<"hold">["facts"],
   amount: number,
   expiresAtMs: number,
 ): CoinHold {
@@ -201,12 +245,12 @@ function setAside(
   const delivered = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
   const recovered = { charged: 0, shortfall: 0 };
   const nothing = { bills: [], shortfall: 0, credited: 0, trace: null, isSettledLate: false, recovered };
-  const hold: CoinHold = { tokenId, state: "open", amount, coins, prices, delivered, expiresAtMs, ...nothing };
+  const hold: CoinHold = { tokenId, covers, state: "open", amount, coins, prices, delivered, expiresAtMs, ...nothing };
   organization.holds.set(holdId, hold);
   return hold;
 }
 
-function settle(organization: CoinOrganization, transition: Of<"settle">, nowMs: number): Outcome {
+function settle(organization: CoinOrganization, transition: Of<"settle">, nowMs: number): ComparedOutcome {
   const { facts, tokens, answer, trace } = transition;
   const hold = organization.holds.get(facts.holdId) ?? setAside(organization, facts, 0, nowMs);
   if (hold.state === "released") return { outcome: "released" };
@@ -227,7 +271,7 @@ function settle(organization: CoinOrganization, transition: Of<"settle">, nowMs:
   };
 }
 
-function end(organization: CoinOrganization, transition: Of<"release" | "expire">, nowMs: number): Outcome {
+function end(organization: CoinOrganization, transition: Of<"release" | "expire">, nowMs: number): ComparedOutcome {
   if (transition.kind === "release") {
     const { facts } = transition;
     const hold = organization.holds.get(facts.holdId) ?? setAside(organization, facts, 0, nowMs);
@@ -256,7 +300,7 @@ function revoke(
   organization: CoinOrganization,
   transition: Of<"revoke">,
   nowMs: number,
-): Outcome {
+): ComparedOutcome {
   const first = earlierAdjustment(organization, transition);
   if (first !== undefined && first.id !== transition.adjustmentId) {
     const asked = transition.amount === null ? "all" : transition.amount;
@@ -286,7 +330,7 @@ function credit(
   organization: CoinOrganization,
   transition: Of<"credit">,
   nowMs: number,
-): Outcome {
+): ComparedOutcome {
   const { amount, holdId, adjustmentId: id, priority, expiresAtMs } = transition;
   const first = earlierAdjustment(organization, transition);
   if (first !== undefined && first.id !== id) {
@@ -306,7 +350,8 @@ function credit(
     organization.grants.push({ ...terms, createdAtMs: nowMs, isInForce: true, coins });
     letTimePass(organization, nowMs);
     const draws: Draw[] = [{ grantId: id, amount }];
-    Object.assign(adjustment, { amount, draws, holdId, expiresAtMs, tokenId: hold?.tokenId ?? null });
+    const of = { tokenId: hold?.tokenId ?? null, budgets: hold?.covers ?? [] };
+    Object.assign(adjustment, { amount, draws, holdId, expiresAtMs, ...of });
     organization.adjustments.push(adjustment);
   }
   const balance = balanceOf(organizationId, organization);
@@ -325,7 +370,7 @@ function earlierAdjustment({ adjustments }: CoinOrganization, transition: Of<"re
 function emptyAdjustment(organizationId: string, transition: Of<"revoke" | "credit">, nowMs: number): AdjustmentRow {
   const { adjustmentId: id, kind, reference, note } = transition;
   const terms = { isAll: false, grantId: null, expiresAtMs: null };
-  const nothing = { ...terms, amount: 0n, draws: [], holdId: null, tokenId: null, settlement: null };
+  const nothing = { ...terms, amount: 0n, draws: [], holdId: null, tokenId: null, budgets: [], settlement: null };
   return { organizationId, id, kind, ...nothing, reference, note, madeAtMs: nowMs };
 }
 

@@ -1,4 +1,4 @@
-import type { AdjustmentRow, Trace } from "../../src/credits/books.ts";
+import type { AdjustmentRow, BudgetRow, BudgetUse, Trace } from "../../src/credits/books.ts";
 import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
 
 /** One micro-credit in the model of the books. */
@@ -20,6 +20,8 @@ interface CoinGrant {
 }
 export interface CoinHold {
   tokenId: string;
+  /** The budgets that counted it when it was admitted, each with the value and the window. */
+  covers: readonly BudgetUse[];
   state: "open" | "charged" | "released" | "recovered";
   isSettledLate: boolean;
   /** Its charge and its shortfall when it was recovered. */
@@ -45,9 +47,9 @@ interface CoinKey {
 export interface CoinOrganization {
   grants: CoinGrant[];
   holds: Map<string, CoinHold>;
-  caps: Map<string, number>;
-  /** Tokens that share the cap of another one. */
-  budgets: Map<string, string>;
+  budgets: BudgetRow[];
+  /** The amounts that raises add, by the text of a use. */
+  raises: Map<string, number>;
   keys: Map<string, CoinKey>;
   adjustments: AdjustmentRow[];
 }
@@ -72,7 +74,8 @@ export function balanceOf(organizationId: string, organization: CoinOrganization
     BigInt(count(all, place)),
   ) as [bigint, bigint, bigint];
   const spent = BigInt(spentOf(organization));
-  return { organizationId, granted, available, held, spent, expired, nextChangeAtMs: null, closedBeforeMs: null };
+  const unknown = { nextChangeAtMs: null, closedBeforeMs: null, budgetVersion: 0 };
+  return { organizationId, granted, available, held, spent, expired, ...unknown };
 }
 
 /** The coins that were spent, less what was given back of them by credits. */
@@ -86,25 +89,70 @@ export function billed({ bills }: CoinHold): number {
   return bills.reduce((sum, bill) => sum + bill, 0);
 }
 
-/** Returns the held and spent credits of all tokens that share a cap. */
-export function usedBy({ holds, budgets }: CoinOrganization, tokenId: string): { held: number; spent: number } {
-  const budgetOf = (id: string) => budgets.get(id) ?? id;
-  const own = [...holds.values()].filter((hold) => budgetOf(hold.tokenId) === budgetOf(tokenId));
+/** The text of a use, for comparison. */
+export function textOfUse({ budgetId, windowAtMs, value }: BudgetUse): string {
+  return JSON.stringify([budgetId, windowAtMs, value]);
+}
+
+export interface CoinLimit {
+  use: BudgetUse;
+  limit: number;
+  held: number;
+  spent: number;
+}
+
+/** Returns what all holds that a budget counted in the same window, for the same value, hold and have spent. */
+export function limitOf({ holds, budgets, raises }: CoinOrganization, use: BudgetUse): CoinLimit | undefined {
+  const budget = budgets.find(({ id }) => id === use.budgetId);
+  if (budget === undefined) return undefined;
+  const text = textOfUse(use);
+  const own = [...holds.values()].filter(({ covers }) => covers.some((other) => textOfUse(other) === text));
   const open = own.filter(({ state }) => state === "open");
   const held = open.reduce((sum, { amount }) => sum + amount, 0);
-  return { held, spent: own.reduce((sum, hold) => sum + billed(hold) - hold.credited, 0) };
+  const spent = own.reduce((sum, hold) => sum + billed(hold) - hold.credited, 0);
+  return { use, limit: Number(budget.amount) + (raises.get(text) ?? 0), held, spent };
 }
 
-/** Returns the rest of a token's cap; Infinity without a cap. */
-export function leftOf(organization: CoinOrganization, tokenId: string): number {
-  const cap = capOf(organization, tokenId);
-  const { held, spent } = usedBy(organization, tokenId);
-  return Math.max(0, cap - held - spent);
+/** Returns the limits of the budgets that cover a request. */
+export function limitsOf(organization: CoinOrganization, covers: readonly BudgetUse[]): CoinLimit[] {
+  return covers.flatMap((use) => limitOf(organization, use) ?? []);
 }
 
-/** Without end where there is none. */
-export function capOf({ caps, budgets }: CoinOrganization, tokenId: string): number {
-  return caps.get(budgets.get(tokenId) ?? tokenId) ?? Number.POSITIVE_INFINITY;
+/** Returns the coins that a hold may take: those that are there, at most what is left of each budget. */
+export function reachOf(organization: CoinOrganization, covers: readonly BudgetUse[]): number {
+  const rests = limitsOf(organization, covers).map(({ limit, held, spent }) => Math.max(0, limit - held - spent));
+  return Math.min(availableCoins(organization).length, ...rests);
+}
+
+/** Returns the uses of a request that is admitted at a time, by the words of docs/budgets.md. */
+export function usesAt(
+  budgets: readonly BudgetRow[],
+  request: { callerId: string; model: string; metadata: Record<string, string> | null },
+  atMs: number,
+): BudgetUse[] {
+  const uses: BudgetUse[] = [];
+  for (const { id, callerIds, models, metadata, each, window } of budgets) {
+    if (callerIds !== null && !callerIds.includes(request.callerId)) continue;
+    const isModel = (pattern: string) =>
+      new RegExp(`^${pattern.replaceAll(/[.+?^${}()|[\]\\]/g, "\\$&").replace("*", ".*")}$`).test(request.model);
+    if (models !== null && !models.some(isModel)) continue;
+    const valueOfKey = (key: string) => request.metadata?.[key] || "(none)";
+    const isOther = ([key, values]: [string, string[]]) => !values.includes(valueOfKey(key));
+    if (Object.entries(metadata ?? {}).some(isOther)) continue;
+    const values: Record<string, string> = { token: request.callerId, model: request.model, null: "" };
+    const value = values[String(each)] ?? valueOfKey(String(each).replace("metadata.", ""));
+    uses.push({ budgetId: id, windowAtMs: startOf(window, atMs), value });
+  }
+  return uses;
+}
+
+/** Goes back day by day to the first one of a window. */
+export function startOf(window: BudgetRow["window"], atMs: number): number {
+  if (window === "lifetime") return 0;
+  const date = new Date(new Date(atMs).toISOString().slice(0, 10));
+  const isFirst = () => window === "day" || (window === "week" ? date.getUTCDay() === 1 : date.getUTCDate() === 1);
+  while (!isFirst()) date.setTime(date.getTime() - 86_400_000);
+  return date.getTime();
 }
 
 export function count(coins: Coin[], place: Coin["place"]): number {

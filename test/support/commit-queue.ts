@@ -17,7 +17,7 @@ export function openBooks(): GatedBooks {
 export function holding(number: number, amount = 1n, organizationId = ORGANIZATION): HoldTransition {
   const request = { tokenId: "tok_1", requestId: "req_1", model: "m", upstream: "p/m", metadata: null };
   const facts = { holdId: `hold_${number}`, organizationId, prices: FREE, idempotencyKey: null, ...request };
-  return { kind: "hold", facts, least: amount, most: amount, lifeMs: 1_000, owner: "owner_1" };
+  return { kind: "hold", facts, callerId: facts.tokenId, least: amount, most: amount, lifeMs: 1_000, owner: "owner_1" };
 }
 
 export function numbers(count: number): number[] {

@@ -1,6 +1,7 @@
 import fc from "fast-check";
-import type { Attempt, HoldFacts, Transition } from "../../src/credits/books.ts";
+import type { Attempt, BudgetRow, BudgetUse, HoldFacts, Transition } from "../../src/credits/books.ts";
 import { fitted, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
+import { startOf, usesAt } from "./coins.ts";
 
 /**
  * Random histories of the books: few organizations, holds and grants, and small amounts, so that everything meets
@@ -8,14 +9,39 @@ import { fitted, type TokenCounts, type UnitPrices } from "../../src/credits/pri
  */
 export interface Step {
   passedMs: number;
+  /** Changes of budgets, before the batch. */
+  changes: BudgetChange[];
   batch: Transition[];
 }
 
+/** A change of the budget at an index of `BUDGETS`, of one organization. */
+export interface BudgetChange {
+  organizationId: string;
+  budget: number;
+  /** `replace` deletes it, and creates it again with another id. */
+  kind: "amount" | "raise" | "replace";
+  amount: bigint;
+  /** The one that a raise names, where the budget has `each`. */
+  value: string;
+}
+
 export const ORGANIZATION_IDS = ["org_a", "org_b"];
-/** The holds of one token of each organization are under a cap, and those of its successor under the same one. */
+/** A token of each organization with a cap, and its successor by rotation, which is the same caller. */
 export const CAPPED_TOKEN = "tok_capped";
 export const SUCCESSOR_TOKEN = "tok_successor";
-export const TOKEN_CAP = 25n;
+const FREE_TOKEN = "tok_free";
+
+type BudgetTerms = Omit<BudgetRow, "organizationId" | "id" | "name" | "createdAtMs">;
+const OF_ALL = { callerIds: null, models: null, metadata: null, each: null, capOf: null };
+
+/** The budgets that each organization begins with. They overlap. */
+export const BUDGETS: readonly BudgetTerms[] = [
+  { ...OF_ALL, window: "lifetime", amount: 25n, callerIds: [CAPPED_TOKEN], capOf: CAPPED_TOKEN },
+  { ...OF_ALL, window: "day", amount: 20n, each: "metadata.user" },
+  { ...OF_ALL, window: "week", amount: 40n, models: ["sandbox/*"], each: "token" },
+  { ...OF_ALL, window: "month", amount: 90n },
+  { ...OF_ALL, window: "day", amount: 15n, metadata: { user: ["ann", "(none)"] }, each: "model" },
+];
 const organizationId = fc.oneof(
   { weight: 20, arbitrary: fc.constant("org_a") },
   { weight: 5, arbitrary: fc.constant("org_b") },
@@ -23,6 +49,12 @@ const organizationId = fc.oneof(
 );
 const holdId = fc.constantFrom("hold_1", "hold_2", "hold_3", "hold_4", "hold_5", "hold_6", "hold_7", "hold_8");
 const TOKENS: Record<string, string> = { hold_1: CAPPED_TOKEN, hold_2: CAPPED_TOKEN, hold_3: SUCCESSOR_TOKEN };
+const USERS: Record<string, string> = { hold_1: "ann", hold_3: "ann", hold_4: "bob", hold_5: "bob", hold_6: "eve" };
+
+/** Returns the caller of a token of the histories, whose ids may have an ending. */
+export function callerOf(tokenId: string): string {
+  return tokenId.replace(SUCCESSOR_TOKEN, CAPPED_TOKEN);
+}
 const unitPrice = fc.constantFrom(0n, 1n, 300_000n, 1_000_000n, 2_500_001n);
 const prices: fc.Arbitrary<UnitPrices> = fc.record(
   {
@@ -49,8 +81,10 @@ const tokens: fc.Arbitrary<TokenCounts> = fc
 const facts: fc.Arbitrary<HoldFacts> = fc
   .tuple(organizationId, holdId, prices, fc.constantFrom("sandbox/a", "sandbox/b"))
   .map(([organizationId, holdId, prices, upstream]) => {
-    const tokenId = TOKENS[holdId] ?? "tok_free";
-    const rest = { model: "sandbox/a", metadata: { for: holdId }, idempotencyKey: null };
+    const tokenId = TOKENS[holdId] ?? FREE_TOKEN;
+    const user = USERS[holdId];
+    const metadata = { for: holdId, ...(user !== undefined && { user }) };
+    const rest = { model: holdId === "hold_8" ? "other/b" : "sandbox/a", metadata, idempotencyKey: null };
     const request = { tokenId, requestId: `req_${holdId}`, ...rest };
     return { organizationId, holdId, prices, upstream, ...request };
   });
@@ -81,7 +115,9 @@ const release = fc.record({ kind: fc.constant("release" as const), facts, trace 
 const expire = fc.record({ kind: fc.constant("expire" as const), organizationId, holdId });
 const owner = "owner_1";
 const hold = fc.tuple(facts, amount, amount, lifeMs, idempotency).map(([facts, a, b, lifeMs, idempotency]) => {
-  return { kind: "hold" as const, facts, least: a < b ? a : b, most: a < b ? b : a, lifeMs, owner, idempotency };
+  const [least, most] = a < b ? [a, b] : [b, a];
+  const callerId = callerOf(facts.tokenId);
+  return { kind: "hold" as const, facts, callerId, least, most, lifeMs, owner, idempotency };
 });
 const renew = fc.record({
   kind: fc.constant("renew" as const),
@@ -157,11 +193,83 @@ const transition: fc.Arbitrary<Transition> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("refresh" as const), organizationId }) },
 );
 
+const change: fc.Arbitrary<BudgetChange> = fc.record({
+  organizationId: fc.constantFrom("org_a", "org_a", "org_a", "org_b"),
+  budget: fc.nat({ max: BUDGETS.length - 1 }),
+  kind: fc.constantFrom("amount" as const, "amount" as const, "raise" as const, "replace" as const),
+  amount: fc.bigInt({ min: 1n, max: 60n }),
+  value: fc.constantFrom("ann", "bob", "(none)", "sandbox/a", CAPPED_TOKEN),
+});
+
 /** `passedMs` is how far the clock may move between two steps. */
 export function histories(passed: { minMs: number; maxMs: number }): fc.Arbitrary<Step[]> {
   const step = fc.record({
     passedMs: fc.integer({ min: passed.minMs, max: passed.maxMs }),
+    changes: fc.oneof(
+      { weight: 4, arbitrary: fc.constant<BudgetChange[]>([]) },
+      { weight: 1, arbitrary: fc.array(change, { minLength: 1, maxLength: 2 }) },
+    ),
     batch: fc.array(transition, { minLength: 1, maxLength: 8 }),
   });
   return fc.array(step, { minLength: 1, maxLength: 30, size: "max" });
+}
+
+/** Books whose budgets a history changes. */
+export interface BudgetTarget {
+  putBudget(row: BudgetRow): unknown;
+  removeBudget(row: BudgetRow): unknown;
+  raise(organizationId: string, use: BudgetUse, amount: bigint): unknown;
+}
+
+/** The steps of a change, each for one target at a time. */
+type ChangeSteps = ((target: BudgetTarget) => unknown)[];
+
+/** The budgets of some organizations in the course of a history. */
+export class HistoryBudgets {
+  readonly #rows = new Map<string, BudgetRow[]>();
+  #made = 0;
+
+  /** `rows` are the budgets that an organization begins with, in the order of `BUDGETS`. */
+  constructor(rows: readonly BudgetRow[]) {
+    for (const [organizationId, own] of Map.groupBy(rows, (row) => row.organizationId)) {
+      this.#rows.set(organizationId, own);
+    }
+  }
+
+  /** Makes a change, and returns the steps that make it in the books. */
+  change({ organizationId, budget, kind, amount, value }: BudgetChange, nowMs: number): ChangeSteps {
+    const rows = this.#rows.get(organizationId) ?? [];
+    const row = rows[budget];
+    if (row === undefined) return [];
+    if (kind === "raise") {
+      if (row.capOf !== null) return [];
+      const windowAtMs = startOf(row.window, nowMs);
+      const use = { budgetId: row.id, windowAtMs, value: row.each === null ? "" : value };
+      return [(target) => target.raise(organizationId, use, amount)];
+    }
+    this.#made += 1;
+    const changed = kind === "replace" ? { ...row, id: `${row.id}_${this.#made}` } : { ...row, amount };
+    rows[budget] = changed;
+    const removals: ChangeSteps = kind === "replace" ? [(target) => target.removeBudget(row)] : [];
+    return [...removals, (target) => target.putBudget(changed)];
+  }
+
+  /** Lets transitions of requests whose holds were made earlier name the counters that they recorded. */
+  recorded(transitions: readonly Transition[], nowMs: number): Transition[] {
+    return transitions.map((transition) => {
+      if (!("facts" in transition) || transition.kind === "hold") return transition;
+      const { organizationId, tokenId, model, metadata } = transition.facts;
+      const own = this.#rows.get(organizationId) ?? [];
+      const budgets = usesAt(own, { callerId: callerOf(tokenId), model, metadata }, nowMs);
+      return { ...transition, facts: { ...transition.facts, budgets } };
+    });
+  }
+}
+
+/** Returns the budgets of `BUDGETS` as rows of an organization. */
+export function budgetRows(organizationId: string): BudgetRow[] {
+  return BUDGETS.map((terms, index) => {
+    const name = terms.capOf === null ? `Budget ${index}` : "Spending cap";
+    return { ...terms, organizationId, id: `bud_${index}`, name, createdAtMs: 0 };
+  });
 }

@@ -49,7 +49,7 @@ export class LedgerFixture {
   }
 
   hold(holdId: string, amount = 10n) {
-    return this.ledger.hold({ facts: factsOf(holdId), least: amount, most: amount });
+    return this.ledger.hold({ callerId: "tok_1", facts: factsOf(holdId), least: amount, most: amount });
   }
 
   row(holdId: string) {
@@ -58,7 +58,8 @@ export class LedgerFixture {
 
   /** Books a hold of a process that died. */
   leaveHold(holdId: string, owner = "owner_0"): void {
-    this.books.bookOne({ kind: "hold", facts: factsOf(holdId), least: 1n, most: 1n, lifeMs: HOLD_LIFE_MS, owner });
+    const terms = { least: 1n, most: 1n, lifeMs: HOLD_LIFE_MS };
+    this.books.bookOne({ kind: "hold", callerId: "tok_1", facts: factsOf(holdId), ...terms, owner });
   }
 
   /** Counts the renewals so far. */

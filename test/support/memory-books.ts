@@ -4,6 +4,9 @@ import type { BookRows, BookWrites } from "../../src/credits/batch.ts";
 import {
   type AdjustmentRow,
   type BalanceRow,
+  type BudgetRow,
+  type BudgetUse,
+  type BudgetUseRow,
   type CallerKey,
   type Draw,
   endedStateOf,
@@ -12,23 +15,15 @@ import {
   type HoldState,
   type IdempotencyKeyRow,
   type RequestRow,
-  type TokenBalanceRow,
   type Trace,
   type Transition,
 } from "../../src/credits/books.ts";
+import { budgetUsesOf } from "../../src/credits/budget-counters.ts";
+import { BudgetIndex } from "../../src/credits/budgets.ts";
 import { decodeLines } from "../../src/credits/charge-lines.ts";
 import { decide } from "../../src/credits/decide.ts";
 import { mergeDraws } from "../../src/credits/funds.ts";
-import {
-  budgetsOf,
-  grantsOf,
-  holdNamesOf,
-  keyIdOf,
-  keysOf,
-  namesOf,
-  type RowName,
-  tokensOf,
-} from "../../src/credits/names.ts";
+import { budgetUseId, grantsOf, holdNamesOf, keyIdOf, keysOf, namesOf, type RowName } from "../../src/credits/names.ts";
 import type { Outcomes } from "../../src/credits/outcomes.ts";
 import { addTokens, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import type { Durability } from "../../src/stores/driver.ts";
@@ -43,7 +38,8 @@ export class MemoryBooks
   implements Pick<Books, "apply" | "recoverableHolds" | "balance" | "dueOrganizations" | "removeOldKeys">
 {
   readonly balances = new Map<string, BalanceRow>();
-  readonly tokenBalances = new Map<string, TokenBalanceRow>();
+  readonly budgets = new Map<string, BudgetRow>();
+  readonly budgetUses = new Map<string, BudgetUseRow>();
   readonly grants = new Map<string, GrantRow>();
   readonly holds = new Map<string, HoldRow>();
   readonly requests = new Map<string, RequestRow>();
@@ -54,23 +50,34 @@ export class MemoryBooks
 
   addOrganization(organizationId: string): void {
     const zero = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
-    this.balances.set(organizationId, { organizationId, ...zero, nextChangeAtMs: null, closedBeforeMs: null });
+    const rest = { nextChangeAtMs: null, closedBeforeMs: null, budgetVersion: 0 };
+    this.balances.set(organizationId, { organizationId, ...zero, ...rest });
   }
 
-  capToken(organizationId: string, tokenId: string, cap: bigint): void {
-    const empty = { budgetId: null, held: 0n, spent: 0n };
-    this.tokenBalances.set(keyOf(organizationId, tokenId), { organizationId, tokenId, cap, ...empty });
+  /** Adds a budget, or replaces the one with its id. */
+  putBudget(row: BudgetRow): void {
+    this.budgets.set(keyOf(row.organizationId, row.id), row);
   }
 
-  shareCap(organizationId: string, tokenId: string, successorId: string): void {
-    const row = { organizationId, tokenId: successorId, budgetId: tokenId, cap: 0n, held: 0n, spent: 0n };
-    this.tokenBalances.set(keyOf(organizationId, successorId), row);
+  /** Removes a budget with its counters. */
+  removeBudget({ organizationId, id }: Pick<BudgetRow, "organizationId" | "id">): void {
+    this.budgets.delete(keyOf(organizationId, id));
+    for (const [key, use] of this.budgetUses) {
+      if (use.organizationId === organizationId && use.budgetId === id) this.budgetUses.delete(key);
+    }
+  }
+
+  raise(organizationId: string, use: BudgetUse, amount: bigint): void {
+    const key = keyOf(organizationId, budgetUseId(use));
+    const empty = { organizationId, ...use, held: 0n, spent: 0n, opening: 0n, raised: 0n };
+    const row = this.budgetUses.get(key) ?? empty;
+    this.budgetUses.set(key, { ...row, raised: row.raised + amount });
   }
 
   /** Every table, for whoever compares two books. */
   get tables() {
-    const { balances, tokenBalances, grants, holds, requests, keys, adjustments, auditEntries } = this;
-    return { balances, tokenBalances, grants, holds, requests, keys, adjustments, auditEntries };
+    const { balances, budgetUses, grants, holds, requests, keys, adjustments, auditEntries } = this;
+    return { balances, budgetUses, grants, holds, requests, keys, adjustments, auditEntries };
   }
 
   /** Every request, open or ended, its late settlement and its credits included. */
@@ -155,13 +162,16 @@ export class MemoryBooks
       (names.organizationIds.includes(row.organizationId) && (row.state === "pending" || row.remaining > 0n)) ||
       drawnOn.has(row) ||
       isOf(row, names.grantReferences);
-    const tokenBalances = pick(this.tokenBalances, [...names.tokens, ...tokensOf(holds, requests)]);
-    const budgets = pick(this.tokenBalances, budgetsOf(tokenBalances));
+    const own = [...this.budgets.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+    const named = Map.groupBy(own, ({ organizationId }) => organizationId);
+    const budgets = new Map([...named].map(([organizationId, rows]) => [organizationId, new BudgetIndex(rows)]));
+    const uses = budgetUsesOf({ nowMs: this.nowMs, budgets, holds, requests }, transitions);
     const adjusted = new Set(pick(this.adjustments, names.adjustments));
     return {
       nowMs: this.nowMs,
       balances: [...this.balances.values()].filter((row) => names.organizationIds.includes(row.organizationId)),
-      tokenBalances: [...new Set([...tokenBalances, ...budgets])],
+      budgets,
+      budgetUses: pick(this.budgetUses, uses),
       grants: [...this.grants.values()].filter(isConcerned),
       holds,
       requests,
@@ -182,7 +192,10 @@ export class MemoryBooks
 
   #write(writes: BookWrites): void {
     for (const row of writes.balances) change(this.balances, row.organizationId, row);
-    for (const row of writes.tokenBalances) change(this.tokenBalances, keyOf(row.organizationId, row.tokenId), row);
+    for (const row of writes.newBudgetUses) insert(this.budgetUses, keyOf(row.organizationId, budgetUseId(row)), row);
+    for (const row of writes.changedBudgetUses) {
+      change(this.budgetUses, keyOf(row.organizationId, budgetUseId(row)), row);
+    }
     for (const row of writes.newGrants) insert(this.grants, keyOf(row.organizationId, row.id), row);
     for (const row of writes.changedGrants) change(this.grants, keyOf(row.organizationId, row.id), row);
     for (const row of writes.newHolds) insert(this.holds, keyOf(row.organizationId, row.holdId), row);
@@ -209,6 +222,7 @@ export interface SeenRequest {
   organizationId: string;
   holdId: string;
   tokenId: string;
+  budgets: readonly BudgetUse[];
   idempotencyKey: CallerKey | null;
   upstream: string;
   prices: UnitPrices;
@@ -226,16 +240,16 @@ export interface SeenRequest {
 }
 
 function seenHold({ details, ...hold }: HoldRow): SeenRequest {
-  const { organizationId, holdId, tokenId, amount, draws, expiresAtMs } = hold;
+  const { organizationId, holdId, tokenId, budgets, amount, draws, expiresAtMs } = hold;
   const { idempotencyKey, upstream, charge } = details;
   const { tokens, prices } = decodeLines(charge);
-  const facts = { organizationId, holdId, tokenId, idempotencyKey, upstream, prices };
+  const facts = { organizationId, holdId, tokenId, budgets, idempotencyKey, upstream, prices };
   const nothing = { charged: 0n, shortfall: 0n, credited: 0n, isSettledLate: false, trace: null, events: [] };
   return { ...facts, state: "open", amount, tokens, draws, expiresAtMs, ...nothing };
 }
 
 function seenRequest(request: RequestRow, adjustments: AdjustmentRow[]): SeenRequest {
-  const { organizationId, holdId, tokenId, idempotencyKey, amount, cost, shortfall, end } = request;
+  const { organizationId, holdId, tokenId, budgets, idempotencyKey, amount, cost, shortfall, end } = request;
   const late = adjustments.find(({ kind }) => kind === "late_settlement");
   const credits = adjustments.filter(({ kind }) => kind === "credit");
   const { upstream, charge, trace } = late?.settlement ?? request;
@@ -243,7 +257,7 @@ function seenRequest(request: RequestRow, adjustments: AdjustmentRow[]): SeenReq
   const all = late?.settlement ? addTokens(decodeLines(request.charge).tokens, tokens) : tokens;
   const events = end === "released" ? [] : [chargeEvent(request)];
   return {
-    ...{ organizationId, holdId, tokenId, idempotencyKey, upstream, prices, trace, amount, expiresAtMs: null },
+    ...{ organizationId, holdId, tokenId, budgets, idempotencyKey, upstream, prices, trace, amount, expiresAtMs: null },
     state: endedStateOf(end),
     isSettledLate: late !== undefined,
     tokens: all,

@@ -1,14 +1,16 @@
 import type { BookRows, BookWrites } from "../../credits/batch.ts";
 import type {
   AdjustmentRow,
+  BalanceRow,
+  BudgetUseRow,
   GrantRow,
   IdempotencyKeyRow,
   RequestRow,
-  TokenBalanceRow,
   Transition,
 } from "../../credits/books.ts";
+import { budgetUsesOf } from "../../credits/budget-counters.ts";
 import {
-  budgetsOf,
+  type BudgetUseName,
   grantsOf,
   holdNamesOf,
   type KeyName,
@@ -16,11 +18,11 @@ import {
   type Names,
   namesOf,
   type RowName,
-  tokensOf,
   without,
 } from "../../credits/names.ts";
 import { BOOK_WRITES } from "../book-writes.ts";
-import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
+import type { BudgetCache } from "../budget-cache.ts";
+import { ADJUSTMENT, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "../schema.ts";
 import type { Table } from "../table.ts";
 import type { Transaction } from "./transact.ts";
 import { arrayText, writeStatement } from "./writes.ts";
@@ -28,11 +30,13 @@ import { arrayText, writeStatement } from "./writes.ts";
 const LOCK_BALANCES = `
   SELECT ${columnsIn(BALANCE)} FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE`;
 const CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
-/** Locked after the balances, also in the order of their ids. */
-const LOCK_TOKEN_BALANCES = `
-  SELECT ${columnsIn(TOKEN_BALANCE)} FROM token_balance
-  WHERE (organization_id, token_id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
-  ORDER BY organization_id, token_id FOR UPDATE`;
+const BUDGETS = `SELECT ${columnsIn(BUDGET)} FROM budget WHERE organization_id = ANY ($1) ORDER BY id`;
+/** Locked after the balances, in the order of their keys. */
+const LOCK_BUDGET_USES = `
+  SELECT ${columnsIn(BUDGET_USE)} FROM budget_use
+  WHERE (organization_id, budget_id, window_at, value) IN (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[]))
+  ORDER BY organization_id, budget_id, window_at, value FOR UPDATE`;
 const LIVE_GRANTS = `
   SELECT ${columnsIn(GRANT)} FROM credit_grant
   WHERE organization_id = ANY ($1) AND (state = 'pending' OR is_used_up = 0)`;
@@ -66,24 +70,29 @@ function columnsIn<Row extends object>({ name, columns }: Table<Row>): string {
 /**
  * Reads the rows that a batch needs. The first statement locks the balances, in the order of their ids; later statements,
  * whose snapshots are newer than the locks, read everything else. All are sent at once, without waiting in between. Only
- * rows that other rows name, which few batches need, are read after them.
+ * rows that other rows name, which few batches need, and the counters of budgets are read after them.
  */
-export async function readRows(transaction: Transaction, transitions: readonly Transition[]): Promise<BookRows> {
+export async function readRows(
+  transaction: Transaction,
+  cache: BudgetCache,
+  transitions: readonly Transition[],
+): Promise<BookRows> {
   const names = namesOf(transitions);
   const reader = new Reader(transaction);
-  const [balances, clock, holds, requests, keys, tokenBalances, grants, adjustments] = await Promise.all([
+  const [balances, clock, holds, requests, keys, grants, adjustments] = await Promise.all([
     reader.rows(BALANCE, LOCK_BALANCES, [arrayText(names.organizationIds)]),
     transaction.planned(CLOCK, []),
     reader.named(HOLD, HOLDS, names.holds),
     reader.requests(names.newHolds),
     readKeys(reader, names.keys),
-    readTokenBalances(reader, names.tokens, []),
     readGrants(reader, names),
     readAdjustments(reader, names),
   ]);
   const nowMs = Number(clock.rows[0]?.[0]);
-  const rows = { nowMs, balances, tokenBalances, holds, requests, keys, grants, adjustments };
+  const budgets = await readBudgets(reader, cache, balances);
+  const rows: BookRows = { nowMs, balances, budgets, budgetUses: [], holds, requests, keys, grants, adjustments };
   await addNamedByRows(reader, names, rows);
+  rows.budgetUses = await readBudgetUses(reader, budgetUsesOf(rows, transitions));
   return { ...rows, grants: without(grants, []), adjustments: without(adjustments, []) };
 }
 
@@ -125,17 +134,26 @@ async function readKeys(reader: Reader, names: readonly KeyName[]): Promise<Idem
   );
 }
 
-async function readTokenBalances(
+async function readBudgets(
   reader: Reader,
-  names: readonly RowName[],
-  known: readonly TokenBalanceRow[],
-): Promise<TokenBalanceRow[]> {
-  const nameOf = ({ organizationId, tokenId }: TokenBalanceRow) => ({ organizationId, id: tokenId });
-  const rows = await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, without(names, known.map(nameOf)));
-  const read = [...known, ...rows].map(nameOf);
-  // Not locked in the order of ids, but under the lock of the balance, which every transaction takes first.
-  const shared = without(budgetsOf(rows), read);
-  return [...rows, ...(await reader.named(TOKEN_BALANCE, LOCK_TOKEN_BALANCES, shared))];
+  cache: BudgetCache,
+  balances: readonly BalanceRow[],
+): Promise<BookRows["budgets"]> {
+  const outdated = cache.outdated(balances);
+  if (outdated.length > 0) {
+    cache.set(balances, outdated, await reader.rows(BUDGET, BUDGETS, [arrayText(outdated)]));
+  }
+  return cache.of(balances);
+}
+
+async function readBudgetUses(reader: Reader, names: readonly BudgetUseName[]): Promise<BudgetUseRow[]> {
+  if (names.length === 0) return [];
+  const columns = ["organizationId", "budgetId", "windowAtMs", "value"] as const;
+  return reader.rows(
+    BUDGET_USE,
+    LOCK_BUDGET_USES,
+    columns.map((column) => arrayText(names.map((name) => name[column]))),
+  );
 }
 
 /** Reads the grants that are pending or not used up, and those that the batch names. */
@@ -158,27 +176,24 @@ async function readAdjustments(reader: Reader, { adjustments, adjustmentReferenc
   return [...named, ...referred];
 }
 
-/** Adds the rows that other rows name: the request of a key; the token, key, grants and adjustments of a request. */
+/** Adds the rows that other rows name: the request of a key; the key, grants and adjustments of a request. */
 async function addNamedByRows(reader: Reader, names: Names, rows: BookRows): Promise<void> {
-  const { holds, requests, keys, tokenBalances, grants, adjustments } = rows;
+  const { holds, requests, keys, grants, adjustments } = rows;
   const open = holdNamesOf(holds);
   // Usually every request that ends now has an open hold.
   requests.push(...(await reader.requests(without(names.holds, [...names.newHolds, ...open]))));
   const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...names.holds]);
   const drawnOn = without([...grantsOf(holds), ...grantsOf(requests)], grants);
-  const tokens = without(tokensOf(holds, requests), names.tokens);
-  const [keyedHolds, keyedRequests, ownKeys, drawn, more] = await Promise.all([
+  const [keyedHolds, keyedRequests, ownKeys, drawn] = await Promise.all([
     reader.named(HOLD, HOLDS, ofKeys),
     reader.requests(ofKeys),
     readKeys(reader, without(keysOf(holds, requests), names.keys)),
     reader.named(GRANT, NAMED_GRANTS, drawnOn),
-    readTokenBalances(reader, tokens, tokenBalances),
   ]);
   holds.push(...keyedHolds);
   requests.push(...keyedRequests);
   keys.push(...ownKeys);
   grants.push(...drawn);
-  tokenBalances.push(...more);
   adjustments.push(...(await reader.named(ADJUSTMENT, ADJUSTMENTS_OF_REQUESTS, holdNamesOf(requests))));
 }
 

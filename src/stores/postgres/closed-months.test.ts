@@ -141,7 +141,7 @@ describe.skipIf(!hasPostgres)("the partition of a closed month", () => {
     const open = await charge(own, 0, 30.5, 0.75);
     const { closings } = subject.store;
     expect(await closings.freeze(own.organizationId, startOf(1))).toBe(true);
-    const tally = new ClosingTally(own.organizationId, startOf(1), undefined);
+    const tally = new ClosingTally(own.organizationId, startOf(1), undefined, []);
     expect(await closings.sum(tally)).toBe(true);
     expect(await closings.close(tally)).toBe(true);
     expect(tally.requests).toBe(6);

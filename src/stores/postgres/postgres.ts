@@ -4,6 +4,7 @@ import { decide } from "../../credits/decide.ts";
 import { namesOf } from "../../credits/names.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../../errors.ts";
+import { BudgetCache } from "../budget-cache.ts";
 import type { SqlDialect, StatementBatch, StoreDriver } from "../driver.ts";
 import { type MigratedDriver, readMigrations } from "../migrations.ts";
 import { raw, type Sql, type Statement, sql, statementOf } from "../sql.ts";
@@ -115,10 +116,12 @@ async function checkServer({ durable, place }: Pools, isCopyTarget: boolean): Pr
 
 function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
   let closed: Promise<void> | undefined;
+  const budgets = new BudgetCache();
   return {
     kind: "postgres",
     dialect: POSTGRES_DIALECT,
-    apply: (durability, transitions) => apply(durability === "holds" ? pools.holds : pools.settlements, transitions),
+    apply: (durability, transitions) =>
+      apply(durability === "holds" ? pools.holds : pools.settlements, budgets, transitions),
     run: (statements) => run(pools, statements),
     async find(statement) {
       const { sql: text, parameters } = toStatement(statement);
@@ -142,9 +145,9 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
   };
 }
 
-async function apply(pool: pg.Pool, transitions: Transition[]): Promise<Outcome[]> {
+async function apply(pool: pg.Pool, budgets: BudgetCache, transitions: Transition[]): Promise<Outcome[]> {
   try {
-    return await book(pool, transitions);
+    return await book(pool, budgets, transitions);
   } catch (error) {
     if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
     // First, because a service that waits for a table holds the locks of its organizations meanwhile.
@@ -154,14 +157,14 @@ async function apply(pool: pg.Pool, transitions: Transition[]): Promise<Outcome[
     const locked = await lockedOrganizations(pool, transitions);
     if (locked.length > 0) throw new OrganizationsLockedError(locked, { cause: error });
     // The lock has been released since.
-    return book(pool, transitions);
+    return book(pool, budgets, transitions);
   }
 }
 
 /** Repeatable, because a repeated transition has its first outcome. */
-function book(pool: pg.Pool, transitions: Transition[]): Promise<Outcome[]> {
+function book(pool: pg.Pool, budgets: BudgetCache, transitions: Transition[]): Promise<Outcome[]> {
   return transact(pool, { kind: "booking", isRepeatable: true, beginsWithReads: true }, async (transaction) => {
-    const rows = await readRows(transaction, transitions);
+    const rows = await readRows(transaction, budgets, transitions);
     const { outcomes, writes } = decide(rows, transitions);
     await writeRows(transaction, writes);
     return outcomes;

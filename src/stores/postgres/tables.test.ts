@@ -89,7 +89,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
       }
     };
     await bookTen();
-    for (const table of ["balance", "credit_grant", "token_balance", "hold", "request", "idempotency_key"]) {
+    for (const table of ["balance", "credit_grant", "budget_use", "hold", "request", "idempotency_key"]) {
       await newer.query(`ALTER TABLE ${table} ADD COLUMN later text`);
     }
     await newer.query(`ALTER TABLE request DETACH PARTITION ${nameOf(monthsAhead(2))}`);

@@ -1,14 +1,15 @@
 import { type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
-import type { TokenBalanceRow } from "../../credits/books.ts";
+import type { BudgetRow } from "../../credits/books.ts";
 import type { Database, IdPage } from "../database.ts";
 import { flag, oneOf, optionalJson } from "../fields.ts";
-import { ACCOUNT_VERSION, AUDIT_ENTRY, BALANCE, ORGANIZATION, SHORT_TOKEN, TOKEN, TOKEN_BALANCE } from "../schema.ts";
+import { ACCOUNT_VERSION, AUDIT_ENTRY, BALANCE, BUDGET, ORGANIZATION, SHORT_TOKEN, TOKEN } from "../schema.ts";
 import { equal, isAsRead, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
 import { recordOf } from "./admin.ts";
 import { skipsOfMonths } from "./allowances.ts";
+import { budgetsChange } from "./budgets.ts";
 import { type TokenUpdate, writeTokenTerms } from "./token-changes.ts";
 
 export type OrganizationRow = RowOf<typeof ORGANIZATION>;
@@ -18,8 +19,8 @@ export type NewOrganizationRow = Pick<OrganizationRow, "id" | "name" | "kind" | 
   Partial<Pick<OrganizationRow, "limits">>;
 
 export type TokenRow = RowOf<typeof TOKEN>;
-/** The credit cap of a token, and what the token and all that share the cap by rotations hold and have spent. */
-export type TokenBudget = Pick<TokenBalanceRow, "cap" | "held" | "spent">;
+/** The spending cap of a token, and what all tokens of its rotations hold and have spent. */
+export type TokenBudget = Record<"cap" | "held" | "spent", MicroCredits>;
 export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
 
 export type TokenWithOrganization = TokenRow & RowOf<typeof ORGANIZATION_OF_TOKEN>;
@@ -55,7 +56,13 @@ function organizations(database: Database) {
       const nothing = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
       await write([
         ORGANIZATION.insert({ id, name, kind, status: "active", createdAtMs, ...choices }),
-        BALANCE.insert({ organizationId: id, ...nothing, nextChangeAtMs: null, closedBeforeMs: null }),
+        BALANCE.insert({
+          organizationId: id,
+          ...nothing,
+          nextChangeAtMs: null,
+          closedBeforeMs: null,
+          budgetVersion: 0,
+        }),
         ...recordOf(audit),
       ]);
     },
@@ -159,15 +166,10 @@ function tokens({ find, findRow }: Database) {
 
 function tokenChanges({ write, writeIf }: Database) {
   return {
-    /** Writes a token. With a cap, its holds and charges are counted from now on. */
-    async insertToken(token: TokenRow, cap: MicroCredits | null, audit?: AuditRow) {
-      const { organizationId, id: tokenId } = token;
-      const budget = { organizationId, tokenId, budgetId: null, held: 0n, spent: 0n };
-      await write([
-        TOKEN.insert(token),
-        ...(cap === null ? [] : [TOKEN_BALANCE.insert({ ...budget, cap })]),
-        ...recordOf(audit),
-      ]);
+    /** Writes a token, and the budget that is its spending cap. */
+    async insertToken(token: TokenRow, cap: BudgetRow | null, audit?: AuditRow) {
+      const budget = cap === null ? [] : [budgetsChange(token.organizationId), BUDGET.insert(cap)];
+      await write([...budget, TOKEN.insert(token), ...recordOf(audit)]);
     },
     /**
      * Revokes a token. Returns false if it does not exist or was already revoked; then nothing is written, the audit
@@ -178,9 +180,8 @@ function tokenChanges({ write, writeIf }: Database) {
       return writeIf([revoke], recordOf(audit));
     },
     /**
-     * Writes the successor and ends the predecessor at `oldExpiresAtMs` at the latest, in one transaction. If the
-     * predecessor has a cap, both share it. Returns false if the predecessor has a successor or was revoked; then
-     * nothing is written.
+     * Writes the successor and ends the predecessor at `oldExpiresAtMs` at the latest, in one transaction. Returns false if
+     * the predecessor has a successor or was revoked; then nothing is written.
      */
     async replaceToken(oldId: string, oldExpiresAtMs: number, successor: TokenRow, audit?: AuditRow): Promise<boolean> {
       const name = sql`
@@ -217,17 +218,12 @@ function tokenChanges({ write, writeIf }: Database) {
   };
 }
 
-/** The writes that every rotation needs besides naming the successor, which shares its predecessor's cap, if any. */
+/** The writes that every rotation needs besides naming the successor. */
 function succession(oldId: string, oldExpiresAtMs: number, successor: TokenRow): Sql[] {
-  const { organizationId, id } = successor;
   const expiry = sql`
     update token set expires_at = ${oldExpiresAtMs}
     where id = ${oldId} and (expires_at is null or expires_at > ${oldExpiresAtMs})`;
-  const cap = sql`
-    insert into token_balance (organization_id, token_id, budget_id, cap, held, spent)
-    select organization_id, cast(${id} as text), coalesce(budget_id, token_id), 0, 0, 0 from token_balance
-    where organization_id = ${organizationId} and token_id = ${oldId}`;
-  return [expiry, TOKEN.insert(successor), cap];
+  return [expiry, TOKEN.insert(successor)];
 }
 
 /** The organization of a token, as a query names its columns. */
@@ -239,17 +235,16 @@ const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
   organizationKeepsResponses: flag("organization_keeps_responses"),
 });
 
-export const BUDGET_COLUMNS = sql`shared.cap, shared.held, shared.spent`;
-/** Joins tokens with their caps. */
+export const BUDGET_COLUMNS = sql`budget.amount as cap, budget_use.held, budget_use.spent`;
+/** Joins tokens with their spending caps. */
 export const BUDGETS_OF_TOKENS = sql`
-  left join token_balance as own on own.organization_id = token.organization_id and own.token_id = token.id
-  left join token_balance as shared
-    on shared.organization_id = own.organization_id and shared.token_id = coalesce(own.budget_id, own.token_id)`;
+  left join budget on budget.organization_id = token.organization_id and budget.cap_of = token.caller_id
+  left join budget_use on budget_use.organization_id = budget.organization_id and budget_use.budget_id = budget.id`;
 const TOKENS_WITH_BUDGETS = sql`select token.*, ${BUDGET_COLUMNS} from token ${BUDGETS_OF_TOKENS}`;
 
 /** Converts a row of a token with its cap. */
 export function withBudget(row: Record<string, unknown>): TokenWithBudget {
   const { cap, held, spent } = row as Record<"cap" | "held" | "spent", bigint | null>;
-  const hasCap = cap !== null && held !== null && spent !== null;
-  return { ...TOKEN.fromRecord(row), budget: hasCap ? { cap, held, spent } : null };
+  // A cap has no counter before the first request.
+  return { ...TOKEN.fromRecord(row), budget: cap === null ? null : { cap, held: held ?? 0n, spent: spent ?? 0n } };
 }

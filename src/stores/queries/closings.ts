@@ -1,10 +1,12 @@
-import type { RequestRow } from "../../credits/books.ts";
+import type { BudgetRow, RequestRow } from "../../credits/books.ts";
+import { windowAt } from "../../credits/budgets.ts";
 import type { ClosingPartRow, ClosingRow, ClosingTally } from "../../credits/closing.ts";
 import { idAt } from "../../credits/request-id.ts";
 import type { Database } from "../database.ts";
 import type { StoreDriver } from "../driver.ts";
 import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
-import { type Sql, sql } from "../sql.ts";
+import { join, type Sql, sql } from "../sql.ts";
+import { budgetRows } from "./budgets.ts";
 import { openingBalance } from "./statement.ts";
 import { checkRequestRow } from "./verify-rows.ts";
 
@@ -34,6 +36,11 @@ export function closingRows(database: Database, driver: Pick<StoreDriver, "remov
     /** Adds up a chunk of the requests to close, from the first one after `tally.after` on. Returns true at the end. */
     sum: (tally: ClosingTally, rows = SUM_ROWS) => sumChunk(database, tally, rows),
     close: (tally: ClosingTally) => close(database, tally),
+    /** Returns the budgets of an organization. */
+    budgets: (organizationId: string) => budgetRows(database).budgets(organizationId),
+    /** Deletes counters of a budget, of windows that ended before the closing, at most `limit`; returns their number. */
+    removeBudgetUses: (closing: ClosingRow, budget: BudgetRow, limit = REMOVED_ROWS) =>
+      removeBudgetUses(database, closing, budget, limit),
     /** See `StoreDriver.removeClosedMonth`. */
     removeMonth: (beforeMs: number) => driver.removeClosedMonth(beforeMs),
     /** Deletes a chunk of closed requests after an id. Returns the last id, undefined at the end. */
@@ -153,21 +160,56 @@ async function close(database: Database, tally: ClosingTally): Promise<boolean> 
     ${CLOSING.insert(total)}
     on conflict (organization_id) do update set ${CLOSING.set(total)}
     where closing.before_at = ${earlier?.beforeAtMs ?? 0}`;
+  // As every transaction that changes a counter does.
+  const lock = sql`update balance set closed_before = closed_before where organization_id = ${organizationId}`;
   return database.writeIf(
-    [stores],
+    [lock, stores],
     [
       ...partWrites(tally.parts()),
+      ...openingWrites(tally),
       sql`delete from statement_balance where organization_id = ${organizationId} and before_at <= ${beforeMs}`,
       STATEMENT_BALANCE.insert({ organizationId, beforeAtMs: beforeMs, balance }),
     ],
   );
 }
 
-function partWrites(parts: readonly ClosingPartRow[]): Sql[] {
-  const chunks = Array.from({ length: Math.ceil(parts.length / PARTS_A_STATEMENT) }, (_, index) =>
+function chunksOf<Part>(parts: readonly Part[]): Part[][] {
+  return Array.from({ length: Math.ceil(parts.length / PARTS_A_STATEMENT) }, (_, index) =>
     parts.slice(index * PARTS_A_STATEMENT, (index + 1) * PARTS_A_STATEMENT),
   );
-  return chunks.map(
+}
+
+/** The closed requests count as the opening amounts of the counters that they recorded. */
+function openingWrites(tally: ClosingTally): Sql[] {
+  return chunksOf(tally.budgets()).map((chunk) => {
+    const spent = chunk.map(
+      (part) => sql`select cast(${part.budgetId} as text) as budget_id, cast(${part.windowAtMs} as bigint) as window_at,
+        cast(${part.value} as text) as value, cast(${part.spent} as bigint) as spent`,
+    );
+    return sql`
+      update budget_use set opening = opening + closed.spent from (${join(spent, " union all ")}) as closed
+      where budget_use.organization_id = ${tally.organizationId} and budget_use.budget_id = closed.budget_id
+        and budget_use.window_at = closed.window_at and budget_use.value = closed.value`;
+  });
+}
+
+async function removeBudgetUses(
+  database: Database,
+  { organizationId, beforeAtMs }: ClosingRow,
+  { id, window }: BudgetRow,
+  limit: number,
+): Promise<number> {
+  if (window === "lifetime") return 0;
+  const of = sql`organization_id = ${organizationId} and budget_id = ${id}`;
+  const ended = sql`select window_at, value from budget_use
+    where ${of} and window_at < ${windowAt(window, beforeAtMs)} order by window_at, value limit ${limit}`;
+  const removal = sql`delete from budget_use where ${of} and (window_at, value) in (${ended})`;
+  const [removed = 0] = await database.write([removal], { isDurable: false });
+  return removed;
+}
+
+function partWrites(parts: readonly ClosingPartRow[]): Sql[] {
+  return chunksOf(parts).map(
     (chunk) => sql`
       ${CLOSING_PART.insert(...chunk)}
       on conflict (organization_id, dimension, name) do update set amount = closing_part.amount + excluded.amount`,

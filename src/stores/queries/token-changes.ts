@@ -1,9 +1,11 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
+import type { BudgetRow } from "../../credits/books.ts";
 import type { Database } from "../database.ts";
-import { AUDIT_ENTRY, TOKEN } from "../schema.ts";
+import { AUDIT_ENTRY, BUDGET, TOKEN } from "../schema.ts";
 import { isAsRead, raw, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
+import { budgetsChange, deleteBudgetUses } from "./budgets.ts";
 import { isClosed } from "./closings.ts";
 
 type TokenRow = RowOf<typeof TOKEN>;
@@ -13,8 +15,8 @@ const TERMS = ["name", "scopes", "models", "limits", "expiresAtMs"] as const;
 
 /** Terms of a token to change; absent ones stay unchanged. */
 export type TokenUpdate = Partial<Pick<TokenRow, (typeof TERMS)[number]>> & {
-  /** Null: no cap. */
-  cap?: MicroCredits | null;
+  /** Null: no cap. If the token has one, only the amount of it changes. */
+  cap?: BudgetRow | null;
 };
 
 /** Transactions that end requests take less time than this. */
@@ -51,33 +53,45 @@ function termsOf(row: TokenRow): Partial<TokenRow> {
  * first ones lock the tokens that share the cap, so that no rotation adds another one, and the balance, so that no charge is
  * booked meanwhile; the snapshots of later ones are newer than the locks.
  */
-async function capWrites(database: Database, old: ReadToken, cap: MicroCredits | null): Promise<CapWrites> {
-  const { organizationId, callerId, id, budget } = old;
+async function capWrites(database: Database, old: ReadToken, cap: BudgetRow | null): Promise<CapWrites> {
+  const { organizationId, callerId, budget } = old;
   const of = sql`organization_id = ${organizationId}`;
-  const sharing = sql`(select id from token where ${of} and caller_id = ${callerId})`;
-  const holder = sql`(select coalesce(budget_id, token_id) from token_balance where ${of} and token_id = ${id})`;
   const locks = [
     sql`update token set name = name where ${of} and caller_id = ${callerId}`,
-    sql`update balance set closed_before = closed_before where ${of}`,
+    budgetsChange(organizationId),
   ];
   if (budget !== null) {
-    const isAsRead = sql`exists (
-      select 1 from token_balance where ${of} and token_id = ${holder} and cap = ${budget.cap})`;
-    const change =
-      cap === null
-        ? sql`delete from token_balance where ${of} and token_id in ${sharing} and ${isAsRead}`
-        : sql`update token_balance set cap = ${cap} where ${of} and token_id = ${holder} and ${isAsRead}`;
-    return { required: [...locks, change], rest: [] };
+    const [row] = await database.find(sql`select id from budget where ${of} and cap_of = ${callerId}`);
+    const id = String(row?.id);
+    const asRead = sql`${of} and id = ${id} and amount = ${budget.cap}`;
+    if (cap === null) {
+      const removal = sql`delete from budget where ${asRead}`;
+      return { required: [...locks, removal], rest: [deleteBudgetUses({ organizationId, id })] };
+    }
+    return { required: [...locks, sql`update budget set amount = ${cap.amount} where ${asRead}`], rest: [] };
   }
-  const held = sql`(select coalesce(sum(amount), 0) from hold where ${of} and token_id in ${sharing})`;
-  const columns = sql`(organization_id, token_id, budget_id, cap, held, spent)`;
-  const spent = await spentBy(database, organizationId, sharing);
-  const first = sql`insert into token_balance ${columns}
-    select organization_id, id, null, ${cap}, ${held}, ${spent} from token
-    where ${of} and id = ${id} and not exists (select 1 from token_balance where ${of} and token_id in ${sharing})`;
-  const others = sql`insert into token_balance ${columns}
-    select organization_id, id, ${id}, 0, 0, 0 from token where ${of} and caller_id = ${callerId} and id <> ${id}`;
-  return { required: [...locks, first], rest: [others] };
+  if (cap === null) return { required: [], rest: [] };
+  const ifFirst = sql`${BUDGET.insert(cap)} on conflict (organization_id, cap_of) where cap_of is not null do nothing`;
+  return { required: [...locks, ifFirst], rest: await openingWrites(database, cap, callerId) };
+}
+
+/**
+ * Returns the writes that let a new cap count what its tokens have spent and what their open holds hold: these record it as
+ * if they had been made under it. A later refund or late settlement of an earlier request does not change it.
+ */
+async function openingWrites(database: Database, { organizationId, id }: BudgetRow, callerId: string): Promise<Sql[]> {
+  const of = sql`organization_id = ${organizationId}`;
+  const tokens = sql`(select id from token where ${of} and caller_id = ${callerId})`;
+  const held = sql`(select coalesce(sum(amount), 0) from hold where ${of} and token_id in ${tokens})`;
+  const spent = await spentBy(database, organizationId, tokens);
+  const use = JSON.stringify([id, 0, ""]);
+  return [
+    sql`insert into budget_use (organization_id, budget_id, window_at, value, held, spent, opening, raised)
+      values (${organizationId}, ${id}, 0, '', ${held}, ${spent}, ${spent}, 0)`,
+    sql`update hold set budgets = case when budgets is null then ${`[${use}]`}
+        else substr(budgets, 1, length(budgets) - 1) || ${`,${use}]`} end
+      where ${of} and token_id in ${tokens}`,
+  ];
 }
 
 interface CapWrites {

@@ -3,17 +3,21 @@ import type { AuditRow } from "../../credits/audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
+  BudgetRow,
+  BudgetUse,
+  BudgetUseRow,
   Draw,
   GrantRow,
   HoldRow,
   IdempotencyKeyRow,
   RequestRow,
-  TokenBalanceRow,
 } from "../../credits/books.ts";
 import type { ClosingRow } from "../../credits/closing.ts";
+import { budgetUseId } from "../../credits/names.ts";
 import { beganBefore } from "../../credits/request-id.ts";
 import type { OrganizationRow, TokenRow } from "./accounts.ts";
 import type { RecordedBalances } from "./recorded-balances.ts";
+import { addAmount, checkBudgets } from "./verify-budgets.ts";
 import { checkRecords } from "./verify-records.ts";
 import type { ReportViolation } from "./verify-report.ts";
 import {
@@ -24,7 +28,6 @@ import {
   checkKey,
   checkNextChange,
   checkPast,
-  checkTokenBalance,
   type Taken,
 } from "./verify-rows.ts";
 
@@ -36,7 +39,8 @@ export interface BooksFound {
   sums: Sums;
   recorded: RecordedBalances;
   balance: BalanceRow | undefined;
-  caps: TokenBalanceRow[];
+  budgets: BudgetRow[];
+  budgetUses: BudgetUseRow[];
   grants: GrantRow[];
   open: HoldRow[];
   keys: IdempotencyKeyRow[];
@@ -59,7 +63,7 @@ type CheckOfBooks = (books: BooksFound, report: ReportViolation) => void;
 /** The checks, in an order in which each finds the sums that it needs. */
 export const CHECKS: readonly CheckOfBooks[] = [
   ...[checkAdjustments, checkCredits, checkReferences, checkKeys, checkStatement, checkTotals, checkTimes],
-  ...[checkClosedBefore, checkCaps, checkSuccessors, checkRecords],
+  ...[checkClosedBefore, checkBudgets, checkSuccessors, checkRecords],
 ];
 
 /** Runs checks. One that fails hides no other. */
@@ -78,10 +82,13 @@ export class Sums {
   costs = 0n;
   readonly spentOfToken = new Map<string, bigint>();
   readonly taken = new Map<string, Taken>();
+  /** By `budgetUseId`. */
+  readonly spentOfUse = new Map<string, bigint>();
 
-  charge(tokenId: string, cost: bigint, draws: readonly Draw[]): void {
+  charge(tokenId: string, cost: bigint, draws: readonly Draw[], budgets: readonly BudgetUse[]): void {
     this.costs += cost;
-    this.spentOfToken.set(tokenId, (this.spentOfToken.get(tokenId) ?? 0n) + cost);
+    for (const use of budgets) addAmount(this.spentOfUse, budgetUseId(use), cost);
+    addAmount(this.spentOfToken, tokenId, cost);
     this.take("drawn", draws);
   }
 
@@ -101,13 +108,13 @@ function checkAdjustments(
     const request = row.holdId === null ? undefined : requests.get(row.holdId);
     const isRemoved = request === undefined && isClosedRequest(row.holdId, closing);
     checkAdjustment(row, isRemoved ? "removed" : request, report);
-    const { kind, amount, draws, tokenId, madeAtMs } = row;
+    const { kind, amount, draws, tokenId, budgets, madeAtMs } = row;
     checkPast(`The adjustment ${row.id} was made`, madeAtMs, nowMs, report, row.holdId);
     recorded.add(madeAtMs, kind === "credit" ? amount : -amount);
-    if (kind === "late_settlement") sums.charge(tokenId ?? "", amount, draws);
+    if (kind === "late_settlement") sums.charge(tokenId ?? "", amount, draws, budgets);
     if (kind === "lapse") sums.take("expired", draws);
     if (kind === "revoke") sums.take("revoked", draws);
-    if (kind === "credit") sums.charge(tokenId ?? "", -amount, []);
+    if (kind === "credit") sums.charge(tokenId ?? "", -amount, [], budgets);
   }
 }
 
@@ -257,39 +264,14 @@ function checkClosedBefore({ balance, open, closing, nowMs }: BooksFound, report
   }
 }
 
-function checkCaps({ caps, open, sums, tokens }: BooksFound, report: ReportViolation): void {
-  const ids = new Set(caps.map(({ tokenId }) => tokenId));
-  const known = new Set(tokens.map(({ id }) => id));
-  for (const row of caps) {
-    const { tokenId, budgetId } = row;
-    if (!known.has(tokenId)) report(10, `The cap of the token ${tokenId} is of a token that does not exist.`);
-    if (budgetId !== null) {
-      if (!ids.has(budgetId)) report(10, `The token ${tokenId} shares the cap of a token that has none.`);
-      if (row.cap + row.held + row.spent !== 0n)
-        report(2, `The token ${tokenId} shares a cap and has sums of its own.`);
-      continue;
-    }
-    const sharing = caps.filter((other) => other.tokenId === tokenId || other.budgetId === tokenId);
-    const own = new Set(sharing.map((other) => other.tokenId));
-    const held = total(
-      open.filter(({ tokenId }) => own.has(tokenId)),
-      ({ amount }) => amount,
-    );
-    const spent = total([...own], (id) => sums.spentOfToken.get(id) ?? 0n);
-    checkTokenBalance(row, { held, spent }, report);
-  }
-}
-
-/** A token and the one that a rotation made of it are the same caller, and share a cap. */
-function checkSuccessors({ tokens, caps }: BooksFound, report: ReportViolation): void {
+/** A token and the one that a rotation made of it are the same caller. */
+function checkSuccessors({ tokens }: BooksFound, report: ReportViolation): void {
   const byId = new Map(tokens.map((token) => [token.id, token]));
-  const capOf = new Map(caps.map(({ tokenId, budgetId }) => [tokenId, budgetId ?? tokenId]));
   for (const { id, callerId, successorId } of tokens) {
     if (successorId === null) continue;
     const successor = byId.get(successorId);
     if (successor === undefined) report(10, `The token ${id} has a successor that does not exist.`);
     else if (successor.callerId !== callerId) report(10, `The token ${id} and its successor are different callers.`);
-    else if (capOf.get(id) !== capOf.get(successorId)) report(10, `The token ${id} and its successor share no cap.`);
   }
 }
 

@@ -2,27 +2,25 @@ import { isoTime } from "../../api/time.ts";
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
-import type { AdjustmentRow, GrantRow, TokenBalanceRow } from "../../credits/books.ts";
+import type { AdjustmentRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
 import type { OrganizationRow, TokenRow } from "./accounts.ts";
-import type { ReportViolation } from "./verify-report.ts";
+import { checkBudgetRecords } from "./verify-budgets.ts";
+import { Records, type ReportViolation, recordedTime, type Terms } from "./verify-report.ts";
 
 /** Actions whose records are compared with the rows that they changed. */
 export const COMPARED_ACTIONS = [
   ...["organization.create", "organization.change"],
   ...["token.create", "token.change", "token.rotate", "token.revoke"],
   ...["credits.grant", "credits.revoke", "credits.credit", "allowance.create", "allowance.end"],
+  ...["budget.create", "budget.change", "budget.raise"],
 ];
-
-/** A service may read its clock twice for a change and its record, and services' clocks may differ. */
-const NEAR_MS = 60_000;
-/** Records are removed from the oldest on, by the clock of a service; bookings have the time of the store's clock. */
-const REMOVED_WITHIN_MS = 3_600_000;
 
 /** The rows of an organization that operators change, and the records of their changes, in the order of their ids. */
 export interface RecordedRows {
   organization: OrganizationRow | undefined;
   tokens: readonly TokenRow[];
-  caps: readonly TokenBalanceRow[];
+  budgets: readonly BudgetRow[];
+  budgetUses: readonly BudgetUseRow[];
   allowances: readonly AllowanceRow[];
   grants: readonly GrantRow[];
   adjustments: readonly AdjustmentRow[];
@@ -38,92 +36,7 @@ export function checkRecords(rows: RecordedRows, report: ReportViolation): void 
   checkBookings(rows, records);
   checkAllowances(rows, records, report);
   checkTokens(rows, records);
-}
-
-type Terms = Record<string, unknown>;
-/** The value of a column that no record changes, and the record that says so; undefined if that was removed. */
-interface Earlier {
-  record: AuditRow | undefined;
-  value: unknown;
-}
-
-class Records {
-  readonly #records: Map<string, AuditRow[]>;
-  readonly #completeFromMs: number;
-  readonly report: ReportViolation;
-
-  constructor(records: readonly AuditRow[], report: ReportViolation) {
-    const [oldest] = records;
-    this.#records = Map.groupBy(records, ({ action, subjectId }) => `${action} ${subjectId}`);
-    this.report = report;
-    if (oldest === undefined) this.#completeFromMs = Number.POSITIVE_INFINITY;
-    else if (oldest.action === "organization.create") this.#completeFromMs = Number.NEGATIVE_INFINITY;
-    else this.#completeFromMs = oldest.madeAtMs + REMOVED_WITHIN_MS;
-  }
-
-  /** True if the creation of the organization is recorded: no record of it was removed. */
-  get areComplete(): boolean {
-    return this.#completeFromMs === Number.NEGATIVE_INFINITY;
-  }
-
-  /** Returns the records of an action on a row, oldest first. */
-  of(action: string, subjectId: string): AuditRow[] {
-    return this.#records.get(`${action} ${subjectId}`) ?? [];
-  }
-
-  /** Returns the record that a change must have; reports a missing one, unless old records were removed. */
-  required(action: string, what: string, subjectId: string, atMs: number): AuditRow | undefined {
-    const [record] = this.of(action, subjectId);
-    if (record === undefined && atMs >= this.#completeFromMs) {
-      this.report(12, `The ${what} has no audit record ${action}.`);
-    }
-    return record;
-  }
-
-  /** Reports records of an action whose row does not exist. */
-  expectRows(action: string, ids: ReadonlySet<string>): void {
-    for (const [key, [record]] of this.#records) {
-      if (record?.action !== action || ids.has(record.subjectId ?? "")) continue;
-      this.report(12, `The audit record ${record.id}, ${key}, is of a row that does not exist.`);
-    }
-  }
-
-  /** Compares the columns of a row with a record. */
-  compare(what: string, record: AuditRow, stored: Terms, recorded: Terms): void {
-    for (const [name, value] of Object.entries(recorded)) {
-      const [found, expected] = [JSON.stringify(stored[name] ?? null), JSON.stringify(value ?? null)];
-      if (found === expected) continue;
-      this.report(12, `The ${what} has ${name} ${found}, but the audit record ${record.id} says ${expected}.`);
-    }
-  }
-
-  /**
-   * Compares a column with the last of the records that changed it, or with its earlier value if none did. Where services
-   * with different clocks make changes, the last record need not be that of the last change.
-   */
-  compareChanged(what: string, changes: readonly AuditRow[], stored: Terms, name: string, earlier: Earlier): void {
-    const own = changes.filter(({ after }) => after?.[name] !== undefined);
-    const last = own.at(-1);
-    if (last === undefined) {
-      if (earlier.record !== undefined) this.compare(what, earlier.record, stored, { [name]: earlier.value });
-      return;
-    }
-    const latest = own.filter(({ madeAtMs }) => madeAtMs >= last.madeAtMs - NEAR_MS);
-    const found = JSON.stringify(stored[name] ?? null);
-    if (latest.some(({ after }) => JSON.stringify(after?.[name] ?? null) === found)) return;
-    this.compare(what, last, stored, { [name]: last.after?.[name] });
-  }
-
-  /** Compares a time with that of a record which two clocks, or two reads of one, may tell. */
-  compareTime(what: string, record: AuditRow, atMs: number | null): void {
-    if (atMs !== null && Math.abs(atMs - record.madeAtMs) <= NEAR_MS) return;
-    this.report(12, `The ${what} has the time ${atMs}, but the audit record ${record.id} is of ${record.madeAtMs}.`);
-  }
-}
-
-/** Time of a recorded text, in milliseconds since 1970; null if there is none. */
-function timeOf(text: unknown): number | null {
-  return typeof text === "string" ? Date.parse(text) : null;
+  for (const budget of rows.budgets) checkBudgetRecords(budget, rows.budgetUses, records);
 }
 
 function checkOrganization({ organization }: RecordedRows, records: Records): void {
@@ -188,8 +101,8 @@ function checkGrantRecord(grant: GrantRow, records: Records): void {
     { ...grant, amount: creditsFromMicro(grant.amount) },
     {
       amount,
-      effectiveAtMs: timeOf(effectiveAt) ?? record.madeAtMs,
-      expiresAtMs: timeOf(expiresAt),
+      effectiveAtMs: recordedTime(effectiveAt) ?? record.madeAtMs,
+      expiresAtMs: recordedTime(expiresAt),
       priority,
       reference,
       createdAtMs: record.madeAtMs,
@@ -211,7 +124,7 @@ function checkAdjustmentRecord(row: AdjustmentRow, records: Records): void {
     note,
   } = record.after ?? {};
   const terms = { amount, isAll: all === true, grantId, holdId, reference, note };
-  const times = { expiresAtMs: timeOf(expiresAt), madeAtMs: record.madeAtMs };
+  const times = { expiresAtMs: recordedTime(expiresAt), madeAtMs: record.madeAtMs };
   records.compare(what, record, { ...row, amount: creditsFromMicro(row.amount) }, { ...terms, ...times });
 }
 
@@ -223,7 +136,13 @@ function checkAllowances({ allowances, grants }: RecordedRows, records: Records,
     if (record !== undefined) {
       const { amount, lapses, reference, begins_at: beginsAt } = record.after ?? {};
       const stored = { ...allowance, amount: creditsFromMicro(allowance.amount) };
-      records.compare(what, record, stored, { amount, lapses, reference, anchorAtMs: timeOf(beginsAt), priority: 0 });
+      records.compare(what, record, stored, {
+        amount,
+        lapses,
+        reference,
+        anchorAtMs: recordedTime(beginsAt),
+        priority: 0,
+      });
       records.compareTime(what, record, createdAtMs);
     }
     const [end] = records.of("allowance.end", id);
@@ -264,13 +183,12 @@ function checkMonth(grant: GrantRow, allowance: AllowanceRow, report: ReportViol
   if (!isSame) report(10, `The grant ${grant.id} is not one of a month of the allowance ${allowance.id}.`);
 }
 
-function checkTokens({ tokens, caps, sums }: RecordedRows, records: Records): void {
+function checkTokens({ tokens, budgets, sums }: RecordedRows, records: Records): void {
   const byId = new Map(tokens.map((token) => [token.id, token]));
-  const capOf = new Map(caps.map((row) => [row.tokenId, row]));
   const rotations = tokens.flatMap((token) => records.of("token.rotate", token.id));
   const makers = new Map(rotations.map((record) => [record.after?.successor, record]));
   const replaced = new Set(rotations.map(({ before }) => before?.successor));
-  const recapped = checkChangedCaps(tokens, capOf, records);
+  checkCaps(tokens, budgets, records);
   for (const token of tokens) {
     const what = `token ${token.id}`;
     const maker = makers.get(token.id);
@@ -278,7 +196,6 @@ function checkTokens({ tokens, caps, sums }: RecordedRows, records: Records): vo
     const predecessor = maker === undefined ? undefined : byId.get(maker.subjectId ?? "");
     if (record !== undefined) {
       checkTokenTerms(token, record, { predecessor, tokens: byId, records });
-      if (!recapped.has(token.callerId)) checkFirstCap(token, record, predecessor, { records, capOf });
     }
     checkEnd(token, maker === undefined ? record : undefined, records);
     const [revocation] = records.of("token.revoke", token.id);
@@ -338,7 +255,7 @@ function checkTokenTerms(token: TokenRow, record: AuditRow, { predecessor, token
   records.compareTime(what, record, token.createdAtMs);
   // A successor has the lifetime of its predecessor, or of the unused successor that it replaced.
   const unused = tokens.get(String(record.before?.successor));
-  const like = unused ?? (predecessor && { ...predecessor, expiresAtMs: timeOf(record.before?.expiresAt) });
+  const like = unused ?? (predecessor && { ...predecessor, expiresAtMs: recordedTime(record.before?.expiresAt) });
   const isChanged = token.successorId !== null || changes.some(({ after }) => after?.expiresAt !== undefined);
   if (isMade || like === undefined || isChanged) return;
   const lifeMs = like.expiresAtMs === null ? null : like.expiresAtMs - like.createdAtMs;
@@ -346,42 +263,13 @@ function checkTokenTerms(token: TokenRow, record: AuditRow, { predecessor, token
   records.compare(what, record, { ...token }, { expiresAtMs });
 }
 
-type Caps = ReadonlyMap<string, TokenBalanceRow>;
-
-/** Checks the cap that a token was created with, or shares with its predecessor. */
-function checkFirstCap(
-  token: TokenRow,
-  record: AuditRow,
-  predecessor: TokenRow | undefined,
-  { records, capOf }: { records: Records; capOf: Caps },
-): void {
-  const isMade = record.action === "token.create";
-  const row = capOf.get(token.id);
-  const budget = predecessor === undefined ? undefined : capOf.get(predecessor.id);
-  const shared = isMade || budget === undefined ? null : (budget.budgetId ?? budget.tokenId);
-  const stored = { cap: row && row.budgetId === null ? formatCredits(row.cap) : null, budgetId: row?.budgetId };
-  records.compare(`token ${token.id}`, record, stored, { cap: isMade ? record.after?.cap : null, budgetId: shared });
-}
-
-/**
- * Checks the caps that were changed: one row has the cap of all tokens of a caller, and those of the others name it. Returns
- * the callers.
- */
-function checkChangedCaps(tokens: readonly TokenRow[], capOf: Caps, records: Records): ReadonlySet<string> {
-  const callers = new Set<string>();
+/** Checks the cap that the first token of each caller was created with, or that was set later for any of its tokens. */
+function checkCaps(tokens: readonly TokenRow[], budgets: readonly BudgetRow[], records: Records): void {
   for (const [callerId, chain] of Map.groupBy(tokens, (token) => token.callerId)) {
-    const changes = chain.flatMap(({ id }) => records.of("token.change", id));
-    const changed = changes.filter(({ after }) => after?.cap !== undefined).sort((a, b) => a.madeAtMs - b.madeAtMs);
-    if (changed.length === 0) continue;
-    callers.add(callerId);
-    const rows = chain.map(({ id }) => capOf.get(id)).filter((row) => row !== undefined);
-    const [holder, ...more] = rows.filter(({ budgetId }) => budgetId === null);
-    const what = `token ${holder?.tokenId ?? callerId}`;
-    const stored = { cap: holder === undefined ? null : formatCredits(holder.cap) };
-    records.compareChanged(what, changed, stored, "cap", { record: undefined, value: null });
-    const isShared = rows.every(({ tokenId, budgetId }) => tokenId === holder?.tokenId || budgetId === holder?.tokenId);
-    if (more.length === 0 && isShared && (rows.length === 0 || rows.length === chain.length)) continue;
-    records.report(10, `The tokens of the caller ${callerId} do not share one cap.`);
+    const [record] = records.of("token.create", callerId);
+    const changes = chain.flatMap(({ id }) => records.of("token.change", id)).sort((a, b) => a.madeAtMs - b.madeAtMs);
+    const budget = budgets.find(({ capOf }) => capOf === callerId);
+    const stored = { cap: budget === undefined ? null : formatCredits(budget.amount) };
+    records.compareChanged(`token ${callerId}`, changes, stored, "cap", { record, value: record?.after?.cap ?? null });
   }
-  return callers;
 }

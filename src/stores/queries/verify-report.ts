@@ -1,3 +1,4 @@
+import type { AuditRow } from "../../credits/audit.ts";
 import type { Table } from "../table.ts";
 
 export interface Violation {
@@ -98,4 +99,96 @@ function failureOf(check: () => void): string | undefined {
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
+}
+
+/** A service may read its clock twice for a change and its record, and services' clocks may differ. */
+const NEAR_MS = 60_000;
+/** Records are removed from the oldest on, by the clock of a service; bookings have the time of the store's clock. */
+const REMOVED_WITHIN_MS = 3_600_000;
+
+export type Terms = Record<string, unknown>;
+/** The value of a column that no record changes, and the record that says so; undefined if that was removed. */
+interface Earlier {
+  record: AuditRow | undefined;
+  value: unknown;
+}
+
+/** The audit records of an organization, to be compared with its rows. */
+export class Records {
+  readonly #records: Map<string, AuditRow[]>;
+  readonly #completeFromMs: number;
+  readonly report: ReportViolation;
+
+  constructor(records: readonly AuditRow[], report: ReportViolation) {
+    const [oldest] = records;
+    this.#records = Map.groupBy(records, ({ action, subjectId }) => `${action} ${subjectId}`);
+    this.report = report;
+    if (oldest === undefined) this.#completeFromMs = Number.POSITIVE_INFINITY;
+    else if (oldest.action === "organization.create") this.#completeFromMs = Number.NEGATIVE_INFINITY;
+    else this.#completeFromMs = oldest.madeAtMs + REMOVED_WITHIN_MS;
+  }
+
+  /** True if the creation of the organization is recorded: no record of it was removed. */
+  get areComplete(): boolean {
+    return this.#completeFromMs === Number.NEGATIVE_INFINITY;
+  }
+
+  /** Returns the records of an action on a row, oldest first. */
+  of(action: string, subjectId: string): AuditRow[] {
+    return this.#records.get(`${action} ${subjectId}`) ?? [];
+  }
+
+  /** Returns the record that a change must have; reports a missing one, unless old records were removed. */
+  required(action: string, what: string, subjectId: string, atMs: number): AuditRow | undefined {
+    const [record] = this.of(action, subjectId);
+    if (record === undefined && atMs >= this.#completeFromMs) {
+      this.report(12, `The ${what} has no audit record ${action}.`);
+    }
+    return record;
+  }
+
+  /** Reports records of an action whose row does not exist. */
+  expectRows(action: string, ids: ReadonlySet<string>): void {
+    for (const [key, [record]] of this.#records) {
+      if (record?.action !== action || ids.has(record.subjectId ?? "")) continue;
+      this.report(12, `The audit record ${record.id}, ${key}, is of a row that does not exist.`);
+    }
+  }
+
+  /** Compares the columns of a row with a record. */
+  compare(what: string, record: AuditRow, stored: Terms, recorded: Terms): void {
+    for (const [name, value] of Object.entries(recorded)) {
+      const [found, expected] = [JSON.stringify(stored[name] ?? null), JSON.stringify(value ?? null)];
+      if (found === expected) continue;
+      this.report(12, `The ${what} has ${name} ${found}, but the audit record ${record.id} says ${expected}.`);
+    }
+  }
+
+  /**
+   * Compares a column with the last of the records that changed it, or with its earlier value if none did. Where services
+   * with different clocks make changes, the last record need not be that of the last change.
+   */
+  compareChanged(what: string, changes: readonly AuditRow[], stored: Terms, name: string, earlier: Earlier): void {
+    const own = changes.filter(({ after }) => after?.[name] !== undefined);
+    const last = own.at(-1);
+    if (last === undefined) {
+      if (earlier.record !== undefined) this.compare(what, earlier.record, stored, { [name]: earlier.value });
+      return;
+    }
+    const latest = own.filter(({ madeAtMs }) => madeAtMs >= last.madeAtMs - NEAR_MS);
+    const found = JSON.stringify(stored[name] ?? null);
+    if (latest.some(({ after }) => JSON.stringify(after?.[name] ?? null) === found)) return;
+    this.compare(what, last, stored, { [name]: last.after?.[name] });
+  }
+
+  /** Compares a time with that of a record which two clocks, or two reads of one, may tell. */
+  compareTime(what: string, record: AuditRow, atMs: number | null): void {
+    if (atMs !== null && Math.abs(atMs - record.madeAtMs) <= NEAR_MS) return;
+    this.report(12, `The ${what} has the time ${atMs}, but the audit record ${record.id} is of ${record.madeAtMs}.`);
+  }
+}
+
+/** Time of a recorded text, in milliseconds since 1970; null if there is none. */
+export function recordedTime(text: unknown): number | null {
+  return typeof text === "string" ? Date.parse(text) : null;
 }

@@ -6,7 +6,6 @@ import type {
   HoldRow,
   IdempotencyKeyRow,
   RequestRow,
-  TokenBalanceRow,
   Trace,
 } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
@@ -224,20 +223,6 @@ export function checkNextChange(
   const first = changes.reduce((least, atMs) => Math.min(least, atMs), Number.POSITIVE_INFINITY);
   if ((nextChangeAtMs ?? Number.POSITIVE_INFINITY) > first) {
     report(10, `A grant changes at ${first}, but the next change of the balance is ${nextChangeAtMs}.`);
-  }
-}
-
-/** Checks the sums of a token's cap, in micro-credits. */
-export function checkTokenBalance(
-  row: TokenBalanceRow,
-  sums: { held: bigint; spent: bigint },
-  report: ReportViolation,
-): void {
-  const { tokenId, cap, held, spent } = row;
-  if (cap < 0n || held < 0n || spent < 0n) report(6, `The balance of the token ${tokenId} is below 0.`);
-  if (held !== sums.held) report(2, `The token ${tokenId} holds ${held}, but its open holds add up to ${sums.held}.`);
-  if (spent !== sums.spent) {
-    report(3, `The token ${tokenId} has spent ${spent}, but its charges less credits add up to ${sums.spent}.`);
   }
 }
 

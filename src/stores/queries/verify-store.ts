@@ -1,3 +1,4 @@
+import { ALL_TABLES } from "../all-tables.ts";
 import type { Database } from "../database.ts";
 import type { Cell } from "../fields.ts";
 import {
@@ -5,7 +6,6 @@ import {
   ADMIN_KEY,
   ADMIN_SESSION,
   ADMIN_TOKEN,
-  ALL_TABLES,
   AUDIT_ENTRY,
   ORGANIZATION,
   SHORT_TOKEN,

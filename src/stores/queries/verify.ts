@@ -6,6 +6,8 @@ import {
   ALLOWANCE,
   AUDIT_ENTRY,
   BALANCE,
+  BUDGET,
+  BUDGET_USE,
   CLOSING,
   CLOSING_PART,
   GRANT,
@@ -15,7 +17,6 @@ import {
   REQUEST,
   STATEMENT_BALANCE,
   TOKEN,
-  TOKEN_BALANCE,
 } from "../schema.ts";
 import { join, raw, sql } from "../sql.ts";
 import { isClosed } from "./closings.ts";
@@ -141,7 +142,7 @@ class Check {
     this.#requests += requests;
     this.#recorded.add(beforeAtMs - 1, -cost);
     for (const { dimension, name, amount } of parts) {
-      if (dimension === "token") this.#sums.charge(name, amount, []);
+      if (dimension === "token") this.#sums.charge(name, amount, [], []);
       else this.#sums.take("drawn", [{ grantId: name, amount }]);
     }
   }
@@ -171,7 +172,7 @@ class Check {
       if (request.end !== "released") this.#charges += 1;
       this.#recorded.add(request.endedAtMs, -request.cost);
       const isAdded = request.endedAtMs < newestFromMs || request.end === "released";
-      if (isAdded) this.#sums.charge(request.tokenId, request.cost, request.draws);
+      if (isAdded) this.#sums.charge(request.tokenId, request.cost, request.draws, request.budgets);
       this.#days.add(request, ofRequest);
     });
     await this.#days.compare(this.#database, false, report);
@@ -197,7 +198,9 @@ class Check {
     const { report } = this.#violations;
     const found = await this.#readRest(newestFromMs);
     this.isOutdated = (found.closing[0]?.before_at ?? 0n) !== BigInt(this.#closing?.beforeAtMs ?? 0);
-    for (const { tokenId, cost, draws } of soundRows(REQUEST, found.newest)) this.#sums.charge(tokenId, cost, draws);
+    for (const { tokenId, cost, draws, budgets } of soundRows(REQUEST, found.newest)) {
+      this.#sums.charge(tokenId, cost, draws, budgets);
+    }
     const bookedMs = soundRows(HOLD, found.hold).reduce(
       (last, { madeAtMs }) => Math.max(last, madeAtMs),
       this.#bookedMs,
@@ -210,7 +213,8 @@ class Check {
       sums: this.#sums,
       recorded: this.#recorded,
       balance: checkEach(BALANCE, found.balance, report)[0],
-      caps: checkEach(TOKEN_BALANCE, found.token_balance, report),
+      budgets: checkEach(BUDGET, found.budget, report),
+      budgetUses: checkEach(BUDGET_USE, found.budget_use, report),
       grants: checkEach(GRANT, found.credit_grant, report),
       open: checkEach(HOLD, found.hold, report, (hold) => checkHold(hold, limits, report)),
       keys: checkEach(KEY, found.idempotency_key, report),
@@ -240,7 +244,8 @@ class Check {
     const queries = {
       clock: sql`select ${this.#database.now()} as now`,
       balance: all("balance"),
-      token_balance: all("token_balance"),
+      budget: all("budget"),
+      budget_use: all("budget_use"),
       credit_grant: all("credit_grant"),
       hold: all("hold"),
       // Without the answers, which may be long.

@@ -2,14 +2,17 @@ import type { SQLInputValue } from "node:sqlite";
 import type { BookRows, BookWrites } from "../../credits/batch.ts";
 import type {
   AdjustmentRow,
+  BalanceRow,
+  BudgetUseRow,
   GrantRow,
   HoldRow,
   IdempotencyKeyRow,
   RequestRow,
   Transition,
 } from "../../credits/books.ts";
+import { budgetUsesOf } from "../../credits/budget-counters.ts";
 import {
-  budgetsOf,
+  type BudgetUseName,
   grantsOf,
   holdNamesOf,
   type KeyName,
@@ -17,16 +20,17 @@ import {
   type Names,
   namesOf,
   type RowName,
-  tokensOf,
   without,
 } from "../../credits/names.ts";
 import { BOOK_WRITES, sqlOf } from "../book-writes.ts";
-import { ADJUSTMENT, BALANCE, GRANT, HOLD, KEY, REQUEST, TOKEN_BALANCE } from "../schema.ts";
+import type { BudgetCache } from "../budget-cache.ts";
+import { ADJUSTMENT, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "../schema.ts";
 import type { Table } from "../table.ts";
 import type { Connection } from "./connection.ts";
 
 const SELECT_BALANCE = select(BALANCE, "organization_id = ?");
-const SELECT_TOKEN_BALANCE = select(TOKEN_BALANCE, "organization_id = ? AND token_id = ?");
+const SELECT_BUDGETS = select(BUDGET, "organization_id = ? ORDER BY id");
+const SELECT_BUDGET_USE = select(BUDGET_USE, "organization_id = ? AND budget_id = ? AND window_at = ? AND value = ?");
 /** Names the index of live grants: SQLite would read every grant of the organization instead. */
 const SELECT_LIVE_GRANTS = select(
   GRANT,
@@ -48,9 +52,14 @@ function select<Row extends object>({ name, columns }: Table<Row>, where: string
 
 /**
  * Reads the rows that a batch needs, balances first, in the order of their ids, and the rows that these name (a hold its
- * grants, token and key; a key its hold). `request` is read only for ids without a hold.
+ * grants, budgets and key; a key its hold). `request` is read only for ids without a hold.
  */
-export function readRows(connection: Connection, transitions: readonly Transition[], nowMs: number): BookRows {
+export function readRows(
+  connection: Connection,
+  cache: BudgetCache,
+  transitions: readonly Transition[],
+  nowMs: number,
+): BookRows {
   const names = namesOf(transitions);
   const reader = new Reader(connection);
   const balances = names.organizationIds.flatMap((id) => reader.all(BALANCE, SELECT_BALANCE, [id]));
@@ -62,13 +71,11 @@ export function readRows(connection: Connection, transitions: readonly Transitio
   const ended = isEachFound ? [] : without(ids, holdNamesOf(holds));
   const requests = reader.each(REQUEST, SELECT_REQUEST, ended);
   keys.push(...readKeys(reader, without(keysOf(holds, requests), names.keys)));
-  const tokens = without([...names.tokens, ...tokensOf(holds, requests)], []);
-  const tokenBalances = reader.each(TOKEN_BALANCE, SELECT_TOKEN_BALANCE, tokens);
-  const shared = without(budgetsOf(tokenBalances), tokens);
-  tokenBalances.push(...reader.each(TOKEN_BALANCE, SELECT_TOKEN_BALANCE, shared));
+  const budgets = readBudgets(reader, cache, balances);
+  const budgetUses = readBudgetUses(reader, budgetUsesOf({ nowMs, budgets, holds, requests }, transitions));
   const grants = readGrants(reader, names, [...holds, ...requests]);
   const adjustments = readAdjustments(reader, names, requests);
-  return { nowMs, balances, tokenBalances, holds, requests, keys, grants, adjustments };
+  return { nowMs, balances, budgets, budgetUses, holds, requests, keys, grants, adjustments };
 }
 
 /** Reads rows as arrays: the objects of node:sqlite cost twice as much. */
@@ -95,6 +102,19 @@ class Reader {
     }
     return rows;
   }
+}
+
+function readBudgets(reader: Reader, cache: BudgetCache, balances: readonly BalanceRow[]): BookRows["budgets"] {
+  const outdated = cache.outdated(balances);
+  const rows = outdated.flatMap((id) => reader.all(BUDGET, SELECT_BUDGETS, [id]));
+  if (outdated.length > 0) cache.set(balances, outdated, rows);
+  return cache.of(balances);
+}
+
+function readBudgetUses(reader: Reader, names: readonly BudgetUseName[]): BudgetUseRow[] {
+  return names.flatMap(({ organizationId, budgetId, windowAtMs, value }) =>
+    reader.all(BUDGET_USE, SELECT_BUDGET_USE, [organizationId, budgetId, windowAtMs, value]),
+  );
 }
 
 function readKeys(reader: Reader, names: readonly KeyName[]): IdempotencyKeyRow[] {

@@ -105,7 +105,7 @@ const booking = (count: number) => `
   const price = 1_000_000n;
   const prices = { input: price, cachedInput: price, cacheWrite: price, output: price, reasoning: price };
   for (;;) {
-    const holds = Array.from({ length: ${count} }, () => ({ kind: "hold", least: 5n, most: 5n, lifeMs: 60_000, owner: "owner_1",
+    const holds = Array.from({ length: ${count} }, () => ({ kind: "hold", callerId: "t", least: 5n, most: 5n, lifeMs: 60_000, owner: "owner_1",
       facts: { holdId: v7(), organizationId, tokenId: "t", requestId: "r", model: "m", upstream: "u", prices, metadata: null, idempotencyKey: null } }));
     await books.apply("holds", holds);
     await books.apply("durable", holds.slice(${count} / 2).map(({ facts }) => ({ kind: "settle", facts, basis: "reported",

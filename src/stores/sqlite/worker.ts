@@ -3,6 +3,7 @@ import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { BudgetCache } from "../budget-cache.ts";
 import type { SchemaVersions } from "../migrations.ts";
 import type { Statement } from "../sql.ts";
 import { readRows, writeRows } from "./book-rows.ts";
@@ -41,6 +42,7 @@ export interface WorkerError {
 /** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
 const options = workerData as WorkerData;
 const connection = new Connection(options);
+const budgets = new BudgetCache();
 
 const CALLS = {
   /**
@@ -61,7 +63,7 @@ const CALLS = {
   /** Applies a batch. BEGIN IMMEDIATE locks all balances, so everything is read after it. */
   apply(nowMs: number, transitions: Transition[], isDurable: boolean): Outcome[] {
     return connection.transaction("BEGIN IMMEDIATE", isDurable, () => {
-      const rows = readRows(connection, transitions, nowMs);
+      const rows = readRows(connection, budgets, transitions, nowMs);
       const { outcomes, writes } = decide(rows, transitions);
       writeRows(connection, writes);
       return outcomes;

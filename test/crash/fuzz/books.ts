@@ -5,8 +5,14 @@ import { linesOf } from "../charge-lines.ts";
 /** Cells as the databases give them: integers as bigint. */
 type Row<Texts extends string, Numbers extends string> = { [N in Texts]: string } & { [N in Numbers]: bigint };
 
+/** The counters of budgets that a request recorded, as JSON. */
+interface Recorded {
+  budgets: string | null;
+}
+
 export interface RequestRow
-  extends Row<"organization_id" | "id" | "token_id" | "request_id" | "model" | "draws" | "ending", "amount" | "cost"> {
+  extends Recorded,
+    Row<"organization_id" | "id" | "token_id" | "request_id" | "model" | "draws" | "ending", "amount" | "cost"> {
   shortfall: bigint;
   made_at: bigint;
   ended_at: bigint;
@@ -21,15 +27,20 @@ export interface RequestRow
 export interface FuzzBooks {
   organizations: Row<"id", never>[];
   balances: Row<"organization_id", "granted" | "available" | "held" | "spent" | "expired">[];
-  budgets: Row<"organization_id" | "token_id", "cap" | "held" | "spent">[];
+  /** Counters of budgets, each with the amount of its budget. */
+  budgets: Row<
+    "organization_id" | "budget_id" | "value",
+    "window_at" | "held" | "spent" | "opening" | "raised" | "amount"
+  >[];
   grants: Row<"organization_id" | "id" | "state", "amount" | "revoked" | "remaining">[];
-  holds: Row<"organization_id" | "id" | "draws", "amount" | "expires_at">[];
+  holds: (Row<"organization_id" | "id" | "draws", "amount" | "expires_at"> & Recorded)[];
   requests: RequestRow[];
-  adjustments: (Row<"organization_id" | "id" | "kind" | "draws", "amount"> & {
-    hold_id: string;
-    shortfall: bigint | null;
-    tokens: bigint[];
-  })[];
+  adjustments: (Row<"organization_id" | "id" | "kind" | "draws", "amount"> &
+    Recorded & {
+      hold_id: string;
+      shortfall: bigint | null;
+      tokens: bigint[];
+    })[];
   keys: Row<"organization_id" | "caller_id" | "key" | "hold_id", never>[];
   closings: Row<"organization_id", "before_at" | "cost">[];
   parts: Row<"organization_id" | "dimension" | "name", "amount">[];
@@ -38,12 +49,14 @@ export interface FuzzBooks {
 const SELECTS: { [Table in keyof FuzzBooks]: string } = {
   organizations: "SELECT id FROM organization",
   balances: "SELECT organization_id, granted, available, held, spent, expired FROM balance",
-  budgets: "SELECT organization_id, token_id, cap, held, spent FROM token_balance",
+  budgets: `SELECT budget_use.organization_id, budget_id, value, window_at, held, spent, opening, raised, amount
+    FROM budget_use JOIN budget ON budget.organization_id = budget_use.organization_id AND budget.id = budget_id`,
   grants: "SELECT organization_id, id, state, amount, revoked, remaining FROM credit_grant",
-  holds: "SELECT organization_id, id, draws, amount, expires_at FROM hold",
-  requests: `SELECT organization_id, id, token_id, request_id, model, draws, ending, amount, cost, shortfall, made_at,
+  holds: "SELECT organization_id, id, draws, budgets, amount, expires_at FROM hold",
+  requests: `SELECT organization_id, id, token_id, request_id, model, draws, budgets, ending, amount, cost, shortfall, made_at,
     ended_at, basis, idempotency_caller_id, idempotency_key, charge FROM request`,
-  adjustments: "SELECT organization_id, id, kind, draws, amount, hold_id, shortfall, settlement FROM adjustment",
+  adjustments:
+    "SELECT organization_id, id, kind, draws, budgets, amount, hold_id, shortfall, settlement FROM adjustment",
   keys: "SELECT organization_id, caller_id, key, hold_id FROM idempotency_key",
   closings: "SELECT organization_id, before_at, cost FROM closing",
   parts: "SELECT organization_id, dimension, name, amount FROM closing_part",

@@ -67,13 +67,15 @@ function balanceFaults(books: FuzzBooks, balance: FuzzBooks["balances"][number])
   }
   expect(drawn.size === 0, `draws on grants that do not exist: ${[...drawn.keys()].join()}`);
   for (const budget of of(books.budgets)) {
-    const own = requests.filter(({ token_id }) => token_id === budget.token_id);
-    const ids = new Set(own.map((row) => row.id));
-    const used =
-      sumOf(own.map((row) => row.cost)) +
-      sumOf(adjustments.filter((row) => ids.has(row.hold_id)).map(({ amount }) => amount));
-    expect(budget.spent === used, `token ${budget.token_id} has spent ${budget.spent}, and its requests cost ${used}`);
-    expect(budget.spent + budget.held <= budget.cap, `token ${budget.token_id} is above its cap`);
+    const name = `budget ${budget.budget_id}, ${budget.value}, ${budget.window_at}`;
+    const use = JSON.stringify([budget.budget_id, Number(budget.window_at), budget.value]);
+    const isOf = (row: { budgets: string | null }) => row.budgets?.includes(use) === true;
+    const credited = adjustments.filter(isOf).map(({ kind, amount }) => (kind === "credit" ? -amount : amount));
+    const used = budget.opening + sumOf(requests.filter(isOf).map((row) => row.cost)) + sumOf(credited);
+    const open = sumOf(holds.filter(isOf).map(({ amount }) => amount));
+    expect(budget.spent === used, `${name} has spent ${budget.spent}, and its requests cost ${used}`);
+    expect(budget.held === open, `${name} holds ${budget.held}, and its open holds ${open}`);
+    expect(budget.spent + budget.held <= budget.amount + budget.raised, `${name} is above its amount`);
   }
   return faults;
 }

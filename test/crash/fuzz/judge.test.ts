@@ -66,6 +66,7 @@ function caseOf({ id, tokens, basis, ending, report, call, ask, intent }: Happen
         organization_id: "org",
         id,
         token_id: "tok",
+        budgets: null,
         request_id: requestId,
         model: "chat",
         ending,
@@ -224,7 +225,8 @@ test.each<[string, (all: World) => unknown, RegExp]>([
   ["a row of no organization", ({ books }) => (books.organizations = []), /of no organization/],
   [
     "a hold that is still open",
-    ({ books }) => books.holds.push({ organization_id: "org", id: "ra", draws: "[]", amount: 0n, expires_at: 0n }),
+    ({ books }) =>
+      books.holds.push({ organization_id: "org", id: "ra", draws: "[]", budgets: null, amount: 0n, expires_at: 0n }),
     /both open and ended/,
   ],
 ])("the judge finds %s", (_what, tamper, expected) => {

@@ -37,7 +37,8 @@ CREATE TABLE token (
 CREATE UNIQUE INDEX token_id ON token (id);
 CREATE UNIQUE INDEX token_hash ON token (hash);
 
--- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none.
+-- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none. `budget_version` changes
+-- with every change of a budget of the organization.
 CREATE TABLE balance (
   organization_id text COLLATE "C" NOT NULL PRIMARY KEY,
   granted         bigint NOT NULL CHECK (granted >= 0),
@@ -47,22 +48,43 @@ CREATE TABLE balance (
   expired         bigint NOT NULL CHECK (expired >= 0),
   next_change_at  bigint,
   closed_before   bigint,
+  budget_version  bigint NOT NULL DEFAULT 0,
   CHECK (granted = available + held + spent + expired)
 ) WITH (fillfactor = 50);
 
 -- Found by the sweeper: grants that are due take effect or expire.
 CREATE INDEX balance_next_change_at ON balance (next_change_at) WHERE next_change_at IS NOT NULL;
 
--- Only for tokens with a cap. No CHECK against the cap: a settlement is never refused. A token with a `budget_id` shares the
--- cap in the row of that token, which it descends from by rotations.
-CREATE TABLE token_balance (
+-- `cap_of`: the caller, by the first token of its rotations, whose spending cap it is.
+CREATE TABLE budget (
   organization_id text COLLATE "C" NOT NULL,
-  token_id        text COLLATE "C" NOT NULL,
-  budget_id       text COLLATE "C",
-  cap             bigint NOT NULL CHECK (cap >= 0),
+  id              text COLLATE "C" NOT NULL,
+  name            text NOT NULL,
+  caller_ids      text,
+  models          text,
+  metadata        text,
+  each            text,
+  time_window     text COLLATE "C" NOT NULL CHECK (time_window IN ('day', 'week', 'month', 'lifetime')),
+  amount          bigint NOT NULL CHECK (amount >= 0),
+  cap_of          text COLLATE "C",
+  created_at      bigint NOT NULL,
+  PRIMARY KEY (organization_id, id)
+);
+
+CREATE UNIQUE INDEX budget_cap_of ON budget (organization_id, cap_of) WHERE cap_of IS NOT NULL;
+
+-- The counters of budgets, by window and value. No CHECK against the amount: a settlement is never refused. `opening`: what of
+-- `spent` no open request recorded.
+CREATE TABLE budget_use (
+  organization_id text COLLATE "C" NOT NULL,
+  budget_id       text COLLATE "C" NOT NULL,
+  window_at       bigint NOT NULL,
+  value           text COLLATE "C" NOT NULL,
   held            bigint NOT NULL CHECK (held >= 0),
   spent           bigint NOT NULL CHECK (spent >= 0),
-  PRIMARY KEY (organization_id, token_id)
+  opening         bigint NOT NULL CHECK (opening >= 0),
+  raised          bigint NOT NULL CHECK (raised >= 0),
+  PRIMARY KEY (organization_id, budget_id, window_at, value)
 ) WITH (fillfactor = 50);
 
 -- A credit returns what was spent: it is not counted as granted a second time.
@@ -98,6 +120,7 @@ CREATE TABLE hold (
   token_id        text COLLATE "C" NOT NULL,
   amount          bigint NOT NULL CHECK (amount >= 0),
   draws           text NOT NULL,
+  budgets         text,
   owner           text COLLATE "C" NOT NULL,
   made_at         bigint NOT NULL,
   expires_at      bigint NOT NULL,
@@ -123,6 +146,7 @@ CREATE TABLE request (
   cost                bigint NOT NULL CHECK (cost >= 0),
   shortfall           bigint NOT NULL CHECK (shortfall >= 0),
   draws               text NOT NULL,
+  budgets             text,
   basis               text CHECK (basis IN ('reported', 'counted', 'bounded', 'estimated')),
   ending              text COLLATE "C" NOT NULL CHECK (
     ending IN ('complete', 'client_disconnected', 'upstream_failed', 'timed_out', 'service_failed', 'recovered', 'released')
@@ -172,6 +196,7 @@ CREATE TABLE adjustment (
   kind                text COLLATE "C" NOT NULL CHECK (kind IN ('revoke', 'credit', 'lapse', 'late_settlement')),
   amount              bigint NOT NULL CHECK (amount >= 0 OR kind = 'late_settlement'),
   draws               text NOT NULL,
+  budgets             text,
   is_all              bigint NOT NULL CHECK (is_all IN (0, 1)),
   grant_id            text COLLATE "C",
   expires_at          bigint,

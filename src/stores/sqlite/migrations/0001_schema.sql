@@ -37,7 +37,8 @@ CREATE TABLE token (
 CREATE UNIQUE INDEX token_id ON token (id);
 CREATE UNIQUE INDEX token_hash ON token (hash);
 
--- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none.
+-- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none. `budget_version` changes
+-- with every change of a budget of the organization.
 CREATE TABLE balance (
   organization_id TEXT NOT NULL PRIMARY KEY,
   granted         INTEGER NOT NULL CHECK (granted >= 0),
@@ -47,22 +48,43 @@ CREATE TABLE balance (
   expired         INTEGER NOT NULL CHECK (expired >= 0),
   next_change_at  INTEGER,
   closed_before   INTEGER,
+  budget_version  INTEGER NOT NULL DEFAULT 0,
   CHECK (granted = available + held + spent + expired)
 ) STRICT, WITHOUT ROWID;
 
 -- Found by the sweeper: grants that are due take effect or expire.
 CREATE INDEX balance_next_change_at ON balance (next_change_at) WHERE next_change_at IS NOT NULL;
 
--- Only for tokens with a cap. No CHECK against the cap: a settlement is never refused. A token with a `budget_id` shares the
--- cap in the row of that token, which it descends from by rotations.
-CREATE TABLE token_balance (
+-- `cap_of`: the caller, by the first token of its rotations, whose spending cap it is.
+CREATE TABLE budget (
   organization_id TEXT NOT NULL,
-  token_id        TEXT NOT NULL,
-  budget_id       TEXT,
-  cap             INTEGER NOT NULL CHECK (cap >= 0),
+  id              TEXT NOT NULL,
+  name            TEXT NOT NULL,
+  caller_ids      TEXT,
+  models          TEXT,
+  metadata        TEXT,
+  each            TEXT,
+  time_window     TEXT NOT NULL CHECK (time_window IN ('day', 'week', 'month', 'lifetime')),
+  amount          INTEGER NOT NULL CHECK (amount >= 0),
+  cap_of          TEXT,
+  created_at      INTEGER NOT NULL,
+  PRIMARY KEY (organization_id, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX budget_cap_of ON budget (organization_id, cap_of) WHERE cap_of IS NOT NULL;
+
+-- The counters of budgets, by window and value. No CHECK against the amount: a settlement is never refused. `opening`: what of
+-- `spent` no open request recorded.
+CREATE TABLE budget_use (
+  organization_id TEXT NOT NULL,
+  budget_id       TEXT NOT NULL,
+  window_at       INTEGER NOT NULL,
+  value           TEXT NOT NULL,
   held            INTEGER NOT NULL CHECK (held >= 0),
   spent           INTEGER NOT NULL CHECK (spent >= 0),
-  PRIMARY KEY (organization_id, token_id)
+  opening         INTEGER NOT NULL CHECK (opening >= 0),
+  raised          INTEGER NOT NULL CHECK (raised >= 0),
+  PRIMARY KEY (organization_id, budget_id, window_at, value)
 ) STRICT, WITHOUT ROWID;
 
 -- A credit returns what was spent: it is not counted as granted a second time.
@@ -98,6 +120,7 @@ CREATE TABLE hold (
   token_id        TEXT NOT NULL,
   amount          INTEGER NOT NULL CHECK (amount >= 0),
   draws           TEXT NOT NULL,
+  budgets         TEXT,
   owner           TEXT NOT NULL,
   made_at         INTEGER NOT NULL,
   expires_at      INTEGER NOT NULL,
@@ -121,6 +144,7 @@ CREATE TABLE request (
   cost                INTEGER NOT NULL CHECK (cost >= 0),
   shortfall           INTEGER NOT NULL CHECK (shortfall >= 0),
   draws               TEXT NOT NULL,
+  budgets             TEXT,
   basis               TEXT CHECK (
     basis = 'reported' OR basis = 'counted' OR basis = 'bounded' OR basis = 'estimated'
   ),
@@ -171,6 +195,7 @@ CREATE TABLE adjustment (
   kind                TEXT NOT NULL CHECK (kind IN ('revoke', 'credit', 'lapse', 'late_settlement')),
   amount              INTEGER NOT NULL CHECK (amount >= 0 OR kind = 'late_settlement'),
   draws               TEXT NOT NULL,
+  budgets             TEXT,
   is_all              INTEGER NOT NULL CHECK (is_all IN (0, 1)),
   grant_id            TEXT,
   expires_at          INTEGER,

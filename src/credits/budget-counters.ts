@@ -1,0 +1,80 @@
+import { type Batch, type BookRows, putBudgetUse } from "./batch.ts";
+import type { BudgetUse, BudgetUseRow, HoldTransition, Transition } from "./books.ts";
+import { type BudgetState, budgetState } from "./budgets.ts";
+import { type BudgetUseName, budgetUseId, NameMap } from "./names.ts";
+
+/**
+ * Returns the counters that a batch names, each once: those that its new holds will use, and those that its transitions, holds
+ * and requests recorded. `rows` are the ones that were read so far.
+ */
+export function budgetUsesOf(
+  rows: Pick<BookRows, "nowMs" | "budgets" | "holds" | "requests">,
+  transitions: readonly Transition[],
+): BudgetUseName[] {
+  const names = new NameMap<BudgetUseName>();
+  const add = (organizationId: string, uses: readonly BudgetUse[] = []) => {
+    for (const use of uses) {
+      const id = budgetUseId(use);
+      names.set(organizationId, id, { organizationId, id, ...use });
+    }
+  };
+  for (const transition of transitions) {
+    if (!("facts" in transition)) continue;
+    const { organizationId, budgets } = transition.facts;
+    const own = transition.kind === "hold" ? rows.budgets.get(organizationId) : undefined;
+    if (transition.kind !== "hold") add(organizationId, budgets);
+    else if (own !== undefined) add(organizationId, own.usesOf(transition, rows.nowMs));
+  }
+  for (const { organizationId, budgets } of rows.holds) add(organizationId, budgets);
+  for (const { organizationId, budgets } of rows.requests) add(organizationId, budgets);
+  return names.size === 0 ? NO_NAMES : names.values();
+}
+
+const NO_NAMES: BudgetUseName[] = [];
+
+/** Returns the states of the budgets that cover a hold. */
+export function coveringBudgets(batch: Batch, hold: HoldTransition): BudgetState[] {
+  const { organizationId } = hold.facts;
+  const budgets = batch.budgets.get(organizationId);
+  if (budgets === undefined) return [];
+  return statesOf(batch, { organizationId, budgets: budgets.usesOf(hold, batch.nowMs) });
+}
+
+/** The counters that a request recorded. */
+export interface Recorded {
+  organizationId: string;
+  budgets?: readonly BudgetUse[];
+}
+
+/** Returns the states of the counters that a request recorded, without those of deleted budgets. */
+export function statesOf(batch: Batch, { organizationId, budgets: uses = [] }: Recorded): BudgetState[] {
+  const budgets = batch.budgets.get(organizationId);
+  return uses.flatMap((use) => {
+    const budget = budgets?.get(use.budgetId);
+    if (budget === undefined) return [];
+    return [budgetState(budget, use, batch.budgetUses.get(organizationId, budgetUseId(use)))];
+  });
+}
+
+/**
+ * Adds amounts to the counters that a request recorded. A counter of a deleted budget is gone, and nothing is counted. An
+ * admission and a charge begin a missing counter. A correction does not, because retention removes those of ended windows.
+ */
+export function countInBudgets(
+  batch: Batch,
+  { organizationId, budgets = [] }: Recorded,
+  { held = 0n, spent = 0n }: Partial<Pick<BudgetUseRow, "held" | "spent">>,
+  rows: "new" | "existing",
+): void {
+  for (const use of budgets) {
+    const found = batch.budgetUses.get(organizationId, budgetUseId(use));
+    const row = found ?? (rows === "new" ? newUse(batch, organizationId, use) : undefined);
+    if (row !== undefined) putBudgetUse(batch, { ...row, held: row.held + held, spent: row.spent + spent });
+  }
+}
+
+function newUse(batch: Batch, organizationId: string, use: BudgetUse): BudgetUseRow | undefined {
+  if (batch.budgets.get(organizationId)?.get(use.budgetId) === undefined) return undefined;
+  const { budgetId, windowAtMs, value } = use;
+  return { organizationId, budgetId, windowAtMs, value, held: 0n, spent: 0n, opening: 0n, raised: 0n };
+}

@@ -1,0 +1,140 @@
+import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
+import type { BudgetRow, BudgetUse, BudgetUseRow, BudgetWindow, HoldTransition } from "./books.ts";
+
+/** The value of a request that states none for the metadata key of a budget. */
+export const NO_VALUE = "(none)";
+/** Begins an `each` that names a metadata key. */
+export const METADATA_PREFIX = "metadata.";
+
+const DAY_MS = 86_400_000;
+/** 1970 began on a Thursday. */
+const DAYS_FROM_MONDAY = 3;
+
+/** Returns the first millisecond of the window that contains a time; weeks begin on Monday. */
+export function windowAt(window: BudgetWindow, atMs: number): number {
+  if (window === "lifetime") return 0;
+  const day = Math.floor(atMs / DAY_MS);
+  if (window === "day") return day * DAY_MS;
+  if (window === "week") return (day - ((day + DAYS_FROM_MONDAY) % 7)) * DAY_MS;
+  const date = new Date(atMs);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth());
+}
+
+/** Returns the first millisecond after a window; null for a lifetime. */
+export function windowEnd(window: BudgetWindow, startMs: number): number | null {
+  if (window === "lifetime") return null;
+  if (window === "day") return startMs + DAY_MS;
+  if (window === "week") return startMs + 7 * DAY_MS;
+  const date = new Date(startMs);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1);
+}
+
+/** Returns the terms of a budget for the audit log. */
+export function auditedBudget({ name, callerIds, models, metadata, each, window, amount }: BudgetRow) {
+  const selector = { tokens: callerIds, models, metadata };
+  return { name, selector, each, window, amount: creditsFromMicro(amount) };
+}
+
+/** The part of a request that budgets look at. */
+interface BudgetSubject {
+  callerId: string;
+  model: string;
+  metadata: Readonly<Record<string, string>> | null;
+}
+
+/** The budgets of one organization. Those of single callers, which can be many, are found by the caller. */
+export class BudgetIndex {
+  readonly #byId = new Map<string, BudgetRow>();
+  readonly #ofAll: BudgetRow[] = [];
+  readonly #byCaller = new Map<string, BudgetRow[]>();
+
+  constructor(rows: readonly BudgetRow[]) {
+    for (const row of rows) {
+      this.#byId.set(row.id, row);
+      if (row.callerIds === null) this.#ofAll.push(row);
+      for (const callerId of row.callerIds ?? []) {
+        this.#byCaller.set(callerId, [...(this.#byCaller.get(callerId) ?? []), row]);
+      }
+    }
+  }
+
+  get(id: string): BudgetRow | undefined {
+    return this.#byId.get(id);
+  }
+
+  /** Returns the counters that a hold uses: of each budget that covers its request. */
+  usesOf({ callerId, facts: { model, metadata } }: HoldTransition, nowMs: number): BudgetUse[] {
+    const subject = { callerId, model, metadata };
+    const uses: BudgetUse[] = [];
+    for (const budgets of [this.#byCaller.get(callerId) ?? [], this.#ofAll]) {
+      for (const budget of budgets) {
+        if (!isCovered(budget, subject)) continue;
+        const { id: budgetId, window } = budget;
+        uses.push({ budgetId, windowAtMs: windowAt(window, nowMs), value: eachValue(budget, subject) });
+      }
+    }
+    return uses;
+  }
+}
+
+function isCovered({ models, metadata }: BudgetRow, subject: BudgetSubject): boolean {
+  if (models?.some((pattern) => isModel(pattern, subject.model)) === false) return false;
+  if (metadata === null) return true;
+  return Object.entries(metadata).every(([key, values]) => values.includes(metadataValue(key, subject)));
+}
+
+/** Returns true if a model is the one of a selector, or begins as it says. */
+export function isModel(pattern: string, model: string): boolean {
+  return pattern.endsWith("*") ? model.startsWith(pattern.slice(0, -1)) : model === pattern;
+}
+
+function metadataValue(key: string, { metadata }: BudgetSubject): string {
+  return (metadata !== null && Object.hasOwn(metadata, key) && metadata[key]) || NO_VALUE;
+}
+
+function eachValue({ each }: BudgetRow, subject: BudgetSubject): string {
+  if (each === null) return "";
+  if (each === "token") return subject.callerId;
+  if (each === "model") return subject.model;
+  return metadataValue(each.slice(METADATA_PREFIX.length), subject);
+}
+
+/** A budget with one of its counters, as answers show it. */
+export interface BudgetState extends BudgetUse {
+  name: string;
+  window: BudgetWindow;
+  /** True for the spending cap of a token. */
+  isCap: boolean;
+  /** Its amount, with what raises add to this window. */
+  limit: MicroCredits;
+  spent: MicroCredits;
+  held: MicroCredits;
+}
+
+/** Returns a budget with a counter; a counter without a row has counted nothing. */
+export function budgetState(budget: BudgetRow, use: BudgetUse, row: BudgetUseRow | undefined): BudgetState {
+  const { name, window, amount, capOf } = budget;
+  const { spent = 0n, held = 0n, raised = 0n } = row ?? {};
+  return { ...use, name, window, isCap: capOf !== null, limit: amount + raised, spent, held };
+}
+
+/** Returns what is left of a budget, 0 if more than its limit is spent or held. */
+export function budgetRest({ limit, spent, held }: BudgetState): MicroCredits {
+  const rest = limit - spent - held;
+  return rest < 0n ? 0n : rest;
+}
+
+/** Returns the state with the least left; undefined if there is none. */
+export function tightest(
+  states: readonly BudgetState[],
+  leftOf: (state: BudgetState) => MicroCredits = budgetRest,
+): BudgetState | undefined {
+  let least: BudgetState | undefined;
+  for (const state of states) if (least === undefined || leftOf(state) < leftOf(least)) least = state;
+  return least;
+}
+
+/** Returns the credits that a request can hold: the available ones, at most what is left of each budget. */
+export function reachWithin(available: MicroCredits, states: readonly BudgetState[]): MicroCredits {
+  return states.reduce((reach, state) => minimum(reach, budgetRest(state)), available);
+}

@@ -1,0 +1,67 @@
+import type { MicroCredits } from "../../credits/amount.ts";
+import type { AuditRow } from "../../credits/audit.ts";
+import type { BudgetRow, BudgetUse } from "../../credits/books.ts";
+import type { Database } from "../database.ts";
+import { AUDIT_ENTRY, BUDGET, BUDGET_USE } from "../schema.ts";
+import { equal, type Sql, sql } from "../sql.ts";
+
+export type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;
+export type BudgetRows = ReturnType<typeof budgetRows>;
+
+/**
+ * Budgets of organizations. A change writes its audit record in the same transaction, and is in force from the next hold on,
+ * on every node.
+ */
+export function budgetRows({ findRows, writeIf }: Database) {
+  return {
+    /** Writes a budget. Returns false if the organization does not exist. */
+    insertBudget: (row: BudgetRow, audit: AuditRow): Promise<boolean> =>
+      writeIf([budgetsChange(row.organizationId), BUDGET.insert(row)], [AUDIT_ENTRY.insert(audit)]),
+    /** Returns the budgets of an organization, in the order of their ids. */
+    budgets: (organizationId: string): Promise<BudgetRow[]> =>
+      findRows(BUDGET, sql`select * from budget where organization_id = ${organizationId} order by id`),
+    /**
+     * Writes the name and the amount of a budget that was read as `old`. Returns false if they were changed since, or it was
+     * deleted; then nothing is written.
+     */
+    changeBudget(old: BudgetRow, { name, amount }: Pick<BudgetRow, "name" | "amount">, audit: AuditRow) {
+      const asRead = sql`${ofBudget(old)} and name = ${old.name} and amount = ${old.amount}`;
+      const change = sql`update budget set ${BUDGET.set({ name, amount })} where ${asRead}`;
+      return writeIf([budgetsChange(old.organizationId), change], [AUDIT_ENTRY.insert(audit)]);
+    },
+    /** Deletes a budget with its counters. Returns false if it does not exist. */
+    deleteBudget(key: BudgetKey, audit: AuditRow): Promise<boolean> {
+      const removal = sql`delete from budget where ${ofBudget(key)}`;
+      return writeIf([budgetsChange(key.organizationId), removal], [deleteBudgetUses(key), AUDIT_ENTRY.insert(audit)]);
+    },
+    /**
+     * Adds to the amount of one counter, which a raise can begin. Returns false if the budget does not exist. The first
+     * statement locks the balance, as every transaction that changes a counter does.
+     */
+    raiseBudget(organizationId: string, use: BudgetUse, amount: MicroCredits, audit: AuditRow): Promise<boolean> {
+      const { budgetId, windowAtMs, value } = use;
+      const lock = sql`
+        update balance set closed_before = closed_before where organization_id = ${organizationId}
+          and exists (select 1 from budget where ${ofBudget({ organizationId, id: budgetId })})`;
+      const nothing = { held: 0n, spent: 0n, opening: 0n };
+      const raise = sql`
+        ${BUDGET_USE.insert({ organizationId, budgetId, windowAtMs, value, ...nothing, raised: amount })}
+        on conflict (organization_id, budget_id, window_at, value)
+        do update set raised = budget_use.raised + excluded.raised`;
+      return writeIf([lock, raise], [AUDIT_ENTRY.insert(audit)]);
+    },
+  };
+}
+
+/** Locks the balance of an organization, and lets every process read its budgets again with its next batch. */
+export function budgetsChange(organizationId: string): Sql {
+  return sql`update balance set budget_version = budget_version + 1 where organization_id = ${organizationId}`;
+}
+
+export function deleteBudgetUses({ organizationId, id }: BudgetKey): Sql {
+  return sql`delete from budget_use where ${equal({ organization_id: organizationId, budget_id: id })}`;
+}
+
+function ofBudget({ organizationId, id }: BudgetKey): Sql {
+  return equal({ organization_id: organizationId, id });
+}
