@@ -56,11 +56,20 @@ const FIELD_CHARACTERS_MAX = 64;
  */
 export class UnknownFields {
   readonly #names = new Set<string>();
+  readonly #refused: RegExp | undefined;
   #isMore = false;
+  /** The first field that must not be ignored. */
+  refused: string | undefined;
+
+  /** `refused` matches the names of fields that must not be ignored. */
+  constructor(refused?: RegExp) {
+    this.#refused = refused;
+  }
 
   /** Adds a field; `place` is the path of its object, with a dot at its end. */
   add(place: string, field: string): void {
     const name = `${place}${field.slice(0, FIELD_CHARACTERS_MAX).replaceAll(/[^\w.$:@/-]/g, "_")}`;
+    if (this.#refused?.test(name)) this.refused ??= name;
     if (this.#names.size < FIELDS_LISTED_MAX) this.#names.add(name);
     else if (!this.#names.has(name)) this.#isMore = true;
   }

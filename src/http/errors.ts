@@ -124,12 +124,12 @@ function errorFormatOf(request: FastifyRequest): ErrorFormat {
   const { errors } = request.routeOptions.config;
   if (errors !== undefined) return errors;
   if (namesMessagesVersion(request)) return messagesErrors;
-  return namesGoogleKey(request) || request.url.startsWith("/v1beta/") ? geminiErrors : usualErrors;
+  return isOfGemini(request) ? geminiErrors : usualErrors;
 }
 
 /** True for a request of a client that speaks Gemini's API. */
-export function namesGoogleKey({ headers }: Pick<FastifyRequest, "headers">): boolean {
-  return headers[GOOGLE_KEY_HEADER] !== undefined;
+export function isOfGemini({ headers, url }: Pick<FastifyRequest, "headers" | "url">): boolean {
+  return headers[GOOGLE_KEY_HEADER] !== undefined || url.startsWith("/v1beta/");
 }
 
 /** True for a request of a client that speaks Anthropic's API: all its requests name their version. */

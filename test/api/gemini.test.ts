@@ -120,6 +120,8 @@ const generate = async (body: object, model = "talk") => {
   return { status: answer.status, headers: answer.headers, body: (await answer.json()) as Generated & Failed };
 };
 const say = (text: string) => ({ contents: [{ role: "user", parts: [{ text }] }] });
+/** More fields than the header `x-tollgate-ignored` lists. */
+const UNKNOWN = Object.fromEntries(Array.from({ length: 20 }, (_, nth) => [`unknown${nth}`, 1]));
 const configured = (generationConfig: object) => ({ ...say("a"), generationConfig });
 const sentBody = () => upstream.requests.at(-1)?.body ?? { model: "none" };
 
@@ -275,12 +277,12 @@ test.each<[object, string, string]>([
   [{ contents: [{ role: "system", parts: [] }] }, "invalid_value", "contents[0].role"],
   [{ contents: [{ parts: [{}] }] }, "invalid_value", "contents[0].parts[0]"],
   [{ contents: [{ parts: [] }] }, "invalid_value", "contents[0].parts"],
-  [{ contents: [{ parts: [{ executableCode: {} }] }] }, "unsupported_value", "contents[0].parts[0].executableCode"],
+  [{ contents: [{ parts: [{ executableCode: {} }] }] }, "unsupported_value", "contents.parts.executableCode"],
   [{ contents: { parts: { fileData: { fileUri: "gs://a" } } } }, "invalid_value", "contents[0].parts[0].fileData"],
-  [{ ...say("a"), tools: [{ googleSearch: {} }] }, "unsupported_value", "tools[0].googleSearch"],
-  [{ ...say("a"), cachedContent: "cachedContents/1" }, "unsupported_value", "cachedContent"],
-  [configured({ candidateCount: 2 }), "unsupported_value", "generationConfig.candidateCount"],
-  [configured({ responseModalities: ["IMAGE"] }), "unsupported_value", "generationConfig.responseModalities"],
+  [{ ...say("a"), tools: [{ googleSearch: {} }] }, "unsupported_value", "tools.googleSearch"],
+  [{ ...UNKNOWN, ...say("a"), cachedContent: "cachedContents/1" }, "unsupported_value", "cachedContent"],
+  [configured({ candidateCount: 2 }), "invalid_value", "generationConfig.candidateCount"],
+  [configured({ responseModalities: ["IMAGE"] }), "invalid_value", "generationConfig.responseModalities[0]"],
   [configured({ responseSchema: {} }), "invalid_value", "generationConfig.responseMimeType"],
   [configured({ temperature: 3 }), "decimal_above_max_value", "generationConfig.temperature"],
   [

@@ -23,20 +23,34 @@ export interface GeminiCall {
   isEvents: boolean;
 }
 
-/** Fields that would change the answer, or make tokens that no hold covers, by the path of their object. */
-const UNSUPPORTED: Record<string, readonly string[]> = {
-  "": ["cachedContent"],
-  "generationConfig.": ["responseLogprobs", "logprobs", "speechConfig", "imageConfig", "audioTimestamp"],
-};
+/** Settings of the internal request, with their names in `generationConfig`. */
+const SETTINGS = {
+  max_completion_tokens: "maxOutputTokens",
+  temperature: "temperature",
+  top_p: "topP",
+  top_k: "topK",
+  seed: "seed",
+  stop: "stopSequences",
+  presence_penalty: "presencePenalty",
+  frequency_penalty: "frequencyPenalty",
+} as const;
+
+/** Fields that would change the answer, or make tokens that no hold covers, such as tools that the provider would run. */
+const REFUSED =
+  /^(?:cachedContent|tools\..+|contents\.parts\.(?:executableCode|codeExecutionResult|toolCall|toolResponse)|generationConfig\.(?:responseLogprobs|logprobs|speechConfig|imageConfig|audioTimestamp))$/;
 
 /** Reads the body of `generateContent` or `streamGenerateContent`. Returns the first issue of an invalid body. */
 export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedCompletion | Invalid {
   if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
   const named = withLists(withCamelCase(body) as JsonObject);
-  const early = excessIssue(named) ?? unsupportedIssue(named) ?? toolIssue(named) ?? partIssue(named);
-  if (early !== undefined) return { issue: early };
-  const unknown = new UnknownFields();
+  const excess = excessIssue(named);
+  if (excess !== undefined) return { issue: excess };
+  const unknown = new UnknownFields(REFUSED);
   const request = copyKnown(named, unknown) as GenerateContentRequest;
+  if (unknown.refused !== undefined) {
+    const message = `'${unknown.refused}' is not supported by this service.`;
+    return { issue: { code: "unsupported_value", param: unknown.refused, message } };
+  }
   const issue = checkSchema(request) ?? formatIssue(request) ?? choiceIssue(request) ?? instructionIssue(request);
   if (issue !== undefined) return { issue };
   const contents = messagesOfContents(request.contents, unknown);
@@ -72,49 +86,6 @@ function excessIssue({ contents, tools }: JsonObject): ValidationIssue | undefin
   };
   if (parts.length > MESSAGES_MAX) return excess("contents", MESSAGES_MAX, parts.length);
   return declared.length > TOOLS_MAX ? excess("tools", TOOLS_MAX, declared.length) : undefined;
-}
-
-function unsupported(param: string): ValidationIssue {
-  return { code: "unsupported_value", param, message: `'${param}' is not supported by this service.` };
-}
-
-function unsupportedIssue(body: JsonObject): ValidationIssue | undefined {
-  const config = isObject(body.generationConfig) ? body.generationConfig : {};
-  for (const [place, names] of Object.entries(UNSUPPORTED)) {
-    const owner = place === "" ? body : config;
-    const found = names.find((name) => (owner[name] ?? false) !== false);
-    if (found !== undefined) return unsupported(`${place}${found}`);
-  }
-  const { candidateCount = null, responseModalities } = config;
-  if (candidateCount !== null && candidateCount !== 1) return unsupported("generationConfig.candidateCount");
-  const others = Array.isArray(responseModalities) && responseModalities.some((one) => !/^text$/i.test(String(one)));
-  return others ? unsupported("generationConfig.responseModalities") : undefined;
-}
-
-/** Tools that the provider would run are refused: their tokens and calls are not bounded. */
-function toolIssue({ tools }: JsonObject): ValidationIssue | undefined {
-  for (const [index, tool] of (Array.isArray(tools) ? tools : []).entries()) {
-    if (!isObject(tool)) continue;
-    const other = Object.keys(tool).find((name) => name !== "functionDeclarations" && (tool[name] ?? null) !== null);
-    if (other === undefined) continue;
-    const param = `tools[${index}].${other.slice(0, 64)}`;
-    const message = `'${param}' is not supported by this service. Supported tools are 'functionDeclarations', which the client runs.`;
-    return { code: "unsupported_value", param, message };
-  }
-  return undefined;
-}
-
-/** Parts of code that the provider runs. */
-const REFUSED_PARTS = ["executableCode", "codeExecutionResult", "toolCall", "toolResponse"];
-
-function partIssue({ contents }: JsonObject): ValidationIssue | undefined {
-  for (const [index, { parts }] of objectsIn(contents).entries()) {
-    for (const [place, part] of objectsIn(parts).entries()) {
-      const found = REFUSED_PARTS.find((name) => part[name] !== undefined);
-      if (found !== undefined) return unsupported(`contents[${index}].parts[${place}].${found}`);
-    }
-  }
-  return undefined;
 }
 
 function formatIssue({ generationConfig: config = {} }: GenerateContentRequest): ValidationIssue | undefined {
@@ -157,22 +128,16 @@ function internalRequest(
   { model, isStreamed }: GeminiCall,
 ): ChatCompletionRequest {
   const { systemInstruction, labels, generationConfig: config = {} } = request;
-  const { maxOutputTokens, temperature, topP, topK, seed, stopSequences, presencePenalty, frequencyPenalty } = config;
   const effort = effortOf(config);
   const format = formatOf(config);
+  const named = Object.entries(SETTINGS).map(([name, own]) => [name, config[own]] as const);
+  const settings = named.filter(([, value]) => value !== undefined && !(Array.isArray(value) && value.length === 0));
   return {
     model,
     messages,
     ...(isStreamed && { stream: true }),
     ...(systemInstruction && { instructions: textOf(systemInstruction) }),
-    ...(maxOutputTokens !== undefined && { max_completion_tokens: maxOutputTokens }),
-    ...(temperature !== undefined && { temperature }),
-    ...(topP !== undefined && { top_p: topP }),
-    ...(topK !== undefined && { top_k: topK }),
-    ...(seed !== undefined && { seed }),
-    ...(stopSequences !== undefined && stopSequences.length > 0 && { stop: stopSequences }),
-    ...(presencePenalty !== undefined && { presence_penalty: presencePenalty }),
-    ...(frequencyPenalty !== undefined && { frequency_penalty: frequencyPenalty }),
+    ...(Object.fromEntries(settings) as Pick<ChatCompletionRequest, keyof typeof SETTINGS>),
     ...(effort !== undefined && { reasoning_effort: effort }),
     ...(format && { response_format: format }),
     ...(labels && { metadata: labels }),
@@ -254,15 +219,8 @@ function toJsonSchema(schema: JsonObject): Record<string, unknown> {
 const PARAMS: Record<string, string> = {
   messages: "contents",
   instructions: "systemInstruction",
-  max_completion_tokens: "generationConfig.maxOutputTokens",
+  ...Object.fromEntries(Object.entries(SETTINGS).map(([name, own]) => [name, `generationConfig.${own}`])),
   max_tokens: "generationConfig.maxOutputTokens",
-  temperature: "generationConfig.temperature",
-  top_p: "generationConfig.topP",
-  top_k: "generationConfig.topK",
-  seed: "generationConfig.seed",
-  stop: "generationConfig.stopSequences",
-  presence_penalty: "generationConfig.presencePenalty",
-  frequency_penalty: "generationConfig.frequencyPenalty",
   response_format: "generationConfig.responseSchema",
   "response_format.type": "generationConfig.responseMimeType",
   reasoning_effort: "generationConfig.thinkingConfig",

@@ -7,14 +7,7 @@ const GeminiError = Type.Object({
     code: Type.Integer({ description: "HTTP status." }),
     message: Type.String(),
     status: Type.String(),
-    details: Type.Array(
-      Type.Object({
-        "@type": Type.String(),
-        reason: Type.String(),
-        domain: Type.String(),
-        metadata: Type.Record(Type.String(), Type.String()),
-      }),
-    ),
+    details: Type.Array(Type.Unknown()),
   }),
 });
 

@@ -3,13 +3,12 @@ import { Type } from "typebox";
 import { decodeGeminiCount, decodeGenerateContent } from "../../api/gemini/decode.ts";
 import { GenerateContentResponse } from "../../api/gemini/encode.ts";
 import { geminiErrors } from "../../api/gemini/errors.ts";
-import { GeminiModel, GeminiModelList } from "../../api/gemini/models.ts";
 import { GenerateContentRequest } from "../../api/gemini/request.ts";
 import { ApiError } from "../../errors.ts";
 import { answerHandler, CHARGED_HEADERS } from "../answer.ts";
 import { estimateTokens } from "./count-tokens.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
-import { geminiModel, geminiModels } from "./models.ts";
+import { listModels, retrieveModel } from "./models.ts";
 
 const TokenCount = Type.Object({ totalTokens: Type.Integer({ minimum: 0 }) });
 const METHODS = ["generateContent", "streamGenerateContent", "countTokens"];
@@ -69,26 +68,17 @@ export const createGeminiContentV1: Endpoint = {
 };
 
 export const listGeminiModels: Endpoint = {
-  method: "GET",
+  ...listModels,
   path: "/v1beta/models",
-  scope: "models:read",
   operationId: "listGeminiModels",
   summary: "List models in the format of Gemini's API",
-  description: "Every chat model that the token may use. `pageSize` and `pageToken` select a page.",
-  response: { description: "The models.", schema: GeminiModelList },
   errors: geminiErrors,
-  handle: async ({ gateway }, request) => geminiModels(gateway, request),
 };
 
 export const retrieveGeminiModel: Endpoint = {
-  method: "GET",
+  ...retrieveModel,
   path: "/v1beta/models/*",
-  scope: "models:read",
   operationId: "retrieveGeminiModel",
   summary: "Retrieve a model in the format of Gemini's API",
-  description: "One chat model. The id may contain slashes, encoded or not.",
-  wildcard: { name: "model", description: "The model's id, or an alias." },
-  response: { description: "The model.", schema: GeminiModel },
   errors: geminiErrors,
-  handle: async ({ gateway }, request) => geminiModel(gateway, request),
 };

@@ -15,11 +15,11 @@ import type { Gateway } from "../../gateway/gateway.ts";
 import { mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { toApiIssue } from "../answer.ts";
 import { principalOf } from "../authentication.ts";
-import { namesGoogleKey, namesMessagesVersion } from "../errors.ts";
+import { isOfGemini, namesMessagesVersion } from "../errors.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 const FORMATS =
-  "A request with the header `anthropic-version` gets the format of Anthropic's Models API, one with `x-goog-api-key` that of Gemini's API.";
+  "A request with the header `anthropic-version` gets the format of Anthropic's Models API, one with `x-goog-api-key` that of Gemini's API, in pages by `pageSize` and `pageToken`.";
 
 export const listModels: Endpoint = {
   method: "GET",
@@ -30,7 +30,11 @@ export const listModels: Endpoint = {
   description: `Every model that the token may use, with its facts and its price. ${FORMATS}`,
   response: { description: "The models.", schema: Type.Union([ModelList, MessagesModelList, GeminiModelList]) },
   async handle({ gateway }, request): Promise<ModelList | MessagesModelList | GeminiModelList> {
-    if (namesGoogleKey(request)) return geminiModels(gateway, request);
+    if (isOfGemini(request)) {
+      const found = toGeminiModels(modelsFor(gateway, request, chats), request.query as Record<string, unknown>);
+      if ("issue" in found) throw toApiIssue(found.issue);
+      return found;
+    }
     if (!isOfMessages(request)) return { object: "list", data: modelsFor(gateway, request, () => true) };
     const page = readModelPage(request.query as Record<string, unknown>);
     if ("issue" in page) throw toApiIssue(page.issue);
@@ -57,7 +61,7 @@ export const retrieveModel: Endpoint = {
   wildcard: { name: "model", description: "The model's id, or an alias." },
   response: { description: "The model.", schema: Type.Union([Model, MessagesModel, GeminiModel]) },
   async handle({ gateway }, request): Promise<Model | MessagesModel | GeminiModel> {
-    if (namesGoogleKey(request)) return geminiModel(gateway, request);
+    if (isOfGemini(request)) return toGeminiModel(modelFor(gateway, request, chats));
     return isOfMessages(request)
       ? toMessagesModel(modelFor(gateway, request, chats))
       : modelFor(gateway, request, () => true);
@@ -71,18 +75,6 @@ function modelFor({ catalog }: Gateway, request: FastifyRequest, belongs: (model
   const model = catalog.find(id);
   if (model === undefined || !mayUse(principalOf(request), model) || !belongs(model)) throw modelNotFound(id);
   return toApiModel(model, id);
-}
-
-/** Returns a page of the models in the format of Gemini's API. Throws invalid_value. */
-export function geminiModels(gateway: Gateway, request: FastifyRequest): GeminiModelList {
-  const page = toGeminiModels(modelsFor(gateway, request, chats), request.query as Record<string, unknown>);
-  if ("issue" in page) throw toApiIssue(page.issue);
-  return page;
-}
-
-/** Returns the model of a path in the format of Gemini's API. Throws model_not_found. */
-export function geminiModel(gateway: Gateway, request: FastifyRequest): GeminiModel {
-  return toGeminiModel(modelFor(gateway, request, chats));
 }
 
 /** Tests whether a model belongs into the formats of Anthropic's and Gemini's API, which here have no embeddings. */
