@@ -131,6 +131,12 @@ describe("By default", () => {
     expect(await sentFor(asker, { model: "unknown", messages, max_completion_tokens: 60_000 })).toBe(60_000);
   });
 
+  test("A budget of thinking that is not below a lowered bound is lowered with it.", async () => {
+    const thinking = { type: "enabled", budget_tokens: 32_000 };
+    expect(await sentFor(asker, { model: "small", max_completion_tokens: 64_000, thinking })).toBe(2_000);
+    expect(upstream.requests.at(-1)?.body.thinking).toEqual({ type: "enabled", budget_tokens: 1_024 });
+  });
+
   test("A max_tokens of -1 counts as absent, and other negative numbers are rejected.", async () => {
     expect(await sentFor(asker, { max_tokens: -1 })).toBe(4096);
     expect(await failureOf(await asker.ask({ max_tokens: -2 }))).toMatchObject({ param: "max_tokens" });
