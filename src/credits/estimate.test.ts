@@ -126,6 +126,10 @@ describe("estimatePrompt", () => {
       estimate([{ role: "user", content: "go" }], fields).most - estimate([{ role: "user", content: "go" }]).most;
     const text = "x".repeat(1_000);
     expect(added({ chat_template_kwargs: { text } })).toBeGreaterThan(1_000);
+    expect(added({ guided_json: { enum: [text] } })).toBeGreaterThan(1_000);
+    expect(added({ guided_regex: text })).toBeGreaterThan(1_000);
+    expect(added({ guided_choice: [text] })).toBeGreaterThan(1_000);
+    expect(added({ guided_grammar: text })).toBeGreaterThan(1_000);
     expect(added({ web_search_options: { text } })).toBeGreaterThan(1_000);
     const details: RequestMessage[] = [
       { role: "assistant", content: "", reasoning_details: [{ type: "reasoning.text", text }] },

@@ -171,7 +171,10 @@ function visitPrompt(request: ChatCompletionRequest, visit: (text: string) => vo
   others.hasHourCache ||= request.tools?.some((tool) => tool.cache_control?.ttl === "1h") === true;
   if (request.response_format?.type === "json_schema") visit(JSON.stringify(request.response_format));
   // A template may write them into the prompt.
-  for (const value of [request.chat_template_kwargs, request.web_search_options]) {
+  const { chat_template_kwargs, web_search_options, guided_json, guided_regex, guided_choice, guided_grammar } =
+    request;
+  const guides = [guided_json, guided_regex, guided_choice, guided_grammar];
+  for (const value of [chat_template_kwargs, request.enable_thinking, web_search_options, ...guides]) {
     if (value !== undefined) others.opaqueBytes += Buffer.byteLength(JSON.stringify(value));
   }
   return others;

@@ -24,7 +24,14 @@ export const RARE_FIELDS = {
   prompt_cache_retention: "ignored",
   top_k: "ignored",
   thinking: "ignored",
+  min_p: "ignored",
+  repetition_penalty: "ignored",
   chat_template_kwargs: "refused",
+  enable_thinking: "ignored",
+  guided_json: "ignored",
+  guided_regex: "ignored",
+  guided_choice: "ignored",
+  guided_grammar: "ignored",
   cache_control: "ignored",
   "tools.custom": "refused",
   "content.file": "refused",
@@ -60,6 +67,8 @@ const DEFAULTS: { [Field in TopField]?: (value: NonNullable<UpstreamRequest[Fiel
   service_tier: (value) => value === "auto" || value === "default",
   store: (value) => !value,
   top_k: (value) => value === 0,
+  min_p: (value) => value === 0,
+  repetition_penalty: (value) => value === 1,
   verbosity: (value) => value === "medium",
 };
 

@@ -19,13 +19,17 @@ export const LOCAL_SERVERS: readonly LocalServer[] = [
   }),
   // https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
   local("llamacpp", "llama.cpp", 8_080, {
-    requestFormat: { fields: passing("top_k", "chat_template_kwargs", "content.input_audio") },
+    requestFormat: { fields: passing("top_k", "min_p", "chat_template_kwargs", "content.input_audio") },
   }),
   // https://docs.vllm.ai/en/stable/features/reasoning_outputs/
   local("vllm", "vLLM", 8_000, {
     requestFormat: {
       reasoningField: "reasoning",
-      fields: passing("top_k", "chat_template_kwargs", "content.input_audio", "content.video_url"),
+      fields: passing(
+        ...(["top_k", "min_p", "repetition_penalty", "chat_template_kwargs"] as const),
+        ...(["guided_json", "guided_regex", "guided_choice", "guided_grammar"] as const),
+        ...(["content.input_audio", "content.video_url"] as const),
+      ),
     },
   }),
 ];

@@ -242,7 +242,7 @@ const ROWS: readonly Row[] = [
     documentation: "https://docs.together.ai/reference/chat-completions",
     requestFormat: {
       reasoningField: "reasoning",
-      fields: passing("top_k", "chat_template_kwargs", "content.video_url"),
+      fields: passing("top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "content.video_url"),
     },
   },
   {
@@ -268,6 +268,8 @@ const ROWS: readonly Row[] = [
           "service_tier",
           "verbosity",
           "top_k",
+          "min_p",
+          "repetition_penalty",
           "cache_control",
           "content.file",
           "content.input_audio",

@@ -30,7 +30,14 @@ const SAMPLES: Record<RareField, Partial<UpstreamRequest>> = {
   prompt_cache_retention: { prompt_cache_retention: "24h" },
   top_k: { top_k: 5 },
   thinking: { thinking: { type: "enabled", budget_tokens: 1_024 } },
+  min_p: { min_p: 0.1 },
+  repetition_penalty: { repetition_penalty: 1.1 },
   chat_template_kwargs: { chat_template_kwargs: { enable_thinking: false } },
+  enable_thinking: { enable_thinking: false },
+  guided_json: { guided_json: { type: "object" } },
+  guided_regex: { guided_regex: "[a-z]+" },
+  guided_choice: { guided_choice: ["yes", "no"] },
+  guided_grammar: { guided_grammar: 'root ::= "yes"' },
   cache_control: { cache_control: { type: "ephemeral" } },
   "tools.custom": { tools: [{ type: "function", function: { name: "sh" }, custom: {} }] },
   "content.file": part({ type: "file", file: { filename: "a.pdf", file_data: "data:application/pdf;base64,AAAA" } }),
@@ -109,7 +116,13 @@ describe.each(ROWS)("$name", ({ fixture, format, fields = DEFAULT_REQUEST_FORMAT
 
   test("a dear tier is refused, and values that mean nothing count as absent.", async () => {
     expect((await sent(fixture, more, { service_tier: "priority" })).refused).toMatchObject({ param: "service_tier" });
-    const { refused, ignored } = await sent(fixture, more, { store: false, top_k: 0, modalities: ["text"] });
+    const { refused, ignored } = await sent(fixture, more, {
+      store: false,
+      top_k: 0,
+      min_p: 0,
+      repetition_penalty: 1,
+      modalities: ["text"],
+    });
     expect([refused, ignored]).toEqual([undefined, []]);
   });
 });

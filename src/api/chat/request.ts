@@ -223,7 +223,14 @@ const RARE_FIELDS = {
   prompt_cache_retention: Type.Optional(Type.Enum(["in_memory", "in-memory", "24h"])),
   top_k: Type.Optional(Type.Integer({ minimum: 0 })),
   thinking: Type.Optional(Thinking),
+  min_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  repetition_penalty: Type.Optional(Type.Number({ exclusiveMinimum: 0 })),
   chat_template_kwargs: Type.Optional(Json),
+  enable_thinking: Type.Optional(Type.Boolean()),
+  guided_json: Type.Optional(Type.Union([Type.String(), Json])),
+  guided_regex: Type.Optional(Type.String()),
+  guided_choice: Type.Optional(Type.Array(Type.String(), { minItems: 1 })),
+  guided_grammar: Type.Optional(Type.String()),
   cache_control: cacheControl,
 };
 
