@@ -1,3 +1,4 @@
+import { knownOrganization } from "./core.ts";
 import { operation } from "./operation.ts";
 import { selectionOf } from "./show-statement.ts";
 
@@ -16,6 +17,7 @@ export const exportStatement = operation({
     const name = kind === null ? "statement" : `statement-${kind}`;
     const leave = services.gateway.limits.enterExport({ key: `exports:${organizationId}`, limit: EXPORTS_AT_ONCE_MAX });
     try {
+      await knownOrganization(services, organizationId);
       const headers = {
         "content-type": "text/csv; charset=utf-8",
         "content-disposition": `attachment; filename="${name}.csv"`,

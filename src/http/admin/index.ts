@@ -77,12 +77,12 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
     const page = { cursor, limit };
     const call = { who, params, query, page, body: request.body, connection, request, reply };
     reply.code(answer.status);
+    // An export takes as long as its client reads, and has limits of its own, which come first.
+    const isExport = answer.contentType !== undefined;
     const handle = async () => {
-      if (isOfOrganization) await knownOrganization(services, params.id);
+      if (isOfOrganization && !isExport) await knownOrganization(services, params.id);
       return handleOnce(services, endpoint, call);
     };
-    // An export takes as long as its client reads, and has limits of its own.
-    const isExport = answer.contentType !== undefined;
     return who?.role === "member" && !isExport ? turns.run(shareOwnerOf(who), handle) : handle();
   };
 }
