@@ -330,9 +330,11 @@ describe("docs/clients/", () => {
 
   test("the table has the clients and versions of `npm run agents`, and all of them work", () => {
     const rows = tableOf(document("docs/clients/README.md"), "client").map((cells) => cells.slice(0, 4));
-    const real = [...AGENTS, ...CLIENTS].map(({ name, packages, wire }) => {
+    const real = [...AGENTS, ...CLIENTS].map((client) => {
+      const { name, packages, wire } = client;
       const [first, version] = Object.entries(packages)[0] ?? [];
-      return [name, `\`${first}\` ${version}`, wire, "needsMaxTokens" in program ? "works with one setting" : "works"];
+      const result = "needsMaxTokens" in client ? "works with one setting" : "works";
+      return [name, `\`${first}\` ${version}`, wire, result];
     });
     expect(rows).toEqual(real);
   });
