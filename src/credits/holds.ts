@@ -33,7 +33,7 @@ import { type BudgetState, reachWithin, tightest } from "./budgets.ts";
 import { decodeLines, encodeLines } from "./charge-lines.ts";
 import { type Funds, mergeDraws, returnDraws, splitDraws, sumOfDraws, take } from "./funds.ts";
 import { keyIdOf } from "./names.ts";
-import type { KeyOutcome, Outcomes, SettleOutcome } from "./outcomes.ts";
+import type { KeyOutcome, Outcomes } from "./outcomes.ts";
 import {
   addTokens,
   assertCounts,
@@ -187,7 +187,7 @@ function isChange(before: HoldRow, after: HoldRow): boolean {
 }
 
 /** Charges a request. Never refused: the part that the credits do not cover is recorded as shortfall. */
-export function settleHold(batch: Batch, funds: Funds, transition: SettleTransition): SettleOutcome {
+export function settleHold(batch: Batch, funds: Funds, transition: SettleTransition): Outcomes["settle"] {
   const { facts, answer } = transition;
   const open = holdOf(batch, facts);
   const earlier = open === undefined ? requestOf(batch, facts) : undefined;

@@ -135,69 +135,36 @@ export function without<Named extends RowName>(names: readonly Named[], read: re
   });
 }
 
-interface Entry<Value> {
-  organizationId: string;
-  value: Value;
-}
-
 /** Values by organization and id. */
 export class NameMap<Value> {
-  /** By id: a key of both texts would be joined and hashed for each use. */
-  readonly #entries = new Map<string, Entry<Value>>();
-  /** By id and organization, for ids that several organizations use. */
-  readonly #more = new Map<string, Map<string, Value>>();
-  #size = 0;
+  /** Nested: a key of both texts would be joined and hashed for each use. */
+  readonly #organizations = new Map<string, Map<string, Value>>();
 
   get size(): number {
-    return this.#size;
+    return this.#organizations.values().reduce((sum, values) => sum + values.size, 0);
   }
 
   get(organizationId: string, id: string): Value | undefined {
-    const entry = this.#entries.get(id);
-    return entry?.organizationId === organizationId ? entry.value : this.#more.get(id)?.get(organizationId);
+    return this.#organizations.get(organizationId)?.get(id);
   }
 
   has(organizationId: string, id: string): boolean {
-    if (this.#entries.get(id)?.organizationId === organizationId) return true;
-    return this.#more.get(id)?.has(organizationId) === true;
+    return this.#organizations.get(organizationId)?.has(id) === true;
   }
 
   set(organizationId: string, id: string, value: Value): void {
-    const entry = this.#entries.get(id);
-    if (!this.has(organizationId, id)) this.#size += 1;
-    if (entry === undefined) this.#entries.set(id, { organizationId, value });
-    else if (entry.organizationId === organizationId) entry.value = value;
-    else this.#setMore(organizationId, id, value);
-  }
-
-  #setMore(organizationId: string, id: string, value: Value): void {
-    const values = this.#more.get(id);
-    if (values === undefined) this.#more.set(id, new Map([[organizationId, value]]));
-    else values.set(organizationId, value);
+    const values = this.#organizations.get(organizationId);
+    if (values === undefined) this.#organizations.set(organizationId, new Map([[id, value]]));
+    else values.set(id, value);
   }
 
   delete(organizationId: string, id: string): void {
-    if (!this.has(organizationId, id)) return;
-    this.#size -= 1;
-    const others = this.#more.get(id);
-    if (this.#entries.get(id)?.organizationId !== organizationId) {
-      others?.delete(organizationId);
-      return;
-    }
-    this.#entries.delete(id);
-    for (const [otherId, value] of others ?? []) {
-      this.#entries.set(id, { organizationId: otherId, value });
-      others?.delete(otherId);
-      return;
-    }
+    this.#organizations.get(organizationId)?.delete(id);
   }
 
-  /** Returns all values. */
+  /** Returns all values, organization by organization. */
   values(): Value[] {
-    const values: Value[] = [];
-    for (const { value } of this.#entries.values()) values.push(value);
-    for (const others of this.#more.values()) values.push(...others.values());
-    return values;
+    return [...this.#organizations.values()].flatMap((values) => [...values.values()]);
   }
 }
 

@@ -2,15 +2,6 @@ import type { MicroCredits } from "./amount.ts";
 import type { AdjustmentRow, BalanceRow, BudgetUse, EndedState, GrantRow, HoldState } from "./books.ts";
 import type { BudgetState } from "./budgets.ts";
 
-export type HoldOutcome =
-  | { outcome: "held"; amount: MicroCredits; available: MicroCredits; covered?: Covered }
-  /** The credits would not suffice even if every running request returned its hold. */
-  | ({ outcome: "insufficient" } & Shortage)
-  /** Running requests hold the missing amount. */
-  | ({ outcome: "busy"; held: MicroCredits } & Shortage)
-  /** A hold of this id ended before. */
-  | Ended
-  | KeyOutcome;
 /** The budgets that cover a request that was admitted; absent if there is none. */
 export interface Covered {
   /** The counters that its hold recorded. */
@@ -34,58 +25,57 @@ export type KeyOutcome =
   | { outcome: "interrupted" }
   /** It had another endpoint or body. */
   | { outcome: "mismatch" };
-export type RenewOutcome = { outcome: "renewed"; remade: boolean } | Ended;
-/** The request belongs to a closed period, so nothing is booked. */
-type Closed = { outcome: "closed"; beforeMs: number };
-export type SettleOutcome =
-  | Closed
-  | { outcome: "charged"; charged: MicroCredits; shortfall: MicroCredits; available: MicroCredits }
-  | { outcome: "released" };
-export type ReleaseOutcome =
-  | Closed
-  | { outcome: "released"; available: MicroCredits }
-  | { outcome: "charged" | "recovered" };
-export type ExpireOutcome =
-  | { outcome: "expired"; charged: MicroCredits; shortfall: MicroCredits }
-  /** Renewed, or ended by its owner, since the sweeper read it. */
-  | { outcome: "kept"; state: HoldState }
-  | Missing;
-export type GrantOutcome =
-  | { outcome: "granted"; grantId: string; balance: BalanceRow; repeated: boolean }
-  /** The organization has another grant under this reference. */
-  | { outcome: "reference_mismatch"; first: GrantTerms };
 /** Terms under which a grant was made. */
 export type GrantTerms = Pick<GrantRow, "id" | "amount" | "effectiveAtMs" | "expiresAtMs" | "priority" | "createdAtMs">;
 /** The organization has another adjustment of the same kind under this reference. */
 export type AdjustmentMismatch = { outcome: "reference_mismatch"; first: AdjustmentRow };
-export type RevokeOutcome =
-  | { outcome: "revoked"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
-  /** More than is available, or than remains of the grant. */
-  | { outcome: "excessive"; most: MicroCredits }
-  | AdjustmentMismatch
-  | { outcome: "unknown_grant" };
-export type CreditOutcome =
-  | { outcome: "credited"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
-  /** More than was spent, or than the hold was charged and not credited yet. */
-  | { outcome: "excessive"; most: MicroCredits }
-  | AdjustmentMismatch
-  | Closed
-  | Missing;
-export type RefreshOutcome = { outcome: "refreshed"; balance: BalanceRow };
 type Missing = { outcome: "missing" };
+/** The request belongs to a closed period, so nothing is booked. */
+type Closed = { outcome: "closed"; beforeMs: number };
+/** A hold of this id ended before. */
 type Ended = { outcome: "ended"; state: EndedState };
-export type UnknownOrganization = { outcome: "unknown_organization" };
+
+/** The outcomes of a kind of transition on an organization that exists. */
+interface Decided {
+  hold:
+    | { outcome: "held"; amount: MicroCredits; available: MicroCredits; covered?: Covered }
+    /** The credits would not suffice even if every running request returned its hold. */
+    | ({ outcome: "insufficient" } & Shortage)
+    /** Running requests hold the missing amount. */
+    | ({ outcome: "busy"; held: MicroCredits } & Shortage)
+    | Ended
+    | KeyOutcome;
+  renew: { outcome: "renewed"; remade: boolean } | Ended;
+  settle:
+    | { outcome: "charged"; charged: MicroCredits; shortfall: MicroCredits; available: MicroCredits }
+    | { outcome: "released" }
+    | Closed;
+  release: { outcome: "released"; available: MicroCredits } | { outcome: "charged" | "recovered" } | Closed;
+  expire:
+    | { outcome: "expired"; charged: MicroCredits; shortfall: MicroCredits }
+    /** Renewed, or ended by its owner, since the sweeper read it. */
+    | { outcome: "kept"; state: HoldState }
+    | Missing;
+  grant:
+    | { outcome: "granted"; grantId: string; balance: BalanceRow; repeated: boolean }
+    /** The organization has another grant under this reference. */
+    | { outcome: "reference_mismatch"; first: GrantTerms };
+  revoke:
+    | { outcome: "revoked"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
+    /** More than is available, or than remains of the grant. */
+    | { outcome: "excessive"; most: MicroCredits }
+    | AdjustmentMismatch
+    | { outcome: "unknown_grant" };
+  credit:
+    | { outcome: "credited"; adjustment: AdjustmentRow; balance: BalanceRow; repeated: boolean }
+    /** More than was spent, or than the hold was charged and not credited yet. */
+    | { outcome: "excessive"; most: MicroCredits }
+    | AdjustmentMismatch
+    | Closed
+    | Missing;
+  refresh: { outcome: "refreshed"; balance: BalanceRow };
+}
 
 /** The outcome that belongs to a kind of transition. */
-export interface Outcomes {
-  hold: HoldOutcome | UnknownOrganization;
-  renew: RenewOutcome | UnknownOrganization;
-  settle: SettleOutcome | UnknownOrganization;
-  release: ReleaseOutcome | UnknownOrganization;
-  expire: ExpireOutcome | UnknownOrganization;
-  grant: GrantOutcome | UnknownOrganization;
-  revoke: RevokeOutcome | UnknownOrganization;
-  credit: CreditOutcome | UnknownOrganization;
-  refresh: RefreshOutcome | UnknownOrganization;
-}
+export type Outcomes = { [Kind in keyof Decided]: Decided[Kind] | { outcome: "unknown_organization" } };
 export type Outcome = Outcomes[keyof Outcomes];

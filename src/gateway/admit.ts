@@ -58,7 +58,7 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
   const { principal } = call;
   const { model, output, estimate } = plan;
   const range = outputRange(gateway, principal, model, output, estimate);
-  const wanted = wantedLimits(gateway, principal, model, estimate.likely + range.most);
+  const wanted = wantedLimits(gateway, principal, estimate.likely + range.most, model);
   const admitted = call.limited.admit(wanted);
   const entry = admitted instanceof Promise ? await admitted : admitted;
   try {

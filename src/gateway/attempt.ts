@@ -7,6 +7,7 @@ import type { Circuit, CircuitChange } from "./circuit.ts";
 import { CONSEQUENCES } from "./failures.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import { inOrder, type Plan } from "./plan.ts";
+import type { UpstreamCall } from "./report.ts";
 
 /** The upstream calls of a request. */
 interface Calls {
@@ -14,10 +15,8 @@ interface Calls {
   route: Route;
   /** Time of the last call, in milliseconds since 1970; null where no upstream was called. */
   calledAtMs: number | null;
-  /** All calls, each until its answer began or its failure was known. */
-  attempts: readonly Attempt[];
-  /** The route of each of these calls, and its beginning in milliseconds since 1970. */
-  beginnings: readonly { route: Route; startedMs: number }[];
+  /** All calls, apart from one that failed by a defect. */
+  made: readonly UpstreamCall[];
 }
 
 /** Calls of which the last one is answered. */
@@ -45,7 +44,7 @@ export async function attempt(
   plan: Plan,
   admission: Admission,
 ): Promise<Answered | Unanswered> {
-  let calls: Calls = { route: admission.routes[0], calledAtMs: null, attempts: [], beginnings: [] };
+  let calls: Calls = { route: admission.routes[0], calledAtMs: null, made: [] };
   let failure: UpstreamError | undefined;
   let refusal: UpstreamError | undefined;
   try {
@@ -71,15 +70,15 @@ export async function attempt(
       const result = await callUpstream(plan, provider, sending, call.signal);
       const nowMs = gateway.clock();
       const outcome = outcomeOf(result, call.signal);
-      const made = outcome && { route: upstreamOf(route), outcome, durationMs: nowMs - startedMs };
-      calls = withCall(calls, { route, startedMs }, made);
+      const made = outcome === undefined ? [] : [{ route, startedMs, outcome, durationMs: nowMs - startedMs }];
+      calls = { route, calledAtMs: startedMs, made: [...calls.made, ...made] };
       if (!("failure" in result)) {
         logChange(gateway, organizationId, route, circuit.answered(organizationId, startedMs, nowMs));
         return { ...calls, answer: result.answer, circuit };
       }
       if (call.signal.aborted || !(result.failure instanceof UpstreamError)) return { ...calls, ...result };
       failure = result.failure;
-      logFailedCall(gateway, call, made, failure);
+      logFailedCall(gateway, call, calls, failure);
       logChange(gateway, organizationId, route, circuit.failed(organizationId, failure, startedMs, nowMs));
     }
   } catch (error) {
@@ -87,15 +86,9 @@ export async function attempt(
   }
 }
 
-/** Notes a call as the last one, and as an attempt unless it failed by a defect. */
-function withCall(
-  { attempts, beginnings }: Calls,
-  beginning: Calls["beginnings"][number],
-  made: Attempt | undefined,
-): Calls {
-  const last = { route: beginning.route, calledAtMs: beginning.startedMs };
-  if (made === undefined) return { ...last, attempts, beginnings };
-  return { ...last, attempts: [...attempts, made], beginnings: [...beginnings, beginning] };
+/** Returns the calls as they are logged and recorded. */
+export function attemptsOf({ made }: Pick<Calls, "made">): Attempt[] {
+  return made.map(({ route, outcome, durationMs }) => ({ route: upstreamOf(route), outcome, durationMs }));
 }
 
 /** Result of a call; undefined for a defect, which is not an attempt's outcome. */
@@ -129,9 +122,9 @@ function noRoute({ id }: CatalogModel): UpstreamError {
 }
 
 /** Returns the only route that was called, where its failure is worth a second call. */
-function routeToRepeat({ route, attempts }: Calls, failure: UpstreamError | undefined): Route | undefined {
+function routeToRepeat({ route, made }: Calls, failure: UpstreamError | undefined): Route | undefined {
   const mayRepeat = failure !== undefined && CONSEQUENCES[failure.failure].next === "elsewhere or again";
-  return mayRepeat && attempts.length === 1 ? route : undefined;
+  return mayRepeat && made.length === 1 ? route : undefined;
 }
 
 /** Tells whether a route may be called after a failure of another one. */
@@ -150,13 +143,16 @@ const OPERATORS: Partial<Record<UpstreamFailure, string>> = {
 function logFailedCall(
   { log }: Gateway,
   { requestId, principal, request }: GatewayCall,
-  made: Attempt | undefined,
+  calls: Calls,
   error: UpstreamError,
 ): void {
   const text = OPERATORS[error.failure];
   if (text === undefined) return;
   const { organizationId, tokenId } = principal;
-  log.error({ requestId, organizationId, tokenId, model: request.model, ...made, err: error }, text);
+  log.error(
+    { requestId, organizationId, tokenId, model: request.model, ...attemptsOf(calls).at(-1), err: error },
+    text,
+  );
 }
 
 /** Notes in the upstream's circuit how an answer that had begun has ended; `failure` is undefined for a complete answer. */

@@ -2,7 +2,7 @@ import type { CatalogModel } from "../catalog/model.ts";
 import { type ApiError, isOwnCut } from "../errors.ts";
 import { admit, type Replay } from "./admit.ts";
 import { type AnswerSink, headOfReplay } from "./answer.ts";
-import { attempt } from "./attempt.ts";
+import { attempt, attemptsOf } from "./attempt.ts";
 import { deliver, undelivered } from "./deliver.ts";
 import { publicError } from "./failures.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
@@ -75,10 +75,7 @@ function reportOf(
     operation: plan.operation,
     model: plan.model.id,
     route: upstream.route,
-    calls: upstream.beginnings.map(({ route, startedMs }, index) => {
-      const { outcome = "answered", durationMs = 0 } = upstream.attempts[index] ?? {};
-      return { route, startedMs, outcome, durationMs };
-    }),
+    calls: upstream.made,
     ...times,
     admittedMs: admission.admittedAtMs,
     firstTokenAtMs: firstTokenMs === null ? null : admission.admittedAtMs + firstTokenMs,
@@ -132,10 +129,11 @@ function respond(
 function logFailure(
   { log }: Gateway,
   { requestId, principal, request }: GatewayCall,
-  { upstream: { attempts }, delivery: { end } }: Completed,
+  { upstream, delivery: { end } }: Completed,
   error: ApiError,
 ) {
   const { organizationId, tokenId } = principal;
+  const attempts = attemptsOf(upstream);
   const fields = { requestId, organizationId, tokenId, model: request.model, code: error.code, end, attempts };
   if (end === "client_disconnected") log.debug(fields, "the client disconnected");
   else if (error.code === "internal_error") {

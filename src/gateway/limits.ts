@@ -31,12 +31,11 @@ export interface WindowUse extends LimitKey {
 
 /** Everything that an admission takes from the limits, all or nothing. */
 export interface WantedLimits {
-  /** Limits of requests per minute that did not apply before the body was read. */
-  requests: readonly LimitKey[];
+  /** Requests per minute are among them only where their limit did not apply before the body was read. */
+  uses: readonly WindowUse[];
+  /** The amount of each use of tokens. */
   tokens: number;
-  tokensPerMinute: readonly LimitKey[];
-  tokensPerDay: readonly LimitKey[];
-  concurrentRequests: readonly LimitKey[];
+  concurrent: readonly LimitKey[];
 }
 
 /** An admission by the limits. */
@@ -76,16 +75,9 @@ export interface RateLimiter {
   stop(): Promise<void>;
 }
 
-/** Returns what an admission takes from windows. */
-export function windowUsesOf({ requests, tokens, tokensPerMinute, tokensPerDay }: WantedLimits): WindowUse[] {
-  const uses = requestUses(requests);
-  for (const { key, limit } of tokensPerMinute) uses.push({ kind: "tokens", key, limit, amount: tokens });
-  for (const { key, limit } of tokensPerDay) uses.push({ kind: "tokensOfDay", key, limit, amount: tokens });
-  return uses;
-}
-
-export function requestUses(keys: readonly LimitKey[]): WindowUse[] {
-  return keys.map(({ key, limit }) => ({ kind: "requests", key, limit, amount: 1 }));
+/** Returns the use of an amount in the windows of limits. */
+export function windowUses(kind: WindowUse["kind"], keys: readonly LimitKey[], amount: number): WindowUse[] {
+  return keys.map(({ key, limit }) => ({ kind, key, limit, amount }));
 }
 
 /** Returns the state of a window of which `used` is counted, and which ends in `leftMs`. */

@@ -12,7 +12,7 @@ export interface CompletionReport {
   model: string;
   /** The route that was called last, or would have been called first. */
   route: Pick<Route, "providerId" | "model">;
-  calls: readonly ReportedCall[];
+  calls: readonly UpstreamCall[];
   startedMs: number;
   admittedMs: number;
   firstTokenAtMs: number | null;
@@ -28,7 +28,8 @@ export interface CompletionReport {
 }
 
 /** A call of an upstream, until its answer began or its failure was known. */
-export interface ReportedCall extends Pick<Attempt, "outcome" | "durationMs"> {
-  route: CompletionReport["route"];
+export interface UpstreamCall extends Pick<Attempt, "outcome" | "durationMs"> {
+  route: Route;
+  /** Milliseconds since 1970. */
   startedMs: number;
 }

@@ -5,7 +5,7 @@ import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/books.ts";
 import { type TokenCounts, tokenTotals } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
-import type { Answered, Unanswered } from "./attempt.ts";
+import { type Answered, attemptsOf, type Unanswered } from "./attempt.ts";
 import { type Charge, chargedAt, chargeOf, roughTokens, tokenBoundsOf } from "./charge.ts";
 import type { Delivery } from "./deliver.ts";
 import { publicError } from "./failures.ts";
@@ -143,7 +143,7 @@ function traceOf({ plan, upstream, delivery }: Completed, reported: TokenCounts 
   return {
     isStreamed: plan.isStreamed,
     firstTokenMs,
-    attempts: recordedAttempts(upstream.attempts, reported),
+    attempts: recordedAttempts(attemptsOf(upstream), reported),
     failure: end === "complete" || end === "client_disconnected" ? null : publicError(failure).code,
     providerResponseId,
     providerCost,
@@ -151,11 +151,11 @@ function traceOf({ plan, upstream, delivery }: Completed, reported: TokenCounts 
 }
 
 /** Returns the calls to record: several ones, or one whose report differs from the charge. */
-function recordedAttempts(attempts: readonly Attempt[], reported: TokenCounts | null): Attempt[] | null {
+function recordedAttempts(attempts: Attempt[], reported: TokenCounts | null): Attempt[] | null {
   const last = attempts.at(-1);
   if (last === undefined) return null;
   if (reported !== null) return [...attempts.slice(0, -1), { ...last, reported }];
-  return attempts.length === 1 && last.outcome === "answered" ? null : [...attempts];
+  return attempts.length === 1 && last.outcome === "answered" ? null : attempts;
 }
 
 /** Returns the end of an answer whose charge is committed. */

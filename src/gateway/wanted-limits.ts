@@ -1,7 +1,7 @@
 import type { Principal } from "../api/principal.ts";
 import type { CatalogModel } from "../catalog/model.ts";
 import type { Gateway } from "./gateway.ts";
-import type { LimitKey, WantedLimits } from "./limits.ts";
+import { type LimitKey, type WantedLimits, windowUses } from "./limits.ts";
 
 /** Returns the limits of a token and of its organization, in this order. */
 export function limitKeys(
@@ -22,30 +22,23 @@ export function modelLimit({ id, limits }: CatalogModel, unit: keyof Gateway["li
   return limit === undefined ? [] : [{ key: `model:${id}`, limit }];
 }
 
-/** Returns what a request takes from the limits of its caller and its model. */
+/** Returns what a request takes from the limits of its caller and of a model, if it names one to be called. */
 export function wantedLimits(
   gateway: Gateway,
   principal: Principal,
-  model: CatalogModel,
   tokens: number,
+  model?: CatalogModel,
 ): WantedLimits {
-  const own = callerLimits(gateway, principal, tokens);
-  return {
-    ...own,
-    requests: modelLimit(model, "requestsPerMinute"),
-    tokensPerMinute: [...own.tokensPerMinute, ...modelLimit(model, "tokensPerMinute")],
-    concurrentRequests: [...own.concurrentRequests, ...modelLimit(model, "concurrentRequests")],
-  };
-}
-
-/** Returns what a request takes from the limits of its caller, and of no model. */
-export function callerLimits(gateway: Gateway, principal: Principal, tokens: number): WantedLimits {
+  const ofModel = (unit: keyof Gateway["limitSettings"]) => (model === undefined ? [] : modelLimit(model, unit));
   const dayKey = { key: `organization:${principal.organizationId}`, limit: gateway.playground.tokensPerDay };
+  const tokensPerMinute = [...limitKeys(gateway, principal, "tokensPerMinute"), ...ofModel("tokensPerMinute")];
   return {
-    requests: [],
+    uses: [
+      ...windowUses("requests", ofModel("requestsPerMinute"), 1),
+      ...windowUses("tokens", tokensPerMinute, tokens),
+      ...windowUses("tokensOfDay", principal.organizationKind === "playground" ? [dayKey] : [], tokens),
+    ],
     tokens,
-    tokensPerMinute: limitKeys(gateway, principal, "tokensPerMinute"),
-    tokensPerDay: principal.organizationKind === "playground" ? [dayKey] : [],
-    concurrentRequests: limitKeys(gateway, principal, "concurrentRequests"),
+    concurrent: [...limitKeys(gateway, principal, "concurrentRequests"), ...ofModel("concurrentRequests")],
   };
 }

@@ -1,5 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { LimitEntry, LimitKey, LimitState, RateLimiter, WantedLimits } from "../../src/gateway/limits.ts";
+import {
+  type LimitEntry,
+  type LimitKey,
+  type LimitState,
+  type RateLimiter,
+  type WantedLimits,
+  windowUses,
+} from "../../src/gateway/limits.ts";
 
 /** A limiter and the passage of its time. */
 export interface LimiterSubject {
@@ -18,7 +25,25 @@ export function name(kind: string): string {
 export interface Asked {
   /** Requests per minute, counted before the body is read. */
   requests?: readonly LimitKey[];
-  wanted?: Partial<WantedLimits>;
+  wanted?: Terms;
+}
+
+interface Terms {
+  requests?: readonly LimitKey[];
+  tokens?: number;
+  tokensPerMinute?: readonly LimitKey[];
+  tokensPerDay?: readonly LimitKey[];
+  concurrentRequests?: readonly LimitKey[];
+}
+
+function wantedOf(terms: Terms): WantedLimits {
+  const { tokens = 1, requests = [], tokensPerDay = [], concurrentRequests: concurrent = [] } = terms;
+  const { tokensPerMinute = [{ key: name("token"), limit: FREE }] } = terms;
+  const ofTokens = [
+    ...windowUses("tokens", tokensPerMinute, tokens),
+    ...windowUses("tokensOfDay", tokensPerDay, tokens),
+  ];
+  return { uses: [...windowUses("requests", requests, 1), ...ofTokens], tokens, concurrent };
 }
 
 const FREE = 1_000_000;
@@ -27,14 +52,7 @@ const FREE = 1_000_000;
 export async function admit(limits: RateLimiter, { requests, wanted = {} }: Asked): Promise<LimitEntry> {
   const free = [{ key: name("token"), limit: FREE }];
   const limited = limits.begin(requests ?? free);
-  return limited.admit({
-    requests: [],
-    tokens: 1,
-    tokensPerMinute: free,
-    tokensPerDay: [],
-    concurrentRequests: [],
-    ...wanted,
-  });
+  return limited.admit(wantedOf(wanted));
 }
 
 export async function refusalOf(work: () => unknown): Promise<unknown> {
@@ -109,9 +127,7 @@ function requestCases(subject: Subject): void {
     const limited = subject.limits.begin(keys);
     expect((await limited.counted()).remaining).toBe(9);
     expect((await limited.counted()).remaining).toBe(9);
-    const free = [{ key: name("token"), limit: FREE }];
-    const wanted = { requests: [], tokens: 1, tokensPerMinute: free, tokensPerDay: [], concurrentRequests: [] };
-    expect((await limited.admit(wanted)).requestLimit.remaining).toBe(9);
+    expect((await limited.admit(wantedOf({}))).requestLimit.remaining).toBe(9);
     expect((await admit(subject.limits, { requests: keys })).requestLimit.remaining).toBe(8);
   });
 

@@ -7,13 +7,12 @@ import {
   type LimitsStatus,
   limitStateOf,
   type RateLimiter,
-  requestUses,
   shownLimits,
   tightestOf,
   tooManyAtOnce,
   WINDOW_SECONDS,
   type WindowUse,
-  windowUsesOf,
+  windowUses,
 } from "../limits.ts";
 
 /** Amounts that were counted together. */
@@ -44,14 +43,14 @@ export class LocalLimiter implements RateLimiter {
     return {
       counted: () => counted,
       admit: (wanted) => {
-        const { states, leave } = this.take(windowUsesOf(wanted), wanted.concurrentRequests);
+        const { states, leave } = this.take(wanted.uses, wanted.concurrent);
         return { ...shownLimits(counted, states), leave: (tokensUsed) => leave(wanted.tokens - tokensUsed) };
       },
     };
   }
 
   countRequest(keys: readonly LimitKey[]): LimitState {
-    return tightestOf(this.take(requestUses(keys), []).states);
+    return tightestOf(this.take(windowUses("requests", keys, 1), []).states);
   }
 
   enterExport({ key, limit }: LimitKey): () => void {

@@ -7,13 +7,12 @@ import {
   type LimitState,
   type LimitsStatus,
   type RateLimiter,
-  requestUses,
   shownLimits,
   tightestOf,
   tooManyAtOnce,
   type WantedLimits,
   type WindowUse,
-  windowUsesOf,
+  windowUses,
 } from "../limits.ts";
 import { LocalLimiter } from "./local.ts";
 import { RedisNode, type RedisNodeOptions } from "./redis.ts";
@@ -61,7 +60,7 @@ export class SharedLimiter implements RateLimiter {
   }
 
   begin(keys: readonly LimitKey[]): LimitedRequest {
-    const uses = requestUses(keys);
+    const uses = windowUses("requests", keys, 1);
     const request = new SharedRequest(this, uses);
     if (this.#node.isJoined) {
       this.#refuseUsedUp(uses);
@@ -73,7 +72,7 @@ export class SharedLimiter implements RateLimiter {
   }
 
   async countRequest(keys: readonly LimitKey[]): Promise<LimitState> {
-    return new SharedRequest(this, requestUses(keys)).counted();
+    return new SharedRequest(this, windowUses("requests", keys, 1)).counted();
   }
 
   enterExport(key: LimitKey): () => void {
@@ -193,14 +192,14 @@ class SharedRequest implements LimitedRequest {
     return this.#counted ?? this.countWith(this.#limiter.send([this.step]).then((outcomes) => outcomes?.[0]));
   }
 
-  async admit(wanted: WantedLimits): Promise<LimitEntry> {
-    const step = { uses: windowUsesOf(wanted), concurrent: wanted.concurrentRequests, followsPrevious: true };
+  async admit({ uses, tokens, concurrent }: WantedLimits): Promise<LimitEntry> {
+    const step = { uses, concurrent, followsPrevious: true };
     const isCounted = this.#counted !== undefined;
     if (isCounted) await this.#counted;
     const sent = this.#limiter.send(isCounted ? [{ ...step, followsPrevious: false }] : [this.step, step]);
     if (!isCounted) void this.countWith(sent.then((outcomes) => outcomes?.[0]));
     const counted = await this.counted();
-    return this.#limiter.admitted(counted, wanted.tokens, step, (await sent)?.at(-1));
+    return this.#limiter.admitted(counted, tokens, step, (await sent)?.at(-1));
   }
 
   countAs(counted: LimitState): void {

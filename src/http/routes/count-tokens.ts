@@ -9,7 +9,7 @@ import type { DecodedCompletion } from "../../api/wire.ts";
 import { ApiError } from "../../errors.ts";
 import { planPrompt } from "../../gateway/kinds/completion.ts";
 import { rateLimitHeaders } from "../../gateway/limits.ts";
-import { callerLimits } from "../../gateway/wanted-limits.ts";
+import { wantedLimits } from "../../gateway/wanted-limits.ts";
 import { modelIn } from "../access.ts";
 import { abortOnClose, renamed, toApiIssue } from "../answer.ts";
 import { limitedOf, principalOf } from "../authentication.ts";
@@ -72,7 +72,7 @@ export async function estimateTokens(
     const { estimate, promptTexts } = planPrompt(gateway, { native: undefined, ...decoded, principal, signal });
     const { likely, likelyBesideText } = estimate;
     const { requestLimit, tokenLimit, leave } = await limitedOf(request).admit(
-      callerLimits(gateway, principal, likely),
+      wantedLimits(gateway, principal, likely),
     );
     reply.headers(rateLimitHeaders([requestLimit, tokenLimit]));
     const counter = gateway.tokenCounter.forPreviews(principal.organizationId, signal);
