@@ -60,6 +60,12 @@ export const errorCatalog = {
     retryable: false,
     message: "The organization's credits do not cover this request.",
   },
+  budget_exhausted: {
+    status: 402,
+    type: "insufficient_quota",
+    retryable: false,
+    message: "A budget does not cover this request.",
+  },
   insufficient_scope: permission("The access token lacks the scope that this operation requires."),
   model_not_allowed: permission("The access token may not use this model."),
   organization_paused: permission("The organization is paused and accepts no new requests."),
@@ -100,13 +106,16 @@ export const errorCatalog = {
 
 export type ErrorCode = keyof typeof errorCatalog;
 
+/** Additional fields of an error, such as `credits_available`. */
+export type ErrorFields = Record<string, number | string | null | Record<string, number | string>>;
+
 export interface ApiErrorOptions {
   /** Path of the invalid field, such as `messages[0].role`. */
   param?: string;
   /** Message for the request log, if `message` quotes the request. */
   loggedMessage?: string | undefined;
-  /** Additional fields of the envelope, such as `credits_available`. */
-  fields?: Record<string, number | string>;
+  /** Additional fields of the envelope. */
+  fields?: ErrorFields;
   headers?: Record<string, string>;
   /** The same error for a command, if its line has other words than `message`. */
   command?: OperatorError | undefined;
@@ -120,7 +129,7 @@ export class ApiError extends Error {
   readonly status: number;
   readonly type: string;
   readonly param: string | null;
-  readonly fields: Record<string, number | string>;
+  readonly fields: ErrorFields;
   readonly headers: Record<string, string>;
   readonly command: OperatorError | undefined;
   /** Message without values of the request. */

@@ -8,5 +8,22 @@ export const UsageReport = Type.Object({
   creditsTotal: Type.Number({ description: "All granted credits that have not expired." }),
   creditsUsed: Type.Number(),
   creditsHeld: Type.Number(),
+  creditsSpendable: Type.Number({
+    description: "The least of the available credits and of what remains of each budget that covers all requests.",
+  }),
+  budgets: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      name: Type.String(),
+      window: Type.String(),
+      coversAll: Type.Boolean({ description: "False if only some requests of the token count in it." }),
+      resetsAt: Type.Union([Type.String(), Type.Null()]),
+      limit: Type.Number(),
+      spent: Type.Number(),
+      held: Type.Number(),
+      remaining: Type.Number(),
+    }),
+    { description: "Budgets that cover requests of the token, without those for each model or value of metadata." },
+  ),
 });
 export type UsageReport = Static<typeof UsageReport>;

@@ -12,7 +12,7 @@ export interface PublicError {
   message: string;
   param: string | null;
   /** Additional fields, such as `credits_available`. */
-  fields: Record<string, number | string>;
+  fields: Record<string, unknown>;
 }
 
 /** The errors of a wire. */

@@ -23,6 +23,7 @@ import type { ConversationLog } from "../ledger/conversation-log.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { holdEndsWithinMs } from "../ledger/verify.ts";
+import { callerBudgets } from "../reports/caller-budgets.ts";
 import { Overviews } from "../reports/overview.ts";
 import type { RefusalLog } from "../reports/refusal-log.ts";
 import { conversationsOver, requestsOver } from "../reports/requests.ts";
@@ -96,10 +97,10 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     authenticator: new Authenticator({ rows: store.accounts, clock, noteUse: (...use) => lastUses.note(...use) }),
     admin: { ...adminServices(options, services), facts },
     completions,
-    usageReport: async (organizationId) => {
-      const balance = await ledger.balance(organizationId);
-      if (balance === undefined) throw new Error(`There is no balance of ${organizationId}`);
-      return usageReport(balance);
+    usageReport: async (caller) => {
+      const balance = await ledger.balance(caller.organizationId);
+      if (balance === undefined) throw new Error(`There is no balance of ${caller.organizationId}`);
+      return { ...usageReport(balance), ...(await callerBudgets(store.budgets, caller, balance.available)) };
     },
     ping: async () => {
       if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");
@@ -142,7 +143,7 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions }: Services,
 ): Omit<AdminServices, "gateway" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, admin: rows } = store;
+  const { accounts, allowances, budgets, admin: rows } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({
     rows: store.conversations,
@@ -154,6 +155,7 @@ function adminServices(
   return {
     ...core,
     allowances,
+    budgets,
     responseItems: createResponseItems(live, options, store),
     bookings: ledger,
     sessions: new Sessions({ ...core, rows, failures: signInFailures, noteUse: (...use) => lastUses.note(...use) }),

@@ -12,6 +12,7 @@ type StoreCommand = OperationCommand<CommandFlags, unknown, Workspace>;
 
 const NOUNS: Record<string, string> = {
   org: "customers and their balances",
+  budget: "limits on what requests may spend in a day, a week, a month or in total",
   token: "access tokens of an organization",
   credits: "credits of an organization",
   "credits allowance": "monthly allowances",

@@ -118,7 +118,10 @@ export function creditsOf(balance: BalanceAmounts): Credits {
 }
 
 /** Formats a balance for `GET /v1/usage`: amounts in credits; the total excludes expired credits. */
-export function usageReport({ organizationId, ...amounts }: BalanceAmounts & { organizationId: string }): UsageReport {
+export function usageReport({
+  organizationId,
+  ...amounts
+}: BalanceAmounts & { organizationId: string }): Omit<UsageReport, "creditsSpendable" | "budgets"> {
   const { available, total, used, held } = creditsOf(amounts);
   return {
     object: "usage",

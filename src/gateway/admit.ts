@@ -2,6 +2,7 @@ import type { StatedOutput } from "../api/wire.ts";
 import { type CatalogModel, highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { HoldFacts } from "../credits/books.ts";
+import type { BudgetState } from "../credits/budgets.ts";
 import {
   affordableOutputTokens,
   type HoldNeed,
@@ -11,8 +12,9 @@ import {
 } from "../credits/estimate.ts";
 import type { Outcomes } from "../credits/outcomes.ts";
 import { FREE, NO_TOKENS, pricesUsed } from "../credits/price.ts";
-import { ApiError } from "../errors.ts";
+import { ApiError, type ErrorFields } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
+import { budgetHeaders, limitFields, limitName } from "./budget-answers.ts";
 import { tokenBoundsOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import type { LimitEntry } from "./limits.ts";
@@ -35,6 +37,8 @@ export interface Admission extends LimitEntry {
   /** True where `maxTokens` is less than requested, or than the model's default. */
   isShortened: boolean;
   available: MicroCredits;
+  /** The budget with the least left, the hold included; absent if none covers the request. */
+  tightest: BudgetState | undefined;
   /** True for the playground, whose requests are free at any price. */
   isFree: boolean;
   /** Milliseconds since 1970. */
@@ -52,7 +56,7 @@ export interface Replay extends Pick<LimitEntry, "requestLimit" | "tokenLimit"> 
 
 /**
  * Admits a request, or finds the answer that is stored under its key. Throws rate_limit_exceeded, max_cost_exceeded,
- * insufficient_credits, credits_held, idempotency_in_progress, idempotency_interrupted or idempotency_mismatch.
+ * insufficient_credits, budget_exhausted, credits_held, idempotency_in_progress, idempotency_interrupted or idempotency_mismatch.
  */
 export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Promise<Admission | Replay> {
   const { principal } = call;
@@ -86,7 +90,10 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
     const { lease, available, covered } = outcome;
     const held = covered === undefined ? facts : { ...facts, budgets: covered.budgets };
     const admittedAtMs = gateway.clock();
-    return { ...entry, facts: held, routes, lease, estimate, maxTokens, isShortened, available, isFree, admittedAtMs };
+    return {
+      ...{ ...entry, facts: held, routes, lease, estimate, maxTokens, isShortened, available },
+      ...{ tightest: covered?.tightest, isFree, admittedAtMs },
+    };
   } catch (error) {
     entry.leave(0);
     throw error;
@@ -186,13 +193,14 @@ function refusal(
   }
   const required = boundsOfAll(needs, null).least;
   const { available, reach, budget } = outcome;
-  const fields: Record<string, number> = {
+  const fields: ErrorFields = {
     credits_available: creditsFromMicro(reach),
     credits_required: creditsFromMicro(required),
+    ...limitFields(budget),
   };
-  const credits = budget === undefined ? "The organization's credits" : "The credits that the token's cap allows";
+  const credits = limitName(budget);
   const figures = `${formatCredits(required)} credits are needed and ${formatCredits(reach)} are available`;
-  const headers = { "x-credits-available": formatCredits(available) };
+  const headers = { "x-credits-available": formatCredits(available), ...budgetHeaders(budget) };
   if (outcome.outcome === "busy") {
     const message = `${credits} are held by requests that are still running: ${figures}. Try again when one has ended.`;
     return new ApiError("credits_held", message, { fields, headers: { ...headers, "retry-after": "1" } });
@@ -202,5 +210,6 @@ function refusal(
   if (range.most > 0) fields.affordable_max_tokens = affordable;
   const hint = affordable > 0 ? ` They pay for a ${param} of ${affordable}.` : "";
   const message = `${credits} do not cover this request: ${figures}.${hint}`;
-  return new ApiError("insufficient_credits", message, { fields, headers: { ...headers, "x-should-retry": "false" } });
+  const code = budget === undefined || budget.isCap ? "insufficient_credits" : "budget_exhausted";
+  return new ApiError(code, message, { fields, headers: { ...headers, "x-should-retry": "false" } });
 }

@@ -3,6 +3,7 @@ import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
 import type { ApiError } from "../errors.ts";
 import type { Admission } from "./admit.ts";
+import { budgetHeaders } from "./budget-answers.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import { rateLimitHeaders } from "./limits.ts";
 
@@ -34,12 +35,13 @@ export function deprecationHeaders({
 /** Returns the head of an answer that an upstream has begun. */
 export function headOf(
   gateway: Pick<Gateway, "clock">,
-  { facts, available, maxTokens, isShortened, requestLimit, tokenLimit }: Admission,
+  { facts, available, tightest, maxTokens, isShortened, requestLimit, tokenLimit }: Admission,
   { model, route, ignored }: { model: CatalogModel; route: Route; ignored: readonly string[] },
 ): AnswerHead {
   const headers: Record<string, string> = {
     ...rateLimitHeaders([requestLimit, tokenLimit]),
     "x-credits-available": formatCredits(available),
+    ...budgetHeaders(tightest),
     // A header takes ASCII alone; names of local models may be anything.
     "x-tollgate-route": encodeURI(upstreamOf(route).toWellFormed()),
   };

@@ -6,11 +6,13 @@ import { ApiError, UnknownIdError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
+import type { BudgetRows } from "../stores/queries/budgets.ts";
 
 /** Services that operations use in a running service and in a command. */
 export interface Core extends AuditTime {
   accounts: AccountRows;
   allowances: AllowanceRows;
+  budgets: BudgetRows;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   bookings: Pick<Ledger, "grant" | "revoke" | "credit">;
   random: RandomBytes;

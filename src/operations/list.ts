@@ -1,26 +1,32 @@
+import { changeBudget } from "./change-budget.ts";
 import { changeOrganization } from "./change-organization.ts";
 import { changeToken } from "./change-token.ts";
 import { createAllowance } from "./create-allowance.ts";
+import { createBudget } from "./create-budget.ts";
 import { createCredit } from "./create-credit.ts";
 import { createGrant } from "./create-grant.ts";
 import { createOrganization } from "./create-organization.ts";
 import { createPlaygroundToken } from "./create-playground-token.ts";
 import { createRevocation } from "./create-revocation.ts";
 import { createToken } from "./create-token.ts";
+import { deleteBudget } from "./delete-budget.ts";
 import { endAllowance } from "./end-allowance.ts";
 import { exportStatement } from "./export-statement.ts";
 import { listAllowances } from "./list-allowances.ts";
 import { listAudit } from "./list-audit.ts";
+import { listBudgets } from "./list-budgets.ts";
 import { listGrants } from "./list-grants.ts";
 import { listModelsWithRoutes } from "./list-models.ts";
 import { listOrganizations } from "./list-organizations.ts";
 import { listRequests } from "./list-requests.ts";
 import { listTokens } from "./list-tokens.ts";
 import type { Operation } from "./operation.ts";
+import { raiseBudget } from "./raise-budget.ts";
 import { removeConversations } from "./remove-conversations.ts";
 import { resumeRoute } from "./resume-route.ts";
 import { revokeToken } from "./revoke-token.ts";
 import { rotateToken } from "./rotate-token.ts";
+import { showBudget } from "./show-budget.ts";
 import { showConversation } from "./show-conversation.ts";
 import { showOrganization } from "./show-organization.ts";
 import { showOverview } from "./show-overview.ts";
@@ -38,6 +44,7 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ showOverview, listAudit, listModelsWithRoutes, resumeRoute },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
   ...{ listGrants, createGrant, createRevocation, createCredit, listAllowances, createAllowance, endAllowance },
+  ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
   ...{ showStatement, exportStatement },
   ...{ listTokens, createToken, showToken, changeToken, rotateToken, revokeToken },
   ...{ listRequests, showRequest, showConversation, removeConversations, createPlaygroundToken },

@@ -43,7 +43,7 @@ export interface OperationCall<Query = unknown, Body = unknown> {
   /** Null only where the access is public. */
   who: Administrator | null;
   /** Parameters of the path. */
-  params: { id: string; allowance_id?: string };
+  params: { id: string; allowance_id?: string; budget_id?: string };
   query: Query;
   /** The page that the query asks for. */
   page: PageRequest;

@@ -289,6 +289,7 @@ describe("GET /v1/usage", () => {
       creditsTotal: 12.5,
       creditsUsed: 0,
       creditsHeld: 0,
+      ...{ creditsSpendable: 12.5, budgets: [] },
     });
   });
 });

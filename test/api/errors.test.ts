@@ -145,6 +145,11 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return ask({}, secret);
   },
   insufficient_credits: () => ask({ max_tokens: 1000 }, poor.token),
+  budget_exhausted: async () => {
+    const { id, token } = await makeOrganization(service, "1000");
+    await administer("POST", `/organizations/${id}/budgets`, { name: "tight", window: "day", amount: 0.000001 });
+    return ask({}, token);
+  },
   insufficient_scope: async () => {
     const { token } = await makeToken(service, rich.id, { scopes: ["models:read"] });
     return ask({}, token);

@@ -6,6 +6,7 @@ import { updateOrganization } from "../../src/operations/change-organization.ts"
 import { updateToken } from "../../src/operations/change-token.ts";
 import type { AccountCore, CreditCore } from "../../src/operations/core.ts";
 import { addAllowance } from "../../src/operations/create-allowance.ts";
+import { addBudget } from "../../src/operations/create-budget.ts";
 import { refundCredits } from "../../src/operations/create-credit.ts";
 import { grantCredits } from "../../src/operations/create-grant.ts";
 import { addOrganization } from "../../src/operations/create-organization.ts";
@@ -47,6 +48,9 @@ export async function populate(subject: Subject): Promise<string> {
   await updateOrganization(core, organizationId, { name: "Renamed", keepsConversations: true, keepsResponses: false });
   await updateOrganization(core, organizationId, { status: "paused", pausesAllowances: true });
   const token = await createTokens(core, organizationId);
+  const selector = { tokens: [token.id], models: ["sandbox/*"], metadata: { user: ["1"] } };
+  const budget = { organizationId, name: "Users", amount: 9n * CREDIT, each: "metadata.user", selector };
+  await addBudget(core, { ...budget, window: "month" });
   await adjust(subject, organizationId);
   await serve(subject, { organizationId, tokenId: token.id, callerId: token.callerId });
   await closeMonth(subject, { organizationId, tokenId: token.id });

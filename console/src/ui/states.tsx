@@ -51,6 +51,7 @@ const TITLES: Record<string, string> = {
   insufficient_scope: "Missing scope",
   insufficient_role: "Not permitted",
   insufficient_credits: "Insufficient credits",
+  budget_exhausted: "Budget exhausted",
   rate_limit_exceeded: "Too many requests",
   not_found: "Not found",
   store_unavailable: "Database unavailable",

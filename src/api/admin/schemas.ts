@@ -1,5 +1,6 @@
 /** Every schema of the admin API, for the declarations of its operations. */
 export { Type } from "typebox";
+export * from "./budget.ts";
 export * from "./common.ts";
 export * from "./credits.ts";
 export * from "./organization.ts";

@@ -3,7 +3,7 @@ import type { TSchema } from "typebox";
 import type { AuditLog } from "../../admin/audit.ts";
 import type { Directory } from "../../admin/directory.ts";
 import type { ChatSettings } from "../../api/chat/decode.ts";
-import type { Scope } from "../../api/principal.ts";
+import type { Principal, Scope } from "../../api/principal.ts";
 import type { UsageReport } from "../../api/usage.ts";
 import type { ErrorFormat } from "../../api/wire.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
@@ -22,7 +22,7 @@ export interface EndpointServices {
   directory: Pick<Directory, "token">;
   audit: Pick<AuditLog, "record">;
   /** Returns the credits of an organization. */
-  usageReport(organizationId: string): Promise<UsageReport>;
+  usageReport(caller: Pick<Principal, "organizationId" | "callerId">): Promise<UsageReport>;
 }
 
 /** Declaration of an operation. The server adds authentication, limits and documentation. */

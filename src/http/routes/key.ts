@@ -109,7 +109,7 @@ export const showKeyInfo: Endpoint = {
 async function keyOf({ gateway, directory, usageReport }: EndpointServices, request: FastifyRequest) {
   const principal = principalOf(request);
   if (principal.organizationKind === "playground") throw new ApiError("usage_not_available_for_playground");
-  const [token, usage] = await Promise.all([directory.token(principal.tokenId), usageReport(principal.organizationId)]);
+  const [token, usage] = await Promise.all([directory.token(principal.tokenId), usageReport(principal)]);
   if (token === undefined) throw new ApiError("invalid_token");
   const limitOf = (unit: keyof LimitSettings) => limitKeys(gateway, principal, unit)[0].limit;
   const limits: LimitSettings = {

@@ -12,8 +12,8 @@ export const reportUsage: Endpoint = {
   description: "The credits of the token's organization. Not available for the playground organization.",
   response: { description: "The credits.", schema: UsageReport },
   async handle({ usageReport }, request): Promise<UsageReport> {
-    const { organizationId, organizationKind } = principalOf(request);
-    if (organizationKind === "playground") throw new ApiError("usage_not_available_for_playground");
-    return usageReport(organizationId);
+    const principal = principalOf(request);
+    if (principal.organizationKind === "playground") throw new ApiError("usage_not_available_for_playground");
+    return usageReport(principal);
   },
 };

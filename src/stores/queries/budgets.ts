@@ -1,9 +1,9 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
-import type { BudgetRow, BudgetUse } from "../../credits/books.ts";
-import type { Database } from "../database.ts";
+import type { BudgetRow, BudgetUse, BudgetUseRow } from "../../credits/books.ts";
+import type { Database, IdPage } from "../database.ts";
 import { AUDIT_ENTRY, BUDGET, BUDGET_USE } from "../schema.ts";
-import { equal, type Sql, sql } from "../sql.ts";
+import { equal, join, type Sql, sql } from "../sql.ts";
 
 export type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;
 export type BudgetRows = ReturnType<typeof budgetRows>;
@@ -12,7 +12,7 @@ export type BudgetRows = ReturnType<typeof budgetRows>;
  * Budgets of organizations. A change writes its audit record in the same transaction, and is in force from the next hold on,
  * on every node.
  */
-export function budgetRows({ findRows, writeIf }: Database) {
+export function budgetRows({ find, findRows, now, writeIf }: Database) {
   return {
     /** Writes a budget. Returns false if the organization does not exist. */
     insertBudget: (row: BudgetRow, audit: AuditRow): Promise<boolean> =>
@@ -49,6 +49,29 @@ export function budgetRows({ findRows, writeIf }: Database) {
         on conflict (organization_id, budget_id, window_at, value)
         do update set raised = budget_use.raised + excluded.raised`;
       return writeIf([lock, raise], [AUDIT_ENTRY.insert(audit)]);
+    },
+    /** Returns the named counters of an organization that have a row. */
+    async namedUses(organizationId: string, uses: readonly BudgetUse[]): Promise<BudgetUseRow[]> {
+      if (uses.length === 0) return [];
+      const named = uses.map(({ budgetId, windowAtMs, value }) => {
+        return sql`(budget_id = ${budgetId} and window_at = ${windowAtMs} and value = ${value})`;
+      });
+      const condition = sql`organization_id = ${organizationId} and (${join(named, " or ")})`;
+      return findRows(BUDGET_USE, sql`select * from budget_use where ${condition}`);
+    },
+    /** Returns the counters of a budget in a window, in the order of their values, from the one after `after` on. */
+    usesInWindow: ({ organizationId, id }: BudgetKey, windowAtMs: number, { after, limit }: IdPage) =>
+      findRows(
+        BUDGET_USE,
+        sql`
+          select * from budget_use
+          where ${equal({ organization_id: organizationId, budget_id: id, window_at: windowAtMs })}
+            and value > ${after ?? ""} order by value limit ${limit}`,
+      ),
+    /** Returns the store's time, which tells the current windows. */
+    async budgetTime(): Promise<number> {
+      const [row] = await find(sql`select ${now()} as now`);
+      return Number(row?.now);
     },
   };
 }

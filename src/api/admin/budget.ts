@@ -1,0 +1,88 @@
+import { type Static, Type } from "typebox";
+import { Amount, Id, Name, Nullable, PageOf, PositiveAmount, Strict, Time } from "./common.ts";
+
+const METADATA_KEYS_MAX = 16;
+const VALUES_MAX = 100;
+const Value = Type.String({ minLength: 1, maxLength: 512 });
+const Models = Type.Array(Type.String({ minLength: 1, maxLength: 200, pattern: "^[^*]*\\*?$" }), {
+  minItems: 1,
+  maxItems: VALUES_MAX,
+  description: "Ids of models; `*` at the end stands for every ending.",
+});
+const Metadata = Type.Record(
+  Type.String({ pattern: "^.{1,64}$" }),
+  Type.Array(Value, { minItems: 1, maxItems: VALUES_MAX }),
+  {
+    minProperties: 1,
+    maxProperties: METADATA_KEYS_MAX,
+    description:
+      "Values of `metadata` by key. A request needs one of the values of each key; `(none)` is the absence of one.",
+  },
+);
+const Window = Type.Enum(["day", "week", "month", "lifetime"], {
+  description: "In UTC, by the store's clock. Weeks begin on Monday.",
+});
+const Each = Type.String({
+  pattern: "^(token|model|metadata\\..{1,64})$",
+  description: "`token`, `model` or `metadata.` and a key: each value has the whole amount for itself.",
+});
+
+/** A counter of a budget in its current window. */
+export const BudgetCounter = Type.Object({
+  value: Nullable(Type.String({ description: "The value of `each`; null if all share the amount." })),
+  begins_at: Nullable(Time),
+  resets_at: Nullable(Time),
+  limit: Type.Number({ description: "The amount, with the raises in this window." }),
+  spent: Amount,
+  held: Amount,
+  remaining: Amount,
+});
+export type BudgetCounter = Static<typeof BudgetCounter>;
+
+export const Budget = Type.Object({
+  object: Type.Literal("budget"),
+  id: Id,
+  organization_id: Id,
+  name: Type.String(),
+  selector: Type.Object({
+    tokens: Nullable(
+      Type.Array(Id, { description: "With those before and after them in rotation, by the first one." }),
+    ),
+    models: Nullable(Type.Array(Type.String())),
+    metadata: Nullable(Type.Record(Type.String(), Type.Array(Type.String()))),
+  }),
+  each: Nullable(Type.String()),
+  window: Window,
+  amount: Amount,
+  cap_of: Nullable(Type.String({ description: "The token whose spending cap it is. It is changed with the token." })),
+  by_callers_word: Type.Boolean({
+    description: "True if it depends on metadata, which callers state: a caller can choose another value.",
+  }),
+  current: Nullable(BudgetCounter),
+  created_at: Time,
+});
+export type Budget = Static<typeof Budget>;
+export const BudgetWithCounters = Type.Object({ ...Budget.properties, counters: PageOf(BudgetCounter) });
+
+export const NewBudget = Strict({
+  name: Name,
+  selector: Type.Optional(
+    Strict({
+      tokens: Type.Optional(Nullable(Type.Array(Id, { minItems: 1, maxItems: VALUES_MAX }))),
+      models: Type.Optional(Nullable(Models)),
+      metadata: Type.Optional(Nullable(Metadata)),
+    }),
+  ),
+  each: Type.Optional(Nullable(Each)),
+  window: Window,
+  amount: PositiveAmount,
+});
+export type NewBudget = Static<typeof NewBudget>;
+export const BudgetChange = Strict(
+  { name: Type.Optional(Name), amount: Type.Optional(PositiveAmount) },
+  { minProperties: 1 },
+);
+export const BudgetRaise = Strict({
+  amount: PositiveAmount,
+  value: Type.Optional(Nullable(Value)),
+});
