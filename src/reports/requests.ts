@@ -115,9 +115,9 @@ export function requestsOver({ holds, refusals, conversations }: RequestSources)
 const ANY_REQUEST = { organizationId: null, tokenId: null, model: null, status: null, fromMs: null, toMs: null };
 
 /** Clocks of nodes and stores may differ this much. */
-const CLOCKS_DIFFER_MS = 300_000;
+const CLOCKS_DIFFER_MS = 240_000;
 /** A request has been read, and holds its credits or is refused, this long after it arrived. */
-const DECIDED_WITHIN_MS = 900_000;
+const DECIDED_WITHIN_MS = 120_000;
 
 /** Limits a search for an id to the time in the id. An id without a time is searched for everywhere. */
 function narrowedById(filter: RequestFilter): RequestFilter {
@@ -125,7 +125,9 @@ function narrowedById(filter: RequestFilter): RequestFilter {
   const timeMs = requestId === null ? undefined : timeOfId(uuidIn(requestId) ?? requestId);
   if (requestId === null || timeMs === undefined) return filter;
   const isAccess = isAccessId(requestId);
-  const [fromMs, toMs] = isAccess ? [timeMs - CLOCKS_DIFFER_MS, timeMs + DECIDED_WITHIN_MS] : [timeMs, timeMs + 1];
+  // Ten minutes, which one read of the search covers, so that no limit of its time leaves the request out.
+  const latestMs = timeMs + DECIDED_WITHIN_MS + CLOCKS_DIFFER_MS;
+  const [fromMs, toMs] = isAccess ? [timeMs - CLOCKS_DIFFER_MS, latestMs] : [timeMs, timeMs + 1];
   return {
     ...filter,
     requestId: isAccess ? requestId : null,
