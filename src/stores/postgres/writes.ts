@@ -15,7 +15,8 @@ export function writeStatement<Row extends object>(
   const { columns, table } = write;
   // No table of the books has binary columns.
   const cells = rows.map((row) => write.toCells(row) as Exclude<Cell, Uint8Array>[]);
-  const isShared = (index: number) => cells.every((row) => row[index] === cells[0]?.[index]);
+  // A plan for one shared organization could read all of its holds to delete a few.
+  const isShared = (index: number) => write.verb !== "delete" && cells.every((row) => row[index] === cells[0]?.[index]);
   // At least one column is an array, because the number of rows comes from it.
   const arrays = new Set(columns.filter((_, index) => !isShared(index)));
   if (arrays.size === 0 && columns[0] !== undefined) arrays.add(columns[0]);
