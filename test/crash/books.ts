@@ -12,6 +12,15 @@ export interface Books {
   grants: Grant[];
   holds: Hold[];
   events: Event[];
+  counted: Counted[];
+}
+
+/** A counter of a budget. */
+export interface Counted {
+  organization_id: string;
+  budget_id: string;
+  held: bigint;
+  spent: bigint;
 }
 
 export interface Balance {
@@ -80,6 +89,7 @@ const SELECTS = {
   open: "SELECT organization_id, id, amount, made_at, expires_at, details FROM hold",
   requests: `SELECT organization_id, id, metadata, amount, made_at, cost, shortfall, basis, ending, charge, ended_at
     FROM request`,
+  counted: "SELECT organization_id, budget_id, held, spent FROM budget_use",
   adjustments: "SELECT organization_id, hold_id, kind, amount, shortfall, settlement, made_at FROM adjustment",
 };
 type Table = keyof typeof SELECTS;
@@ -109,14 +119,14 @@ interface AdjustmentRow {
   settlement: string | null;
   made_at: bigint;
 }
-type Tables = Pick<Books, "balances" | "grants"> & {
+type Tables = Pick<Books, "balances" | "grants" | "counted"> & {
   open: OpenRow[];
   requests: RequestRow[];
   adjustments: AdjustmentRow[];
 };
 
 /** Converts requests to holds with a state, and their charges to events, as the checker expects them. */
-function toBooks({ balances, grants, open, requests, adjustments }: Tables): Books {
+function toBooks({ balances, grants, counted, open, requests, adjustments }: Tables): Books {
   const late = new Map(
     adjustments.filter(({ kind }) => kind === "late_settlement").map((row) => [row.hold_id ?? "", row]),
   );
@@ -131,7 +141,7 @@ function toBooks({ balances, grants, open, requests, adjustments }: Tables): Boo
     holds.push(endedHold(request, charges));
   }
   for (const id of late.keys()) throw new Error(`the late settlement of ${id} belongs to no request`);
-  return { now: Date.now(), balances, grants, holds, events };
+  return { now: Date.now(), balances, grants, counted, holds, events };
 }
 
 function openHold({ details, ...row }: OpenRow): Hold {

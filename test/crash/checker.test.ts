@@ -68,7 +68,7 @@ function world() {
     spent,
     expired: 0n,
   };
-  const books: Books = { now: 20_000, balances: [balance], grants: [], holds, events };
+  const books: Books = { now: 20_000, balances: [balance], grants: [], counted: [], holds, events };
   const usage = {
     ...{ prompt_tokens: 50, completion_tokens: 13, prompt_tokens_details: { cached_tokens: 3 } },
     cost: Number(priceOf(tokens(47n, 3n, 13n))) / 1e6,
@@ -134,6 +134,14 @@ describe("the checker finds", () => {
       "held credits without an open hold",
       (all) => (hold(all, OTHER).state = "released"),
       /held 100, and its open holds are 0/,
+    ],
+    [
+      "a budget that counts a charge twice",
+      ({ balance, books }) => {
+        const { held, spent } = balance;
+        books.counted = [{ organization_id: "org", budget_id: "bud_1", held, spent: spent + 1n }];
+      },
+      /the budget bud_1 has held 100 and spent/,
     ],
     ["spent credits without an event", (all) => all.books.events.splice(WHOLE, 1), /spent .* its events cost/],
     [

@@ -31,6 +31,7 @@ export class Checker {
         const id = balance.organization_id;
         return balanceFaults(balance, holds.get(id) ?? [], events.get(id) ?? []);
       }),
+      ...budgetFaults(books),
       ...holdFaults(books),
       ...repetitions(books),
       ...this.#changes(books, mayForgetOpenHolds),
@@ -131,6 +132,17 @@ function balanceFaults(balance: Balance, holds: Hold[], events: Event[]): string
   const cost = sum(events.map((event) => event.cost));
   expect(spent === cost, `spent ${spent}, and its events cost ${cost}`);
   return faults;
+}
+
+/** Each budget of the trials covers every request of its organization: it has held and spent what the organization has. */
+function budgetFaults({ balances, counted }: Books): string[] {
+  const balanceOf = new Map(balances.map((balance) => [balance.organization_id, balance]));
+  return [...groupBy(counted, ({ budget_id }) => budget_id)].flatMap(([budget, counters]) => {
+    const balance = balanceOf.get(counters[0]?.organization_id ?? "");
+    const [held, spent] = [sum(counters.map((use) => use.held)), sum(counters.map((use) => use.spent))];
+    if (balance?.held === held && balance.spent === spent) return [];
+    return [`the budget ${budget} has held ${held} and spent ${spent}, not ${balance?.held} and ${balance?.spent}`];
+  });
 }
 
 /** Invariants 4 and 7, and the arithmetic of each event. */

@@ -2,7 +2,13 @@ import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../support/service.ts";
+import {
+  makeBudgeted,
+  makeOrganization,
+  type RunningService,
+  type ServiceOptions,
+  startService,
+} from "../support/service.ts";
 import type { Limits, TrialActions } from "./actions.ts";
 import { type Books, readBooks, readFile, type Source } from "./books.ts";
 import { Checker } from "./checker.ts";
@@ -145,7 +151,7 @@ export class Site {
     this.#checker = new Checker(this.limits);
     this.#otherOrganizations = [];
     this.organizations = await Promise.all(
-      Array.from({ length: ORGANIZATIONS }, () => makeOrganization(this.service, CREDITS)),
+      Array.from({ length: ORGANIZATIONS }, () => makeBudgeted(this.service, CREDITS)),
     );
   }
 

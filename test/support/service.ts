@@ -204,6 +204,18 @@ export async function makeOrganization(
   return { id, ...(await makeToken(service, id, terms)) };
 }
 
+/**
+ * Creates an organization with two budgets that cover every request, so that the counters of each add up to the balance. They
+ * are worth more than all requests need.
+ */
+export async function makeBudgeted(service: RunningService, credits: string): Promise<Organization> {
+  const organization = await makeOrganization(service, credits);
+  const path = `/organizations/${organization.id}/budgets`;
+  await create(service, path, { name: "All", window: "lifetime", amount: 1_000_000 });
+  await create(service, path, { name: "Each", window: "day", each: "token", amount: 1_000_000 });
+  return organization;
+}
+
 export async function makeToken(service: RunningService, organizationId: string, terms: TokenTerms = {}) {
   const made = await create(service, "/tokens", { organization_id: organizationId, name: "unnamed", ...terms });
   return { token: made.secret, tokenId: made.id };

@@ -1,0 +1,104 @@
+import { describe, expect, test } from "vitest";
+import { MemoryBooks } from "../../test/support/memory-books.ts";
+import type { BudgetRow, HoldTransition, SettleTransition } from "./books.ts";
+import { BudgetIndex, windowAt, windowEnd } from "./budgets.ts";
+import { FREE, NO_TOKENS } from "./price.ts";
+
+const ORGANIZATION = "org_1";
+const DAY_MS = 86_400_000;
+const SUNDAY = Date.UTC(2026, 10, 29, 23, 59, 59, 999);
+
+function budgetOf(terms: Partial<BudgetRow>): BudgetRow {
+  const all = { callerIds: null, models: null, metadata: null, each: null, capOf: null };
+  const made = { organizationId: ORGANIZATION, id: "bud_1", name: "Budget", createdAtMs: 0 };
+  return { ...made, ...all, window: "day", amount: 100n, ...terms };
+}
+
+function holding(holdId: string, amount: bigint, metadata: Record<string, string> | null = null): HoldTransition {
+  const request = { tokenId: "tok_1", requestId: "req_1", model: "sandbox/a", upstream: "sandbox/a", metadata };
+  const facts = { holdId, organizationId: ORGANIZATION, prices: PRICES, idempotencyKey: null, ...request };
+  return { kind: "hold", facts, callerId: "tok_1", least: amount, most: amount, lifeMs: 1_000, owner: "owner_1" };
+}
+/** A micro-credit an output token. */
+const PRICES = { ...FREE, output: 1_000_000n };
+
+function settling({ facts }: HoldTransition, output: number): SettleTransition {
+  return { kind: "settle", facts, tokens: { ...NO_TOKENS, output }, basis: "reported", end: "complete" };
+}
+
+describe("windows", () => {
+  test.each([
+    ["day", Date.UTC(2026, 10, 29), Date.UTC(2026, 10, 30)],
+    ["week", Date.UTC(2026, 10, 23), Date.UTC(2026, 10, 30)],
+    ["month", Date.UTC(2026, 10, 1), Date.UTC(2026, 11, 1)],
+    ["lifetime", 0, null],
+  ] as const)("The %s of a Sunday night begins and ends in UTC.", (window, start, end) => {
+    expect(windowAt(window, SUNDAY)).toBe(start);
+    expect(windowEnd(window, start)).toBe(end);
+    if (end !== null) expect(windowAt(window, end)).toBe(end);
+  });
+
+  test("The month after December is January of the next year.", () => {
+    expect(windowEnd("month", Date.UTC(2026, 11, 1))).toBe(Date.UTC(2027, 0, 1));
+  });
+});
+
+describe("coverage", () => {
+  const usesOf = (budget: BudgetRow, metadata: Record<string, string> | null) =>
+    new BudgetIndex([budget]).usesOf(holding("a", 1n, metadata), SUNDAY).map(({ value }) => value);
+
+  test.each<[string, Partial<BudgetRow>, Record<string, string> | null, string[]]>([
+    ["every request without a selector", {}, null, [""]],
+    ["a named caller", { callerIds: ["tok_1", "tok_2"] }, null, [""]],
+    ["no other caller", { callerIds: ["tok_2"] }, null, []],
+    ["a model by its beginning", { models: ["other", "sandbox/*"] }, null, [""]],
+    ["no other model", { models: ["sandbox"] }, null, []],
+    ["one of several values", { metadata: { team: ["red", "blue"] } }, { team: "blue" }, [""]],
+    ["no request without a value", { metadata: { team: ["red"] } }, null, []],
+    ["the absence of a value", { metadata: { team: ["(none)"] } }, null, [""]],
+    ["each value by itself", { each: "metadata.user" }, { user: "ada" }, ["ada"]],
+    ["an empty value like none", { each: "metadata.user" }, { user: "" }, ["(none)"]],
+    ["an inherited name like none", { each: "metadata.constructor" }, { user: "ada" }, ["(none)"]],
+    ["each model", { each: "model" }, null, ["sandbox/a"]],
+    ["each caller", { each: "token" }, null, ["tok_1"]],
+  ])("A budget covers %s.", (_, terms, metadata, values) => {
+    expect(usesOf(budgetOf(terms), metadata)).toEqual(values);
+  });
+});
+
+describe("a request that ends in another window than it began", () => {
+  test("It counts in the window of its admission, and the next window is empty.", () => {
+    const books = new MemoryBooks();
+    books.addOrganization(ORGANIZATION);
+    books.putBudget(budgetOf({}));
+    const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+    books.bookOne({ kind: "grant", organizationId: ORGANIZATION, grantId: "g", amount: 1_000n, ...terms });
+    books.nowMs = SUNDAY;
+    const first = holding("a", 80n);
+    books.bookOne(first);
+    expect(books.bookOne(holding("b", 30n))).toMatchObject({ outcome: "busy", budget: { held: 80n, limit: 100n } });
+    books.nowMs += 1;
+    expect(books.bookOne(holding("c", 90n))).toMatchObject({
+      covered: { tightest: { held: 90n, spent: 0n, windowAtMs: SUNDAY + 1 } },
+    });
+    books.bookOne(settling(first, 70));
+    const counted = [...books.budgetUses.values()].map(({ windowAtMs, held, spent }) => [windowAtMs, held, spent]);
+    expect(counted).toEqual([
+      [SUNDAY + 1 - DAY_MS, 0n, 70n],
+      [SUNDAY + 1, 90n, 0n],
+    ]);
+  });
+
+  test("Of a budget that was deleted meanwhile nothing is counted, and the charge is whole.", () => {
+    const books = new MemoryBooks();
+    books.addOrganization(ORGANIZATION);
+    books.putBudget(budgetOf({}));
+    const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+    books.bookOne({ kind: "grant", organizationId: ORGANIZATION, grantId: "g", amount: 1_000n, ...terms });
+    const first = holding("a", 80n);
+    books.bookOne(first);
+    books.removeBudget(budgetOf({}));
+    expect(books.bookOne(settling(first, 70))).toMatchObject({ outcome: "charged", charged: 70n });
+    expect(books.budgetUses.size).toBe(0);
+  });
+});
