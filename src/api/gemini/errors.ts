@@ -34,7 +34,9 @@ export const geminiErrors: ErrorFormat = {
 export function errorOf(error: PublicError, further: Record<string, string> = {}) {
   const { status: code, code: reason, message, param, fields } = error;
   const facts = { ...(param !== null && { param }), ...further, ...fields };
-  const metadata = Object.fromEntries(Object.entries(facts).map(([name, value]) => [name, String(value)]));
+  // The values of google.rpc.ErrorInfo are texts.
+  const text = (value: unknown) => (typeof value === "string" ? value : JSON.stringify(value));
+  const metadata = Object.fromEntries(Object.entries(facts).map(([name, value]) => [name, text(value)]));
   const info = { "@type": "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "tollgate", metadata };
   const status = STATUSES[code] ?? (code < 500 ? "INVALID_ARGUMENT" : "UNAVAILABLE");
   return { error: { code, message, status, details: [info] } };
