@@ -290,7 +290,7 @@ describe("Details of errors", () => {
     const answer = await send(service, COMPLETIONS, rich.token);
     expect(answer.headers.get("allow")).toBe("POST, OPTIONS");
     const model = await send(service, "/v1/models/ok", rich.token, {}, { method: "DELETE" });
-    expect([model.status, model.headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
+    expect([model.status, model.headers.get("allow")]).toEqual([405, "POST, GET, HEAD, OPTIONS"]);
   });
 
   test("404 for an unknown path lists the available routes, without authentication.", async () => {
