@@ -355,7 +355,7 @@ choose:
     goto begin;
 #endif
 lock:
-    /* src/stores/postgres/book-rows.ts: LOCK_BALANCES, then src/stores/postgres/book-rows.ts: LOCK_TOKEN_BALANCES. A locked
+    /* src/stores/postgres/book-rows.ts: LOCK_BALANCES, then src/stores/postgres/book-rows.ts: LOCK_BUDGET_USES. A locked
      * row is always the newest. */
     balanceLocked = 1;
 #ifdef LOCKS_UNORDERED

@@ -327,10 +327,12 @@ async function document(server: FastifyInstance, version: string): Promise<void>
   await server.register(swagger, {
     openapi: documentBase(version, server.basePath),
     transform: ({ schema, url, route }) => {
-      const isOf = ({ path, method }: Endpoint) => path === url && method === route.method;
-      const wildcard = endpoints.find(isOf)?.wildcard;
-      const isApi = isPublicPath(route.url) || route.url.startsWith(ADMIN_PREFIX);
-      return { schema: { ...schema, hide: !isApi || undefined }, url: url.replace("*", `:${wildcard?.name}`) };
+      const endpoint = endpoints.find(({ path, method }) => path === url && method === route.method);
+      const isApi = endpoint !== undefined || route.url.startsWith(ADMIN_PREFIX);
+      return {
+        schema: { ...schema, hide: !isApi || undefined },
+        url: url.replace("*", `:${endpoint?.wildcard?.name}`),
+      };
     },
   });
   const sendDocument = documentHandler(server, "json");
