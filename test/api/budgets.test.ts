@@ -148,6 +148,18 @@ describe("the wires", () => {
     expect([response.status, (await errorOf(response)).code]).toEqual([402, "budget_exhausted"]);
   });
 
+  test("Gemini's API names an exhausted budget in the details, whose values are texts", async () => {
+    const { id, token } = await makeOrganization(service, "100");
+    await makeBudget(id, { amount: 0.000001 });
+    const body = { contents: [{ role: "user", parts: [{ text: "hello" }] }] };
+    const answer = await send(service, "/v1beta/models/sandbox/story:generateContent", token, body);
+    const { details } = (await errorOf(answer)) as unknown as {
+      details: { reason: string; metadata: { budget: string } }[];
+    };
+    expect([answer.status, details[0]?.reason]).toEqual([402, "budget_exhausted"]);
+    expect(JSON.parse(details[0]?.metadata.budget ?? "")).toMatchObject({ name: "Team red", amount: 0.000001 });
+  });
+
   test("a request without max_tokens gets as long an answer as its budget covers", async () => {
     const { id, token } = await makeOrganization(service, "100");
     const cost = await costOf(await ask(token, { max_tokens: 1_000 }));

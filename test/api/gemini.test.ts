@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { operator } from "../support/admin.ts";
 import {
   eventsOf,
   makeOrganization,
@@ -343,16 +342,6 @@ test("Errors of every kind have Google's form.", async () => {
   });
   const list = (await (await call("break:streamGenerateContent", hello)).json()) as object[];
   expect(list.at(-1)).toMatchObject({ error: { code: 502 } });
-});
-
-test("A used up budget is named in the details, whose values are texts.", async () => {
-  const bounded = await makeOrganization(service, "10");
-  const path = `/organizations/${bounded.id}/budgets`;
-  await operator(service).call("POST", path, { name: "tiny", window: "day", amount: 0.000001 });
-  const refused = await call("talk:generateContent", say("Hello"), bounded.token);
-  const { reason, metadata } = ((await refused.json()) as Failed).error.details[0] ?? {};
-  expect(reason).toBe("budget_exhausted");
-  expect(JSON.parse(metadata?.budget ?? "")).toMatchObject({ name: "tiny", window: "day", amount: 0.000001 });
 });
 
 test("Tokens are counted, and models listed page by page.", async () => {
