@@ -56,7 +56,8 @@ const HOST = /^[\w.:[\]-]{1,255}$/;
 
 /**
  * Answers a request without a matching route: 405 with the allowed methods if the path exists, or 426 if the client asks
- * there for a WebSocket, which Codex takes as the advice to send requests; 404 otherwise. The 404 gives the base URL if the path lacks or repeats `/v1`, and else lists the available routes.
+ * there for a WebSocket, after which Codex sends requests instead; 404 otherwise. The 404 gives the base URL if the path
+ * lacks or repeats `/v1`, and else lists the available routes.
  */
 export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = requestPath(request);

@@ -35,11 +35,19 @@ beforeAll(async () => {
     const show = () => operator(service).call("GET", `/requests/${id}/conversation`);
     await vi.waitFor(async () => expect((await show()).status).toBe(200), { timeout: 60_000 });
     requestIds.set(organization.id, id);
+    const budget = { name: "All", window: "month", amount: 1_000 };
+    const made = await operator(service).call<{ id: string }>(
+      "POST",
+      `/organizations/${organization.id}/budgets`,
+      budget,
+    );
+    budgetIds.set(organization.id, made.body.id);
   }
 });
 afterAll(() => service?.end());
 
 const requestIds = new Map<string, string>();
+const budgetIds = new Map<string, string>();
 /** Ids of an organization for the parameters of paths, by the path's first word. */
 const idsOf: Record<string, (organization: Organization) => string> = {
   organizations: ({ id }) => id,
@@ -57,6 +65,9 @@ const bodies: Record<string, object> = {
   createRevocation: { amount: 1 },
   createCredit: { amount: 1 },
   createAllowance: { amount: 1 },
+  createBudget: { name: "Team", window: "day", amount: 1 },
+  changeBudget: { name: "Team" },
+  raiseBudget: { amount: 1 },
   resumeRoute: { route: "sandbox/echo" },
 };
 const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) =>
@@ -64,7 +75,10 @@ const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) =>
 
 function ask(client: AdminClient, endpoint: AdminEndpoint, organization: Organization) {
   const [, kind = ""] = endpoint.path.split("/");
-  const path = endpoint.path.replace(/:\w+/, () => idsOf[kind]?.(organization) ?? "none").replace(/:\w+/, "none");
+  const path = endpoint.path
+    .replace(/:id/, () => idsOf[kind]?.(organization) ?? "none")
+    .replace(/:budget_id/, budgetIds.get(organization.id) ?? "none")
+    .replace(/:\w+/, "none");
   return client.call(endpoint.method, path, endpoint.method === "GET" ? undefined : bodyOf(endpoint, organization));
 }
 
