@@ -1,7 +1,7 @@
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { HoldTransition } from "../../src/credits/books.ts";
-import type { RequestSearch } from "../../src/stores/queries/requests.ts";
+import type { ListedRequest, RequestSearch } from "../../src/stores/queries/requests.ts";
 import { factsOf, holdOf, NO_PROVIDER_RECORD, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 const HOUR_MS = 3_600_000;
@@ -34,8 +34,16 @@ function toolsFor(subject: Subject) {
       const holdId = v7({ msecs: Date.now() - hoursAgo * HOUR_MS });
       return subject.held({ ...holdOf(organizationId, 5n), facts: factsOf(organizationId, { holdId, ...facts }) });
     },
+    /** Reads a page, to its end also where its search is ended by its time limit. */
     list: async (search: Partial<RequestSearch>) => {
-      const { rows, next } = await subject.store.requests.requests({ ...EVERYTHING, ...search });
+      const { limit, ...wanted } = { ...EVERYTHING, ...search };
+      const rows: ListedRequest[] = [];
+      let next = wanted.before;
+      do {
+        const page = await subject.store.requests.requests({ ...wanted, before: next, limit: limit - rows.length });
+        rows.push(...page.rows);
+        next = page.next;
+      } while (next !== null && rows.length < limit);
       return { ids: rows.map(({ facts }) => facts.holdId), next, rows };
     },
   };
