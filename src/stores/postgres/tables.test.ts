@@ -1,7 +1,7 @@
 import pg from "pg";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { factsOf, grantOf, holdOf, one, PRICES, randomId, settleOf } from "../../../test/stores/fixture.ts";
+import { budgetOf, factsOf, grantOf, holdOf, one, PRICES, randomId, settleOf } from "../../../test/stores/fixture.ts";
 import { onOneDay } from "../../../test/support/patience.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import type { Store } from "../store.ts";
@@ -48,6 +48,10 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
 
   test("the server keeps the plans of batches, which find rows by their keys and in the partition of their month", async () => {
     const organizationId = await organization(1_000n);
+    const [row, audit] = [budgetOf(organizationId, { amount: 1_000n }), { id: v7(), madeAtMs: Date.now() }];
+    const who = { actorKind: "command", actorId: null, address: null, requestId: null } as const;
+    const change = { action: "budget.create", organizationId, subjectId: row.id, before: null, after: null };
+    await store.budgets.insertBudget(row, { ...audit, ...who, ...change });
     const query = vi.spyOn(pg.Client.prototype, "query");
     for (let count = 0; count < 10; count += 1) {
       const hold = holdOf(organizationId, 9n);

@@ -38,15 +38,12 @@ export const clientAttacks: readonly Attack[] = [
     },
   },
   {
-    title: "A max_tokens that no setting and no model allows is refused with the bound that holds.",
+    title: "A max_tokens that the setting does not allow is refused with the bound that holds.",
     needs: "token",
     async play(target) {
-      const body = { model: "sandbox/echo", messages: MESSAGES };
-      for (const param of ["max_tokens", "max_completion_tokens"]) {
-        const answer = await post(target, COMPLETIONS, { ...body, [param]: 2 ** 40 }, authorization(target, "token"));
-        const message = await assertRefused(answer, 400, "invalid_value");
-        assert.match(message, /at most \d+/);
-      }
+      const body = { model: "sandbox/echo", messages: MESSAGES, max_tokens: 2 ** 40 };
+      const answer = await post(target, COMPLETIONS, body, authorization(target, "token"));
+      assert.match(await assertRefused(answer, 400, "invalid_value"), /at most \d+/);
     },
   },
 ];
