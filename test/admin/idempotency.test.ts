@@ -58,6 +58,15 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
   "/organizations/:id/allowances": async () => {
     return { path: `/organizations/${await made()}/allowances`, body: { amount: 5 } };
   },
+  "/organizations/:id/budgets": async () => ({
+    path: `/organizations/${await made()}/budgets`,
+    body: { name: "keyed", window: "day", amount: 1 },
+  }),
+  "/organizations/:id/budgets/:budget_id/raises": async () => {
+    const path = `/organizations/${await made()}/budgets`;
+    const { body } = await send(path, { name: "raised", window: "day", amount: 1 }, newKey());
+    return { path: `${path}/${(body as { id: string }).id}/raises`, body: { amount: 1 } };
+  },
   "/tokens": async () => ({
     path: "/tokens",
     body: { organization_id: await made(), name: "keyed" },
