@@ -16,7 +16,7 @@ export function budgetHeaders(state: BudgetState | undefined): Record<string, st
     "x-budget-limit": formatCredits(limit),
     "x-budget-remaining": formatCredits(budgetRest(state)),
     ...(resetsAt !== null && { "x-budget-reset": resetsAt }),
-    ...(percent >= WARNING_PERCENT && { "x-budget-warning": `${percent}% of the budget are spent or held` }),
+    ...(percent >= WARNING_PERCENT && { "x-budget-warning": `${percent}% of the budget is spent or held` }),
   };
 }
 
