@@ -261,8 +261,8 @@ const NOT_HELD = {
 
 export interface ConversationsOptions {
   rows: ConversationRows;
-  /** Time for which a conversation is stored. */
-  retentionMs: number;
+  /** Time for which a conversation is stored. Read at each use, because a reload changes it. */
+  readonly retentionMs: number;
   /** Milliseconds since 1970. */
   clock: () => number;
 }
@@ -272,11 +272,12 @@ const REMOVED_ROWS = 50;
 export type Conversations = ReturnType<typeof conversationsOver>;
 
 /** Reads and removes the stored conversations for the admin API. */
-export function conversationsOver({ rows, retentionMs, clock }: ConversationsOptions) {
+export function conversationsOver(options: ConversationsOptions) {
+  const { rows, clock } = options;
   return {
     /** Finds the stored conversation of a request; undefined if there is none. */
     async find(organizationId: string, requestId: string): Promise<Conversation | undefined> {
-      const row = await rows.find({ organizationId, holdId: requestId }, retentionMs);
+      const row = await rows.find({ organizationId, holdId: requestId }, options.retentionMs);
       if (row === undefined) return undefined;
       return {
         object: "conversation",
@@ -286,12 +287,12 @@ export function conversationsOver({ rows, retentionMs, clock }: ConversationsOpt
         answer: row.answer === null ? null : (JSON.parse(row.answer) as KeptAnswer),
         is_truncated: row.isTruncated,
         ended_at: isoTime(row.endedAtMs),
-        kept_until: isoTime(row.endedAtMs + retentionMs),
+        kept_until: isoTime(row.endedAtMs + options.retentionMs),
       };
     },
     /** Tells if storage is enabled for the organization now, and if the conversation of this request is stored. */
     status: (organizationId: string, requestId: string) =>
-      rows.status({ organizationId, holdId: requestId }, retentionMs),
+      rows.status({ organizationId, holdId: requestId }, options.retentionMs),
     /** Removes the stored conversation of a request; returns false if there is none. */
     removeOne: (organizationId: string, requestId: string) => rows.removeOne({ organizationId, holdId: requestId }),
     /**

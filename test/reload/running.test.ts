@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { firstToken } from "../support/admin.ts";
+import { firstToken, operator } from "../support/admin.ts";
 import { readExposition, sumOf } from "../support/prometheus.ts";
 import { freePort, makeDirectory, type RunningService, send, startService } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
@@ -145,6 +145,24 @@ test("models and limits change by the file, and requests that are refused afterw
   expect((await lineAfter(service, 1)).changes).toMatchObject({ "models[m]": "removed" });
   expect((await ask(service, token)).status).toBe(404);
   expect(await modelsOf(service, token)).toEqual(["n"]);
+});
+
+test("the time for which conversations are stored changes by the file", async () => {
+  const keeping = (keepDays: number) => configOf(["m"], { conversations: { keepDays } });
+  const { service, token } = await start(keeping(2));
+  const admin = operator(service);
+  const { id } =
+    (await admin.call<{ data: { id: string }[] }>("GET", "/organizations?search=default")).body.data[0] ?? {};
+  await admin.call("PATCH", `/organizations/${id}`, { keeps_conversations: true });
+  const accessId = (await ask(service, token)).headers.get("x-request-id");
+  const daysKept = async () => {
+    const { body } = await admin.call<Record<string, string>>("GET", `/requests/${accessId}/conversation`);
+    return (Date.parse(body.kept_until ?? "") - Date.parse(body.ended_at ?? "")) / 86_400_000;
+  };
+  await expect.poll(daysKept).toBe(2);
+  change(keeping(3));
+  expect((await lineAfter(service, 0)).changes).toEqual({ "conversations.keepDays": "2 → 3" });
+  expect(await daysKept()).toBe(3);
 });
 
 test("a mistake changes nothing and is logged in one line", async () => {
