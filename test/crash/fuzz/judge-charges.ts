@@ -168,8 +168,11 @@ function reportOptions(
 
 /** Tells whether the service read more of an answer after a report: of what broke off, only what the client received. */
 function followedBy({ row, intent, call, ask }: Charged, after: number): "certainly" | "perhaps" | "not" {
-  const leaves = intent.answer.pieces.slice(Math.max(0, after), ask.written).flatMap((piece) => piece.leaves);
-  if (leaves.length === 0) return "not";
+  const later = intent.answer.pieces.slice(Math.max(0, after), ask.written);
+  if (later.length === 0) return "not";
+  // Pieces such as `true` under an unknown name have no marks; whether the service passed them on is not seen.
+  const leaves = later.flatMap((piece) => piece.leaves);
+  if (leaves.length === 0) return "perhaps";
   const got = marksIn(call?.text ?? "");
   return row.ending === "complete" || leaves.some(({ mark }) => got.has(mark)) ? "certainly" : "perhaps";
 }

@@ -121,8 +121,9 @@ function world() {
 
 type World = ReturnType<typeof world>;
 
-function judged({ cases, books }: World): string {
-  const periods = [{ variant: 0, fromMs: 0, toMs: Number.POSITIVE_INFINITY }];
+const ALWAYS = [{ variant: 0, fromMs: 0, toMs: Number.POSITIVE_INFINITY }];
+
+function judged({ cases, books }: World, periods = ALWAYS): string {
   const intents = Object.values(cases).map(({ intent }) => intent);
   return new Judge(books, { kills: [], periods }).faults(intents).join("\n");
 }
@@ -143,6 +144,26 @@ function recharge({ books }: World, { row, intent }: Case, tokens: number[], bas
 
 test("the judge finds no fault in correct books", () => {
   expect(judged(world())).toBe("");
+});
+
+test("the judge accepts the prices of a request's sending, however late its hold was made", () => {
+  const { cases, books } = world();
+  for (const { intent } of Object.values(cases)) for (const call of intent.calls) call.sentAt = AT - 60_000;
+  const periods = [
+    { variant: 0, fromMs: 0, toMs: AT - 30_000 },
+    { variant: 1, fromMs: AT - 40_000, toMs: Number.POSITIVE_INFINITY },
+  ];
+  expect(judged({ cases, books }, periods)).toBe("");
+});
+
+test("the judge accepts a count after a report that a piece without a mark followed", () => {
+  const all = world();
+  const { intent } = all.cases.reported;
+  const unmarked = { events: [{ choices: [{ index: 0, delta: { scent: true } }] }], whole: {}, leaves: [] };
+  intent.answer.pieces.push(unmarked);
+  for (const ask of intent.asks) ask.written = 2;
+  recharge(all, all.cases.reported, [18, 5, 2, 232, 0], "counted");
+  expect(judged(all)).toBe("");
 });
 
 test.each<[string, (all: World) => unknown, RegExp]>([

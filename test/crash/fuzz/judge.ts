@@ -106,11 +106,12 @@ export class Judge {
     }
     if (ask === undefined) return cost === 0n ? faults : [...faults, `it cost ${cost}, and no upstream was asked`];
     const wire = intent.answer.wire;
-    const ended = this.#happened.periods.filter(({ fromMs, toMs }) => {
-      const [sentAt = 0] = calls.map((call) => call.sentAt);
-      return fromMs <= Number(row.made_at) + CLOCK_MS && toMs >= Math.max(sentAt, Number(row.made_at) - CLOCK_MS);
+    // A request has the prices of an instant between its sending and its hold, which a busy machine makes much later.
+    const sentAt = Math.min(...(calls.length > 0 ? calls : intent.calls).map((call) => call.sentAt));
+    const inForce = this.#happened.periods.filter(({ fromMs, toMs }) => {
+      return fromMs <= Number(row.made_at) + CLOCK_MS && toMs >= sentAt;
     });
-    const prices = ended.map(({ variant }) => bookedPrices(variant, wire).join());
+    const prices = inForce.map(({ variant }) => bookedPrices(variant, wire).join());
     if (!prices.includes(row.prices.join())) faults.push(`its prices ${row.prices} are none of ${prices.join(" / ")}`);
     const tokens = row.tokens.map((count, index) => Number(count + (late?.tokens[index] ?? 0n)));
     return [...faults, ...chargeFaults({ row, tokens, intent, call: calls[0], ask })];
