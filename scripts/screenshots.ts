@@ -108,8 +108,8 @@ interface Look {
 
 async function takeScreenshots(browser: Browser, service: RunningService, admin: string, organizationId: string) {
   const shots: [name: string, look: Look, open: (page: Page) => Promise<void>][] = [
-    ["overview", {}, (page) => show(page, "/?days=30")],
-    ["overview-narrow", { colorScheme: "dark", size: "narrow" }, (page) => show(page, "/?days=30")],
+    ["overview", {}, (page) => show(page, "/?period=30")],
+    ["overview-narrow", { colorScheme: "dark", size: "narrow" }, (page) => show(page, "/?period=30")],
     ["organization", {}, (page) => show(page, `/organizations/${organizationId}`)],
     ["tokens", {}, (page) => show(page, "/tokens")],
     ["request", {}, showRequest],

@@ -56,7 +56,7 @@ describe.skipIf(!hasBrowser)(
       organization = await makeOrganization(service, "50", { name: "web app", scopes: MEMBER_SCOPES });
       const requestId = await fill(service, organization);
       examples = {
-        "/": ["/", "/?days=1&organization_id=org_playground"],
+        "/": ["/", "/?period=1&organization_id=org_playground"],
         "/organizations": ["/organizations", "/organizations?search=nobody"],
         "/organizations/:id": [`/organizations/${organization.id}`, "/organizations/org_unknown"],
         "/credits": ["/credits"],

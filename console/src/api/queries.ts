@@ -9,6 +9,7 @@ import type {
   RequestDetail,
   ServiceFacts,
   Session,
+  StatementPage,
 } from "./types.ts";
 
 /** Refetch intervals. TanStack Query pauses them while the page is hidden. */
@@ -30,8 +31,8 @@ export const session = queryOptions({
 
 export interface OverviewFilter {
   organization_id?: string | undefined;
-  from: string;
-  to: string;
+  from?: string;
+  to?: string;
 }
 
 export const overview = (filter: OverviewFilter) =>
@@ -108,6 +109,13 @@ export const models = queryOptions({
   staleTime: MODELS_MS,
   refetchInterval: MODELS_MS,
 });
+
+/** First page of a statement from a time on, whose opening balance is the closing balance of the period before. */
+export const openingBalance = (path: string, from: string) =>
+  queryOptions({
+    queryKey: ["organizations", "opening", path, from],
+    queryFn: ({ signal }) => read<StatementPage>(withQuery(path, { from, limit: 1 }), signal),
+  });
 
 interface ListOptions {
   isLive?: boolean;

@@ -28,7 +28,7 @@ export function ExpiryFields({ label, choice, day, error, onChoice, onDay }: Exp
   return (
     <div className="fields">
       <SelectField label={label} value={choice} options={CHOICES} onValue={onChoice} />
-      {choice === "date" && <TextField label="Date" type="date" value={day} error={error} onValue={onDay} />}
+      {choice === "date" && <TextField label="Last day (UTC)" type="date" value={day} error={error} onValue={onDay} />}
     </div>
   );
 }

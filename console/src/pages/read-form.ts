@@ -82,11 +82,11 @@ export function readLimits(texts: LimitTexts): Read<Limits | null> & { wrong?: k
 
 const DAY_MS = 86_400_000;
 
-/** Reads an expiry: after a number of days, at the end of a day in the user's time zone, or never (null). */
+/** Reads an expiry: after a number of days, at the end of a day in UTC, or never (null). */
 export function readExpiry(choice: string, day: string, nowMs: number): Read<string | null> {
   if (choice === "never") return { value: null };
   if (choice !== "date") return { value: new Date(nowMs + Number(choice) * DAY_MS).toISOString() };
-  const end = new Date(`${day}T23:59:59`);
+  const end = new Date(`${day}T23:59:59Z`);
   if (Number.isNaN(end.getTime())) return { error: "Select a date." };
   return end.getTime() <= nowMs ? { error: "Date is in the past." } : { value: end.toISOString() };
 }

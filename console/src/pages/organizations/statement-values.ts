@@ -1,31 +1,16 @@
 import type { StatementEntry } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
+import type { Days } from "../../format/times.ts";
 
-/** Days in the user's time zone, `YYYY-MM-DD`, both included. An empty end is open. */
-export interface Days {
-  from: string;
-  to: string;
-}
+const DAY_MS = 86_400_000;
 
-/** Converts days to the query of a period: from the start of the first day to the end of the last one. */
-export function periodOf({ from, to }: Days): Record<string, string> {
-  const start = new Date(`${from}T00:00:00`);
-  const end = new Date(`${to}T00:00:00`);
-  const period: Record<string, string> = {};
-  if (!Number.isNaN(start.getTime())) period.from = start.toISOString();
-  if (!Number.isNaN(end.getTime())) {
-    end.setDate(end.getDate() + 1);
-    period.to = end.toISOString();
-  }
-  return period;
-}
-
-/** Days from six days ago, with an open end so that new entries are included. */
-export function lastWeek(nowMs: number): Days {
-  const day = new Date(nowMs);
-  day.setDate(day.getDate() - 6);
-  const two = (part: number) => String(part).padStart(2, "0");
-  return { from: `${day.getFullYear()}-${two(day.getMonth() + 1)}-${two(day.getDate())}`, to: "" };
+/** Converts UTC days to the query of a period: from the start of the first to the end of the last. An empty end is open. */
+export function periodOf({ from, to }: Days): { from?: string; to?: string } {
+  const [startMs, endMs] = [from, to].map((day) => Date.parse(`${day}T00:00:00Z`)) as [number, number];
+  return {
+    ...(!Number.isNaN(startMs) && { from: new Date(startMs).toISOString() }),
+    ...(!Number.isNaN(endMs) && { to: new Date(endMs + DAY_MS).toISOString() }),
+  };
 }
 
 export const KIND_LABELS: Record<StatementEntry["kind"], string> = {

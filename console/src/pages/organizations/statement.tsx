@@ -1,37 +1,58 @@
+import { useQuery } from "@tanstack/react-query";
 import { Download, ReceiptText } from "lucide-react";
 import { useState } from "react";
 import { Link } from "wouter";
 import { withQuery } from "../../api/client.ts";
-import { useList } from "../../api/queries.ts";
+import { openingBalance, useList } from "../../api/queries.ts";
 import type { StatementEntry, StatementPage } from "../../api/types.ts";
 import { BASE_PATH } from "../../base-path.ts";
 import { formatAmount, formatChange, formatExactCredits } from "../../format/numbers.ts";
+import type { Days } from "../../format/times.ts";
 import { Listing } from "../../ui/listing.tsx";
 import { Card } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
-import { Moment } from "../../ui/values.tsx";
+import { Moment, useNow } from "../../ui/values.tsx";
 import { Choice } from "../filters.tsx";
-import { type Days, entryDescription, KIND_LABELS, lastWeek, periodOf } from "./statement-values.ts";
+import { daysOfPeriod, PeriodChoice } from "../period.tsx";
+import { entryDescription, KIND_LABELS, periodOf } from "./statement-values.ts";
+
+/** Choice of the dates in two fields. */
+const DATES = "dates";
+const RANGES = [
+  ["7", "Last 7 days"],
+  [DATES, "Selected dates"],
+] as const;
+const ANY_DAYS: Days = { from: "", to: "" };
 
 /** Statement, oldest entry first, with the balance after each entry. */
 export function Statement({ organizationId }: { organizationId: string }) {
-  const [days, setDays] = useState<Days>(() => lastWeek(Date.now()));
+  const nowMs = useNow();
+  const [choice, setChoice] = useState("7");
+  const [dates, setDates] = useState(ANY_DAYS);
   const [kind, setKind] = useState("");
+  const days = daysOfPeriod(choice, nowMs) ?? dates;
   const period = periodOf(days);
   const base = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/statement`;
   const filter = { ...period, ...(kind !== "" && { kind }) };
   const list = useList<StatementEntry, StatementPage>("organizations", base, filter);
-  const opening = list.data?.pages[0]?.opening;
+  const hasEnded = period.to !== undefined && Date.parse(period.to) <= nowMs;
+  const closing = useQuery({ ...openingBalance(base, period.to ?? ""), enabled: hasEnded });
+  const choose = (value: string) => {
+    // The fields begin with the period that was shown.
+    if (value === DATES) setDates(days);
+    setChoice(value);
+  };
   return (
     <Card
       title="Statement"
-      about={opening === undefined ? "Loading …" : `Opening balance: ${formatAmount(opening)}`}
+      about={balancesLabel(list.data?.pages[0]?.opening, hasEnded ? closing.data?.opening : undefined)}
       flush
       actions={
         <>
           <Choice label="Kind" all="All entries" value={kind} options={Object.entries(KIND_LABELS)} onValue={setKind} />
-          <DayFields days={days} onDays={setDays} />
+          <PeriodChoice value={choice} ranges={RANGES} nowMs={nowMs} onValue={choose} />
+          {choice === DATES && <DayFields days={dates} onDays={setDates} />}
           <a className="button button-plain" href={`${BASE_PATH}${withQuery(`${base}.csv`, filter)}`} download>
             <Download size={15} strokeWidth={1.9} aria-hidden="true" />
             <span>Export CSV</span>
@@ -52,6 +73,12 @@ export function Statement({ organizationId }: { organizationId: string }) {
       />
     </Card>
   );
+}
+
+function balancesLabel(opening: number | undefined, closing: number | undefined): string {
+  if (opening === undefined) return "Loading …";
+  const end = closing === undefined ? "" : ` · Closing balance: ${formatAmount(closing)}`;
+  return `Opening balance: ${formatAmount(opening)}${end} · Days in UTC`;
 }
 
 const COLUMNS: readonly Column<StatementEntry>[] = [

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Overview } from "../../api/types.ts";
-import { firstTokenTimes, lastDays, reportedCost, requestsByOutcome, spendByModel } from "./figures.ts";
+import { firstTokenTimes, reportedCost, requestsByOutcome, spendByModel } from "./figures.ts";
 
 const counts = {
   requests: 10,
@@ -58,10 +58,6 @@ test("A day without measurements is a gap, not a zero.", () => {
     [null, null],
     [100, 300],
   ]);
-});
-
-test("The last seven days end today in UTC.", () => {
-  expect(lastDays(7, Date.parse("2026-11-21T23:59:00Z"))).toEqual({ from: "2026-11-15", to: "2026-11-21" });
 });
 
 test.each([

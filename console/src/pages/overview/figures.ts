@@ -65,11 +65,3 @@ export function reportedCost({ provider_cost: cost }: Pick<Overview["totals"], "
   if (cost === null || (cost.amount === "0" && cost.spent === 0)) return null;
   return { amount: formatCredits(Number(cost.amount)), spent: formatCredits(cost.spent) };
 }
-
-const DAY_MS = 86_400_000;
-
-/** Returns the last `count` days in UTC, up to and including today. */
-export function lastDays(count: number, nowMs: number): { from: string; to: string } {
-  const dayOf = (atMs: number) => new Date(atMs).toISOString().slice(0, 10);
-  return { from: dayOf(nowMs - (count - 1) * DAY_MS), to: dayOf(nowMs) };
-}

@@ -6,31 +6,31 @@ import type { Overview as Figures } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
 import { formatClock } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
-import { Segments } from "../../ui/field.tsx";
 import { Card, Page } from "../../ui/page.tsx";
 import { Empty, Failure, Note } from "../../ui/states.tsx";
 import { useNow } from "../../ui/values.tsx";
+import { daysOfPeriod, PeriodChoice } from "../period.tsx";
 import { OrganizationFilter } from "../pick.tsx";
 import { Charts } from "./charts.tsx";
-import { lastDays } from "./figures.ts";
 import { EndingCredits, Rankings, Refusals } from "./rankings.tsx";
 import { Tiles } from "./tiles.tsx";
 
 const RANGES = [
   ["1", "Today"],
-  ["7", "7 days"],
-  ["30", "30 days"],
-  ["90", "90 days"],
-  ["365", "1 year"],
+  ["7", "Last 7 days"],
+  ["30", "Last 30 days"],
+  ["90", "Last 90 days"],
+  ["365", "Last 365 days"],
 ] as const;
-type Range = (typeof RANGES)[number][0];
-const FIRST_RANGE: Range = "30";
+const FIRST_PERIOD = "30";
 
 /** Balance, spend and traffic of a period. */
 export default function Overview() {
   const { role } = useSession();
   const [params, setParams] = useSearchParams();
-  const range = RANGES.find(([value]) => value === params.get("days"))?.[0] ?? FIRST_RANGE;
+  const nowMs = useNow();
+  const asked = params.get("period") ?? "";
+  const period = daysOfPeriod(asked, nowMs) === null ? FIRST_PERIOD : asked;
   const organizationId = params.get("organization_id") ?? "";
   const set = (name: string, value: string, usual: string) =>
     setParams((before) => {
@@ -39,7 +39,7 @@ export default function Overview() {
       else after.set(name, value);
       return after;
     });
-  const days = lastDays(Number(range), useNow());
+  const days = daysOfPeriod(period, nowMs);
   const query = useQuery(overviewQuery({ ...days, organization_id: organizationId || undefined }));
   return (
     <Page
@@ -50,11 +50,11 @@ export default function Overview() {
           {role === "operator" && (
             <OrganizationFilter value={organizationId} onValue={(id) => set("organization_id", id, "")} />
           )}
-          <Segments
-            label="Period"
-            value={range}
-            options={RANGES}
-            onValue={(value) => set("days", value, FIRST_RANGE)}
+          <PeriodChoice
+            value={period}
+            ranges={RANGES}
+            nowMs={nowMs}
+            onValue={(value) => set("period", value, FIRST_PERIOD)}
           />
         </>
       }
@@ -68,7 +68,7 @@ export default function Overview() {
 function Freshness({ figures }: { figures: Figures | undefined }) {
   return (
     <span className="figures">
-      {figures === undefined ? "Loading …" : `Updated at ${formatClock(figures.generated_at)} · days in UTC`}
+      {figures === undefined ? "Loading …" : `Updated at ${formatClock(figures.generated_at)}. Days are in UTC.`}
     </span>
   );
 }

@@ -9,6 +9,7 @@ import {
   formatShare,
 } from "../../format/numbers.ts";
 import { Skeleton, titleOfCode } from "../../ui/states.tsx";
+import { Credits } from "../../ui/values.tsx";
 import { reportedCost } from "./figures.ts";
 
 /** Key figures of the period. */
@@ -30,12 +31,12 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
     <dl className="tiles">
       <Tile
         name="Available credits"
-        figure={formatCredits(credits.available)}
+        figure={<Credits value={credits.available} />}
         note={organizations === null ? formatLasting(credits.days_left) : solvency(organizations)}
       />
       <Tile
         name="Spent"
-        figure={formatCredits(totals.spent)}
+        figure={<Credits value={totals.spent} />}
         note={`${formatCredits(credits.spent_per_day)} per day over the last 7 days`}
       />
       {cost !== null && (

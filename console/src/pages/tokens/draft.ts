@@ -1,4 +1,5 @@
 import type { NewToken, Token, TokenChange } from "../../api/types.ts";
+import { dayOf } from "../../format/times.ts";
 import type { ExpiryChoice } from "../form-fields.tsx";
 import {
   type LimitTexts,
@@ -48,8 +49,7 @@ export function draftOf({ organization_id, name, scopes, models, limits, cap, ex
     limits: limitTexts(limits),
     cap: cap === null ? "" : String(cap.amount),
     expiry: expires_at === null ? "never" : "date",
-    // In the format of the field, and in the user's time zone.
-    day: expires_at === null ? "" : new Date(expires_at).toLocaleDateString("sv"),
+    day: expires_at === null ? "" : dayOf(expires_at),
   };
 }
 
