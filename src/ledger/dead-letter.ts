@@ -3,7 +3,7 @@ import type { MicroCredits } from "../credits/amount.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { appendLine, continueReading, type DeadLetter, NOTHING_READ, waitingOf } from "./dead-letter-file.ts";
+import { appendLine, countDeadLetters, type DeadLetter, versionOf } from "./dead-letter-file.ts";
 import { type SpooledTransition, toPlain } from "./spool-file.ts";
 
 /** Stores transitions that no retry can book, so that an operator can review them and no other transition waits for them. */
@@ -11,8 +11,7 @@ export class DeadLetters {
   readonly #file: string;
   readonly #clock: () => number;
   readonly #log: Log;
-  #read = NOTHING_READ;
-  #counting: Promise<number> | undefined;
+  #counted: { version: string | undefined; count: number } = { version: undefined, count: 0 };
 
   constructor({ file, clock, log }: { file: string; clock: () => number; log: Log }) {
     this.#file = file;
@@ -34,17 +33,11 @@ export class DeadLetters {
     this.#log.error({ file: this.#file }, "a line of a spool is damaged: it is in the dead-letter file");
   }
 
-  /** Counts the entries that were not booked. Only lines appended since the last count are read. */
-  count(): Promise<number> {
-    this.#counting ??= this.#continueCount().finally(() => {
-      this.#counting = undefined;
-    });
-    return this.#counting;
-  }
-
-  async #continueCount(): Promise<number> {
-    this.#read = await continueReading(this.#file, this.#read);
-    return waitingOf(this.#read);
+  /** Counts the entries that were not booked. The file is read only if it has changed since the last count. */
+  async count(): Promise<number> {
+    const version = await versionOf(this.#file);
+    if (version !== this.#counted.version) this.#counted = { version, count: await countDeadLetters(this.#file) };
+    return this.#counted.count;
   }
 
   async #append(entry: object): Promise<void> {

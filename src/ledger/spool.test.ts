@@ -139,12 +139,14 @@ describe.skipIf(process.platform === "win32")("a spool on a full disk", () => {
     const taken = Number(said[2]);
     expect(taken).toBeGreaterThan(5);
     const file = await SpoolFile.open(join(directory, "full.jsonl"));
-    const page = await file.read();
-    expect(page?.transitions).toEqual([
+    const pages = [];
+    for await (const page of file.pages()) pages.push(page);
+    expect(pages).toHaveLength(1);
+    expect(pages[0]?.transitions).toEqual([
       ...Array.from({ length: taken }, (_, index) => releaseOf(`hold_${index}${"x".repeat(2_000)}`)),
       releaseOf("small"),
     ]);
-    expect(page).toMatchObject({ damaged: [], isIncomplete: false });
+    expect(pages[0]).toMatchObject({ damaged: [], isIncomplete: false });
     await file.close();
   });
 });
@@ -193,10 +195,9 @@ describe.skipIf(!hasSmallDisks())("a spool on a disk that others fill", () => {
       const next = await SpoolFile.open(path);
       const found = [];
       let noise = 0;
-      for (let page = await next.read(); page !== undefined; page = await next.read()) {
+      for await (const page of next.pages()) {
         found.push(...page.transitions.map(({ facts: { holdId } }) => holdId.slice(0, 4).replaceAll("y", "")));
         noise += page.damaged.length + (page.isIncomplete ? 1 : 0);
-        next.pass(page);
       }
       say(found.length + " " + found[0] + " " + found.at(-1) + " " + noise);
       await Promise.all([file.close(), next.close()]);`,

@@ -1,18 +1,10 @@
 import { readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { StoreUnavailableError } from "../errors.ts";
+import { createDirectory, syncDirectory } from "../internals/directory.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { FairBudget } from "./fair-budget.ts";
-import {
-  createDurableDirectory,
-  exists,
-  RESERVE_BYTES,
-  type SpooledTransition,
-  SpoolFile,
-  type SpoolPage,
-  syncDirectory,
-  toSpoolRecord,
-} from "./spool-file.ts";
+import { RESERVE_BYTES, type SpooledTransition, SpoolFile, type SpoolPage, toSpoolRecord } from "./spool-file.ts";
 
 const RECORDS = ".jsonl";
 const LOCK = ".lock";
@@ -40,20 +32,24 @@ export interface SpoolReader {
   storeDamaged(damagedLine: string): Promise<void>;
 }
 
+/** The file of a process, and its lock, which this process has. */
+interface OwnedFile {
+  file: SpoolFile;
+  unlock(): void;
+}
+
 /**
  * Stores settlements and releases on the disk while the store is unavailable. They are booked in the background as soon as
- * the store answers, by this process or by the next one with the same directory. Booking is idempotent by hold id.
+ * the store answers, by this process or by the next one with the same directory. Booking is idempotent by hold id. The
+ * directory has a file of each process that uses it, and a lock file, which shows whether the process has ended.
  */
 export class Spool {
   readonly #options: SpoolOptions;
-  readonly #directory: SpoolDirectory;
   readonly #own: OwnedFile;
   /** Use of the space that is allocated for this process's file. */
   #reserve = new FairBudget(RESERVE_BYTES);
-  /** Files of ended processes. */
-  #inherited: OwnedFile[] = [];
-  /** Booked files of ended processes. They are removed when the holds of their processes have ended too. */
-  readonly #booked = new Map<string, OwnedFile>();
+  /** Files of ended processes, by name. Booked ones are removed when the holds of their processes have ended too. */
+  readonly #inherited = new Map<string, OwnedFile>();
   #reader: SpoolReader | undefined;
   #replay: Promise<boolean> | undefined;
   #retry: NodeJS.Timeout | undefined;
@@ -63,16 +59,22 @@ export class Spool {
   #stopped: Promise<void> | undefined;
   #failureLoggedAtMs = Number.NEGATIVE_INFINITY;
 
-  private constructor(options: SpoolOptions, directory: SpoolDirectory, own: OwnedFile) {
+  private constructor(options: SpoolOptions, own: OwnedFile) {
     this.#options = options;
-    this.#directory = directory;
     this.#own = own;
   }
 
   /** Creates this process's file, so that later only disk space can be missing. Rejects with errors of node:fs. */
   static async open(options: SpoolOptions): Promise<Spool> {
-    const directory = await SpoolDirectory.open(options.directory, options.takeLock);
-    return new Spool(options, directory, await directory.create(options.name));
+    const { directory, name, takeLock } = options;
+    createDirectory(directory);
+    const path = join(directory, name);
+    // The lock is taken first, so that the file is never without an owner.
+    const unlock = takeLock(`${path}${LOCK}`);
+    if (unlock === undefined) throw new Error(`Another process has the lock of the new spool ${name}`);
+    const file = await SpoolFile.create(`${path}${RECORDS}`);
+    syncDirectory(directory);
+    return new Spool(options, { file, unlock });
   }
 
   /** Name of this process as the owner of holds; no other process has ever had it. */
@@ -82,21 +84,20 @@ export class Spool {
 
   /** Number of transitions to be booked, including those of ended processes. */
   get entries(): number {
-    let entries = this.#own.file.entries;
-    for (const { file } of this.#inherited) entries += file.entries;
-    return entries;
+    return this.#inherited.values().reduce((sum, { file }) => sum + file.entries, this.#own.file.entries);
   }
 
   /** Ended processes whose spools are booked. */
   get endedOwners(): string[] {
-    return [...this.#booked.keys()];
+    const booked = this.#inherited.entries().filter(([, { file }]) => file.entries === 0);
+    return booked.map(([name]) => name).toArray();
   }
 
   /** Removes the spool of an ended process that has no holds left. Rejects with errors of node:fs. */
   async forgetOwner(name: string): Promise<void> {
-    const owned = this.#booked.get(name);
-    this.#booked.delete(name);
-    await owned?.remove();
+    const owned = this.#inherited.get(name);
+    this.#inherited.delete(name);
+    if (owned !== undefined) await this.#remove(name, owned);
   }
 
   /** True if the store was unavailable when a transition was last spooled or replayed. */
@@ -151,26 +152,31 @@ export class Spool {
       const { directory } = this.#options;
       this.#options.log.warn({ entries, directory }, "settlements stay in the spool: the next start books them");
     }
-    const { file } = this.#own;
-    const left = [...this.#inherited, ...this.#booked.values()];
-    await Promise.all([
-      ...left.map((owned) => owned.close()),
-      file.entries > 0 ? this.#own.close() : this.#own.remove(),
-    ]);
+    const left = [...this.#inherited.values()];
+    if (this.#own.file.entries > 0) left.push(this.#own);
+    else await this.#remove(this.name, this.#own);
+    await Promise.all(left.map(({ file, unlock }) => file.close().finally(unlock)));
+  }
+
+  async #remove(name: string, { file, unlock }: OwnedFile): Promise<void> {
+    await file.remove();
+    unlock();
+    await this.#removeLock(name);
+  }
+
+  /** Removes a lock file. This is safe even if another process takes the lock meanwhile, because names are never reused. */
+  #removeLock(name: string): Promise<void> {
+    return rm(join(this.#options.directory, `${name}${LOCK}`), { force: true });
   }
 
   async #replayAll(): Promise<boolean> {
     const reader = this.#reader;
     if (reader === undefined) return this.entries === 0;
     try {
-      await this.#replayFile(this.#own, reader);
+      await this.#replayFile(this.#own.file, reader);
       this.#reserve = new FairBudget(RESERVE_BYTES);
-      await this.#inherit();
-      for (const owned of this.#inherited) {
-        await this.#replayFile(owned, reader);
-        this.#booked.set(owned.name, owned);
-        this.#inherited = this.#inherited.filter((other) => other !== owned);
-      }
+      await this.#takeOver();
+      for (const { file } of this.#inherited.values()) await this.#replayFile(file, reader);
     } catch (error) {
       this.#noteFailure(error);
       this.#retryLater();
@@ -181,24 +187,34 @@ export class Spool {
     return this.entries === 0;
   }
 
-  async #inherit(): Promise<void> {
-    for (const owned of await this.#directory.takeOver()) {
-      this.#inherited.push(owned);
-      const { path: file, entries } = owned.file;
-      if (entries === 0) continue;
-      this.#isInUse = true;
-      this.#options.log.warn(
-        { file, entries },
-        "the spool of an ended process is taken over: its settlements will be booked",
-      );
+  /** Takes over the files of ended processes. */
+  async #takeOver(): Promise<void> {
+    const { directory, takeLock, log } = this.#options;
+    for (const entry of await readdir(directory)) {
+      const name = entry.slice(0, -RECORDS.length);
+      if (!entry.endsWith(RECORDS) || name === this.name || this.#inherited.has(name)) continue;
+      const unlock = takeLock(join(directory, `${name}${LOCK}`));
+      if (unlock === undefined) continue;
+      try {
+        const file = await SpoolFile.open(join(directory, entry));
+        this.#inherited.set(name, { file, unlock });
+        if (file.entries === 0) continue;
+        this.#isInUse = true;
+        const fields = { file: file.path, entries: file.entries };
+        log.warn(fields, "the spool of an ended process is taken over: its settlements will be booked");
+      } catch (error) {
+        unlock();
+        if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+        // Its owner or another process has removed it since the directory was read.
+        await this.#removeLock(name);
+      }
     }
   }
 
-  async #replayFile({ file }: OwnedFile, reader: SpoolReader): Promise<void> {
-    for (let page = await file.read(); page !== undefined; page = await file.read()) {
+  async #replayFile(file: SpoolFile, reader: SpoolReader): Promise<void> {
+    for await (const page of file.pages()) {
       await this.#bookPage(file.path, page, reader);
       this.#isStoreUnavailable = false;
-      file.pass(page);
     }
   }
 
@@ -257,94 +273,3 @@ async function requireRoom(directory: string): Promise<void> {
 
 /** Takes a lock that ends with the process at the latest. Returns its release, or undefined if another process has it. */
 export type TakeLock = (path: string) => (() => void) | undefined;
-
-/** A spool file locked by this process: no other process uses it until it is closed or removed. */
-export interface OwnedFile {
-  /** Name of the process that created it. */
-  name: string;
-  file: SpoolFile;
-  /** Closes the file and leaves it to the next process. */
-  close(): Promise<void>;
-  remove(): Promise<void>;
-}
-
-/** Directory with the spool files of all processes that use a data directory, and a lock file for each. */
-export class SpoolDirectory {
-  readonly #path: string;
-  readonly #takeLock: TakeLock;
-  /** Names of the files that this process has open. */
-  readonly #names = new Set<string>();
-
-  private constructor(path: string, takeLock: TakeLock) {
-    this.#path = path;
-    this.#takeLock = takeLock;
-  }
-
-  /** Opens the directory, and creates it if it does not exist. Rejects with errors of node:fs. */
-  static async open(path: string, takeLock: TakeLock): Promise<SpoolDirectory> {
-    await createDurableDirectory(path);
-    return new SpoolDirectory(path, takeLock);
-  }
-
-  /** Creates an empty file. The lock is taken first, so that the file is never without an owner. */
-  async create(name: string): Promise<OwnedFile> {
-    const unlock = this.#takeLock(this.#lockOf(name));
-    if (unlock === undefined) throw new Error(`Another process has the lock of the new spool ${name}`);
-    const file = await SpoolFile.create(join(this.#path, `${name}${RECORDS}`));
-    await syncDirectory(this.#path);
-    return this.#owned(name, file, unlock);
-  }
-
-  /** Takes over the files of ended processes. */
-  async takeOver(): Promise<OwnedFile[]> {
-    const taken: OwnedFile[] = [];
-    for (const entry of await readdir(this.#path)) {
-      if (!entry.endsWith(RECORDS)) continue;
-      const name = entry.slice(0, -RECORDS.length);
-      if (this.#names.has(name)) continue;
-      const unlock = this.#takeLock(this.#lockOf(name));
-      if (unlock === undefined) continue;
-      // Its owner or another process may have removed it since the directory was read.
-      const path = join(this.#path, entry);
-      if (await exists(path)) taken.push(this.#owned(name, await openOrUnlock(path, unlock), unlock));
-      else await this.#removeLock(name, unlock);
-    }
-    return taken;
-  }
-
-  #owned(name: string, file: SpoolFile, unlock: () => void): OwnedFile {
-    this.#names.add(name);
-    const leave = () => {
-      this.#names.delete(name);
-      unlock();
-    };
-    return {
-      name,
-      file,
-      close: () => file.close().finally(leave),
-      remove: async () => {
-        await file.remove();
-        await this.#removeLock(name, leave);
-      },
-    };
-  }
-
-  /** Removes a lock file. This is safe even if another process takes the lock meanwhile, because names are never reused. */
-  async #removeLock(name: string, unlock: () => void): Promise<void> {
-    unlock();
-    await rm(this.#lockOf(name), { force: true });
-  }
-
-  #lockOf(name: string): string {
-    return join(this.#path, `${name}${LOCK}`);
-  }
-}
-
-async function openOrUnlock(path: string, unlock: () => void): Promise<SpoolFile> {
-  try {
-    return await SpoolFile.open(path);
-  } catch (error) {
-    unlock();
-    throw error;
-  }
-}

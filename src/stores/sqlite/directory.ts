@@ -1,7 +1,8 @@
-import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { closeSync, existsSync, openSync, statSync } from "node:fs";
+import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
+import { createDirectory } from "../../internals/directory.ts";
 import { isBusy } from "./connection.ts";
 
 const DATABASE_FILE = "tollgate.db";
@@ -22,7 +23,7 @@ export const FILE_REASONS: Record<string, string> = {
 
 /** Creates a data directory, for its owner only. Throws OperatorError. */
 export function createDataDirectory(dataDir: string): void {
-  inDirectory(dataDir, () => createDirectorySync(dataDir));
+  inDirectory(dataDir, () => createDirectory(dataDir));
 }
 
 /** Returns the path of the database's file in a data directory, which need not exist. */
@@ -45,7 +46,7 @@ export function expectNoDatabase(dataDir: string): void {
 /** Creates the data directory and the database's file, for their owner only; returns the path of the file. */
 export function prepareDirectory(dataDir: string): string {
   return inDirectory(dataDir, () => {
-    createDirectorySync(dataDir);
+    createDirectory(dataDir);
     return makeFile(join(dataDir, DATABASE_FILE));
   });
 }
@@ -60,19 +61,6 @@ export function findDatabase(dataDir: string): string | undefined {
     // A first start that was killed leaves an empty file.
     return found?.isFile() === true && found.size > 0 ? path : undefined;
   });
-}
-
-/** Not `recursive`: Node never returns if a file system such as /proc refuses folders with ENOENT. */
-function createDirectorySync(path: string): void {
-  try {
-    mkdirSync(path, { mode: 0o700 });
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "EEXIST" && statSync(path).isDirectory()) return;
-    if (code !== "ENOENT" || existsSync(dirname(path))) throw error;
-    createDirectorySync(dirname(path));
-    createDirectorySync(path);
-  }
 }
 
 /**
