@@ -31,7 +31,7 @@ export async function closeMonths(store: Store, organizationId: string, requestM
     monthDigests: { ...monthDigests, add: timed("digest", monthDigests.add) },
     limits: { requestMonths },
     responseItems: store.responseItems,
-    responsesMs: 86_400_000,
+    responseTimes: { usualMs: 86_400_000, storedMs: 86_400_000 },
     isUsageSummedUp: async () => true,
     spooled: async () => 0,
     clock: Date.now,

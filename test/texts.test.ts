@@ -7,6 +7,7 @@ import { compileCheck } from "../src/api/validation.ts";
 import { createProgram } from "../src/cli/program.ts";
 import { errorCatalog, invalidCursor } from "../src/errors.ts";
 import type { Server } from "../src/http/server.ts";
+import { issueIn } from "./support/issue.ts";
 import { startTestServer } from "./support/server.ts";
 
 /**
@@ -118,9 +119,9 @@ const INVALID_REQUESTS: unknown[] = [
 
 function requestLines(): string[] {
   return INVALID_REQUESTS.map((body) => {
-    const checked = checkRequest(Array.isArray(body) ? body : { model: "m", ...(body as object) });
-    if (!("issue" in checked)) throw new Error("The request is valid");
-    return `${checked.issue.code}\n    ${checked.issue.message}`;
+    const issue = issueIn(() => checkRequest(Array.isArray(body) ? body : { model: "m", ...(body as object) }));
+    if (issue === undefined) throw new Error("The request is valid");
+    return `${issue.code}\n    ${issue.message}`;
   });
 }
 

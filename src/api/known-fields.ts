@@ -1,5 +1,6 @@
-import type { TSchema } from "typebox";
+import type { Static, TSchema } from "typebox";
 import { isObject } from "./json.ts";
+import { compileCheck, refuseIf } from "./validation.ts";
 import type { UnknownFields } from "./wording.ts";
 
 /** Copies a value; `unknown` collects the fields that the schema does not have. */
@@ -14,6 +15,23 @@ interface Shape {
   oneOf?: Shape[];
   discriminator?: { propertyName: string };
   const?: unknown;
+}
+
+/**
+ * Compiles a schema to a function that reads a parsed body: it copies the body like `compileCopy`, and throws
+ * InvalidRequestError if the copy is invalid.
+ */
+export function compileReader<Schema extends TSchema>(
+  schema: Schema,
+  silent: readonly string[] = [],
+): (body: unknown, unknown: UnknownFields) => Static<Schema> {
+  const copy = compileCopy(schema, silent);
+  const check = compileCheck(schema);
+  return (body, unknown) => {
+    const copied = copy(body, unknown);
+    refuseIf(check(copied));
+    return copied as Static<Schema>;
+  };
 }
 
 /**

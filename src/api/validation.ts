@@ -34,6 +34,22 @@ export interface ValidationIssue {
   loggedMessage?: string;
 }
 
+/** A request that breaks a rule. Its message is public. */
+export class InvalidRequestError extends Error {
+  readonly issue: ValidationIssue;
+
+  constructor(issue: ValidationIssue) {
+    super(issue.message);
+    this.name = "InvalidRequestError";
+    this.issue = issue;
+  }
+}
+
+/** Throws InvalidRequestError if there is an issue. */
+export function refuseIf(issue: ValidationIssue | undefined): void {
+  if (issue !== undefined) throw new InvalidRequestError(issue);
+}
+
 const FIELD_CHARACTERS_MAX = 128;
 
 /** Strict: nothing is coerced, defaulted or removed. */

@@ -8,7 +8,7 @@ import { DeadLetters } from "../ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../ledger/dead-letter-file.ts";
 import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
 import { ResponseItems } from "../ledger/response-items.ts";
-import { Retention } from "../ledger/retention.ts";
+import { Retention, responseTimesOf } from "../ledger/retention.ts";
 import { Spool } from "../ledger/spool.ts";
 import { DAY_MS, type UsageDays } from "../reports/usage-days.ts";
 import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
@@ -17,8 +17,6 @@ import type { Store } from "../stores/store.ts";
 import type { AccessLog, Log } from "../telemetry/logger.ts";
 import { createOutage } from "../telemetry/outage.ts";
 import type { LiveValues } from "./live.ts";
-
-const HOUR_MS = 3_600_000;
 
 /** The configuration of a running service, which can be read again. */
 export interface ConfigSource {
@@ -131,8 +129,8 @@ export function createResponseItems(
 ): ResponseItems {
   return new ResponseItems({
     rows: responseItems,
-    get retentionMs() {
-      return responsesMsOf(live.config.responses);
+    get times() {
+      return responseTimesOf(live.config.responses, live.config.conversations);
     },
     get limitBytes() {
       return live.config.responses.limitBytes;
@@ -140,10 +138,6 @@ export function createResponseItems(
     clock,
     log,
   });
-}
-
-function responsesMsOf({ keepHours }: Config["responses"]): number {
-  return keepHours * HOUR_MS;
 }
 
 export function retentionMsOf({ keepDays }: Config["conversations"]): number {
@@ -162,8 +156,8 @@ export function createRetention(
       return live.config.retention;
     },
     responseItems: store.responseItems,
-    get responsesMs() {
-      return responsesMsOf(live.config.responses);
+    get responseTimes() {
+      return responseTimesOf(live.config.responses, live.config.conversations);
     },
     isUsageSummedUp: (beforeMs) => usageDays.isSummedUp(beforeMs),
     spooled: async () => (await ledger.status()).spool.entries,

@@ -10,7 +10,6 @@ import { withWorkspace } from "./workspace.ts";
 
 type RetentionFlags = CommonFlags & { dryRun?: boolean };
 type Plan = Omit<RetentionPlan, "kind"> & { kind: RetentionPlan["kind"] | "conversations" };
-const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 const CONVERSATIONS_A_WRITE = 50;
 
@@ -32,7 +31,7 @@ export function addRetention(program: Command, terminal: Terminal): void {
 
 async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): Promise<void> {
   const { retention: limits, conversations, responses } = await readConfig(flags, { secrets: "unread" });
-  const [{ Retention }, { UsageDays }] = await Promise.all([
+  const [{ Retention, responseTimesOf }, { UsageDays }] = await Promise.all([
     import("../ledger/retention.ts"),
     import("../reports/usage-days.ts"),
   ]);
@@ -44,7 +43,7 @@ async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): 
       ...{ closings: store.closings, monthDigests: store.monthDigests, limits, clock, log },
       now: () => performance.now(),
       responseItems: store.responseItems,
-      responsesMs: responses.keepHours * HOUR_MS,
+      responseTimes: responseTimesOf(responses, conversations),
       isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
       // A settlement that a service could not book yet has an open hold, which keeps its organization from being closed.
       spooled: async () => 0,

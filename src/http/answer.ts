@@ -3,7 +3,6 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
-import type { ValidationIssue } from "../api/validation.ts";
 import type { DecodedCompletion, DecodedRequest } from "../api/wire.ts";
 import { type MicroCredits, parseCredits } from "../credits/amount.ts";
 import { ApiError } from "../errors.ts";
@@ -39,8 +38,7 @@ export const CHARGED_HEADERS = Type.Object({
   ),
 });
 
-type Decoded = DecodedRequest | { issue: ValidationIssue };
-type Decode = (request: FastifyRequest, services: EndpointServices) => Decoded | Promise<Decoded>;
+type Decode = (request: FastifyRequest, services: EndpointServices) => DecodedRequest | Promise<DecodedRequest>;
 
 /**
  * Returns the handler of an inbound wire, of any kind of answer. `decode` reads the body of a request on this wire. Nothing is
@@ -60,11 +58,10 @@ async function run(
   { gateway, running }: EndpointServices,
   request: FastifyRequest,
   reply: FastifyReply,
-  decoded: Decoded,
+  decoded: DecodedRequest,
 ): Promise<FastifyReply> {
   // The decoded request has what is needed of the body, which would stay in memory as well.
   request.body = undefined;
-  if ("issue" in decoded) throw toApiIssue(decoded.issue);
   const { kind, request: asked, output, native, ignored = [], paramOf } = decoded;
   const idempotency = idempotencyOf(request, native?.body ?? asked);
   const settlement = Promise.withResolvers<CompletionReport | undefined>();
@@ -118,11 +115,6 @@ export function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
     `Invalid '${MAX_COST}': expected credits as a decimal number with at most 6 decimals, such as 0.05.`,
     { param: MAX_COST },
   );
-}
-
-/** Returns the error for an invalid body. */
-export function toApiIssue({ code, message, param, loggedMessage }: ValidationIssue): ApiError {
-  return new ApiError(code, message, { ...(param !== null && { param }), loggedMessage });
 }
 
 /** Returns an error whose `param`, and the message that quotes it, have the wire's own name of the field. */

@@ -2,7 +2,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
 import { toErrorEnvelope } from "../api/chat/encode.ts";
 import { geminiErrors } from "../api/gemini/errors.ts";
 import { messagesErrors } from "../api/messages/errors.ts";
-import { ErrorEnvelope } from "../api/validation.ts";
+import { ErrorEnvelope, InvalidRequestError } from "../api/validation.ts";
 import type { ErrorFormat } from "../api/wire.ts";
 import { ApiError, type ErrorCode } from "../errors.ts";
 import { publicError } from "../gateway/failures.ts";
@@ -19,6 +19,10 @@ const FASTIFY_CODES: Record<string, ErrorCode> = {
 
 /** Converts any error to the public error of the response. Internal errors become its cause. */
 export function toPublicError(error: unknown): ApiError {
+  if (error instanceof InvalidRequestError) {
+    const { code, message, param, loggedMessage } = error.issue;
+    return new ApiError(code, message, { ...(param !== null && { param }), loggedMessage });
+  }
   const code = FASTIFY_CODES[(error as FastifyError | undefined)?.code ?? ""];
   return code === undefined ? publicError(error) : new ApiError(code);
 }

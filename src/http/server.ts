@@ -48,7 +48,7 @@ declare module "fastify" {
 }
 
 /** Services of the admin API that endpoints of `/v1` use too. */
-type AdminParts = Pick<AdminServices, "conversations" | "responseItems" | "requests" | "directory" | "audit">;
+type AdminParts = Pick<AdminServices, "conversations" | "responseItems" | "directory" | "audit">;
 
 export interface ServerOptions
   extends Omit<EndpointServices, "running" | keyof AdminParts>,
@@ -220,8 +220,8 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   const health = serveHealth(server, options);
   if (options.metrics !== undefined) serveMetrics(server, options.metrics);
   await server.register(async (scope) => serveConsole(scope));
-  const { conversations, responseItems, requests, directory, audit } = options.admin;
-  const services = { ...options, conversations, responseItems, requests, directory, audit, running };
+  const { conversations, responseItems, directory, audit } = options.admin;
+  const services = { ...options, conversations, responseItems, directory, audit, running };
   await server.register(async (api) => serveApi(api, services));
   const admin = { ...options.admin, gateway: options.gateway };
   await server.register(async (api) => serveAdmin(api, admin));

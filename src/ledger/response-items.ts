@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LRUCache } from "lru-cache";
-import type { ItemOwner, ResponseItemRows } from "../stores/queries/response-items.ts";
+import type { ItemOwner, ResponseItemRows, ResponseTimes } from "../stores/queries/response-items.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface ResponseItemsOptions {
   rows: Omit<ResponseItemRows, "countOld" | "removeOld">;
-  /** Time for which items are kept; 0: none are. */
-  readonly retentionMs: number;
+  /** Times for which items are kept; 0: none are. */
+  readonly times: ResponseTimes;
   /** Bytes that are kept for one caller. */
   readonly limitBytes: number;
   /** Milliseconds since 1970. */
@@ -42,7 +42,7 @@ export class ResponseItems {
   }
 
   get isOn(): boolean {
-    return this.#options.retentionMs > 0;
+    return this.#options.times.usualMs > 0;
   }
 
   /**
@@ -50,12 +50,13 @@ export class ResponseItems {
    * the number of bytes before they are read, and may throw.
    */
   async find(
-    owner: ItemOwner,
+    owner: ItemOwner & { keepsConversations: boolean },
     ids: readonly string[],
     reserve: (bytes: number) => void,
   ): Promise<ReadonlyMap<string, string>> {
-    const { rows, retentionMs } = this.#options;
+    const { rows, times } = this.#options;
     if (ids.length === 0) return new Map();
+    const retentionMs = owner.keepsConversations ? times.storedMs : times.usualMs;
     const sizes = await rows.sizes(owner, ids, retentionMs);
     reserve(sizes.reduce((sum, { bytes }) => sum + Number(bytes), 0));
     const found = await rows.contents(owner, ids, retentionMs);

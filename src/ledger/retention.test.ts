@@ -64,7 +64,7 @@ function retentionOf(options: Partial<RetentionOptions>): Retention {
     monthDigests: store.monthDigests,
     limits: {},
     responseItems: store.responseItems,
-    responsesMs: 86_400_000,
+    responseTimes: { usualMs: 86_400_000, storedMs: 86_400_000 },
     isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
     spooled: async () => 0,
     clock,

@@ -3,7 +3,7 @@ import { isoTime, monthStart } from "../api/time.ts";
 import { ClosingTally } from "../credits/closing.ts";
 import type { Closings } from "../stores/queries/closings.ts";
 import type { MonthDigests } from "../stores/queries/month-digests.ts";
-import type { ResponseItemRows } from "../stores/queries/response-items.ts";
+import type { ResponseItemRows, ResponseTimes } from "../stores/queries/response-items.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface RetentionOptions {
@@ -11,10 +11,10 @@ export interface RetentionOptions {
   monthDigests: MonthDigests;
   /** Months and days for which rows are stored; undefined: for ever. */
   readonly limits: { requestMonths?: number | undefined; auditDays?: number | undefined };
-  /** Returns true if the usage of every day before a time is stored. */
-  /** Items of responses, and the time for which they are kept. */
+  /** Items of responses, and how long they are kept. */
   readonly responseItems: Pick<ResponseItemRows, "countOld" | "removeOld">;
-  readonly responsesMs: number;
+  readonly responseTimes: ResponseTimes;
+  /** Returns true if the usage of every day before a time is stored. */
   isUsageSummedUp: (beforeMs: number) => Promise<boolean>;
   /** Number of transitions of this process that the store has not accepted yet. */
   spooled: () => Promise<number>;
@@ -33,6 +33,7 @@ export interface RetentionPlan {
   rows: number;
 }
 
+const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 const EVERY_MS = 3_600_000;
 const ORGANIZATIONS_PAGE = 100;
@@ -43,6 +44,15 @@ const LOCKED_ATTEMPTS = 20;
 const LOCKED_PAUSE_MS = 2_000;
 /** Share of the time in which chunks run: the rest is left to requests. */
 const WORKING_SHARE = 1 / 4;
+
+/** Returns how long responses are kept: those of a stored conversation for at least as long as the conversation. */
+export function responseTimesOf(
+  { keepHours }: { keepHours: number },
+  { keepDays }: { keepDays: number },
+): ResponseTimes {
+  const usualMs = keepHours * HOUR_MS;
+  return { usualMs, storedMs: usualMs === 0 ? 0 : Math.max(usualMs, keepDays * DAY_MS) };
+}
 
 /** Returns a page of ids of organizations, in their order. */
 type Organizations = (after: string | null, limit: number) => Promise<string[]>;
@@ -97,15 +107,15 @@ export class Retention {
     if (auditMs !== undefined) {
       plans.push({ kind: "audit_records", beforeMs: auditMs, rows: await closings.countAudit(auditMs) });
     }
-    const { responseItems, responsesMs, clock } = this.#options;
-    const rows = await responseItems.countOld(responsesMs);
-    return [...plans, { kind: "response_items", beforeMs: clock() - responsesMs, rows }];
+    const { responseItems, responseTimes, clock } = this.#options;
+    const rows = await responseItems.countOld(responseTimes);
+    return [...plans, { kind: "response_items", beforeMs: clock() - responseTimes.usualMs, rows }];
   }
 
   async #run(): Promise<void> {
     const { requestsMs, auditMs } = this.#limitsNow();
-    const { responseItems, responsesMs } = this.#options;
-    while ((await this.#paced(() => responseItems.removeOld(responsesMs, RESPONSE_ROWS))) === RESPONSE_ROWS);
+    const { responseItems, responseTimes } = this.#options;
+    while ((await this.#paced(() => responseItems.removeOld(responseTimes, RESPONSE_ROWS))) === RESPONSE_ROWS);
     if (auditMs !== undefined) await this.#removeAudit(auditMs);
     await this.#ofEach(this.#options.monthDigests.organizations, async (id) => void (await this.#storeDigests(id)));
     if (requestsMs !== undefined) await this.#closeBefore(requestsMs);

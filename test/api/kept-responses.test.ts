@@ -286,10 +286,13 @@ describe.skipIf(!hasPostgres)("items of responses", () => {
     const remove = (token: string) => send(node(1), `/v1/responses/${one.id}`, token, undefined, { method: "DELETE" });
     const { token: neighbour } = await makeToken(node(0), payer.id);
     expect((await remove(neighbour)).status).toBe(404);
+    const read = (token: string) => send(node(1), `/v1/responses/${one.id}`, token);
+    expect((await read(neighbour)).status).toBe(404);
+    expect(await (await read(payer.token)).json()).toEqual(one);
     expect(await statusesOf(one)).toEqual([200, 200]);
     expect(await (await remove(payer.token)).json()).toEqual({ id: one.id, object: "response", deleted: true });
     expect(await statusesOf(one)).toEqual([400, 400]);
-    expect((await remove(payer.token)).status).toBe(404);
+    expect([(await read(payer.token)).status, (await remove(payer.token)).status]).toEqual([404, 404]);
     expect(await statusesOf(other)).toEqual([200, 200]);
     await operator(node(0)).call("DELETE", `/organizations/${payer.id}/conversations`);
     expect(await execute(`SELECT id FROM response_item WHERE organization_id = '${payer.id}'`)).toEqual([]);
@@ -301,6 +304,8 @@ describe.skipIf(!hasPostgres)("items of responses", () => {
     const ageMs = 24 * 3_600_000;
     await execute(`UPDATE response_item SET kept_at = kept_at - ${ageMs} WHERE organization_id = '${payer.id}'`);
     expect(await statusesOf(body)).toEqual([400, 400]);
+    await operator(node(0)).call("PATCH", `/organizations/${payer.id}`, { keeps_conversations: true });
+    await expect.poll(() => statusesOf(body)).toEqual([200, 200]);
   });
 
   test.each([false, true])(

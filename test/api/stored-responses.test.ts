@@ -3,14 +3,7 @@ import { generateText, jsonSchema, stepCountIs, tool } from "ai";
 import OpenAI from "openai";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { operator } from "../support/admin.ts";
-import {
-  makeOrganization,
-  makeToken,
-  type Organization,
-  type RunningService,
-  send,
-  startService,
-} from "../support/service.ts";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 const usage = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 };
@@ -19,9 +12,6 @@ const TOOLS = [
   { type: "custom" as const, name: "patch" },
 ];
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-
-/** Three lookups with their pauses, less the inaccuracy of timers. */
-const LOOKUPS_MS = 700;
 
 let upstream: Upstream;
 let service: RunningService;
@@ -54,9 +44,7 @@ beforeAll(async () => {
   for (const { id } of [keeping, other]) {
     const { headers } = operator(service);
     const options = { method: "PATCH", headers: { ...headers } };
-    // Without kept items, of which test/api/kept-responses.test.ts is.
-    const change = { keeps_conversations: true, keeps_responses: false };
-    const turned = await send(service, `/admin/v1/organizations/${id}`, null, change, options);
+    const turned = await send(service, `/admin/v1/organizations/${id}`, null, { keeps_conversations: true }, options);
     expect(turned.status).toBe(200);
   }
   const connect = (apiKey: string) => new OpenAI({ apiKey, baseURL: service.baseUrl, maxRetries: 0 });
@@ -85,12 +73,11 @@ test("A stored response is continued, retrieved and deleted by its organization 
   expect(second.previous_response_id).toBe(first.id);
   expect(sentMessages()).toEqual([
     { role: "user", content: "Hello" },
-    { role: "assistant", content: "Good day." },
+    { role: "assistant", content: [{ type: "text", text: "Good day." }] },
     { role: "user", content: "And now?" },
   ]);
-  // The times of a stored response are those of its hold and its charge, which can be in the second before.
-  const times = { created_at: expect.any(Number), completed_at: expect.any(Number) };
-  expect(await client.responses.retrieve(first.id)).toEqual({ ...first, ...times });
+  expect(await client.responses.retrieve(first.id)).toEqual(first);
+  expect(await client.responses.retrieve(second.id)).toMatchObject({ previous_response_id: first.id });
   expect(await codeOf(stranger.responses.create(previous))).toBe("400 previous_response_not_found");
   expect(await codeOf(stranger.responses.retrieve(first.id))).toBe("404 not_found");
   expect(await codeOf(stranger.responses.delete(first.id))).toBe("404 not_found");
@@ -134,23 +121,17 @@ test("A stored response is used by the token that created it and by its successo
     }
   }
   expect((await connect(successor).responses.retrieve(id)).id).toBe(id);
+  const subject_id = id.replace(/^resp_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+  const conversation = async () => {
+    const path = `/admin/v1/requests/${subject_id}/conversation`;
+    return (await send(service, path, null, undefined, { headers: { ...headers } })).status;
+  };
+  await expect.poll(conversation).toBe(200);
   expect(await connect(successor).responses.delete(id)).toMatchObject({ deleted: true });
+  expect(await conversation()).toBe(404);
   const path = `/admin/v1/audit?action=conversations.remove&organization_id=${keeping.id}&limit=1`;
   const audit = await send(service, path, null, undefined, { headers: { ...headers } });
-  const subject_id = id.replace(/^resp_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
   expect(await audit.json()).toMatchObject({ data: [{ actor: { kind: "member", id: successor.id }, subject_id }] });
-});
-
-test("A response of another token is looked up as often as an unknown one before it is not found.", async () => {
-  const { id } = await client.responses.create({ model: "talk", input: "Hello" });
-  expect((await client.responses.retrieve(id)).id).toBe(id);
-  const { token } = await makeToken(service, keeping.id);
-  const neighbour = new OpenAI({ apiKey: token, baseURL: service.baseUrl, maxRetries: 0 });
-  for (const one of [id, `resp_${"0".repeat(32)}`]) {
-    const askedAtMs = performance.now();
-    expect(await codeOf(neighbour.responses.retrieve(one))).toBe("404 not_found");
-    expect(performance.now() - askedAtMs).toBeGreaterThan(LOOKUPS_MS);
-  }
 });
 
 test("Calls of stored responses keep their tools, and their items can be sent by reference.", async () => {
@@ -170,14 +151,14 @@ test("Calls of stored responses keep their tools, and their items can be sent by
   const [, called, ...rest] = sentMessages() as { content: unknown }[];
   expect(called).toMatchObject({ reasoning_content: "Hm.", content: [{ type: "text", text: "I act." }] });
   const [user] = continued as object[];
-  expect([user, { ...called, content: "I act." }, ...rest]).toEqual(continued);
+  expect([user, called, ...rest]).toEqual(continued);
 });
 
-test("A response whose images are not stored is not continued.", async () => {
+test("A response to an image is continued with the image.", async () => {
   const image = { type: "input_image" as const, image_url: `data:image/png;base64,${PNG}`, detail: "auto" as const };
   const { id } = await client.responses.create({ model: "talk", input: [{ role: "user", content: [image] }] });
-  const next = client.responses.create({ model: "talk", input: "Go on", previous_response_id: id });
-  expect(await codeOf(next)).toBe("400 previous_response_not_found");
+  await client.responses.create({ model: "talk", input: "Go on", previous_response_id: id });
+  expect(JSON.stringify(sentMessages())).toContain(PNG);
 });
 
 test("The AI SDK runs tools with its default settings, which send items by reference.", async () => {

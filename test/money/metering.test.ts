@@ -181,16 +181,14 @@ const CHAT = { model: "m", messages: [{ role: "user", content: "go" }], logprobs
 const FUNCTIONS = [{ name: "f", parameters: { type: "object" } }];
 const NO_HEADERS = {};
 const INBOUND: Record<string, () => DecodedCompletion> = {
-  "chat completions": () => decodeChatCompletion(CHAT) as DecodedCompletion,
-  "chat completions with functions": () => decodeChatCompletion({ ...CHAT, functions: FUNCTIONS }) as DecodedCompletion,
-  Messages: () =>
-    decodeMessages({ model: "m", max_tokens: 9, messages: CHAT.messages }, NO_HEADERS) as DecodedCompletion,
+  "chat completions": () => decodeChatCompletion(CHAT),
+  "chat completions with functions": () => decodeChatCompletion({ ...CHAT, functions: FUNCTIONS }),
+  Messages: () => decodeMessages({ model: "m", max_tokens: 9, messages: CHAT.messages }, NO_HEADERS),
   Gemini: () => {
     const call = { model: "m", isStreamed: true, isEvents: true };
-    return decodeGenerateContent({ contents: { parts: { text: "go" } } }, call) as DecodedCompletion;
+    return decodeGenerateContent({ contents: { parts: { text: "go" } } }, call);
   },
-  Responses: () =>
-    decodeResponses({ model: "m", input: "go", include: ["message.output_text.logprobs"] }) as DecodedCompletion,
+  Responses: () => decodeResponses({ model: "m", input: "go", include: ["message.output_text.logprobs"] }),
 };
 
 /** An upstream's wire: its events, or its whole answer, and the reader of a new answer. */

@@ -1,5 +1,6 @@
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
+import type { OrganizationRow } from "../../src/stores/queries/accounts.ts";
 import type { ItemOwner, ResponseItemRow } from "../../src/stores/queries/response-items.ts";
 import type { Subject } from "./fixture.ts";
 
@@ -12,10 +13,10 @@ function itemOf(owner: ItemOwner, id: string, changes: Partial<ResponseItemRow> 
   return { ...owner, id, answerId: "resp_1", keptAtMs: Date.now(), bytes: content.length, content, ...changes };
 }
 
-async function turn({ store: { accounts } }: Subject, id: string, keepsResponses: boolean): Promise<void> {
+async function turn({ store: { accounts } }: Subject, id: string, choices: Partial<OrganizationRow>): Promise<void> {
   const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
   const change = { action: "organization.change", organizationId: id, subjectId: id };
-  await accounts.changeOrganization(id, { keepsResponses }, (before, after) => ({
+  await accounts.changeOrganization(id, choices, (before, after) => ({
     ...{ id: v7(), madeAtMs: Date.now(), ...actor, ...change },
     before,
     after,
@@ -70,10 +71,10 @@ function keepingCases(subject: Subject, { newOwner, idsOf }: Tools): void {
     const { responseItems, accounts } = subject.store;
     const owner = await newOwner();
     expect((await accounts.organization(owner.organizationId))?.keepsResponses).toBe(true);
-    await turn(subject, owner.organizationId, false);
+    await turn(subject, owner.organizationId, { keepsResponses: false });
     await responseItems.insert(owner, [itemOf(owner, "msg_1")]);
     expect(await idsOf(owner, ["msg_1"])).toEqual([]);
-    await turn(subject, owner.organizationId, true);
+    await turn(subject, owner.organizationId, { keepsResponses: true });
     await responseItems.insert(owner, [itemOf(owner, "msg_1")]);
     expect(await idsOf(owner, ["msg_1"])).toEqual(["msg_1"]);
   });
@@ -103,10 +104,26 @@ function removalCases(subject: Subject, { newOwner, idsOf }: Tools): void {
     const old = ["a", "b", "c"].map((id) => itemOf(owner, id, { keptAtMs }));
     await responseItems.insert(owner, [...old, itemOf(owner, "d")]);
     expect(await idsOf(owner, ["a", "b", "c", "d"])).toEqual(["d"]);
-    expect(await responseItems.countOld(RETENTION_MS)).toBe(3);
-    expect(await responseItems.removeOld(RETENTION_MS, 2)).toBe(2);
-    expect(await responseItems.removeOld(RETENTION_MS, ALL)).toBe(1);
+    const times = { usualMs: RETENTION_MS, storedMs: 2 * RETENTION_MS };
+    expect(await responseItems.countOld(times)).toBe(3);
+    expect(await responseItems.removeOld(times, 2)).toBe(2);
+    expect(await responseItems.removeOld(times, ALL)).toBe(1);
     expect(await idsOf(owner, ["a", "b", "c", "d"], 2 * RETENTION_MS)).toEqual(["d"]);
+  });
+
+  test("items of an organization that stores its conversations are kept for longer", async () => {
+    const { responseItems } = subject.store;
+    const owner = await newOwner();
+    await turn(subject, owner.organizationId, { keepsConversations: true });
+    const ages = { old: RETENTION_MS + 1, older: 2 * RETENTION_MS + 1 };
+    const rows = Object.entries(ages).map(([id, ageMs]) => itemOf(owner, id, { keptAtMs: Date.now() - ageMs }));
+    await responseItems.insert(owner, rows);
+    const times = { usualMs: RETENTION_MS, storedMs: 2 * RETENTION_MS };
+    expect(await responseItems.countOld(times)).toBe(1);
+    expect(await responseItems.removeOld(times, ALL)).toBe(1);
+    expect(await idsOf(owner, ["old", "older"], 3 * RETENTION_MS)).toEqual(["old"]);
+    await turn(subject, owner.organizationId, { keepsConversations: false });
+    expect(await responseItems.removeOld(times, ALL)).toBe(1);
   });
 
   test("the items of one organization that were kept by a time are removed", async () => {

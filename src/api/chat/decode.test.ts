@@ -1,12 +1,10 @@
 import { describe, expect, test } from "vitest";
+import { issueIn } from "../../../test/support/issue.ts";
 import { checkRequest } from "./decode.ts";
 
 const messages = [{ role: "user", content: "hello" }];
 const check = (fields: object) => checkRequest({ model: "m", messages, ...fields });
-const issueOf = (fields: object) => {
-  const checked = check(fields);
-  return "issue" in checked ? checked.issue : undefined;
-};
+const issueOf = (fields: object) => issueIn(() => check(fields));
 
 describe("An invalid request is rejected with the code, the field and a message", () => {
   const cases: [string, object, string, string | null, string | RegExp][] = [
@@ -96,7 +94,7 @@ describe("An invalid request is rejected with the code, the field and a message"
 
   test("A body that is not an object is rejected.", () => {
     for (const body of [[], null, "x", 5, undefined]) {
-      expect(checkRequest(body)).toMatchObject({ issue: { code: "invalid_type", param: null } });
+      expect(issueIn(() => checkRequest(body))).toMatchObject({ code: "invalid_type", param: null });
     }
   });
 
@@ -146,7 +144,6 @@ describe("A valid request is accepted", () => {
       messages: [{ role: "user", content: "x", name: null, tool_calls: null }],
       tools: [{ type: "function", function: { name: "f", strict: null, description: null, parameters } }],
     });
-    if ("issue" in checked) throw new Error(checked.issue.message);
     expect(checked.request.temperature).toBeUndefined();
     expect(checked.request.messages[0]?.name).toBeUndefined();
     expect(checked.request.tools?.[0]?.function.parameters).toEqual(parameters);
@@ -168,7 +165,6 @@ describe("A valid request is accepted", () => {
       ],
       tools: [{ type: "function", function: { name: "f", ...extra }, ...extra }],
     });
-    if ("issue" in checked) throw new Error(checked.issue.message);
     const text = JSON.stringify(checked.request);
     expect(text).not.toMatch(/base_url|depth/);
     expect(JSON.parse(text)).toMatchObject({

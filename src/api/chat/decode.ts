@@ -1,6 +1,6 @@
-import { isObject } from "../json.ts";
-import { compileCopy } from "../known-fields.ts";
-import { compileCheck, invalid, missing, outOfRange, type ValidationIssue, wrongType } from "../validation.ts";
+import { detailsOf, isObject } from "../json.ts";
+import { compileReader } from "../known-fields.ts";
+import { invalid, missing, outOfRange, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, StatedOutput } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { ChatEventEncoder, toChatCompletion } from "./encode.ts";
@@ -11,9 +11,8 @@ import { translateRequest, withNestedTools } from "./translate.ts";
 /** The `max_tokens` by which clients of local servers, such as LM Studio, say that they state none. */
 const NO_BOUND = -1;
 
-const checkSchema = compileCheck(SentRequest);
 /** Clients that assemble an answer from its chunks send the position of a call back. */
-const copyKnown = compileCopy(SentRequest, ["messages.tool_calls.index"]);
+const readRequest = compileReader(SentRequest, ["messages.tool_calls.index"]);
 
 /** The operator's settings of chat completions. */
 export interface ChatSettings {
@@ -24,14 +23,9 @@ export interface ChatSettings {
 
 const DEFAULT_SETTINGS: ChatSettings = { messages: "reply", maxTemperature: 1 };
 
-/** Reads the body of a chat completion. Returns the first issue of an invalid body. */
-export function decodeChatCompletion(
-  body: unknown,
-  settings: ChatSettings = DEFAULT_SETTINGS,
-): DecodedCompletion | { issue: ValidationIssue } {
-  const checked = checkRequest(body, settings);
-  if ("issue" in checked) return checked;
-  const { request, ignored, isLegacy } = checked;
+/** Reads the body of a chat completion. Throws InvalidRequestError. */
+export function decodeChatCompletion(body: unknown, settings: ChatSettings = DEFAULT_SETTINGS): DecodedCompletion {
+  const { request, ignored, isLegacy } = checkRequest(body, settings);
   return {
     kind: "completion",
     request,
@@ -72,25 +66,20 @@ interface CheckedRequest {
 
 /**
  * Validates a parsed body against the schema and the rules beyond it. Returns the request in the internal form with only
- * the fields of the schema, or the first issue.
+ * the fields of the schema. Throws InvalidRequestError.
  */
 export function checkRequest(
   body: unknown,
   settings: Pick<ChatSettings, "maxTemperature"> = DEFAULT_SETTINGS,
-): CheckedRequest | { issue: ValidationIssue } {
-  if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
-  const excess = excessIssue(body, "messages", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
-  if (excess !== undefined) return { issue: excess };
+): CheckedRequest {
+  const { messages, tools, max_tokens } = detailsOf(body);
+  refuseIf(excessIssue(messages, "messages", MESSAGES_MAX) ?? excessIssue(tools, "tools", TOOLS_MAX));
   const unknown = new UnknownFields();
-  const sent = copyKnown(withNestedTools(body), unknown) as SentRequest;
-  if (sent.max_tokens === NO_BOUND) delete sent.max_tokens;
-  const issue = checkSchema(sent) ?? temperatureIssue(sent, settings);
-  if (issue !== undefined) return { issue };
-  const translated = translateRequest(sent);
-  if ("issue" in translated) return translated;
-  const { request } = translated;
-  const further = checkTogether(request) ?? firstIssue(request.messages);
-  if (further !== undefined) return { issue: further };
+  const nested = isObject(body) ? withNestedTools(body) : body;
+  const sent = readRequest(max_tokens === NO_BOUND ? { ...detailsOf(nested), max_tokens: null } : nested, unknown);
+  refuseIf(temperatureIssue(sent, settings));
+  const request = translateRequest(sent);
+  refuseIf(checkTogether(request) ?? firstIssue(request.messages));
   for (const message of request.messages) moveAddresses(message);
   return { request, ignored: unknown.names(), isLegacy: sent.functions !== undefined };
 }
@@ -138,8 +127,7 @@ export function choiceWithoutTools(): ValidationIssue {
 }
 
 /** Checks the length of a list before anything iterates over it. */
-export function excessIssue(body: Record<string, unknown>, param: string, limit: number): ValidationIssue | undefined {
-  const list = body[param];
+export function excessIssue(list: unknown, param: string, limit: number): ValidationIssue | undefined {
   if (!Array.isArray(list) || list.length <= limit) return undefined;
   const message = `Invalid '${param}': array too long. Expected at most ${limit} items, but got ${list.length}.`;
   return { code: "body_too_large", param, message };

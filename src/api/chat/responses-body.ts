@@ -1,7 +1,7 @@
 import { isObject, type JsonObject, objectsIn } from "../json.ts";
 import { decodeResponses } from "../responses/decode.ts";
 import { customInputOf } from "../responses/tools.ts";
-import type { ValidationIssue } from "../validation.ts";
+import { refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion } from "../wire.ts";
 import { type ChatSettings, chatAnswer, temperatureIssue } from "./decode.ts";
 import type { ChatCompletionRequest, Tool } from "./request.ts";
@@ -11,15 +11,10 @@ export function isResponsesBody(body: unknown): body is JsonObject {
   return isObject(body) && body.messages === undefined && body.input !== undefined;
 }
 
-/** Reads a body of the Responses API whose answer is a chat completion. Returns the first issue of an invalid body. */
-export function decodeResponsesBody(
-  body: JsonObject,
-  settings: ChatSettings,
-): DecodedCompletion | { issue: ValidationIssue } {
+/** Reads a body of the Responses API whose answer is a chat completion. Throws InvalidRequestError. */
+export function decodeResponsesBody(body: JsonObject, settings: ChatSettings): DecodedCompletion {
   const decoded = decodeResponses(body);
-  if ("issue" in decoded) return decoded;
-  const issue = toolIssue(body) ?? temperatureIssue(decoded.request, settings);
-  if (issue !== undefined) return { issue };
+  refuseIf(toolIssue(body) ?? temperatureIssue(decoded.request, settings));
   const { kind, output, ignored = [], paramOf } = decoded;
   const request = withCustomTools(decoded.request, body);
   const hasUsage = isObject(body.stream_options) && body.stream_options.include_usage === true;

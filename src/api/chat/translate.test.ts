@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { issueIn } from "../../../test/support/issue.ts";
 import type { AnswerPiece } from "../answer.ts";
 import { AnswerFold } from "../answer-fold.ts";
 import { decodeChatCompletion } from "./decode.ts";
@@ -13,14 +14,11 @@ const END = {
 const user = { role: "user", content: "go" };
 
 function decoded(fields: object) {
-  const one = decodeChatCompletion({ model: "m", messages: [user], ...structuredClone(fields) });
-  if ("issue" in one) throw new Error(one.issue.message);
-  return one;
+  return decodeChatCompletion({ model: "m", messages: [user], ...structuredClone(fields) });
 }
 
 function issueOf(fields: object) {
-  const one = decodeChatCompletion({ model: "m", messages: [user], ...structuredClone(fields) });
-  return "issue" in one ? one.issue : undefined;
+  return issueIn(() => decoded(fields));
 }
 
 /** The answer to a request, as a stream and as a document. */

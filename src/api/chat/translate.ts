@@ -1,5 +1,5 @@
 import { isObject, type JsonObject } from "../json.ts";
-import type { ValidationIssue } from "../validation.ts";
+import { refuseIf, type ValidationIssue } from "../validation.ts";
 import type {
   ChatCompletionRequest,
   RequestMessage,
@@ -14,17 +14,16 @@ import type {
 
 /**
  * Converts a valid request to the internal form: functions and their calls to tools, custom tools to functions that are
- * marked, and the allowed tools of a choice to the tools that are offered. It may change the request. Returns the first
- * issue of fields that contradict each other.
+ * marked, and the allowed tools of a choice to the tools that are offered. It may change the request. Throws
+ * InvalidRequestError for fields that contradict each other.
  */
-export function translateRequest(sent: SentRequest): { request: ChatCompletionRequest } | { issue: ValidationIssue } {
-  const issue = refuseTwoForms(sent);
-  if (issue !== undefined) return { issue };
+export function translateRequest(sent: SentRequest): ChatCompletionRequest {
+  refuseIf(twoFormsIssue(sent));
   translateMessages(sent.messages as unknown as SentMessage[]);
   const request = sent.functions === undefined && sent.function_call === undefined ? sent : withTools(sent);
   if (request.tools !== undefined) request.tools = (request.tools as SentTool[]).map(toTool);
   translateChoice(request);
-  return { request };
+  return request;
 }
 
 /**
@@ -61,7 +60,7 @@ function withTools({ functions, function_call: called, ...request }: SentRequest
   return request;
 }
 
-function refuseTwoForms({ functions, tools, function_call: called, tool_choice: choice }: SentRequest) {
+function twoFormsIssue({ functions, tools, function_call: called, tool_choice: choice }: SentRequest) {
   if (functions !== undefined && tools !== undefined) return twoForms("functions", "tools");
   return called !== undefined && choice !== undefined ? twoForms("function_call", "tool_choice") : undefined;
 }

@@ -1,17 +1,15 @@
 import { Type } from "typebox";
 import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
-import { isObject } from "../json.ts";
-import { compileCopy } from "../known-fields.ts";
-import { compileCheck, type ValidationIssue, wrongType } from "../validation.ts";
+import { detailsOf, type JsonObject } from "../json.ts";
+import { compileReader } from "../known-fields.ts";
+import { compileCheck, refuseIf, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedEmbedding } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { type EmbeddingList, type EmbeddingOrder, EmbeddingRequest, INPUTS } from "./request.ts";
 import { toEncodedText } from "./vector.ts";
 
-const Others = Type.Object({ ...EmbeddingRequest.properties, input: Type.Unknown() });
-const checkOthers = compileCheck(Others);
-const copyKnown = compileCopy(Others);
+const readOthers = compileReader(Type.Object({ ...EmbeddingRequest.properties, input: Type.Unknown() }));
 const checks = {
   text: compileCheck(Type.Object({ input: INPUTS.text })),
   texts: compileCheck(Type.Object({ input: INPUTS.texts })),
@@ -21,13 +19,11 @@ const checks = {
 /** Fields of other embeddings APIs that change the vectors. */
 const CHANGING_FIELDS = ["input_type", "output_dimension", "output_dtype", "task", "task_type", "truncate"];
 
-/** Reads the body of a request of embeddings, or returns its first issue. `null` counts as absent. */
-export function decodeEmbedding(body: unknown): DecodedEmbedding | { issue: ValidationIssue } {
-  if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
+/** Reads the body of a request of embeddings. `null` counts as absent. Throws InvalidRequestError. */
+export function decodeEmbedding(body: unknown): DecodedEmbedding {
   const unknown = new UnknownFields();
-  const stated = copyKnown(body, unknown) as EmbeddingRequest;
-  const issue = checkOthers(stated) ?? refusedField(body) ?? checkInput(stated.input);
-  if (issue !== undefined) return { issue };
+  const stated = readOthers(body, unknown) as EmbeddingRequest;
+  refuseIf(refusedField(detailsOf(body)) ?? checkInput(stated.input));
   const { model, input, dimensions, encoding_format: encoding = "float", user } = stated;
   return {
     kind: "embedding",
@@ -40,7 +36,7 @@ export function decodeEmbedding(body: unknown): DecodedEmbedding | { issue: Vali
   };
 }
 
-function refusedField(body: Record<string, unknown>): ValidationIssue | undefined {
+function refusedField(body: JsonObject): ValidationIssue | undefined {
   const param = CHANGING_FIELDS.find((field) => (body[field] ?? undefined) !== undefined);
   if (param === undefined) return undefined;
   return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}'. Remove it.` };

@@ -1,6 +1,6 @@
 import { partFault } from "../chat/image-address.ts";
 import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
-import { invalid, type ValidationIssue } from "../validation.ts";
+import { InvalidRequestError, invalid } from "../validation.ts";
 import type { UnknownFields } from "../wording.ts";
 import type { GeminiContent, GeminiPart } from "./request.ts";
 import { GEMINI_FORMAT, signedStateOf } from "./signatures.ts";
@@ -17,27 +17,12 @@ export interface DecodedContents {
   origins: Origin[];
 }
 
-class ContentFault extends Error {
-  readonly issue: ValidationIssue;
-
-  constructor(issue: ValidationIssue) {
-    super(issue.message);
-    this.issue = issue;
-  }
-}
-
-/** Converts contents to messages. `ignored` gets the fields that have no place in them. */
-export function messagesOfContents(
-  contents: readonly GeminiContent[],
-  ignored: UnknownFields,
-): DecodedContents | { issue: ValidationIssue } {
+/**
+ * Converts contents to messages. `ignored` gets the fields that have no place in them. Throws InvalidRequestError.
+ */
+export function messagesOfContents(contents: readonly GeminiContent[], ignored: UnknownFields): DecodedContents {
   const reader = new ContentReader(ignored);
-  try {
-    for (const [index, content] of contents.entries()) reader.read(content, `contents[${index}]`);
-  } catch (error) {
-    if (error instanceof ContentFault) return { issue: error.issue };
-    throw error;
-  }
+  for (const [index, content] of contents.entries()) reader.read(content, `contents[${index}]`);
   return reader;
 }
 
@@ -77,7 +62,7 @@ class ContentReader implements DecodedContents {
     }
     const [first] = content;
     if (first === undefined) {
-      if (parts.length === 0) throw new ContentFault(invalid(`${path}.parts`, "expected at least one part"));
+      if (parts.length === 0) throw new InvalidRequestError(invalid(`${path}.parts`, "expected at least one part"));
       return;
     }
     const isText = content.length === 1 && first.type === "text";
@@ -89,7 +74,7 @@ class ContentReader implements DecodedContents {
     const [call] = index < 0 ? [] : this.#open.splice(index, 1);
     if (call === undefined) {
       const reason = `no functionCall before it without a result has this ${id === undefined ? "name" : "id"}`;
-      throw new ContentFault(invalid(`${at}.functionResponse`, reason));
+      throw new InvalidRequestError(invalid(`${at}.functionResponse`, reason));
     }
     this.#add({ role: "tool", tool_call_id: call.id, content: JSON.stringify(response) }, at);
   }
@@ -103,7 +88,8 @@ class ContentReader implements DecodedContents {
       } else if (part.thought === true) this.#think(message, part);
       else {
         const content = contentOf(part, at);
-        if (content.type !== "text") throw new ContentFault(invalid(at, "a model's content has only texts and calls"));
+        if (content.type !== "text")
+          throw new InvalidRequestError(invalid(at, "a model's content has only texts and calls"));
         if (part.thoughtSignature !== undefined) this.#ignored.add("contents.parts.", "thoughtSignature");
         message.content = `${message.content ?? ""}${content.text}`;
       }
@@ -145,10 +131,10 @@ function contentOf(part: GeminiPart, at: string): ContentPart {
         ? undefined
         : ({ type: "text", text } as const);
   const kinds = "text, inlineData, fileData, functionCall or functionResponse";
-  if (content === undefined) throw new ContentFault(invalid(at, `expected one of ${kinds}`));
+  if (content === undefined) throw new InvalidRequestError(invalid(at, `expected one of ${kinds}`));
   const found = partFault(content);
   if (found === undefined) return content;
-  throw new ContentFault(invalid(inlineData ? `${at}.inlineData` : `${at}.fileData`, found.fault));
+  throw new InvalidRequestError(invalid(inlineData ? `${at}.inlineData` : `${at}.fileData`, found.fault));
 }
 
 function inlineContent({ mimeType, data }: NonNullable<GeminiPart["inlineData"]>): ContentPart {

@@ -1,18 +1,16 @@
 import { choiceWithoutTools } from "../chat/decode.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, TOOLS_MAX, type Tool } from "../chat/request.ts";
-import { isObject, type JsonObject, objectsIn } from "../json.ts";
-import { compileCopy } from "../known-fields.ts";
-import { compileCheck, invalid, type ValidationIssue, wrongType } from "../validation.ts";
+import { detailsOf, isObject, type JsonObject, objectsIn } from "../json.ts";
+import { compileReader } from "../known-fields.ts";
+import { invalid, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { type DecodedContents, messagesOfContents } from "./contents.ts";
 import { GeminiEventEncoder, toGenerated } from "./encode.ts";
 import { type GeminiContent, GenerateContentRequest, withCamelCase, withLists } from "./request.ts";
 
-const checkSchema = compileCheck(GenerateContentRequest);
-const copyKnown = compileCopy(GenerateContentRequest, ["model"]);
+const readRequest = compileReader(GenerateContentRequest, ["model"]);
 
-type Invalid = { issue: ValidationIssue };
 type Config = NonNullable<GenerateContentRequest["generationConfig"]>;
 
 /** The method of a request, and the format of its stream. */
@@ -39,22 +37,14 @@ const SETTINGS = {
 const REFUSED =
   /^(?:cachedContent|tools\..+|contents\.parts\.(?:executableCode|codeExecutionResult|toolCall|toolResponse)|generationConfig\.(?:responseLogprobs|logprobs|speechConfig|imageConfig|audioTimestamp))$/;
 
-/** Reads the body of `generateContent` or `streamGenerateContent`. Returns the first issue of an invalid body. */
-export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedCompletion | Invalid {
-  if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
-  const named = withLists(withCamelCase(body) as JsonObject);
-  const excess = excessIssue(named);
-  if (excess !== undefined) return { issue: excess };
+/** Reads the body of `generateContent` or `streamGenerateContent`. Throws InvalidRequestError. */
+export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedCompletion {
+  const named = isObject(body) ? withLists(withCamelCase(body) as JsonObject) : body;
+  refuseIf(excessIssue(detailsOf(named)));
   const unknown = new UnknownFields(REFUSED);
-  const request = copyKnown(named, unknown) as GenerateContentRequest;
-  if (unknown.refused !== undefined) {
-    const message = `'${unknown.refused}' is not supported by this service.`;
-    return { issue: { code: "unsupported_value", param: unknown.refused, message } };
-  }
-  const issue = checkSchema(request) ?? formatIssue(request) ?? choiceIssue(request) ?? instructionIssue(request);
-  if (issue !== undefined) return { issue };
+  const request = readRequest(named, unknown);
+  refuseIf(refusedIssue(unknown) ?? formatIssue(request) ?? choiceIssue(request) ?? instructionIssue(request));
   const contents = messagesOfContents(request.contents, unknown);
-  if ("issue" in contents) return contents;
   return {
     kind: "completion",
     request: internalRequest(request, contents, call),
@@ -71,7 +61,7 @@ export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedC
 }
 
 /** Reads the body of `countTokens`: contents alone, or a whole request. */
-export function decodeGeminiCount(body: unknown, model: string): DecodedCompletion | Invalid {
+export function decodeGeminiCount(body: unknown, model: string): DecodedCompletion {
   const named = isObject(body) ? (withCamelCase(body) as JsonObject) : {};
   const { generateContentRequest: whole } = named;
   return decodeGenerateContent(isObject(whole) ? whole : body, { model, isStreamed: false, isEvents: false });
@@ -86,6 +76,11 @@ function excessIssue({ contents, tools }: JsonObject): ValidationIssue | undefin
   };
   if (parts.length > MESSAGES_MAX) return excess("contents", MESSAGES_MAX, parts.length);
   return declared.length > TOOLS_MAX ? excess("tools", TOOLS_MAX, declared.length) : undefined;
+}
+
+function refusedIssue({ refused: param }: UnknownFields): ValidationIssue | undefined {
+  if (param === undefined) return undefined;
+  return { code: "unsupported_value", param, message: `'${param}' is not supported by this service.` };
 }
 
 function formatIssue({ generationConfig: config = {} }: GenerateContentRequest): ValidationIssue | undefined {

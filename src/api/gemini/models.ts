@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import type { Model } from "../model.ts";
-import { invalid, type ValidationIssue } from "../validation.ts";
+import { InvalidRequestError, invalid } from "../validation.ts";
 
 /** A model in the format of Gemini's API. */
 export const GeminiModel = Type.Object({
@@ -25,14 +25,15 @@ const PAGE_SIZE_DEFAULT = 50;
 const PAGE_SIZE_MAX = 1_000;
 const METHODS = ["generateContent", "streamGenerateContent", "countTokens"];
 
-/** Returns the page of a list that a query asks for, or the issue of an invalid query. */
+/** Returns the page of a list that a query asks for. Throws InvalidRequestError. */
 export function toGeminiModels(
   models: readonly Model[],
   { pageSize = String(PAGE_SIZE_DEFAULT), pageToken = "0" }: Record<string, unknown>,
-): GeminiModelList | { issue: ValidationIssue } {
+): GeminiModelList {
   const [size, from] = [pageSize, pageToken].map((text) => (/^\d{1,9}$/.test(String(text)) ? Number(text) : undefined));
-  if (size === undefined || size < 1) return { issue: invalid("pageSize", `expected 1 to ${PAGE_SIZE_MAX}`) };
-  if (from === undefined) return { issue: invalid("pageToken", "expected the nextPageToken of a list") };
+  if (size === undefined || size < 1)
+    throw new InvalidRequestError(invalid("pageSize", `expected 1 to ${PAGE_SIZE_MAX}`));
+  if (from === undefined) throw new InvalidRequestError(invalid("pageToken", "expected the nextPageToken of a list"));
   const to = from + Math.min(size, PAGE_SIZE_MAX);
   return {
     models: models.slice(from, to).map(toGeminiModel),

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { issueIn } from "../../../test/support/issue.ts";
 import type { DecodedCompletion } from "../wire.ts";
 import { decodeCountTokens, decodeMessages } from "./decode.ts";
 import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
@@ -8,14 +9,12 @@ const PNG = { type: "base64", media_type: "image/png", data: "AAAA" };
 const headers = {};
 
 function decoded(fields: object, beta?: string): DecodedCompletion {
-  const result = decodeMessages({ model: "m", max_tokens: 10, messages: USER, ...fields }, { "anthropic-beta": beta });
-  if ("issue" in result) throw new Error(result.issue.message);
-  return result;
+  return decodeMessages({ model: "m", max_tokens: 10, messages: USER, ...fields }, { "anthropic-beta": beta });
 }
 
 function issueOf(fields: object): { code: string; param: string | null } | undefined {
-  const result = decodeMessages({ model: "m", max_tokens: 10, messages: USER, ...fields }, headers);
-  return "issue" in result ? { code: result.issue.code, param: result.issue.param } : undefined;
+  const issue = issueIn(() => decoded(fields));
+  return issue && { code: issue.code, param: issue.param };
 }
 
 const messagesOf = (content: unknown, role = "user") => decoded({ messages: [{ role, content }] }).request.messages;
@@ -301,7 +300,7 @@ describe("Invalid requests", () => {
   test("A budget of thinking just below max_tokens is accepted, and any where tokens are counted.", () => {
     const thinking = { type: "enabled", budget_tokens: 1_999 };
     expect(issueOf({ max_tokens: 2_000, thinking })).toBeUndefined();
-    expect(decodeCountTokens({ model: "m", messages: USER, thinking }, headers)).not.toHaveProperty("issue");
+    expect(issueIn(() => decodeCountTokens({ model: "m", messages: USER, thinking }, headers))).toBeUndefined();
   });
 
   test("The defaults of refused fields are accepted.", () => {

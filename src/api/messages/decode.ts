@@ -1,9 +1,9 @@
 import { choiceWithoutTools } from "../chat/decode.ts";
 import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
-import { isObject, pick } from "../json.ts";
-import { compileCopy } from "../known-fields.ts";
-import { compileCheck, invalid, type ValidationIssue, wrongType } from "../validation.ts";
+import { detailsOf, isObject, type JsonObject, pick } from "../json.ts";
+import { compileReader } from "../known-fields.ts";
+import { invalid, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { shown, UnknownFields } from "../wording.ts";
 import { imageUrlOf, MessageConversation } from "./conversation.ts";
@@ -22,34 +22,29 @@ import {
 
 /** Headers of a request. */
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
-type Decoded = DecodedCompletion | { issue: ValidationIssue };
 
-const checkMessages = compileCheck(MessagesRequest);
-const checkCountTokens = compileCheck(CountTokensRequest);
-const copyKnown = compileCopy(MessagesRequest);
+const readMessages = compileReader(MessagesRequest);
+const readCountTokens = compileReader(CountTokensRequest);
 
-/** Reads the body of a message request. Returns the first issue of an invalid body. */
-export function decodeMessages(body: unknown, headers: Headers): Decoded {
-  return decode(body, headers, checkMessages);
+/** Reads the body of a message request. Throws InvalidRequestError. */
+export function decodeMessages(body: unknown, headers: Headers): DecodedCompletion {
+  return decode(body, headers, readMessages);
 }
 
-/** Reads the body of a request to count the tokens of a prompt. */
-export function decodeCountTokens(body: unknown, headers: Headers): Decoded {
-  return decode(body, headers, checkCountTokens);
+/** Reads the body of a request to count the tokens of a prompt. Throws InvalidRequestError. */
+export function decodeCountTokens(body: unknown, headers: Headers): DecodedCompletion {
+  return decode(body, headers, readCountTokens);
 }
 
-function decode(body: unknown, headers: Headers, check: typeof checkMessages): Decoded {
+function decode(
+  body: unknown,
+  headers: Headers,
+  read: typeof readMessages | typeof readCountTokens,
+): DecodedCompletion {
   const unknown = new UnknownFields();
-  const early = messagesVersionIssue(headers) ?? bodyIssue(body);
-  if (early !== undefined) return { issue: early };
-  const request = copyKnown(body, unknown) as MessagesRequest;
-  const issue =
-    check(request) ??
-    toolChoiceIssue(request) ??
-    thinkingIssue(request) ??
-    formatIssue(request) ??
-    blockIssue(request.messages);
-  if (issue !== undefined) return { issue };
+  refuseIf(messagesVersionIssue(headers) ?? bodyIssue(detailsOf(body)));
+  const request = read(body, unknown) as MessagesRequest;
+  refuseIf(toolChoiceIssue(request) ?? thinkingIssue(request) ?? formatIssue(request) ?? blockIssue(request.messages));
   const conversation = new MessageConversation(request);
   const native = nativeOf(request, headers);
   const asked = internalRequest(request, conversation);
@@ -96,9 +91,8 @@ const REFUSED: Record<string, unknown> = {
   speed: "standard",
 };
 
-/** Returns the issue of a body that is no object, or asks for what this service does not do. */
-function bodyIssue(body: unknown): ValidationIssue | undefined {
-  if (!isObject(body)) return wrongType(null, "an object", body);
+/** Returns the issue of a body that asks for what this service does not do. */
+function bodyIssue(body: JsonObject): ValidationIssue | undefined {
   for (const [param, none] of Object.entries(REFUSED)) {
     const value = body[param] ?? undefined;
     if (value === none || value === undefined || (Array.isArray(value) && value.length === 0)) continue;
@@ -107,7 +101,7 @@ function bodyIssue(body: unknown): ValidationIssue | undefined {
   return serverToolIssue(body);
 }
 
-function serverToolIssue({ tools }: Record<string, unknown>): ValidationIssue | undefined {
+function serverToolIssue({ tools }: JsonObject): ValidationIssue | undefined {
   if (!Array.isArray(tools)) return undefined;
   const index = tools.findIndex((tool) => isObject(tool) && (tool.type ?? "custom") !== "custom");
   if (index < 0) return undefined;

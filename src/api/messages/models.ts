@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import type { Model } from "../model.ts";
-import { compileCheck, type ValidationIssue } from "../validation.ts";
+import { compileCheck, refuseIf } from "../validation.ts";
 
 const Timestamp = Type.String({ description: "RFC 3339." });
 
@@ -34,13 +34,13 @@ const ModelPage = Type.Object({
 type ModelPage = Static<typeof ModelPage>;
 const checkPage = compileCheck(ModelPage);
 
-/** Reads the page of a list from a query. Returns the first issue of an invalid one. */
-export function readModelPage(query: Record<string, unknown>): ModelPage | { issue: ValidationIssue } {
+/** Reads the page of a list from a query. Throws InvalidRequestError. */
+export function readModelPage(query: Record<string, unknown>): ModelPage {
   const { limit } = query;
   const isNumber = typeof limit === "string" && /^\d{1,9}$/.test(limit);
   const page = isNumber ? { ...query, limit: Number(limit) } : query;
-  const issue = checkPage(page);
-  return issue === undefined ? (page as ModelPage) : { issue };
+  refuseIf(checkPage(page));
+  return page as ModelPage;
 }
 
 /** Returns a page of a list of models; an unknown id selects nothing. */

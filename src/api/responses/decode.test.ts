@@ -1,18 +1,16 @@
 import { describe, expect, test } from "vitest";
+import { issueIn } from "../../../test/support/issue.ts";
 import { decodeResponses } from "./decode.ts";
 import { seal } from "./reasoning.ts";
 
 const GO = { model: "m", input: "Go" };
 
 function decoded(fields: object) {
-  const result = decodeResponses({ ...GO, ...structuredClone(fields) });
-  if ("issue" in result) throw new Error(result.issue.message);
-  return result;
+  return decodeResponses({ ...GO, ...structuredClone(fields) });
 }
 
 function issueOf(fields: object) {
-  const result = decodeResponses({ ...GO, ...structuredClone(fields) });
-  return "issue" in result ? result.issue : undefined;
+  return issueIn(() => decoded(fields));
 }
 
 const call = (id: string) => ({ type: "function_call", call_id: id, name: "f", arguments: "{}" });
@@ -274,24 +272,4 @@ test("Errors name the fields as the client sent them.", () => {
   expect(paramOf?.("messages")).toBe("input");
   expect(paramOf?.("response_format.type")).toBe("text.format.type");
   expect(paramOf?.("tools")).toBe("tools");
-});
-
-test("A stored call of a custom tool becomes one of the function that stands for the tool.", () => {
-  const id = "0".repeat(32);
-  const called = {
-    id: "c",
-    type: "function" as const,
-    function: { name: "sh", arguments: "ls" },
-    isCustom: true as const,
-  };
-  const message = { role: "assistant" as const, content: null, refusal: null, tool_calls: [called] };
-  const request = { model: "m", messages: [{ role: "user" as const, content: "Go" }] };
-  const stored = { request, answer: { message, finish_reason: "tool_calls" as const }, is_truncated: false };
-  const body = { model: "m", input: "On", previous_response_id: `resp_${id}` };
-  const result = decodeResponses(body, { stored: new Map([[id, stored]]) });
-  if ("issue" in result) throw new Error(result.issue.message);
-  const { isCustom: _mark, ...call } = called;
-  expect(result.request.messages[1]?.tool_calls).toEqual([
-    { ...call, function: { name: "sh", arguments: '{"input":"ls"}' } },
-  ]);
 });

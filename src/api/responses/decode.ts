@@ -1,8 +1,8 @@
 import { excessIssue } from "../chat/decode.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
-import { isObject, objectsIn, pick } from "../json.ts";
-import { compileCopy } from "../known-fields.ts";
-import { compileCheck, type ValidationIssue, wrongType } from "../validation.ts";
+import { detailsOf, isObject, type JsonObject, objectsIn, pick } from "../json.ts";
+import { compileReader } from "../known-fields.ts";
+import { InvalidRequestError, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { shown, UnknownFields } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
@@ -12,11 +12,9 @@ import { itemsToKeep, type KeptItems, keptConversation, withReferredItems } from
 import { type InputItem, ResponsesRequest, type ResponsesTool } from "./request.ts";
 import type { ResponseObject } from "./response.ts";
 import { SAME_SETTINGS, settingsOf } from "./settings.ts";
-import { answerIdOf, conversationOf, type StoredResponse, type StoredResponses, storedItem } from "./stored.ts";
 import { calledTools, toChatTools } from "./tools.ts";
 
-const checkSchema = compileCheck(ResponsesRequest);
-const copyKnown = compileCopy(ResponsesRequest);
+const readRequest = compileReader(ResponsesRequest);
 /** Clients such as Codex offer it with each request, and the model need not use it. Its searches would not be charged. */
 const WEB_SEARCH = "web_search";
 const LOGPROBS = "message.output_text.logprobs";
@@ -38,49 +36,31 @@ const CHOICE_TYPES = ["allowed_tools", "function", "custom"];
 /** Items whose tools become tools of the request. */
 const TOOL_ITEMS = ["additional_tools", "tool_search_output"];
 
-type Invalid = { issue: ValidationIssue };
-
-/** The earlier responses that a request may refer to. */
-export interface Referable {
-  /** Undefined if nothing is kept. */
-  kept?: KeptItems | undefined;
-  /** Responses of an organization that stores its conversations; undefined for others. */
-  stored?: StoredResponses | undefined;
-}
-
-/** Reads the body of a request of the Responses API. Returns the first issue of an invalid body. */
-export function decodeResponses(body: unknown, { kept, stored }: Referable = {}): DecodedCompletion | Invalid {
-  const checked = checkBody(kept === undefined ? body : withReferredItems(body, kept));
-  if ("issue" in checked) return checked;
-  const { ignored } = checked;
-  const conversation = keptConversation(checked.asked.previous_response_id, kept);
-  const earlier =
-    conversation === undefined
-      ? earlierMessages(checked.asked.previous_response_id, { kept, stored })
-      : { messages: [] };
-  if ("issue" in earlier) return earlier;
-  const asked = conversation === undefined ? checked.asked : withItemsBefore(checked.asked, conversation);
-  const excess = excessIssue({ input: asked.input }, "input", MESSAGES_MAX);
-  if (excess !== undefined) return { issue: excess };
-  const before = { messages: earlier.messages, items: conversation?.length ?? 0 };
-  const input = toMessages(asked.input, before, (id) => storedItem(id, stored));
-  if ("issue" in input) return input;
-  const tools = toChatTools(asked);
-  if ("issue" in tools) return tools;
-  const request = toChatRequest(asked, input.messages, tools);
+/** Reads the body of a request of the Responses API. `kept` is undefined if nothing is kept. Throws InvalidRequestError. */
+export function decodeResponses(body: unknown, kept?: KeptItems): DecodedCompletion {
+  const { read, ignored } = readBody(kept === undefined ? body : withReferredItems(body, kept));
+  const earlier = earlierItems(read.previous_response_id, kept);
+  const asked = earlier.length === 0 ? read : { ...read, input: [...earlier, ...itemsOf(read.input)] };
+  refuseIf(excessIssue(asked.input, "input", MESSAGES_MAX));
+  const input = toMessages(asked.input, earlier.length);
+  const request = toChatRequest(asked, input.messages, toChatTools(asked));
+  const isKept = kept !== undefined && asked.store !== false;
   const encoder = {
-    settings: settingsOf(asked, (kept !== undefined || stored !== undefined) && asked.store !== false),
+    settings: settingsOf(asked, isKept),
     tools: calledTools(asked),
     hasLogprobs: request.logprobs === true,
   };
-  const native = nativeRequest(asked, earlier.messages.length > 0);
-  const keep = kept !== undefined && asked.store !== false && keeperOf(kept, asked, earlier.messages.length > 0);
   return {
     kind: "completion",
     request,
     output: { param: "max_output_tokens", tokens: asked.max_output_tokens, isLimitedBySetting: false },
-    ...(native && { native }),
-    ...(keep && { keep }),
+    native: nativeRequest(asked),
+    ...(isKept && {
+      keep: (answer) => {
+        const response = answer as ResponseObject;
+        return kept.keep(response.id, itemsToKeep(response, itemsOf(asked.input)));
+      },
+    }),
     ignored,
     paramOf: (param) => paramOf(param, input),
     events: () => new ResponsesEventEncoder(encoder),
@@ -88,66 +68,38 @@ export function decodeResponses(body: unknown, { kept, stored }: Referable = {})
   };
 }
 
-function withItemsBefore(asked: ResponsesRequest, items: readonly InputItem[]): ResponsesRequest {
-  return { ...asked, input: [...items, ...itemsOf(asked.input)] };
-}
-
 function itemsOf(input: ResponsesRequest["input"]): readonly InputItem[] {
   return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 
-/** Returns the function that keeps an answer. A conversation of which only the messages are known is not kept as a whole. */
-function keeperOf(
-  kept: KeptItems,
-  { input }: ResponsesRequest,
-  hasEarlierMessages: boolean,
-): NonNullable<DecodedCompletion["keep"]> {
-  const items = hasEarlierMessages ? undefined : itemsOf(input);
-  return (answer) => {
-    const response = answer as ResponseObject;
-    return kept.keep(response.id, itemsToKeep(response, items));
-  };
-}
-
-/** Returns the messages of a stored previous response and those before it. */
-function earlierMessages(
-  previousId: string | undefined,
-  { kept, stored }: Referable,
-): { messages: RequestMessage[] } | Invalid {
-  if (previousId === undefined) return { messages: [] };
-  const response = stored?.get(answerIdOf(previousId) ?? "");
-  const messages = response === undefined ? undefined : conversationOf(response);
-  if (messages !== undefined) return { messages };
-  const reason = whyNotFound(kept ?? stored, response);
+/** Returns the items of a previous response and of its input; none if the request names none. */
+function earlierItems(previousId: string | undefined, kept: KeptItems | undefined): InputItem[] {
+  const items = previousId === undefined ? [] : keptConversation(previousId, kept);
+  if (items !== undefined) return items;
+  const reason =
+    kept === undefined
+      ? "responses of the organization are not kept, which the operator can change with keeps_responses"
+      : "no response with this id is kept";
   const message = `Previous response not found: ${reason}. Send the items of the conversation in 'input' instead.`;
-  return { issue: { code: "previous_response_not_found", param: "previous_response_id", message } };
-}
-
-function whyNotFound(referable: object | undefined, response: StoredResponse | undefined): string {
-  if (referable === undefined) {
-    return "responses of the organization are not kept, which the operator can change with keeps_responses";
-  }
-  if (response === undefined) return "no response with this id is stored";
-  return "it was interrupted, or is not stored completely because it is too long or contains images or files";
+  throw new InvalidRequestError({ code: "previous_response_not_found", param: "previous_response_id", message });
 }
 
 /** Validates a parsed body. Returns only the fields of the schema, and the names of the others that it ignores. */
-function checkBody(body: unknown): { asked: ResponsesRequest; ignored: string[] } | Invalid {
-  if (!isObject(body)) return { issue: wrongType(null, "an object", body) };
-  const excess = excessIssue(body, "input", MESSAGES_MAX) ?? excessIssue(body, "tools", TOOLS_MAX);
-  if (excess !== undefined) return { issue: excess };
-  const issue = unsupportedIssue(body);
-  if (issue !== undefined) return { issue };
+function readBody(body: unknown): { read: ResponsesRequest; ignored: string[] } {
+  const given = detailsOf(body);
+  refuseIf(
+    excessIssue(given.input, "input", MESSAGES_MAX) ??
+      excessIssue(given.tools, "tools", TOOLS_MAX) ??
+      unsupportedIssue(given),
+  );
   const unknown = new UnknownFields();
-  const asked = copyKnown(withTypes(body), unknown) as ResponsesRequest;
-  const invalid = checkSchema(asked);
-  if (invalid !== undefined) return { issue: invalid };
-  for (const name of ignoredFields(asked)) unknown.add("", name);
-  return { asked: withoutSearch(asked, unknown), ignored: unknown.names() };
+  const read = readRequest(isObject(body) ? withTypes(body) : body, unknown);
+  for (const name of ignoredFields(read)) unknown.add("", name);
+  return { read: withoutSearch(read, unknown), ignored: unknown.names() };
 }
 
 /** A message may omit its type. */
-function withTypes(body: Record<string, unknown>): Record<string, unknown> {
+function withTypes(body: JsonObject): JsonObject {
   if (!Array.isArray(body.input)) return body;
   const input = body.input.map((item) => {
     return isObject(item) && "role" in item && (item.type ?? null) === null ? { ...item, type: "message" } : item;
@@ -171,7 +123,7 @@ function withoutSearch(asked: ResponsesRequest, unknown: UnknownFields): Respons
   };
 }
 
-function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | undefined {
+function unsupportedIssue(body: JsonObject): ValidationIssue | undefined {
   for (const [param, reason] of Object.entries(UNSUPPORTED)) {
     const value = body[param] ?? false;
     if (value === false) continue;
@@ -190,7 +142,7 @@ function unsupportedIssue(body: Record<string, unknown>): ValidationIssue | unde
 }
 
 /** Returns the tools of a body and of its items, each with its path; those of namespaces are not included. */
-function outerTools(body: Record<string, unknown>) {
+function outerTools(body: JsonObject) {
   const items: unknown[] = Array.isArray(body.input) ? body.input : [];
   const places = items.map((item, index) => ({ owner: item, at: `input[${index}].tools` }));
   return [{ owner: body, at: "tools" }, ...places].flatMap(({ owner, at }) => {
@@ -200,7 +152,7 @@ function outerTools(body: Record<string, unknown>) {
   });
 }
 
-function unsupportedToolIssue(body: Record<string, unknown>): ValidationIssue | undefined {
+function unsupportedToolIssue(body: JsonObject): ValidationIssue | undefined {
   const tools = outerTools(body);
   const hasOthers = tools.some(({ tool }) => tool.type !== WEB_SEARCH);
   for (const { tool, path, isFound } of tools) {
@@ -271,13 +223,11 @@ function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest
 }
 
 /**
- * Returns the request for upstreams that speak this wire; undefined if it refers to conversations of which only the messages
- * are stored. The upstreams store nothing: their ids would mean nothing to clients.
+ * Returns the request for upstreams that speak this wire, with the items of earlier responses. The upstreams store nothing:
+ * their ids would mean nothing to clients.
  */
-function nativeRequest(asked: ResponsesRequest, hasEarlierMessages: boolean): NativeRequest | undefined {
+function nativeRequest(asked: ResponsesRequest): NativeRequest {
   const { input, include = [], previous_response_id: _previous, ...rest } = asked;
-  const hasReference = typeof input !== "string" && input.some(({ type }) => type === "item_reference");
-  if (hasEarlierMessages || hasReference) return undefined;
   const body: Record<string, unknown> = { ...rest, store: false };
   for (const name of [...NEVER_SENT, "metadata", "background"]) delete body[name];
   body.input = typeof input === "string" ? input : input.filter((item) => !isForeign(item));

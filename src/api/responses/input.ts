@@ -1,6 +1,6 @@
 import { imageAddressFault } from "../chat/image-address.ts";
 import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
-import { invalid, missing, type ValidationIssue } from "../validation.ts";
+import { InvalidRequestError, invalid, missing } from "../validation.ts";
 import { readReasoning } from "./reasoning.ts";
 import type { InputItem, MessagePart } from "./request.ts";
 import { internalNameOf, toCustomArguments } from "./tools.ts";
@@ -22,53 +22,27 @@ export interface DecodedInput {
 /** Path of everything that comes from the previous response. */
 export const PREVIOUS = "previous_response_id";
 
-class InputFault extends Error {
-  readonly issue: ValidationIssue;
-
-  constructor(issue: ValidationIssue) {
-    super(issue.message);
-    this.issue = issue;
-  }
-}
-
 /**
  * Converts input items to messages. An assistant's items in a row, such as reasoning, a text and function calls, become
- * one message. `earlier` are the messages of the previous response, or the number of first items that it consists of;
- * `find` returns a stored item.
+ * one message. The first `earlierCount` items are those of the previous response. Throws InvalidRequestError.
  */
-export function toMessages(
-  input: string | readonly InputItem[],
-  earlier: { messages: readonly RequestMessage[]; items: number },
-  find: (itemId: string) => InputItem | undefined,
-): DecodedInput | { issue: ValidationIssue } {
-  const reader = new InputReader(earlier.messages, find);
-  try {
-    if (typeof input === "string") reader.add("input", { role: "user", content: input });
-    else {
-      for (const [index, item] of input.entries()) {
-        reader.read(item, index < earlier.items ? PREVIOUS : `input[${index - earlier.items}]`);
-      }
+export function toMessages(input: string | readonly InputItem[], earlierCount: number): DecodedInput {
+  const reader = new InputReader();
+  if (typeof input === "string") reader.add("input", { role: "user", content: input });
+  else {
+    for (const [index, item] of input.entries()) {
+      reader.read(item, index < earlierCount ? PREVIOUS : `input[${index - earlierCount}]`);
     }
-  } catch (error) {
-    if (error instanceof InputFault) return { issue: error.issue };
-    throw error;
   }
   return reader.end();
 }
 
 class InputReader {
-  readonly #find: (itemId: string) => InputItem | undefined;
-  readonly #messages: RequestMessage[];
-  readonly #origins: MessageOrigin[];
+  readonly #messages: RequestMessage[] = [];
+  readonly #origins: MessageOrigin[] = [];
   readonly #extras = new Map<string, unknown>();
   /** The assistant message that further items belong to. */
   #turn: { message: RequestMessage; origin: MessageOrigin } | undefined;
-
-  constructor(earlier: readonly RequestMessage[], find: (itemId: string) => InputItem | undefined) {
-    this.#find = find;
-    this.#messages = [...earlier];
-    this.#origins = earlier.map(() => ({ item: PREVIOUS, parts: [] }));
-  }
 
   read(item: InputItem, path: string): void {
     switch (item.type) {
@@ -96,7 +70,7 @@ class InputReader {
         this.#reason(item, path);
         return;
       case "item_reference":
-        this.#refer(item.id, path);
+        throw notKept(`${path}.id`);
     }
   }
 
@@ -153,7 +127,8 @@ class InputReader {
 
   #reason(item: Extract<InputItem, { type: "reasoning" }>, path: string): void {
     const read = readReasoning(item);
-    if (read === undefined) throw new InputFault(invalid(`${path}.encrypted_content`, "send it as it was received"));
+    if (read === undefined)
+      throw new InvalidRequestError(invalid(`${path}.encrypted_content`, "send it as it was received"));
     for (const [id, extra] of Object.entries(read.calls ?? {})) this.#extras.set(id, extra);
     const { reasoning_content: text, reasoning_details: details } = read;
     if (text === undefined && details === undefined) return;
@@ -162,12 +137,6 @@ class InputReader {
     const { message } = isOpen ? turn : this.#begin(path);
     if (text !== undefined) message.reasoning_content = [message.reasoning_content ?? [], text].flat().join("\n\n");
     if (details !== undefined) message.reasoning_details = [...(message.reasoning_details ?? []), ...details];
-  }
-
-  #refer(id: string, path: string): void {
-    const item = this.#find(id);
-    if (item === undefined) throw new InputFault(notStored(`${path}.id`));
-    this.read(item, path);
   }
 
   #begin(path: string) {
@@ -207,7 +176,7 @@ function toImage(
   path: string,
 ): ContentPart {
   if (file_id !== undefined) throw noFiles(`${path}.file_id`, "image_url");
-  if (url === undefined) throw new InputFault(missing(`${path}.image_url`));
+  if (url === undefined) throw new InvalidRequestError(missing(`${path}.image_url`));
   checkAddress(url, `${path}.image_url`);
   const level = detail === "original" ? "high" : detail;
   return { type: "image_url", image_url: { url, ...(level !== undefined && { detail: level }) } };
@@ -216,9 +185,11 @@ function toImage(
 function toFile(part: Extract<MessagePart, { type: "input_file" }>, path: string): ContentPart {
   const { filename, file_data, file_url, file_id } = part;
   if (file_id !== undefined) throw noFiles(`${path}.file_id`, "file_data or file_url");
-  if (file_data === undefined && file_url === undefined) throw new InputFault(missing(`${path}.file_data`));
+  if (file_data === undefined && file_url === undefined) throw new InvalidRequestError(missing(`${path}.file_data`));
   if (file_data !== undefined && !/^data:[^,]*;base64,/.test(file_data)) {
-    throw new InputFault(invalid(`${path}.file_data`, "expected a data URL, such as data:application/pdf;base64,…"));
+    throw new InvalidRequestError(
+      invalid(`${path}.file_data`, "expected a data URL, such as data:application/pdf;base64,…"),
+    );
   }
   if (file_url !== undefined) checkFileAddress(file_url, `${path}.file_url`);
   return {
@@ -232,22 +203,23 @@ function toFile(part: Extract<MessagePart, { type: "input_file" }>, path: string
 }
 
 function checkFileAddress(url: string, param: string): void {
-  if (!/^https:/i.test(url)) throw new InputFault(invalid(param, "expected a public https:// address"));
+  if (!/^https:/i.test(url)) throw new InvalidRequestError(invalid(param, "expected a public https:// address"));
   checkAddress(url, param);
 }
 
 function checkAddress(url: string, param: string): void {
   const fault = imageAddressFault(url);
-  if (fault !== undefined) throw new InputFault(invalid(param, fault));
+  if (fault !== undefined) throw new InvalidRequestError(invalid(param, fault));
 }
 
-function noFiles(param: string, instead: string): InputFault {
+function noFiles(param: string, instead: string): InvalidRequestError {
   const message = `Invalid '${param}': this service stores no files. Send ${instead} instead.`;
-  return new InputFault({ code: "unsupported_value", param, message });
+  return new InvalidRequestError({ code: "unsupported_value", param, message });
 }
 
-/** Returns the issue of a reference to an item that is not stored. */
-function notStored(param: string): ValidationIssue {
+/** Returns the failure of a reference to an item that is not kept. */
+function notKept(param: string): InvalidRequestError {
   const instead = "Send the item itself; clients do so with 'store' set to false";
-  return invalid(param, `no item with this id is stored, or an earlier reference names it. ${instead}`);
+  const reason = `no item with this id is stored, or an earlier reference names it. ${instead}`;
+  return new InvalidRequestError(invalid(param, reason));
 }

@@ -1,8 +1,9 @@
-import { isObject, objectsIn, parseJson } from "../json.ts";
+import { detailsOf, isObject, objectsIn, parseJson } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
 import { compileCheck } from "../validation.ts";
 import { UnknownFields } from "../wording.ts";
 import { InputItem } from "./request.ts";
+import type { ResponseObject } from "./response.ts";
 
 /** The items that earlier responses of a caller left for requests that refer to them. */
 export interface KeptItems {
@@ -39,11 +40,24 @@ export function withReferredItems(body: unknown, { found }: Pick<KeptItems, "fou
   return { ...body, input };
 }
 
+/** A whole response, and all items of the conversation before it. */
+interface KeptResponse {
+  input: readonly unknown[];
+  response: ResponseObject;
+}
+
+/** Returns a kept response; undefined if none with this id is kept. */
+export function keptResponse(responseId: string, kept: KeptItems | undefined): KeptResponse | undefined {
+  const { input, response } = detailsOf(parseJson(kept?.found.get(responseId) ?? ""));
+  if (!Array.isArray(input) || !Array.isArray(detailsOf(response).output)) return undefined;
+  return { input, response: response as ResponseObject };
+}
+
 /** Returns the items of a kept response and of its input; undefined if it is not kept. */
-export function keptConversation(responseId: string | undefined, kept: KeptItems | undefined): InputItem[] | undefined {
-  const content = responseId === undefined ? undefined : kept?.found.get(responseId);
-  const items = content === undefined ? undefined : parseJson(content);
-  return Array.isArray(items) ? items.map(knownItem).filter((item) => item !== undefined) : undefined;
+export function keptConversation(responseId: string, kept: KeptItems | undefined): InputItem[] | undefined {
+  const found = keptResponse(responseId, kept);
+  if (found === undefined) return undefined;
+  return [...found.input, ...found.response.output].map(knownItem).filter((item) => item !== undefined);
 }
 
 /** Returns an item with the fields that requests have; undefined for an item of a type that they cannot contain. */
@@ -52,15 +66,11 @@ function knownItem(item: unknown): InputItem | undefined {
   return checkItem(known) === undefined ? (known as InputItem) : undefined;
 }
 
-/** Returns what is kept of a response: its items, and, if `input` is given, all items of the conversation. */
-export function itemsToKeep(
-  answer: { id: string; output: readonly unknown[] },
-  input: readonly InputItem[] | undefined,
-) {
-  const items = answer.output.flatMap((item) => {
-    const { id } = item as { id?: unknown };
-    return typeof id === "string" && ID.test(id) ? [{ id, content: JSON.stringify(item) }] : [];
+/** Returns what is kept of a response: its items, and the whole response with all items of the conversation before it. */
+export function itemsToKeep(response: ResponseObject, input: readonly InputItem[]) {
+  const items = response.output.flatMap(({ id }: { id?: unknown }, index) => {
+    const content = JSON.stringify(response.output[index]);
+    return typeof id === "string" && ID.test(id) ? [{ id, content }] : [];
   });
-  if (input === undefined) return items;
-  return [...items, { id: answer.id, content: JSON.stringify([...input, ...answer.output]) }];
+  return [...items, { id: response.id, content: JSON.stringify({ input, response } satisfies KeptResponse) }];
 }

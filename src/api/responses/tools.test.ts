@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { issueIn } from "../../../test/support/issue.ts";
 import { AnswerFold } from "../answer-fold.ts";
 import type { ToolCallDelta } from "../chat/completion.ts";
 import { decodeResponses } from "./decode.ts";
@@ -20,14 +21,11 @@ const AGENTS = {
 const SEARCH = { type: "tool_search", execution: "client", description: "Finds tools.", parameters: PARAMETERS };
 
 function decoded(fields: object) {
-  const result = decodeResponses({ model: "m", input: "Go", ...structuredClone(fields) });
-  if ("issue" in result) throw new Error(result.issue.message);
-  return result;
+  return decodeResponses({ model: "m", input: "Go", ...structuredClone(fields) });
 }
 
 function issueOf(fields: object) {
-  const result = decodeResponses({ model: "m", input: "Go", ...structuredClone(fields) });
-  return "issue" in result ? result.issue : undefined;
+  return issueIn(() => decoded(fields));
 }
 
 /** A request whose only tool is that of an item. */

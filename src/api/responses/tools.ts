@@ -1,7 +1,7 @@
 import { choiceWithoutTools } from "../chat/decode.ts";
 import { type ChatCompletionRequest, TOOLS_MAX, type Tool } from "../chat/request.ts";
 import { detailsOf, parseJson, textOf } from "../json.ts";
-import { invalid, type ValidationIssue } from "../validation.ts";
+import { InvalidRequestError, invalid } from "../validation.ts";
 import type { ResponsesRequest, ResponsesTool } from "./request.ts";
 
 /** Parameters of the function that stands for a custom tool: its input is free text. */
@@ -83,20 +83,20 @@ export function calledTools(asked: Pick<ResponsesRequest, "tools" | "input">): R
   return new Map(others.map(({ internalName, tool: _tool, ...called }) => [internalName, called]));
 }
 
-/** Converts the tools and their choice to the internal form, or returns the issue of a choice that does not fit. */
+/** Converts the tools and their choice to the internal form. Throws InvalidRequestError for a choice that does not fit. */
 export function toChatTools(
   asked: Pick<ResponsesRequest, "tools" | "tool_choice" | "input">,
-): Pick<ChatCompletionRequest, "tools" | "tool_choice"> | { issue: ValidationIssue } {
+): Pick<ChatCompletionRequest, "tools" | "tool_choice"> {
   const { tool_choice: choice } = asked;
   const tools = namedTools(asked);
   if (tools.length > TOOLS_MAX) {
     const message = `Invalid 'tools': too many tools. Expected at most ${TOOLS_MAX} with those of namespaces, but got ${tools.length}.`;
-    return { issue: { code: "body_too_large", param: "tools", message } };
+    throw new InvalidRequestError({ code: "body_too_large", param: "tools", message });
   }
   const all = tools.length === 0 ? {} : { tools: tools.map(({ tool }) => tool) };
   if (choice === undefined || choice === "none" || choice === "auto")
     return { ...all, ...(choice && { tool_choice: choice }) };
-  if (tools.length === 0) return { issue: choiceWithoutTools() };
+  if (tools.length === 0) throw new InvalidRequestError(choiceWithoutTools());
   if (choice === "required") return { ...all, tool_choice: choice };
   const wanted = choice.type === "allowed_tools" ? choice.tools : [choice];
   const isTool = (tool: NamedTool, type: string, name: string) => tool.type === type && tool.internalName === name;
@@ -104,7 +104,7 @@ export function toChatTools(
   if (missing >= 0 || wanted.length === 0) {
     const param =
       choice.type === "allowed_tools" ? `tool_choice.tools[${Math.max(missing, 0)}].name` : "tool_choice.name";
-    return { issue: invalid(param, "'tools' has no tool of this type with this name") };
+    throw new InvalidRequestError(invalid(param, "'tools' has no tool of this type with this name"));
   }
   if (choice.type !== "allowed_tools") {
     return { ...all, tool_choice: { type: "function", function: { name: choice.name } } };
@@ -140,15 +140,6 @@ function toChatTool(tool: ClientTool, name: string, told: readonly (string | und
 function joined(texts: readonly (string | undefined)[]): string | undefined {
   const stated = texts.filter((text) => text !== undefined);
   return stated.length === 0 ? undefined : stated.join("\n\n");
-}
-
-/** Converts tools of the internal form back: a function whose parameters are those of a custom tool is one. */
-export function toResponsesTools(tools: readonly Tool[] = []): ResponsesTool[] {
-  return tools.map(({ function: { name, description, parameters, strict } }) => {
-    const told = { name, ...(description !== undefined && { description }) };
-    if (JSON.stringify(parameters) === JSON.stringify(CUSTOM_PARAMETERS)) return { type: "custom", ...told };
-    return { type: "function", ...told, ...(parameters && { parameters }), ...(strict !== undefined && { strict }) };
-  });
 }
 
 /** Writes the input of a custom tool as the arguments of the function that stands for it. */

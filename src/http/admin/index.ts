@@ -3,12 +3,11 @@ import { type TSchema, Type } from "typebox";
 import type { Actor } from "../../admin/audit.ts";
 import type { AdminKeys } from "../../admin/idempotency-keys.ts";
 import { shareOwnerOf } from "../../admin/sessions.ts";
-import { compileCheck } from "../../api/validation.ts";
+import { compileCheck, refuseIf } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
 import { FairTurns } from "../../ledger/fair-queue.ts";
 import { knownOrganization } from "../../operations/core.ts";
 import { type OperationCall, type OperationServices, requireOwn } from "../../operations/operation.ts";
-import { toApiIssue } from "../answer.ts";
 import { clientAddressKey, ownConnection, streamText } from "../connection.ts";
 import { fingerprintOf, IDEMPOTENCY_HEADER, idempotencyKeyOf } from "../idempotency.ts";
 import { adminDocumentationOf } from "../openapi.ts";
@@ -120,10 +119,7 @@ function connectionOf(
 /** Returns a check of an input against its schema, which throws the error of the first violation. */
 function checker(schema: TSchema): (value: unknown) => void {
   const check = compileCheck(schema);
-  return (value) => {
-    const issue = check(value);
-    if (issue !== undefined) throw toApiIssue(issue);
-  };
+  return (value) => refuseIf(check(value));
 }
 
 const INTEGER = /^\d{1,15}$/;

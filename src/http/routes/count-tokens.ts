@@ -4,14 +4,13 @@ import { decodeCountTokens } from "../../api/messages/decode.ts";
 import { messagesErrors } from "../../api/messages/errors.ts";
 import { CountTokensRequest } from "../../api/messages/request.ts";
 import { ResponsesRequest } from "../../api/responses/request.ts";
-import type { ValidationIssue } from "../../api/validation.ts";
 import type { DecodedCompletion } from "../../api/wire.ts";
 import { ApiError } from "../../errors.ts";
 import { planPrompt } from "../../gateway/kinds/completion.ts";
 import { rateLimitHeaders } from "../../gateway/limits.ts";
 import { wantedLimits } from "../../gateway/wanted-limits.ts";
 import { modelIn } from "../access.ts";
-import { abortOnClose, renamed, toApiIssue } from "../answer.ts";
+import { abortOnClose, renamed } from "../answer.ts";
 import { limitedOf, principalOf } from "../authentication.ts";
 import { messagesHeaders } from "./create-message.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
@@ -31,8 +30,8 @@ export const countMessageTokens: Endpoint = {
   response: { description: "The estimated tokens.", schema: Type.Object({ input_tokens: InputTokens }) },
   errors: messagesErrors,
   async handle(services, request, reply) {
-    const decoded = decodeCountTokens(request.body, request.headers);
-    return { input_tokens: await estimateTokens(services, request, reply, decoded) };
+    const decode = () => decodeCountTokens(request.body, request.headers);
+    return { input_tokens: await estimateTokens(services, request, reply, decode) };
   },
 };
 
@@ -49,11 +48,8 @@ export const countResponseTokens: Endpoint = {
     schema: Type.Object({ object: Type.Literal("response.input_tokens"), input_tokens: InputTokens }),
   },
   async handle(services, request, reply) {
-    const decoded = await decodeResponse(request, services);
-    return {
-      object: "response.input_tokens",
-      input_tokens: await estimateTokens(services, request, reply, decoded),
-    };
+    const decode = () => decodeResponse(request, services);
+    return { object: "response.input_tokens", input_tokens: await estimateTokens(services, request, reply, decode) };
   },
 };
 
@@ -62,10 +58,10 @@ export async function estimateTokens(
   { gateway }: EndpointServices,
   request: FastifyRequest,
   reply: FastifyReply,
-  decoded: DecodedCompletion | { issue: ValidationIssue },
+  decode: () => DecodedCompletion | Promise<DecodedCompletion>,
 ): Promise<number> {
   request.modelName ??= modelIn(request.body);
-  if ("issue" in decoded) throw toApiIssue(decoded.issue);
+  const decoded = await decode();
   const principal = principalOf(request);
   const { signal } = abortOnClose(reply);
   try {

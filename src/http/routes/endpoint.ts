@@ -8,7 +8,7 @@ import type { UsageReport } from "../../api/usage.ts";
 import type { ErrorFormat } from "../../api/wire.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
 import type { ResponseItems } from "../../ledger/response-items.ts";
-import type { Conversations, Requests } from "../../reports/requests.ts";
+import type { Conversations } from "../../reports/requests.ts";
 import type { RunningCompletions } from "../shutdown.ts";
 
 /** Dependencies of the endpoints. */
@@ -18,7 +18,6 @@ export interface EndpointServices {
   completions: ChatSettings;
   conversations: Pick<Conversations, "find" | "removeOne">;
   responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "removeAnswer">;
-  requests: Pick<Requests, "find">;
   directory: Pick<Directory, "token">;
   audit: Pick<AuditLog, "record">;
   /** Returns the credits of an organization. */

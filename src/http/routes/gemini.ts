@@ -57,7 +57,8 @@ function callOf({ params }: FastifyRequest): { model: string; method: string } {
 async function count(services: EndpointServices, request: FastifyRequest, reply: FastifyReply) {
   const { model } = callOf(request);
   request.modelName = model;
-  return { totalTokens: await estimateTokens(services, request, reply, decodeGeminiCount(request.body, model)) };
+  const decode = () => decodeGeminiCount(request.body, model);
+  return { totalTokens: await estimateTokens(services, request, reply, decode) };
 }
 
 /** The same under the path that Google's newer packages use. */

@@ -10,10 +10,10 @@ import {
   toMessagesModels,
 } from "../../api/messages/models.ts";
 import { Model, ModelList } from "../../api/model.ts";
+import { refuseIf } from "../../api/validation.ts";
 import { type CatalogModel, isPrefix, toApiModel } from "../../catalog/model.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
 import { mayUse, modelNotFound } from "../../gateway/plan.ts";
-import { toApiIssue } from "../answer.ts";
 import { principalOf } from "../authentication.ts";
 import { isOfGemini, namesMessagesVersion } from "../errors.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -31,13 +31,10 @@ export const listModels: Endpoint = {
   response: { description: "The models.", schema: Type.Union([ModelList, MessagesModelList, GeminiModelList]) },
   async handle({ gateway }, request): Promise<ModelList | MessagesModelList | GeminiModelList> {
     if (isOfGemini(request)) {
-      const found = toGeminiModels(modelsFor(gateway, request, chats), request.query as Record<string, unknown>);
-      if ("issue" in found) throw toApiIssue(found.issue);
-      return found;
+      return toGeminiModels(modelsFor(gateway, request, chats), request.query as Record<string, unknown>);
     }
     if (!isOfMessages(request)) return { object: "list", data: modelsFor(gateway, request, () => true) };
     const page = readModelPage(request.query as Record<string, unknown>);
-    if ("issue" in page) throw toApiIssue(page.issue);
     return toMessagesModels(modelsFor(gateway, request, chats), page);
   },
 };
@@ -84,7 +81,6 @@ function chats({ capabilities }: CatalogModel): boolean {
 
 /** Tells whether a client speaks Anthropic's API. Throws invalid_value for an unknown version. */
 function isOfMessages(request: FastifyRequest): boolean {
-  const issue = messagesVersionIssue(request.headers);
-  if (issue !== undefined) throw toApiIssue(issue);
+  refuseIf(messagesVersionIssue(request.headers));
   return namesMessagesVersion(request);
 }

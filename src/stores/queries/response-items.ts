@@ -7,6 +7,12 @@ export type ResponseItemRow = RowOf<typeof RESPONSE_ITEM>;
 /** The caller that rows belong to: a token, with those that a rotation made of it. */
 export type ItemOwner = Pick<ResponseItemRow, "organizationId" | "callerId">;
 
+/** Times for which items are kept: usually, and for organizations that store their conversations. */
+export interface ResponseTimes {
+  usualMs: number;
+  storedMs: number;
+}
+
 export type ResponseItemRows = ReturnType<typeof responseItemRows>;
 
 /**
@@ -18,6 +24,9 @@ export function responseItemRows(database: Database) {
   const since = (retentionMs: number) => sql`${database.now()} - cast(${retentionMs} as bigint)`;
   const named = (owner: ItemOwner, ids: readonly string[], retentionMs: number) =>
     sql`from response_item where ${isOf(owner)} and id in (${join(ids)}) and kept_at > ${since(retentionMs)}`;
+  const storing = sql`select id from organization where keeps_conversations = 1`;
+  const isOld = ({ usualMs, storedMs }: ResponseTimes) =>
+    sql`kept_at <= ${since(usualMs)} and (kept_at <= ${since(storedMs)} or organization_id not in (${storing}))`;
   return {
     /**
      * Writes the rows of one caller in one transaction, if its organization keeps responses when it commits. A row with the
@@ -35,13 +44,13 @@ export function responseItemRows(database: Database) {
     contents: (owner: ItemOwner, ids: readonly string[], retentionMs: number) =>
       read<Pick<ResponseItemRow, "id" | "content">>(sql`select id, content ${named(owner, ids, retentionMs)}`),
     /** Counts the rows that `removeOld` removes. */
-    async countOld(retentionMs: number): Promise<number> {
-      const query = sql`select count(*) as count from response_item where kept_at <= ${since(retentionMs)}`;
+    async countOld(times: ResponseTimes): Promise<number> {
+      const query = sql`select count(*) as count from response_item where ${isOld(times)}`;
       const [row] = await read<{ count: bigint }>(query);
       return Number(row?.count ?? 0);
     },
     /** Removes rows that count as absent, at most `limit`; returns their number. */
-    removeOld: (retentionMs: number, limit: number) => remove(database, sql`kept_at <= ${since(retentionMs)}`, limit),
+    removeOld: (times: ResponseTimes, limit: number) => remove(database, isOld(times), limit),
     /** Removes rows of one response, at most `limit`; returns their number. */
     removeAnswer: (owner: ItemOwner, answerId: string, limit: number) =>
       remove(database, sql`${isOf(owner)} and answer_id = ${answerId}`, limit),
