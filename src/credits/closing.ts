@@ -29,6 +29,30 @@ interface BudgetSpent extends BudgetUse {
   spent: MicroCredits;
 }
 
+/** Adds an amount to the sum of an id. */
+export function addAmount(sums: Map<string, MicroCredits>, id: string, amount: MicroCredits): void {
+  sums.set(id, (sums.get(id) ?? 0n) + amount);
+}
+
+/** Sums of charges: by the token that made them, the grants that they draw on, and the counters that they recorded. */
+export class ChargeSums {
+  cost = 0n;
+  readonly byToken = new Map<string, MicroCredits>();
+  readonly byGrant = new Map<string, MicroCredits>();
+  /** By `budgetUseId`. */
+  readonly byUse = new Map<string, BudgetSpent>();
+
+  add({ tokenId, cost, draws, budgets }: Pick<RequestRow, "tokenId" | "cost" | "draws" | "budgets">): void {
+    this.cost += cost;
+    addAmount(this.byToken, tokenId, cost);
+    for (const { grantId, amount } of draws) addAmount(this.byGrant, grantId, amount);
+    for (const use of budgets) {
+      const id = budgetUseId(use);
+      this.byUse.set(id, { ...use, spent: (this.byUse.get(id)?.spent ?? 0n) + cost });
+    }
+  }
+}
+
 /** The sum of requests that are being closed: those that an earlier closing does not include. */
 export class ClosingTally {
   readonly organizationId: string;
@@ -37,12 +61,10 @@ export class ClosingTally {
   /** The last id of the requests that are added up. */
   after = "";
   requests = 0;
-  cost = 0n;
   shortfall = 0n;
   price = 0n;
-  readonly #parts = new Map<string, ClosingPartRow>();
+  readonly #sums = new ChargeSums();
   readonly #windows: ReadonlyMap<string, BudgetRow["window"]>;
-  readonly #spent = new Map<string, BudgetSpent>();
 
   /** `earlier` and `budgets`, those of the organization, are read before the sum is begun. */
   constructor(
@@ -57,54 +79,44 @@ export class ClosingTally {
     this.#windows = new Map(budgets.map(({ id, window }) => [id, window]));
   }
 
-  add({ tokenId, cost, shortfall, charge, draws, budgets }: RequestRow): void {
-    const { tokens, prices } = decodeLines(charge);
+  add(request: RequestRow): void {
+    const { tokens, prices } = decodeLines(request.charge);
     this.requests += 1;
-    this.cost += cost;
-    this.shortfall += shortfall;
+    this.shortfall += request.shortfall;
     this.price += priceOf(tokens, prices);
-    if (cost > 0n) this.#addPart("token", tokenId, cost);
-    for (const { grantId, amount } of draws) this.#addPart("grant", grantId, amount);
-    for (const use of budgets) if (cost > 0n && this.#isKept(use)) this.#addSpent(use, cost);
+    this.#sums.add(request);
   }
 
-  /** Counters of windows that have ended are removed, and those of deleted budgets are gone. */
-  #isKept({ budgetId, windowAtMs }: BudgetUse): boolean {
-    const window = this.#windows.get(budgetId);
-    return window !== undefined && (windowEnd(window, windowAtMs) ?? Number.POSITIVE_INFINITY) > this.beforeMs;
-  }
-
-  #addSpent(use: BudgetUse, cost: MicroCredits): void {
-    const id = budgetUseId(use);
-    this.#spent.set(id, { ...use, spent: (this.#spent.get(id)?.spent ?? 0n) + cost });
-  }
-
-  /** Returns what these requests spent, by the counters of budgets that stay. */
+  /**
+   * Returns what these requests spent, by the counters of budgets that stay: those of windows that have ended are removed, and
+   * those of deleted budgets are gone.
+   */
   budgets(): BudgetSpent[] {
-    return [...this.#spent.values()];
+    return [...this.#sums.byUse.values()].filter(({ budgetId, windowAtMs, spent }) => {
+      const window = this.#windows.get(budgetId);
+      if (window === undefined || spent === 0n) return false;
+      return (windowEnd(window, windowAtMs) ?? Number.POSITIVE_INFINITY) > this.beforeMs;
+    });
   }
 
   parts(): ClosingPartRow[] {
-    return [...this.#parts.values()];
+    const { organizationId } = this;
+    const { byToken, byGrant } = this.#sums;
+    const partsOf = (dimension: ClosingPartRow["dimension"], sums: ReadonlyMap<string, MicroCredits>) =>
+      [...sums].flatMap(([name, amount]) => (amount > 0n ? [{ organizationId, dimension, name, amount }] : []));
+    return [...partsOf("token", byToken), ...partsOf("grant", byGrant)];
   }
 
   /** Returns the sum of these requests and of those that were closed before. */
   total(): ClosingRow {
-    const { organizationId, beforeMs: beforeAtMs, earlier, requests, cost, shortfall, price } = this;
+    const { organizationId, beforeMs: beforeAtMs, earlier, requests, shortfall, price } = this;
     return {
       organizationId,
       beforeAtMs,
       requests: requests + (earlier?.requests ?? 0),
-      cost: cost + (earlier?.cost ?? 0n),
+      cost: this.#sums.cost + (earlier?.cost ?? 0n),
       shortfall: shortfall + (earlier?.shortfall ?? 0n),
       price: price + (earlier?.price ?? 0n),
     };
-  }
-
-  #addPart(dimension: ClosingPartRow["dimension"], name: string, amount: MicroCredits): void {
-    const key = `${dimension} ${name}`;
-    const { organizationId } = this;
-    const part = this.#parts.get(key) ?? { organizationId, dimension, name, amount: 0n };
-    this.#parts.set(key, { ...part, amount: part.amount + amount });
   }
 }

@@ -15,6 +15,8 @@ export interface Field<Value> {
   values?: readonly unknown[];
   /** True if it decodes the JSON text of an object or a list. */
   isJson?: boolean;
+  /** The rule that a verification checks: an amount is not below 0, a past time is not in the future. */
+  rule?: "amount" | "past";
   encode(value: Value, cells: Cell[]): void;
   /** Reads its columns, which begin at an index of the cells. */
   decode(cells: readonly unknown[], at: number): Value;
@@ -25,7 +27,7 @@ function field<Value>(
   kind: ColumnKind,
   encode: (value: Value) => Cell,
   decode: (cell: unknown) => Value,
-  rules: Pick<Field<Value>, "optional" | "values" | "isJson"> = {},
+  rules: Pick<Field<Value>, "optional" | "values" | "isJson" | "rule"> = {},
 ): Field<Value> {
   return {
     columns: { [name]: kind },
@@ -55,8 +57,13 @@ export function optionalOneOf<const Value extends string>(name: string, values: 
   return { ...optionalText<Value>(name), values };
 }
 
-/** An exact integer, such as an amount of micro-credits. */
+/** An amount of micro-credits that is not below 0. */
 export function amount(name: string) {
+  return { ...signedAmount(name), rule: "amount" as const };
+}
+
+/** An exact integer, such as a difference of amounts. */
+export function signedAmount(name: string) {
   return field<bigint>(name, "bigint", same, (cell) => cell as bigint);
 }
 
@@ -68,6 +75,11 @@ export function number(name: string) {
 export function optionalNumber(name: string) {
   const decode = (cell: unknown) => (cell === null ? null : Number(cell));
   return field<number | null>(name, "bigint", same, decode, { optional: [name] });
+}
+
+/** The time of something that has happened, or null. */
+export function past<Value extends number | null>(time: Field<Value>): Field<Value> {
+  return { ...time, rule: "past" };
 }
 
 export function bytes(name: string) {
@@ -108,6 +120,7 @@ export function draws(name: string) {
 export function remaining(): Field<bigint> {
   return {
     columns: { remaining: "bigint", is_used_up: "bigint" },
+    rule: "amount",
     encode: (value, cells) => void cells.push(value, value === 0n ? 1 : 0),
     decode: (cells, at) => cells[at] as bigint,
   };

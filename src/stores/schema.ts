@@ -28,9 +28,11 @@ import {
   optionalNumber,
   optionalOneOf,
   optionalText,
+  past,
   remaining,
   requiredText,
   settlement,
+  signedAmount,
   trace,
 } from "./fields.ts";
 import { declareTable, type Fields } from "./table.ts";
@@ -90,7 +92,7 @@ export const GRANT = declareTable("credit_grant", ["organizationId", "id"], {
   expiresAtMs: optionalNumber("expires_at"),
   priority: number("priority"),
   reference: optionalText("reference"),
-  createdAtMs: number("created_at"),
+  createdAtMs: past(number("created_at")),
 } satisfies Fields<GrantRow>);
 
 export const HOLD = declareTable("hold", ["organizationId", "holdId"], {
@@ -101,7 +103,7 @@ export const HOLD = declareTable("hold", ["organizationId", "holdId"], {
   draws: draws("draws"),
   budgets: budgetUses("budgets"),
   owner: requiredText("owner"),
-  madeAtMs: number("made_at"),
+  madeAtMs: past(number("made_at")),
   expiresAtMs: number("expires_at"),
   details: details("details"),
 } satisfies Fields<HoldRow>);
@@ -126,7 +128,7 @@ export const REQUEST = declareTable("request", ["organizationId", "holdId"], {
   basis: optionalOneOf("basis", ["reported", "counted", "bounded", "estimated"]),
   end: oneOf("ending", [...ENDED, "recovered", "released"]),
   madeAtMs: number("made_at"),
-  endedAtMs: number("ended_at"),
+  endedAtMs: past(number("ended_at")),
   isLate: flag("is_late"),
   trace: trace(),
   idempotencyKey: callerKey(),
@@ -148,7 +150,7 @@ export const ADJUSTMENT = declareTable("adjustment", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
   kind: oneOf("kind", ["revoke", "credit", "lapse", "late_settlement"]),
-  amount: amount("amount"),
+  amount: signedAmount("amount"),
   draws: draws("draws"),
   isAll: flag("is_all"),
   grantId: optionalText("grant_id"),
@@ -158,7 +160,7 @@ export const ADJUSTMENT = declareTable("adjustment", ["organizationId", "id"], {
   budgets: budgetUses("budgets"),
   reference: optionalText("reference"),
   note: optionalText("note"),
-  madeAtMs: number("made_at"),
+  madeAtMs: past(number("made_at")),
   settlement: settlement(),
 } satisfies Fields<AdjustmentRow>);
 
@@ -171,8 +173,8 @@ export const ALLOWANCE = declareTable("allowance", ["organizationId", "id"], {
   reference: optionalText("reference"),
   anchorAtMs: number("anchor_at"),
   nextAtMs: number("next_at"),
-  createdAtMs: number("created_at"),
-  endedAtMs: optionalNumber("ended_at"),
+  createdAtMs: past(number("created_at")),
+  endedAtMs: past(optionalNumber("ended_at")),
 } satisfies Fields<AllowanceRow>);
 
 export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
@@ -197,7 +199,7 @@ export const ORGANIZATION = declareTable("organization", ["id"], {
   status: oneOf("status", ["active", "paused"]),
   /** Limits that differ from those of the service. */
   limits: optionalJson<Partial<LimitSettings>>("limits"),
-  createdAtMs: number("created_at"),
+  createdAtMs: past(number("created_at")),
   /** True if prompts and answers are stored for some time. */
   keepsConversations: flag("keeps_conversations"),
   /** True if items of its responses are kept for a short time, so that requests can refer to them. */
@@ -219,11 +221,11 @@ export const TOKEN = declareTable("token", ["id"], {
   models: optionalJson<string[]>("models"),
   /** Limits that differ from those of the service. */
   limits: optionalJson<Partial<LimitSettings>>("limits"),
-  createdAtMs: number("created_at"),
+  createdAtMs: past(number("created_at")),
   expiresAtMs: optionalNumber("expires_at"),
-  revokedAtMs: optionalNumber("revoked_at"),
+  revokedAtMs: past(optionalNumber("revoked_at")),
   /** Time of the first use, later updated about once a minute. */
-  lastUsedAtMs: optionalNumber("last_used_at"),
+  lastUsedAtMs: past(optionalNumber("last_used_at")),
   /** The token that replaced this one in a rotation. */
   successorId: optionalText("successor_id"),
   /** The caller that the token identifies: the first token of the rotations to this one. */
@@ -275,9 +277,8 @@ export const ADMIN_KEY = declareTable("admin_idempotency_key", ["scope", "key"],
   fingerprint: requiredText("fingerprint"),
   /** Interrupted: it failed without a known outcome. */
   state: oneOf("state", ["running", "answered", "interrupted"]),
-  /** HTTP status. */
+  /** HTTP status, and JSON text, which holds no secret. */
   status: optionalNumber("status"),
-  /** JSON text. Holds no secret. */
   answer: optionalText("answer"),
   createdAtMs: number("created_at"),
   expiresAtMs: number("expires_at"),
@@ -287,11 +288,11 @@ export const ADMIN_KEY = declareTable("admin_idempotency_key", ["scope", "key"],
 export const USAGE_COUNTS = {
   requests: number("requests"),
   errors: number("errors"),
-  charged: amount("charged"),
+  charged: signedAmount("charged"),
   inputTokens: number("input_tokens"),
   outputTokens: number("output_tokens"),
-  providerCost: amount("provider_cost"),
-  chargedWithCost: amount("charged_with_cost"),
+  providerCost: signedAmount("provider_cost"),
+  chargedWithCost: signedAmount("charged_with_cost"),
 };
 
 export const USAGE_DAY = declareTable("usage_day", ["organizationId", "dimension", "day", "name"], {
@@ -307,14 +308,14 @@ export const USAGE_DAY = declareTable("usage_day", ["organizationId", "dimension
 
 export const USAGE_DAY_DONE = declareTable("usage_day_done", ["day"], {
   day: number("day"),
-  doneAtMs: number("done_at"),
+  doneAtMs: past(number("done_at")),
 });
 
 /** The sum of an organization's statement entries before a time. */
 export const STATEMENT_BALANCE = declareTable("statement_balance", ["organizationId", "beforeAtMs"], {
   organizationId: requiredText("organization_id"),
   beforeAtMs: number("before_at"),
-  balance: amount("balance"),
+  balance: signedAmount("balance"),
 });
 
 /** See `queries/month-digests.ts`. */

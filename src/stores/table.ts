@@ -23,12 +23,15 @@ export class Table<Row extends object> {
   /** By column: the type of its values, whether it may be null, and the only values that it may have. */
   readonly rules: [column: string, type: string, isOptional: boolean, values: readonly unknown[] | undefined][] = [];
   readonly #fieldOfKey = new Set<keyof Row>();
+  /** Properties by the rule of their fields. */
+  readonly #ruled: Record<"amount" | "past", (keyof Row)[]> = { amount: [], past: [] };
 
   constructor(name: string, key: readonly (keyof Row)[], fields: Fields<Row>) {
     const kinds: Record<string, ColumnKind> = {};
     for (const property of Object.keys(fields) as (keyof Row)[]) {
       this.#fields.push([property, fields[property] as Field<never>, Object.keys(kinds).length]);
-      const { columns, optional = [], values } = fields[property];
+      const { columns, optional = [], values, rule } = fields[property];
+      if (rule !== undefined) this.#ruled[rule].push(property);
       Object.assign(kinds, columns);
       for (const [column, kind] of Object.entries(columns) as [string, ColumnKind][]) {
         this.rules.push([column, TYPES[kind], optional.includes(column), values]);
@@ -78,6 +81,18 @@ export class Table<Row extends object> {
       }
     }
     return row as Row;
+  }
+
+  /** Returns the properties of a row that are amounts below 0. */
+  amountsBelowZero(row: Row): (keyof Row)[] {
+    return this.#ruled.amount.filter((property) => (row[property] as bigint) < 0n);
+  }
+
+  /** Returns the properties of a row that are times of past events but later than a time. */
+  timesAfter(row: Row, timeMs: number): (keyof Row)[] {
+    return this.#ruled.past.filter(
+      (property) => (row[property] as number | null) !== null && (row[property] as number) > timeMs,
+    );
   }
 
   /** Returns the statement that inserts rows. */

@@ -284,7 +284,7 @@ describe.each([
       { invariant: 4, holdId },
       { invariant: 2, holdId },
       { invariant: 3, message: expect.stringContaining("recorded") },
-      { invariant: 3, message: expect.stringContaining("Spent") },
+      { invariant: 3, message: expect.stringContaining("spent") },
       { invariant: 15, message: expect.stringContaining("2026-10") },
     ]);
   });

@@ -1,4 +1,4 @@
-import type { BudgetRow, RequestRow } from "../../credits/books.ts";
+import type { BudgetRow } from "../../credits/books.ts";
 import { windowAt } from "../../credits/budgets.ts";
 import type { ClosingPartRow, ClosingRow, ClosingTally } from "../../credits/closing.ts";
 import { idAt } from "../../credits/request-id.ts";
@@ -8,6 +8,7 @@ import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from ".
 import { join, type Sql, sql } from "../sql.ts";
 import { budgetRows } from "./budgets.ts";
 import { openingBalance } from "./statement.ts";
+import { checkEach } from "./verify-report.ts";
 import { checkRequestRow } from "./verify-rows.ts";
 
 /** Requests that are read and added up at once: few milliseconds of the event loop. */
@@ -116,7 +117,7 @@ async function sumChunk(database: Database, tally: ClosingTally, rows: number): 
     where organization_id = ${organizationId} and id > ${after} and id <= ${end ?? idAt(beforeMs)}
       and ${isBooked(beforeMs)} and ${isNew}
     order by id`);
-  await examine(database, tally, found.map(REQUEST.fromRecord));
+  await examine(database, tally, found);
   tally.after = end ?? idAt(beforeMs);
   return end === undefined;
 }
@@ -133,7 +134,11 @@ async function lastOfChunk(
   return last?.id;
 }
 
-async function examine(database: Database, tally: ClosingTally, requests: readonly RequestRow[]): Promise<void> {
+async function examine(database: Database, tally: ClosingTally, records: readonly object[]): Promise<void> {
+  const refuse = (_invariant: number, message: string, id: string | null = null) => {
+    throw new Error(`the request ${id} violates an invariant: ${message}`);
+  };
+  const requests = checkEach(REQUEST, records, refuse);
   const [first, last] = [requests[0], requests.at(-1)];
   if (first === undefined || last === undefined) return;
   const late = await database.read(sql`
@@ -141,9 +146,7 @@ async function examine(database: Database, tally: ClosingTally, requests: readon
       and hold_id >= ${first.holdId} and hold_id <= ${last.holdId}`);
   const lateOf = Map.groupBy(late.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
   for (const request of requests) {
-    checkRequestRow(request, lateOf.get(request.holdId) ?? [], (_invariant, message) => {
-      throw new Error(`the request ${request.holdId} violates an invariant: ${message}`);
-    });
+    checkRequestRow(request, lateOf.get(request.holdId) ?? [], refuse);
     tally.add(request);
   }
 }

@@ -360,12 +360,18 @@ async function timeOfNext(
   return row.ended_at > from ? row.ended_at : from + 1n;
 }
 
-/** Adds up an organization's statement entries from a time on, and before another. */
-async function sumBetween(database: Database, organizationId: string, from: bigint, to: bigint): Promise<MicroCredits> {
+/** Adds up an organization's statement entries from a time on, and before another; of requests those that meet a condition. */
+export async function sumBetween(
+  database: Database,
+  organizationId: string,
+  from: bigint,
+  to: bigint,
+  condition: Sql = sql`1 = 1`,
+): Promise<MicroCredits> {
   const costs = (isLate: 0 | 1) => sql`
     select coalesce(sum(cost), 0) from request
     where organization_id = ${organizationId} and is_late = ${raw(isLate)} and ending <> 'released'
-      and ended_at >= ${from} and ended_at < ${to}`;
+      and ended_at >= ${from} and ended_at < ${to} and ${condition}`;
   const [row] = await database.read<{ sum: bigint }>(sql`
     select cast(
       (select coalesce(sum(amount), 0) from credit_grant

@@ -79,7 +79,8 @@ function endedQuery({ from, to }: IdRange) {
       ${sum("request.input_tokens")} as input_tokens,
       ${sum("request.output_tokens")} as output_tokens,
       ${sum("coalesce(request.provider_cost, 0)")} as provider_cost,
-      ${sum("case when request.provider_cost is null then 0 else request.cost end")} as charged_with_cost
+      ${sum("case when request.provider_cost is null then 0 else request.cost end")} as charged_with_cost,
+      max(request.ended_at) as booked_at
     from organization cross join request
     where request.organization_id = organization.id and request.id >= ${from} and request.id < ${to}
     group by request.organization_id, request.token_id, request.model, bucket`;
@@ -92,13 +93,38 @@ function lateQuery({ from, to }: IdRange) {
       ${sum("late.amount")} as charged,
       ${sum("late.input_tokens")} as input_tokens,
       ${sum("late.output_tokens")} as output_tokens, cast(0 as bigint) as provider_cost,
-      cast(0 as bigint) as charged_with_cost
+      cast(0 as bigint) as charged_with_cost, max(late.made_at) as booked_at
     from organization cross join adjustment as late
     join request on request.organization_id = late.organization_id and request.id = late.hold_id
     where late.organization_id = organization.id and late.hold_id >= ${from} and late.hold_id < ${to}
       and late.kind = 'late_settlement'
     group by request.organization_id, request.token_id, request.model, bucket`;
 }
+
+/**
+ * Finds sums of a day that differ from those of its requests, without those of organizations that booked for them after a time,
+ * or whose requests of the day are closed.
+ */
+export function differencesOfDay(day: number, bookedMs: number): Sql {
+  const counts = raw(USAGE_COLUMNS.join(", "));
+  const negative = raw(USAGE_COLUMNS.map((name) => `-${name}`).join(", "));
+  const differs = raw(USAGE_COLUMNS.map((name) => `sum(${name}) <> 0`).join(" or "));
+  const range = { from: idAt(day), to: idAt(day + DAY_MS) };
+  return sql`
+    with sums as (${endedQuery(range)} union all ${lateQuery(range)})
+    select organization_id, dimension, name from (
+      select organization_id, 'model' as dimension, model as name, ${counts} from sums
+      union all select organization_id, 'token', token_id, ${counts} from sums
+      union all select organization_id, 'first_token', cast(bucket as text), ${counts} from sums where bucket is not null
+      union all select organization_id, dimension, usage_day.name, ${negative}
+      from organization cross join usage_day where organization_id = organization.id and day = ${day}
+    ) as parts
+    where organization_id not in (select organization_id from sums where booked_at > ${bookedMs})
+      and organization_id not in (select organization_id from closing where before_at > ${day})
+    group by organization_id, dimension, name having ${differs}`;
+}
+
+const DAY_MS = 86_400_000;
 
 function sum(expression: string) {
   return sql`cast(sum(${raw(expression)}) as bigint)`;

@@ -1,74 +1,137 @@
-import type { AllowanceRow } from "../../credits/allowance.ts";
-import type { AuditRow } from "../../credits/audit.ts";
-import type {
-  AdjustmentRow,
-  BalanceRow,
-  BudgetRow,
-  BudgetUse,
-  BudgetUseRow,
-  Draw,
-  GrantRow,
-  HoldRow,
-  IdempotencyKeyRow,
-  RequestRow,
-} from "../../credits/books.ts";
-import type { ClosingRow } from "../../credits/closing.ts";
-import { budgetUseId } from "../../credits/names.ts";
+import type { AdjustmentRow, Draw, GrantRow, RequestRow } from "../../credits/books.ts";
+import { decodeLines } from "../../credits/charge-lines.ts";
+import { addAmount, type ChargeSums, type ClosingRow } from "../../credits/closing.ts";
 import { beganBefore } from "../../credits/request-id.ts";
-import type { OrganizationRow, TokenRow } from "./accounts.ts";
-import type { RecordedBalances } from "./recorded-balances.ts";
-import { addAmount, checkBudgets } from "./verify-budgets.ts";
-import { checkRecords } from "./verify-records.ts";
-import type { ReportViolation } from "./verify-report.ts";
+import type { Database } from "../database.ts";
+import {
+  ADJUSTMENT,
+  ALLOWANCE,
+  AUDIT_ENTRY,
+  BALANCE,
+  BUDGET,
+  BUDGET_USE,
+  GRANT,
+  HOLD,
+  KEY,
+  ORGANIZATION,
+  REQUEST,
+  TOKEN,
+} from "../schema.ts";
+import { join, raw, sql } from "../sql.ts";
+import { checkBudgets } from "./verify-budgets.ts";
+import { COMPARED_ACTIONS, checkRecords } from "./verify-records.ts";
+import { checkEach, compare, type ReportViolation, soundRows } from "./verify-report.ts";
 import {
   checkAdjustment,
   checkBalance,
   checkGrant,
   checkGrantTimes,
+  checkHold,
   checkKey,
   checkNextChange,
-  checkPast,
-  type Taken,
+  type HoldLimits,
 } from "./verify-rows.ts";
 
-/** The books of an organization as one snapshot shows them, without those requests that nothing names. */
-export interface BooksFound {
-  /** The store's time. */
-  nowMs: number;
-  closing: ClosingRow | undefined;
-  sums: Sums;
-  recorded: RecordedBalances;
-  balance: BalanceRow | undefined;
-  budgets: BudgetRow[];
-  budgetUses: BudgetUseRow[];
-  grants: GrantRow[];
-  open: HoldRow[];
-  keys: IdempotencyKeyRow[];
-  adjustments: AdjustmentRow[];
-  /** Requests that keys and adjustments name. */
-  requests: Map<string, RequestRow>;
-  organization: OrganizationRow | undefined;
-  tokens: TokenRow[];
-  allowances: AllowanceRow[];
-  records: AuditRow[];
-  /** Requests of the last day whose key names none of them. */
-  keyless: { id: string; idempotency_key: string }[];
+/** Time for which an idempotency key is kept. */
+const KEY_KEPT_MS = 86_400_000;
+
+type ReadBooks = Awaited<ReturnType<typeof readBooks>>;
+
+/** Reads the rows of an organization that may change, and the requests that were booked last, in one snapshot. */
+export async function readBooks(
+  database: Database,
+  organizationId: string,
+  { newestFromMs, report }: { newestFromMs: number; report: ReportViolation },
+) {
+  const queries = queriesOf(database, organizationId, newestFromMs);
+  const results = await database.snapshot(Object.values(queries));
+  const entries = Object.keys(queries).map((name, index) => [name, results[index] ?? []]);
+  const found: Record<keyof typeof queries, Record<string, unknown>[]> = Object.fromEntries(entries);
+  const nowMs = Number(found.state[0]?.now);
+  return {
+    nowMs,
+    closedBeforeMs: Number(found.state[0]?.closed_before),
+    balances: checkEach(BALANCE, found.balances, report),
+    budgets: checkEach(BUDGET, found.budgets, report),
+    budgetUses: checkEach(BUDGET_USE, found.budgetUses, report),
+    grants: checkEach(GRANT, found.grants, report, { nowMs }),
+    holds: checkEach(HOLD, found.holds, report, { nowMs, check: ({ details }) => void decodeLines(details.charge) }),
+    keys: checkEach(KEY, found.keys, report),
+    adjustments: checkEach(ADJUSTMENT, found.adjustments, report, {
+      nowMs,
+      check: ({ settlement }) => void (settlement && decodeLines(settlement.charge)),
+    }),
+    tokens: checkEach(TOKEN, found.tokens, report, { nowMs }),
+    allowances: checkEach(ALLOWANCE, found.allowances, report, { nowMs }),
+    // Requests are reported where all of them are read, the next two by `verifyStore`.
+    newest: soundRows(REQUEST, found.newest),
+    named: soundRows(REQUEST, found.named),
+    organization: soundRows(ORGANIZATION, found.organization)[0],
+    records: soundRows(AUDIT_ENTRY, found.records),
+    ended: found.ended as { id: string }[],
+    keyless: found.keyless as { id: string; key: string }[],
+  };
 }
 
-/** Time for which an idempotency key is kept. */
-export const KEY_KEPT_MS = 86_400_000;
+function queriesOf(database: Database, organizationId: string, newestFromMs: number) {
+  const of = sql`where organization_id = ${organizationId}`;
+  const all = ({ name }: { name: string }) => sql`select * from ${raw(name)} ${of}`;
+  const named = sql`select hold_id from adjustment ${of} union select hold_id from idempotency_key ${of}`;
+  const dayAgo = sql`${database.now()} - ${raw(KEY_KEPT_MS)}`;
+  return {
+    state: sql`select ${database.now()} as now, coalesce((select before_at from closing ${of}), 0) as closed_before`,
+    balances: all(BALANCE),
+    budgets: all(BUDGET),
+    budgetUses: all(BUDGET_USE),
+    grants: all(GRANT),
+    holds: all(HOLD),
+    // Without the answers, which may be long.
+    keys: sql`
+      select organization_id, caller_id, key, fingerprint, hold_id, created_at, expires_at,
+        case when answer is null then null else '' end as answer
+      from idempotency_key ${of}`,
+    adjustments: all(ADJUSTMENT),
+    tokens: all(TOKEN),
+    allowances: all(ALLOWANCE),
+    organization: sql`select * from organization where id = ${organizationId}`,
+    records: sql`select * from audit_entry ${of} and action in (${join(COMPARED_ACTIONS)}) order by id`,
+    newest: sql`select * from request ${of} and ended_at >= ${newestFromMs} and ending <> 'released'`,
+    named: sql`select * from request ${of} and id in (${named})`,
+    /** Open holds of requests that have ended. */
+    ended: sql`
+      select id from hold ${of} and exists (
+        select 1 from request where request.organization_id = hold.organization_id and request.id = hold.id)`,
+    // Keys are kept for a day. One that was claimed again names a later request, but only after that.
+    keyless: sql`
+      select id, idempotency_key as key from request ${of} and id >= ${database.idAtTime(dayAgo)}
+        and made_at > ${dayAgo} and idempotency_key is not null and ending <> 'released' and not exists (
+        select 1 from idempotency_key as claimed
+        where claimed.organization_id = request.organization_id and claimed.key = request.idempotency_key
+          and claimed.caller_id = request.idempotency_caller_id and claimed.hold_id = request.id)`,
+  };
+}
+
+/** The books of an organization as one snapshot shows them, without those requests that nothing names. */
+export interface BooksFound extends ReadBooks {
+  closing: ClosingRow | undefined;
+  /** Charges of all requests. */
+  sums: ChargeSums;
+  /** Requests that keys and adjustments name, by id. */
+  requests: ReadonlyMap<string, RequestRow>;
+  limits: HoldLimits;
+}
 
 type CheckOfBooks = (books: BooksFound, report: ReportViolation) => void;
 
 /** The checks, in an order in which each finds the sums that it needs. */
-export const CHECKS: readonly CheckOfBooks[] = [
-  ...[checkAdjustments, checkCredits, checkReferences, checkKeys, checkStatement, checkTotals, checkTimes],
+const CHECKS: readonly CheckOfBooks[] = [
+  ...[checkHolds, checkAdjustments, checkCredits, checkReferences, checkKeys, checkTotals],
   ...[checkClosedBefore, checkBudgets, checkSuccessors, checkRecords],
 ];
 
-/** Runs checks. One that fails hides no other. */
-export function checkAll(checks: readonly CheckOfBooks[], books: BooksFound, report: ReportViolation): void {
-  for (const check of checks) {
+/** Runs the checks. One that fails hides no other. */
+export function checkBooks(books: BooksFound, report: ReportViolation): void {
+  for (const check of CHECKS) {
     try {
       check(books, report);
     } catch (error) {
@@ -77,44 +140,20 @@ export function checkAll(checks: readonly CheckOfBooks[], books: BooksFound, rep
   }
 }
 
-/** Sums over the rows read so far. */
-export class Sums {
-  costs = 0n;
-  readonly spentOfToken = new Map<string, bigint>();
-  readonly taken = new Map<string, Taken>();
-  /** By `budgetUseId`. */
-  readonly spentOfUse = new Map<string, bigint>();
-
-  charge(tokenId: string, cost: bigint, draws: readonly Draw[], budgets: readonly BudgetUse[]): void {
-    this.costs += cost;
-    for (const use of budgets) addAmount(this.spentOfUse, budgetUseId(use), cost);
-    addAmount(this.spentOfToken, tokenId, cost);
-    this.take("drawn", draws);
-  }
-
-  take(how: keyof Taken, draws: readonly Draw[]): void {
-    for (const { grantId, amount } of draws) {
-      const taken = this.taken.get(grantId) ?? {};
-      this.taken.set(grantId, { ...taken, [how]: (taken[how] ?? 0n) + amount });
-    }
-  }
+function checkHolds({ holds, limits, ended }: BooksFound, report: ReportViolation): void {
+  for (const hold of holds) checkHold(hold, limits, report);
+  for (const { id } of ended) report(7, "The request is both open and ended.", id);
 }
 
-function checkAdjustments(
-  { adjustments, requests, closing, recorded, sums, nowMs }: BooksFound,
-  report: ReportViolation,
-) {
+function checkAdjustments({ adjustments, requests, closing, sums }: BooksFound, report: ReportViolation): void {
   for (const row of adjustments) {
-    const request = row.holdId === null ? undefined : requests.get(row.holdId);
-    const isRemoved = request === undefined && isClosedRequest(row.holdId, closing);
+    const { kind, amount, draws, tokenId, budgets, holdId } = row;
+    const request = holdId === null ? undefined : requests.get(holdId);
+    const isRemoved = request === undefined && isClosedRequest(holdId, closing);
     checkAdjustment(row, isRemoved ? "removed" : request, report);
-    const { kind, amount, draws, tokenId, budgets, madeAtMs } = row;
-    checkPast(`The adjustment ${row.id} was made`, madeAtMs, nowMs, report, row.holdId);
-    recorded.add(madeAtMs, kind === "credit" ? amount : -amount);
-    if (kind === "late_settlement") sums.charge(tokenId ?? "", amount, draws, budgets);
-    if (kind === "lapse") sums.take("expired", draws);
-    if (kind === "revoke") sums.take("revoked", draws);
-    if (kind === "credit") sums.charge(tokenId ?? "", -amount, [], budgets);
+    const charged = { tokenId: tokenId ?? "", budgets };
+    if (kind === "late_settlement") sums.add({ ...charged, cost: amount, draws });
+    if (kind === "credit") sums.add({ ...charged, cost: -amount, draws: [] });
   }
 }
 
@@ -125,7 +164,7 @@ function checkCredits({ adjustments, grants, requests, closing }: BooksFound, re
   for (const row of adjustments) {
     const { id, kind, amount, holdId } = row;
     const sign = { credit: 1n, late_settlement: -1n, revoke: 0n, lapse: 0n }[kind];
-    if (holdId !== null && sign !== 0n) credited.set(holdId, (credited.get(holdId) ?? 0n) + sign * amount);
+    if (holdId !== null && sign !== 0n) addAmount(credited, holdId, sign * amount);
     if (kind === "credit") checkGrantOfCredit(row, byId.get(id), report);
     if (kind === "lapse") checkLapse(row, byId, report);
     if (kind === "revoke" && row.grantId !== null && row.draws.some(({ grantId }) => grantId !== row.grantId)) {
@@ -150,18 +189,18 @@ function checkGrantOfCredit(row: AdjustmentRow, grant: GrantRow | undefined, rep
     return;
   }
   if (draws.some(({ grantId }) => grantId !== id)) report(2, `The credit ${id} draws on another grant.`);
-  const isSame =
-    grant.expiresAtMs === expiresAtMs && grant.createdAtMs === madeAtMs && grant.effectiveAtMs === madeAtMs;
-  if (!isSame) report(13, `The grant of the credit ${id} has other times than the credit.`);
-  if (grant.reference !== null) report(10, `The grant of the credit ${id} has a reference of its own.`);
+  const [what, source] = [`grant of the credit ${id}`, "the credit says"];
+  compare(report, 13, what, grant, { expiresAtMs, createdAtMs: madeAtMs, effectiveAtMs: madeAtMs }, source);
+  compare(report, 10, what, grant, { reference: null }, source);
 }
 
 function checkLapse(row: AdjustmentRow, grants: ReadonlyMap<string, GrantRow>, report: ReportViolation): void {
   const { id, expiresAtMs, madeAtMs, draws } = row;
-  const expiries = draws.map(({ grantId }) => grants.get(grantId)?.expiresAtMs);
-  const isSame = expiries.every((atMs) => atMs === expiresAtMs);
-  if (!isSame)
-    report(13, `The lapse ${id} was due at ${expiresAtMs}, but its grant expired at ${expiries.join(", ")}.`);
+  for (const { grantId } of draws) {
+    const { expiresAtMs: expiry } = grants.get(grantId) ?? {};
+    if (expiry !== expiresAtMs)
+      report(13, `The lapse ${id} was due at ${expiresAtMs}, but its grant expired at ${expiry}.`);
+  }
   if (expiresAtMs === null || expiresAtMs > madeAtMs) report(13, `The lapse ${id} was booked before it was due.`);
 }
 
@@ -180,86 +219,77 @@ function checkReferences({ grants, adjustments, allowances }: BooksFound, report
   }
 }
 
-function checkKeys(
-  { keys, open, requests, adjustments, tokens, keyless, nowMs }: BooksFound,
-  report: ReportViolation,
-): void {
-  const holds = new Map(open.map((hold) => [hold.holdId, hold]));
+function checkKeys(books: BooksFound, report: ReportViolation): void {
+  const { keys, holds, requests, adjustments, tokens, keyless, limits } = books;
+  const open = new Map(holds.map((hold) => [hold.holdId, hold]));
   const late = new Set(adjustments.filter(({ kind }) => kind === "late_settlement").map(({ holdId }) => holdId));
   const callers = new Map(tokens.map(({ id, callerId }) => [id, callerId]));
   for (const row of keys) {
     const { holdId, callerId } = row;
-    const [hold, request] = [holds.get(holdId), requests.get(holdId)];
+    const [hold, request] = [open.get(holdId), requests.get(holdId)];
     checkKey(row, { hold, request, isSettledLate: late.has(holdId) }, report);
     const caller = callers.get((request ?? hold)?.tokenId ?? "") ?? callerId;
     if (caller !== callerId) report(9, `The key ${JSON.stringify(row.key)} is of another caller.`, holdId);
   }
   const claimed = new Set(keys.map(({ holdId }) => holdId));
-  for (const { holdId, details } of open) {
-    const key = details.idempotencyKey?.key;
-    if (key === undefined || claimed.has(holdId) || beganBefore(holdId, nowMs - KEY_KEPT_MS)) continue;
-    reportMissing(key, holdId, report);
+  const unclaimed = holds.flatMap(({ holdId: id, details }) => {
+    const isKept = !beganBefore(id, limits.nowMs - KEY_KEPT_MS);
+    return details.idempotencyKey !== null && isKept && !claimed.has(id)
+      ? [{ id, key: details.idempotencyKey.key }]
+      : [];
+  });
+  for (const { id, key } of [...unclaimed, ...keyless]) {
+    report(9, `The key ${JSON.stringify(key)} of the request is missing: the request can be repeated.`, id);
   }
-  for (const { id, idempotency_key: key } of keyless) reportMissing(key, id, report);
 }
 
-function reportMissing(key: string, holdId: string, report: ReportViolation): void {
-  report(9, `The key ${JSON.stringify(key)} of the request is missing: the request can be repeated.`, holdId);
-}
-
-function checkStatement({ grants, recorded }: BooksFound, report: ReportViolation): void {
-  for (const { source, amount, createdAtMs } of grants) if (source === "grant") recorded.add(createdAtMs, amount);
-  recorded.check(report);
-}
-
-function checkTotals({ balance, open, grants, sums }: BooksFound, report: ReportViolation): void {
+function checkTotals({ balances: [balance], holds, grants, adjustments, sums }: BooksFound, report: ReportViolation) {
   if (balance === undefined) {
     report(1, "The organization has no balance.");
     return;
   }
-  for (const { draws } of open) sums.take("drawn", draws);
-  const { taken, costs } = sums;
+  const drawn = drawsOn([{ draws: [...sums.byGrant].map(([grantId, amount]) => ({ grantId, amount })) }, ...holds]);
+  const expired = drawsOn(adjustments.filter(({ kind }) => kind === "lapse"));
+  const revoked = drawsOn(adjustments.filter(({ kind }) => kind === "revoke"));
   const known = new Set(grants.map(({ id }) => id));
-  for (const grantId of taken.keys()) {
+  for (const grantId of new Set([drawn, expired, revoked].flatMap((draws) => [...draws.keys()]))) {
     if (!known.has(grantId)) report(2, `The grant ${grantId}, which is drawn on, does not exist.`);
   }
-  for (const grant of grants) checkGrant(grant, taken.get(grant.id) ?? {}, report);
+  for (const grant of grants) {
+    const { id } = grant;
+    checkGrant(grant, { drawn: drawn.get(id), expired: expired.get(id), revoked: revoked.get(id) }, report);
+  }
   const inForce = grants.filter(({ state }) => state !== "pending");
   const totals = {
     granted: total(inForce, ({ source, amount, revoked }) => (source === "credit" ? -revoked : amount - revoked)),
     available: total(inForce, ({ remaining }) => remaining),
-    held: total(open, ({ amount }) => amount),
-    spent: costs,
-    expired: total([...taken.values()], ({ expired = 0n }) => expired),
+    held: total(holds, ({ amount }) => amount),
+    spent: sums.cost,
+    expired: total([...expired.values()], (amount) => amount),
   };
   checkBalance(balance, totals, report);
   checkNextChange(balance, grants, report);
 }
 
-function checkTimes({ grants, tokens, allowances, organization, nowMs }: BooksFound, report: ReportViolation): void {
-  for (const grant of grants) checkGrantTimes(grant, nowMs, report);
-  for (const { id, createdAtMs, revokedAtMs, lastUsedAtMs } of tokens) {
-    checkPast(`The token ${id} was made`, createdAtMs, nowMs, report);
-    checkPast(`The token ${id} was revoked`, revokedAtMs, nowMs, report);
-    checkPast(`The token ${id} was used`, lastUsedAtMs, nowMs, report);
-  }
-  for (const { id, createdAtMs, endedAtMs } of allowances) {
-    checkPast(`The allowance ${id} was made`, createdAtMs, nowMs, report);
-    checkPast(`The allowance ${id} ended`, endedAtMs, nowMs, report);
-  }
-  if (organization !== undefined) checkPast("The organization was made", organization.createdAtMs, nowMs, report);
+/** Returns the sums of draws by grant. */
+function drawsOn(rows: readonly { draws: readonly Draw[] }[]): Map<string, bigint> {
+  const sums = new Map<string, bigint>();
+  for (const { draws } of rows) for (const { grantId, amount } of draws) addAmount(sums, grantId, amount);
+  return sums;
 }
 
-function checkClosedBefore({ balance, open, closing, nowMs }: BooksFound, report: ReportViolation): void {
-  const closedBeforeMs = balance?.closedBeforeMs ?? null;
+function checkClosedBefore(books: BooksFound, report: ReportViolation): void {
+  const { balances, holds, grants, closing, limits } = books;
+  for (const grant of grants) checkGrantTimes(grant, limits.nowMs, report);
+  const closedBeforeMs = balances[0]?.closedBeforeMs ?? null;
   const closed = closing?.beforeAtMs;
   if (closed !== undefined && closed > (closedBeforeMs ?? 0)) {
     report(9, `Requests before ${closed} are closed, but can be booked again.`);
   }
-  if (closedBeforeMs !== null && closedBeforeMs > nowMs) {
+  if (closedBeforeMs !== null && closedBeforeMs > limits.nowMs) {
     report(13, `Requests before ${closedBeforeMs} are closed, which is in the future: new ones are refused.`);
   }
-  for (const { holdId } of open) {
+  for (const { holdId } of holds) {
     if (beganBefore(holdId, closedBeforeMs)) report(7, "The hold belongs to a closed period.", holdId);
   }
 }

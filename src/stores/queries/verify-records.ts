@@ -1,11 +1,13 @@
 import { isoTime } from "../../api/time.ts";
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../../credits/allowance.ts";
-import { creditsFromMicro, formatCredits } from "../../credits/amount.ts";
+import { creditsFromMicro, formatCredits, microCreditsOf } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { AdjustmentRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
+import { auditedBudget } from "../../credits/budgets.ts";
+import { addAmount, type ChargeSums } from "../../credits/closing.ts";
+import { budgetUseId } from "../../credits/names.ts";
 import type { OrganizationRow, TokenRow } from "./accounts.ts";
-import { checkBudgetRecords } from "./verify-budgets.ts";
-import { Records, type ReportViolation, recordedTime, type Terms } from "./verify-report.ts";
+import { compare, type ReportViolation } from "./verify-report.ts";
 
 /** Actions whose records are compared with the rows that they changed. */
 export const COMPARED_ACTIONS = [
@@ -25,8 +27,7 @@ export interface RecordedRows {
   grants: readonly GrantRow[];
   adjustments: readonly AdjustmentRow[];
   records: readonly AuditRow[];
-  /** Charges to each token. */
-  sums: { spentOfToken: ReadonlyMap<string, bigint> };
+  sums: Pick<ChargeSums, "byToken">;
 }
 
 /** Checks that the rows are those which the audit records, written in the same transactions, describe. */
@@ -46,22 +47,19 @@ function checkOrganization({ organization }: RecordedRows, records: Records): vo
   if (creation !== undefined) {
     records.compareTime("creation of the organization", creation, createdAtMs);
     // That of the playground is not recorded.
-    records.compare("organization", creation, { ...organization }, { kind: "standard" });
+    records.compare("organization", creation, organization, { kind: "standard" });
   }
-  const choices = { keepsConversations: false, keepsResponses: true, pausesAllowances: false };
-  const initial: Terms = { status: "active", ...choices, ...creation?.after };
+  const { name, limits } = creation?.after ?? {};
+  const choices = { status: "active", keepsConversations: false, keepsResponses: true, pausesAllowances: false };
   const changes = records.of("organization.change", id);
-  for (const name of ["name", "status", "limits", "keepsConversations", "keepsResponses", "pausesAllowances"]) {
-    const earlier = { record: creation, value: initial[name] };
-    records.compareChanged("organization", changes, { ...organization }, name, earlier);
-  }
+  records.compareChanged("organization", changes, organization, creation, { name, limits, ...choices });
 }
 
 function checkBookings({ grants, adjustments, allowances }: RecordedRows, records: Records): void {
   const ended = new Set(allowances.filter(({ endedAtMs }) => endedAtMs !== null).map(({ id }) => id));
   for (const grant of grants) {
     const [credit] = records.of("credits.credit", grant.id);
-    if (credit !== undefined) records.compare(`grant ${grant.id}`, credit, { ...grant }, { priority: 0 });
+    if (credit !== undefined) records.compare(`grant ${grant.id}`, credit, grant, { priority: 0 });
     const isOfService = grant.source === "credit" || allowanceOf(grant) !== undefined || isFirst(grant);
     if (isOfService && records.of("credits.grant", grant.id).length === 0) continue;
     checkGrantRecord(grant, records);
@@ -95,19 +93,10 @@ function checkGrantRecord(grant: GrantRow, records: Records): void {
   const record = records.required("credits.grant", what, grant.id, grant.createdAtMs);
   if (record === undefined) return;
   const { amount, effective_at: effectiveAt, expires_at: expiresAt, priority, reference } = record.after ?? {};
-  records.compare(
-    what,
-    record,
-    { ...grant, amount: creditsFromMicro(grant.amount) },
-    {
-      amount,
-      effectiveAtMs: recordedTime(effectiveAt) ?? record.madeAtMs,
-      expiresAtMs: recordedTime(expiresAt),
-      priority,
-      reference,
-      createdAtMs: record.madeAtMs,
-    },
-  );
+  const effectiveAtMs = recordedTime(effectiveAt) ?? record.madeAtMs;
+  const times = { effectiveAtMs, expiresAtMs: recordedTime(expiresAt), createdAtMs: record.madeAtMs };
+  const stored = { ...grant, amount: creditsFromMicro(grant.amount) };
+  records.compare(what, record, stored, { amount, priority, reference, ...times });
 }
 
 function checkAdjustmentRecord(row: AdjustmentRow, records: Records): void {
@@ -136,13 +125,8 @@ function checkAllowances({ allowances, grants }: RecordedRows, records: Records,
     if (record !== undefined) {
       const { amount, lapses, reference, begins_at: beginsAt } = record.after ?? {};
       const stored = { ...allowance, amount: creditsFromMicro(allowance.amount) };
-      records.compare(what, record, stored, {
-        amount,
-        lapses,
-        reference,
-        anchorAtMs: recordedTime(beginsAt),
-        priority: 0,
-      });
+      const anchorAtMs = recordedTime(beginsAt);
+      records.compare(what, record, stored, { amount, lapses, reference, anchorAtMs, priority: 0 });
       records.compareTime(what, record, createdAtMs);
     }
     const [end] = records.of("allowance.end", id);
@@ -172,15 +156,8 @@ function checkNextMonth(allowance: AllowanceRow, grants: readonly GrantRow[], re
 
 function checkMonth(grant: GrantRow, allowance: AllowanceRow, report: ReportViolation): void {
   const period = periodAt(allowance.anchorAtMs, grant.effectiveAtMs);
-  const { grantId, amount, effectiveAtMs, expiresAtMs, priority, reference } = grantOfPeriod(allowance, period);
-  const isSame =
-    grant.id === grantId &&
-    grant.amount === amount &&
-    grant.effectiveAtMs === effectiveAtMs &&
-    grant.expiresAtMs === expiresAtMs &&
-    grant.priority === priority &&
-    grant.reference === reference;
-  if (!isSame) report(10, `The grant ${grant.id} is not one of a month of the allowance ${allowance.id}.`);
+  const { kind: _, grantId: id, ...terms } = grantOfPeriod(allowance, period);
+  compare<GrantRow>(report, 10, `grant ${grant.id}`, grant, { id, ...terms }, `the allowance ${allowance.id} says`);
 }
 
 function checkTokens({ tokens, budgets, sums }: RecordedRows, records: Records): void {
@@ -207,7 +184,7 @@ function checkTokens({ tokens, budgets, sums }: RecordedRows, records: Records):
   checkReplaced(tokens, rotations, records);
   for (const action of ["token.create", "token.change"]) records.expectRows(action, new Set(byId.keys()));
   if (!records.areComplete) return;
-  for (const id of sums.spentOfToken.keys()) {
+  for (const id of sums.byToken.keys()) {
     if (id !== "" && !byId.has(id)) records.report(10, `The token ${id}, which is charged, does not exist.`);
   }
 }
@@ -219,11 +196,10 @@ function checkEnd(token: TokenRow, creation: AuditRow | undefined, records: Reco
   const last = own.find(({ after }) => !own.some(({ before }) => before?.successor === after?.successor));
   const ends = [...records.of("token.change", token.id), ...(last === undefined ? [] : [last])];
   const changes = ends.toSorted((a, b) => a.madeAtMs - b.madeAtMs);
-  const earlier = { record: creation, value: creation?.after?.expiresAt };
-  records.compareChanged(what, changes, { expiresAt: isoTime(token.expiresAtMs) }, "expiresAt", earlier);
+  const { expiresAt } = creation?.after ?? {};
+  records.compareChanged(what, changes, { expiresAt: isoTime(token.expiresAtMs) }, creation, { expiresAt });
   const record = last ?? creation;
-  if (record !== undefined)
-    records.compare(what, record, { ...token }, { successorId: last?.after?.successor ?? null });
+  if (record !== undefined) records.compare(what, record, token, { successorId: last?.after?.successor ?? null });
 }
 
 /** A successor that was never used, and was replaced, is revoked. */
@@ -247,11 +223,10 @@ function checkTokenTerms(token: TokenRow, record: AuditRow, { predecessor, token
   const isMade = record.action === "token.create";
   const terms = (isMade ? record.after : record.before) ?? {};
   const changes = records.of("token.change", token.id);
-  for (const name of ["name", "scopes", "models", "limits"]) {
-    records.compareChanged(what, changes, { ...token }, name, { record, value: terms[name] });
-  }
+  const { name, scopes, models, limits } = terms;
+  records.compareChanged(what, changes, token, record, { name, scopes, models, limits });
   const callerId = isMade ? token.id : predecessor?.callerId;
-  records.compare(what, record, { ...token }, { callerId, ...(isMade && { prefix: terms.prefix }) });
+  records.compare(what, record, token, { callerId, ...(isMade && { prefix: terms.prefix }) });
   records.compareTime(what, record, token.createdAtMs);
   // A successor has the lifetime of its predecessor, or of the unused successor that it replaced.
   const unused = tokens.get(String(record.before?.successor));
@@ -260,7 +235,7 @@ function checkTokenTerms(token: TokenRow, record: AuditRow, { predecessor, token
   if (isMade || like === undefined || isChanged) return;
   const lifeMs = like.expiresAtMs === null ? null : like.expiresAtMs - like.createdAtMs;
   const expiresAtMs = lifeMs === null ? null : token.createdAtMs + lifeMs;
-  records.compare(what, record, { ...token }, { expiresAtMs });
+  records.compare(what, record, token, { expiresAtMs });
 }
 
 /** Checks the cap that the first token of each caller was created with, or that was set later for any of its tokens. */
@@ -270,6 +245,130 @@ function checkCaps(tokens: readonly TokenRow[], budgets: readonly BudgetRow[], r
     const changes = chain.flatMap(({ id }) => records.of("token.change", id)).sort((a, b) => a.madeAtMs - b.madeAtMs);
     const budget = budgets.find(({ capOf }) => capOf === callerId);
     const stored = { cap: budget === undefined ? null : formatCredits(budget.amount) };
-    records.compareChanged(`token ${callerId}`, changes, stored, "cap", { record, value: record?.after?.cap ?? null });
+    records.compareChanged(`token ${callerId}`, changes, stored, record, { cap: record?.after?.cap ?? null });
   }
+}
+
+/** Compares a budget with its audit records. That of a cap has those of its tokens, covers one caller, and is not raised. */
+function checkBudgetRecords(budget: BudgetRow, uses: readonly BudgetUseRow[], records: Records): void {
+  const { id, createdAtMs, capOf } = budget;
+  const what = `budget ${id}`;
+  if (capOf !== null) {
+    const { amount: _, ...terms } = auditedBudget(budget);
+    const selector = { tokens: [capOf], models: null, metadata: null };
+    const expected = { name: "Spending cap", selector, each: null, window: "lifetime" };
+    const isRaised = uses.some(({ budgetId, raised }) => budgetId === id && raised !== 0n);
+    if (isRaised || JSON.stringify(terms) !== JSON.stringify(expected)) {
+      records.report(12, `The ${what} is not that of a spending cap.`);
+    }
+    return;
+  }
+  const record = records.required("budget.create", what, id, createdAtMs);
+  if (record === undefined) return;
+  const stored = auditedBudget(budget);
+  const changes = records.of("budget.change", id);
+  const { name, amount, ...terms } = record.after ?? {};
+  records.compare(what, record, stored, terms);
+  records.compareTime(what, record, createdAtMs);
+  records.compareChanged(what, changes, stored, record, { name, amount });
+  const raised = new Map<string, bigint>();
+  for (const { after } of records.of("budget.raise", id)) {
+    const use = { budgetId: id, windowAtMs: recordedTime(after?.window_at) ?? 0, value: String(after?.value ?? "") };
+    addAmount(raised, budgetUseId(use), microCreditsOf(Number(after?.amount)) ?? 0n);
+  }
+  for (const use of uses) {
+    const expected = raised.get(budgetUseId(use)) ?? 0n;
+    if (use.budgetId !== id || use.raised === expected) continue;
+    records.report(12, `The ${what} is raised by ${use.raised}, but its audit records say ${expected}.`);
+  }
+}
+
+/** A service may read its clock twice for a change and its record, and services' clocks may differ. */
+const NEAR_MS = 60_000;
+/** Records are removed from the oldest on, by the clock of a service; bookings have the time of the store's clock. */
+const REMOVED_WITHIN_MS = 3_600_000;
+
+type Terms = Record<string, unknown>;
+
+/** The audit records of an organization, to be compared with its rows. */
+class Records {
+  readonly #records: Map<string, AuditRow[]>;
+  readonly #completeFromMs: number;
+  readonly report: ReportViolation;
+
+  constructor(records: readonly AuditRow[], report: ReportViolation) {
+    const [oldest] = records;
+    this.#records = Map.groupBy(records, ({ action, subjectId }) => `${action} ${subjectId}`);
+    this.report = report;
+    if (oldest === undefined) this.#completeFromMs = Number.POSITIVE_INFINITY;
+    else if (oldest.action === "organization.create") this.#completeFromMs = Number.NEGATIVE_INFINITY;
+    else this.#completeFromMs = oldest.madeAtMs + REMOVED_WITHIN_MS;
+  }
+
+  /** True if the creation of the organization is recorded: no record of it was removed. */
+  get areComplete(): boolean {
+    return this.#completeFromMs === Number.NEGATIVE_INFINITY;
+  }
+
+  /** Returns the records of an action on a row, oldest first. */
+  of(action: string, subjectId: string): AuditRow[] {
+    return this.#records.get(`${action} ${subjectId}`) ?? [];
+  }
+
+  /** Returns the record that a change must have; reports a missing one, unless old records were removed. */
+  required(action: string, what: string, subjectId: string, atMs: number): AuditRow | undefined {
+    const [record] = this.of(action, subjectId);
+    if (record === undefined && atMs >= this.#completeFromMs) {
+      this.report(12, `The ${what} has no audit record ${action}.`);
+    }
+    return record;
+  }
+
+  /** Reports records of an action whose row does not exist. */
+  expectRows(action: string, ids: ReadonlySet<string>): void {
+    for (const [key, [record]] of this.#records) {
+      if (record?.action !== action || ids.has(record.subjectId ?? "")) continue;
+      this.report(12, `The audit record ${record.id}, ${key}, is of a row that does not exist.`);
+    }
+  }
+
+  /** Compares properties of a row with a record. */
+  compare(what: string, record: AuditRow, stored: object, recorded: Terms): void {
+    compare<Terms>(this.report, 12, what, { ...stored }, recorded, `the audit record ${record.id} says`);
+  }
+
+  /**
+   * Compares each property with the last of the records that changed it; if none did, with its value in `initial`, that of the
+   * record of the creation. Where services with different clocks make changes, the last record need not be that of the last
+   * change.
+   */
+  compareChanged(
+    what: string,
+    changes: readonly AuditRow[],
+    stored: object,
+    creation: AuditRow | undefined,
+    initial: Terms,
+  ): void {
+    for (const [name, value] of Object.entries(initial)) {
+      const own = changes.filter(({ after }) => after?.[name] !== undefined);
+      const last = own.at(-1);
+      const record = last ?? creation;
+      if (record === undefined) continue;
+      const latest = own.filter(({ madeAtMs }) => madeAtMs >= record.madeAtMs - NEAR_MS);
+      const found = JSON.stringify((stored as Terms)[name] ?? null);
+      if (latest.some(({ after }) => JSON.stringify(after?.[name] ?? null) === found)) continue;
+      this.compare(what, record, stored, { [name]: last === undefined ? value : last.after?.[name] });
+    }
+  }
+
+  /** Compares a time with that of a record which two clocks, or two reads of one, may tell. */
+  compareTime(what: string, record: AuditRow, atMs: number | null): void {
+    if (atMs !== null && Math.abs(atMs - record.madeAtMs) <= NEAR_MS) return;
+    this.report(12, `The ${what} has the time ${atMs}, but the audit record ${record.id} is of ${record.madeAtMs}.`);
+  }
+}
+
+/** Time of a recorded text, in milliseconds since 1970; null if there is none. */
+function recordedTime(text: unknown): number | null {
+  return typeof text === "string" ? Date.parse(text) : null;
 }

@@ -13,31 +13,26 @@ import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
 import { sumOfDraws } from "../../credits/funds.ts";
 import { addTokens, areCounts, priceOf, type TokenCounts, tokenTotals } from "../../credits/price.ts";
 import { isBookedLate, timeOfId } from "../../credits/request-id.ts";
-import type { ReportViolation } from "./verify-report.ts";
+import { AHEAD_MS, compare, type ReportViolation } from "./verify-report.ts";
 
 /** Maximum life of a hold; a later expiry comes from a wrong clock. */
 const LIFE_MS_MAX = 86_400_000;
 /** Clocks of the store and of services may differ, and be set, by less than this. */
 const CLOCKS_DIFFER_MS = 3_600_000;
-/** A later time than this from now is in the future. */
-const AHEAD_MS = 60_000;
 /** Longest time for which an idempotency key is kept. */
 const KEY_KEPT_MS_MAX = 86_400_000;
 
 /** Checks an ended request with its late settlements. */
 export function checkRequestRow(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
-  const { holdId, cost, shortfall, amount, charge, draws, basis, end, endedAtMs, isLate } = request;
+  const { holdId, cost, shortfall, charge, draws, basis, end, endedAtMs, isLate } = request;
   const { tokens, prices } = decodeLines(charge);
   const price = priceOf(tokens, prices);
   if (cost + shortfall !== price) {
     report(4, `Cost and shortfall add up to ${cost + shortfall}, but the tokens cost ${price}.`, holdId);
   }
-  if (cost < 0n || shortfall < 0n || amount < 0n) report(6, "The request has an amount below 0.", holdId);
   if (!areCounts(tokens)) report(6, "It has a token count below 0, or a part above its class.", holdId);
   checkTotals(tokens, request, holdId, report);
-  if (sumOfDraws(draws) !== cost)
-    report(2, `The request draws ${sumOfDraws(draws)} on grants instead of ${cost}.`, holdId);
-  checkDraws(draws, holdId, report);
+  checkDraws(draws, cost, holdId, report);
   if (end === "released" && price !== 0n) report(4, "The request was released and has a charge.", holdId);
   if ((end === "released") !== (basis === null)) report(4, `A basis of ${basis} does not fit the end ${end}.`, holdId);
   checkBounded(basis, request.trace, holdId, report);
@@ -101,26 +96,10 @@ function checkBounded(basis: RequestRow["basis"], trace: Trace | null, holdId: s
     report(4, "The basis is bounded, but no report of an upstream is recorded.", holdId);
 }
 
-/** Checks the times of a request against each other, its id and the store's clock. */
-export function checkRequestTimes(
-  { holdId, madeAtMs, endedAtMs, isLate }: RequestRow,
-  nowMs: number,
-  report: ReportViolation,
-): void {
+/** Checks the times of a request against each other and its id. */
+export function checkRequestTimes({ holdId, madeAtMs, endedAtMs, isLate }: RequestRow, report: ReportViolation): void {
   if (endedAtMs < madeAtMs) report(13, `The request ended at ${endedAtMs}, before it was made at ${madeAtMs}.`, holdId);
-  checkPast("The request ended", endedAtMs, nowMs, report, holdId);
   if (!isLate) checkMadeAfterId(holdId, madeAtMs, report);
-}
-
-/** Reports a time in the future. */
-export function checkPast(
-  what: string,
-  atMs: number | null,
-  nowMs: number,
-  report: ReportViolation,
-  holdId: string | null = null,
-): void {
-  if (atMs !== null && atMs > nowMs + AHEAD_MS) report(13, `${what} at ${atMs}, in the future.`, holdId);
 }
 
 function checkMadeAfterId(holdId: string, madeAtMs: number, report: ReportViolation): void {
@@ -141,44 +120,50 @@ export interface HoldLimits {
 export function checkHold(hold: HoldRow, { nowMs, bookedMs, endsWithinMs }: HoldLimits, report: ReportViolation): void {
   const { holdId, amount, draws, expiresAtMs, details } = hold;
   if (!areCounts(decodeLines(details.charge).tokens)) report(6, "The hold has a token count below 0.", holdId);
-  if (amount < 0n) report(6, "The hold has an amount below 0.", holdId);
-  if (sumOfDraws(draws) !== amount)
-    report(2, `The hold draws ${sumOfDraws(draws)} on grants instead of ${amount}.`, holdId);
-  checkDraws(draws, holdId, report);
+  checkDraws(draws, amount, holdId, report);
   const overdueMs = bookedMs - expiresAtMs;
   if (overdueMs > endsWithinMs) report(8, `The hold was open ${overdueMs} ms after its expiry.`, holdId);
-  checkPast("The hold was made", hold.madeAtMs, nowMs, report, holdId);
   checkMadeAfterId(holdId, hold.madeAtMs, report);
   const leftMs = expiresAtMs - nowMs;
   if (leftMs > LIFE_MS_MAX) report(8, `The hold expires only in ${leftMs} ms.`, holdId);
 }
 
-function checkDraws(draws: readonly Draw[], holdId: string, report: ReportViolation): void {
-  if (draws.some(({ amount }) => amount <= 0n)) report(2, "A draw on a grant is not above 0.", holdId);
+function checkDraws(draws: readonly Draw[], amount: bigint, holdId: string, report: ReportViolation): void {
+  const sum = sumOfDraws(draws);
+  if (sum !== amount) report(2, `The draws on grants add up to ${sum} instead of ${amount}.`, holdId);
+  if (draws.some((draw) => draw.amount <= 0n)) report(2, "A draw on a grant is not above 0.", holdId);
 }
 
 /** Checks that a grant has taken effect, and has expired, at its times. */
-export function checkGrantTimes(grant: GrantRow, nowMs: number, report: ReportViolation): void {
-  const { id, state, effectiveAtMs, expiresAtMs, createdAtMs } = grant;
-  checkPast(`The grant ${id} was made`, createdAtMs, nowMs, report);
-  if (state === "active") checkPast(`The grant ${id} took effect`, effectiveAtMs, nowMs, report);
-  if (state !== "expired") return;
-  if (expiresAtMs === null) report(13, `The grant ${id} has expired, but has no expiry.`);
-  checkPast(`The grant ${id} expired`, expiresAtMs, nowMs, report);
+export function checkGrantTimes(
+  { id, state, effectiveAtMs, expiresAtMs }: GrantRow,
+  nowMs: number,
+  report: ReportViolation,
+) {
+  if (state === "active" && effectiveAtMs > nowMs + AHEAD_MS) {
+    report(13, `The grant ${id} took effect at ${effectiveAtMs}, in the future.`);
+  }
+  if (state === "expired" && (expiresAtMs ?? Number.POSITIVE_INFINITY) > nowMs + AHEAD_MS) {
+    report(13, `The grant ${id} has expired, but its expiry is ${expiresAtMs}.`);
+  }
 }
 
 /** `taken`: what holds, requests, late settlements, revocations and expiries took from the grant. */
 export function checkGrant(grant: GrantRow, taken: Taken, report: ReportViolation): void {
   const { id, amount, revoked, remaining, state } = grant;
   const { drawn = 0n, expired = 0n, revoked: adjusted = 0n } = taken;
-  if (revoked !== adjusted) report(1, `Of the grant ${id} ${revoked} are revoked, but revocations say ${adjusted}.`);
-  if (remaining < 0n || revoked < 0n || remaining > amount) report(6, `The grant ${id} has an impossible amount.`);
-  const left = amount - revoked - drawn - expired;
-  if (state === "pending") {
-    if (remaining !== 0n || drawn + expired !== 0n) report(1, `The grant ${id} is used before it takes effect.`);
-  } else if (left !== remaining) {
-    report(1, `Of the grant ${id} ${remaining} remain, but ${left} are neither revoked nor drawn nor expired.`);
-  }
+  const isPending = state === "pending";
+  if (isPending && drawn + expired !== 0n) report(1, `The grant ${id} is used before it takes effect.`);
+  if (remaining > amount) report(6, `The grant ${id} has an impossible amount.`);
+  const left = isPending ? 0n : amount - revoked - drawn - expired;
+  compare(
+    report,
+    1,
+    `grant ${id}`,
+    grant,
+    { revoked: adjusted, remaining: left },
+    "revocations, draws and expiries say",
+  );
   if (state === "expired" && remaining !== 0n) report(1, `The grant ${id} has expired, but ${remaining} remain.`);
 }
 
@@ -195,19 +180,12 @@ export function checkBalance(
   totals: Pick<BalanceRow, "granted" | "available" | "held" | "spent" | "expired">,
   report: ReportViolation,
 ): void {
-  const { granted, available, held, spent, expired } = balance;
-  const sum = available + held + spent + expired;
-  if (granted !== sum) report(1, `Granted is ${granted}, but available, held, spent and expired add up to ${sum}.`);
-  if (granted !== totals.granted) report(1, `Granted is ${granted}, but the grants add up to ${totals.granted}.`);
-  if (available !== totals.available) {
-    report(1, `Available is ${available}, but what remains of the grants adds up to ${totals.available}.`);
-  }
-  if (expired !== totals.expired) report(1, `Expired is ${expired}, but the lapses add up to ${totals.expired}.`);
-  if (held !== totals.held) report(2, `Held is ${held}, but the open holds add up to ${totals.held}.`);
-  if (spent !== totals.spent) report(3, `Spent is ${spent}, but charges less credits add up to ${totals.spent}.`);
-  for (const [name, amount] of Object.entries({ granted, available, held, spent, expired })) {
-    if (amount < 0n) report(6, `The balance has ${amount} ${name}.`);
-  }
+  const { available, held, spent, expired } = balance;
+  const { held: inHolds, spent: charged, ...ofGrants } = totals;
+  compare(report, 1, "balance", balance, { granted: available + held + spent + expired }, "its parts add up to");
+  compare(report, 1, "balance", balance, ofGrants, "the grants and lapses add up to");
+  compare(report, 2, "balance", balance, { held: inHolds }, "the open holds add up to");
+  compare(report, 3, "balance", balance, { spent: charged }, "charges less credits add up to");
 }
 
 /** Checks that the next change of a balance is no later than that of any of its grants. */
