@@ -174,6 +174,10 @@ describe("a mistake in the file is reported in one line", () => {
       "1: database is mysql://…, but must be a postgres:// or postgresql:// address.",
     ],
     ["credits: { perDollar: 0 }", '1: credits.perDollar is "0", but must be a decimal number above 0, such as 1.'],
+    [
+      "credits: { perDollar: 1000000, markup: 1000 }",
+      "1: credits is too high. A dollar and its markup must be at most a billion credits.",
+    ],
     ["credits: { markup: -1 }", '1: credits.markup is "-1", but must be a decimal number, 0 or more, such as 0.25.'],
     [
       "limits: { requestsPerMinute: 0 }",

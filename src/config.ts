@@ -4,6 +4,7 @@ import { addDefaults, configNode, type Settings, schemaAt } from "./config/schem
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
 import { pairsOfText } from "./config/telemetry-schema.ts";
 import { Variables } from "./config/variables.ts";
+import { parseDollarPrice } from "./credits/price.ts";
 import { OperatorError } from "./errors.ts";
 
 type ProviderEntry = Settings["providers"][number];
@@ -11,7 +12,7 @@ export type ConfiguredProvider = Omit<ProviderEntry, "baseUrl" | "apiKey"> & {
   baseUrl: string | null;
   apiKey: string | null;
   /** Changes with the content of `credentialsFile`. */
-  credentialsFingerprint?: string | undefined;
+  credentialsFileHash?: string | undefined;
 };
 
 /** All settings, validated and with defaults. */
@@ -112,8 +113,8 @@ function readConfig(sources: ConfigSources, variables: Variables): Config {
     redis: redis ?? null,
     providers: providers.map(({ baseUrl = null, apiKey = null, ...provider }) => {
       const { credentialsFile } = provider;
-      const credentialsFingerprint = credentialsFile && variables.fingerprintOf(credentialsFile);
-      return { ...provider, baseUrl, apiKey, ...(credentialsFingerprint && { credentialsFingerprint }) };
+      const credentialsFileHash = credentialsFile && variables.hashOf(credentialsFile);
+      return { ...provider, baseUrl, apiKey, ...(credentialsFileHash && { credentialsFileHash }) };
     }),
     file: file?.name ?? null,
     providerKeys: pick(sources.providerKeyVariables ?? [], keyOf),
@@ -162,7 +163,7 @@ function override(values: Record<string, unknown>, name: string, path: Path, tex
   target[path.at(-1) ?? ""] = value;
 }
 
-/** Checks settings against each other: ids must be unique, and times must not contradict each other. */
+/** Checks settings against each other: ids must be unique, and rates and times must not contradict each other. */
 function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
   const refuse = (path: Path, text: string) => {
     throw new OperatorError(`${file?.place(path) ?? "the configuration"}: ${keyText(path)} ${text}`);
@@ -173,6 +174,9 @@ function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
       if (seen.has(id)) refuse([list, index, "id"], `is ${JSON.stringify(id)} a second time. Ids must be unique.`);
       seen.add(id);
     }
+  }
+  if (parseDollarPrice("1", settings.credits) === undefined) {
+    refuse(["credits"], "is too high. A dollar and its markup must be at most a billion credits.");
   }
   const { holdSeconds, renewSeconds } = settings.ledger;
   if (renewSeconds >= holdSeconds) {

@@ -380,7 +380,3 @@ describe("Without configured models,", () => {
     for (const model of catalog.list()) expect(isModel(toApiModel(model))).toBe(true);
   });
 });
-
-test("An invalid rate of credits is refused.", () => {
-  expect(() => build({ credits: { perDollar: "0", markup: "0" } })).toThrow(OperatorError);
-});

@@ -3,11 +3,11 @@ import { OperatorError } from "../errors.ts";
 import { KNOWN_PROVIDERS, type KnownProvider } from "../providers/registry.ts";
 import { type AliasSettings, resolveAliases } from "./aliases.ts";
 import { compose } from "./compose.ts";
-import { type CatalogContext, configuredModels, type ModelSettings, priceOfRoute } from "./configured.ts";
+import { type CatalogContext, configuredModel, type ModelSettings, priceOfRoute } from "./configured.ts";
 import { composeEmbedding, isKnownEmbedding, offeredEmbeddings } from "./embeddings.ts";
 import { findFacts, offeredBy } from "./facts.ts";
-import { type CreditSettings, creditSettingsFault } from "./known-prices.ts";
-import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
+import type { CreditSettings } from "./known-prices.ts";
+import { identify, type ProviderIdentity } from "./known-providers.ts";
 import type { FoundServer } from "./local-servers.ts";
 import { type Catalog, type CatalogModel, isPrefix } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
@@ -59,9 +59,9 @@ function fixedCatalog(
 export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatalog {
   const hasSandbox = sources.sandbox?.enabled !== false;
   const context = { ...sources, providers: withSandbox(sources.providers, hasSandbox), nowMs };
-  const fault = creditSettingsFault(sources.credits);
-  if (fault !== undefined) throw new OperatorError(fault);
-  const models = new Map(configuredModels(sources.models, context).map((model) => [model.id, model]));
+  const models = new Map(
+    sources.models.map((model, index) => [model.id, configuredModel(`models[${index}]`, model, context)]),
+  );
   const notes: string[] = [];
   if (sources.models.length === 0) addKnownModels(models, context, notes);
   const builtIn = hasSandbox ? sandboxModels() : [];
@@ -109,7 +109,7 @@ function addKnownModels(models: Map<string, CatalogModel>, context: CatalogConte
       const unpriced: string[] = [];
       for (const name of [...offeredBy(known.id), ...offeredEmbeddings(known.id)]) {
         const id = models.has(name) ? `${provider.id}/${name}` : name;
-        const model = knownModel(id, name, provider, known, context);
+        const model = knownModel(id, name, { provider, known }, context);
         if (model === "charged beyond the report") unpriced.push(name);
         else if (model !== undefined && !models.has(id)) models.set(id, model);
       }
@@ -118,33 +118,18 @@ function addKnownModels(models: Map<string, CatalogModel>, context: CatalogConte
   }
 }
 
+/** Returns a provider's known model, made as one of the configuration that states nothing else; undefined without facts or a price. */
 function knownModel(
   id: string,
   name: string,
-  provider: ProviderIdentity,
-  known: KnownProvider,
+  { provider, known }: { provider: ProviderIdentity; known: KnownProvider },
   context: CatalogContext,
 ): CatalogModel | "charged beyond the report" | undefined {
-  const sentence = `The model ${name} of the provider ${provider.id}.`;
-  if (isKnownEmbedding(name)) {
-    const priced = priceOfRoute(provider, name, context);
-    if (typeof priced === "string") return undefined;
-    const routes = [{ providerId: provider.id, model: name, prices: priced.prices }] as const;
-    return composeEmbedding({ id, routes, sentence });
-  }
   const facts = findFacts(known.id, name);
-  if (facts === undefined || hasPassed(facts.shutdownDate, context.nowMs)) return undefined;
+  if (facts === undefined ? !isKnownEmbedding(name) : hasPassed(facts.shutdownDate, context.nowMs)) return undefined;
   const priced = priceOfRoute(provider, name, context);
   if (typeof priced === "string") return priced === "unknown" ? undefined : priced;
-  const { prices, tiers, deprecated } = priced;
-  return compose({
-    id,
-    routes: [{ providerId: provider.id, model: name, prices, ...(tiers && { tiers }), ...chargingOf(known) }],
-    facts,
-    ...limitsOf(known, provider),
-    isDeprecated: deprecated,
-    sentence,
-  });
+  return configuredModel("models", { id, routes: [{ provider: provider.id, model: name }] }, context);
 }
 
 function hasPassed(date: string | null, nowMs: number): boolean {

@@ -5,7 +5,7 @@ import { FREE, type PriceTier, parseDollarPrice, parsePrice, type UnitPrices } f
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
 import { compose, type Knowledge } from "./compose.ts";
-import { composeEmbedding, embeddingPrice, isKnownEmbedding } from "./embeddings.ts";
+import { composeEmbedding, isKnownEmbedding } from "./embeddings.ts";
 import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
 import {
   type CreditSettings,
@@ -43,12 +43,8 @@ export interface CatalogContext {
 const PRICE_WORDS =
   "input and output, in credits per million tokens, such as { input: 0.25, output: 2 }, or a model of a known provider whose price is known";
 
-/** Creates the models of the configuration, whose ids are unique. Throws OperatorError with one line that has the key, the value and the allowed values. */
-export function configuredModels(settings: readonly ModelSettings[], context: CatalogContext): CatalogModel[] {
-  return settings.map((model, index) => configuredModel(`models[${index}]`, model, context));
-}
-
-function configuredModel(key: string, settings: ModelSettings, context: CatalogContext): CatalogModel {
+/** Creates a model of the configuration. Throws OperatorError with one line that has the key, the value and the allowed values. */
+export function configuredModel(key: string, settings: ModelSettings, context: CatalogContext): CatalogModel {
   const isEmbedding = createsEmbeddings(settings, context);
   const priceOf = (place: string, price: PriceSettings | undefined) =>
     price === undefined ? undefined : statedPrices(`${place}.price`, price, { ...context, isEmbedding });
@@ -180,8 +176,8 @@ export function priceOfRoute(
   }
   const known = identify(provider);
   const pricesId = known?.pricesId ?? pricesIdOf(provider.baseUrl);
-  if (isKnownEmbedding(model)) return embeddingPrice(pricesId, model, credits, nowMs);
-  const priced = pricesId === undefined ? "unknown" : knownPrice(pricesId, model, credits, nowMs);
+  const options = { credits, nowMs, isEmbedding: isKnownEmbedding(model) };
+  const priced = pricesId === undefined ? "unknown" : knownPrice(pricesId, model, options);
   const dollars = known === undefined ? undefined : offeredDollars(known.id, model);
   return dearerOf(priced, dollars && tablePrice(dollars, credits));
 }

@@ -1,8 +1,5 @@
 import { readFileSync } from "node:fs";
-import { calcPrice, findProvider } from "@pydantic/genai-prices";
-import { parseDollarPrice } from "../credits/price.ts";
 import { compose, type Knowledge, type Stated } from "./compose.ts";
-import type { CreditSettings, PricedModel } from "./known-prices.ts";
 import type { CatalogModel, EmbeddingSizes } from "./model.ts";
 
 /** Facts about an embedding model. */
@@ -40,23 +37,6 @@ export function isKnownEmbedding(model: string): boolean {
 /** Hosts put the maker before a model's name. */
 function factsOf(model: string) {
   return facts.get(model) ?? facts.get(model.slice(model.lastIndexOf("/") + 1));
-}
-
-/** Returns the known price of a provider's embedding model: output has none, because there is none. */
-export function embeddingPrice(
-  pricesId: string | undefined,
-  model: string,
-  credits: CreditSettings,
-  nowMs: number,
-): PricedModel | "unknown" {
-  const provider = pricesId === undefined ? undefined : findProvider({ providerId: pricesId });
-  const listed = provider && calcPrice({}, model, { provider, timestamp: new Date(nowMs) })?.model;
-  if (listed === undefined || Array.isArray(listed.prices)) return "unknown";
-  const dollars = listed.prices.input_mtok;
-  const input = typeof dollars === "number" ? parseDollarPrice(String(dollars), credits) : undefined;
-  if (input === undefined) return "unknown";
-  const prices = { input, cachedInput: input, cacheWrite: input, output: 0n, reasoning: 0n };
-  return { prices, name: listed.name, contextWindow: undefined, deprecated: false };
 }
 
 /** Composes an embedding model from what is stated, else known, else assumed. */

@@ -21,6 +21,14 @@ export interface PricedModel extends Pick<PriceList, "prices" | "tiers"> {
 /** Why a model has no price: it is not listed, or is charged for what an answer does not report. */
 export type Unpriced = "unknown" | "charged beyond the report";
 
+interface PriceOptions {
+  credits: CreditSettings;
+  nowMs: number;
+  /** True if output needs no price, because there is none. */
+  isEmbedding: boolean;
+}
+type ReadOptions = Omit<PriceOptions, "nowMs">;
+
 type ModelPrice = Exclude<ModelInfo["prices"], unknown[]>;
 type ConditionalPrice = Extract<ModelInfo["prices"], unknown[]>[number];
 
@@ -40,8 +48,7 @@ const ALWAYS_SEARCHES = /search-preview|deep-research|sonar/;
 export function knownPrice(
   pricesId: string,
   model: string,
-  credits: CreditSettings,
-  nowMs: number,
+  { nowMs, ...options }: PriceOptions,
 ): PricedModel | Unpriced {
   const provider = findProvider({ providerId: pricesId });
   const listed =
@@ -52,7 +59,7 @@ export function knownPrice(
   if ((ALWAYS_SEARCHES.test(model) && !isByRequest) || now.some((price) => price[CITATIONS] !== undefined)) {
     return "charged beyond the report";
   }
-  const read = now.map((price) => readPrice(price, credits)).filter((list) => list !== undefined);
+  const read = now.map((price) => readPrice(price, options)).filter((list) => list !== undefined);
   if (read.length < now.length || read.length === 0) return "unknown";
   const { id, name, deprecated = false } = listed;
   // The price data finds models by parts of their names, which need not have the same context window.
@@ -96,14 +103,14 @@ function pricesNow(prices: ModelInfo["prices"], nowMs: number): ModelPrice[] {
   return [...(dated === undefined ? [] : [dated]), ...daily].map((price) => price.prices);
 }
 
-/** Undefined if input or output has no price. */
-function readPrice(price: ModelPrice, credits: CreditSettings): PriceList | undefined {
+/** Undefined if input or output has no price and needs one. */
+function readPrice(price: ModelPrice, options: ReadOptions): PriceList | undefined {
   const starts = Object.values(price).flatMap((value) =>
     isTiered(value) ? value.tiers.map(({ start }) => start) : [],
   );
   const bounds = [...new Set(starts)].sort((a, b) => a - b);
   const byLength = [0, ...bounds].flatMap((above) => {
-    const prices = unitPrices(price, credits, ({ base, tiers }) => {
+    const prices = unitPrices(price, options, ({ base, tiers }) => {
       return [base, ...tiers.filter(({ start }) => start <= above).map((tier) => tier.price)];
     });
     return prices === undefined ? [] : { above, prices };
@@ -113,7 +120,7 @@ function readPrice(price: ModelPrice, credits: CreditSettings): PriceList | unde
 
 function unitPrices(
   price: ModelPrice,
-  credits: CreditSettings,
+  { credits, isEmbedding }: ReadOptions,
   choose: (tiered: TieredPrices) => number[],
 ): UnitPrices | undefined {
   const read = (key: string) => {
@@ -129,7 +136,7 @@ function unitPrices(
     const found = priceData === undefined ? undefined : read(priceData);
     if (found !== undefined) prices[name] = isCall ? found * UNITS_A_THOUSAND : found;
     else if (costsAs !== undefined) prices[name] = prices[costsAs];
-    else if (direction !== undefined) return undefined;
+    else if (direction === "input" || (direction === "output" && !isEmbedding)) return undefined;
   }
   return prices;
 }
@@ -139,15 +146,4 @@ const UNITS_A_THOUSAND = 1_000n;
 
 function isTiered(value: ModelPrice[string]): value is TieredPrices {
   return typeof value === "object";
-}
-
-/** Returns one line about a fault of the credit settings; undefined if they are valid. */
-export function creditSettingsFault({ perDollar, markup }: CreditSettings): string | undefined {
-  if (!parseDollarPrice("1", { perDollar, markup: "0" })) {
-    return `credits.perDollar: found ${JSON.stringify(perDollar)}; allowed: a decimal number above 0, such as 1`;
-  }
-  if (parseDollarPrice("1", { perDollar, markup }) === undefined) {
-    return `credits.markup: found ${JSON.stringify(markup)}; allowed: a decimal number, 0 or more, such as 0.2`;
-  }
-  return undefined;
 }

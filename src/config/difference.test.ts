@@ -23,7 +23,7 @@ test("equal configurations have no difference", () => {
   expect(between(settings, settings)).toEqual({ atReload: {}, atStart: {} });
 });
 
-test("each changed key has its old and its new value, and entries of lists have their ids", () => {
+test("each changed key is named, and entries of lists have their ids", () => {
   const before = { limits: { tokensPerMinute: 5 }, providers: [provider({})], models: [model("m"), model("n")] };
   const after = {
     limits: { requestsPerMinute: 7 },
@@ -34,20 +34,20 @@ test("each changed key has its old and its new value, and entries of lists have 
   };
   const { atReload, atStart } = between(before, after);
   expect(atReload).toEqual({
-    "limits.tokensPerMinute": "5 → 1000000",
-    "limits.requestsPerMinute": "600 → 7",
-    "providers[a].timeouts.idleMs": "300000 → 9",
+    "limits.tokensPerMinute": "changed",
+    "limits.requestsPerMinute": "changed",
+    "providers[a].timeouts.idleMs": "changed",
     "providers[b]": "added",
     "models[m]": "removed",
-    "models[n].price.input": '"1" → "1.50"',
-    "models[n].routes[0].model": '"x" → "y"',
+    "models[n].price.input": "changed",
+    "models[n].routes[0].model": "changed",
   });
   expect(Object.keys(atStart).sort()).toEqual(["dataDir", "ledger.holdSeconds"]);
 });
 
 test("another order of the models is a difference", () => {
   const before = { providers: [provider({})], models: [model("m"), model("n")] };
-  expect(between(before, { ...before, models: [model("n"), model("m")] }).atReload).toEqual({ models: "list changed" });
+  expect(between(before, { ...before, models: [model("n"), model("m")] }).atReload).toEqual({ models: "changed" });
 });
 
 test("secrets are only named", () => {
@@ -73,12 +73,8 @@ test("keys of providers and proxies in the environment are only named", () => {
 });
 
 test.each([
-  ["postgres://u:one@h/d", "postgres://u:two@h/d", { atReload: { database: "password changed" }, atStart: {} }],
-  [
-    "postgres://h/d?password=one",
-    "postgres://h/d?password=two",
-    { atReload: { database: "password changed" }, atStart: {} },
-  ],
+  ["postgres://u:one@h/d", "postgres://u:two@h/d", { atReload: { database: "changed" }, atStart: {} }],
+  ["postgres://h/d?password=one", "postgres://h/d?password=two", { atReload: { database: "changed" }, atStart: {} }],
   ["postgres://u:one@h/d", "postgres://u:one@other/d", { atReload: {}, atStart: { database: "changed" } }],
 ])("of the database, only the password takes effect at a reload: %s to %s", (before, after, expected) => {
   expect(between({ database: before }, { database: after })).toEqual(expected);
@@ -94,7 +90,7 @@ test("the content of a file with credentials is only named", () => {
   const difference = differenceOf(loadWith("canary-1"), loadWith("canary-2"));
   rmSync(directory, { recursive: true });
   expect(difference).toEqual({
-    atReload: { "providers[a].credentialsFile": "content of the file changed" },
+    atReload: { "providers[a].credentialsFileHash": "changed" },
     atStart: {},
   });
 });

@@ -2,11 +2,11 @@ import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import type { Config } from "../config.ts";
 import type { Path } from "./file.ts";
-import { foundText, maskCredentials, SECRETS } from "./mistake.ts";
-import { takesEffectAtReload } from "./schema.ts";
+import { maskCredentials, SECRETS } from "./mistake.ts";
+import { schemaAt, takesEffectAtReload } from "./schema.ts";
 
-/** Changed settings: by the name of each, its old and its new value, or only that it has changed if it may be secret. */
-export type Changes = Record<string, string>;
+/** Settings that differ, by name. Their values are not shown, because any of them may be secret. */
+export type Changes = Record<string, "added" | "changed" | "removed">;
 
 /** Difference between two configurations. */
 export interface Difference {
@@ -25,28 +25,15 @@ interface Pair {
   path: Path;
 }
 
-/** Returns the difference between two configurations, without secrets. */
+/** Returns the difference between two configurations. Of the database, only the password takes effect at a reload. */
 export function differenceOf(before: Config, after: Config): Difference {
   const found: Difference = { atReload: {}, atStart: {} };
-  const hidden = [...before.hidden, ...after.hidden];
-  const note = ({ path, name, ...pair }: Pair) => {
-    const group = takesEffectAtReload(path) ? "atReload" : "atStart";
-    found[group][name] = changeText({ path, name, ...pair }, hidden);
-  };
-  const { providerKeys: _keys, proxyVariables: _proxies, database: oldDatabase, ...old } = settingsOf(before);
-  const { providerKeys, proxyVariables, database, ...current } = settingsOf(after);
-  compare({ before: old, after: current, name: "", path: [] }, note);
-  for (const kind of ["providerKeys", "proxyVariables"] as const) {
-    for (const name of keysOf(before[kind], after[kind])) {
-      const pair = { before: before[kind][name], after: after[kind][name] };
-      if (pair.before !== pair.after) found.atReload[name] = secretText(pair);
-    }
+  const [old, current] = [settingsOf(before), settingsOf(after)];
+  for (const { before, after, name, path } of differing({ before: old, after: current, name: "", path: [] })) {
+    const isReloaded = isVariable(path) || takesEffectAtReload(path);
+    found[isReloaded ? "atReload" : "atStart"][name] = before == null ? "added" : after == null ? "removed" : "changed";
   }
-  if (oldDatabase !== database) {
-    const isSameDatabase = withoutPassword(oldDatabase) === withoutPassword(database);
-    if (isSameDatabase) found.atReload.database = "password changed";
-    else found.atStart.database = "changed";
-  }
+  if (before.database !== after.database && old.database === current.database) found.atReload.database = "changed";
   return found;
 }
 
@@ -69,9 +56,7 @@ const HASH_BYTES = 6;
 export function configurationHash(config: Config): number {
   const comparable = (value: unknown, path: Path): unknown => {
     if (OWN_KEYS.has(path.join("."))) return undefined;
-    const isSecret = path.some(
-      (step) => SECRETS.has(step) || step === "providerKeys" || step === "credentialsFingerprint",
-    );
+    const isSecret = isVariable(path) || path.some((step) => SECRETS.has(step) || step === "credentialsFileHash");
     if (Array.isArray(value)) return value.map((entry, index) => comparable(entry, [...path, index]));
     if (isGroup(value)) {
       const keys = Object.keys(value).sort();
@@ -93,60 +78,43 @@ export function withoutPassword(database: string | null): string | null {
   return url.href;
 }
 
-function settingsOf({ file: _file, hidden: _hidden, ...settings }: Config) {
-  return settings;
+/** Returns all settings, with the variables of the environment by their names, and without the password of the database. */
+function settingsOf({ file: _file, hidden: _hidden, providerKeys, proxyVariables, database, ...settings }: Config) {
+  return { ...settings, ...providerKeys, ...proxyVariables, database: withoutPassword(database) };
 }
 
-/** Calls `note` for each value that differs. */
-function compare(pair: Pair, note: (pair: Pair) => void): void {
+/** True for a variable of the environment that sets no key of the file. */
+function isVariable([name = ""]: Path): boolean {
+  return schemaAt([name]) === undefined;
+}
+
+/** Yields the values that differ. */
+function* differing(pair: Pair): Generator<Pair> {
   const { before, after, name, path } = pair;
   if (isDeepStrictEqual(before, after)) return;
-  if (isGroup(before) && isGroup(after)) {
-    for (const key of keysOf(before, after)) {
-      const shown = key === "credentialsFingerprint" ? "credentialsFile" : key;
-      const inner = name === "" ? shown : `${name}.${shown}`;
-      compare({ before: before[key], after: after[key], name: inner, path: [...path, key] }, note);
-    }
-  } else if (isListOfGroups(before) && isListOfGroups(after)) {
-    const [old, current] = [entriesOf(before), entriesOf(after)];
-    for (const key of keysOf(old, current)) {
-      compare({ before: old[key], after: current[key], name: `${name}[${key}]`, path: [...path, 0] }, note);
-    }
-    const isReordered = isDeepStrictEqual(Object.keys(old).sort(), Object.keys(current).sort());
-    if (isReordered && !isDeepStrictEqual(Object.keys(old), Object.keys(current))) note(pair);
-  } else note(pair);
+  const [old, current] = [membersOf(before), membersOf(after)];
+  if (old === undefined || current === undefined) {
+    yield pair;
+    return;
+  }
+  const keys = Object.keys({ ...old, ...current });
+  for (const key of keys) {
+    const inner = name === "" || key.startsWith("[") ? `${name}${key}` : `${name}.${key}`;
+    const step = key.startsWith("[") ? 0 : key;
+    yield* differing({ before: old[key], after: current[key], name: inner, path: [...path, step] });
+  }
+  if (!Array.isArray(before) || !Array.isArray(after)) return;
+  const isSameSet = keys.length === before.length && keys.length === after.length;
+  if (isSameSet && !isDeepStrictEqual(keys, Object.keys(current))) yield pair;
 }
 
 function isGroup(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function isListOfGroups(value: unknown): value is Record<string, unknown>[] {
-  return Array.isArray(value) && value.every(isGroup);
-}
-
-/** Returns the entries of a list by their ids or, without ids, by their places. */
-function entriesOf(list: readonly Record<string, unknown>[]): Record<string, unknown> {
-  return Object.fromEntries(list.map((entry, index) => [typeof entry.id === "string" ? entry.id : index, entry]));
-}
-
-function keysOf(before: object, after: object): string[] {
-  return [...new Set([...Object.keys(before), ...Object.keys(after)])];
-}
-
-function changeText({ before, after, path }: Pair, hidden: readonly string[]): string {
-  const isPart = (value: unknown) => value !== null && typeof value === "object";
-  const isHidden = (value: unknown) => typeof value === "string" && hidden.some((text) => value.includes(text));
-  if (isPart(before) && isPart(after)) return Array.isArray(before) ? "list changed" : "changed";
-  if (path.includes("credentialsFingerprint")) return "content of the file changed";
-  const isSecret = path.some((step) => SECRETS.has(step));
-  if (isSecret || [before, after].some((value) => isPart(value) || isHidden(value))) {
-    return secretText({ before, after });
-  }
-  return [before, after].map((value) => (value == null ? "none" : foundText(path, value))).join(" → ");
-}
-
-function secretText({ before, after }: Pick<Pair, "before" | "after">): string {
-  if (before == null) return "added";
-  return after == null ? "removed" : "changed";
+/** Returns the keys of a group, or the entries of a list of groups by their ids or places; undefined for other values. */
+function membersOf(value: unknown): Record<string, unknown> | undefined {
+  if (isGroup(value)) return value;
+  if (!Array.isArray(value) || !value.every(isGroup)) return undefined;
+  return Object.fromEntries(value.map((entry, index) => [`[${entry.id ?? index}]`, entry]));
 }

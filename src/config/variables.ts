@@ -61,8 +61,8 @@ export class Variables {
     return all.filter(({ length }) => length >= MASKED_CHARACTERS_MIN);
   }
 
-  /** Returns a text that changes with the content of a file; undefined if it cannot be read. */
-  fingerprintOf(path: string): string | undefined {
+  /** Returns the SHA-256 of a file; undefined if it cannot be read. */
+  hashOf(path: string): string | undefined {
     this.#files.add(path);
     try {
       expectRegularFile(path, path);

@@ -132,8 +132,8 @@ test("models and limits change by the file, and requests that are refused afterw
   change(configOf(["m", "n"], { limits: { requestsPerMinute: 601 }, completions: { messages: "conversation" } }));
   expect((await lineAfter(service, 0)).changes).toEqual({
     "models[n]": "added",
-    "limits.requestsPerMinute": "600 → 601",
-    "completions.messages": '"reply" → "conversation"',
+    "limits.requestsPerMinute": "changed",
+    "completions.messages": "changed",
   });
   expect(await modelsOf(service, token)).toEqual(["m", "n"]);
   const answer = await ask(service, token, { model: "n" });
@@ -161,7 +161,7 @@ test("the time for which conversations are stored changes by the file", async ()
   };
   await expect.poll(daysKept).toBe(2);
   change(keeping(3));
-  expect((await lineAfter(service, 0)).changes).toEqual({ "conversations.keepDays": "2 → 3" });
+  expect((await lineAfter(service, 0)).changes).toEqual({ "conversations.keepDays": "changed" });
   expect(await daysKept()).toBe(3);
 });
 
@@ -225,15 +225,15 @@ test("a key that takes effect at the next start is named, and the rest is applie
   const { service, token } = await start();
   change(configOf(["m", "n"], { server: { bodyLimitBytes: 4096, drainSeconds: 3 }, ledger: { sweepSeconds: 5 } }));
   expect(await lineAfter(service, 0)).toMatchObject({
-    changes: { "models[n]": "added", "server.drainSeconds": "600 → 3" },
-    atNextStart: { "server.bodyLimitBytes": "20971520 → 4096", "ledger.sweepSeconds": "10 → 5" },
+    changes: { "models[n]": "added", "server.drainSeconds": "changed" },
+    atNextStart: { "server.bodyLimitBytes": "changed", "ledger.sweepSeconds": "changed" },
   });
   expect(await modelsOf(service, token)).toEqual(["m", "n"]);
   const long = await ask(service, token, { messages: [{ role: "user", content: "x".repeat(5_000) }] });
   expect(long.status).toBe(200);
   // They stay named until the next start.
   service.child.kill("SIGHUP");
-  expect((await lineAfter(service, 1)).atNextStart).toMatchObject({ "ledger.sweepSeconds": "10 → 5" });
+  expect((await lineAfter(service, 1)).atNextStart).toMatchObject({ "ledger.sweepSeconds": "changed" });
   service.child.kill("SIGTERM");
   await expect.poll(() => service.output()).toContain('"drainMs":3000');
 });
@@ -241,10 +241,10 @@ test("a key that takes effect at the next start is named, and the rest is applie
 test("the level of the log changes, and the line about it is written", async () => {
   const { service } = await start();
   change(configOf(["m"], { log: { level: "error" } }));
-  expect((await lineAfter(service, 0)).changes).toEqual({ "log.level": '"info" → "error"' });
+  expect((await lineAfter(service, 0)).changes).toEqual({ "log.level": "changed" });
   change(configOf(["m", "n"], { log: { level: "error" } }));
   change(configOf(["m", "n"], { log: { level: "info" } }));
-  expect((await lineAfter(service, 1)).changes).toMatchObject({ "log.level": '"error" → "info"' });
+  expect((await lineAfter(service, 1)).changes).toMatchObject({ "log.level": "changed" });
 });
 
 test("a ConfigMap and a Secret of Kubernetes are read again when their links are replaced", async () => {
