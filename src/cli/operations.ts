@@ -26,7 +26,9 @@ const FIRST = ["create", "update", "list", "grant", "show", "revoke", "credit", 
 /** Adds the commands of all operations, and the statement, which is printed while it is read. */
 export function addOperations(program: Command, terminal: Terminal): void {
   for (const noun of ["org", "token", "credits"]) nounAt(program, noun);
-  const commands = Object.values(operations).flatMap((operation) => operation.commands ?? []);
+  const commands = Object.values(operations).flatMap(({ summary, commands = [] }) =>
+    commands.map((command) => ({ summary, ...command })),
+  );
   commands.sort((a, b) => rankOf(a) - rankOf(b));
   for (const command of [...commands, creditsStatement]) addStoreCommand(program, terminal, command);
 }
@@ -55,7 +57,7 @@ function addStoreCommand(program: Command, terminal: Terminal, command: StoreCom
   const words = command.usage.split(" ");
   const verb = words.findLastIndex((word) => /^\w/.test(word));
   const noun = nounAt(program, words.slice(0, verb).join(" "));
-  const added = addCommand(noun, words.slice(verb).join(" "), command.summary);
+  const added = addCommand(noun, words.slice(verb).join(" "), command.summary ?? "");
   const names = Object.entries(command.flags).map(([name, flag]) => {
     if (!flag.usage.startsWith("-")) return { name, flag, given: null };
     const option = new Option(flag.usage, flag.description).default(flag.byDefault);

@@ -6,15 +6,28 @@ import type { AuditRow } from "../credits/audit.ts";
 import type { BudgetRow, BudgetUse, BudgetUseRow } from "../credits/books.ts";
 import { auditedBudget, type BudgetState, budgetRest, budgetState, windowAt, windowEnd } from "../credits/budgets.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
+import type { BudgetKey } from "../stores/queries/budgets.ts";
+import { argument, type CommandOutput, facts, required, text } from "./command.ts";
 import { type AccountCore, type Core, notFound } from "./core.ts";
+import type { OperationCall } from "./operation.ts";
 
 export type BudgetCore = AccountCore & Pick<Core, "budgets">;
+
+/** The flags by which commands name a budget. */
+export const BUDGET_FLAGS = {
+  id: argument("<id>", text),
+  organizationId: required("--org <id>", "organization that it belongs to"),
+};
+
+/** Returns the budget that a path names. */
+export function budgetIn({ params: { id, budget_id = "" } }: Pick<OperationCall, "params">): BudgetKey {
+  return { organizationId: id, id: budget_id };
+}
 
 /** Reads a budget. Rejects with not_found. */
 export async function findBudget(
   { budgets }: Pick<Core, "budgets">,
-  organizationId: string,
-  id: string,
+  { organizationId, id }: BudgetKey,
 ): Promise<BudgetRow> {
   const row = (await budgets.budgets(organizationId)).find((budget) => budget.id === id);
   if (row === undefined) throw notFound(new UnknownIdError("budget", id, "budget list"));
@@ -22,8 +35,8 @@ export async function findBudget(
 }
 
 /** Reads a budget that can be changed. Rejects with not_found, or invalid_value for the spending cap of a token. */
-export async function changeableBudget(core: BudgetCore, organizationId: string, id: string): Promise<BudgetRow> {
-  const row = await findBudget(core, organizationId, id);
+export async function changeableBudget(core: BudgetCore, key: BudgetKey): Promise<BudgetRow> {
+  const row = await findBudget(core, key);
   if (row.capOf === null) return row;
   const message = "The budget is the spending cap of a token.";
   const command = new OperatorError(`${message} Change it with: tollgate token update ${row.capOf} --cap`);
@@ -34,7 +47,7 @@ export async function changeableBudget(core: BudgetCore, organizationId: string,
 export function budgetRecord(
   core: BudgetCore,
   action: string,
-  { organizationId, id: subjectId }: Pick<BudgetRow, "organizationId" | "id">,
+  { organizationId, id: subjectId }: BudgetKey,
   change: { before?: Record<string, unknown>; after?: Record<string, unknown> },
 ): AuditRow {
   return auditRow(core.actor, { action, organizationId, subjectId, ...change }, core);
@@ -76,19 +89,16 @@ export function counterAnswer(state: BudgetState): BudgetCounter {
 }
 
 /** Formats a budget as commands do. */
-export function budgetJson(answer: Budget) {
-  const { id, organization_id: organizationId, name, selector, each, window, amount, cap_of: capOf, current } = answer;
+export function budgetJson({ object, created_at, organization_id, cap_of, by_callers_word, ...terms }: Budget) {
+  return { ...terms, organizationId: organization_id, capOf: cap_of, byCallersWord: by_callers_word };
+}
+
+/** Reports a budget, with further facts for people. */
+export function budgetOutput(answer: Budget, further: Record<string, string> = {}): CommandOutput {
+  const { id, name, window, amount } = answer;
   return {
-    id,
-    organizationId,
-    name,
-    selector,
-    each,
-    window,
-    amount,
-    capOf,
-    byCallersWord: answer.by_callers_word,
-    current,
+    json: budgetJson(answer),
+    text: facts({ id, name, covers: coverageOf(answer), window, amount, ...further }),
   };
 }
 

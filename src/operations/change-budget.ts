@@ -1,15 +1,18 @@
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import type { BudgetRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
+import type { BudgetKey } from "../stores/queries/budgets.ts";
 import {
+  BUDGET_FLAGS,
   type BudgetCore,
   budgetAnswer,
-  budgetJson,
+  budgetIn,
+  budgetOutput,
   budgetRecord,
   changeableBudget,
   currentUse,
 } from "./budget-terms.ts";
-import { argument, command, credits, facts, optional, required, text } from "./command.ts";
+import { command, credits, optional, text } from "./command.ts";
 import { checkName } from "./core.ts";
 import { amountOf, operation } from "./operation.ts";
 
@@ -19,17 +22,16 @@ export const changeBudget = operation({
   summary: "Change the name or the amount of a budget; an amount below what is spent interrupts no request",
   body: (s) => s.BudgetChange,
   answer: { status: 200, description: "The budget as it is now.", schema: (s) => s.Budget },
-  async handle(services, { params: { id, budget_id = "" }, body: { name, amount } }) {
+  async handle(services, call) {
+    const { name, amount } = call.body;
     const change = { name, amount: amount === undefined ? undefined : amountOf("amount", amount) };
-    return answerOf(services, await updateBudget(services, { organizationId: id, id: budget_id }, change));
+    return answerOf(services, await updateBudget(services, budgetIn(call), change));
   },
   commands: [
     command({
       usage: "budget update <id>",
-      summary: "Change the name or the amount of a budget; an amount below what is spent interrupts no request",
       flags: {
-        id: argument("<id>", text),
-        organizationId: required("--org <id>", "organization that it belongs to"),
+        ...BUDGET_FLAGS,
         name: optional("--name <name>", "name that identifies it", text),
         amount: optional("--amount <credits>", "credits for each window", credits),
       },
@@ -37,16 +39,12 @@ export const changeBudget = operation({
         if (name === null && amount === null) throw new OperatorError("Nothing to change: name at least one term.");
         return { key, change: { name: name ?? undefined, amount: amount ?? undefined } };
       },
-      async run(services, { key, change }) {
-        const answer = await answerOf(services, await updateBudget(services, key, change));
-        const { id, name, amount } = answer;
-        return { json: budgetJson(answer), text: facts({ id, name, amount }) };
-      },
+      run: async (services, { key, change }) =>
+        budgetOutput(await answerOf(services, await updateBudget(services, key, change))),
     }),
   ],
 });
 
-type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;
 interface BudgetTerms {
   name?: string | undefined;
   amount?: MicroCredits | undefined;
@@ -56,7 +54,7 @@ interface BudgetTerms {
 async function updateBudget(core: BudgetCore, key: BudgetKey, { name, amount }: BudgetTerms): Promise<BudgetRow> {
   if (name !== undefined) checkName(name);
   for (;;) {
-    const old = await changeableBudget(core, key.organizationId, key.id);
+    const old = await changeableBudget(core, key);
     const changed = { ...old, name: name ?? old.name, amount: amount ?? old.amount };
     if (changed.name === old.name && changed.amount === old.amount) return old;
     const record = budgetRecord(core, "budget.change", old, { before: termsOf(old), after: termsOf(changed) });
@@ -68,8 +66,8 @@ function termsOf({ name, amount }: BudgetRow) {
   return { name, amount: creditsFromMicro(amount) };
 }
 
-/** Returns a budget with its counter, for the admin API. */
-export async function answerOf({ budgets }: Pick<BudgetCore, "budgets">, row: BudgetRow) {
+/** Formats a budget with its counter. */
+async function answerOf({ budgets }: Pick<BudgetCore, "budgets">, row: BudgetRow) {
   const nowMs = await budgets.budgetTime();
   return budgetAnswer(row, await budgets.namedUses(row.organizationId, [currentUse(row, nowMs)]), nowMs);
 }

@@ -24,7 +24,8 @@ export interface OperationCommand<
 > {
   /** Its words and arguments: `org create <name>`. */
   usage: string;
-  summary: string;
+  /** Default: that of its operation. */
+  summary?: string;
   /** Its arguments in their order, and its flags. They are read before the store is opened. */
   flags: Own;
   /** Checks and combines the values, also before the store is opened. Throws OperatorError. */

@@ -4,8 +4,8 @@ import type { MicroCredits } from "../credits/amount.ts";
 import type { BudgetRow, BudgetWindow } from "../credits/books.ts";
 import { auditedBudget, isModel, METADATA_PREFIX } from "../credits/budgets.ts";
 import { ApiError, OperatorError } from "../errors.ts";
-import { type BudgetCore, budgetAnswer, budgetJson, budgetRecord, coverageOf } from "./budget-terms.ts";
-import { command, credits, facts, list, optional, required, text, withDefault } from "./command.ts";
+import { type BudgetCore, budgetAnswer, budgetOutput, budgetRecord } from "./budget-terms.ts";
+import { command, credits, list, optional, required, text, withDefault } from "./command.ts";
 import { checkName, invalidValue, knownOrganization, shortText } from "./core.ts";
 import { amountOf, type OperationServices, operation } from "./operation.ts";
 
@@ -29,7 +29,6 @@ export const createBudget = operation({
   commands: [
     command({
       usage: "budget create",
-      summary: "Limit what some requests of an organization may spend in each window of time",
       flags: {
         organizationId: required("--org <id>", "organization whose requests it limits"),
         name: required("--name <name>", "name that identifies it"),
@@ -45,9 +44,7 @@ export const createBudget = operation({
       },
       async run(services, draft) {
         const row = await addBudget(services, draft);
-        const answer = budgetAnswer(row, [], row.createdAtMs);
-        const { id, name, window, amount } = answer;
-        return { json: budgetJson(answer), text: facts({ id, name, covers: coverageOf(answer), window, amount }) };
+        return budgetOutput(budgetAnswer(row, [], row.createdAtMs));
       },
     }),
   ],

@@ -19,7 +19,6 @@ export const endAllowance = operation({
   commands: [
     command({
       usage: "credits allowance end <id>",
-      summary: "End an allowance; the current month's grant stays",
       flags: { id: argument("<id>", text) },
       async run(services, { id }) {
         const { row, repeated } = await stopAllowance(services, null, id);

@@ -14,7 +14,6 @@ export const listBudgets = operation({
   commands: [
     command({
       usage: "budget list",
-      summary: "List an organization's budgets and the spending caps of its tokens",
       flags: { organizationId: required("--org <id>", "organization whose budgets are listed") },
       async run(services, { organizationId }) {
         const answers = await budgetsOf(services, organizationId);

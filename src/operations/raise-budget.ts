@@ -1,15 +1,18 @@
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
 import { budgetState } from "../credits/budgets.ts";
+import type { BudgetKey } from "../stores/queries/budgets.ts";
 import {
+  BUDGET_FLAGS,
   type BudgetCore,
+  budgetIn,
   budgetRecord,
   changeableBudget,
   counterAnswer,
   currentUse,
   spentText,
 } from "./budget-terms.ts";
-import { argument, command, credits, facts, optional, required, text } from "./command.ts";
+import { argument, command, credits, facts, optional, text } from "./command.ts";
 import { invalidValue, notFound, shortText } from "./core.ts";
 import { amountOf, operation } from "./operation.ts";
 
@@ -19,16 +22,16 @@ export const raiseBudget = operation({
   summary: "Add credits to a budget in its current window only",
   body: (s) => s.BudgetRaise,
   answer: { status: 201, description: "The counter with its new limit.", schema: (s) => s.BudgetCounter },
-  handle: (services, { params: { id, budget_id = "" }, body: { amount, value = null } }) =>
-    addRaise(services, { organizationId: id, id: budget_id, amount: amountOf("amount", amount), value }),
+  async handle(services, call) {
+    const { amount, value = null } = call.body;
+    return addRaise(services, { ...budgetIn(call), amount: amountOf("amount", amount), value });
+  },
   commands: [
     command({
       usage: "budget raise <id> <amount>",
-      summary: "Add credits to a budget in its current window only",
       flags: {
-        id: argument("<id>", text),
+        ...BUDGET_FLAGS,
         amount: argument("<amount>", credits),
-        organizationId: required("--org <id>", "organization that it belongs to"),
         value: optional("--value <value>", "the value whose amount is raised, of a budget with --each", text),
       },
       async run(services, terms) {
@@ -43,16 +46,14 @@ export const raiseBudget = operation({
   ],
 });
 
-interface Raise {
-  organizationId: string;
-  id: string;
+interface Raise extends BudgetKey {
   amount: MicroCredits;
   value: string | null;
 }
 
 /** Raises the limit of one counter of a budget in the current window. Rejects with not_found or invalid_value. */
-async function addRaise(core: BudgetCore, { organizationId, id, amount, value }: Raise) {
-  const row = await changeableBudget(core, organizationId, id);
+async function addRaise(core: BudgetCore, { amount, value, ...key }: Raise) {
+  const row = await changeableBudget(core, key);
   if (row.each === null && value !== null) {
     throw invalidValue("value", shortText(value), "absent: the budget has no `each`");
   }
@@ -61,7 +62,7 @@ async function addRaise(core: BudgetCore, { organizationId, id, amount, value }:
   const window = { window_at: use.windowAtMs === 0 ? null : isoTime(use.windowAtMs) };
   const after = { amount: creditsFromMicro(amount), value: use.value, ...window };
   const record = budgetRecord(core, "budget.raise", row, { after });
-  if (!(await core.budgets.raiseBudget(organizationId, use, amount, record))) throw notFound();
-  const [raised] = await core.budgets.namedUses(organizationId, [use]);
+  if (!(await core.budgets.raiseBudget(key.organizationId, use, amount, record))) throw notFound();
+  const [raised] = await core.budgets.namedUses(key.organizationId, [use]);
   return counterAnswer(budgetState(row, use, raised));
 }

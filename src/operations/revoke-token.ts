@@ -17,7 +17,6 @@ export const revokeToken = operation({
   commands: [
     command({
       usage: "token revoke <id>",
-      summary: "Revoke an access token; takes effect within 1 s on one node and within 5 s on all nodes",
       flags: { id: argument("<id>", text) },
       async run(services, { id }) {
         const { row, repeated } = await endToken(services, id);

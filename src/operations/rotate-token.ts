@@ -44,7 +44,6 @@ export const rotateToken = operation({
   commands: [
     command({
       usage: "token rotate <id>",
-      summary: "Replace an access token with a new one of the same permissions and lifetime",
       flags: {
         id: argument("<id>", text),
         overlapMs: withDefault(

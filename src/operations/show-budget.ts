@@ -1,16 +1,17 @@
-import type { PageRequest } from "../admin/directory.ts";
-import { pageOf } from "../admin/directory.ts";
+import { type PageRequest, pageOf } from "../admin/directory.ts";
 import { budgetState } from "../credits/budgets.ts";
+import type { BudgetKey } from "../stores/queries/budgets.ts";
 import {
+  BUDGET_FLAGS,
   budgetAnswer,
-  budgetJson,
+  budgetIn,
+  budgetOutput,
   counterAnswer,
-  coverageOf,
   currentUse,
   findBudget,
   spentText,
 } from "./budget-terms.ts";
-import { argument, command, facts, required, text } from "./command.ts";
+import { command } from "./command.ts";
 import type { Core } from "./core.ts";
 import { operation } from "./operation.ts";
 
@@ -22,40 +23,32 @@ export const showBudget = operation({
   summary: "Show a budget with the counters of its current window, by value",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "The budget.", schema: (s) => s.BudgetWithCounters },
-  handle: (services, { params: { id, budget_id = "" }, page }) => budgetWithCounters(services, id, budget_id, page),
+  handle: (services, call) => budgetWithCounters(services, budgetIn(call), call.page),
   commands: [
     command({
       usage: "budget show <id>",
-      summary: "Show a budget with the counters of its current window, by value",
-      flags: { id: argument("<id>", text), organizationId: required("--org <id>", "organization that it belongs to") },
-      async run(services, { id, organizationId }) {
-        const page = { cursor: null, limit: SHOWN_MAX };
-        const { counters, ...answer } = await budgetWithCounters(services, organizationId, id, page);
-        const { name, window, amount, current } = answer;
+      flags: BUDGET_FLAGS,
+      async run(services, key) {
+        const { counters, ...answer } = await budgetWithCounters(services, key, { cursor: null, limit: SHOWN_MAX });
+        const { current } = answer;
         const values = counters.data.filter(({ value }) => value !== null);
-        const text = facts({
-          ...{ id, name, covers: coverageOf(answer), window, amount },
+        const { json, text } = budgetOutput(answer, {
           ...{ spent: spentText(current), resets: (current ?? counters.data[0])?.resets_at ?? "-" },
           ...Object.fromEntries(values.map((counter) => [String(counter.value), spentText(counter)])),
         });
-        return { json: { ...budgetJson(answer), counters: counters.data }, text };
+        return { json: { ...(json as object), counters: counters.data }, text };
       },
     }),
   ],
 });
 
 /** Reads a budget and a page of its counters. Rejects with not_found. */
-async function budgetWithCounters(
-  core: Pick<Core, "budgets">,
-  organizationId: string,
-  id: string,
-  { cursor, limit }: PageRequest,
-) {
-  const [row, nowMs] = await Promise.all([findBudget(core, organizationId, id), core.budgets.budgetTime()]);
+async function budgetWithCounters(core: Pick<Core, "budgets">, key: BudgetKey, { cursor, limit }: PageRequest) {
+  const [row, nowMs] = await Promise.all([findBudget(core, key), core.budgets.budgetTime()]);
   const { windowAtMs } = currentUse(row, nowMs);
   const [uses, own] = await Promise.all([
     core.budgets.usesInWindow(row, windowAtMs, { after: cursor, limit: limit + 1 }),
-    core.budgets.namedUses(organizationId, [currentUse(row, nowMs)]),
+    core.budgets.namedUses(key.organizationId, [currentUse(row, nowMs)]),
   ]);
   const counters = pageOf(
     uses,
