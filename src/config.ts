@@ -74,10 +74,7 @@ export function loadConfig(sources: ConfigSources = {}): Config {
 export function loadLedgerSettings(sources: ConfigSources): Config["ledger"] {
   const variables = new Variables(sources.environment ?? process.env, sources.files);
   try {
-    const file = readConfigFile(sources, { variables, only: ["ledger"] });
-    const values = structuredClone(file?.values ?? {});
-    addDefaults(values, configNode);
-    return (values as unknown as Settings).ledger;
+    return readFileSettings(sources, { variables, only: ["ledger"] }).settings.ledger;
   } catch (error) {
     throw variables.masked(error);
   }
@@ -93,13 +90,10 @@ function readConfig(sources: ConfigSources, variables: Variables): Config {
     );
   }
   const unread = sources.secrets === "unread" ? SECRETS : new Set<string>();
-  const file = readConfigFile(sources, { variables, unread });
-  const values = structuredClone(file?.values ?? {});
-  for (const [name, path] of Object.entries(VARIABLES)) override(values, name, path, set(name));
-  for (const [flag, { name, path }] of Object.entries(FLAGS)) override(values, name, path, flags[flag as keyof Flags]);
-  addDefaults(values, configNode);
-  // The file and each of the other sources are checked, and a test checks the defaults.
-  const settings = values as unknown as Settings;
+  const { file, settings } = readFileSettings(sources, { variables, unread });
+  for (const [name, path] of Object.entries(VARIABLES)) override(settings, name, path, set(name));
+  for (const [flag, { name, path }] of Object.entries(FLAGS))
+    override(settings, name, path, flags[flag as keyof Flags]);
   checkTogether(settings, file);
   const { database, redis, providers, dataDir, ...rest } = settings;
   const pick = (names: readonly string[], read: (name: string) => string | undefined = set) =>
@@ -136,31 +130,32 @@ function checkedProxies(variables: Record<string, string>): Record<string, strin
   return variables;
 }
 
-function readConfigFile(sources: ConfigSources, options: Omit<ParseOptions, "schemaAt">): ConfigFile | undefined {
+/** Reads and checks the file, and adds the defaults. Throws OperatorError. */
+function readFileSettings(
+  sources: ConfigSources,
+  options: Omit<ParseOptions, "schemaAt">,
+): { file: ConfigFile | undefined; settings: Settings } {
   const read = readConfigText(sources);
-  if (read === undefined) return undefined;
-  const file = parseFile(read.name, read.text, { ...options, schemaAt });
-  const values = structuredClone(file.values);
+  const file = read && parseFile(read.name, read.text, { ...options, schemaAt });
+  const values = file?.values ?? {};
   addDefaults(values, configNode);
-  const mistake = firstMistake(values);
+  const mistake = file && firstMistake(values);
   if (mistake !== undefined) {
-    throw new OperatorError(`${file.place(mistake.path)}: ${keyText(mistake.path)} ${mistake.text}`);
+    throw new OperatorError(`${file?.place(mistake.path)}: ${keyText(mistake.path)} ${mistake.text}`);
   }
-  return file;
+  return { file, settings: values as unknown as Settings };
 }
 
 /** Checks one flag or variable and overrides the sources before it. */
-function override(values: Record<string, unknown>, name: string, path: Path, text: string | undefined): void {
+function override(settings: Settings, name: string, path: Path, text: string | undefined): void {
   if (text === undefined) return;
   const schema = schemaAt(path);
   const value = schema?.type === "object" ? pairsOfText(text) : valueOfText(text, schema);
   checkValue(name, path, value);
-  let target = values;
-  for (const step of path.slice(0, -1)) {
-    target[step] ??= {};
-    target = target[step] as Record<string, unknown>;
-  }
-  target[path.at(-1) ?? ""] = value;
+  const group = path
+    .slice(0, -1)
+    .reduce((node, step) => node[step] as Record<string, unknown>, settings as Record<string, unknown>);
+  group[path.at(-1) ?? ""] = value;
 }
 
 /** Checks settings against each other: ids must be unique, and rates and times must not contradict each other. */

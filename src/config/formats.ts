@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import { parseTime } from "../api/time.ts";
 import { parseDecimal } from "../credits/amount.ts";
 
 export const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
@@ -32,7 +33,10 @@ export const FORMATS: Record<string, { words: string; test: (text: string) => bo
     test: isBasePath,
   },
   path: { words: "text that is not empty", test: (text) => !text.includes("\0") },
-  date: { words: "a date as YYYY-MM-DD", test: isCalendarDate },
+  date: {
+    words: "a date as YYYY-MM-DD",
+    test: (text) => text.length === "YYYY-MM-DD".length && parseTime(text) !== undefined,
+  },
   decimal: { words: DECIMAL_WORDS, test: (text) => parseDecimal(text, 0) !== undefined },
   "decimal-above-0": { words: DECIMAL_WORDS, test: (text) => (parseDecimal(text, 30) ?? 0n) > 0n },
   "header-name": { words: "a header name", test: (text) => /^[0-9A-Za-z!#$%&'*+.^_`|~-]+$/.test(text) },
@@ -76,12 +80,6 @@ function hasCredentials(text: string): boolean {
 function isHost(text: string): boolean {
   if (/^[\d.]+$/.test(text) || text.includes(":")) return isIP(text) !== 0;
   return /^[0-9A-Za-z._-]{1,253}$/.test(text);
-}
-
-function isCalendarDate(text: string): boolean {
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
-  const time = Date.parse(`${text}T00:00:00Z`);
-  return !Number.isNaN(time) && new Date(time).toISOString().startsWith(text);
 }
 
 function isNetwork(text: string): boolean {

@@ -106,34 +106,24 @@ function sameKeyElsewhere(key: string, schema: SchemaNode, path: string[]): stri
   return undefined;
 }
 
-/** Returns the candidate that `word` may be a typing mistake for: at most two letters differ, and fewer than half. */
+/** Returns the candidate that `word` may be a typing mistake for: at most two letters differ, and at most half of them. */
 function nearest(word: string, candidates: readonly string[]): string | undefined {
   const plain = (text: string) => text.toLowerCase().replaceAll(/[-_]/g, "");
   const distances = candidates.map((candidate) => ({ candidate, away: editDistance(plain(word), plain(candidate)) }));
   const best = distances.sort((a, b) => a.away - b.away)[0];
-  return best !== undefined && best.away <= 2 && best.away * 2 < word.length ? best.candidate : undefined;
+  return best !== undefined && best.away <= 2 && best.away * 2 <= word.length ? best.candidate : undefined;
 }
 
-/** Counts the letters to insert, remove, replace, or swap with their neighbor. */
+/** Counts the letters to insert, remove or replace (Levenshtein). */
 function editDistance(from: string, to: string): number {
-  let beforeLast: number[] = [];
   let last = Array.from({ length: to.length + 1 }, (_, column) => column);
-  for (let line = 1; line <= from.length; line += 1) {
-    const row = [line];
-    for (let column = 1; column <= to.length; column += 1) {
-      const same = from[line - 1] === to[column - 1];
-      const swapped = from[line - 1] === to[column - 2] && from[line - 2] === to[column - 1];
-      row.push(
-        Math.min(
-          (last[column - 1] ?? 0) + (same ? 0 : 1),
-          (last[column] ?? 0) + 1,
-          (row[column - 1] ?? 0) + 1,
-          swapped ? (beforeLast[column - 2] ?? 0) + 1 : Number.POSITIVE_INFINITY,
-        ),
-      );
+  for (const [line, letter] of [...from].entries()) {
+    const row = [line + 1];
+    for (const [column, other] of [...to].entries()) {
+      const replaced = (last[column] ?? 0) + (letter === other ? 0 : 1);
+      row.push(Math.min(replaced, (last[column + 1] ?? 0) + 1, (row[column] ?? 0) + 1));
     }
-    beforeLast = last;
     last = row;
   }
-  return last[to.length] ?? 0;
+  return last.at(-1) ?? 0;
 }
