@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ModelRoute } from "../api/admin/reports.ts";
+import { isoTime } from "../api/time.ts";
 import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
 import { pricesByClass } from "../credits/price.ts";
 import type { UpstreamFailure } from "../errors.ts";
@@ -232,15 +233,11 @@ export function toHealth(health: RouteHealth | undefined): ModelRoute["health"] 
   return {
     state,
     failing_organizations: health.failingOrganizations,
-    next_probe_at: optionalTime(health.nextProbeAtMs),
-    limited_until: optionalTime(health.limitedUntilMs),
-    last_failure: lastFailure && { failure: lastFailure.failure, at: new Date(lastFailure.atMs).toISOString() },
-    last_success_at: optionalTime(health.lastSuccessAtMs),
+    next_probe_at: isoTime(health.nextProbeAtMs),
+    limited_until: isoTime(health.limitedUntilMs),
+    last_failure: lastFailure && { failure: lastFailure.failure, at: isoTime(lastFailure.atMs) },
+    last_success_at: isoTime(health.lastSuccessAtMs),
     recent,
     first_byte_ms: firstByteMs,
   };
-}
-
-function optionalTime(timeMs: number | null): string | null {
-  return timeMs === null ? null : new Date(timeMs).toISOString();
 }

@@ -37,27 +37,10 @@ export function idempotencyKeyOf(request: FastifyRequest): string | null {
  * and that are neither absent nor null, with the keys of every object in the order of their UTF-16 code units (RFC 8785).
  */
 export function fingerprintOf(body: object): string {
-  return createHash("sha256")
-    .update(JSON.stringify(withSortedKeys(body)))
-    .digest("hex");
+  return createHash("sha256").update(JSON.stringify(body, withSortedKeys)).digest("hex");
 }
 
-/** Returns a copy with sorted keys. It does not recurse, because callers choose the depth. */
-function withSortedKeys(value: object): object {
-  const root = sortedCopy(value);
-  const open = [root];
-  for (let node = open.pop(); node !== undefined; node = open.pop()) {
-    for (const [key, inner] of Object.entries(node)) {
-      if (typeof inner !== "object" || inner === null) continue;
-      const copy = sortedCopy(inner);
-      node[key] = copy;
-      open.push(copy);
-    }
-  }
-  return root;
-}
-
-function sortedCopy(value: object): Record<string, unknown> {
-  if (Array.isArray(value)) return [...value] as unknown as Record<string, unknown>;
+function withSortedKeys(_key: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 }

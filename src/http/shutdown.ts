@@ -14,6 +14,7 @@ export interface ShutdownOptions {
   skipDelay?: AbortSignal;
 }
 
+const LOOK_EVERY_MS = 20;
 const CLOSE_IDLE_EVERY_MS = 50;
 /** Time for the clients of completions that the shutdown has ended to receive their error. */
 const ERROR_READ_MS = 3_000;
@@ -29,7 +30,6 @@ export class Shutdown {
   /** Number of requests without a complete response. */
   #open = 0;
   #isListenerClosed = false;
-  #noneOpen: (() => void) | undefined;
 
   constructor(parts: { server: FastifyInstance; running: RunningCompletions }) {
     this.#server = parts.server;
@@ -49,7 +49,6 @@ export class Shutdown {
   /** Call it once, when the response is closed. */
   end(): void {
     this.#open -= 1;
-    if (this.#open === 0) this.#noneOpen?.();
   }
 
   /** Shuts down. Resolves when the server is closed and every completion is settled. */
@@ -60,26 +59,21 @@ export class Shutdown {
     this.#isListenerClosed = true;
     // http.Server.close would also close idle connections, which health checks still use.
     NetServer.prototype.close.call(server);
-    const ended = this.#allEnded();
-    if (!(await isWithin(ended, drainMs))) {
+    if (!(await this.#endsWithin(drainMs))) {
       this.#running.cut();
       // Their answer comes after their settlement, however long that takes: none of them is reset.
       await this.#running.ended();
-      if (!(await isWithin(ended, ERROR_READ_MS))) server.closeAllConnections();
+      if (!(await this.#endsWithin(ERROR_READ_MS))) server.closeAllConnections();
     }
     await this.#closeConnections(server);
     await this.#running.ended();
   }
 
-  async #allEnded(): Promise<void> {
-    while (this.#open > 0 || this.#running.count > 0) {
-      if (this.#open > 0) {
-        await new Promise<void>((resolve) => {
-          this.#noneOpen = resolve;
-        });
-      }
-      await this.#running.ended();
-    }
+  /** Resolves to true when no request is running, and to false when the time is over. */
+  async #endsWithin(ms: number): Promise<boolean> {
+    const timeout = AbortSignal.timeout(ms);
+    while (this.runningRequests > 0 && !timeout.aborted) await sleep(LOOK_EVERY_MS);
+    return this.runningRequests === 0;
   }
 
   /** Closes idle connections now, and the others after the time limit for request headers. */
@@ -93,15 +87,6 @@ export class Shutdown {
       clearTimeout(cut);
     }
   }
-}
-
-/** Resolves to true when an event happens within a time, and to false when the time is over. */
-async function isWithin(event: Promise<void>, ms: number): Promise<boolean> {
-  const timer = new AbortController();
-  const late = sleep(ms, false, { signal: timer.signal }).catch(() => false);
-  const isInTime = await Promise.race([event.then(() => true), late]);
-  timer.abort();
-  return isInTime;
 }
 
 type Cut = (reason: StoppedError) => void;
