@@ -71,7 +71,8 @@ export async function startService(config: Config, options: StartOptions): Promi
   const conversationLog = own(createConversationLog(live, options, store));
   const ledger = own(await createLedger(config, options, store, telemetry.ledger));
   const newId = newIdOf(options);
-  const core = { ...options, accounts: store.accounts, actor: SERVICE_ACTOR, newId };
+  const { accounts, allowances } = store;
+  const core = { ...options, accounts, allowances, bookings: ledger, actor: SERVICE_ACTOR, newId };
   const lastUses = own(createLastUses({ rows: store.accounts, log: options.log }));
   const circuits = new Circuits();
   const routes = { dataDir: config.dataDir, name: newId(), health: (nowMs: number) => circuits.health(nowMs) };
@@ -104,7 +105,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.
     store.runExclusively(async () => ({
-      firstOrganization: await ensureFirstOrganization({ store, ledger, core }),
+      firstOrganization: await ensureFirstOrganization({ store, core }),
       adminToken: await firstAdminToken({ ...core, rows: store.admin }),
     })),
     live.catalog.start(),

@@ -10,7 +10,7 @@ import { parseToken } from "../admin/token.ts";
 import { MICRO_PER_CREDIT } from "../credits/amount.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { AccountCore } from "../operations/core.ts";
+import type { CreditCore } from "../operations/core.ts";
 import { addOrganization } from "../operations/create-organization.ts";
 import { openPostgresStore } from "../stores/postgres/postgres.ts";
 import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
@@ -40,15 +40,20 @@ test("an organization that a command created gets no token and no credits", () =
 
 async function dieAndStartAgain(store: Store, death: (typeof DEATHS)[number]): Promise<void> {
   const services = servicesOf(store);
-  const { core, ledger } = services;
+  const { core } = services;
+  const { bookings } = core;
   const die = () => Promise.reject(new Error("killed"));
   const dying: FirstRunServices = {
     ...services,
-    core: { ...core, accounts: { ...core.accounts, ...(death === "token" && { insertToken: die }) } },
-    ledger: {
-      async grant(terms) {
-        if (death !== "grant") await ledger.grant(terms);
-        return die();
+    core: {
+      ...core,
+      accounts: { ...core.accounts, ...(death === "token" && { insertToken: die }) },
+      bookings: {
+        ...bookings,
+        async grant(terms) {
+          if (death !== "grant") await bookings.grant(terms);
+          return die();
+        },
       },
     },
   };
@@ -68,16 +73,19 @@ function hashOf(token: string | null): Uint8Array {
   return parsed.hash;
 }
 
-function coreOf({ accounts }: Store): AccountCore {
+function coreOf({ accounts, allowances, books }: Store): CreditCore {
   const clock = () => Date.now();
-  return { accounts, clock, random: randomBytes, newId: () => uuidV7(clock()), actor: SERVICE_ACTOR };
+  const bookings: Pick<Ledger, "grant" | "revoke" | "credit"> = {
+    grant: async (terms) => (await books.apply("durable", [{ kind: "grant", ...terms }]))[0],
+    revoke: () => Promise.reject(new Error("not part of a first run")),
+    credit: () => Promise.reject(new Error("not part of a first run")),
+  };
+  const core = { accounts, allowances, bookings, actor: SERVICE_ACTOR };
+  return { ...core, clock, random: randomBytes, newId: () => uuidV7(clock()) };
 }
 
 function servicesOf(store: Store): FirstRunServices {
-  const ledger: Pick<Ledger, "grant"> = {
-    grant: async (terms) => (await store.books.apply("durable", [{ kind: "grant", ...terms }]))[0],
-  };
-  return { store, core: coreOf(store), ledger };
+  return { store, core: coreOf(store) };
 }
 
 async function onSqlite(play: (store: Store) => Promise<void>): Promise<void> {

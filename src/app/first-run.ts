@@ -1,7 +1,6 @@
-import { makeId } from "../admin/token.ts";
 import { MICRO_PER_CREDIT } from "../credits/amount.ts";
-import type { Ledger } from "../ledger/ledger.ts";
-import type { AccountCore } from "../operations/core.ts";
+import type { CreditCore } from "../operations/core.ts";
+import { grantCredits } from "../operations/create-grant.ts";
 import { addOrganization } from "../operations/create-organization.ts";
 import { addToken } from "../operations/create-token.ts";
 import type { OrganizationRow } from "../stores/queries/accounts.ts";
@@ -13,8 +12,7 @@ export const FIRST_CREDITS = 100n;
 export interface FirstRunServices {
   store: Pick<Store, "admin" | "directory">;
   /** Acts as the service itself. */
-  core: AccountCore;
-  ledger: Pick<Ledger, "grant">;
+  core: CreditCore;
 }
 
 export interface FirstOrganization {
@@ -33,7 +31,7 @@ export async function ensureFirstOrganization(services: FirstRunServices): Promi
     return { organization: first, isOnlyOne: other === undefined, token: null };
   }
   const organization = first ?? (await addOrganization(services.core, "default"));
-  return { organization, isOnlyOne: true, token: await finish(services, organization.id) };
+  return { organization, isOnlyOne: true, token: await finish(services.core, organization.id) };
 }
 
 /** Returns true where a first run ended before its last step, the grant, and so has shown no token. */
@@ -45,15 +43,11 @@ async function isUnfinished({ store }: FirstRunServices, { id }: OrganizationRow
 }
 
 /** Creates the token and then the grant: an organization with a grant is finished. */
-async function finish({ core, ledger }: FirstRunServices, organizationId: string): Promise<string> {
+async function finish(core: CreditCore, organizationId: string): Promise<string> {
   const { token } = await addToken(core, { organizationId, name: "first token" });
-  await ledger.grant({
+  await grantCredits(core, {
     organizationId,
-    grantId: makeId("grant", core.random),
     amount: FIRST_CREDITS * MICRO_PER_CREDIT,
-    effectiveAtMs: null,
-    expiresAtMs: null,
-    priority: 0,
     reference: "first-start",
   });
   return token;

@@ -17,12 +17,8 @@ export function addStoreRestore(store: Command, terminal: Terminal): void {
     const path = resolve(file);
     const found = await restore(terminal, flags, { path, database, dataDir });
     await printStore(terminal, { database, dataDir }, true);
-    const { ok, organizations, holds, events, violations, moreViolations } = found;
     const text = facts({ restored: path, to: database === null ? dataDir : "PostgreSQL", books: booksText(found) });
-    print(terminal, flags, {
-      json: { ok, file: path, organizations, holds, events, violations, moreViolations },
-      text,
-    });
+    print(terminal, flags, { json: { ...found, file: path }, text });
   });
 }
 

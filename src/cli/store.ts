@@ -20,12 +20,9 @@ export function addStore(program: Command, terminal: Terminal): void {
     try {
       const found = await verifyCopy(terminal, flags, { database: null, dataDir: copy.directory });
       copy.keep();
-      const { ok, organizations, holds, events, violations } = found;
-      const json = { ok, file: path, bytes: copy.bytes, organizations, holds, events, violations };
-      print(terminal, flags, {
-        json,
-        text: facts({ file: path, size: `${copy.bytes} bytes`, books: booksText(found) }),
-      });
+      const { ok, violations } = found;
+      const text = facts({ file: path, size: `${copy.bytes} bytes`, books: booksText(found) });
+      print(terminal, flags, { json: { ...found, file: path, bytes: copy.bytes }, text });
       if (ok) return;
       terminal.exitWith(1);
       terminal.error(`tollgate: the backup is whole, but its books do not balance: ${violations[0]?.message}`);

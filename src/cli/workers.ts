@@ -58,7 +58,6 @@ export class Supervisor {
   readonly #startedAtMs = new Map<Worker, number>();
   /** Workers that accept requests. */
   readonly #serving = new Set<Worker>();
-  readonly #restarts = new Set<NodeJS.Timeout>();
   #isComplete = false;
   #isStopping = false;
   #exitCode = 0;
@@ -97,7 +96,7 @@ export class Supervisor {
     for (let started = 1; started < this.#count; started += 1) this.#fork();
   }
 
-  #fork(): Worker {
+  #fork(): void {
     const worker = cluster.fork();
     this.#startedAtMs.set(worker, performance.now());
     worker.on("message", (message) => {
@@ -105,12 +104,9 @@ export class Supervisor {
       this.#serving.add(worker);
       this.#onStarted(worker);
     });
-    return worker;
   }
 
   #signalAll(signal: NodeJS.Signals): void {
-    for (const restart of this.#restarts) clearTimeout(restart);
-    this.#restarts.clear();
     for (const worker of this.#startedAtMs.keys()) worker.process.kill(signal);
     this.#endIfStopped();
   }
@@ -137,15 +133,10 @@ export class Supervisor {
       return;
     }
     this.#log.error(fields, "a worker has ended: another one is started");
-    this.#restartAfter(this.#quickEnds <= 1 ? 0 : FIRST_WAIT_MS * 2 ** (this.#quickEnds - 2));
-  }
-
-  #restartAfter(waitMs: number): void {
-    const restart = setTimeout(() => {
-      this.#restarts.delete(restart);
-      this.#fork();
+    const waitMs = this.#quickEnds <= 1 ? 0 : FIRST_WAIT_MS * 2 ** (this.#quickEnds - 2);
+    setTimeout(() => {
+      if (!this.#isStopping) this.#fork();
     }, waitMs);
-    this.#restarts.add(restart);
   }
 
   #endIfStopped(): void {
