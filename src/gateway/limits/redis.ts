@@ -50,7 +50,6 @@ export class RedisNode {
   #returns: Return[] = [];
   /** Changes of concurrent requests that Redis does not know yet. */
   #running = new Map<string, number>();
-  readonly #inFlight = new Set<() => void>();
   #reconnect: NodeJS.Timeout | undefined;
   #isFlushing = false;
   #beat: NodeJS.Timeout | undefined;
@@ -130,37 +129,30 @@ export class RedisNode {
   }
 
   /** Sends a message with everything that waits for one. Resolves with undefined where the connection fails before. */
-  #exchange(purpose: Message["purpose"], steps: readonly Step[]): Promise<Reply | undefined> {
+  async #exchange(purpose: Message["purpose"], steps: readonly Step[]): Promise<Reply | undefined> {
     const connection = this.#connection;
-    if (connection === undefined) return Promise.resolve(undefined);
-    const words = this.#wordsOf(purpose, steps);
+    if (connection === undefined) return undefined;
     const { answerTimeoutMs } = this.#options;
-    return new Promise((resolve) => {
-      const end = (reply: Reply | undefined) => {
-        clearTimeout(timeout);
-        this.#inFlight.delete(abandon);
-        resolve(reply);
-      };
-      const abandon = () => end(undefined);
-      const lateness = () => {
-        if (this.#inFlight.has(abandon)) this.#fail(connection, new Error(`no answer within ${answerTimeoutMs} ms`));
-      };
-      // An answer that arrived while this process was busy is read before the check.
-      const timeout = setTimeout(() => setImmediate(lateness), answerTimeoutMs).unref();
-      this.#inFlight.add(abandon);
-      const read = (answer: unknown) => {
-        if (!this.#inFlight.has(abandon)) return;
-        const reply = decode(answer, steps);
-        if (reply === undefined) throw new Error("Redis has lost the registration");
-        this.#nodes = Math.max(1, reply.nodes);
-        if (purpose === "join") this.#join();
-        end(reply);
-      };
-      connection
-        .sendCommand(words)
-        .then(read)
-        .catch((error) => this.#fail(connection, error));
-    });
+    let hasEnded = false;
+    const lateness = () => {
+      if (!hasEnded) this.#fail(connection, new Error(`no answer within ${answerTimeoutMs} ms`));
+    };
+    // An answer that arrived while this process was busy is read before the check.
+    const timeout = setTimeout(() => setImmediate(lateness), answerTimeoutMs).unref();
+    try {
+      const reply = decode(await connection.sendCommand(this.#wordsOf(purpose, steps)), steps);
+      if (this.#connection !== connection) return undefined;
+      if (reply === undefined) throw new Error("Redis has lost the registration");
+      this.#nodes = Math.max(1, reply.nodes);
+      if (purpose === "join") this.#join();
+      return reply;
+    } catch (error) {
+      this.#fail(connection, error as Error);
+      return undefined;
+    } finally {
+      hasEnded = true;
+      clearTimeout(timeout);
+    }
   }
 
   #wordsOf(purpose: Message["purpose"], steps: readonly Step[]): string[] {
@@ -196,7 +188,6 @@ export class RedisNode {
   #close(): void {
     const connection = this.#connection;
     this.#connection = undefined;
-    for (const abandon of this.#inFlight) abandon();
     try {
       connection?.destroy();
     } catch {
