@@ -22,16 +22,17 @@ export async function closeMonths(store: Store, organizationId: string, requestM
   const { closings, monthDigests } = store;
   const before = (await closings.find(organizationId))?.requests ?? 0;
   const retention = new Retention({
-    closings: {
-      ...closings,
-      sum: timed("sum", closings.sum),
-      removeMonth: timed("removeMonth", closings.removeMonth),
-      remove: timed("remove", closings.remove),
+    store: {
+      ...store,
+      closings: {
+        ...closings,
+        sum: timed("sum", closings.sum),
+        removeMonth: timed("removeMonth", closings.removeMonth),
+        remove: timed("remove", closings.remove),
+      },
+      monthDigests: { ...monthDigests, add: timed("digest", monthDigests.add) },
     },
-    monthDigests: { ...monthDigests, add: timed("digest", monthDigests.add) },
-    limits: { requestMonths },
-    responseItems: store.responseItems,
-    responseTimes: { usualMs: 86_400_000, storedMs: 86_400_000 },
+    config: { retention: { requestMonths }, conversations: { keepDays: 30 }, responses: { keepHours: 24 } },
     isUsageSummedUp: async () => true,
     spooled: async () => 0,
     clock: Date.now,

@@ -101,7 +101,6 @@ export async function startService(config: Config, options: StartOptions): Promi
   for (const part of [lastUses, signInFailures, healthFile, resumptions, usageDays, retention, refusals, overload]) {
     part.start();
   }
-  conversationLog.start();
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.
     store.runExclusively(async () => ({

@@ -110,10 +110,7 @@ export function createConversationLog(
 ): ConversationLog {
   return new ConversationLog({
     rows: store.conversations,
-    // Read at each use, because a reload changes them.
-    get retentionMs() {
-      return retentionMsOf(live.config.conversations);
-    },
+    // Read at each use, because a reload changes it.
     get limitBytes() {
       return live.config.conversations.limitBytes;
     },
@@ -150,14 +147,9 @@ export function createRetention(
   { store, usageDays, ledger }: { store: Store; usageDays: UsageDays; ledger: Ledger },
 ): Retention {
   return new Retention({
-    closings: store.closings,
-    monthDigests: store.monthDigests,
-    get limits() {
-      return live.config.retention;
-    },
-    responseItems: store.responseItems,
-    get responseTimes() {
-      return responseTimesOf(live.config.responses, live.config.conversations);
+    store,
+    get config() {
+      return live.config;
     },
     isUsageSummedUp: (beforeMs) => usageDays.isSummedUp(beforeMs),
     spooled: async () => (await ledger.status()).spool.entries,

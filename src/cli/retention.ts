@@ -9,9 +9,6 @@ import { readConfig } from "./config.ts";
 import { withWorkspace } from "./workspace.ts";
 
 type RetentionFlags = CommonFlags & { dryRun?: boolean };
-type Plan = Omit<RetentionPlan, "kind"> & { kind: RetentionPlan["kind"] | "conversations" };
-const DAY_MS = 86_400_000;
-const CONVERSATIONS_A_WRITE = 50;
 
 export function addRetention(program: Command, terminal: Terminal): void {
   const usage = "Remove what is older than the configuration allows, which the service also does every hour";
@@ -30,8 +27,8 @@ export function addRetention(program: Command, terminal: Terminal): void {
 }
 
 async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): Promise<void> {
-  const { retention: limits, conversations, responses } = await readConfig(flags, { secrets: "unread" });
-  const [{ Retention, responseTimesOf }, { UsageDays }] = await Promise.all([
+  const config = await readConfig(flags, { secrets: "unread" });
+  const [{ Retention }, { UsageDays }] = await Promise.all([
     import("../ledger/retention.ts"),
     import("../reports/usage-days.ts"),
   ]);
@@ -40,30 +37,27 @@ async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): 
     const log = logOf(terminal);
     const days = new UsageDays({ rows: store.usage, books: store.books, clock, log });
     const retention = new Retention({
-      ...{ closings: store.closings, monthDigests: store.monthDigests, limits, clock, log },
+      ...{ store, config, clock, log },
       now: () => performance.now(),
-      responseItems: store.responseItems,
-      responseTimes: responseTimesOf(responses, conversations),
       isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
       // A settlement that a service could not book yet has an open hold, which keeps its organization from being closed.
       spooled: async () => 0,
     });
-    const keptMs = conversations.keepDays * DAY_MS;
-    const plan = async (): Promise<Plan[]> => [
-      ...(await retention.plan()),
-      { kind: "conversations", beforeMs: clock() - keptMs, rows: await store.conversations.countOld(keptMs) },
-    ];
-    const planned = await plan();
+    const planned = await retention.plan();
     if (!removes) return report(terminal, flags, planned);
     await days.sumUp();
     await retention.run();
-    while ((await store.conversations.removeOld(keptMs, CONVERSATIONS_A_WRITE)) === CONVERSATIONS_A_WRITE);
-    report(terminal, flags, planned, await plan());
+    report(terminal, flags, planned, await retention.plan());
   });
 }
 
 /** Prints rows that are due, and after a run what is left of it. */
-function report(terminal: Terminal, flags: CommonFlags, planned: readonly Plan[], after?: readonly Plan[]): void {
+function report(
+  terminal: Terminal,
+  flags: CommonFlags,
+  planned: readonly RetentionPlan[],
+  after?: readonly RetentionPlan[],
+): void {
   const json = planned.map(({ kind, beforeMs, rows }) => {
     const left = after?.find((other) => other.kind === kind)?.rows;
     return {

@@ -22,11 +22,9 @@ function setUp(options: Partial<ConversationLogOptions> = {}) {
       batches.push(batch.length);
       written.push(...batch);
     },
-    removeOld: async () => 0,
   };
   const conversationLog = new ConversationLog({
     rows,
-    retentionMs: 1_000,
     limitBytes: 100_000,
     clock: () => 7,
     log,
@@ -149,30 +147,6 @@ test("a stop does not wait for an unavailable store, and logs how many conversat
   await conversationLog.stop();
   expect(ids()).toEqual([]);
   expect(dropped()).toEqual([60]);
-});
-
-test("expired conversations are removed from the start on, and a failure is logged", async () => {
-  const asked: [number, number][] = [];
-  const left = [50, 50, 3];
-  const removeOld = async (retentionMs: number, limit: number) => {
-    asked.push([retentionMs, limit]);
-    return left.shift() ?? 0;
-  };
-  const { conversationLog } = setUp({ rows: { insert: async () => {}, removeOld } });
-  expect(asked).toEqual([]);
-  conversationLog.start();
-  await expect
-    .poll(() => asked)
-    .toEqual([
-      [1_000, 50],
-      [1_000, 50],
-      [1_000, 50],
-    ]);
-  await conversationLog.stop();
-  const broken = setUp({ rows: { insert: async () => {}, removeOld: () => Promise.reject(UNAVAILABLE) } });
-  broken.conversationLog.start();
-  await expect.poll(() => broken.log.messages("warn")).toHaveLength(1);
-  await broken.conversationLog.stop();
 });
 
 const LIMIT = 2_048;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KeptAnswer } from "../api/admin/request.ts";
-import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/chat/request.ts";
+import type { ChatCompletionRequest, RequestMessage } from "../api/chat/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { ConversationRow, ConversationRows } from "../stores/queries/conversations.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -8,9 +8,7 @@ import { FairBudget } from "./fair-budget.ts";
 import { FairQueue } from "./fair-queue.ts";
 
 export interface ConversationLogOptions {
-  rows: Pick<ConversationRows, "insert" | "removeOld">;
-  /** Time for which a conversation is stored. */
-  retentionMs: number;
+  rows: Pick<ConversationRows, "insert">;
   /** Maximum size of one record. */
   limitBytes: number;
   /** Milliseconds since 1970. */
@@ -36,10 +34,6 @@ const CHUNK_BYTES_MAX = 512 * 1024;
 const CHUNK_ROWS_MAX = 50;
 const GATHER_MS = 200;
 const RETRY_MS = 1_000;
-const REMOVE_EVERY_MS = 60_000;
-const REMOVED_ROWS = 50;
-/** Maximum number of removal statements per run: more than a busy service needs. */
-const REMOVAL_CHUNKS_MAX = 2_000;
 const LOGGED_EVERY_MS = 60_000;
 
 interface QueuedConversation {
@@ -50,7 +44,7 @@ interface QueuedConversation {
 /**
  * Stores conversations in the background, so that no request waits for it. Ended requests go into a queue in memory that is
  * limited by bytes, of which one organization may use half, and are written for the organizations in turn. Conversations that
- * do not fit are dropped and counted in the log. Removes expired conversations.
+ * do not fit are dropped and counted in the log.
  */
 export class ConversationLog {
   readonly #options: ConversationLogOptions;
@@ -60,8 +54,6 @@ export class ConversationLog {
   #dropped = 0;
   #droppedLoggedAtMs = Number.NEGATIVE_INFINITY;
   #writing: Promise<void> | undefined;
-  #removing: Promise<void> | undefined;
-  #timer: NodeJS.Timeout | undefined;
   readonly #stopping = new AbortController();
 
   constructor(options: ConversationLogOptions) {
@@ -75,23 +67,11 @@ export class ConversationLog {
     if (this.#ended.length === 1) setImmediate(() => this.#queueEnded());
   }
 
-  /** Starts removing expired conversations. */
-  start(): void {
-    const remove = () => {
-      this.#removing ??= this.#removeOld().finally(() => {
-        this.#removing = undefined;
-      });
-    };
-    this.#timer = setInterval(remove, REMOVE_EVERY_MS).unref();
-    remove();
-  }
-
   /** Stops, and tries once to write the queued conversations. */
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
     this.#stopping.abort();
     this.#queueEnded();
-    await Promise.all([this.#writing, this.#removing]);
+    await this.#writing;
     this.#logDropped(true);
   }
 
@@ -185,17 +165,6 @@ export class ConversationLog {
     this.#droppedLoggedAtMs = clock();
   }
 
-  async #removeOld(): Promise<void> {
-    const { rows, retentionMs, log } = this.#options;
-    try {
-      for (let chunk = 0; chunk < REMOVAL_CHUNKS_MAX && !this.#stopping.signal.aborted; chunk += 1) {
-        if ((await rows.removeOld(retentionMs, REMOVED_ROWS)) < REMOVED_ROWS) return;
-      }
-    } catch (error) {
-      log.warn({ err: error }, "expired conversations could not be removed: it is retried");
-    }
-  }
-
   /** Waits, but at most until `stop` is called. */
   async #pause(ms: number): Promise<void> {
     await sleep(ms, undefined, { ref: false, signal: this.#stopping.signal }).catch(() => undefined);
@@ -212,6 +181,7 @@ export interface ConversationRecord {
   byteLength: number;
 }
 
+const DATA_URL = /^data:/i;
 /** Maximum length of the media type that is stored in place of an image. */
 const MEDIA_TYPE_CHARACTERS_MAX = 100;
 
@@ -293,32 +263,28 @@ function fitFields({ instructions, ...fields }: Omit<ChatCompletionRequest, "mes
   return kept;
 }
 
-type Texts = Pick<RequestMessage, "content" | "refusal" | "reasoning_content" | "tool_calls">;
-type Cuttable = { role: string } & { [Field in keyof Texts]?: Texts[Field] | null };
+/** Names of the texts of a message that may be truncated. */
+const TEXTS: ReadonlySet<string> = new Set(["content", "text", "refusal", "reasoning_content", "arguments"]);
 
 /** Truncates the texts of a message. If it is still too long, only its role remains. */
-function truncateMessage<Message extends Cuttable>(message: Message, limitBytes: number): Message {
-  const bare = mapTexts(message, () => "");
-  const budget = new Budget(limitBytes - byteLengthOf(JSON.stringify(bare)));
-  const cut = mapTexts(message, (text) => budget.cut(text));
+function truncateMessage<Message extends { role: string }>(message: Message, limitBytes: number): Message {
+  const mapTexts = (cut: (text: string) => string) =>
+    mapStrings(message, (text, name) => (TEXTS.has(name) ? cut(text) : text));
+  const budget = new Budget(limitBytes - byteLengthOf(JSON.stringify(mapTexts(() => ""))));
+  const cut = mapTexts((text) => budget.cut(text));
   const isShort = byteLengthOf(JSON.stringify(cut)) <= limitBytes;
-  return isShort ? cut : ({ role: message.role, content: "" } as Message);
+  return isShort ? cut : ({ role: message.role, content: "" } as unknown as Message);
 }
 
-function mapTexts<Message extends Cuttable>(message: Message, cut: (text: string) => string): Message {
-  const { content, refusal, reasoning_content, tool_calls } = message;
-  const partOf = (part: ContentPart) => (part.type === "text" ? { ...part, text: cut(part.text) } : part);
-  return {
-    ...message,
-    ...(content && { content: typeof content === "string" ? cut(content) : content.map(partOf) }),
-    ...(refusal && { refusal: cut(refusal) }),
-    ...(reasoning_content && { reasoning_content: cut(reasoning_content) }),
-    ...(tool_calls && {
-      tool_calls: tool_calls.map((call) => {
-        return { ...call, function: { ...call.function, arguments: cut(call.function.arguments) } };
-      }),
-    }),
+/** Returns a copy of a JSON value in which each string is changed, given the name of its field. */
+function mapStrings<Value>(value: Value, change: (text: string, name: string) => string): Value {
+  const copy = (part: unknown, name: string): unknown => {
+    if (typeof part === "string") return change(part, name);
+    if (Array.isArray(part)) return part.map((item) => copy(item, name));
+    if (typeof part !== "object" || part === null) return part;
+    return Object.fromEntries(Object.entries(part).map(([key, member]) => [key, copy(member, key)]));
   };
+  return copy(value, "") as Value;
 }
 
 /** Counts the bytes of JSON that remain for texts. */
@@ -356,37 +322,20 @@ function truncate(text: string, length: number): string {
   return length >= text.length ? text : text.slice(0, length).replace(HIGH_SURROGATE, "");
 }
 
+/** Returns a message without the bytes of its images, files, recordings and videos. Addresses are kept. */
 function withoutMediaData(message: RequestMessage): RequestMessage {
   if (!Array.isArray(message.content)) return message;
-  return { ...message, content: message.content.map(withoutData) };
-}
-
-/** Returns a part without the bytes of its image, file, recording or video. Addresses are kept. */
-function withoutData(part: ContentPart): ContentPart {
-  switch (part.type) {
-    case "image_url":
-      return { ...part, image_url: { ...part.image_url, url: withoutBytes(part.image_url.url) } };
-    case "video_url":
-      return { ...part, video_url: { url: withoutBytes(part.video_url.url) } };
-    case "file": {
-      const { file_data: data, ...file } = part.file;
-      return data === undefined ? part : { ...part, file: { ...file, file_data: omitted(data) } };
-    }
-    case "input_audio":
-      return { ...part, input_audio: { ...part.input_audio, data: omitted(part.input_audio.data) } };
-    default:
-      return part;
-  }
-}
-
-function withoutBytes(address: string): string {
-  return /^data:/i.test(address) ? omitted(address) : address;
+  const content = mapStrings(message.content, (text, name) => {
+    const isData = name === "file_data" || name === "data" || (name === "url" && DATA_URL.test(text));
+    return isData ? omitted(text) : text;
+  });
+  return { ...message, content };
 }
 
 /** Returns a note in place of data: the head of a data URL, and the length of the whole. */
 function omitted(data: string): string {
   const comma = data.indexOf(",");
-  const isAddress = /^data:/i.test(data);
+  const isAddress = DATA_URL.test(data);
   const plain = isAddress ? "data:" : "";
   const head = isAddress && comma >= 0 ? data.slice(0, Math.min(comma + 1, MEDIA_TYPE_CHARACTERS_MAX)) : plain;
   return `${head}[${data.length} characters, not kept]`;

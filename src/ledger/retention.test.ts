@@ -57,14 +57,13 @@ afterEach(async () => {
 const count = (table: string) => beside.prepare(`select count(*) as count from ${table}`).get()?.count;
 const usageDays = () => new UsageDays({ rows: store.usage, books: store.books, clock, log });
 
-function retentionOf(options: Partial<RetentionOptions>): Retention {
+type Limits = RetentionOptions["config"]["retention"];
+
+function retentionOf(limits: Limits, options: Partial<RetentionOptions> = {}): Retention {
   const days = usageDays();
   return new Retention({
-    closings: store.closings,
-    monthDigests: store.monthDigests,
-    limits: {},
-    responseItems: store.responseItems,
-    responseTimes: { usualMs: 86_400_000, storedMs: 86_400_000 },
+    store,
+    config: { retention: limits, conversations: { keepDays: 3 }, responses: { keepHours: 24 } },
     isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
     spooled: async () => 0,
     clock,
@@ -74,8 +73,8 @@ function retentionOf(options: Partial<RetentionOptions>): Retention {
   });
 }
 
-async function run(options: Partial<RetentionOptions>): Promise<void> {
-  const retention = retentionOf(options);
+async function run(limits: Limits, options: Partial<RetentionOptions> = {}): Promise<void> {
+  const retention = retentionOf(limits, options);
   await retention.run();
   await retention.stop();
 }
@@ -87,13 +86,13 @@ test("without a limit nothing is removed", async () => {
 
 test("requests of old months become a sum, once their usage is stored and the spool is empty", async () => {
   const limits = { requestMonths: 1 };
-  await run({ limits });
+  await run(limits);
   expect(count("request")).toBe(REQUESTS);
   await usageDays().sumUp();
   const usage = await usageDays().usage(ORGANIZATION, Date.UTC(2026, 2, 1), Date.UTC(2026, 5, 30));
-  await run({ limits, spooled: async () => 1 });
+  await run(limits, { spooled: async () => 1 });
   expect(count("request")).toBe(REQUESTS);
-  await run({ limits });
+  await run(limits);
   // March and April have 61 days.
   expect(count("request")).toBe(REQUESTS - 61 * 12);
   expect(await store.closings.find(ORGANIZATION)).toMatchObject({
@@ -102,19 +101,19 @@ test("requests of old months become a sum, once their usage is stored and the sp
   });
   expect(await usageDays().usage(ORGANIZATION, Date.UTC(2026, 2, 1), Date.UTC(2026, 5, 30))).toEqual(usage);
   expect((await store.books.verify(ORGANIZATION)).violations).toEqual([]);
-  await run({ limits });
+  await run(limits);
   expect(count("request")).toBe(REQUESTS - 61 * 12);
   expect([log.messages("warn"), log.messages("error")]).toEqual([[], []]);
 });
 
 test("the digests of closed months are stored before their rows are removed, and kept", async () => {
-  await run({ spooled: async () => 1 });
+  await run({}, { spooled: async () => 1 });
   const digests = () => store.books.monthDigests(ORGANIZATION, { toMs: Date.UTC(2026, 5, 1) });
   const before = await digests();
   expect(before.map(({ month }) => isoMonth(month))).toEqual(["2026-03", "2026-04", "2026-05"]);
   beside.exec("delete from month_digest");
   await usageDays().sumUp();
-  await run({ limits: { requestMonths: 1 } });
+  await run({ requestMonths: 1 });
   expect(count("request")).toBe(REQUESTS - 61 * 12);
   expect(await digests()).toEqual(before);
   expect((await store.books.verify(ORGANIZATION)).violations).toEqual([]);
@@ -125,19 +124,19 @@ test("no month is closed that has no digest", async () => {
   const failing = async () => {
     throw new Error("the digest cannot be stored");
   };
-  await run({ limits: { requestMonths: 1 }, monthDigests: { ...store.monthDigests, store: failing } });
+  await run({ requestMonths: 1 }, { store: { ...store, monthDigests: { ...store.monthDigests, store: failing } } });
   expect(count("request")).toBe(REQUESTS);
   // By the clock of the store, the month is not over.
   const next = async () => ({ month: Date.UTC(2026, 3, 1), previous: undefined, isOver: false });
-  await run({ limits: { requestMonths: 1 }, monthDigests: { ...store.monthDigests, next } });
+  await run({ requestMonths: 1 }, { store: { ...store, monthDigests: { ...store.monthDigests, next } } });
   expect(count("request")).toBe(REQUESTS);
   expect(await store.closings.find(ORGANIZATION)).toBeUndefined();
 });
 
 test("a plan counts what a run removes, by kind and up to its time", async () => {
   await usageDays().sumUp();
-  const options = { limits: { requestMonths: 1, auditDays: 10 } };
-  const plan = () => retentionOf(options).plan();
+  const limits = { requestMonths: 1, auditDays: 10 };
+  const plan = () => retentionOf(limits).plan();
   const audit = { kind: "audit_records", beforeMs: NOW_MS - 10 * DAY_MS };
   const requests = { kind: "requests", beforeMs: Date.UTC(2026, 4, 1) };
   const owner = { organizationId: "org_playground", callerId: "tok_1" };
@@ -146,31 +145,58 @@ test("a plan counts what a run removes, by kind and up to its time", async () =>
   const items = [old, young].map((keptAtMs) => ({ ...item, id: `msg_${keptAtMs}`, keptAtMs }));
   await store.responseItems.insert(owner, items);
   const kept = { kind: "response_items", beforeMs: NOW_MS - DAY_MS };
+  const conversation = { organizationId: ORGANIZATION, request: "{}", answer: null, isTruncated: false };
+  beside.exec("update organization set keeps_conversations = 1");
+  await store.conversations.insert(
+    [4, 2].map((days) => ({ ...conversation, holdId: `hold_${days}`, endedAtMs: NOW_MS - days * DAY_MS })),
+  );
+  const conversations = { kind: "conversations", beforeMs: NOW_MS - 3 * DAY_MS };
   expect(await plan()).toEqual([
     { ...requests, rows: 61 * 12 },
     { ...audit, rows: 600 - 11 },
     { ...kept, rows: 1 },
+    { ...conversations, rows: 1 },
   ]);
-  expect(["request", "audit_entry", "response_item"].map(count)).toEqual([REQUESTS, 600, 2]);
-  await run(options);
+  const tables = ["request", "audit_entry", "response_item", "conversation"];
+  expect(tables.map(count)).toEqual([REQUESTS, 600, 2, 2]);
+  await run(limits);
   expect(await plan()).toEqual([
     { ...requests, rows: 0 },
     { ...audit, rows: 0 },
     { ...kept, rows: 0 },
+    { ...conversations, rows: 0 },
   ]);
-  expect(count("response_item")).toBe(1);
-  expect(await retentionOf({ limits: {} }).plan()).toEqual([{ ...kept, rows: 0 }]);
+  expect(["response_item", "conversation"].map(count)).toEqual([1, 1]);
+  expect(await retentionOf({}).plan()).toEqual([
+    { ...kept, rows: 0 },
+    { ...conversations, rows: 0 },
+  ]);
+});
+
+test("idempotency keys and refused requests are removed when they have expired", async () => {
+  const key = beside.prepare("insert into idempotency_key values (?, 'tok_1', ?, 'f', ?, null, 1, ?)");
+  const refusal = beside.prepare(
+    "insert into refusal values (?, ?, 'tok_1', 'req_1', '/v1/embeddings', null, 429, 'code', 'text', 1, 1)",
+  );
+  for (let index = 0; index < 120; index += 1) {
+    key.run(ORGANIZATION, `old ${index}`, `hold_${index}`, NOW_MS);
+    refusal.run(ORGANIZATION, `${idAt(NOW_MS - 8 * DAY_MS)}-7000-8000-${String(index).padStart(12, "0")}`);
+  }
+  key.run(ORGANIZATION, "young", "hold_young", NOW_MS + 1);
+  refusal.run(ORGANIZATION, `${idAt(NOW_MS - 6 * DAY_MS)}-7000-8000-000000000000`);
+  await run({});
+  expect(["idempotency_key", "refusal"].map(count)).toEqual([1, 1]);
 });
 
 test("an organization whose requests violate an invariant keeps them, and the log says so", async () => {
   await usageDays().sumUp();
   beside.exec("update request set output_tokens = output_tokens + 1 where cost = 7");
-  await run({ limits: { requestMonths: 1 } });
+  await run({ requestMonths: 1 });
   expect(count("request")).toBe(REQUESTS);
   expect(log.messages("error")).toEqual(["the old months of an organization could not be closed or removed"]);
 });
 
 test("audit records have a limit of their own", async () => {
-  await run({ limits: { auditDays: 10 } });
+  await run({ auditDays: 10 });
   expect([count("request"), count("audit_entry")]).toEqual([REQUESTS, 11]);
 });

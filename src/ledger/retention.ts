@@ -1,19 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isoTime, monthStart } from "../api/time.ts";
 import { ClosingTally } from "../credits/closing.ts";
-import type { Closings } from "../stores/queries/closings.ts";
-import type { MonthDigests } from "../stores/queries/month-digests.ts";
-import type { ResponseItemRows, ResponseTimes } from "../stores/queries/response-items.ts";
+import type { ResponseTimes } from "../stores/queries/response-items.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface RetentionOptions {
-  closings: Closings;
-  monthDigests: MonthDigests;
-  /** Months and days for which rows are stored; undefined: for ever. */
-  readonly limits: { requestMonths?: number | undefined; auditDays?: number | undefined };
-  /** Items of responses, and how long they are kept. */
-  readonly responseItems: Pick<ResponseItemRows, "countOld" | "removeOld">;
-  readonly responseTimes: ResponseTimes;
+  store: Pick<Store, "books" | "closings" | "monthDigests" | "conversations" | "responseItems" | "refusals">;
+  /** Read at each use, because a reload changes it. */
+  readonly config: RetentionSettings;
   /** Returns true if the usage of every day before a time is stored. */
   isUsageSummedUp: (beforeMs: number) => Promise<boolean>;
   /** Number of transitions of this process that the store has not accepted yet. */
@@ -23,22 +18,32 @@ export interface RetentionOptions {
   /** Monotonic milliseconds. */
   now: () => number;
   log: Log;
-  everyMs?: number;
+}
+
+/** The times for which rows are stored. */
+export interface RetentionSettings {
+  /** Undefined: for ever. */
+  retention: { requestMonths?: number | undefined; auditDays?: number | undefined };
+  conversations: { keepDays: number };
+  responses: { keepHours: number };
 }
 
 /** Rows of before a time, which the configuration lets be removed. */
 export interface RetentionPlan {
-  kind: "requests" | "audit_records" | "response_items";
+  kind: "requests" | "audit_records" | "response_items" | "conversations";
   beforeMs: number;
   rows: number;
 }
 
 const HOUR_MS = 3_600_000;
-const DAY_MS = 86_400_000;
-const EVERY_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** Conversations are removed within minutes of their expiry. */
+const EVERY_MS = 60_000;
+const MONTHS_EVERY_MS = HOUR_MS;
 const ORGANIZATIONS_PAGE = 100;
-const AUDIT_ROWS = 500;
-const RESPONSE_ROWS = 50;
+const REFUSALS_KEPT_MS = 7 * DAY_MS;
+/** Rows of one removal. Few, because some are large: no settlement waits long for it on a store with one writer. */
+const REMOVED_ROWS = 50;
 /** Attempts to remove a month that other transactions use. The next run continues. */
 const LOCKED_ATTEMPTS = 20;
 const LOCKED_PAUSE_MS = 2_000;
@@ -58,22 +63,24 @@ export function responseTimesOf(
 type Organizations = (after: string | null, limit: number) => Promise<string[]>;
 
 /**
- * Stores the digests of months that are over, and removes what is older than the configuration allows: requests, which become
- * one sum per organization, audit records, and items of responses. Works in small steps. Every one can be interrupted, and several processes may
- * run it at once, see `closingRows`: the lock of `runExclusively` is not taken, because it would delay the starts of others.
+ * Removes what is older than the configuration allows: every hour requests, which become one sum per organization, and every
+ * minute all other rows that expire. Also stores the digests of months that are over. Works in small steps. Every one can be
+ * interrupted, and several processes may run it at once, see `closingRows`: the lock of `runExclusively` is not taken, because
+ * it would delay the starts of others.
  */
 export class Retention {
   readonly #options: RetentionOptions;
   readonly #stopping = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> | undefined;
+  #monthsAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: RetentionOptions) {
     this.#options = options;
   }
 
   start(): void {
-    this.#timer = setInterval(() => void this.run(), this.#options.everyMs ?? EVERY_MS).unref();
+    this.#timer = setInterval(() => void this.run(), EVERY_MS).unref();
     void this.run();
   }
 
@@ -98,7 +105,7 @@ export class Retention {
 
   /** Counts what a run would remove now, by kind; a kind without a limit is absent. */
   async plan(): Promise<RetentionPlan[]> {
-    const { closings } = this.#options;
+    const { closings } = this.#options.store;
     const { requestsMs, auditMs } = this.#limitsNow();
     const plans: RetentionPlan[] = [];
     if (requestsMs !== undefined) {
@@ -107,37 +114,69 @@ export class Retention {
     if (auditMs !== undefined) {
       plans.push({ kind: "audit_records", beforeMs: auditMs, rows: await closings.countAudit(auditMs) });
     }
-    const { responseItems, responseTimes, clock } = this.#options;
-    const rows = await responseItems.countOld(responseTimes);
-    return [...plans, { kind: "response_items", beforeMs: clock() - responseTimes.usualMs, rows }];
+    for (const { kind, keptMs, count } of this.#expiring()) {
+      plans.push({ kind, beforeMs: this.#options.clock() - keptMs, rows: await count() });
+    }
+    return plans;
   }
 
   async #run(): Promise<void> {
-    const { requestsMs, auditMs } = this.#limitsNow();
-    const { responseItems, responseTimes } = this.#options;
-    while ((await this.#paced(() => responseItems.removeOld(responseTimes, RESPONSE_ROWS))) === RESPONSE_ROWS);
-    if (auditMs !== undefined) await this.#removeAudit(auditMs);
-    await this.#ofEach(this.#options.monthDigests.organizations, async (id) => void (await this.#storeDigests(id)));
+    const { store, now } = this.#options;
+    for (const remove of this.#removals()) {
+      while ((await this.#paced(remove)) >= REMOVED_ROWS);
+    }
+    if (now() - this.#monthsAtMs < MONTHS_EVERY_MS) return;
+    this.#monthsAtMs = now();
+    const { requestsMs } = this.#limitsNow();
+    await this.#ofEach(store.monthDigests.organizations, async (id) => void (await this.#storeDigests(id)));
     if (requestsMs !== undefined) await this.#closeBefore(requestsMs);
+  }
+
+  /** Returns what removes some expired rows of each kind, and returns their number. */
+  #removals(): (() => Promise<number>)[] {
+    const { store, clock } = this.#options;
+    const { auditMs } = this.#limitsNow();
+    return [
+      ...this.#expiring().map(({ remove }) => remove),
+      () => store.books.removeOldKeys(REMOVED_ROWS),
+      () => store.refusals.removeBefore(clock() - REFUSALS_KEPT_MS, REMOVED_ROWS),
+      async () => (auditMs === undefined ? 0 : store.closings.removeAudit(auditMs, REMOVED_ROWS)),
+    ];
+  }
+
+  /** Returns the rows that count as absent after a time. */
+  #expiring() {
+    const { store, config } = this.#options;
+    const { conversations, responseItems } = store;
+    const times = responseTimesOf(config.responses, config.conversations);
+    const keptMs = config.conversations.keepDays * DAY_MS;
+    return [
+      {
+        ...{ kind: "response_items" as const, keptMs: times.usualMs },
+        count: () => responseItems.countOld(times),
+        remove: () => responseItems.removeOld(times, REMOVED_ROWS),
+      },
+      {
+        ...{ kind: "conversations" as const, keptMs },
+        count: () => conversations.countOld(keptMs),
+        remove: () => conversations.removeOld(keptMs, REMOVED_ROWS),
+      },
+    ];
   }
 
   /** Returns the times before which rows are removed. */
   #limitsNow(): { requestsMs: number | undefined; auditMs: number | undefined } {
-    const { limits, clock } = this.#options;
-    const { requestMonths, auditDays } = limits;
+    const { config, clock } = this.#options;
+    const { requestMonths, auditDays } = config.retention;
     return {
       requestsMs: requestMonths === undefined ? undefined : monthStart(clock(), -requestMonths),
       auditMs: auditDays === undefined ? undefined : clock() - auditDays * DAY_MS,
     };
   }
 
-  async #removeAudit(beforeMs: number): Promise<void> {
-    const { closings } = this.#options;
-    while ((await this.#paced(() => closings.removeAudit(beforeMs, AUDIT_ROWS))) === AUDIT_ROWS);
-  }
-
   async #closeBefore(beforeMs: number): Promise<void> {
-    const { closings, isUsageSummedUp, spooled } = this.#options;
+    const { isUsageSummedUp, spooled, store } = this.#options;
+    const { closings } = store;
     // Days that are summed up keep the usage of requests that are removed.
     if ((await spooled()) > 0 || !(await isUsageSummedUp(beforeMs))) return;
     const organizations: Organizations = (after, limit) => closings.organizations(beforeMs, after, limit);
@@ -163,7 +202,7 @@ export class Retention {
 
   /** Stores the digests of the months that are over. Returns the first month that has none; undefined if nothing was booked. */
   async #storeDigests(organizationId: string): Promise<number | undefined> {
-    const { monthDigests } = this.#options;
+    const { monthDigests } = this.#options.store;
     for (;;) {
       const next = await this.#paced(() => monthDigests.next(organizationId));
       if (next === undefined || !next.isOver) return next?.month;
@@ -174,7 +213,8 @@ export class Retention {
   }
 
   async #close(organizationId: string, beforeMs: number): Promise<void> {
-    const { closings, log } = this.#options;
+    const { log, store } = this.#options;
+    const { closings } = store;
     const earlier = await closings.find(organizationId);
     if (earlier !== undefined && earlier.beforeAtMs >= beforeMs) return;
     // Afterwards the rows of these months are removed.
@@ -188,7 +228,8 @@ export class Retention {
 
   /** Returns false if a month with closed requests is left, because other transactions used the requests all the time. */
   async #removeMonths(beforeMs: number): Promise<boolean> {
-    const { closings, log } = this.#options;
+    const { log, store } = this.#options;
+    const { closings } = store;
     for (let attempts = 0; attempts < LOCKED_ATTEMPTS; ) {
       const outcome = await this.#paced(() => closings.removeMonth(beforeMs));
       if (outcome === "none") return true;
@@ -201,7 +242,7 @@ export class Retention {
   }
 
   async #remove(organizationId: string): Promise<void> {
-    const { closings } = this.#options;
+    const { closings } = this.#options.store;
     const closing = await closings.find(organizationId);
     if (closing === undefined) return;
     for (let after: string | undefined = ""; after !== undefined; ) {

@@ -8,12 +8,9 @@ import type { Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
 
 const PAGE = 500;
-/** Small, so that no request waits long for one. All chunks of a sweep remove more keys than a busy service creates. */
-const KEY_CHUNK = 200;
-const KEY_CHUNKS_MAX = 50;
 
 export interface SweeperOptions {
-  books: Pick<Books, "recoverableHolds" | "dueOrganizations" | "removeOldKeys">;
+  books: Pick<Books, "recoverableHolds" | "dueOrganizations">;
   allowances: AllowanceOptions["allowances"];
   queue: CommitQueue;
   holdLifeMs: number;
@@ -51,8 +48,7 @@ export class Sweeper {
   }
 
   /**
-   * Removes old idempotency keys, grants due allowances, applies due grants, books the spool, and expires holds that are no
-   * longer renewed. Never rejects.
+   * Grants due allowances, applies due grants, books the spool, and expires holds that are no longer renewed. Never rejects.
    */
   sweep(): Promise<void> {
     this.#sweep ??= this.#sweepAll().finally(() => {
@@ -63,7 +59,6 @@ export class Sweeper {
 
   async #sweepAll(): Promise<void> {
     const { spool, recovery, background } = this.#options;
-    await background.run(() => this.#removeOldKeys());
     await background.run(() => this.#grantAllowances());
     await background.run(() => this.#applyDue());
     if (!(await spool.replay())) return;
@@ -99,13 +94,6 @@ export class Sweeper {
       await forEachInChunks(due, (organizationId) => queue.push({ kind: "refresh", organizationId }, ONCE));
       if (due.length < PAGE) return;
       after = due.at(-1) ?? null;
-    }
-  }
-
-  async #removeOldKeys(): Promise<void> {
-    const { books } = this.#options;
-    for (let chunk = 0; chunk < KEY_CHUNKS_MAX; chunk += 1) {
-      if ((await books.removeOldKeys(KEY_CHUNK)) < KEY_CHUNK) return;
     }
   }
 

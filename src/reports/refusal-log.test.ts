@@ -34,7 +34,6 @@ function open() {
       if (store.isUnavailable) throw new StoreUnavailableError("unavailable");
       counted.push(...structuredClone(given));
     },
-    removeBefore: async () => 0,
   };
   const nextId = () => {
     made += 1;

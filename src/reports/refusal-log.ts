@@ -6,7 +6,7 @@ import { ALL_ORGANIZATIONS, dayOf } from "./usage-days.ts";
 export type Refusal = Omit<RefusalRow, "id" | "count">;
 
 export interface RefusalLogOptions {
-  rows: Pick<RefusalRows, "insert" | "addToDays" | "removeBefore">;
+  rows: Pick<RefusalRows, "insert" | "addToDays">;
   /** Milliseconds since 1970. */
   clock: () => number;
   /** A new UUIDv7. */
@@ -15,9 +15,7 @@ export interface RefusalLogOptions {
 }
 
 const WRITE_EVERY_MS = 1_000;
-const REMOVE_EVERY_MS = 60_000;
-const REMOVED_ROWS = 200;
-const RETENTION_MS = 7 * 86_400_000;
+const DROPPED_LOGGED_EVERY_MS = 60_000;
 /** Token bucket of an organization: its burst and the interval for one more row. It allows 61,000 rows in seven days. */
 const BURST_ROWS = 60;
 const ONE_MORE_EVERY_MS = 10_000;
@@ -76,9 +74,8 @@ export class RefusalLog {
   start(): void {
     this.#timers = [
       setInterval(() => void this.write(), WRITE_EVERY_MS).unref(),
-      setInterval(() => void this.#removeOld(), REMOVE_EVERY_MS).unref(),
+      setInterval(() => this.#logDropped(), DROPPED_LOGGED_EVERY_MS).unref(),
     ];
-    void this.#removeOld();
   }
 
   /** Stops, and writes what may be written now. */
@@ -153,16 +150,6 @@ export class RefusalLog {
       if (organization.waiting.size === 0 && organization.rows >= BURST_ROWS) this.#organizations.delete(id);
     }
     return taken;
-  }
-
-  async #removeOld(): Promise<void> {
-    this.#logDropped();
-    const { rows, clock, log } = this.#options;
-    try {
-      while ((await rows.removeBefore(clock() - RETENTION_MS, REMOVED_ROWS)) === REMOVED_ROWS);
-    } catch (error) {
-      log.debug({ err: error }, "old refused requests could not be removed: it is retried");
-    }
   }
 
   #logDropped(): void {

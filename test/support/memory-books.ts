@@ -34,9 +34,7 @@ import { chargeEvent, lateEvent, type UsageEvent } from "../../src/stores/querie
  * Books in memory, with the real decision between reading and writing. Like a store it hands `decide` only the rows
  * that a batch concerns; unlike one it refuses rows that are written without need.
  */
-export class MemoryBooks
-  implements Pick<Books, "apply" | "recoverableHolds" | "balance" | "dueOrganizations" | "removeOldKeys">
-{
+export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "balance" | "dueOrganizations"> {
   readonly balances = new Map<string, BalanceRow>();
   readonly budgets = new Map<string, BudgetRow>();
   readonly budgetUses = new Map<string, BudgetUseRow>();
@@ -137,12 +135,6 @@ export class MemoryBooks
     );
     const ids = due.map(({ organizationId }) => organizationId).sort();
     return ids.filter((id) => after === null || id > after);
-  }
-
-  async removeOldKeys(limit: number): Promise<number> {
-    const old = [...this.keys].filter(([, { expiresAtMs }]) => expiresAtMs <= this.nowMs).slice(0, limit);
-    for (const [key] of old) this.keys.delete(key);
-    return old.length;
   }
 
   async balance(organizationId: string): Promise<BalanceRow | undefined> {

@@ -15,7 +15,7 @@ export const HOLD_LIFE_MS = 1_000;
 
 export interface LedgerSetup extends Partial<Omit<LedgerOptions, "books" | "allowances">> {
   /** The ledger asks neither for statements nor for a check of the books. */
-  books: Pick<Books, "apply" | "recoverableHolds" | "balance" | "dueOrganizations" | "removeOldKeys">;
+  books: Pick<Books, "apply" | "recoverableHolds" | "balance" | "dueOrganizations">;
   dataDir: string;
   log: LedgerOptions["log"];
 }
