@@ -146,7 +146,7 @@ test("a plan counts what a run removes, by kind and up to its time", async () =>
   await store.responseItems.insert(owner, items);
   const kept = { kind: "response_items", beforeMs: NOW_MS - DAY_MS };
   const conversation = { organizationId: ORGANIZATION, request: "{}", answer: null, isTruncated: false };
-  beside.exec("update organization set keeps_conversations = 1");
+  beside.prepare("update organization set keeps_conversations = 1 where id = ?").run(ORGANIZATION);
   await store.conversations.insert(
     [4, 2].map((days) => ({ ...conversation, holdId: `hold_${days}`, endedAtMs: NOW_MS - days * DAY_MS })),
   );
