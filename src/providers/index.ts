@@ -2,9 +2,9 @@ import { OperatorError } from "../errors.ts";
 import type { Wire } from "./ai-sdk/wire.ts";
 import { aiSdk } from "./ai-sdk.ts";
 import { withSecondWire } from "./native.ts";
-import { createOpenAiCompatible } from "./openai-compatible.ts";
+import { createAzure, createOpenAiCompatible } from "./openai-compatible.ts";
 import type { Provider } from "./provider.ts";
-import { KNOWN_PROVIDERS, OPENAI_COMPATIBLE } from "./registry.ts";
+import { AZURE, KNOWN_PROVIDERS, OPENAI_COMPATIBLE } from "./registry.ts";
 import { createSandbox } from "./sandbox.ts";
 import type { Environment, KindKey, ProviderSettings } from "./settings.ts";
 
@@ -17,12 +17,13 @@ interface Kind {
   wire?: Wire;
 }
 
-/** The values that a provider's `kind` may have: two adapters of this service, and each wire of the registry. */
+/** The values that a provider's `kind` may have: the adapters of this service, and each wire of the registry. */
 export const PROVIDER_KINDS: readonly Kind[] = [
   { kind: OPENAI_COMPATIBLE, create: createOpenAiCompatible, keys: ["apiKey", "baseUrl"] },
   ...KNOWN_PROVIDERS.flatMap(({ kind, wire, baseUrl }) =>
     wire === undefined ? [] : [{ kind, create: aiSdk(wire, baseUrl), keys: wire.keys, wire }],
   ),
+  { kind: AZURE, create: createAzure, keys: ["apiKey", "baseUrl", "resourceName"] },
   { kind: "sandbox", create: createSandbox, keys: [] },
 ];
 

@@ -1,4 +1,5 @@
 import { isObject, parseJson } from "../api/json.ts";
+import { OperatorError } from "../errors.ts";
 import { fitFields } from "./fields.ts";
 import { isEventStream, readText } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
@@ -15,6 +16,7 @@ import {
   UpstreamError,
   unlessRefused,
 } from "./provider.ts";
+import { AZURE, AZURE_FORMAT } from "./registry.ts";
 import { fitSchemas } from "./schemas.ts";
 import { scrubFor } from "./scrub.ts";
 import { type Environment, isPrivateUpstream, type ProviderSettings } from "./settings.ts";
@@ -23,9 +25,13 @@ import { type Environment, isPrivateUpstream, type ProviderSettings } from "./se
  * Creates a provider for an upstream that speaks OpenAI's chat completions. `environment` names proxies. Throws
  * OperatorError if a setting is wrong.
  */
-export function createOpenAiCompatible(settings: ProviderSettings, environment: Environment): Provider {
+export function createOpenAiCompatible(
+  settings: ProviderSettings,
+  environment: Environment,
+  key: Readonly<Record<string, string>> = bearerKey(settings),
+): Provider {
   const format = { ...DEFAULT_REQUEST_FORMAT, ...settings.requestFormat };
-  const client = new UpstreamClient(settings, environment, bearerKey(settings));
+  const client = new UpstreamClient(settings, environment, key);
   return {
     id: settings.id,
     isPrivate: isPrivateUpstream(settings.baseUrl),
@@ -36,6 +42,23 @@ export function createOpenAiCompatible(settings: ProviderSettings, environment: 
     listModels: (signal) => listModels(client, signal),
     close: () => client.close(),
   };
+}
+
+/**
+ * Creates a provider for Azure OpenAI (https://learn.microsoft.com/azure/ai-foundry/openai/latest). Throws OperatorError if a
+ * setting is wrong.
+ */
+export function createAzure(settings: ProviderSettings, environment: Environment): Provider {
+  const { id, apiKey, baseUrl, resourceName } = settings;
+  if (baseUrl === null && !resourceName) {
+    throw new OperatorError(`providers '${id}': the kind ${AZURE} needs resourceName or baseUrl`);
+  }
+  if (!apiKey) throw new OperatorError(`providers '${id}': the kind ${AZURE} needs apiKey`);
+  const address = baseUrl ?? `https://${resourceName}.openai.azure.com/openai/v1`;
+  const own = { ...settings, baseUrl: address, requestFormat: AZURE_FORMAT };
+  // Its list has the models that can be deployed, not the deployments, whose names requests have.
+  const { listModels: _deployable, ...provider } = createOpenAiCompatible(own, environment, { "api-key": apiKey });
+  return provider;
 }
 
 async function complete(client: UpstreamClient, format: RequestFormat, call: ProviderCall): Promise<ProviderAnswer> {

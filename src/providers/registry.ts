@@ -1,7 +1,6 @@
 import type { Capability } from "../api/model.ts";
-import { OWN_FIELDS, type Wire } from "./ai-sdk/wire.ts";
+import { OWN_HINTS, type Wire } from "./ai-sdk/wire.ts";
 import { anthropic } from "./ai-sdk/wires/anthropic.ts";
-import { azure } from "./ai-sdk/wires/azure.ts";
 import { bedrock } from "./ai-sdk/wires/bedrock.ts";
 import { cohere } from "./ai-sdk/wires/cohere.ts";
 import { google } from "./ai-sdk/wires/google.ts";
@@ -10,7 +9,7 @@ import { mistral } from "./ai-sdk/wires/mistral.ts";
 import { xai } from "./ai-sdk/wires/xai.ts";
 import { passing } from "./fields.ts";
 import type { RequestFormat } from "./openai/request.ts";
-import { CEREBRAS_SCHEMAS, CLAUDE_SCHEMAS, GROQ_SCHEMAS, OPENAI_SCHEMAS } from "./schemas.ts";
+import { AZURE_SCHEMAS, CEREBRAS_SCHEMAS, CLAUDE_SCHEMAS, GROQ_SCHEMAS, OPENAI_SCHEMAS } from "./schemas.ts";
 import type { SecondWire } from "./settings.ts";
 
 /** Features that a provider does not support. */
@@ -30,7 +29,7 @@ export interface KnownProvider extends UnsupportedFeatures {
   id: string;
   /** Display name. */
   name: string;
-  /** `openai-compatible`, or the provider's own id if it has a wire of its own. */
+  /** `openai-compatible`, or the provider's own id if it has a wire or an authentication of its own. */
   kind: string;
   /** The wire of its own, spoken by an AI SDK package; absent for a provider that is compatible with OpenAI's API. */
   wire?: Wire;
@@ -61,11 +60,24 @@ export interface KnownProvider extends UnsupportedFeatures {
  * after the id, as in `OPENAI_API_KEY`, where the row names no other.
  */
 type Row = Pick<KnownProvider, "id" | "name" | "documentation"> &
-  Partial<Omit<KnownProvider, "kind">> &
-  ({ wire: Wire } | { baseUrl: string });
+  Partial<KnownProvider> &
+  ({ wire: Wire } | { baseUrl: string } | { kind: string });
 
 /** The kind of every provider that is compatible with OpenAI's API. */
 export const OPENAI_COMPATIBLE = "openai-compatible";
+/** The kind of Azure OpenAI, which has the API of OpenAI, but addresses and keys of its own. */
+export const AZURE = "azure";
+/** The name of a deployment does not reveal its model, so Azure gets only the fields that every model takes. */
+export const AZURE_FORMAT: Partial<RequestFormat> = {
+  maxTokensField: "max_completion_tokens",
+  reasoningField: null,
+  acceptsExtraContent: false,
+  fields: passing(
+    ...(["verbosity", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"] as const),
+    ...(["content.file", "content.input_audio"] as const),
+  ),
+  schemas: AZURE_SCHEMAS,
+};
 
 /**
  * One row per provider. If several providers offer a model, the first one serves its plain id: makers first, then hosts of
@@ -282,9 +294,10 @@ const ROWS: readonly Row[] = [
     },
   },
   {
-    id: "azure",
+    id: AZURE,
     name: "Azure OpenAI",
-    wire: azure,
+    kind: AZURE,
+    requestFormat: AZURE_FORMAT,
     documentation: "https://learn.microsoft.com/azure/ai-foundry/openai/latest",
   },
   {
@@ -318,8 +331,7 @@ export const KNOWN_PROVIDERS: readonly KnownProvider[] = ROWS.map((row) => ({
 
 /** Returns the fields that the package of a wire has no option for. */
 function fieldsLackedBy({ takes }: Wire): string[] {
-  const lacked = OWN_FIELDS.filter((field) => !takes.includes(field));
-  return lacked.flatMap((field) => (field === "logprobs" ? [field, "top_logprobs"] : [field]));
+  return ["logit_bias", "logprobs", "top_logprobs", ...OWN_HINTS.filter((field) => !takes.includes(field))];
 }
 
 /** The environment variables that providers' keys are read from. */

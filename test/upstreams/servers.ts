@@ -1,4 +1,5 @@
 import { createServer } from "node:net";
+import { PROVIDER_KINDS } from "../../src/providers/index.ts";
 import { freePort } from "../support/service.ts";
 import { listen, startWire } from "../support/wire.ts";
 import { FIXTURES } from "../wires/fixtures.ts";
@@ -8,7 +9,8 @@ import { casesOf, OWN_KIND } from "./wire-cases.ts";
 const ASKS_FOR_A_STREAM = /"stream": ?true|:streamGenerateContent|\/converse-stream/;
 
 /** The wires that packages speak. */
-export const OTHER_WIRES = FIXTURES.filter(({ kind }) => kind !== OWN_KIND);
+const PACKAGED = new Set(PROVIDER_KINDS.flatMap(({ kind, wire }) => (wire === undefined ? [] : [kind])));
+export const OTHER_WIRES = FIXTURES.filter(({ kind }) => PACKAGED.has(kind));
 
 /** The provider of a kind for what is reached at one of the addresses of the cases. */
 export function providerAt(kind: string, at = "wire"): string {

@@ -221,11 +221,8 @@ type Outcomes = Pick<Case, "streamed" | "unstreamed">;
 /** Differences from the service's own protocol, by kind; "" is every other kind. */
 const OTHERWISE: Record<string, Record<string, Partial<Outcomes>>> = {
   // The content of the error differs by kind.
-  "an error inside a 200": { azure: {}, "": { streamed: brokenOff("a piece", "overloaded") } },
-  "an error inside a 200, before the first word": {
-    anthropic: { streamed: refusedWith(503, "overloaded") },
-    azure: { streamed: brokenOff("nothing") },
-  },
+  "an error inside a 200": { "": { streamed: brokenOff("a piece", "overloaded") } },
+  "an error inside a 200, before the first word": { anthropic: { streamed: refusedWith(503, "overloaded") } },
   "usage: absent": {
     anthropic: lostWith(FAILED),
     cohere: lostWith(brokenOff("2 pieces")),

@@ -49,9 +49,9 @@ const SAMPLES: Record<RareField, Partial<UpstreamRequest>> = {
 const compatible = FIXTURES.find(({ kind }) => kind === "openai-compatible") as WireFixture;
 const ROWS = [
   ...FIXTURES.map((fixture) => {
-    const wire = KNOWN_PROVIDERS.find(({ kind }) => kind === fixture.kind)?.wire;
-    const isCompatible = fixture === compatible;
-    return { name: fixture.kind, fixture, format: {}, fields: isCompatible ? undefined : wire?.fields };
+    const { wire, requestFormat } = KNOWN_PROVIDERS.find(({ kind }) => kind === fixture.kind) ?? {};
+    const fields = fixture === compatible ? undefined : (wire?.fields ?? requestFormat?.fields);
+    return { name: fixture.kind, fixture, format: {}, fields };
   }),
   ...[...KNOWN_PROVIDERS.filter(({ wire }) => wire === undefined), ...LOCAL_SERVERS].map(
     ({ id, requestFormat = {} }) => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { identify } from "../../src/catalog/known-providers.ts";
-import { OWN_FIELDS } from "../../src/providers/ai-sdk/wire.ts";
+import { OWN_HINTS } from "../../src/providers/ai-sdk/wire.ts";
 import { PROVIDER_KINDS } from "../../src/providers/index.ts";
 import { FIXTURES } from "./fixtures.ts";
 
@@ -17,8 +17,8 @@ describe.each(WIRES)("what the catalog says of $kind", ({ kind, wire }) => {
   const fixture = FIXTURES.find((one) => one.kind === kind);
 
   test("is what the wire takes", () => {
-    expect(OWN_FIELDS.filter((field) => !refuses.includes(field))).toEqual(
-      OWN_FIELDS.filter((field) => wire.takes.includes(field)),
+    expect(OWN_HINTS.filter((field) => !refuses.includes(field))).toEqual(
+      OWN_HINTS.filter((field) => wire.takes.includes(field)),
     );
     expect(refuses.includes("image_url.address")).toBe(wire.prompt.refusesImageAddresses === true);
   });

@@ -88,7 +88,7 @@ describe.each(FIXTURES)("$kind", (fixture) => {
     const words = { messages: [{ role: "user", content: "go" }, resultOfNothing], max_tokens: 10 };
     const body = { model: `by-${kind}`, ...words };
     const answer = await send(service, "/v1/chat/completions", poor.token, body);
-    const isOwn = kind === "openai-compatible";
+    const isOwn = ["openai-compatible", "azure"].includes(kind);
     // Who has no credits is told of them where a hold is tried.
     expect(answer.status).toBe(isOwn ? 402 : 400);
     const refused = { code: "unsupported_value", message: expect.stringContaining("messages[1].tool_call_id") };
@@ -98,7 +98,8 @@ describe.each(FIXTURES)("$kind", (fixture) => {
     upstream.answer(scripted(own, own.text, false));
     const served = await ask(kind, { model: `by-${kind}-or-own`, ...words });
     expect(served.status).toBe(200);
-    expect(served.headers.get("x-tollgate-route")).toBe(`${own.kind}/${own.model}`);
+    const taken = isOwn ? fixture : own;
+    expect(served.headers.get("x-tollgate-route")).toBe(`${taken.kind}/${taken.model}`);
   });
 
   test("a bad key is the operator's: 502, a loud line, and no word of it", async () => {

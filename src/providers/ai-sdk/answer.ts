@@ -16,7 +16,7 @@ import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provid
 import { toDetail, toExtraContent } from "./reasoning.ts";
 import type { Wire } from "./wire.ts";
 
-type AnswerWire = Pick<Wire, "metadataKey" | "reasoning" | "logprobsOf" | "partsOf">;
+type AnswerWire = Pick<Wire, "metadataKey" | "reasoning" | "partsOf">;
 
 interface OpenCall {
   id: string;
@@ -62,10 +62,6 @@ export class AnswerReader {
         return part.providerExecuted === true ? undefined : this.#finishCall(part);
       case "response-metadata":
         return { responseId: part.id };
-      case "raw": {
-        const logprobs = this.#wire.logprobsOf?.(part.rawValue);
-        return logprobs === undefined ? undefined : { logprobs };
-      }
       case "finish":
         return this.#finish(part.finishReason, part.usage);
       default:
@@ -77,7 +73,6 @@ export class AnswerReader {
   readResult({ content, finishReason, usage, response }: LanguageModelV4GenerateResult): UpstreamChunk[] {
     const parts: LanguageModelV4StreamPart[] = [
       ...content.flatMap((part, index) => toStreamParts(part, String(index))),
-      { type: "raw", rawValue: response?.body },
       { ...response, type: "response-metadata" },
       { type: "finish", finishReason, usage },
     ];

@@ -6,7 +6,7 @@ import { fitSchemas } from "../schemas.ts";
 import type { PromptCaching } from "../settings.ts";
 import { markCached } from "./caching.ts";
 import { type AiSdkPrompt, toPrompt } from "./prompt.ts";
-import { OWN_FIELDS, type Wire } from "./wire.ts";
+import { OWN_HINTS, type Wire } from "./wire.ts";
 
 /** A request in the form that the packages take, and the names of the hints that this wire does not support. */
 export interface Call {
@@ -23,8 +23,8 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
   const support = caching === "off" ? { ...wire.fields, cache_control: "ignored" as const } : wire.fields;
   const { request: fitted, ignored: left } = fitFields(given, support);
   const { request, ignored: keywords } = fitSchemas(fitted, wire.schemas);
-  const absent = OWN_FIELDS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
-  if (request.logprobs === true && absent.includes("logprobs")) throw unsupportedField("logprobs");
+  if (request.logprobs === true) throw unsupportedField("logprobs");
+  const absent = OWN_HINTS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
   const conversation = toPrompt(wire, request, converted);
   const fit = wire.fit(request);
   const { response_format: format, stop, tool_choice: choice } = request;
@@ -48,13 +48,12 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
     tools,
     ...(fit.own && { providerOptions: { ...fit.options?.providerOptions, [wire.metadataKey]: fit.own } }),
   };
-  const absentHints = absent.filter((field) => field !== "logprobs");
   const ignored = new Set([
     ...left,
     ...keywords,
     ...conversation.ignored,
     ...(fit.ignored ?? []),
-    ...absentHints,
+    ...absent,
     ...(unmarked ? ["tools.cache_control"] : []),
   ]);
   return { options, ignored, conversation };
@@ -91,7 +90,6 @@ function toFormat(format: UpstreamRequest["response_format"]): LanguageModelV4Ca
 const HINTS: Readonly<Record<string, string>> = {
   "cacheControl breakpoint limit": "cache_control",
   frequencyPenalty: "frequency_penalty",
-  logitBias: "logit_bias",
   presencePenalty: "presence_penalty",
   reasoning: "reasoning_effort",
   reasoningEffort: "reasoning_effort",
@@ -104,12 +102,10 @@ const HINTS: Readonly<Record<string, string>> = {
 };
 /** Fields that change the answer, by their names in warnings. A request is refused if the package leaves one of them out. */
 const REQUIRED: Readonly<Record<string, string>> = {
-  logprobs: "logprobs",
   responseFormat: "response_format",
   stopSequences: "stop",
   toolChoice: "tool_choice",
   toolContent: "messages",
-  topLogprobs: "top_logprobs",
 };
 
 /**

@@ -2,7 +2,6 @@ import { describe, expect, test } from "vitest";
 import type { RequestMessage } from "../../api/chat/request.ts";
 import { type AiSdkPrompt, toPrompt as promptOf } from "./prompt.ts";
 import { anthropic } from "./wires/anthropic.ts";
-import { azure } from "./wires/azure.ts";
 import { bedrock } from "./wires/bedrock.ts";
 import { cohere } from "./wires/cohere.ts";
 import { google } from "./wires/google.ts";
@@ -150,7 +149,7 @@ test("Only the signed blocks of extra_content that the wire can read are sent ba
 });
 
 test("An assistant's refusal without content is sent back as text on every wire.", () => {
-  for (const wire of [anthropic, azure, bedrock, cohere, google, googleVertex, mistral, xai]) {
+  for (const wire of [anthropic, bedrock, cohere, google, googleVertex, mistral, xai]) {
     expect(toPrompt(wire, [QUESTION, { role: "assistant", refusal: "I cannot." }]).prompt.at(-1)).toEqual({
       role: "assistant",
       content: [{ type: "text", text: "I cannot." }],

@@ -54,8 +54,8 @@ export interface Wire {
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
   /** Absent where the provider, or its package, has no embeddings. */
   embedding?: EmbeddingWire;
-  /** Fields of `OWN_FIELDS` that this wire supports, under any name. */
-  takes: readonly OwnField[];
+  /** Fields of `OWN_HINTS` that this wire supports, under any name. */
+  takes: readonly (typeof OWN_HINTS)[number][];
   /** The rare fields and parts that this wire takes; `fit` converts the fields. */
   fields: FieldSupport;
   /** Limits on the JSON schemas that the upstream enforces; absent: none. */
@@ -74,13 +74,10 @@ export interface Wire {
   closing?: string;
   /** Reads the parts of the usage, such as audio tokens, from the unparsed counters, if the package does not pass them on. */
   partsOf?(raw: unknown): UpstreamUsage;
-  /** Reads log probabilities from an unparsed chunk, if the package does not pass them on. */
-  logprobsOf?(raw: unknown): unknown;
 }
 
-/** Fields of a request that the packages support only as options of single providers. */
-export const OWN_FIELDS = ["user", "logit_bias", "parallel_tool_calls", "logprobs"] as const;
-type OwnField = (typeof OWN_FIELDS)[number];
+/** Hints that the packages support only as options of single providers. */
+export const OWN_HINTS = ["user", "parallel_tool_calls"] as const;
 
 /** The differences of a wire from most wires. */
 export interface PromptRules {
