@@ -63,7 +63,7 @@ export class AnswerFold {
     if (delta.refusal) this.#refusal = (this.#refusal ?? "") + delta.refusal;
     if (delta.reasoning_content) this.#reasoning = (this.#reasoning ?? "") + delta.reasoning_content;
     if (delta.reasoning_details) this.#details.push(...delta.reasoning_details);
-    for (const call of delta.tool_calls ?? []) this.#addCall(call);
+    for (const call of delta.tool_calls ?? []) joinCall(this.#calls, call);
     const { annotations, audio, images, others } = delta;
     addJoined(this.#media, { annotations, audio, images });
     addJoined(this.#others, others);
@@ -79,16 +79,20 @@ export class AnswerFold {
       this.logprobs[name] = all;
     }
   }
+}
 
-  #addCall({ index, id, function: called, extra_content, isCustom }: ToolCallDelta): void {
-    const begun = this.#calls.get(index);
-    const call: ToolCall = begun ?? { id: id ?? "", type: "function", function: { name: "", arguments: "" } };
-    if (begun === undefined) this.#calls.set(index, call);
-    if (isCustom === true) call.isCustom = true;
-    call.function.name += called?.name ?? "";
-    call.function.arguments += called?.arguments ?? "";
-    if (extra_content !== undefined) call.extra_content = extra_content;
-  }
+/** Adds a piece of a tool call to the calls of an answer, by their index. */
+export function joinCall(
+  calls: Map<number, ToolCall>,
+  { index, id, function: called, extra_content, isCustom }: ToolCallDelta,
+): void {
+  const begun = calls.get(index);
+  const call: ToolCall = begun ?? { id: id ?? "", type: "function", function: { name: "", arguments: "" } };
+  if (begun === undefined) calls.set(index, call);
+  if (isCustom === true) call.isCustom = true;
+  call.function.name += called?.name ?? "";
+  call.function.arguments += called?.arguments ?? "";
+  if (extra_content !== undefined) call.extra_content = extra_content;
 }
 
 function addJoined(fields: Fields, more: OtherFields = {}): void {

@@ -27,18 +27,6 @@ export function pick<Source extends object, Name extends keyof Source>(
   return Object.fromEntries(stated) as Pick<Source, Name>;
 }
 
-/** Writes a value as a text that is opaque to clients, but not secret: a prefix, and its JSON in base64. */
-export function wrapped(prefix: string, value: object): string {
-  return prefix + Buffer.from(JSON.stringify(value)).toString("base64url");
-}
-
-/** Reads what `wrapped` wrote; undefined for any other text. */
-export function unwrapped(prefix: string, text: string): unknown {
-  return text.startsWith(prefix)
-    ? parseJson(Buffer.from(text.slice(prefix.length), "base64url").toString())
-    : undefined;
-}
-
 /** Parses JSON; undefined if the text is not JSON. The parser's own error quotes the text, which must not reach a log. */
 export function parseJson(text: string): unknown {
   try {

@@ -126,6 +126,16 @@ export function choiceWithoutTools(): ValidationIssue {
   return invalid("tool_choice", "it is only allowed when 'tools' are specified");
 }
 
+/** Largest budgets of thinking tokens of the efforts below the highest one. */
+const LOW_BUDGET_TOKENS = 4_096;
+const MEDIUM_BUDGET_TOKENS = 16_384;
+
+/** Returns the effort for a budget of thinking tokens, which most models do not take. */
+export function effortOfBudget(tokens: number): "low" | "medium" | "high" {
+  if (tokens <= LOW_BUDGET_TOKENS) return "low";
+  return tokens <= MEDIUM_BUDGET_TOKENS ? "medium" : "high";
+}
+
 /** Checks the length of a list before anything iterates over it. */
 export function excessIssue(list: unknown, param: string, limit: number): ValidationIssue | undefined {
   if (!Array.isArray(list) || list.length <= limit) return undefined;

@@ -3,7 +3,7 @@ import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
 import { InvalidRequestError, invalid } from "../validation.ts";
 import type { UnknownFields } from "../wording.ts";
 import type { GeminiContent, GeminiPart } from "./request.ts";
-import { GEMINI_FORMAT, signedStateOf } from "./signatures.ts";
+import { detailOf, extraContentOf } from "./signatures.ts";
 
 /** Place of a message in the request, for the errors that name it. */
 interface Origin {
@@ -101,8 +101,7 @@ class ContentReader implements DecodedContents {
   #think(message: RequestMessage, { text = "", thoughtSignature: signature }: GeminiPart): void {
     if (text !== "") message.reasoning_content = `${message.reasoning_content ?? ""}${text}`;
     if (signature === undefined) return;
-    const own = { type: "reasoning.encrypted" as const, format: GEMINI_FORMAT, ...(text && { text }), data: signature };
-    message.reasoning_details = [...(message.reasoning_details ?? []), signedStateOf(signature)?.detail ?? own];
+    message.reasoning_details = [...(message.reasoning_details ?? []), detailOf(signature, text)];
   }
 
   /** A call without an id gets one that no client sends, so that its result finds it. */
@@ -114,9 +113,7 @@ class ContentReader implements DecodedContents {
       function: { name, arguments: JSON.stringify(args) },
     };
     this.#open.push({ id: call.id, name });
-    if (signature !== undefined) {
-      call.extra_content = signedStateOf(signature)?.extraContent ?? { google: { thought_signature: signature } };
-    }
+    if (signature !== undefined) call.extra_content = extraContentOf(signature);
     return call;
   }
 }

@@ -1,4 +1,4 @@
-import { choiceWithoutTools } from "../chat/decode.ts";
+import { choiceWithoutTools, effortOfBudget } from "../chat/decode.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, TOOLS_MAX, type Tool } from "../chat/request.ts";
 import { detailsOf, isObject, type JsonObject, objectsIn } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
@@ -170,10 +170,6 @@ function formatOf(config: Config): ChatCompletionRequest["response_format"] {
   return config.responseMimeType === "application/json" ? { type: "json_object" } : undefined;
 }
 
-/** Largest budgets of thinking tokens of the efforts below the highest one. */
-const LOW_BUDGET_TOKENS = 4_096;
-const MEDIUM_BUDGET_TOKENS = 16_384;
-
 /** A budget becomes an effort, because most models take no number of tokens. */
 function effortOf({ thinkingConfig: thinking = {} }: Config): ChatCompletionRequest["reasoning_effort"] {
   const { thinkingLevel: level, thinkingBudget: budget, includeThoughts } = thinking;
@@ -182,8 +178,7 @@ function effortOf({ thinkingConfig: thinking = {} }: Config): ChatCompletionRequ
   }
   if (budget === 0) return "none";
   if (budget === undefined || budget < 0) return includeThoughts === true ? "medium" : undefined;
-  if (budget <= LOW_BUDGET_TOKENS) return "low";
-  return budget <= MEDIUM_BUDGET_TOKENS ? "medium" : "high";
+  return effortOfBudget(budget);
 }
 
 /** Keywords of counts, which the wire also writes as texts. */

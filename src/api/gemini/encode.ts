@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../answer.ts";
-import type { AnswerFold } from "../answer-fold.ts";
-import type { CompletionUsage, FinishReason, ReplyMessage, ToolCallDelta } from "../chat/completion.ts";
+import { type AnswerFold, joinCall } from "../answer-fold.ts";
+import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
 import type { ToolCall } from "../chat/request.ts";
 import { isObject, objectsIn, parseJson } from "../json.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
@@ -129,7 +129,7 @@ function toCallPart({ id, function: { name, arguments: text }, extra_content: ex
   const args = isObject(given) ? given : { INVALID_JSON: text };
   return {
     functionCall: { id, name, args },
-    ...(extra !== undefined && { thoughtSignature: signatureOfCall(extra) }),
+    ...(extra !== undefined && { thoughtSignature: signatureOfCall(id, extra) }),
   };
 }
 
@@ -164,7 +164,8 @@ export class GeminiEventEncoder implements EventEncoder {
       if (delta !== undefined) {
         const parts = partsOf(delta);
         if (parts.length > 0) this.#addResponse(parts, add);
-        for (const call of delta.tool_calls ?? []) this.#gather(call);
+        // Calls are whole parts on this wire.
+        for (const call of delta.tool_calls ?? []) joinCall(this.#calls, call);
         this.#sources.push(...sourcesOf(delta.annotations));
       }
       if (finish_reason !== undefined) this.#addCalls(add);
@@ -180,15 +181,6 @@ export class GeminiEventEncoder implements EventEncoder {
   fail(error: PublicError, add: AddEvent): void {
     this.#add(errorOf(error), add);
     if (!this.#isEvents) add("]");
-  }
-
-  /** Calls are whole parts on this wire. */
-  #gather({ index, id = "", function: called, extra_content: extra }: ToolCallDelta): void {
-    const call = this.#calls.get(index) ?? { id, type: "function", function: { name: "", arguments: "" } };
-    this.#calls.set(index, call);
-    call.function.name += called?.name ?? "";
-    call.function.arguments += called?.arguments ?? "";
-    if (extra !== undefined) call.extra_content = extra;
   }
 
   #addCalls(add: AddEvent): void {

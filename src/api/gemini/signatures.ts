@@ -1,43 +1,35 @@
-import { type Static, Type } from "typebox";
-import { ReasoningDetail } from "../chat/request.ts";
-import { isObject, parseJson } from "../json.ts";
-import { compileCheck } from "../validation.ts";
+import type { ReasoningDetail } from "../chat/request.ts";
+import { isObject } from "../json.ts";
+import { seal, unseal } from "../provider-state.ts";
 
 /** Format of Gemini's own signatures, which are passed on as they are. */
 export const GEMINI_FORMAT = "google-gemini-v1";
-/** Begins the data of other models: clients decode and encode signatures, so a prefix outside of their base64 would not do. */
-const PREFIX = "tollgate";
-
-/** Provider data in a signature: a block of reasoning, or the data of a function call. */
-const SignedState = Type.Object({
-  detail: Type.Optional(ReasoningDetail),
-  extraContent: Type.Optional(Type.Unknown()),
-});
-export type SignedState = Static<typeof SignedState>;
-const checkState = compileCheck(SignedState);
+/** Begins the data of other models. In base64, because clients decode and encode signatures. */
+const PREFIX = Buffer.from("tollgate:").toString("base64");
 
 /** Returns the signature of a function call with provider data. */
-export function signatureOfCall(extraContent: unknown): string {
+export function signatureOfCall(callId: string, extraContent: unknown): string {
   const { google, ...others } = isObject(extraContent) ? extraContent : {};
   const own = isObject(google) ? google : {};
   const isOwn = Object.keys(others).length === 0 && Object.keys(own).length === 1;
   if (isOwn && typeof own.thought_signature === "string") return own.thought_signature;
-  return sealed({ extraContent });
+  return seal(PREFIX, { calls: { [callId]: extraContent } });
+}
+
+/** Reads the signature of a function call: the provider data that this service wrote, or a signature of Gemini's own. */
+export function extraContentOf(signature: string): unknown {
+  const [extraContent] = Object.values(unseal(PREFIX, signature)?.calls ?? {});
+  return extraContent ?? { google: { thought_signature: signature } };
 }
 
 /** Returns the signature of a block of reasoning. */
 export function signatureOfDetail(detail: ReasoningDetail): string {
   const isOwn = detail.format === GEMINI_FORMAT && detail.type === "reasoning.encrypted" && detail.text === undefined;
-  return isOwn && detail.data !== undefined ? detail.data : sealed({ detail });
+  return isOwn && detail.data !== undefined ? detail.data : seal(PREFIX, { details: [detail] });
 }
 
-function sealed(state: SignedState): string {
-  return Buffer.from(PREFIX + JSON.stringify(state)).toString("base64");
-}
-
-/** Reads a signature that this service wrote; undefined for one of Gemini's own, or one that was changed. */
-export function signedStateOf(signature: string): SignedState | undefined {
-  const text = Buffer.from(signature, "base64").toString();
-  const state = text.startsWith(PREFIX) ? parseJson(text.slice(PREFIX.length)) : undefined;
-  return checkState(state) === undefined ? (state as SignedState) : undefined;
+/** Reads the signature of a thought, whose text goes with one of Gemini's own. */
+export function detailOf(signature: string, text: string): ReasoningDetail {
+  const [detail] = unseal(PREFIX, signature)?.details ?? [];
+  return detail ?? { type: "reasoning.encrypted", format: GEMINI_FORMAT, ...(text && { text }), data: signature };
 }

@@ -70,8 +70,8 @@ export class MessageConversation {
     const addReasoning = (block: ReasoningBlock) => {
       const state = stateOf(block);
       if (state === undefined) unsigned += block.type === "thinking" ? block.thinking : "";
-      else if ("detail" in state) details.push(state.detail);
-      else extras.set(state.callId, state.extraContent);
+      details.push(...(state?.details ?? []));
+      for (const [callId, extra] of Object.entries(state?.calls ?? {})) extras.set(callId, extra);
     };
     for (const [index, block] of blocks.entries()) {
       if (block.type === "thinking" || block.type === "redacted_thinking") addReasoning(block);

@@ -1,4 +1,4 @@
-import { choiceWithoutTools } from "../chat/decode.ts";
+import { choiceWithoutTools, effortOfBudget } from "../chat/decode.ts";
 import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
 import { detailsOf, isObject, type JsonObject, pick } from "../json.ts";
@@ -287,10 +287,6 @@ function toolChoiceOf(choice: NonNullable<MessagesRequest["tool_choice"]>): Chat
   return choice.type === "tool" ? { type: "function", function: { name: choice.name } } : choice.type;
 }
 
-/** Largest budgets of thinking tokens of the efforts below the highest one. */
-const LOW_BUDGET_TOKENS = 4_096;
-const MEDIUM_BUDGET_TOKENS = 16_384;
-
 function effortOf({ thinking, output_config }: MessagesRequest): ChatCompletionRequest["reasoning_effort"] {
   if (thinking?.type === "disabled") return "none";
   const effort = output_config?.effort;
@@ -298,6 +294,5 @@ function effortOf({ thinking, output_config }: MessagesRequest): ChatCompletionR
   if (thinking === undefined) return undefined;
   // Without an effort, adaptive thinking has the effort `high` (Anthropic's documentation, "Effort").
   if (thinking.type === "adaptive") return "high";
-  if (thinking.budget_tokens <= LOW_BUDGET_TOKENS) return "low";
-  return thinking.budget_tokens <= MEDIUM_BUDGET_TOKENS ? "medium" : "high";
+  return effortOfBudget(thinking.budget_tokens);
 }

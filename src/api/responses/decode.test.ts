@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { issueIn } from "../../../test/support/issue.ts";
 import { decodeResponses } from "./decode.ts";
-import { seal } from "./reasoning.ts";
+import { toEncryptedContent as seal } from "./reasoning.ts";
 
 const GO = { model: "m", input: "Go" };
 

@@ -2,7 +2,7 @@ import type { AnswerPiece } from "../answer.ts";
 import type { ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
 import { isObject } from "../json.ts";
-import { seal } from "./reasoning.ts";
+import { toEncryptedContent } from "./reasoning.ts";
 import type { OutputItem } from "./response.ts";
 import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";
 
@@ -95,7 +95,7 @@ export class OutputBuilder {
       summary: [],
       status: "in_progress",
     });
-    item.encrypted_content = seal({
+    item.encrypted_content = toEncryptedContent({
       calls: Object.fromEntries(extras.map(({ item, extra }) => [item.call_id, extra])),
     });
     this.#done(item, index, -1);
@@ -136,7 +136,7 @@ export class OutputBuilder {
       this.#events.emit("response.reasoning_summary_text.done", { ...place, text: part.text });
       this.#events.emit("response.reasoning_summary_part.done", { ...place, part });
     }
-    if (this.#details.length > 0) item.encrypted_content = seal({ details: this.#details });
+    if (this.#details.length > 0) item.encrypted_content = toEncryptedContent({ details: this.#details });
     this.#details = [];
     this.#done(item, index, last);
   }

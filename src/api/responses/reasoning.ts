@@ -1,36 +1,19 @@
-import { type Static, Type } from "typebox";
-import { ReasoningDetail, type RequestMessage } from "../chat/request.ts";
-import { unwrapped, wrapped } from "../json.ts";
-import { compileCheck } from "../validation.ts";
+import type { RequestMessage } from "../chat/request.ts";
+import { type ProviderState, seal, unseal } from "../provider-state.ts";
 import type { InputItem } from "./request.ts";
 
 /** Begins the `encrypted_content` that this service writes; other content is that of an upstream's Responses API. */
 const SEALED_PREFIX = "tollgate.";
 const RESPONSES_FORMAT = "openai-responses-v1";
 
-/** Data that providers want back with the next request, which items of this wire have no fields for. */
-const SealedReasoning = Type.Object({
-  details: Type.Optional(Type.Array(ReasoningDetail)),
-  /** `extra_content` of tool calls, by the id of the call. */
-  calls: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
-});
-export type SealedReasoning = Static<typeof SealedReasoning>;
-const checkSealed = compileCheck(SealedReasoning);
-
 /** Writes provider data as the `encrypted_content` of a reasoning item. */
-export function seal(data: SealedReasoning): string {
-  return wrapped(SEALED_PREFIX, data);
+export function toEncryptedContent(state: ProviderState): string {
+  return seal(SEALED_PREFIX, state);
 }
 
 /** True for an `encrypted_content` that this service wrote, which no upstream can read. */
 export function isSealed(encryptedContent: string | undefined): boolean {
   return encryptedContent?.startsWith(SEALED_PREFIX) === true;
-}
-
-/** Reads what `seal` wrote; undefined if it was changed. */
-function unseal(encryptedContent: string): SealedReasoning | undefined {
-  const data = unwrapped(SEALED_PREFIX, encryptedContent);
-  return checkSealed(data) === undefined ? (data as SealedReasoning) : undefined;
 }
 
 /** The reasoning of an assistant message, and the `extra_content` of its calls. */
@@ -45,7 +28,7 @@ export function readReasoning(item: Extract<InputItem, { type: "reasoning" }>): 
   const shown = text === "" ? {} : { reasoning_content: text };
   if (encrypted === undefined) return shown;
   if (isSealed(encrypted)) {
-    const sealed = unseal(encrypted);
+    const sealed = unseal(SEALED_PREFIX, encrypted);
     if (sealed === undefined) return undefined;
     return {
       ...shown,
