@@ -1,4 +1,5 @@
 import type { BookWrites } from "../credits/batch.ts";
+import type { GrantRow } from "../credits/books.ts";
 import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
 
@@ -16,6 +17,7 @@ const WRITES = {
   newBudgetUses: write("insert", BUDGET_USE),
   changedBudgetUses: write("update", BUDGET_USE, ["held", "spent"]),
   newGrants: write("insert", GRANT),
+  drawnGrants: drawnGrants(),
   changedGrants: write("update", GRANT, ["remaining", "revoked", "state"]),
   newHolds: write("insert", HOLD),
   renewedHolds: write("update", HOLD, ["owner", "expiresAtMs", "details"]),
@@ -38,6 +40,13 @@ function write<Row extends object>(
   properties?: readonly (keyof Row)[],
 ): BookWrite<Row> {
   return { verb, table, ...table.partOf(properties) };
+}
+
+/** Leaves out `is_used_up`, which stays the same: SQLite would delete and insert the entry in the index of live grants. */
+function drawnGrants(): BookWrite<GrantRow> {
+  const columns = ["remaining", ...GRANT.key];
+  const toCells = ({ remaining, organizationId, id }: GrantRow) => [remaining, organizationId, id];
+  return { verb: "update", table: GRANT, columns, toCells };
 }
 
 /**
