@@ -96,6 +96,17 @@ describe("several organizations", () => {
     }
   });
 
+  test("However many organizations have previews, a charge waits for one of them at a time.", async () => {
+    const { forCharges, forPreviews } = bound(make());
+    const previews = Array.from({ length: 20 }, (_, index) => forPreviews(`org_${index}`, NEVER).count([[WORDS]]));
+    const ended = await orderOf({
+      ...Object.fromEntries(previews.entries()),
+      charge: forCharges("org_a").count([[WORDS]]),
+    });
+    expect(ended).toHaveLength(21);
+    expect(ended.indexOf("charge")).toBeLessThan(3);
+  });
+
   test("Previews advance while charges wait.", async () => {
     const { forCharges, forPreviews } = bound(make());
     const ended = await orderOf({

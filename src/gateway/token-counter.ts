@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import { FairQueue } from "../ledger/fair-queue.ts";
+import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 const WORKER = new URL(
@@ -25,11 +25,11 @@ const HEAP_MIB_MAX = 256;
 /** The vocabulary takes about 75 MiB, so an idle thread is ended. */
 const IDLE_MS = 60_000;
 const PREVIEW_DEADLINE_MS = 5_000;
-/** Pieces of charges after which a waiting preview gets one. */
-const PIECES_BETWEEN_PREVIEWS = 3;
+/** All previews take turns as if they were of one organization with this id. */
+const PREVIEWS = "previews";
 /** Far more than a piece takes on a busy machine. */
 const PIECE_TIMEOUT_MS = 30_000;
-/** Threads that may end while they work on a text before it counts as their cause. */
+/** Threads that may end while they work on a piece before it counts as their cause. */
 const ENDED_THREADS_MAX = 2;
 const STARTS_MAX = 5;
 const START_RETRY_MS = 1_000;
@@ -51,18 +51,20 @@ export interface TokenCounterOptions {
   heapMiBMax?: number;
 }
 
+/** Waits for its turn, and runs the count of a piece. */
+type TakeTurn = (count: () => Promise<number[] | undefined>) => Promise<number[] | undefined>;
+
 /**
  * Counts tokens with the o200k vocabulary in a worker thread, which starts with the first count and ends after a minute
- * without work. The thread gets one piece of a few milliseconds at a time: charges come before previews, and organizations
- * take turns. So a charge waits for others for a moment, and is never given up because of them.
+ * without work. The thread gets one piece of a few milliseconds at a time. Organizations take turns with the pieces of their
+ * charges, and all previews together with one piece. So a charge waits for others for a moment, and is never given up because
+ * of them.
  */
 export class TokenCounter {
   readonly #options: TokenCounterOptions;
-  readonly #charges = new FairQueue<Count>(({ organizationId }) => organizationId);
-  readonly #previews = new FairQueue<Count>(({ organizationId }) => organizationId);
-  #piecesSincePreview = 0;
+  readonly #turns = new FairTurns(1);
+  readonly #previewTurns = new FairTurns(1);
   #thread: CounterThread | undefined;
-  #running: Promise<void> | undefined;
   #idle: NodeJS.Timeout | undefined;
   /** Running while the thread cannot be started. */
   #broken: NodeJS.Timeout | undefined;
@@ -79,25 +81,19 @@ export class TokenCounter {
 
   /** Returns the counter for the charges of an organization. It fails only if the thread does not work, or was stopped. */
   forCharges(organizationId: string): TextCounter {
-    return { count: (groups) => this.#count(this.#charges, new Count(organizationId, groups)) };
+    const takeTurn: TakeTurn = (count) => this.#turns.run(organizationId, count);
+    return { count: (groups) => this.#count(organizationId, groups, takeTurn, this.#stopping.signal) };
   }
 
   /** Returns the counter for free answers. A count is given up after five seconds, and when the signal is aborted. */
   forPreviews(organizationId: string, signal: AbortSignal): TextCounter {
     const { previewDeadlineMs = PREVIEW_DEADLINE_MS } = this.#options;
+    const takeTurn: TakeTurn = (count) =>
+      this.#previewTurns.run(organizationId, () => this.#turns.run(PREVIEWS, count));
     return {
       count: (groups) => {
-        const count = new Count(organizationId, groups);
-        const giveUp = () => {
-          this.#previews.remove(count);
-          count.end(undefined);
-        };
-        const timer = setTimeout(giveUp, previewDeadlineMs);
-        signal.addEventListener("abort", giveUp, { once: true });
-        return this.#count(this.#previews, count).finally(() => {
-          clearTimeout(timer);
-          signal.removeEventListener("abort", giveUp);
-        });
+        const signals = [signal, this.#stopping.signal, AbortSignal.timeout(previewDeadlineMs)];
+        return this.#count(organizationId, groups, takeTurn, AbortSignal.any(signals));
       },
     };
   }
@@ -105,65 +101,56 @@ export class TokenCounter {
   /** Ends the thread. Running counts resolve with undefined. */
   async stop(): Promise<void> {
     this.#stopping.abort();
-    clearTimeout(this.#idle);
     clearTimeout(this.#broken);
-    this.#abandonAll();
     await this.#endThread();
-    await this.#running;
   }
 
-  #count(queue: FairQueue<Count>, count: Count): Promise<number[] | undefined> {
-    if (this.#stopping.signal.aborted || this.#broken !== undefined) count.end(undefined);
-    if (count.hasEnded) return count.ended;
-    clearTimeout(this.#idle);
-    queue.push(count);
-    this.#running ??= this.#run();
-    return count.ended;
-  }
-
-  async #run(): Promise<void> {
-    for (let next = this.#next(); next !== undefined; next = this.#next()) {
-      const { count, queue } = next;
-      const thread = await this.#startedThread();
-      if (thread === undefined) count.end(undefined);
-      else await this.#advance(count, thread);
-      if (!count.hasEnded) queue.unshift([count]);
+  /** Counts until the signal is aborted. */
+  async #count(
+    organizationId: string,
+    groups: Groups,
+    takeTurn: TakeTurn,
+    signal: AbortSignal,
+  ): Promise<number[] | undefined> {
+    const { promise: givenUp, resolve } = Promise.withResolvers<undefined>();
+    const giveUp = () => resolve(undefined);
+    signal.addEventListener("abort", giveUp);
+    const countPiece: CountPiece = (piece) =>
+      takeTurn(async () => (signal.aborted ? undefined : this.#countPiece(organizationId, piece)));
+    try {
+      return await Promise.race([countGroups(groups, countPiece), givenUp]);
+    } finally {
+      signal.removeEventListener("abort", giveUp);
     }
-    this.#running = undefined;
-    if (!this.#stopping.signal.aborted) this.#idle = setTimeout(() => void this.#endThread(), IDLE_MS).unref();
   }
 
-  #next(): { count: Count; queue: FairQueue<Count> } | undefined {
-    const isPreview =
-      this.#previews.size > 0 && (this.#charges.size === 0 || this.#piecesSincePreview >= PIECES_BETWEEN_PREVIEWS);
-    this.#piecesSincePreview = isPreview ? 0 : this.#piecesSincePreview + 1;
-    const queue = isPreview ? this.#previews : this.#charges;
-    const count = queue.shift();
-    return count && { count, queue };
-  }
-
-  /** Counts the next piece of a text. A text that ends several threads is given up. */
-  async #advance(count: Count, thread: CounterThread): Promise<void> {
+  /** Counts the first windows of a piece. A piece that ends several threads is given up. */
+  async #countPiece(organizationId: string, piece: readonly string[]): Promise<number[] | undefined> {
     const { log, pieceTimeoutMs = PIECE_TIMEOUT_MS } = this.#options;
-    const counts = await thread.count(count.piece, pieceTimeoutMs);
-    if (counts !== undefined) return count.add(counts);
-    this.#thread = undefined;
-    if (this.#stopping.signal.aborted) return;
-    const { organizationId } = count;
-    log.error({ organizationId, reason: thread.failure }, "the token counter's thread ended while it counted");
-    count.endedThreads += 1;
-    if (count.endedThreads < ENDED_THREADS_MAX) return;
+    for (let endedThreads = 0; endedThreads < ENDED_THREADS_MAX; endedThreads += 1) {
+      const thread = await this.#startedThread();
+      if (thread === undefined) return undefined;
+      const counts = await thread.count(piece, pieceTimeoutMs);
+      if (counts !== undefined) return counts;
+      this.#thread = undefined;
+      if (this.#stopping.signal.aborted) return undefined;
+      log.error({ organizationId, reason: thread.failure }, "the token counter's thread ended while it counted");
+    }
     log.error({ organizationId }, "a text cannot be counted: its tokens are estimated from bytes");
-    count.end(undefined);
+    return undefined;
   }
 
-  /** Starts the thread if it does not run. Gives all counts up if it cannot be started. */
+  /** Starts the thread if it does not run; undefined if it cannot be started. */
   async #startedThread(): Promise<CounterThread | undefined> {
     const { log, startRetryMs = START_RETRY_MS, heapMiBMax = HEAP_MIB_MAX } = this.#options;
     const { signal } = this.#stopping;
+    if (this.#broken !== undefined) return undefined;
+    this.#idle?.refresh();
     for (let starts = 1; this.#thread === undefined && !signal.aborted; starts += 1) {
-      this.#thread = new CounterThread(heapMiBMax);
-      const thread = this.#thread;
+      const thread = new CounterThread(heapMiBMax);
+      this.#thread = thread;
+      clearTimeout(this.#idle);
+      this.#idle = setTimeout(() => void this.#endThread(), IDLE_MS).unref();
       if (await thread.started) return thread;
       this.#thread = undefined;
       if (signal.aborted) return undefined;
@@ -173,7 +160,6 @@ export class TokenCounter {
         this.#broken = setTimeout(() => {
           this.#broken = undefined;
         }, BROKEN_MS).unref();
-        this.#abandonAll();
         return undefined;
       }
       await sleep(startRetryMs, undefined, { signal }).catch(() => undefined);
@@ -181,11 +167,8 @@ export class TokenCounter {
     return this.#thread;
   }
 
-  #abandonAll(): void {
-    for (const count of [...this.#charges.takeAll(), ...this.#previews.takeAll()]) count.end(undefined);
-  }
-
   async #endThread(): Promise<void> {
+    clearTimeout(this.#idle);
     const thread = this.#thread;
     this.#thread = undefined;
     await thread?.end();
@@ -250,55 +233,25 @@ interface Window {
   text: string;
 }
 
-/** One count, and how far it has got. */
-class Count {
-  readonly organizationId: string;
-  endedThreads = 0;
-  hasEnded = false;
-  readonly #scales: number[];
-  readonly #tokens: number[];
-  readonly #windows: Iterator<Window>;
-  readonly #result = Promise.withResolvers<number[] | undefined>();
-  #next: Window[] = [];
+/** Counts the tokens of the first texts; undefined if the count is given up. */
+type CountPiece = (texts: readonly string[]) => Promise<number[] | undefined>;
 
-  constructor(organizationId: string, groups: Groups) {
-    this.organizationId = organizationId;
-    const samples = groups.map(sampleOf);
-    this.#scales = samples.map(({ scale }) => scale);
-    this.#tokens = samples.map(() => 0);
-    this.#windows = windowsOf(samples.map(({ texts }) => texts));
-    this.add([]);
-  }
-
-  get ended(): Promise<number[] | undefined> {
-    return this.#result.promise;
-  }
-
-  /** Texts to count next. */
-  get piece(): string[] {
-    return this.#next.map(({ text }) => text);
-  }
-
-  /** Adds the tokens of the first texts of the piece. */
-  add(counts: readonly number[]): void {
+/** Counts the tokens of each group of texts; undefined if the count of a piece is given up. */
+async function countGroups(groups: Groups, countPiece: CountPiece): Promise<number[] | undefined> {
+  const samples = groups.map(sampleOf);
+  const tokens = samples.map(() => 0);
+  const windows = [...windowsOf(samples.map(({ texts }) => texts))];
+  for (let next = 0; next < windows.length; ) {
+    const piece = windows.slice(next, next + PIECE_WINDOWS);
+    const counts = await countPiece(piece.map(({ text }) => text));
+    if (counts === undefined) return undefined;
     for (const [index, count] of counts.entries()) {
-      const group = this.#next[index]?.group ?? 0;
-      this.#tokens[group] = (this.#tokens[group] ?? 0) + count;
+      const group = piece[index]?.group ?? 0;
+      tokens[group] = (tokens[group] ?? 0) + count;
     }
-    this.#next = this.#next.slice(counts.length);
-    while (this.#next.length < PIECE_WINDOWS) {
-      const { value, done } = this.#windows.next();
-      if (done) break;
-      this.#next.push(value);
-    }
-    if (this.#next.length > 0) return;
-    this.end(this.#tokens.map((tokens, group) => Math.ceil(tokens * (this.#scales[group] ?? 1))));
+    next += counts.length;
   }
-
-  end(counts: number[] | undefined): void {
-    this.hasEnded = true;
-    this.#result.resolve(counts);
-  }
+  return samples.map(({ scale }, group) => Math.ceil((tokens[group] ?? 0) * scale));
 }
 
 /**

@@ -61,37 +61,32 @@ test("Items that are put back are served before the others of their owners, in t
   }
 });
 
-test("The size is the number of items, whatever is added, put back, taken and removed.", () => {
+test("The size is the number of items, whatever is added, put back and taken.", () => {
   const operation = fc.oneof(
     owners.map((owner) => ({ kind: "push" as const, owner })),
     fc.constantFrom({ kind: "shift" as const }, { kind: "putBack" as const }, { kind: "takeAll" as const }),
     owners.map((owner) => ({ kind: "takeOwner" as const, owner })),
-    fc.nat(40).map((number) => ({ kind: "remove" as const, number })),
   );
   fc.assert(
     fc.property(fc.array(operation, { maxLength: 60 }), (operations) => {
       const queue = make();
       let model: Item[] = [];
       let last: Item[] = [];
-      const made: Item[] = [];
+      let made = 0;
       const leave = (taken: readonly Item[]) => {
         model = model.filter((item) => !taken.includes(item));
         last = [...taken];
       };
       for (const one of operations) {
         if (one.kind === "push") {
-          const item = { owner: one.owner, number: made.length };
-          made.push(item);
+          const item = { owner: one.owner, number: made };
+          made += 1;
           model.push(item);
           queue.push(item);
         } else if (one.kind === "shift") leave([queue.shift()].filter((item) => item !== undefined));
         else if (one.kind === "takeAll") leave(queue.takeAll());
         else if (one.kind === "takeOwner") leave(queue.takeOwner(one.owner));
-        else if (one.kind === "remove") {
-          const item = made[one.number] ?? { owner: "a", number: -1 };
-          queue.remove(item);
-          model = model.filter((other) => other !== item);
-        } else {
+        else {
           queue.unshift(last);
           model.push(...last);
           last = [];

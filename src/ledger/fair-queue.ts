@@ -70,17 +70,6 @@ export class FairQueue<Item> {
     return items;
   }
 
-  /** Removes an item, if it is in the queue. */
-  remove(item: Item): void {
-    const owner = this.#ownerOf(item);
-    const items = this.#owners.get(owner) ?? [];
-    const index = items.indexOf(item);
-    if (index < 0) return;
-    items.splice(index, 1);
-    this.#size -= 1;
-    if (items.length === 0) this.#owners.delete(owner);
-  }
-
   #itemsOf(item: Item): Item[] {
     const owner = this.#ownerOf(item);
     const known = this.#owners.get(owner);
