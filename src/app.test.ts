@@ -46,7 +46,7 @@ async function rowsIn(databaseUrl: string): Promise<object> {
   const { rows } = await client.query(`
     SELECT (SELECT count(*)::int FROM organization WHERE kind = 'standard') AS organizations,
       (SELECT count(*)::int FROM token) AS tokens, (SELECT count(*)::int FROM credit_grant) AS grants,
-      (SELECT count(*)::int FROM admin_token) AS "adminTokens"`);
+      (SELECT count(*)::int FROM operator) AS "adminTokens"`);
   await client.end();
   return rows[0];
 }

@@ -1,6 +1,7 @@
 import { SERVICE_ACTOR } from "./admin/audit.ts";
 import { createLastUses } from "./admin/last-uses.ts";
-import { createSignInFailures, firstAdminToken } from "./admin/sessions.ts";
+import { firstAdminToken } from "./admin/operators.ts";
+import { createSignInFailures } from "./admin/sessions.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./app/first-run.ts";
 import { createHttp, gaugeSources, listen, urlOf } from "./app/http.ts";
 import { createLimits } from "./app/limits.ts";
@@ -105,7 +106,7 @@ export async function startService(config: Config, options: StartOptions): Promi
     // When several processes start at once on an empty store, one creates everything and the others find it.
     store.runExclusively(async () => ({
       firstOrganization: await ensureFirstOrganization({ store, core }),
-      adminToken: await firstAdminToken({ ...core, rows: store.admin }),
+      adminToken: await firstAdminToken({ ...core, admin: store.admin }),
     })),
     live.catalog.start(),
   ]);

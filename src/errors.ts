@@ -69,7 +69,7 @@ export const errorCatalog = {
   insufficient_scope: permission("The access token lacks the scope that this operation requires."),
   model_not_allowed: permission("The access token may not use this model."),
   organization_paused: permission("The organization is paused and accepts no new requests."),
-  insufficient_role: permission("This operation requires the operator role."),
+  insufficient_role: permission("Your role does not permit this operation."),
   csrf_check_failed: permission("The request did not come from the console's own pages."),
   usage_not_available_for_playground: permission("Usage is not available for the playground organization."),
   model_not_found: invalid(404, "The model does not exist or you do not have access to it."),

@@ -352,8 +352,8 @@ describe("docs/clients/", () => {
 
 test("admin-api.md lists every operation of the admin API with who may call it", () => {
   const rows = tableOf(document("docs/admin-api.md"), "operation");
-  const real = adminEndpoints.map(({ method, path, access, summary }) => {
-    return [`\`${method} ${path.replace(/:(\w+)/g, "{$1}")}\``, access, summary];
+  const real = adminEndpoints.map(({ method, path, permission, summary }) => {
+    return [`\`${method} ${path.replace(/:(\w+)/g, "{$1}")}\``, `\`${permission}\``, summary];
   });
   expect(rows).toEqual(real);
 });

@@ -27,7 +27,7 @@ export function App() {
   return <SignIn service={service.data} />;
 }
 
-function SignedIn({ session: who, role }: { session: Session; role: "operator" | "member" }) {
+function SignedIn({ session: who, role }: { session: Session; role: NonNullable<Session["role"]> }) {
   const [path] = useLocation();
   const open = destinations.filter(({ roles }) => roles.includes(role));
   return (

@@ -1,4 +1,4 @@
-import type { Role } from "../../src/api/admin/session.ts";
+import type { Role } from "../../src/api/admin/roles.ts";
 
 interface Address {
   path: string;
@@ -8,17 +8,18 @@ interface Address {
   roles: readonly Role[];
 }
 
-const everyone = ["operator", "member"] as const;
+const service = ["operator", "auditor"] as const;
+const everyone = [...service, "member"] as const;
 
 /** Paths and roles of all pages, in the order of the navigation. */
 export const PAGE_PATHS = [
   { path: "/", roles: everyone },
-  { path: "/organizations", one: "/organizations/:id", roles: ["operator"] },
+  { path: "/organizations", one: "/organizations/:id", roles: service },
   { path: "/credits", roles: ["member"] },
   { path: "/tokens", roles: everyone },
   { path: "/requests", one: "/requests/:id", roles: everyone },
   // Model IDs contain slashes.
   { path: "/models", one: "/models/*", roles: everyone },
-  { path: "/playground", roles: everyone },
-  { path: "/audit", roles: ["operator"] },
+  { path: "/playground", roles: ["operator", "member"] },
+  { path: "/audit", roles: service },
 ] as const satisfies readonly Address[];

@@ -10,7 +10,7 @@ import {
   MessagesSquare,
 } from "lucide-react";
 import { type ComponentType, lazy } from "react";
-import type { Role } from "../../src/api/admin/session.ts";
+import type { Role } from "../../src/api/admin/roles.ts";
 import { PAGE_PATHS } from "./page-paths.ts";
 
 interface PageInfo {

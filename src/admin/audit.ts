@@ -1,21 +1,23 @@
 import type { AuditEntry } from "../api/admin/reports.ts";
+import type { ActorKind } from "../api/admin/roles.ts";
 import { isoTime } from "../api/time.ts";
-import type { ActorKind, AuditRow } from "../credits/audit.ts";
+import type { AuditRow } from "../credits/audit.ts";
 import type { AdminRows } from "../stores/queries/admin.ts";
 import { type Page, type PageRequest, pageOf } from "./directory.ts";
 
 /** Who makes a change. */
 export interface Actor {
   kind: ActorKind;
-  /** Id of the token that was presented. */
+  /** Id and name of the operator, or of the token that was presented. */
   id: string | null;
+  name: string | null;
   address: string | null;
   requestId: string | null;
 }
 
 /** The service itself, and the command line. */
-export const SERVICE_ACTOR: Actor = { kind: "service", id: null, address: null, requestId: null };
-export const COMMAND_ACTOR: Actor = { kind: "command", id: null, address: null, requestId: null };
+export const SERVICE_ACTOR: Actor = { kind: "service", id: null, name: null, address: null, requestId: null };
+export const COMMAND_ACTOR: Actor = { kind: "command", id: null, name: null, address: null, requestId: null };
 
 /** A change; `before` and `after` hold no secret. */
 export interface Change {
@@ -36,9 +38,9 @@ export interface AuditTime {
 
 /** Returns the audit record of a change that is made now. */
 export function auditRow(actor: Actor, change: Change, { clock, newId }: AuditTime): AuditRow {
-  const { kind: actorKind, id: actorId, address, requestId } = actor;
+  const { kind: actorKind, id: actorId, name: actorName, ...origin } = actor;
   const { before = null, after = null, ...subject } = change;
-  return { id: newId(), madeAtMs: clock(), actorKind, actorId, address, requestId, ...subject, before, after };
+  return { id: newId(), madeAtMs: clock(), actorKind, actorId, actorName, ...origin, ...subject, before, after };
 }
 
 export interface AuditLogOptions extends AuditTime {
@@ -69,7 +71,7 @@ function toEntry(row: AuditRow): AuditEntry {
     object: "audit_entry",
     id: row.id,
     at: isoTime(row.madeAtMs),
-    actor: { kind: row.actorKind, id: row.actorId, address: row.address },
+    actor: { kind: row.actorKind, id: row.actorId, name: row.actorName, address: row.address },
     action: row.action,
     organization_id: row.organizationId,
     subject_id: row.subjectId,

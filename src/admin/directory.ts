@@ -1,5 +1,6 @@
 import type { Limits } from "../api/admin/common.ts";
 import type { Grant } from "../api/admin/credits.ts";
+import type { OpenSession, Operator } from "../api/admin/operator.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
 import type { LimitSettings } from "../api/principal.ts";
@@ -7,7 +8,9 @@ import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, creditsOf, type MicroCredits } from "../credits/amount.ts";
 import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
-import type { DirectoryRows, ListedOrganization, ListedToken } from "../stores/queries/directory.ts";
+import type { OperatorRow } from "../stores/queries/admin.ts";
+import type { DirectoryRows, ListedOrganization, ListedSession, ListedToken } from "../stores/queries/directory.ts";
+import { hashOfSession, idOfSession, SESSION_IDLE_MS } from "./token.ts";
 
 export interface DirectoryOptions {
   rows: DirectoryRows;
@@ -31,7 +34,7 @@ export interface Page<Entry> {
 
 export type Directory = ReturnType<typeof directoryOver>;
 
-/** Lists organizations, tokens and grants for the admin API, the newest first. Throws ApiError for an invalid cursor. */
+/** Lists organizations, tokens, grants, operators and sessions for the admin API, the newest first. Throws ApiError for an invalid cursor. */
 export function directoryOver({ rows, clock }: DirectoryOptions) {
   return {
     async organizations({
@@ -70,6 +73,20 @@ export function directoryOver({ rows, clock }: DirectoryOptions) {
     async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
       const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
       return pageOf(await rows.grants(search), limit, toGrant, placeOf);
+    },
+    async operators({ cursor, limit }: PageRequest): Promise<Page<Operator>> {
+      const found = await rows.operators({ before: positionOf(cursor), limit: limit + 1 });
+      return pageOf(found, limit, toOperator, placeOf);
+    },
+    /** Lists the sessions that have not ended. */
+    async sessions({ cursor, limit }: PageRequest): Promise<Page<OpenSession>> {
+      const position = positionOf(cursor);
+      const before = position && { createdAtMs: position.createdAtMs, hash: hashOfSession(position.id) };
+      const nowMs = clock();
+      const found = await rows.sessions({ before, nowMs, seenAfterMs: nowMs - SESSION_IDLE_MS, limit: limit + 1 });
+      return pageOf(found, limit, toOpenSession, ({ session }) =>
+        placeOf({ createdAtMs: session.createdAtMs, id: idOfSession(session) }),
+      );
     },
   };
 }
@@ -175,6 +192,25 @@ function toGrant(row: GrantRow): Grant {
     effective_at: isoTime(row.effectiveAtMs),
     expires_at: isoTime(row.expiresAtMs),
     created_at: isoTime(row.createdAtMs),
+  };
+}
+
+export function toOperator({ id, name, role, prefix, createdAtMs, revokedAtMs }: OperatorRow): Operator {
+  const status = revokedAtMs === null ? "active" : "revoked";
+  const times = { created_at: isoTime(createdAtMs), revoked_at: isoTime(revokedAtMs) };
+  return { object: "operator", id, name, role, prefix, status, ...times };
+}
+
+function toOpenSession({ session, role, holderName: name, organizationId }: ListedSession): OpenSession {
+  return {
+    object: "open_session",
+    id: idOfSession(session),
+    role,
+    holder: { id: session.operatorId ?? session.tokenId ?? "", name },
+    organization_id: organizationId,
+    created_at: isoTime(session.createdAtMs),
+    last_seen_at: isoTime(session.seenAtMs),
+    expires_at: isoTime(session.expiresAtMs),
   };
 }
 

@@ -12,7 +12,8 @@ import { endToken } from "../operations/revoke-token.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import { COMMAND_ACTOR } from "./audit.ts";
-import { createSignInFailures, firstAdminToken, replaceAdminToken, Sessions, type SignInFailures } from "./sessions.ts";
+import { firstAdminToken, replaceAdminToken } from "./operators.ts";
+import { createSignInFailures, Sessions, type SignInFailures } from "./sessions.ts";
 import { ShortTokens } from "./short-tokens.ts";
 import { makeToken as makeTokenSecret } from "./token.ts";
 
@@ -36,8 +37,8 @@ beforeAll(async () => {
   failures = createSignInFailures({ ...options, rows: store.admin, log: pino({ level: "silent" }) });
   const noteUse = (tokenId: string, _atMs: number, isFirst: boolean) => uses.push([tokenId, isFirst]);
   sessions = new Sessions({ ...options, rows: store.admin, accounts: store.accounts, failures, noteUse });
-  adminToken = (await firstAdminToken({ ...options, rows: store.admin })) ?? "none";
-  expect(await firstAdminToken({ ...options, rows: store.admin })).toBeNull();
+  adminToken = (await firstAdminToken({ ...options, admin: store.admin })) ?? "none";
+  expect(await firstAdminToken({ ...options, admin: store.admin })).toBeNull();
 });
 afterAll(async () => {
   await store.close();
@@ -93,7 +94,7 @@ describe("a session", () => {
 
   test("the session of the operator ends with the admin token", async () => {
     const secret = await signIn(adminToken);
-    const options = { rows: store.admin, clock, random: randomBytes, newId: v7 };
+    const options = { admin: store.admin, clock, random: randomBytes, newId: v7 };
     const { token } = await replaceAdminToken(options, COMMAND_ACTOR);
     expect(await sessions.find(secret)).toBeUndefined();
     await expect(signIn(adminToken)).rejects.toMatchObject({ code: "invalid_token" });
@@ -164,7 +165,7 @@ describe("the record of sign-ins", () => {
 describe("a short token", () => {
   const shortTokens = () =>
     new ShortTokens({ rows: store.admin, accounts: store.accounts, clock, random: randomBytes, newId: v7 });
-  const guest = { actor: COMMAND_ACTOR, session: null, adminTokenId: null };
+  const guest = { actor: COMMAND_ACTOR, session: null, operatorId: null };
 
   test("a short token lives for 15 minutes, is reused while it is new, and ends with the token that it represents", async () => {
     const tokens = shortTokens();
@@ -186,7 +187,7 @@ describe("a short token", () => {
     expect(first.expiresAtMs).toBe(session.expiresAtMs);
     const other = await tokens.issueFor(row, { ...guest, session: { ...session, hash: randomBytes(32) } });
     expect(other.token).not.toBe(first.token);
-    const byAdminToken = await tokens.issueFor(row, { ...guest, adminTokenId: "adm_first" });
+    const byAdminToken = await tokens.issueFor(row, { ...guest, operatorId: "adm_first" });
     expect(byAdminToken.token).not.toBe((await tokens.issueFor(row, guest)).token);
   });
 

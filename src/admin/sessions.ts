@@ -1,19 +1,19 @@
+import type { Role } from "../api/admin/roles.ts";
 import type { Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError } from "../errors.ts";
 import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
-import type { AdminRows, AdminTokenRow, SessionRow } from "../stores/queries/admin.ts";
+import type { AdminRows, OperatorRow, SessionRow } from "../stores/queries/admin.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { type Actor, type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
+import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import {
   ADMIN_TOKEN_MARK,
   displayPrefix,
   hashOf,
-  makeId,
   makeSecret,
-  makeToken,
   parseToken,
   type RandomBytes,
+  SESSION_IDLE_MS,
 } from "./token.ts";
 
 export interface SessionsOptions extends AuditTime {
@@ -32,36 +32,34 @@ export interface SessionReference {
   expiresAtMs: number;
 }
 
-/** A caller who may see and do everything. */
-export interface Operator {
-  role: "operator";
-  adminToken: { id: string; prefix: string };
-  /** Null: the request carries the admin token itself. */
+/** A caller of the admin API. */
+export interface Administrator {
+  role: Role;
+  /** Id, name and first characters of the secret: of the operator, or of a member's token. */
+  id: string;
+  name: string;
+  prefix: string;
+  /** The organization that the role is limited to; null: none. */
+  organizationId: string | null;
+  /** The token that a member signed in with. */
+  token: TokenRow | null;
+  /** Null: the request carries the operator's token itself. */
   session: SessionReference | null;
 }
-/** A caller who may see the organization of their token. */
-export interface Member {
-  role: "member";
-  token: TokenRow;
-  session: SessionReference;
-}
-export type Administrator = Operator | Member;
 
-/** Returns whose share of the service an administrator uses: that of an organization, or that of an admin token. */
-export function shareOwnerOf(who: Administrator): string {
-  return who.role === "operator" ? who.adminToken.id : who.token.organizationId;
+/** Returns whose share of the service an administrator uses: that of an organization, or that of an operator. */
+export function shareOwnerOf({ organizationId, id }: Administrator): string {
+  return organizationId ?? id;
 }
 
 /** Scope that a token of an organization needs to sign in. */
 export const MEMBER_SCOPE: Scope = "console:read";
 
-/** Longest time without a request. */
-const IDLE_MS = 8 * 3_600_000;
 /** Longest life of a session. */
 const LIFE_MS = 7 * 86_400_000;
 const TOUCH_AFTER_MS = 60_000;
 
-type Holder = Omit<Operator, "session"> | Omit<Member, "session">;
+type Holder = Omit<Administrator, "session">;
 
 interface Refused {
   reason: SignInFailure["reason"];
@@ -101,7 +99,7 @@ export class Sessions {
     origin: Origin,
     countFailure: () => Promise<void>,
   ): Promise<{ secret: string; who: Administrator; expiresAtMs: number }> {
-    const found = await this.#holderOf(token);
+    const found = await this.#presenterOf(token);
     if ("reason" in found) {
       await countFailure();
       await this.#recordRefusal(token, origin, found);
@@ -110,16 +108,15 @@ export class Sessions {
     const { rows, clock, random, noteUse } = this.#options;
     const nowMs = clock();
     const secret = makeSecret(random);
-    const isOperator = found.role === "operator";
-    if (!isOperator) noteUse(found.token.id, nowMs, found.token.lastUsedAtMs === null);
-    const tokenEndsAtMs = isOperator ? null : found.token.expiresAtMs;
+    const { id, token: memberToken } = found;
+    if (memberToken !== null) noteUse(id, nowMs, memberToken.lastUsedAtMs === null);
     const row: SessionRow = {
       hash: hashOf(secret),
-      adminTokenId: isOperator ? found.adminToken.id : null,
-      tokenId: isOperator ? null : found.token.id,
+      operatorId: memberToken === null ? id : null,
+      tokenId: memberToken === null ? null : id,
       createdAtMs: nowMs,
       seenAtMs: nowMs,
-      expiresAtMs: Math.min(nowMs + LIFE_MS, tokenEndsAtMs ?? Number.POSITIVE_INFINITY),
+      expiresAtMs: Math.min(nowMs + LIFE_MS, memberToken?.expiresAtMs ?? Number.POSITIVE_INFINITY),
     };
     const after = { expiresAt: isoTime(row.expiresAtMs) };
     await rows.insertSession(row, this.#record(found, origin, { action: "session.sign_in", after }));
@@ -131,34 +128,30 @@ export class Sessions {
     const { rows, clock } = this.#options;
     const row = await rows.session(hashOf(secret));
     const nowMs = clock();
-    if (row === undefined || nowMs >= row.expiresAtMs || nowMs >= row.seenAtMs + IDLE_MS) return undefined;
-    const who = row.tokenId === null ? await this.#operator(row.adminTokenId) : await this.#member(row.tokenId);
-    if (who === undefined) return undefined;
+    if (row === undefined || nowMs >= row.expiresAtMs || nowMs >= row.seenAtMs + SESSION_IDLE_MS) return undefined;
+    const held = await this.#holderOf(row);
+    if (held?.isValid !== true) return undefined;
     if (nowMs - row.seenAtMs >= TOUCH_AFTER_MS) await rows.touchSession(row.hash, nowMs);
-    return { ...who, session: row };
+    return { ...held.holder, session: row };
   }
 
   /** Ends a session and the playground tokens that were created in it. */
   async end(secret: string, origin: Origin): Promise<void> {
-    const { rows, accounts } = this.#options;
-    const row = await rows.session(hashOf(secret));
-    if (row === undefined) return;
-    const token = row.tokenId === null ? undefined : await accounts.token(row.tokenId);
-    const kind = row.tokenId === null ? "operator" : "member";
-    const actor: Actor = { kind, id: row.adminTokenId ?? row.tokenId, ...origin };
-    const subject = { organizationId: token?.organizationId ?? null, subjectId: actor.id };
-    await rows.deleteSession(row.hash, auditRow(actor, { action: "session.sign_out", ...subject }, this.#options));
+    const row = await this.#options.rows.session(hashOf(secret));
+    const held = row && (await this.#holderOf(row));
+    if (row === undefined || held === undefined) return;
+    await this.#options.rows.deleteSession(row.hash, this.#record(held.holder, origin, { action: "session.sign_out" }));
   }
 
   /** Finds the operator of an admin token. */
-  async operatorOf(token: string): Promise<Operator | undefined> {
-    const found = await this.#adminTokenOf(token);
+  async operatorOf(token: string): Promise<Administrator | undefined> {
+    const found = await this.#operatorOf(token);
     return "reason" in found ? undefined : { ...found, session: null };
   }
 
   /** Records an admin token that was refused. */
   async recordRefused(token: string, origin: Origin): Promise<void> {
-    const found = await this.#adminTokenOf(token);
+    const found = await this.#operatorOf(token);
     if ("reason" in found) await this.#recordRefusal(token, origin, found);
   }
 
@@ -166,8 +159,8 @@ export class Sessions {
     return this.#options.failures.record(origin, { reason, prefix: displayPrefix(token), token: row ?? null });
   }
 
-  async #holderOf(token: string): Promise<Holder | Refused> {
-    if (token.startsWith(ADMIN_TOKEN_MARK)) return this.#adminTokenOf(token);
+  async #presenterOf(token: string): Promise<Holder | Refused> {
+    if (token.startsWith(ADMIN_TOKEN_MARK)) return this.#operatorOf(token);
     const fingerprint = parseToken(token);
     const row = fingerprint && (await this.#options.accounts.tokenByHash(fingerprint.hash));
     if (row === undefined) return { reason: "unknown_token" };
@@ -175,41 +168,46 @@ export class Sessions {
     if (this.#hasEnded(row)) return { reason: "expired_token", row };
     if (row.organizationKind === "playground") return { reason: "playground_token", row };
     if (!row.scopes.includes(MEMBER_SCOPE)) return { reason: "insufficient_scope", row };
-    return { role: "member", token: row };
+    return memberIn(row);
   }
 
-  async #adminTokenOf(token: string): Promise<Omit<Operator, "session"> | Refused> {
+  async #operatorOf(token: string): Promise<Holder | Refused> {
     const fingerprint = parseToken(token, ADMIN_TOKEN_MARK);
-    const row = fingerprint && (await this.#options.rows.adminTokenByHash(fingerprint.hash));
+    const row = fingerprint && (await this.#options.rows.operatorByHash(fingerprint.hash));
     if (row === undefined) return { reason: "unknown_token" };
-    const { id, prefix } = row;
-    if (row.revokedAtMs === null) return { role: "operator", adminToken: { id, prefix } };
-    return { reason: "revoked_token", row: { id, organizationId: null } };
+    if (row.revokedAtMs !== null) return { reason: "revoked_token", row: { id: row.id, organizationId: null } };
+    return operatorIn(row);
   }
 
-  async #operator(adminTokenId: string | null): Promise<Omit<Operator, "session"> | undefined> {
-    const row = adminTokenId === null ? undefined : await this.#options.rows.adminToken(adminTokenId);
-    if (row === undefined || row.revokedAtMs !== null) return undefined;
-    return { role: "operator", adminToken: { id: row.id, prefix: row.prefix } };
-  }
-
-  async #member(tokenId: string): Promise<Omit<Member, "session"> | undefined> {
-    const token = await this.#options.accounts.token(tokenId);
-    if (token === undefined || token.revokedAtMs !== null || this.#hasEnded(token)) return undefined;
+  /** Returns the holder of a session, and whether they may go on. */
+  async #holderOf({ operatorId, tokenId }: SessionRow): Promise<{ holder: Holder; isValid: boolean } | undefined> {
+    const { rows, accounts } = this.#options;
+    const operator = operatorId === null ? undefined : await rows.operator(operatorId);
+    if (operator !== undefined) return { holder: operatorIn(operator), isValid: operator.revokedAtMs === null };
+    const token = tokenId === null ? undefined : await accounts.token(tokenId);
+    if (token === undefined) return undefined;
     // The scopes of a token may change after its sign-in.
-    if (!token.scopes.includes(MEMBER_SCOPE)) return undefined;
-    return { role: "member", token };
+    const isValid = token.revokedAtMs === null && !this.#hasEnded(token) && token.scopes.includes(MEMBER_SCOPE);
+    return { holder: memberIn(token), isValid };
   }
 
   #hasEnded({ expiresAtMs }: TokenRow): boolean {
     return expiresAtMs !== null && this.#options.clock() >= expiresAtMs;
   }
 
-  #record(who: Holder, origin: Origin, change: { action: string; after: Record<string, unknown> }) {
-    const [id, organizationId] =
-      who.role === "operator" ? [who.adminToken.id, null] : [who.token.id, who.token.organizationId];
-    return auditRow({ kind: who.role, id, ...origin }, { ...change, organizationId, subjectId: id }, this.#options);
+  #record({ role: kind, id, name, organizationId }: Holder, origin: Origin, change: Pick<Change, "action" | "after">) {
+    const actor: Actor = { kind, id, name, ...origin };
+    return auditRow(actor, { ...change, organizationId, subjectId: id }, this.#options);
   }
+}
+
+function operatorIn({ role, id, name, prefix }: OperatorRow): Holder {
+  return { role, id, name, prefix, organizationId: null, token: null };
+}
+
+function memberIn(token: TokenRow): Holder {
+  const { id, name, prefix, organizationId } = token;
+  return { role: "member", id, name, prefix, organizationId, token };
 }
 
 export interface SignInFailuresOptions extends AuditTime {
@@ -250,7 +248,7 @@ export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptio
     after: Record<string, string | number | null>,
   ) => {
     const subject = { organizationId: token?.organizationId ?? null, subjectId: token?.id ?? null };
-    const actor: Actor = { kind: "anonymous", id: null, ...origin };
+    const actor: Actor = { kind: "anonymous", id: null, name: null, ...origin };
     const row = auditRow(actor, { action: "session.sign_in_failed", ...subject, after }, time);
     await rows.insertFailedSignIn(row, KEPT_ENTRIES);
   };
@@ -292,35 +290,4 @@ export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptio
       await insert({ address, requestId }, token, { reason, token: prefix });
     },
   };
-}
-
-export interface AdminTokensOptions extends AuditTime {
-  rows: AdminRows;
-  random: RandomBytes;
-}
-
-/** Creates the admin token of a store that never had one; otherwise returns null. Only one of several callers gets it. */
-export async function firstAdminToken(options: AdminTokensOptions): Promise<string | null> {
-  const { token, row } = newAdminToken(options.random, options.clock());
-  const record = auditRow(SERVICE_ACTOR, changeOf("admin_token.create", row), options);
-  return (await options.rows.insertFirstAdminToken(row, record)) ? token : null;
-}
-
-/** Creates an admin token. All earlier ones end, and so do their sessions. */
-export async function replaceAdminToken(
-  options: AdminTokensOptions,
-  actor: Actor,
-): Promise<{ row: AdminTokenRow; token: string }> {
-  const made = newAdminToken(options.random, options.clock());
-  await options.rows.replaceAdminTokens(made.row, auditRow(actor, changeOf("admin_token.replace", made.row), options));
-  return made;
-}
-
-function changeOf(action: string, { id, prefix }: AdminTokenRow) {
-  return { action, organizationId: null, subjectId: id, after: { prefix } };
-}
-
-function newAdminToken(random: RandomBytes, nowMs: number): { row: AdminTokenRow; token: string } {
-  const { token, hash, prefix } = makeToken(random, ADMIN_TOKEN_MARK);
-  return { token, row: { id: makeId("adm", random), hash, prefix, createdAtMs: nowMs, revokedAtMs: null } };
 }

@@ -17,7 +17,7 @@ export interface ShortTokensOptions extends AuditTime {
 export interface ShortTokenHolder {
   actor: Actor;
   session: SessionReference | null;
-  adminTokenId: string | null;
+  operatorId: string | null;
 }
 
 /** A token that lives for minutes, for a browser. */
@@ -48,9 +48,9 @@ export class ShortTokens {
   /** Creates a short token that represents this one, or returns one that was issued recently. */
   async issueFor({ id, organizationId, expiresAtMs }: TokenRow, holder: ShortTokenHolder): Promise<ShortToken> {
     const { rows, clock, random } = this.#options;
-    const { actor, session, adminTokenId } = holder;
+    const { actor, session, operatorId } = holder;
     const nowMs = clock();
-    const key = [id, session === null ? null : hexOf(session.hash), adminTokenId].join(" ");
+    const key = [id, session === null ? null : hexOf(session.hash), operatorId].join(" ");
     const issued = this.#issued.get(key);
     if (issued !== undefined && issued.expiresAtMs - nowMs >= GOOD_FROM_MS && issued.expiresAtMs <= nowMs + LIFE_MS) {
       return issued;
@@ -62,7 +62,7 @@ export class ShortTokens {
     const endsAtMs = Math.min(...ends);
     const after = { prefix, expiresAt: isoTime(endsAtMs) };
     const change = { action: "playground_token.create", organizationId, subjectId: id, after };
-    const row = { hash, tokenId: id, expiresAtMs: endsAtMs, sessionHash: session?.hash ?? null, adminTokenId };
+    const row = { hash, tokenId: id, expiresAtMs: endsAtMs, sessionHash: session?.hash ?? null, operatorId };
     await rows.insertShortToken(row, nowMs, auditRow(actor, change, this.#options));
     const short = { token, organizationId, expiresAtMs: endsAtMs };
     this.#issued.set(key, short);

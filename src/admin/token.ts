@@ -103,6 +103,19 @@ export function hashOf(secret: string): Buffer {
   return hash("sha256", secret, "buffer");
 }
 
+/** Longest time without a request in a session. */
+export const SESSION_IDLE_MS = 8 * 3_600_000;
+
+/** Returns the public id of a session: the hash of its secret, of which the secret cannot be found. */
+export function idOfSession({ hash }: { hash: Uint8Array }): string {
+  return `ses_${Buffer.from(hash).toString("hex")}`;
+}
+
+/** Returns the hash that an id names; it is that of no session if the id has another form. */
+export function hashOfSession(id: string): Uint8Array {
+  return Buffer.from(id.replace(/^ses_/, ""), "hex");
+}
+
 function fingerprint(token: string, mark: Mark): TokenFingerprint {
   return { hash: hashOf(token), prefix: token.slice(0, mark.length + PREFIX_SECRET_LENGTH) };
 }

@@ -143,7 +143,7 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions }: Services,
 ): Omit<AdminServices, "gateway" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, budgets, admin: rows } = store;
+  const { accounts, allowances, budgets, admin } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({
     rows: store.conversations,
@@ -154,15 +154,21 @@ function adminServices(
   });
   return {
     ...core,
+    admin,
     allowances,
     budgets,
     responseItems: createResponseItems(live, options, store),
     bookings: ledger,
-    sessions: new Sessions({ ...core, rows, failures: signInFailures, noteUse: (...use) => lastUses.note(...use) }),
-    shortTokens: new ShortTokens({ ...core, rows }),
-    keys: adminKeysOver({ rows, log }),
+    sessions: new Sessions({
+      ...core,
+      rows: admin,
+      failures: signInFailures,
+      noteUse: (...use) => lastUses.note(...use),
+    }),
+    shortTokens: new ShortTokens({ ...core, rows: admin }),
+    keys: adminKeysOver({ rows: admin, log }),
     directory: directoryOver({ rows: store.directory, clock }),
-    audit: auditLogOver({ ...core, rows }),
+    audit: auditLogOver({ ...core, rows: admin }),
     requests: requestsOver({ holds: store.requests, refusals: store.refusals, conversations }),
     conversations,
     statements: new Statements(store.books),

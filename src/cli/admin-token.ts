@@ -1,17 +1,17 @@
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { replaceAdminToken } from "../admin/sessions.ts";
+import { replaceAdminToken } from "../admin/operators.ts";
 import { isoTime } from "../api/time.ts";
 import { command, facts } from "../operations/command.ts";
 import type { Workspace } from "./workspace.ts";
 
 export const createAdminToken = command({
   usage: "admin token",
-  summary: "Create a new admin token, shown once; earlier tokens and their sessions end",
+  summary: "Create a new admin token, shown once; the tokens of all operators and their sessions end",
   flags: {},
-  async run({ config, store, clock, random, newId, actor }: Workspace) {
-    const { row, token } = await replaceAdminToken({ rows: store.admin, clock, random, newId }, actor);
-    removeTokenFile(config.dataDir, "admin-token");
+  async run(workspace: Workspace) {
+    const { row, token } = await replaceAdminToken(workspace, workspace.actor);
+    removeTokenFile(workspace.config.dataDir, "admin-token");
     const { id, createdAtMs } = row;
     return { json: { id, token, createdAt: isoTime(createdAtMs) }, text: facts({ id, token }) };
   },

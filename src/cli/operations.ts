@@ -16,6 +16,8 @@ const NOUNS: Record<string, string> = {
   token: "access tokens of an organization",
   credits: "credits of an organization",
   "credits allowance": "monthly allowances",
+  operator: "people who administer the service, each with a token and a role",
+  session: "open sessions of the console",
   admin: "administration of the service",
   ledger: "verification of the books, and charges that could not be booked",
   "ledger dead-letters": "charges that could not be booked",

@@ -47,8 +47,8 @@ export async function withWorkspace<T>(
   const store = await openStore({ ...config, role: "command", creates, clock });
   try {
     await printStore(terminal, config, store.isNew);
-    const { accounts, allowances, budgets, books } = store;
-    const core = { accounts, allowances, budgets, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
+    const { accounts, admin, allowances, budgets, books } = store;
+    const core = { accounts, admin, allowances, budgets, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
     const newId = () => uuidV7(clock());
     const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
     return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });

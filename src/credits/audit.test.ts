@@ -22,7 +22,13 @@ function spend(input: number): void {
 
 describe("an audit entry", () => {
   const auditOf = (id: string, rest: Partial<BookingAudit> = {}): BookingAudit => {
-    const actor = { actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" } as const;
+    const actor = {
+      actorKind: "operator",
+      actorId: "adm_1",
+      actorName: null,
+      address: "::1",
+      requestId: "req_1",
+    } as const;
     return {
       id,
       ...actor,
@@ -51,7 +57,7 @@ describe("an audit entry", () => {
     books.nowMs += 10;
     books.bookOne(revoking("r", auditOf("audit_2")));
     books.bookOne(crediting("c", auditOf("audit_3")));
-    const actor = { actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" };
+    const actor = { actorKind: "operator", actorId: "adm_1", actorName: null, address: "::1", requestId: "req_1" };
     const common = { ...actor, action: "credits.test", organizationId: ORGANIZATION, before: null };
     expect(entries()).toEqual([
       { id: "audit_1", madeAtMs: 1_000, subjectId: "g", after: { amount: 5, note: "why" }, ...common },

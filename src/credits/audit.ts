@@ -1,7 +1,5 @@
+import type { ActorKind } from "../api/admin/roles.ts";
 import { creditsFromMicro, type MicroCredits } from "./amount.ts";
-
-/** Kind of the person or process that made a change. Anonymous: without a valid token. */
-export type ActorKind = "operator" | "member" | "command" | "service" | "anonymous";
 
 /** A change, or a sign-in. Holds no secret. */
 export interface AuditRow {
@@ -10,8 +8,10 @@ export interface AuditRow {
   /** Milliseconds since 1970. */
   madeAtMs: number;
   actorKind: ActorKind;
-  /** Id of the token that was presented. */
+  /** Id of the operator, or of the token that was presented. */
   actorId: string | null;
+  /** Name of the operator or the token, as it was then. */
+  actorName: string | null;
   address: string | null;
   requestId: string | null;
   /** Such as `token.revoke`. */
@@ -27,7 +27,7 @@ export interface AuditRow {
  * decision.
  */
 export interface BookingAudit
-  extends Pick<AuditRow, "id" | "actorKind" | "actorId" | "address" | "requestId" | "action"> {
+  extends Pick<AuditRow, "id" | "actorKind" | "actorId" | "actorName" | "address" | "requestId" | "action"> {
   /** The requested terms. The booked amount replaces `amount`. */
   after: Record<string, unknown>;
 }

@@ -34,8 +34,7 @@ export function callerNamesOf(caller: Caller | null): { organizationId: string |
   if (caller === null) return { organizationId: null, tokenId: null };
   const { principal, administrator: who } = caller;
   if (principal !== undefined) return { organizationId: principal.organizationId, tokenId: principal.tokenId };
-  if (who.role === "operator") return { organizationId: null, tokenId: who.adminToken.id };
-  return { organizationId: who.token.organizationId, tokenId: who.token.id };
+  return { organizationId: who.organizationId, tokenId: who.id };
 }
 
 /**

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
 import { Nullable } from "../api/admin/common.ts";
+import { type Permission, rolesWith } from "../api/admin/roles.ts";
 import type { ChatSettings } from "../api/chat/decode.ts";
 import { SentRequest } from "../api/chat/request.ts";
 import type { ErrorFormat } from "../api/wire.ts";
@@ -27,7 +28,7 @@ export function documentBase(version: string, basePath: string) {
     components: {
       securitySchemes: {
         token: { type: "http" as const, scheme: "bearer", description: "An access token of an organization." },
-        adminToken: { type: "http" as const, scheme: "bearer", description: "The admin token." },
+        adminToken: { type: "http" as const, scheme: "bearer", description: "The token of an operator or an auditor." },
         session: {
           type: "apiKey" as const,
           in: "cookie" as const,
@@ -96,15 +97,16 @@ export function documentationOf(endpoint: Endpoint, bounds: ChatBounds): Fastify
   } as FastifySchema;
 }
 
-const ACCESS_DESCRIPTIONS = {
-  public: "No authentication required.",
-  member: "For the operator, and for members within their organization.",
-  operator: "For the operator.",
-};
+/** Returns who may call an operation. Roles of an organization may do so within it. */
+function accessOf(permission: Permission): string {
+  const roles = rolesWith(permission);
+  if (roles.includes("guest")) return `Permission \`${permission}\`. No authentication required.`;
+  return `Permission \`${permission}\`, which these roles have: ${roles.join(", ")}.`;
+}
 
 /** Returns the same for an endpoint of the admin API. */
 export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
-  const { operationId, summary, access, path, query, body, answer } = endpoint;
+  const { operationId, summary, permission, path, query, body, answer } = endpoint;
   const { status, description, contentType = "application/json" } = answer;
   const schema = answerSchemaOf(endpoint);
   const names = [...path.matchAll(/:(\w+)/g)].map(([, name = ""]) => name);
@@ -112,8 +114,8 @@ export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
     tags: ["admin"],
     operationId,
     summary,
-    description: ACCESS_DESCRIPTIONS[access],
-    security: access === "public" ? [] : [{ adminToken: [] }, { session: [] }],
+    description: accessOf(permission),
+    security: rolesWith(permission).includes("guest") ? [] : [{ adminToken: [] }, { session: [] }],
     ...(names.length > 0 && { params: Type.Object(Object.fromEntries(names.map((name) => [name, Type.String()]))) }),
     ...(query !== undefined && { querystring: query }),
     ...(body !== undefined && { body }),

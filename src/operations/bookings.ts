@@ -50,8 +50,8 @@ export function bookingAudit({ actor, newId }: CreditCore, action: `credits.${st
     note,
   };
   const after = Object.fromEntries(Object.entries(named).filter(([, value]) => value !== null && value !== undefined));
-  const { id: actorId, kind: actorKind, address, requestId } = actor;
-  return { id: newId(), actorKind, actorId, address, requestId, action, after };
+  const { id, name: actorName, kind: actorKind, ...origin } = actor;
+  return { id: newId(), actorKind, actorId: id, actorName, ...origin, action, after };
 }
 
 /** Rejects for an unknown organization, and for the playground, which holds no credits. */

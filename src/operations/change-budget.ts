@@ -18,7 +18,7 @@ import { amountOf, operation } from "./operation.ts";
 
 export const changeBudget = operation({
   route: "PATCH /organizations/:id/budgets/:budget_id",
-  access: "operator",
+  permission: "budgets:write",
   summary: "Change the name or the amount of a budget; an amount below what is spent interrupts no request",
   body: (s) => s.BudgetChange,
   answer: { status: 200, description: "The budget as it is now.", schema: (s) => s.Budget },

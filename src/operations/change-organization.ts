@@ -7,7 +7,7 @@ import { outputWithStatus } from "./show-organization.ts";
 
 export const changeOrganization = operation({
   route: "PATCH /organizations/:id",
-  access: "operator",
+  permission: "organizations:write",
   summary:
     "Change an organization's name or limits, pause or resume it, turn the storage of its conversations or responses on or off",
   body: (s) => s.OrganizationChange,

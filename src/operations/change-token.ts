@@ -19,7 +19,7 @@ import {
 
 export const changeToken = operation({
   route: "PATCH /tokens/:id",
-  access: "operator",
+  permission: "tokens:write",
   summary: "Change an access token; takes effect within 1 s on one node and within 5 s on all nodes",
   body: (s) => s.TokenChange,
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },

@@ -126,6 +126,11 @@ export function onOrOff(text: string, name: string): boolean {
   return text === "on" || (text === "off" ? false : refuse(name, text, "on or off"));
 }
 
+/** Returns a parser of one of some words. */
+export function wordOf<const Word extends string>(words: readonly Word[]): Parse<Word> {
+  return (text, name) => words.find((word) => word === text) ?? refuse(name, text, words.join(" or "));
+}
+
 /** Checks a text of one line. */
 export function line(text: string, name: string): string {
   return LINE.test(text) ? text : refuse(name, text.slice(0, 60), "1 to 200 characters on one line");

@@ -1,16 +1,19 @@
 import type { Actor, AuditTime } from "../admin/audit.ts";
+import type { Page, PageRequest } from "../admin/directory.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
+import type { AdminRows } from "../stores/queries/admin.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { BudgetRows } from "../stores/queries/budgets.ts";
 
 /** Services that operations use in a running service and in a command. */
 export interface Core extends AuditTime {
   accounts: AccountRows;
+  admin: AdminRows;
   allowances: AllowanceRows;
   budgets: BudgetRows;
   /** Books one transition: the ledger of a running service, or the books of a store. */
@@ -99,6 +102,18 @@ export async function allRows<Row extends { id: string }>(
     rows.push(...page);
   } while (page.length === PAGE_ROWS);
   return rows;
+}
+
+/** Reads all pages of a list, the newest entries first. */
+export async function allPages<Entry>(read: (page: PageRequest) => Promise<Page<Entry>>): Promise<Entry[]> {
+  const entries: Entry[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: Page<Entry> = await read({ cursor, limit: PAGE_ROWS });
+    entries.push(...page.data);
+    cursor = page.next_cursor;
+  } while (cursor !== null);
+  return entries;
 }
 
 export function oldestFirst<Row extends { createdAtMs: number }>(rows: Row[]): Row[] {

@@ -13,7 +13,7 @@ import { amountOf, futureTimeOf, operation } from "./operation.ts";
 
 export const createAllowance = operation({
   route: "POST /organizations/:id/allowances",
-  access: "operator",
+  permission: "credits:write",
   summary: "Grant credits every month from a given time; a duplicate reference is ignored",
   body: (s) => s.NewAllowance,
   answer: { status: 201, description: "The allowance.", schema: (s) => s.Allowance },

@@ -16,7 +16,7 @@ const EACH = /^(token|model|metadata\..{1,64})$/;
 
 export const createBudget = operation({
   route: "POST /organizations/:id/budgets",
-  access: "operator",
+  permission: "budgets:write",
   summary: "Limit what some requests of an organization may spend in each window of time",
   body: (s) => s.NewBudget,
   answer: { status: 201, description: "The budget.", schema: (s) => s.Budget },

@@ -18,7 +18,7 @@ import { amountOf, futureTimeOf, operation } from "./operation.ts";
 
 export const createCredit = operation({
   route: "POST /organizations/:id/credits",
-  access: "operator",
+  permission: "credits:write",
   summary: "Refund credits that were spent, as goodwill or to correct a charge; a duplicate reference is ignored",
   body: (s) => s.NewCredit,
   answer: { status: 201, description: "The refund.", schema: (s) => s.Booking },

@@ -18,7 +18,7 @@ import { amountOf, futureTimeOf, operation, timeOf } from "./operation.ts";
 
 export const createGrant = operation({
   route: "POST /organizations/:id/grants",
-  access: "operator",
+  permission: "credits:write",
   summary: "Grant credits; a duplicate reference is ignored",
   body: (s) => s.NewGrant,
   answer: { status: 201, description: "The grant.", schema: (s) => s.Booking },

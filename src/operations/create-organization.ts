@@ -10,7 +10,7 @@ import { organizationOutput } from "./show-organization.ts";
 
 export const createOrganization = operation({
   route: "POST /organizations",
-  access: "operator",
+  permission: "organizations:write",
   summary: "Create an organization",
   body: (s) => s.NewOrganization,
   answer: { status: 201, description: "The organization.", schema: (s) => s.Organization },

@@ -7,7 +7,7 @@ import { type OperationCall, type OperationServices, operation, requireOwn } fro
 
 export const createPlaygroundToken = operation({
   route: "POST /playground/token",
-  access: "public",
+  permission: "playground:use",
   summary: "Create a short-lived access token for `/v1`; guests get one if the playground is open to them",
   body: (s) => s.Strict({ organization_id: s.Type.Optional(s.Nullable(s.Id)) }),
   answer: {
@@ -43,11 +43,12 @@ async function shortTokenFor(
   who: OperationCall["who"],
   named: string | null,
 ): Promise<ShortToken> {
-  const adminTokenId = who?.role === "operator" ? who.adminToken.id : null;
-  const holder = { actor, session: who?.session ?? null, adminTokenId };
-  if (who?.role === "member") {
+  const token = who?.token ?? null;
+  const operatorId = who !== null && token === null ? who.id : null;
+  const holder = { actor, session: who?.session ?? null, operatorId };
+  if (token !== null) {
     if (named !== null) requireOwn(who, named);
-    if (who.token.scopes.includes("chat.completions:write")) return shortTokens.issueFor(who.token, holder);
+    if (token.scopes.includes("chat.completions:write")) return shortTokens.issueFor(token, holder);
     throw new ApiError("insufficient_scope", "Your token needs the scope `chat.completions:write`.");
   }
   const organizationId = who === null ? guestsOrganization(facts, named) : named;
@@ -55,9 +56,9 @@ async function shortTokenFor(
     const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
     throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
   }
-  const token = await found(shortTokens.consoleToken(organizationId, actor));
-  if (token.revokedAtMs !== null) throw new ApiError("token_ended", `The console's token ${token.id} was revoked.`);
-  return shortTokens.issueFor(token, holder);
+  const ofConsole = await found(shortTokens.consoleToken(organizationId, actor));
+  if (ofConsole.revokedAtMs === null) return shortTokens.issueFor(ofConsole, holder);
+  throw new ApiError("token_ended", `The console's token ${ofConsole.id} was revoked.`);
 }
 
 function guestsOrganization({ guest_playground }: OperationServices["facts"], named: string | null): string {

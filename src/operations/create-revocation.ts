@@ -18,7 +18,7 @@ import { amountOf, operation } from "./operation.ts";
 
 export const createRevocation = operation({
   route: "POST /organizations/:id/revocations",
-  access: "operator",
+  permission: "credits:write",
   summary: "Revoke credits that are neither spent nor held: an `amount`, or `all`; a duplicate reference is ignored",
   body: (s) => s.NewRevocation,
   answer: { status: 201, description: "The revocation.", schema: (s) => s.Booking },

@@ -19,7 +19,7 @@ import {
 
 export const createToken = operation({
   route: "POST /tokens",
-  access: "operator",
+  permission: "tokens:write",
   summary: "Create an access token; only this response contains its secret",
   body: (s) => s.NewToken,
   answer: {

@@ -6,7 +6,7 @@ import { operation } from "./operation.ts";
 
 export const deleteBudget = operation({
   route: "DELETE /organizations/:id/budgets/:budget_id",
-  access: "operator",
+  permission: "budgets:write",
   summary: "Delete a budget with its counters; other budgets stay as they are",
   answer: { status: 204, description: "The budget is deleted." },
   handle: (services, call) => removeBudget(services, budgetIn(call)),

@@ -10,7 +10,7 @@ import { operation } from "./operation.ts";
 
 export const endAllowance = operation({
   route: "DELETE /organizations/:id/allowances/:allowance_id",
-  access: "operator",
+  permission: "credits:write",
   summary: "End an allowance; the current month's grant stays",
   answer: { status: 200, description: "The allowance as it is now.", schema: (s) => s.Allowance },
   async handle(services, { params: { id, allowance_id = "" } }) {

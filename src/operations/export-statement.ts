@@ -7,7 +7,7 @@ const EXPORTS_AT_ONCE_MAX = 2;
 
 export const exportStatement = operation({
   route: "GET /organizations/:id/statement.csv",
-  access: "member",
+  permission: "credits:read",
   summary: "Export the whole statement as comma-separated values",
   query: (s) => s.Strict(s.StatementFilter),
   answer: { status: 200, description: "The lines.", schema: (s) => s.Type.String(), contentType: "text/csv" },
@@ -22,7 +22,7 @@ export const exportStatement = operation({
         "content-type": "text/csv; charset=utf-8",
         "content-disposition": `attachment; filename="${name}.csv"`,
       };
-      const text = services.statements.csv(selection, { forOperator: call.who?.role === "operator" });
+      const text = services.statements.csv(selection, { forOperator: call.may("upstreams:read") });
       return await call.connection.stream(headers, text);
     } finally {
       leave();

@@ -9,7 +9,7 @@ import { operation } from "./operation.ts";
 
 export const listAllowances = operation({
   route: "GET /organizations/:id/allowances",
-  access: "member",
+  permission: "credits:read",
   summary: "List an organization's allowances, including those that have ended",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Allowance) },

@@ -2,7 +2,7 @@ import { operation } from "./operation.ts";
 
 export const listAudit = operation({
   route: "GET /audit",
-  access: "operator",
+  permission: "audit:read",
   summary: "List the audit log, the newest entries first",
   query: (s) =>
     s.Strict({

@@ -5,7 +5,7 @@ import { operation } from "./operation.ts";
 
 export const listBudgets = operation({
   route: "GET /organizations/:id/budgets",
-  access: "member",
+  permission: "budgets:read",
   summary: "List an organization's budgets and the spending caps of its tokens",
   answer: { status: 200, description: "All of them, in one page.", schema: (s) => s.PageOf(s.Budget) },
   async handle(services, { params }) {

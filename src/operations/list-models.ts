@@ -4,10 +4,10 @@ import { operation } from "./operation.ts";
 
 export const listModelsWithRoutes = operation({
   route: "GET /models",
-  access: "member",
+  permission: "models:read",
   summary: "List models with their facts and prices; operators also see their routes and the health of each",
   answer: { status: 200, description: "The models.", schema: (s) => s.AdminModelList },
-  async handle({ gateway, clock }, { who }): Promise<AdminModelList> {
+  async handle({ gateway, clock }, { who, may }): Promise<AdminModelList> {
     // Imported here, because every command loads the list of operations.
     const [{ toApiModel }, { mayUse }, { reportRoutes }] = await Promise.all([
       import("../catalog/model.ts"),
@@ -15,15 +15,15 @@ export const listModelsWithRoutes = operation({
       import("../gateway/route-health.ts"),
     ]);
     const health = gateway.circuits.health(clock());
-    const allowed = who?.role === "member" && who.token.models !== null ? new Set(who.token.models) : null;
-    const usable = gateway.catalog.list().filter((model) => {
-      return who?.role === "operator" || mayUse({ organizationKind: "standard", models: allowed }, model);
-    });
+    const models = who?.token?.models ?? null;
+    const withRoutes = may("upstreams:read");
+    const caller = { organizationKind: "standard", models: models && new Set(models) } as const;
+    const usable = gateway.catalog.list().filter((model) => withRoutes || mayUse(caller, model));
     const data = usable.map((model) => ({
       ...toApiModel(model),
       playground: model.playground,
       prices: pricesByClass(model.prices),
-      routes: who?.role === "operator" ? reportRoutes(model, health) : null,
+      routes: withRoutes ? reportRoutes(model, health) : null,
     }));
     return { object: "list", data };
   },

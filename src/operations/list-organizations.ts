@@ -5,7 +5,7 @@ import { operation } from "./operation.ts";
 
 export const listOrganizations = operation({
   route: "GET /organizations",
-  access: "member",
+  permission: "organizations:read",
   summary: "List organizations, the newest first; members see their own",
   query: (s) =>
     s.Strict({
@@ -15,8 +15,9 @@ export const listOrganizations = operation({
     }),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Organization) },
   async handle({ directory }, { who, query: { search = null, status = null }, page }) {
-    if (who?.role !== "member") return directory.organizations({ search, status, ...page });
-    const own = await directory.organization(who.token.organizationId);
+    const organizationId = who?.organizationId ?? null;
+    if (organizationId === null) return directory.organizations({ search, status, ...page });
+    const own = await directory.organization(organizationId);
     return { object: "list", data: own === undefined ? [] : [own], next_cursor: null };
   },
   commands: [

@@ -2,7 +2,7 @@ import { operation, organizationIn, timeOf } from "./operation.ts";
 
 export const listRequests = operation({
   route: "GET /requests",
-  access: "member",
+  permission: "requests:read",
   summary: "List completion requests, the newest first",
   query: (s) =>
     s.Strict({
@@ -20,7 +20,7 @@ export const listRequests = operation({
     description: "A page. It may be short if the search took long.",
     schema: (s) => s.PageOf(s.RequestSummary),
   },
-  async handle({ requests }, { who, query, page }) {
+  async handle({ requests }, { who, may, query, page }) {
     const found = await requests.list({
       organizationId: organizationIn(who, query.organization_id),
       tokenId: query.token_id ?? null,
@@ -31,7 +31,7 @@ export const listRequests = operation({
       toMs: timeOf("to", query.to),
       ...page,
     });
-    if (who?.role === "operator") return found;
+    if (may("upstreams:read")) return found;
     return { ...found, data: found.data.map((request) => ({ ...request, provider_cost: null })) };
   },
 });

@@ -5,7 +5,7 @@ import { capText, tokenJson } from "./token-terms.ts";
 
 export const listTokens = operation({
   route: "GET /tokens",
-  access: "member",
+  permission: "tokens:read",
   summary: "List access tokens, the newest first, without their secrets",
   query: (s) =>
     s.Strict({

@@ -5,25 +5,30 @@ import { createAllowance } from "./create-allowance.ts";
 import { createBudget } from "./create-budget.ts";
 import { createCredit } from "./create-credit.ts";
 import { createGrant } from "./create-grant.ts";
+import { createOperator } from "./create-operator.ts";
 import { createOrganization } from "./create-organization.ts";
 import { createPlaygroundToken } from "./create-playground-token.ts";
 import { createRevocation } from "./create-revocation.ts";
 import { createToken } from "./create-token.ts";
 import { deleteBudget } from "./delete-budget.ts";
 import { endAllowance } from "./end-allowance.ts";
+import { endSession } from "./end-session.ts";
 import { exportStatement } from "./export-statement.ts";
 import { listAllowances } from "./list-allowances.ts";
 import { listAudit } from "./list-audit.ts";
 import { listBudgets } from "./list-budgets.ts";
 import { listGrants } from "./list-grants.ts";
 import { listModelsWithRoutes } from "./list-models.ts";
+import { listOperators } from "./list-operators.ts";
 import { listOrganizations } from "./list-organizations.ts";
 import { listRequests } from "./list-requests.ts";
+import { listSessions } from "./list-sessions.ts";
 import { listTokens } from "./list-tokens.ts";
 import type { Operation } from "./operation.ts";
 import { raiseBudget } from "./raise-budget.ts";
 import { removeConversations } from "./remove-conversations.ts";
 import { resumeRoute } from "./resume-route.ts";
+import { revokeOperator } from "./revoke-operator.ts";
 import { revokeToken } from "./revoke-token.ts";
 import { rotateToken } from "./rotate-token.ts";
 import { showBudget } from "./show-budget.ts";
@@ -41,6 +46,7 @@ import { signOut } from "./sign-out.ts";
 /** Every operation of the admin API by its id, in the order of the documentation. */
 export const operations: Readonly<Record<string, Operation>> = {
   ...{ showService, signIn, showSession, signOut },
+  ...{ listOperators, createOperator, revokeOperator, listSessions, endSession },
   ...{ showOverview, listAudit, listModelsWithRoutes, resumeRoute },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
   ...{ listGrants, createGrant, createRevocation, createCredit, listAllowances, createAllowance, endAllowance },

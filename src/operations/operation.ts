@@ -4,6 +4,7 @@ import type { Directory, PageRequest } from "../admin/directory.ts";
 import type { Administrator, Origin, Sessions } from "../admin/sessions.ts";
 import type { ShortTokens } from "../admin/short-tokens.ts";
 import type { Limits } from "../api/admin/common.ts";
+import type { Permission } from "../api/admin/roles.ts";
 import type * as schemas from "../api/admin/schemas.ts";
 import type { ServiceFacts } from "../api/admin/session.ts";
 import type { LimitSettings } from "../api/principal.ts";
@@ -35,13 +36,12 @@ export interface OperationServices extends Core {
   facts: ServiceFacts;
 }
 
-/** Required role. Public: none. Member: members, for their own organization, and operators. */
-export type Access = "public" | "member" | "operator";
-
 /** One request, after the checks of its caller and its input. */
 export interface OperationCall<Query = unknown, Body = unknown> {
-  /** Null only where the access is public. */
+  /** Null for a guest. */
   who: Administrator | null;
+  /** Returns whether the caller's role has a further permission, which decides what the answer shows. */
+  may(permission: Permission): boolean;
   /** Parameters of the path. */
   params: { id: string; allowance_id?: string; budget_id?: string };
   query: Query;
@@ -72,9 +72,10 @@ type Schemas = typeof schemas;
 
 /** An operation of the admin API. Its route, its documentation and its commands derive from this declaration. */
 export interface Operation {
-  /** Method, and path under `/admin/v1` in Fastify's notation. A member's `/organizations/:id` is their own. */
+  /** Method, and path under `/admin/v1` in Fastify's notation. */
   route: `${"GET" | "POST" | "PATCH" | "DELETE"} /${string}`;
-  access: Access;
+  /** The permission that the caller's role must have. A role of an organization has it there only. */
+  permission: Permission;
   summary: string;
   query?: SchemaMaker<TSchema>;
   body?: SchemaMaker<TSchema>;
@@ -110,16 +111,15 @@ export function operation<Query extends TSchema | undefined = undefined, Body ex
   return declaration as Operation;
 }
 
-/** Throws not_found where a member names another organization than their own. */
+/** Throws not_found where the caller's role is limited to another organization. */
 export function requireOwn(who: Administrator | null, organizationId: string): void {
-  if (who?.role === "operator") return;
-  if (who?.role !== "member" || who.token.organizationId !== organizationId) throw notFound();
+  if (who === null || (who.organizationId ?? organizationId) !== organizationId) throw notFound();
 }
 
-/** Returns the organization to list: a member's own, or the one that an operator names; null for all. */
+/** Returns the organization to list: the one that the caller's role is limited to, or the one that they name; null for all. */
 export function organizationIn(who: Administrator | null, named: string | undefined): string | null {
   if (named !== undefined) requireOwn(who, named);
-  return who?.role === "member" ? who.token.organizationId : (named ?? null);
+  return who?.organizationId ?? named ?? null;
 }
 
 /** Converts the limits of a body to settings. */

@@ -18,7 +18,7 @@ import { amountOf, operation } from "./operation.ts";
 
 export const raiseBudget = operation({
   route: "POST /organizations/:id/budgets/:budget_id/raises",
-  access: "operator",
+  permission: "budgets:write",
   summary: "Add credits to a budget in its current window only",
   body: (s) => s.BudgetRaise,
   answer: { status: 201, description: "The counter with its new limit.", schema: (s) => s.BudgetCounter },

@@ -3,7 +3,7 @@ import { operation } from "./operation.ts";
 
 export const removeConversations = operation({
   route: "DELETE /organizations/:id/conversations",
-  access: "operator",
+  permission: "conversations:delete",
   summary: "Delete the stored conversations of an organization now, and the kept items of its responses",
   answer: {
     status: 200,

@@ -5,7 +5,7 @@ import { operation } from "./operation.ts";
 /** The route is in the body, because its name contains slashes, which proxies decode in a path. */
 export const resumeRoute = operation({
   route: "POST /routes/resume",
-  access: "operator",
+  permission: "upstreams:write",
   summary:
     "End the pause of a route and close its circuits; takes effect within 1 s on one node and within 5 s on all nodes",
   body: (s) =>

@@ -7,7 +7,7 @@ import { auditedToken, tokenRecord, tokenRow } from "./token-terms.ts";
 
 export const revokeToken = operation({
   route: "POST /tokens/:id/revoke",
-  access: "operator",
+  permission: "tokens:write",
   summary: "Revoke an access token; takes effect within 1 s on one node and within 5 s on all nodes",
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },
   async handle(services, { params }) {

@@ -11,7 +11,7 @@ const OVERLAP_SECONDS = 3600;
 
 export const rotateToken = operation({
   route: "POST /tokens/:id/rotate",
-  access: "operator",
+  permission: "tokens:write",
   summary: "Replace an access token with a new one of the same permissions and lifetime",
   body: (s) =>
     s.Strict({

@@ -19,7 +19,7 @@ const SHOWN_MAX = 50;
 
 export const showBudget = operation({
   route: "GET /organizations/:id/budgets/:budget_id",
-  access: "member",
+  permission: "budgets:read",
   summary: "Show a budget with the counters of its current window, by value",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "The budget.", schema: (s) => s.BudgetWithCounters },

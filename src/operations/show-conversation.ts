@@ -4,7 +4,7 @@ import { operation } from "./operation.ts";
 
 export const showConversation = operation({
   route: "GET /requests/:id/conversation",
-  access: "operator",
+  permission: "conversations:read",
   summary: "Show a stored conversation; the audit log records who reads it",
   answer: { status: 200, description: "The conversation.", schema: (s) => s.Conversation },
   async handle(services, { params }) {

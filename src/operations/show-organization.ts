@@ -7,7 +7,7 @@ import { operation } from "./operation.ts";
 
 export const showOrganization = operation({
   route: "GET /organizations/:id",
-  access: "member",
+  permission: "organizations:read",
   summary: "Show an organization",
   answer: { status: 200, description: "The organization.", schema: (s) => s.Organization },
   handle: (services, { params }) => found(services.directory.organization(params.id)),

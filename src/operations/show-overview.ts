@@ -3,7 +3,7 @@ import { operation, organizationIn, timeOf } from "./operation.ts";
 
 export const showOverview = operation({
   route: "GET /overview",
-  access: "member",
+  permission: "usage:read",
   summary: "Show credits and usage by day, with the models, tokens and organizations that spend most",
   query: (s) =>
     s.Strict({
@@ -12,10 +12,10 @@ export const showOverview = operation({
       to: s.Type.Optional(s.Day),
     }),
   answer: { status: 200, description: "The overview.", schema: (s) => s.Overview },
-  async handle(services, { who, query }) {
+  async handle(services, { who, may, query }) {
     return services.overviews.overview({
       organizationId: await knownOrganization(services, organizationIn(who, query.organization_id)),
-      forOperator: who?.role === "operator",
+      forOperator: may("upstreams:read"),
       fromDay: timeOf("from", query.from),
       toDay: timeOf("to", query.to),
     });

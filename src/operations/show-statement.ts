@@ -4,7 +4,7 @@ import { type OperationCall, operation, timeOf } from "./operation.ts";
 
 export const showStatement = operation({
   route: "GET /organizations/:id/statement",
-  access: "member",
+  permission: "credits:read",
   summary: "List everything that changed an organization's credits, the oldest first, with the balance after it",
   query: (s) => s.Strict({ ...s.PageQuery, ...s.StatementFilter }),
   answer: { status: 200, description: "A page.", schema: (s) => s.StatementPage },

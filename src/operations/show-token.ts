@@ -3,7 +3,7 @@ import { operation, requireOwn } from "./operation.ts";
 
 export const showToken = operation({
   route: "GET /tokens/:id",
-  access: "member",
+  permission: "tokens:read",
   summary: "Show an access token, without its secret",
   answer: { status: 200, description: "The token.", schema: (s) => s.Token },
   async handle(services, { who, params }) {

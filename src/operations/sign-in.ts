@@ -3,7 +3,7 @@ import { sessionAnswer } from "./show-session.ts";
 
 export const signIn = operation({
   route: "POST /session",
-  access: "public",
+  permission: "session:own",
   summary: "Sign in: with the admin token, or as a member with an organization's token",
   body: (s) =>
     s.Strict({

@@ -2,7 +2,7 @@ import { operation } from "./operation.ts";
 
 export const signOut = operation({
   route: "DELETE /session",
-  access: "public",
+  permission: "session:own",
   summary: "Sign out",
   answer: { status: 204, description: "The session has ended, and its cookie is cleared." },
   async handle({ sessions }, { connection }) {

@@ -1,6 +1,7 @@
 import type { BookWrites } from "../credits/batch.ts";
 import type { GrantRow } from "../credits/books.ts";
-import { ADJUSTMENT, AUDIT_ENTRY, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
+import { AUDIT_ENTRY } from "./admin-schema.ts";
+import { ADJUSTMENT, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
 
 /** One kind of write of a batch, which each of its rows needs once. */

@@ -73,6 +73,7 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "request.ending": "client_disconnected",
   "adjustment.kind": "late_settlement",
   "audit_entry.actor_kind": "anonymous",
+  "operator.role": "auditor",
   "admin_idempotency_key.state": "answered",
   "admin_idempotency_key.status": 200n,
   "admin_idempotency_key.answer": "{}",

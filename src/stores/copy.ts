@@ -1,8 +1,9 @@
 import { timeOfId } from "../credits/request-id.ts";
 import { OperatorError } from "../errors.ts";
+import { AUDIT_ENTRY } from "./admin-schema.ts";
 import { ALL_TABLES } from "./all-tables.ts";
 import type { Cell } from "./fields.ts";
-import { ADJUSTMENT, AUDIT_ENTRY, CONVERSATION, KEY, REQUEST, RESPONSE_ITEM, USAGE_DAY } from "./schema.ts";
+import { ADJUSTMENT, CONVERSATION, KEY, REQUEST, RESPONSE_ITEM, USAGE_DAY } from "./schema.ts";
 import { join, raw, type Sql, sql } from "./sql.ts";
 import type { TableShape } from "./table.ts";
 

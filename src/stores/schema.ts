@@ -1,6 +1,5 @@
 import type { LimitSettings, Scope } from "../api/principal.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
-import type { AuditRow } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
@@ -23,7 +22,6 @@ import {
   json,
   number,
   oneOf,
-  optionalBytes,
   optionalJson,
   optionalNumber,
   optionalOneOf,
@@ -177,20 +175,6 @@ export const ALLOWANCE = declareTable("allowance", ["organizationId", "id"], {
   endedAtMs: past(optionalNumber("ended_at")),
 } satisfies Fields<AllowanceRow>);
 
-export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
-  id: requiredText("id"),
-  madeAtMs: number("made_at"),
-  actorKind: oneOf("actor_kind", ["operator", "member", "command", "service", "anonymous"]),
-  actorId: optionalText("actor_id"),
-  address: optionalText("address"),
-  requestId: optionalText("request_id"),
-  action: requiredText("action"),
-  organizationId: optionalText("organization_id"),
-  subjectId: optionalText("subject_id"),
-  before: optionalJson<Record<string, unknown>>("before"),
-  after: optionalJson<Record<string, unknown>>("after"),
-} satisfies Fields<AuditRow>);
-
 export const ORGANIZATION = declareTable("organization", ["id"], {
   id: requiredText("id"),
   name: requiredText("name"),
@@ -232,56 +216,10 @@ export const TOKEN = declareTable("token", ["id"], {
   callerId: requiredText("caller_id"),
 });
 
-export const ADMIN_TOKEN = declareTable("admin_token", ["id"], {
-  id: requiredText("id"),
-  /** SHA-256 of the whole token. */
-  hash: bytes("hash"),
-  /** First characters, for display. */
-  prefix: requiredText("prefix"),
-  createdAtMs: number("created_at"),
-  revokedAtMs: optionalNumber("revoked_at"),
-});
-
-export const ADMIN_SESSION = declareTable("admin_session", ["hash"], {
-  /** SHA-256 of the cookie's value. */
-  hash: bytes("hash"),
-  adminTokenId: optionalText("admin_token_id"),
-  tokenId: optionalText("token_id"),
-  createdAtMs: number("created_at"),
-  /** Time of the last use, to the minute. */
-  seenAtMs: number("seen_at"),
-  expiresAtMs: number("expires_at"),
-});
-
-export const SHORT_TOKEN = declareTable("short_token", ["hash"], {
-  hash: bytes("hash"),
-  tokenId: requiredText("token_id"),
-  expiresAtMs: number("expires_at"),
-  /** The session that created it, with which it ends. Null: created without a session. */
-  sessionHash: optionalBytes("session_hash"),
-  /** The admin token that authorized it, with which it ends. */
-  adminTokenId: optionalText("admin_token_id"),
-});
-
 /** One row with the id 1, or none: a random number that triggers replace at every change of what a token may do. */
 export const ACCOUNT_VERSION = declareTable("account_version", ["id"], {
   id: number("id"),
   version: number("version"),
-});
-
-export const ADMIN_KEY = declareTable("admin_idempotency_key", ["scope", "key"], {
-  /** `operator`, or the caller that a member's token identifies. */
-  scope: requiredText("scope"),
-  key: requiredText("key"),
-  /** Fingerprint of the request: the same key with another request is refused. */
-  fingerprint: requiredText("fingerprint"),
-  /** Interrupted: it failed without a known outcome. */
-  state: oneOf("state", ["running", "answered", "interrupted"]),
-  /** HTTP status, and JSON text, which holds no secret. */
-  status: optionalNumber("status"),
-  answer: optionalText("answer"),
-  createdAtMs: number("created_at"),
-  expiresAtMs: number("expires_at"),
 });
 
 /** `UsageCounts` in a table or in the result of a query. */

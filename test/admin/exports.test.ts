@@ -55,7 +55,7 @@ async function start(): Promise<void> {
   books = new EndlessBooks();
   [lookedUp, entries] = [[], []];
   const admin = {
-    sessions: { operatorOf: async () => ({ role: "operator", adminToken: { id: "admin_1" } }) },
+    sessions: { operatorOf: async () => ({ role: "operator", id: "adm_1", organizationId: null, token: null }) },
     accounts: {
       organization: async (id: string) => {
         lookedUp.push(id);

@@ -8,7 +8,13 @@ let url: string;
 const running: { organizationId: string; end(): void }[] = [];
 
 async function start(): Promise<void> {
-  const member = (organizationId: string) => ({ role: "member", token: { id: "tok_1", organizationId }, session: {} });
+  const member = (organizationId: string) => ({
+    role: "member",
+    id: "tok_1",
+    organizationId,
+    token: null,
+    session: {},
+  });
   const admin = {
     sessions: { find: async (secret: string) => member(`org_${secret[0]}`) },
     accounts: { organization: async (id: string) => ({ id }) },

@@ -64,7 +64,7 @@ async function play(store: Store, dataDir: string): Promise<void> {
     ]);
   };
   const loss = { batches: 0 };
-  const actor = { kind: "operator" as const, id: "adm_1", address: "::1", requestId: null };
+  const actor = { kind: "operator" as const, id: "adm_1", name: "Ada", address: "::1", requestId: null };
   const open = async (directory: string, settleRetryMs: number) => {
     const books = losing(store.books, loss);
     const ledger = await openLedger({ books, dataDir: join(dataDir, directory), log: keepLog(), settleRetryMs });

@@ -244,7 +244,7 @@ class StoreBudgets implements BudgetTarget {
 
 /** An audit record that `verify` compares with nothing. */
 function recordOf(organizationId: string, subjectId: string): AuditRow {
-  const who = { actorKind: "command", actorId: null, address: null, requestId: null } as const;
+  const who = { actorKind: "command", actorId: null, actorName: null, address: null, requestId: null } as const;
   const change = { action: "test", organizationId, subjectId, before: null, after: null };
   return { id: v7(), madeAtMs: Date.now(), ...who, ...change };
 }

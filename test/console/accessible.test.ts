@@ -28,7 +28,7 @@ import {
 
 type Address = (typeof PAGE_PATHS)[number];
 type Pattern = Address["path"] | Extract<Address, { one: string }>["one"];
-type Role = "operator" | "member";
+type Role = "operator" | "auditor" | "member";
 
 /** Route patterns of all pages that a role can open. */
 const patternsOf = (role: Role): Pattern[] =>
@@ -44,6 +44,7 @@ describe.skipIf(!hasBrowser)(
     let service: RunningService;
     let organization: Organization;
     let admin: string;
+    let tokens: Record<Role, string>;
     /** Paths to open for each pattern: one with much content, one with little. */
     let examples: Record<Pattern, string[]>;
 
@@ -54,6 +55,8 @@ describe.skipIf(!hasBrowser)(
       ]);
       admin = await adminTokenOf(service);
       organization = await makeOrganization(service, "50", { name: "web app", scopes: MEMBER_SCOPES });
+      const auditor = await service.tollgate<{ token: string }>("operator", "create", "Ada", "--role", "auditor");
+      tokens = { operator: admin, auditor: auditor.token, member: organization.token };
       const requestId = await fill(service, organization);
       examples = {
         "/": ["/", "/?period=1&organization_id=org_playground"],
@@ -81,9 +84,9 @@ describe.skipIf(!hasBrowser)(
       await page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true");
     }
 
-    test.each(["operator", "member"] as const)("Every page that the %s can open passes.", async (role) => {
+    test.each(["operator", "auditor", "member"] as const)("Every page that the %s can open passes.", async (role) => {
       const visitor = await visit(browser, service);
-      await signIn(visitor.page, role === "operator" ? admin : organization.token);
+      await signIn(visitor.page, tokens[role]);
       const patterns = patternsOf(role);
       const problems: string[] = [];
       // Never the same page twice in a row: the second would show the data of the first until its own is loaded.

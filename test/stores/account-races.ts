@@ -10,7 +10,7 @@ const ROUNDS = 20;
 const NOW = 1_790_000_000_000;
 
 function recordOf(organizationId: string, subjectId = organizationId, action = "organization.change") {
-  const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
+  const actor = { actorKind: "operator", actorId: null, actorName: null, address: null, requestId: null } as const;
   return (before: OrganizationUpdate | null, after: OrganizationUpdate | null): AuditRow => ({
     id: v7(),
     madeAtMs: NOW,

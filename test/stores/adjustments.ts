@@ -216,7 +216,13 @@ function checkpointCases(subject: Subject): void {
 }
 
 function auditOf(action: string, terms: Record<string, unknown> = {}): BookingAudit {
-  const actor = { actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" } as const;
+  const actor = {
+    actorKind: "operator",
+    actorId: "adm_1",
+    actorName: null,
+    address: "::1",
+    requestId: "req_1",
+  } as const;
   return { id: v7(), ...actor, action, after: { why: "日\n'\u0000", ...terms } };
 }
 

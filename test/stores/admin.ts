@@ -4,23 +4,38 @@ import { expect, test } from "vitest";
 import { SCOPES } from "../../src/api/principal.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
 import type { OrganizationUpdate, TokenRow } from "../../src/stores/queries/accounts.ts";
-import type { AdminTokenRow, SessionRow } from "../../src/stores/queries/admin.ts";
+import type { OperatorRow, SessionRow } from "../../src/stores/queries/admin.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
 const hash = () => new Uint8Array(randomBytes(32));
 const NOW = 1_790_000_000_000;
 
-function adminTokenOf(changes: Partial<AdminTokenRow> = {}): AdminTokenRow {
-  return { id: randomId("adm"), hash: hash(), prefix: "tg-admin-abc", createdAtMs: NOW, revokedAtMs: null, ...changes };
+function operatorOf(changes: Partial<OperatorRow> = {}): OperatorRow {
+  const terms = { name: randomId("name"), role: "operator" } as const;
+  return {
+    id: randomId("adm"),
+    hash: hash(),
+    prefix: "tg-admin-abc",
+    createdAtMs: NOW,
+    revokedAtMs: null,
+    ...terms,
+    ...changes,
+  };
 }
 
 function sessionOf(changes: Partial<SessionRow> = {}): SessionRow {
   const times = { createdAtMs: NOW, seenAtMs: NOW, expiresAtMs: NOW + 10 };
-  return { hash: hash(), adminTokenId: "adm_first", tokenId: null, ...times, ...changes };
+  return { hash: hash(), operatorId: "adm_first", tokenId: null, ...times, ...changes };
 }
 
 function auditOf(changes: Partial<AuditRow> = {}): AuditRow {
-  const actor = { actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" } as const;
+  const actor = {
+    actorKind: "operator",
+    actorId: "adm_1",
+    actorName: "Ada",
+    address: "::1",
+    requestId: "req_1",
+  } as const;
   const change = {
     action: "token.create",
     organizationId: null,
@@ -46,12 +61,15 @@ function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): Token
   };
 }
 
+const hex = (row: { hash: Uint8Array }) => Buffer.from(row.hash).toString("hex");
+
 /** Copies bytes to a Uint8Array: drivers return subclasses. */
 const plain = <Row extends { hash: Uint8Array }>(row: Row | undefined) =>
   row && { ...row, hash: new Uint8Array(row.hash) };
 
 export function adminCases(subject: Subject): void {
   operatorCases(subject);
+  peopleCases(subject);
   shortTokenCases(subject);
   accountVersionCases(subject);
   tokenCases(subject);
@@ -60,30 +78,30 @@ export function adminCases(subject: Subject): void {
 function operatorCases(subject: Subject): void {
   test("there is one first admin token, and a new one revokes all before it", async () => {
     const { admin } = subject.store;
-    const first = adminTokenOf();
+    const first = operatorOf();
     const record = () => auditOf({ action: "admin_token.create" });
     const made = await Promise.all([
-      admin.insertFirstAdminToken(first, record()),
-      admin.insertFirstAdminToken(adminTokenOf(), record()),
+      admin.insertFirstOperator(first, record()),
+      admin.insertFirstOperator(operatorOf(), record()),
     ]);
     expect(made.toSorted()).toEqual([false, true]);
     const creations = await admin.audit({ organizationId: null, action: "admin_token.create", before: null, limit: 5 });
     expect(creations.map(({ subjectId }) => subjectId)).toEqual(["adm_first"]);
-    expect((await admin.adminToken("adm_first"))?.revokedAtMs).toBeNull();
-    const next = adminTokenOf({ createdAtMs: NOW + 5 });
+    expect((await admin.operator("adm_first"))?.revokedAtMs).toBeNull();
+    const next = operatorOf({ createdAtMs: NOW + 5 });
     const audit = auditOf({ action: "admin_token.replace" });
-    await admin.replaceAdminTokens(next, audit);
-    expect((await admin.adminToken("adm_first"))?.revokedAtMs).toBe(NOW + 5);
-    expect(plain(await admin.adminTokenByHash(next.hash))).toEqual(next);
-    expect(await admin.adminTokenByHash(hash())).toBeUndefined();
-    expect(await admin.insertFirstAdminToken(adminTokenOf())).toBe(false);
+    await admin.replaceOperators(next, audit);
+    expect((await admin.operator("adm_first"))?.revokedAtMs).toBe(NOW + 5);
+    expect(plain(await admin.operatorByHash(next.hash))).toEqual(next);
+    expect(await admin.operatorByHash(hash())).toBeUndefined();
+    expect(await admin.insertFirstOperator(operatorOf())).toBe(false);
     const page = { organizationId: null, action: "admin_token.replace", before: null, limit: 10 };
     expect(await admin.audit(page)).toEqual([audit]);
   });
 
   test("a session exists until it ends, and expired sessions are removed when another begins", async () => {
     const { admin } = subject.store;
-    const [old, member] = [sessionOf(), sessionOf({ adminTokenId: null, tokenId: "tok_1", expiresAtMs: NOW + 90 })];
+    const [old, member] = [sessionOf(), sessionOf({ operatorId: null, tokenId: "tok_1", expiresAtMs: NOW + 90 })];
     for (const session of [old, member]) {
       await admin.insertSession(session);
       expect(plain(await admin.session(session.hash))).toEqual(session);
@@ -114,13 +132,72 @@ function operatorCases(subject: Subject): void {
   });
 }
 
+function peopleCases(subject: Subject): void {
+  test("operators have names that are unique until they are revoked, once", async () => {
+    const { admin, directory } = subject.store;
+    const ada = operatorOf({ role: "auditor", createdAtMs: NOW + 100 });
+    const [created, revoked] = [auditOf({ action: "operator.create" }), auditOf({ action: "operator.revoke" })];
+    expect(await admin.insertOperator(ada, created)).toBe(true);
+    const namesake = operatorOf({ name: ada.name, createdAtMs: NOW + 200 });
+    expect(await admin.insertOperator(namesake, auditOf({ action: "operator.create" }))).toBe(false);
+    expect(await admin.operator(namesake.id)).toBeUndefined();
+    expect(await admin.revokeOperator(ada.id, NOW + 150, revoked)).toBe(true);
+    expect(await admin.revokeOperator(ada.id, NOW + 160, auditOf({ action: "operator.revoke" }))).toBe(false);
+    expect(plain(await admin.operator(ada.id))).toEqual({ ...ada, revokedAtMs: NOW + 150 });
+    expect(await admin.insertOperator(namesake, auditOf({ action: "operator.create" }))).toBe(true);
+    const page = { organizationId: null, before: null, limit: 9 };
+    expect(await admin.audit({ ...page, action: "operator.revoke" })).toEqual([revoked]);
+    expect((await admin.audit({ ...page, action: "operator.create" })).at(-1)).toEqual(created);
+    const listed = await directory.operators({ before: null, limit: 2 });
+    expect(listed.map(({ id }) => id)).toEqual([namesake.id, ada.id]);
+    const [next] = await directory.operators({ before: namesake, limit: 1 });
+    expect(next?.id).toBe(ada.id);
+  });
+
+  test("open sessions are listed with their holders, the newest first, and without those that have ended", async () => {
+    const { accounts, admin, directory } = subject.store;
+    const organizationId = await subject.organization();
+    const [ada, bob] = [operatorOf({ role: "auditor" }), operatorOf()];
+    for (const operator of [ada, bob]) await admin.insertOperator(operator, auditOf({ action: "operator.create" }));
+    const [token, ended] = [tokenOf(organizationId), tokenOf(organizationId, { expiresAtMs: NOW + 1_000 })];
+    for (const one of [token, ended]) await accounts.insertToken(one, null);
+    const at = (afterMs: number) => ({ createdAtMs: NOW + afterMs, seenAtMs: NOW + afterMs, expiresAtMs: NOW + 9_000 });
+    const byToken = (tokenId: string) => ({ operatorId: null, tokenId });
+    const open = [
+      sessionOf({ ...at(5_003), operatorId: ada.id }),
+      sessionOf({ ...at(5_002), ...byToken(token.id) }),
+      sessionOf({ ...at(5_002), operatorId: ada.id }),
+    ];
+    const others = [
+      sessionOf({ ...at(5_004), operatorId: bob.id }),
+      sessionOf({ ...at(5_005), ...byToken(ended.id) }),
+      sessionOf({ ...at(5_006), operatorId: ada.id, seenAtMs: NOW + 5_000 }),
+      sessionOf({ ...at(5_007), operatorId: ada.id, expiresAtMs: NOW + 5_500 }),
+    ];
+    for (const session of [...open, ...others]) await admin.insertSession(session);
+    await admin.revokeOperator(bob.id, NOW + 5_500, auditOf({ action: "operator.revoke" }));
+    const search = { before: null, nowMs: NOW + 5_500, seenAfterMs: NOW + 5_000, limit: 9 };
+    const found = await directory.sessions(search);
+    const times = found.map(({ session }) => session.createdAtMs - NOW);
+    expect(times).toEqual([5_003, 5_002, 5_002]);
+    expect(new Set(found.map(({ session }) => hex(session)))).toEqual(new Set(open.map(hex)));
+    const holders = found.map(({ role, holderName, organizationId: of }) => [role, holderName, of]);
+    expect(holders).toContainEqual(["member", token.name, organizationId]);
+    expect(holders[0]).toEqual(["auditor", ada.name, null]);
+    const [second, third] = found.slice(1).map(({ session }) => session);
+    if (second === undefined || third === undefined) throw new Error("Sessions are missing");
+    const rest = await directory.sessions({ ...search, before: second });
+    expect(rest.map(({ session }) => hex(session))).toEqual([hex(third)]);
+  });
+}
+
 function shortTokenCases(subject: Subject): void {
   test("a short token acts as its token, with fewer scopes, until either ends", async () => {
     const { accounts, admin } = subject.store;
     const token = tokenOf(await subject.organization(), { expiresAtMs: NOW + 50 });
     await accounts.insertToken(token, null);
     const [short, shorter] = [hash(), hash()];
-    const terms = { tokenId: token.id, sessionHash: null, adminTokenId: null };
+    const terms = { tokenId: token.id, sessionHash: null, operatorId: null };
     await admin.insertShortToken({ ...terms, hash: short, expiresAtMs: NOW + 90 }, NOW);
     await admin.insertShortToken({ ...terms, hash: shorter, expiresAtMs: NOW + 20 }, NOW);
     expect(await accounts.tokenByHash(short)).toMatchObject({
@@ -140,16 +217,16 @@ function shortTokenCases(subject: Subject): void {
     const { accounts, admin } = subject.store;
     const token = tokenOf(await subject.organization());
     await accounts.insertToken(token, null);
-    const adminToken = adminTokenOf();
+    const adminToken = operatorOf();
     const audit = () => auditOf({ action: "admin_token.replace" });
-    await admin.replaceAdminTokens(adminToken, audit());
+    await admin.replaceOperators(adminToken, audit());
     const sessions = [
-      sessionOf({ adminTokenId: adminToken.id, expiresAtMs: NOW + 1_000 }),
-      sessionOf({ adminTokenId: null, tokenId: token.id, expiresAtMs: NOW + 1_000 }),
+      sessionOf({ operatorId: adminToken.id, expiresAtMs: NOW + 1_000 }),
+      sessionOf({ operatorId: null, tokenId: token.id, expiresAtMs: NOW + 1_000 }),
     ];
     for (const session of sessions) await admin.insertSession(session);
-    const mint = async (sessionHash: Uint8Array | null, adminTokenId: string | null) => {
-      const short = { hash: hash(), tokenId: token.id, expiresAtMs: NOW + 90, sessionHash, adminTokenId };
+    const mint = async (sessionHash: Uint8Array | null, operatorId: string | null) => {
+      const short = { hash: hash(), tokenId: token.id, expiresAtMs: NOW + 90, sessionHash, operatorId };
       await admin.insertShortToken(short, NOW, auditOf({ action: "playground_token.create" }));
       return short.hash;
     };
@@ -170,7 +247,7 @@ function shortTokenCases(subject: Subject): void {
     expect(await admin.deleteSession(members ?? hash(), auditOf({ action: "session.sign_out" }))).toBe(true);
     expect(await valid()).toEqual(["ofOperator", "ofAdminToken", "ofGuest"]);
     expect(await admin.deleteSession(members ?? hash(), auditOf({ action: "session.sign_out" }))).toBe(false);
-    await admin.replaceAdminTokens(adminTokenOf(), audit());
+    await admin.replaceOperators(operatorOf(), audit());
     expect(await valid()).toEqual(["ofGuest"]);
     const recorded = { organizationId: null, before: null, limit: 10 };
     expect(await admin.audit({ ...recorded, action: "session.sign_out" })).toHaveLength(1);
@@ -199,11 +276,11 @@ function accountVersionCases(subject: Subject): void {
     const { accounts, admin } = subject.store;
     const token = tokenOf(await subject.organization(), { expiresAtMs: NOW + 5_000 });
     await accounts.insertToken(token, null);
-    const adminToken = adminTokenOf();
-    await admin.replaceAdminTokens(adminToken, auditOf());
-    const session = sessionOf({ adminTokenId: adminToken.id, expiresAtMs: NOW + 1_000 });
+    const adminToken = operatorOf();
+    await admin.replaceOperators(adminToken, auditOf());
+    const session = sessionOf({ operatorId: adminToken.id, expiresAtMs: NOW + 1_000 });
     await admin.insertSession(session);
-    const short = { hash: hash(), tokenId: token.id, expiresAtMs: NOW + 90, adminTokenId: adminToken.id };
+    const short = { hash: hash(), tokenId: token.id, expiresAtMs: NOW + 90, operatorId: adminToken.id };
     await admin.insertShortToken({ ...short, sessionHash: session.hash }, NOW);
     const read = async () => {
       const tokens = await Promise.all([token.hash, short.hash].map((key) => accounts.tokenByHash(key)));
@@ -235,7 +312,7 @@ function accountVersionCases(subject: Subject): void {
     ["storage of conversations", change({ keepsConversations: true })],
     ["a sign-out", ({ admin, session }) => admin.deleteSession(session.hash)],
     ["a sign-in after the session's end", ({ admin }) => admin.insertSession(sessionOf({ createdAtMs: NOW + 2_000 }))],
-    ["new admin tokens", ({ admin }) => admin.replaceAdminTokens(adminTokenOf(), auditOf())],
+    ["new admin tokens", ({ admin }) => admin.replaceOperators(operatorOf(), auditOf())],
   ])("%s replaces the version of the accounts", (_, act) => expectReplaced(act));
 
   test.each(BY_HAND)("by hand, %s replaces the version of the accounts", (sql) =>
@@ -250,7 +327,7 @@ function accountVersionCases(subject: Subject): void {
     await accounts.insertToken(tokenOf(token.organizationId), null);
     await subject.organization();
     await change({ name: "Other" })(made);
-    const short = { hash: hash(), tokenId: token.id, sessionHash: null, adminTokenId: null };
+    const short = { hash: hash(), tokenId: token.id, sessionHash: null, operatorId: null };
     await admin.insertShortToken({ ...short, expiresAtMs: NOW + 9 }, NOW + 1);
     await accounts.revokeToken("tok_absent", NOW);
     expect((await read()).version).toBe(before.version);

@@ -97,7 +97,15 @@ function pauseCase(subject: Subject): void {
     for (const row of [overdue, later]) await allowances.insert(row);
     const change = async (fields: OrganizationUpdate) => {
       const record = (before: object, after: object): AuditRow => ({
-        ...{ id: v7(), madeAtMs: 5, actorKind: "command", actorId: null, address: null, requestId: null },
+        ...{
+          id: v7(),
+          madeAtMs: 5,
+          actorKind: "command",
+          actorId: null,
+          actorName: null,
+          address: null,
+          requestId: null,
+        },
         ...{ action: "organization.change", organizationId, subjectId: organizationId, before: { ...before } },
         after: { ...after },
       });
@@ -125,7 +133,7 @@ function auditCase(subject: Subject): void {
     const { admin, allowances } = subject.store;
     const organizationId = await subject.organization();
     const auditOf = (action: string, subjectId: string): AuditRow => {
-      const actor = { actorKind: "command", actorId: null, address: null, requestId: null } as const;
+      const actor = { actorKind: "command", actorId: null, actorName: null, address: null, requestId: null } as const;
       return { id: v7(), madeAtMs: 5, ...actor, action, organizationId, subjectId, before: null, after: null };
     };
     const [first, again] = [{ reference: "r" }, { reference: "r" }].map((rest) => allowanceOf(organizationId, rest));

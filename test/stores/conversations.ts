@@ -20,7 +20,7 @@ function conversationOf(organizationId: string, changes: Partial<ConversationRow
 
 /** Turns the storage of conversations on or off. */
 async function keep({ accounts }: Store, id: string, keepsConversations: boolean): Promise<void> {
-  const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
+  const actor = { actorKind: "operator", actorId: null, actorName: null, address: null, requestId: null } as const;
   const change = { action: "organization.change", organizationId: id, subjectId: id };
   await accounts.changeOrganization(id, { keepsConversations }, (before, after) => ({
     id: v7(),

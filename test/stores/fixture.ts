@@ -99,7 +99,7 @@ export class Subject {
   /** Creates a budget of `budgetOf`. */
   async budget(organizationId: string, terms: Partial<BudgetRow> = {}): Promise<BudgetRow> {
     const row = budgetOf(organizationId, terms);
-    const who = { actorKind: "command", actorId: null, address: null, requestId: null } as const;
+    const who = { actorKind: "command", actorId: null, actorName: null, address: null, requestId: null } as const;
     const change = { action: "test", organizationId, subjectId: row.id, before: null, after: null };
     await this.store.budgets.insertBudget(row, { id: v7(), madeAtMs: Date.now(), ...who, ...change });
     return row;

@@ -148,7 +148,14 @@ async function serve(subject: Subject, { organizationId, tokenId, callerId }: Ca
   await subject.one({ ...settleOf(late, 8), trace });
   const refund = { adjustmentId: "credit_populated", amount: 2n, holdId: charged.facts.holdId, priority: 0 };
   const terms = { expiresAtMs: Date.now() + DAY_MS, reference: "refund 1", note: null };
-  const audit = { id: v7(), actorKind: "operator", actorId: "adm_1", address: "::1", requestId: "req_1" } as const;
+  const audit = {
+    id: v7(),
+    actorKind: "operator",
+    actorId: "adm_1",
+    actorName: null,
+    address: "::1",
+    requestId: "req_1",
+  } as const;
   const after = {
     request_id: refund.holdId,
     expires_at: new Date(terms.expiresAtMs).toISOString(),
@@ -193,18 +200,20 @@ async function sumUp(subject: Subject, organizationId: string, tokenId: string):
 async function fillOthers({ store }: Subject, organizationId: string, tokenId: string): Promise<void> {
   const nowMs = Date.now();
   const [adminHash, sessionHash, memberHash] = [randomBytes(32), randomBytes(32), randomBytes(32)];
-  await store.admin.insertFirstAdminToken({
+  await store.admin.insertFirstOperator({
     id: "",
     hash: adminHash,
     prefix: "adm",
+    name: "admin",
+    role: "operator",
     createdAtMs: nowMs,
     revokedAtMs: null,
   });
   const times = { createdAtMs: nowMs, seenAtMs: nowMs, expiresAtMs: nowMs + DAY_MS };
-  await store.admin.insertSession({ hash: sessionHash, adminTokenId: "adm_first", tokenId: null, ...times });
-  await store.admin.insertSession({ hash: memberHash, adminTokenId: null, tokenId, ...times });
+  await store.admin.insertSession({ hash: sessionHash, operatorId: "adm_first", tokenId: null, ...times });
+  await store.admin.insertSession({ hash: memberHash, operatorId: null, tokenId, ...times });
   const short = { hash: randomBytes(32), tokenId, expiresAtMs: nowMs + HOUR_MS };
-  await store.admin.insertShortToken({ ...short, sessionHash, adminTokenId: "adm_first" }, nowMs);
+  await store.admin.insertShortToken({ ...short, sessionHash, operatorId: "adm_first" }, nowMs);
   await store.admin.claimAdminKey({ scope: "operator", key: "1", fingerprint: "f", keepMs: DAY_MS });
   await store.admin.answerAdminKey({ scope: "operator", key: "1" }, { status: 200, answer: "{}" });
   const kept = { organizationId, holdId: v7(), endedAtMs: nowMs, isTruncated: false };

@@ -14,7 +14,7 @@ function itemOf(owner: ItemOwner, id: string, changes: Partial<ResponseItemRow> 
 }
 
 async function turn({ store: { accounts } }: Subject, id: string, choices: Partial<OrganizationRow>): Promise<void> {
-  const actor = { actorKind: "operator", actorId: null, address: null, requestId: null } as const;
+  const actor = { actorKind: "operator", actorId: null, actorName: null, address: null, requestId: null } as const;
   const change = { action: "organization.change", organizationId: id, subjectId: id };
   await accounts.changeOrganization(id, choices, (before, after) => ({
     ...{ id: v7(), madeAtMs: Date.now(), ...actor, ...change },

@@ -110,7 +110,9 @@ function SidebarFoot({ session }: { session: Session }) {
   return (
     <div className="sidebar-foot">
       <div className="who">
-        <span className="truncate">{session.organization?.name ?? "Operator"}</span>
+        <span className="truncate">
+          {session.organization?.name ?? (session.role === "auditor" ? "Auditor" : "Operator")}
+        </span>
         <span className="small faint truncate">
           {session.token === null ? `Tollgate ${service.data?.version ?? ""}` : session.token.name}
         </span>

@@ -2,6 +2,7 @@ import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
 import { Amount, Day, Id, Nullable, PricesByClass, Time, TimeOf } from "./common.ts";
 import { Credits } from "./organization.ts";
+import { ACTOR_KINDS } from "./roles.ts";
 
 const Counts = {
   requests: Type.Integer({ minimum: 0 }),
@@ -138,8 +139,9 @@ export const AuditEntry = Type.Object({
   id: Id,
   at: Time,
   actor: Type.Object({
-    kind: Type.Enum(["operator", "member", "command", "service", "anonymous"]),
+    kind: Type.Enum([...ACTOR_KINDS]),
     id: Nullable(Id),
+    name: Nullable(Type.String({ description: "Name of the operator, or of the member's token, at that time." })),
     address: Nullable(Type.String()),
   }),
   action: Type.String({ description: "For example `token.revoke` or `session.sign_in`." }),

@@ -3,6 +3,7 @@ export { Type } from "typebox";
 export * from "./budget.ts";
 export * from "./common.ts";
 export * from "./credits.ts";
+export * from "./operator.ts";
 export * from "./organization.ts";
 export * from "./reports.ts";
 export * from "./request.ts";

@@ -1,17 +1,21 @@
 import { type Static, Type } from "typebox";
 import { Id, Nullable, Time } from "./common.ts";
+import { PERMISSIONS, ROLES } from "./roles.ts";
 
-export const ROLES = ["operator", "member"] as const;
-export type Role = (typeof ROLES)[number];
-
-/** The signed-in operator or member. Every nullable field is null without a session. */
+/** Who is signed in. Every nullable field is null without a session. */
 export const Session = Type.Object({
   object: Type.Literal("session"),
   role: Nullable(Type.Enum([...ROLES])),
   organization: Nullable(Type.Object({ id: Id, name: Type.String() }, { description: "Only for a member." })),
   token: Nullable(
-    Type.Object({ id: Id, name: Type.String(), prefix: Type.String() }, { description: "The token of the session." }),
+    Type.Object(
+      { id: Id, name: Type.String(), prefix: Type.String() },
+      { description: "The operator, or the token of the member." },
+    ),
   ),
+  permissions: Type.Array(Type.Enum([...PERMISSIONS]), {
+    description: "What the role permits; a guest's without a session.",
+  }),
   may_complete: Type.Boolean({ description: "True if the playground may be used: `POST /admin/v1/playground/token`." }),
   expires_at: Nullable(Time),
 });

@@ -1,9 +1,10 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Administrator } from "../../admin/sessions.ts";
+import { type Permission, permits } from "../../api/admin/roles.ts";
 import { ApiError } from "../../errors.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
 import type { RateLimiter } from "../../gateway/limits.ts";
-import type { Access, OperationServices } from "../../operations/operation.ts";
+import type { OperationServices } from "../../operations/operation.ts";
 import { bearerToken, withChallenge } from "../authentication.ts";
 import { clientAddressKey } from "../connection.ts";
 
@@ -21,15 +22,25 @@ const HOST_PREFIX = "__Host-";
 const SECURE_PREFIX = "__Secure-";
 const COOKIE_VALUE = /^[0-9A-Za-z]{43}$/;
 
+type Services = Pick<OperationServices, "sessions"> & { gateway: Pick<Gateway, "limits"> };
+
 /**
- * Authenticates the caller of an operation before its body is read, by an admin token in the Authorization header or by a
- * session cookie. Throws if the caller lacks the access that the operation requires.
+ * Authenticates the caller of an operation before its body is read, by an operator's token in the Authorization header or by a
+ * session cookie. Resolves with null for a guest. Rejects if the caller's role lacks the permission of the operation.
  */
 export async function administratorOf(
-  { sessions, gateway: { limits } }: Pick<OperationServices, "sessions"> & { gateway: Pick<Gateway, "limits"> },
+  services: Services,
   request: FastifyRequest,
-  access: Access,
+  permission: Permission,
 ): Promise<Administrator | null> {
+  const who = await callerOf(services, request);
+  if (permits(who?.role ?? null, permission)) return who;
+  if (who === null) throw new ApiError("missing_token", "Sign in first: there is no session, or it has ended.");
+  const message = `This operation requires the permission \`${permission}\`, which the role \`${who.role}\` does not have.`;
+  throw new ApiError("insufficient_role", message);
+}
+
+async function callerOf({ sessions, gateway: { limits } }: Services, request: FastifyRequest) {
   if (request.headers.authorization !== undefined) {
     const token = bearerToken(request);
     const who = await sessions.operatorOf(token);
@@ -40,13 +51,7 @@ export async function administratorOf(
   }
   refuseOtherSites(request);
   const secret = sessionSecret(request);
-  const who = secret === undefined ? undefined : await sessions.find(secret);
-  if (who !== undefined) {
-    if (access === "operator" && who.role !== "operator") throw new ApiError("insufficient_role");
-    return who;
-  }
-  if (access === "public") return null;
-  throw new ApiError("missing_token", "Sign in first: there is no session, or it has ended.");
+  return secret === undefined ? null : ((await sessions.find(secret)) ?? null);
 }
 
 /** Counts a failed sign-in; rejects with rate_limit_exceeded after too many from one address (of IPv6: one /64). */

@@ -7,7 +7,7 @@ export const ADMIN_PREFIX = "/admin/v1";
 
 /** An operation as the server registers and documents it. */
 export interface AdminEndpoint
-  extends Pick<Operation, "access" | "summary" | "isRepeatable" | "countGuest" | "handle"> {
+  extends Pick<Operation, "permission" | "summary" | "isRepeatable" | "countGuest" | "handle"> {
   operationId: string;
   method: string;
   /** Path under `/admin/v1`. */

@@ -3,6 +3,7 @@ import { type TSchema, Type } from "typebox";
 import type { Actor } from "../../admin/audit.ts";
 import type { AdminKeys } from "../../admin/idempotency-keys.ts";
 import { shareOwnerOf } from "../../admin/sessions.ts";
+import { type Permission, permits } from "../../api/admin/roles.ts";
 import { compileCheck, refuseIf } from "../../api/validation.ts";
 import { ApiError } from "../../errors.ts";
 import { FairTurns } from "../../ledger/fair-queue.ts";
@@ -41,12 +42,12 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
       schema: adminDocumentationOf(endpoint),
       onRequest: async (request, reply) => {
         reply.headers({ "cache-control": "no-store", "x-content-type-options": "nosniff" });
-        const who = await administratorOf(services, request, endpoint.access);
+        const who = await administratorOf(services, request, endpoint.permission);
         if (who !== null) {
           request.caller = { administrator: who };
           ownConnection(request.raw.socket, shareOwnerOf(who));
-          if (who.role === "member") {
-            const key = `console:${who.token.organizationId}`;
+          if (who.organizationId !== null) {
+            const key = `console:${who.organizationId}`;
             await services.gateway.limits.countRequest([{ key, limit: MEMBER_REQUESTS_A_MINUTE }]);
           }
         } else {
@@ -59,7 +60,7 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
 }
 
 function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: FairTurns) {
-  const { access, path, query: querySchema = NO_FIELDS, body: bodySchema, answer } = endpoint;
+  const { path, query: querySchema = NO_FIELDS, body: bodySchema, answer } = endpoint;
   const checkQuery = checker(querySchema);
   const checkBody = checker(bodySchema ?? NO_FIELDS);
   return async (request: FastifyRequest, reply: FastifyReply) => {
@@ -69,12 +70,13 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
     const params = request.params as OperationCall["params"];
     refuseNul([params, query, request.body]);
     const who = request.caller?.administrator ?? null;
+    const may = (permission: Permission) => permits(who?.role ?? null, permission);
     const isOfOrganization = path.startsWith("/organizations/:id");
-    if (access === "member" && isOfOrganization) requireOwn(who, params.id);
+    if (isOfOrganization) requireOwn(who, params.id);
     const { cursor = null, limit = 50 } = query as { cursor?: string; limit?: number };
     const connection = connectionOf(services, request, reply);
     const page = { cursor, limit };
-    const call = { who, params, query, page, body: request.body, connection, request, reply };
+    const call = { who, may, params, query, page, body: request.body, connection, request, reply };
     reply.code(answer.status);
     // An export takes as long as its client reads, and has limits of its own, which come first.
     const isExport = answer.contentType !== undefined;
@@ -82,7 +84,8 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
       if (isOfOrganization && !isExport) await knownOrganization(services, params.id);
       return handleOnce(services, endpoint, call);
     };
-    return who?.role === "member" && !isExport ? turns.run(shareOwnerOf(who), handle) : handle();
+    const isLimited = who !== null && who.organizationId !== null && !isExport;
+    return isLimited ? turns.run(shareOwnerOf(who), handle) : handle();
   };
 }
 
@@ -94,8 +97,8 @@ function originOf({ ip, id }: FastifyRequest) {
 /** Returns who makes a change, for the audit log. */
 function actorOf(request: FastifyRequest): Actor {
   const who = request.caller?.administrator;
-  if (who === undefined) return { kind: "anonymous", id: null, ...originOf(request) };
-  return { kind: who.role, id: who.role === "operator" ? who.adminToken.id : who.token.id, ...originOf(request) };
+  if (who === undefined) return { kind: "anonymous", id: null, name: null, ...originOf(request) };
+  return { kind: who.role, id: who.id, name: who.name, ...originOf(request) };
 }
 
 function connectionOf(
@@ -176,7 +179,7 @@ export async function handleOnce(services: AdminServices, endpoint: AdminEndpoin
 function scopeOf({ isRepeatable = true }: AdminEndpoint, { who }: AdminCall): string {
   if (!isRepeatable) refuseHeader("this operation takes none; send the request without it.");
   if (who === null) refuseHeader("sign in first; keys belong to the operator or to a member.");
-  return who.role === "operator" ? "operator" : who.token.callerId;
+  return who.token?.callerId ?? "operator";
 }
 
 function refuseHeader(reason: string): never {

@@ -109,7 +109,7 @@ async function removeConversation(
     if (lookup === LOOKUPS_MAX) return;
     await sleep(LOOKUP_PAUSE_MS);
   }
-  const actor = { kind: "member" as const, id: tokenId, address: request.ip, requestId: request.id };
+  const actor = { kind: "member" as const, id: tokenId, name: null, address: request.ip, requestId: request.id };
   // Recorded first, so that no deletion is without a record.
   await audit.record(actor, { action: "conversations.remove", organizationId, subjectId: requestId });
   await conversations.removeOne(organizationId, requestId);

@@ -22,7 +22,7 @@ const MARK_INCOMPLETE = "CREATE TABLE IF NOT EXISTS incomplete_copy (name text P
 const NOTE_TABLE = `
   INSERT INTO incomplete_copy VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET copied_at = excluded.copied_at`;
 const OCCUPIED = `
-  SELECT EXISTS (SELECT 1 FROM organization WHERE id <> 'org_playground') OR EXISTS (SELECT 1 FROM admin_token) AS occupied`;
+  SELECT EXISTS (SELECT 1 FROM organization WHERE id <> 'org_playground') OR EXISTS (SELECT 1 FROM operator) AS occupied`;
 
 /** The destination of a copy. */
 export interface PostgresDestination extends CopySide {

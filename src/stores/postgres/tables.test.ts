@@ -49,7 +49,7 @@ describe.skipIf(!hasPostgres)("the tables of PostgreSQL", () => {
   test("the server keeps the plans of batches, which find rows by their keys and in the partition of their month", async () => {
     const organizationId = await organization(1_000n);
     const [row, audit] = [budgetOf(organizationId, { amount: 1_000n }), { id: v7(), madeAtMs: Date.now() }];
-    const who = { actorKind: "command", actorId: null, address: null, requestId: null } as const;
+    const who = { actorKind: "command", actorId: null, actorName: null, address: null, requestId: null } as const;
     const change = { action: "budget.create", organizationId, subjectId: row.id, before: null, after: null };
     await store.budgets.insertBudget(row, { ...audit, ...who, ...change });
     const query = vi.spyOn(pg.Client.prototype, "query");

@@ -2,9 +2,10 @@ import { type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
+import { AUDIT_ENTRY, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import { flag, oneOf, optionalJson } from "../fields.ts";
-import { ACCOUNT_VERSION, AUDIT_ENTRY, BALANCE, BUDGET, ORGANIZATION, SHORT_TOKEN, TOKEN } from "../schema.ts";
+import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
 import { equal, isAsRead, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
 import { recordOf } from "./admin.ts";
@@ -122,9 +123,9 @@ function tokens({ find, findRow }: Database) {
       sql`
         select short_token.* from short_token
         left join admin_session on admin_session.hash = short_token.session_hash
-        left join admin_token on admin_token.id = short_token.admin_token_id
+        left join operator on operator.id = short_token.operator_id
         where short_token.hash = ${hash} and (short_token.session_hash is null or admin_session.hash is not null)
-          and admin_token.revoked_at is null`,
+          and operator.revoked_at is null`,
     );
     if (short === undefined) return undefined;
     const token = await withOrganization(sql`token.id = ${short.tokenId}`);

@@ -1,11 +1,11 @@
 import type { AuditRow } from "../../credits/audit.ts";
+import { ADMIN_KEY, ADMIN_SESSION, AUDIT_ENTRY, OPERATOR, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
-import { ADMIN_KEY, ADMIN_SESSION, ADMIN_TOKEN, AUDIT_ENTRY, SHORT_TOKEN } from "../schema.ts";
 import { allOf, equal, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
-/** A token with all permissions. */
-export type AdminTokenRow = RowOf<typeof ADMIN_TOKEN>;
+/** A person with a token, whose role covers the whole service. */
+export type OperatorRow = RowOf<typeof OPERATOR>;
 /** A session of the console: of an operator, or of a member by a token of an organization. */
 export type SessionRow = RowOf<typeof ADMIN_SESSION>;
 /** Represents a token until it expires, with that token's rights and limits but no other scope than `SHORT_TOKEN_SCOPES`. */
@@ -37,7 +37,7 @@ export interface AuditPage {
 }
 
 /** A fixed id, so that the key refuses a second process that creates a first token. */
-const FIRST_ADMIN_TOKEN_ID = "adm_first";
+const FIRST_OPERATOR_ID = "adm_first";
 
 /** The same value as in the index of the migration. */
 const FAILED_SIGN_IN = "session.sign_in_failed";
@@ -47,27 +47,36 @@ export type AdminRows = ReturnType<typeof adminRows>;
 
 /** Operators, their sessions, the audit log and the idempotency keys of the admin API. */
 export function adminRows(database: Database) {
-  return { ...adminTokens(database), ...sessions(database), ...auditEntries(database), ...adminKeys(database) };
+  return { ...operators(database), ...sessions(database), ...auditEntries(database), ...adminKeys(database) };
 }
 
-function adminTokens({ find, findRow, write, writeIf }: Database) {
+function operators({ find, findRow, write, writeIf }: Database) {
   return {
-    /** Writes the first admin token of a store, under a fixed id. Returns false if the store has one. */
-    async insertFirstAdminToken(token: AdminTokenRow, audit?: AuditRow): Promise<boolean> {
-      if ((await find(sql`select id from admin_token limit 1`)).length > 0) return false;
-      const first = sql`${ADMIN_TOKEN.insert({ ...token, id: FIRST_ADMIN_TOKEN_ID })} on conflict do nothing`;
-      return writeIf([first], recordOf(audit && { ...audit, subjectId: FIRST_ADMIN_TOKEN_ID }));
+    /** Writes the first operator of a store, under a fixed id. Returns false if the store has one. */
+    async insertFirstOperator(operator: OperatorRow, audit?: AuditRow): Promise<boolean> {
+      if ((await find(sql`select id from operator limit 1`)).length > 0) return false;
+      const first = sql`${OPERATOR.insert({ ...operator, id: FIRST_OPERATOR_ID })} on conflict do nothing`;
+      return writeIf([first], recordOf(audit && { ...audit, subjectId: FIRST_OPERATOR_ID }));
     },
-    /** Writes an admin token and revokes all others at its creation time. */
-    async replaceAdminTokens(token: AdminTokenRow, audit: AuditRow) {
+    /** Writes an operator and revokes all others at its creation time. */
+    async replaceOperators(operator: OperatorRow, audit: AuditRow) {
       await write([
-        sql`update admin_token set revoked_at = ${token.createdAtMs} where revoked_at is null`,
-        ADMIN_TOKEN.insert(token),
+        sql`update operator set revoked_at = ${operator.createdAtMs} where revoked_at is null`,
+        OPERATOR.insert(operator),
         AUDIT_ENTRY.insert(audit),
       ]);
     },
-    adminTokenByHash: (hash: Uint8Array) => findRow(ADMIN_TOKEN, sql`select * from admin_token where hash = ${hash}`),
-    adminToken: (id: string) => findRow(ADMIN_TOKEN, sql`select * from admin_token where id = ${id}`),
+    operatorByHash: (hash: Uint8Array) => findRow(OPERATOR, sql`select * from operator where hash = ${hash}`),
+    operator: (id: string) => findRow(OPERATOR, sql`select * from operator where id = ${id}`),
+    /** Writes an operator. Returns false if one of that name is not revoked; then nothing is written. */
+    async insertOperator(operator: OperatorRow, audit: AuditRow): Promise<boolean> {
+      return writeIf([sql`${OPERATOR.insert(operator)} on conflict do nothing`], [AUDIT_ENTRY.insert(audit)]);
+    },
+    /** Revokes an operator. Returns false if they are revoked already; then nothing is written. */
+    async revokeOperator(id: string, atMs: number, audit: AuditRow): Promise<boolean> {
+      const revocation = sql`update operator set revoked_at = ${atMs} where id = ${id} and revoked_at is null`;
+      return writeIf([revocation], [AUDIT_ENTRY.insert(audit)]);
+    },
   };
 }
 

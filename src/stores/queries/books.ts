@@ -1,9 +1,10 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { BalanceRow, Transition } from "../../credits/books.ts";
 import type { Outcomes } from "../../credits/outcomes.ts";
+import { ADMIN_KEY } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
-import { ADMIN_KEY, BALANCE, KEY } from "../schema.ts";
+import { BALANCE, KEY } from "../schema.ts";
 import { allOf, deleteSome, join, raw, sql } from "../sql.ts";
 import { monthDigestsOf } from "./month-digests.ts";
 import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";

@@ -1,8 +1,9 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow, BudgetUse, BudgetUseRow } from "../../credits/books.ts";
+import { AUDIT_ENTRY } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
-import { AUDIT_ENTRY, BUDGET, BUDGET_USE } from "../schema.ts";
+import { BUDGET, BUDGET_USE } from "../schema.ts";
 import { equal, join, type Sql, sql } from "../sql.ts";
 
 export type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;

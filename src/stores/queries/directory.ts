@@ -1,5 +1,7 @@
+import type { Role } from "../../api/admin/roles.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { BalanceRow, GrantRow } from "../../credits/books.ts";
+import { ADMIN_SESSION, OPERATOR } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import { BALANCE, GRANT, ORGANIZATION } from "../schema.ts";
 import { allOf, equal, join, raw, sql } from "../sql.ts";
@@ -10,6 +12,7 @@ import {
   type TokenWithBudget,
   withBudget,
 } from "./accounts.ts";
+import type { OperatorRow, SessionRow } from "./admin.ts";
 
 export interface ListedOrganization {
   organization: OrganizationRow;
@@ -54,9 +57,26 @@ export interface GrantSearch extends NewestFirst {
   id: string | null;
 }
 
+/** A session with its holder: an operator, or the token of a member. */
+export interface ListedSession {
+  session: SessionRow;
+  role: Role;
+  holderName: string;
+  organizationId: string | null;
+}
+
+export interface SessionSearch {
+  /** The last row seen. */
+  before: { createdAtMs: number; hash: Uint8Array } | null;
+  /** Sessions that have expired at this time are left out, and those whose last request was before `seenAfterMs`. */
+  nowMs: number;
+  seenAfterMs: number;
+  limit: number;
+}
+
 export type DirectoryRows = ReturnType<typeof directoryRows>;
 
-/** Searches of organizations, tokens and grants, the newest first. They run beside the writes. */
+/** Searches of organizations, tokens, grants, operators and sessions, the newest first. They run beside the writes. */
 export function directoryRows({ read }: Database) {
   return {
     async organizations(page: OrganizationSearch): Promise<ListedOrganization[]> {
@@ -77,6 +97,21 @@ export function directoryRows({ read }: Database) {
         select * from credit_grant where ${wanted} order by created_at desc, id desc limit ${limit}`);
       return rows.map(GRANT.fromRecord);
     },
+    async operators({ before, limit }: NewestFirst): Promise<OperatorRow[]> {
+      const rows = await read(sql`
+        select * from operator where ${allOf(isBefore("operator", before))}
+        order by created_at desc, id desc limit ${limit}`);
+      return rows.map(OPERATOR.fromRecord);
+    },
+    async sessions(search: SessionSearch): Promise<ListedSession[]> {
+      const rows = await read<Record<string, unknown>>(sessionQuery(search));
+      return rows.map((row) => ({
+        session: ADMIN_SESSION.fromRecord(row),
+        role: row.role as Role,
+        holderName: row.holder_name as string,
+        organizationId: row.organization_id as string | null,
+      }));
+    },
   };
 }
 
@@ -93,6 +128,21 @@ function organizationQuery({ id, search, status, before, limit, spentIn }: Organ
       (select cast(coalesce(sum(charged), 0) as bigint) from ${days}) as charged
     from organization join balance on balance.organization_id = organization.id
     where ${wanted} order by organization.created_at desc, organization.id desc limit ${limit}`;
+}
+
+function sessionQuery({ before, nowMs, seenAfterMs, limit }: SessionSearch) {
+  const wanted = allOf(
+    sql`admin_session.expires_at > ${nowMs} and admin_session.seen_at > ${seenAfterMs}`,
+    sql`operator.revoked_at is null and token.revoked_at is null`,
+    sql`(token.expires_at is null or token.expires_at > ${nowMs})`,
+    before !== null && sql`(admin_session.created_at, admin_session.hash) < (${before.createdAtMs}, ${before.hash})`,
+  );
+  return sql`
+    select admin_session.*, coalesce(operator.role, 'member') as role,
+      coalesce(operator.name, token.name) as holder_name, token.organization_id as organization_id
+    from admin_session left join operator on operator.id = admin_session.operator_id
+      left join token on token.id = admin_session.token_id
+    where ${wanted} order by admin_session.created_at desc, admin_session.hash desc limit ${limit}`;
 }
 
 function tokenQuery({ id, organizationId, search, status, nowMs, before, limit }: TokenSearch) {

@@ -1,8 +1,9 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
+import { AUDIT_ENTRY } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
-import { AUDIT_ENTRY, BUDGET, TOKEN } from "../schema.ts";
+import { BUDGET, TOKEN } from "../schema.ts";
 import { isAsRead, raw, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 import { budgetsChange, deleteBudgetUses } from "./budgets.ts";

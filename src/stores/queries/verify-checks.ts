@@ -2,11 +2,11 @@ import type { AdjustmentRow, Draw, GrantRow, RequestRow } from "../../credits/bo
 import { decodeLines } from "../../credits/charge-lines.ts";
 import { addAmount, type ChargeSums, type ClosingRow } from "../../credits/closing.ts";
 import { beganBefore } from "../../credits/request-id.ts";
+import { AUDIT_ENTRY } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import {
   ADJUSTMENT,
   ALLOWANCE,
-  AUDIT_ENTRY,
   BALANCE,
   BUDGET,
   BUDGET_USE,

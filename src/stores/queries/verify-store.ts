@@ -1,17 +1,8 @@
+import { ADMIN_KEY, ADMIN_SESSION, AUDIT_ENTRY, OPERATOR, SHORT_TOKEN } from "../admin-schema.ts";
 import { ALL_TABLES } from "../all-tables.ts";
 import type { Database } from "../database.ts";
 import type { Cell } from "../fields.ts";
-import {
-  ACCOUNT_VERSION,
-  ADMIN_KEY,
-  ADMIN_SESSION,
-  ADMIN_TOKEN,
-  AUDIT_ENTRY,
-  ORGANIZATION,
-  SHORT_TOKEN,
-  USAGE_DAY,
-  USAGE_DAY_DONE,
-} from "../schema.ts";
+import { ACCOUNT_VERSION, ORGANIZATION, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
 import { join, raw, sql } from "../sql.ts";
 import type { Table } from "../table.ts";
 import { differencesOfDay, USAGE_COLUMNS } from "./usage.ts";
@@ -43,7 +34,7 @@ const OWNED = ALL_TABLES.filter((table) => table !== AUDIT_ENTRY && table.column
 
 /** Tables that no organization's own verification reads in full. */
 const SHARED = [
-  ...[ORGANIZATION, AUDIT_ENTRY, ADMIN_TOKEN, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY, ACCOUNT_VERSION],
+  ...[ORGANIZATION, AUDIT_ENTRY, OPERATOR, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY, ACCOUNT_VERSION],
   ...[USAGE_DAY_DONE, USAGE_DAY],
 ] as unknown as Table<object>[];
 

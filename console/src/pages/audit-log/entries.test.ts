@@ -4,7 +4,8 @@ import { actionLabel, actorLabel, differences, valuesAfter } from "./entries.ts"
 test("Actions and actors have labels, and an unknown action is shown by its name.", () => {
   expect(actionLabel("session.sign_in_failed")).toBe("Sign-in failed");
   expect(actionLabel("something.new")).toBe("something.new");
-  expect(actorLabel({ kind: "anonymous", id: null, address: "192.0.2.1" })).toBe("Not signed in");
+  expect(actorLabel({ kind: "anonymous", id: null, name: null, address: "192.0.2.1" })).toBe("Not signed in");
+  expect(actorLabel({ kind: "auditor", id: "adm_1", name: "Ada", address: null })).toBe("Auditor: Ada");
 });
 
 test("The reason of a failed sign-in has a label, and other values are unchanged.", () => {

@@ -12,6 +12,7 @@ const ACTIONS: Record<string, string> = {
   "session.sign_in": "Signed in",
   "session.sign_in_failed": "Sign-in failed",
   "session.sign_out": "Signed out",
+  "session.end": "Session ended by an operator",
   "playground_token.create": "Playground token created",
   "credits.grant": "Credits granted",
   "credits.revoke": "Credits revoked",
@@ -25,6 +26,7 @@ const ACTIONS: Record<string, string> = {
 
 const ACTORS: Record<AuditEntry["actor"]["kind"], string> = {
   operator: "Operator",
+  auditor: "Auditor",
   member: "Member",
   command: "Command line",
   service: "Service",
@@ -45,8 +47,9 @@ export function actionLabel(action: string): string {
   return ACTIONS[action] ?? (first === undefined ? action : `${first.toUpperCase()}${spaced(`${rest}`)} ${verb}d`);
 }
 
-export function actorLabel({ kind }: AuditEntry["actor"]): string {
-  return ACTORS[kind] ?? kind;
+export function actorLabel({ kind, name }: AuditEntry["actor"]): string {
+  const label = ACTORS[kind] ?? kind;
+  return name === null ? label : `${label}: ${name}`;
 }
 
 /** Returns the values after a change. The reason of a failed sign-in gets its label. */

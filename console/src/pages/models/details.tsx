@@ -5,6 +5,7 @@ import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
 import type { Model, ResumedRoute } from "../../api/types.ts";
 import { formatCount, formatExactCredits } from "../../format/numbers.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
@@ -15,6 +16,7 @@ import { healthDetails, isHeldBack, type Route, RouteBadge } from "./health.tsx"
 
 /** Details of a model: description, facts, and routes with their health. */
 export function ModelPanel({ model, onClose }: { model: Model; onClose: () => void }) {
+  const { may } = useAccess();
   const { id, name, description, deprecated, shutdown_date, replacement, routes } = model;
   return (
     <Dialog title={name} side onClose={onClose}>
@@ -27,10 +29,12 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
           </Note>
         )}
         <div className="row">
-          <Link className="button button-main" href={`/playground?model=${encodeURIComponent(id)}`}>
-            <MessagesSquare size={15} aria-hidden="true" />
-            <span>Try in playground</span>
-          </Link>
+          {may("playground:use") && (
+            <Link className="button button-main" href={`/playground?model=${encodeURIComponent(id)}`}>
+              <MessagesSquare size={15} aria-hidden="true" />
+              <span>Try in playground</span>
+            </Link>
+          )}
           <CopyIcon text={id} label="Copy ID" />
         </div>
         <Facts facts={factsOf(model)} />
@@ -42,6 +46,7 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
 
 /** Routes with their health. Those that are not called at present can be resumed. */
 function Routes({ routes }: { routes: readonly Route[] }) {
+  const { may } = useAccess();
   const nowMs = useNow();
   const resume = useAction(
     // Without an idempotency key: a route can be resumed again after its next pause.
@@ -59,7 +64,7 @@ function Routes({ routes }: { routes: readonly Route[] }) {
               <span className="small faint">{healthDetails(route, nowMs)}</span>
             </span>
             <RouteBadge route={route} />
-            {isHeldBack(route, nowMs) && (
+            {may("upstreams:write") && isHeldBack(route, nowMs) && (
               <Button
                 icon={Play}
                 aria-label={`Resume ${route.route}`}

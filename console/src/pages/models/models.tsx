@@ -4,7 +4,7 @@ import { Link, useLocation, useSearch } from "wouter";
 import { models as modelsQuery } from "../../api/queries.ts";
 import type { Model } from "../../api/types.ts";
 import { formatExactCredits, formatShort } from "../../format/numbers.ts";
-import { useSession } from "../../shell/session.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
 import { Badge, Empty, Failure, NoMatches, Skeleton } from "../../ui/states.tsx";
@@ -19,7 +19,7 @@ const valuesOf = (catalog: readonly Model[] | undefined, of: (model: Model) => r
 
 /** Models with their capabilities and prices. */
 export default function Models() {
-  const { role } = useSession();
+  const { may } = useAccess();
   const [filters, setFilters] = useFilters(["search", "category", "capability", "compare"]);
   const query = useQuery(modelsQuery);
   const catalog = query.data?.data;
@@ -58,7 +58,7 @@ export default function Models() {
             columns={columnsOf({
               compared,
               isFull: compared.length >= COMPARED_MODELS_MAX,
-              withRoutes: role === "operator",
+              withRoutes: may("upstreams:read"),
               onToggle: (id) => setFilters({ compare: toggleCompared(compared, id) }),
             })}
             rows={found}
@@ -79,10 +79,10 @@ export default function Models() {
 }
 
 function NoModels() {
-  const { role } = useSession();
+  const { may } = useAccess();
   return (
     <Empty icon={Boxes} title="No models available">
-      {role === "operator"
+      {may("upstreams:read")
         ? "Set a provider's API key in the environment, or add models to tollgate.yaml."
         : "Your token has access to no models. Ask the operator of the service."}
     </Empty>

@@ -6,6 +6,7 @@ import { serviceFacts } from "../../api/queries.ts";
 import type { ConversationRemoval, Organization } from "../../api/types.ts";
 import { formatCount } from "../../format/numbers.ts";
 import { daysLabel } from "../../format/times.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Card } from "../../ui/page.tsx";
@@ -19,6 +20,7 @@ type OpenDialog = "switch" | "remove" | null;
 
 /** Section that shows if prompts and answers are stored, with buttons to change that and to delete them. */
 export function ConversationsSection({ organization }: SectionProps) {
+  const { may } = useAccess();
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const [removed, setRemoved] = useState<number | null>(null);
   const isOn = organization.keeps_conversations;
@@ -28,8 +30,10 @@ export function ConversationsSection({ organization }: SectionProps) {
       title="Prompts and answers"
       actions={
         <>
-          <Button onClick={() => setOpenDialog("remove")}>Delete stored data</Button>
-          <Button onClick={() => setOpenDialog("switch")}>{isOn ? "Disable storage" : "Enable storage"}</Button>
+          {may("conversations:delete") && <Button onClick={() => setOpenDialog("remove")}>Delete stored data</Button>}
+          {may("organizations:write") && (
+            <Button onClick={() => setOpenDialog("switch")}>{isOn ? "Disable storage" : "Enable storage"}</Button>
+          )}
         </>
       }
     >
@@ -37,7 +41,7 @@ export function ConversationsSection({ organization }: SectionProps) {
         <div>{isOn ? <Badge tone="warn">Stored for {days}</Badge> : <Badge>Not stored</Badge>}</div>
         <p>
           {isOn
-            ? "Prompts and answers are stored. Only the operator can read them, on the page of each request. Viewing is logged in the audit log."
+            ? "Prompts and answers are stored. Only operators and auditors can read them, on the page of each request. Viewing is logged in the audit log."
             : "Prompts and answers are not stored, except answers to requests with an Idempotency-Key, for 24 hours."}
           {organization.keeps_responses &&
             " Items of the Responses API are kept for some hours. Only requests of the same token can use them."}

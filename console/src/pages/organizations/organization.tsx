@@ -5,6 +5,7 @@ import { Link } from "wouter";
 import { organization as organizationQuery } from "../../api/queries.ts";
 import type { Organization } from "../../api/types.ts";
 import { formatDate } from "../../format/times.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
@@ -33,6 +34,7 @@ export function OrganizationPage({ id }: { id: string }) {
 type OpenDialog = "edit" | "pause" | null;
 
 function Loaded({ organization }: { organization: Organization }) {
+  const { may } = useAccess();
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const isPaused = organization.status === "paused";
   const query = `?organization_id=${encodeURIComponent(organization.id)}`;
@@ -47,14 +49,16 @@ function Loaded({ organization }: { organization: Organization }) {
         </span>
       }
       actions={
-        <>
-          <Button icon={Settings2} onClick={() => setOpenDialog("edit")}>
-            Settings
-          </Button>
-          <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setOpenDialog("pause")}>
-            {isPaused ? "Resume" : "Pause"}
-          </Button>
-        </>
+        may("organizations:write") && (
+          <>
+            <Button icon={Settings2} onClick={() => setOpenDialog("edit")}>
+              Settings
+            </Button>
+            <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setOpenDialog("pause")}>
+              {isPaused ? "Resume" : "Pause"}
+            </Button>
+          </>
+        )
       }
     >
       {isPaused && (
@@ -63,7 +67,10 @@ function Loaded({ organization }: { organization: Organization }) {
           {organization.pauses_allowances && " Its allowances are paused as well."}
         </Note>
       )}
-      <CreditsSection organization={organization} mayChange={organization.kind === "standard"} />
+      <CreditsSection
+        organization={organization}
+        mayChange={organization.kind === "standard" && may("credits:write")}
+      />
       <ConversationsSection organization={organization} />
       <Card title="About">
         <Facts

@@ -5,6 +5,7 @@ import { useList } from "../../api/queries.ts";
 import type { Organization } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
@@ -33,6 +34,7 @@ const STATUSES = [
 ] as const;
 
 function OrganizationList() {
+  const { may } = useAccess();
   const [filters, setFilters] = useFilters(["search", "status"]);
   const [isCreating, setCreating] = useState(false);
   const list = useList<Organization>("organizations", "/admin/v1/organizations", filters);
@@ -43,9 +45,11 @@ function OrganizationList() {
       title="Organizations"
       about="Customers and their balances"
       actions={
-        <Button look="main" icon={Plus} onClick={() => setCreating(true)}>
-          Create organization
-        </Button>
+        may("organizations:write") && (
+          <Button look="main" icon={Plus} onClick={() => setCreating(true)}>
+            Create organization
+          </Button>
+        )
       }
     >
       <search className="toolbar" aria-label="Filter organizations">

@@ -5,7 +5,7 @@ import { overview as overviewQuery } from "../../api/queries.ts";
 import type { Overview as Figures } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
 import { formatClock } from "../../format/times.ts";
-import { useSession } from "../../shell/session.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Card, Page } from "../../ui/page.tsx";
 import { Empty, Failure, Note } from "../../ui/states.tsx";
 import { useNow } from "../../ui/values.tsx";
@@ -26,7 +26,7 @@ const FIRST_PERIOD = "30";
 
 /** Balance, spend and traffic of a period. */
 export default function Overview() {
-  const { role } = useSession();
+  const { isServiceWide } = useAccess();
   const [params, setParams] = useSearchParams();
   const nowMs = useNow();
   const asked = params.get("period") ?? "";
@@ -47,7 +47,7 @@ export default function Overview() {
       about={<Freshness figures={query.data} />}
       actions={
         <>
-          {role === "operator" && (
+          {isServiceWide && (
             <OrganizationFilter value={organizationId} onValue={(id) => set("organization_id", id, "")} />
           )}
           <PeriodChoice
@@ -117,21 +117,23 @@ function NoTraffic({ figures: { credits } }: { figures: Figures }) {
 
 /** Getting started: shown before the first request. */
 function Start() {
-  const { role } = useSession();
+  const { may } = useAccess();
   return (
     <Card>
       <Empty icon={Sprout} title="No requests yet">
-        {role === "operator" ? (
+        {may("organizations:write") ? (
           <p>
             Create an <Link href="/organizations">organization</Link>, grant it credits, create a{" "}
             <Link href="/tokens">token</Link>, and send a request. Or test a model in the{" "}
             <Link href="/playground">playground</Link>, which also shows the code for your application.
           </p>
         ) : (
-          <p>
-            Test a model in the <Link href="/playground">playground</Link>, which also shows the code for your
-            application.
-          </p>
+          may("playground:use") && (
+            <p>
+              Test a model in the <Link href="/playground">playground</Link>, which also shows the code for your
+              application.
+            </p>
+          )
         )}
       </Empty>
     </Card>

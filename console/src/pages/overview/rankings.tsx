@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import { Link } from "wouter";
 import type { Overview } from "../../api/types.ts";
 import { formatCount, formatLasting } from "../../format/numbers.ts";
-import { useSession } from "../../shell/session.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Card } from "../../ui/page.tsx";
 import { titleOfCode } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
@@ -52,7 +52,7 @@ function ProviderCost(row: Counts) {
 }
 
 export function Rankings({ figures }: { figures: Overview | undefined }) {
-  const { role } = useSession();
+  const { isServiceWide } = useAccess();
   const organizations = figures?.top_organizations ?? [];
   return (
     <div className="columns">
@@ -74,7 +74,7 @@ export function Rankings({ figures }: { figures: Overview | undefined }) {
           empty={null}
         />
       </Card>
-      {role === "operator" && organizations.length > 0 && (
+      {isServiceWide && organizations.length > 0 && (
         <Card title="Organizations" about="By spend in this period" flush>
           <Table
             caption="Top organizations"

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { X } from "lucide-react";
 import { models } from "../../api/queries.ts";
-import { useSession } from "../../shell/session.ts";
+import { useAccess, useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
 import { Choice } from "../filters.tsx";
@@ -35,13 +35,14 @@ interface FiltersProps {
 }
 
 export function Filters({ values, onValues }: FiltersProps) {
-  const { role, organization } = useSession();
+  const { organization } = useSession();
+  const { isServiceWide } = useAccess();
   const catalog = useQuery(models);
   const organizationId = organization?.id ?? values.organization_id;
   return (
     <search className="toolbar" aria-label="Filter requests">
       <SearchField label="Request ID" value={values.request_id} onValue={(request_id) => onValues({ request_id })} />
-      {role === "operator" && (
+      {isServiceWide && (
         <OrganizationFilter
           value={values.organization_id}
           onValue={(organization_id) => onValues({ organization_id, token_id: "" })}

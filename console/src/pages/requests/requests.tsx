@@ -4,7 +4,7 @@ import { Link, useLocation, useRoute, useSearch } from "wouter";
 import { useList } from "../../api/queries.ts";
 import type { RequestSummary } from "../../api/types.ts";
 import { formatCount, formatDuration } from "../../format/numbers.ts";
-import { useSession } from "../../shell/session.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Segments } from "../../ui/field.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
@@ -20,7 +20,7 @@ type Pace = "live" | "paused";
 
 /** Requests, including refused ones, newest first. */
 export default function Requests() {
-  const { role } = useSession();
+  const { isServiceWide } = useAccess();
   const [filters, setFilters] = useFilters(NAMES);
   const [pace, setPace] = useState<Pace>("live");
   const { since, ...wire } = filters;
@@ -52,7 +52,7 @@ export default function Requests() {
         <Listing
           caption="Requests"
           list={list}
-          columns={columnsOf(role === "operator")}
+          columns={columnsOf(isServiceWide)}
           keyOf={({ id }) => id}
           skeletonRows={12}
           empty={<NoRequests isFiltered={isFiltered(filters)} hasMore={list.hasNextPage} />}
@@ -94,14 +94,14 @@ function NoRequests({ isFiltered: isNarrowed, hasMore }: { isFiltered: boolean; 
   );
 }
 
-function columnsOf(isOperator: boolean): Column<RequestSummary>[] {
+function columnsOf(isServiceWide: boolean): Column<RequestSummary>[] {
   const whose: Column<RequestSummary> = {
-    head: isOperator ? "Organization and token" : "Token",
+    head: isServiceWide ? "Organization and token" : "Token",
     wideOnly: true,
     cell: ({ organization_name, organization_id, token_name, token_id }) => (
       <span className="cell-two">
-        {isOperator && <span className="wrap-anywhere">{organization_name ?? organization_id}</span>}
-        <span className={isOperator ? "small faint wrap-anywhere" : "wrap-anywhere"}>{token_name ?? token_id}</span>
+        {isServiceWide && <span className="wrap-anywhere">{organization_name ?? organization_id}</span>}
+        <span className={isServiceWide ? "small faint wrap-anywhere" : "wrap-anywhere"}>{token_name ?? token_id}</span>
       </span>
     ),
   };
@@ -125,7 +125,7 @@ function columnsOf(isOperator: boolean): Column<RequestSummary>[] {
     { head: "First token", right: true, wideOnly: true, cell: ({ first_token_ms }) => durationOf(first_token_ms) },
     { head: "Duration", right: true, wideOnly: true, cell: ({ duration_ms }) => durationOf(duration_ms) },
     { head: "Charged", right: true, cell: ({ charged }) => <Credits value={charged} /> },
-    ...(isOperator ? [cost] : []),
+    ...(isServiceWide ? [cost] : []),
   ];
 }
 

@@ -2,7 +2,7 @@ import { MessageSquareText } from "lucide-react";
 import { lazy, type ReactNode, Suspense, useState } from "react";
 import { Link } from "wouter";
 import type { RequestDetail } from "../../api/types.ts";
-import { useSession } from "../../shell/session.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Skeleton } from "../../ui/states.tsx";
 
@@ -10,13 +10,13 @@ const Conversation = lazy(() => import("./conversation.tsx"));
 
 /** Section for the stored prompt and answer. They are fetched on demand only, because each view is logged. */
 export function StoredConversation({ detail }: { detail: RequestDetail }) {
-  const { role } = useSession();
+  const { may } = useAccess();
   const [isOpen, setOpen] = useState(false);
-  const mayRead = detail.has_conversation && role === "operator";
+  const mayRead = detail.has_conversation && may("conversations:read");
   return (
     <section className="stack-small">
       <h3>Prompt and answer</h3>
-      {!mayRead && <p className="soft">{reasonOf(detail, role === "operator")}</p>}
+      {!mayRead && <p className="soft">{reasonOf(detail, may("organizations:write"))}</p>}
       {mayRead && !isOpen && (
         <>
           <p className="soft">Stored. Viewing is logged.</p>
@@ -37,15 +37,15 @@ export function StoredConversation({ detail }: { detail: RequestDetail }) {
 }
 
 /** Explains the reason that prompt and answer are not shown. */
-function reasonOf(detail: RequestDetail, isOperator: boolean): ReactNode {
+function reasonOf(detail: RequestDetail, mayEnable: boolean): ReactNode {
   const { organization_id, status } = detail;
-  if (detail.has_conversation) return "Stored. Only the operator of the service can view them.";
+  if (detail.has_conversation) return "Stored. Only operators and auditors of the service can view them.";
   if (!detail.keeps_conversations) {
     const page = `/organizations/${encodeURIComponent(organization_id)}`;
     return (
       <>
         Prompts and answers are not stored for this organization.{" "}
-        {isOperator && (
+        {mayEnable && (
           <>
             You can enable storage for new requests on the <Link href={page}>organization page</Link>.
           </>

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { useList } from "../../api/queries.ts";
 import type { Token } from "../../api/types.ts";
 import { countOf, formatCredits } from "../../format/numbers.ts";
-import { useSession } from "../../shell/session.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Button, IconButton } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
@@ -28,8 +28,8 @@ const STATUS_OPTIONS = Object.entries(STATUSES).map(([status, { label }]) => [st
 type OpenDialog = { what: "create" } | { what: TokenAct; token: Token } | null;
 
 export default function Tokens() {
-  const { role } = useSession();
-  const isOperator = role === "operator";
+  const { may, isServiceWide } = useAccess();
+  const mayChange = may("tokens:write");
   const [filters, setFilters] = useFilters(["search", "organization_id", "status"]);
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const list = useList<Token>("tokens", "/admin/v1/tokens", filters);
@@ -38,9 +38,9 @@ export default function Tokens() {
   return (
     <Page
       title="Tokens"
-      about={isOperator ? "API tokens and their limits" : "API tokens of your organization"}
+      about={isServiceWide ? "API tokens and their limits" : "API tokens of your organization"}
       actions={
-        isOperator && (
+        mayChange && (
           <Button look="main" icon={Plus} onClick={() => setOpenDialog({ what: "create" })}>
             Create token
           </Button>
@@ -49,7 +49,7 @@ export default function Tokens() {
     >
       <search className="toolbar" aria-label="Filter tokens">
         <SearchField label="Name, ID or prefix" value={filters.search} onValue={(search) => setFilters({ search })} />
-        {isOperator && (
+        {isServiceWide && (
           <OrganizationFilter
             value={filters.organization_id}
             onValue={(organization_id) => setFilters({ organization_id })}
@@ -67,7 +67,7 @@ export default function Tokens() {
         <Listing
           caption="Tokens"
           list={list}
-          columns={columnsOf(isOperator, (what, token) => setOpenDialog({ what, token }))}
+          columns={columnsOf({ isServiceWide, mayChange }, (what, token) => setOpenDialog({ what, token }))}
           keyOf={({ id }) => id}
           empty={isFiltered ? <NoMatches icon={KeyRound} title="No matching tokens" onClear={clear} /> : <NoTokens />}
         />
@@ -78,10 +78,10 @@ export default function Tokens() {
 }
 
 function NoTokens() {
-  const { role } = useSession();
+  const { may } = useAccess();
   return (
     <Empty icon={KeyRound} title="No tokens yet">
-      {role === "operator"
+      {may("tokens:write")
         ? "Applications need a token to call models. Create one for the organization that pays."
         : "The operator of the service creates tokens for your organization."}
     </Empty>
@@ -114,10 +114,10 @@ function Dialogs({
 type TokenAct = "edit" | "rotate" | "revoke";
 type Act = (what: TokenAct, token: Token) => void;
 
-export function columnsOf(isOperator: boolean, onAct: Act): Column<Token>[] {
+export function columnsOf(shown: { isServiceWide: boolean; mayChange: boolean }, onAct: Act): Column<Token>[] {
   const columns: (Column<Token> | false)[] = [
     { head: "Token", cell: (token) => <Name token={token} /> },
-    isOperator && {
+    shown.isServiceWide && {
       head: "Organization",
       wideOnly: true,
       cell: ({ organization_name }) => <span className="wrap-anywhere">{organization_name}</span>,
@@ -127,7 +127,7 @@ export function columnsOf(isOperator: boolean, onAct: Act): Column<Token>[] {
     { head: "Spending cap", wideOnly: true, cell: ({ cap }) => <Cap cap={cap} /> },
     { head: "Last used", wideOnly: true, cell: ({ last_used_at }) => <Ago at={last_used_at} /> },
     { head: "Expires", wideOnly: true, cell: ({ expires_at }) => <Ago at={expires_at} /> },
-    isOperator && { head: "Actions", right: true, cell: (token) => <Actions token={token} onAct={onAct} /> },
+    shown.mayChange && { head: "Actions", right: true, cell: (token) => <Actions token={token} onAct={onAct} /> },
   ];
   return columns.filter((column) => column !== false);
 }

@@ -275,43 +275,47 @@ CREATE INDEX allowance_next_at ON allowance (next_at) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX allowance_reference ON allowance (organization_id, reference) WHERE reference IS NOT NULL;
 
 -- Secrets are kept as SHA-256.
-CREATE TABLE admin_token (
+CREATE TABLE operator (
   id         text COLLATE "C" NOT NULL PRIMARY KEY,
   hash       bytea NOT NULL,
   prefix     text NOT NULL,
+  name       text NOT NULL,
+  role       text NOT NULL CHECK (role IN ('operator', 'auditor')),
   created_at bigint NOT NULL,
   revoked_at bigint
 );
 
-CREATE UNIQUE INDEX admin_token_hash ON admin_token (hash);
+CREATE UNIQUE INDEX operator_hash ON operator (hash);
+CREATE UNIQUE INDEX operator_name ON operator (name) WHERE revoked_at IS NULL;
 
--- Sessions of operators (by an admin token) and of members (by a token of an organization).
+-- Sessions of operators (by their token) and of members (by a token of an organization).
 CREATE TABLE admin_session (
   hash           bytea NOT NULL PRIMARY KEY,
-  admin_token_id text COLLATE "C",
+  operator_id    text COLLATE "C",
   token_id       text COLLATE "C",
   created_at     bigint NOT NULL,
   seen_at        bigint NOT NULL,
   expires_at     bigint NOT NULL,
-  CHECK ((admin_token_id IS NULL) <> (token_id IS NULL))
+  CHECK ((operator_id IS NULL) <> (token_id IS NULL))
 );
 
 -- Represents a token for a short time, with its rights and limits: given to a browser. Valid while its session lasts and the
--- admin token behind it is not revoked.
+-- operator behind it is not revoked.
 CREATE TABLE short_token (
   hash           bytea NOT NULL PRIMARY KEY,
   token_id       text COLLATE "C" NOT NULL,
   expires_at     bigint NOT NULL,
   session_hash   bytea,
-  admin_token_id text COLLATE "C"
+  operator_id    text COLLATE "C"
 );
 
 -- Ids are UUIDv7, so they come in the order of time.
 CREATE TABLE audit_entry (
   id              text COLLATE "C" NOT NULL PRIMARY KEY,
   made_at         bigint NOT NULL,
-  actor_kind      text NOT NULL CHECK (actor_kind IN ('operator', 'member', 'command', 'service', 'anonymous')),
+  actor_kind      text NOT NULL CHECK (actor_kind IN ('operator', 'auditor', 'member', 'command', 'service', 'anonymous')),
   actor_id        text,
+  actor_name      text,
   address         text,
   request_id      text COLLATE "C",
   action          text COLLATE "C" NOT NULL,
@@ -448,7 +452,7 @@ CREATE TRIGGER organization_changed
 CREATE TRIGGER admin_session_removed AFTER DELETE ON admin_session
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
-CREATE TRIGGER admin_token_changed AFTER UPDATE OF revoked_at ON admin_token
+CREATE TRIGGER operator_changed AFTER UPDATE OF revoked_at ON operator
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 INSERT INTO organization (id, name, kind, created_at)

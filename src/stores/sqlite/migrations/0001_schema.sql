@@ -274,43 +274,47 @@ CREATE INDEX allowance_next_at ON allowance (next_at) WHERE ended_at IS NULL;
 CREATE UNIQUE INDEX allowance_reference ON allowance (organization_id, reference) WHERE reference IS NOT NULL;
 
 -- Secrets are kept as SHA-256.
-CREATE TABLE admin_token (
+CREATE TABLE operator (
   id         TEXT NOT NULL PRIMARY KEY,
   hash       BLOB NOT NULL,
   prefix     TEXT NOT NULL,
+  name       TEXT NOT NULL,
+  role       TEXT NOT NULL CHECK (role IN ('operator', 'auditor')),
   created_at INTEGER NOT NULL,
   revoked_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
-CREATE UNIQUE INDEX admin_token_hash ON admin_token (hash);
+CREATE UNIQUE INDEX operator_hash ON operator (hash);
+CREATE UNIQUE INDEX operator_name ON operator (name) WHERE revoked_at IS NULL;
 
--- Sessions of operators (by an admin token) and of members (by a token of an organization).
+-- Sessions of operators (by their token) and of members (by a token of an organization).
 CREATE TABLE admin_session (
   hash           BLOB NOT NULL PRIMARY KEY,
-  admin_token_id TEXT,
+  operator_id    TEXT,
   token_id       TEXT,
   created_at     INTEGER NOT NULL,
   seen_at        INTEGER NOT NULL,
   expires_at     INTEGER NOT NULL,
-  CHECK ((admin_token_id IS NULL) <> (token_id IS NULL))
+  CHECK ((operator_id IS NULL) <> (token_id IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 -- Represents a token for a short time, with its rights and limits: given to a browser. Valid while its session lasts and the
--- admin token behind it is not revoked.
+-- operator behind it is not revoked.
 CREATE TABLE short_token (
   hash           BLOB NOT NULL PRIMARY KEY,
   token_id       TEXT NOT NULL,
   expires_at     INTEGER NOT NULL,
   session_hash   BLOB,
-  admin_token_id TEXT
+  operator_id    TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- Ids are UUIDv7, so they come in the order of time.
 CREATE TABLE audit_entry (
   id              TEXT NOT NULL PRIMARY KEY,
   made_at         INTEGER NOT NULL,
-  actor_kind      TEXT NOT NULL CHECK (actor_kind IN ('operator', 'member', 'command', 'service', 'anonymous')),
+  actor_kind      TEXT NOT NULL CHECK (actor_kind IN ('operator', 'auditor', 'member', 'command', 'service', 'anonymous')),
   actor_id        TEXT,
+  actor_name      TEXT,
   address         TEXT,
   request_id      TEXT,
   action          TEXT NOT NULL,
@@ -455,7 +459,7 @@ BEGIN
   INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
 END;
 
-CREATE TRIGGER admin_token_changed AFTER UPDATE OF revoked_at ON admin_token
+CREATE TRIGGER operator_changed AFTER UPDATE OF revoked_at ON operator
 BEGIN
   INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
 END;

@@ -1,0 +1,35 @@
+import { type Static, Type } from "typebox";
+import { Id, Name, Nullable, Strict, Time } from "./common.ts";
+import { ROLES, SERVICE_ROLES } from "./roles.ts";
+
+const OperatorRole = Type.Enum([...SERVICE_ROLES], {
+  description: "An operator may do everything; an auditor reads everything and changes nothing.",
+});
+
+export const Operator = Type.Object({
+  object: Type.Literal("operator"),
+  id: Id,
+  name: Type.String({ description: "The name that the audit log shows." }),
+  role: OperatorRole,
+  prefix: Type.String({ description: "First characters of the secret, to identify it." }),
+  status: Type.Enum(["active", "revoked"]),
+  created_at: Time,
+  revoked_at: Nullable(Time),
+});
+export type Operator = Static<typeof Operator>;
+export const NewOperator = Strict({ name: Name, role: OperatorRole });
+/** The secret is only in the response to the request that created the operator. */
+export const OperatorWithSecret = Type.Object({ ...Operator.properties, secret: Type.String() });
+
+/** A session of the console that has not ended. */
+export const OpenSession = Type.Object({
+  object: Type.Literal("open_session"),
+  id: Id,
+  role: Type.Enum([...ROLES]),
+  holder: Type.Object({ id: Id, name: Type.String() }, { description: "The operator, or the token of the member." }),
+  organization_id: Nullable(Id),
+  created_at: Time,
+  last_seen_at: Time,
+  expires_at: Time,
+});
+export type OpenSession = Static<typeof OpenSession>;

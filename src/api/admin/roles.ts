@@ -1,0 +1,55 @@
+/** Roles of people. `SERVICE_ROLES` see every organization, the others only their own. */
+export const SERVICE_ROLES = ["operator", "auditor"] as const;
+export const ROLES = [...SERVICE_ROLES, "member"] as const;
+export type ServiceRole = (typeof SERVICE_ROLES)[number];
+export type Role = (typeof ROLES)[number];
+/** Who or what made a change: a person in a role, or a process. Anonymous: without a valid token. */
+export const ACTOR_KINDS = [...ROLES, "command", "service", "anonymous"] as const;
+export type ActorKind = (typeof ACTOR_KINDS)[number];
+
+const [OPERATOR, SERVICE, SIGNED_IN] = [["operator"], SERVICE_ROLES, ROLES] as const;
+const EVERYONE = ["guest", ...ROLES] as const;
+
+/**
+ * The roles that have each permission. This table alone decides who may do what: each operation of the admin API names one
+ * permission. A guest has no session. `docs/identity.md` shows the same table, and a test calls every operation as every role.
+ */
+export const ROLES_BY_PERMISSION = {
+  "service:read": EVERYONE,
+  "session:own": EVERYONE,
+  "playground:use": ["guest", "operator", "member"],
+  "usage:read": SIGNED_IN,
+  "models:read": SIGNED_IN,
+  "organizations:read": SIGNED_IN,
+  "organizations:write": OPERATOR,
+  "credits:read": SIGNED_IN,
+  "credits:write": OPERATOR,
+  "budgets:read": SIGNED_IN,
+  "budgets:write": OPERATOR,
+  "tokens:read": SIGNED_IN,
+  "tokens:write": OPERATOR,
+  "requests:read": SIGNED_IN,
+  "conversations:read": SERVICE,
+  "conversations:delete": OPERATOR,
+  /** Routes with their health, and the providers' own costs and ids. */
+  "upstreams:read": SERVICE,
+  "upstreams:write": OPERATOR,
+  "audit:read": SERVICE,
+  "operators:read": SERVICE,
+  "operators:write": OPERATOR,
+  "sessions:read": SERVICE,
+  "sessions:end": OPERATOR,
+} as const satisfies Record<string, readonly (Role | "guest")[]>;
+
+export type Permission = keyof typeof ROLES_BY_PERMISSION;
+export const PERMISSIONS = Object.keys(ROLES_BY_PERMISSION) as readonly Permission[];
+
+/** Returns the roles that have a permission, also "guest". */
+export function rolesWith(permission: Permission): readonly (Role | "guest")[] {
+  return ROLES_BY_PERMISSION[permission];
+}
+
+/** Returns whether a role has a permission; null stands for a guest. */
+export function permits(role: Role | null, permission: Permission): boolean {
+  return rolesWith(permission).includes(role ?? "guest");
+}

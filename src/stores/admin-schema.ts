@@ -1,0 +1,78 @@
+import { ACTOR_KINDS, SERVICE_ROLES } from "../api/admin/roles.ts";
+import type { AuditRow } from "../credits/audit.ts";
+import {
+  bytes,
+  number,
+  oneOf,
+  optionalBytes,
+  optionalJson,
+  optionalNumber,
+  optionalText,
+  requiredText,
+} from "./fields.ts";
+import { declareTable, type Fields } from "./table.ts";
+
+/* The tables of people, their sessions, and the record of what they did; as in `schema.ts`. */
+
+export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
+  id: requiredText("id"),
+  madeAtMs: number("made_at"),
+  actorKind: oneOf("actor_kind", ACTOR_KINDS),
+  actorId: optionalText("actor_id"),
+  actorName: optionalText("actor_name"),
+  address: optionalText("address"),
+  requestId: optionalText("request_id"),
+  action: requiredText("action"),
+  organizationId: optionalText("organization_id"),
+  subjectId: optionalText("subject_id"),
+  before: optionalJson<Record<string, unknown>>("before"),
+  after: optionalJson<Record<string, unknown>>("after"),
+} satisfies Fields<AuditRow>);
+
+export const OPERATOR = declareTable("operator", ["id"], {
+  id: requiredText("id"),
+  /** SHA-256 of the whole token. */
+  hash: bytes("hash"),
+  /** First characters, for display. */
+  prefix: requiredText("prefix"),
+  name: requiredText("name"),
+  role: oneOf("role", SERVICE_ROLES),
+  createdAtMs: number("created_at"),
+  revokedAtMs: optionalNumber("revoked_at"),
+});
+
+export const ADMIN_SESSION = declareTable("admin_session", ["hash"], {
+  /** SHA-256 of the cookie's value. */
+  hash: bytes("hash"),
+  operatorId: optionalText("operator_id"),
+  tokenId: optionalText("token_id"),
+  createdAtMs: number("created_at"),
+  /** Time of the last use, to the minute. */
+  seenAtMs: number("seen_at"),
+  expiresAtMs: number("expires_at"),
+});
+
+export const SHORT_TOKEN = declareTable("short_token", ["hash"], {
+  hash: bytes("hash"),
+  tokenId: requiredText("token_id"),
+  expiresAtMs: number("expires_at"),
+  /** The session that created it, with which it ends. Null: created without a session. */
+  sessionHash: optionalBytes("session_hash"),
+  /** The operator who created it, with whom it ends. */
+  operatorId: optionalText("operator_id"),
+});
+
+export const ADMIN_KEY = declareTable("admin_idempotency_key", ["scope", "key"], {
+  /** `operator`, or the caller that a member's token identifies. */
+  scope: requiredText("scope"),
+  key: requiredText("key"),
+  /** Fingerprint of the request: the same key with another request is refused. */
+  fingerprint: requiredText("fingerprint"),
+  /** Interrupted: it failed without a known outcome. */
+  state: oneOf("state", ["running", "answered", "interrupted"]),
+  /** HTTP status, and JSON text, which holds no secret. */
+  status: optionalNumber("status"),
+  answer: optionalText("answer"),
+  createdAtMs: number("created_at"),
+  expiresAtMs: number("expires_at"),
+});
