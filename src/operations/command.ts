@@ -177,6 +177,12 @@ export interface CommandOutput {
   text: string;
 }
 
+/** Returns a resource of the admin API as commands print it: with the names of its fields in camel case. */
+export function jsonOf({ object, ...fields }: { object: string }): Record<string, unknown> {
+  const inCamelCase = (name: string) => name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [inCamelCase(name), value]));
+}
+
 /** Formats rows under their headings in columns; a column of numbers is aligned to the right. */
 export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
   const columns = headings.map((heading, index) => {

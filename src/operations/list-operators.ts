@@ -1,5 +1,5 @@
 import { directoryOver } from "../admin/directory.ts";
-import { command, tableOf } from "./command.ts";
+import { command, jsonOf, tableOf } from "./command.ts";
 import { allPages } from "./core.ts";
 import { operation } from "./operation.ts";
 
@@ -17,8 +17,8 @@ export const listOperators = operation({
       flags: {},
       async run({ store, clock }) {
         const directory = directoryOver({ rows: store.directory, clock });
-        const json = await allPages((page) => directory.operators(page));
-        const text = tableOf(json, {
+        const operators = await allPages((page) => directory.operators(page));
+        const text = tableOf(operators, {
           ID: ({ id }) => id,
           NAME: ({ name }) => name,
           ROLE: ({ role }) => role,
@@ -26,7 +26,7 @@ export const listOperators = operation({
           CREATED: ({ created_at }) => created_at,
           STATUS: ({ status, revoked_at }) => (revoked_at === null ? status : `revoked ${revoked_at}`),
         });
-        return { json, text };
+        return { json: operators.map(jsonOf), text };
       },
     }),
   ],

@@ -1,5 +1,5 @@
 import { directoryOver } from "../admin/directory.ts";
-import { command, tableOf } from "./command.ts";
+import { command, jsonOf, tableOf } from "./command.ts";
 import { allPages } from "./core.ts";
 import { operation } from "./operation.ts";
 
@@ -17,8 +17,8 @@ export const listSessions = operation({
       flags: {},
       async run({ store, clock }) {
         const directory = directoryOver({ rows: store.directory, clock });
-        const json = await allPages((page) => directory.sessions(page));
-        const text = tableOf(json, {
+        const sessions = await allPages((page) => directory.sessions(page));
+        const text = tableOf(sessions, {
           ID: ({ id }) => id,
           ROLE: ({ role }) => role,
           NAME: ({ holder }) => holder.name,
@@ -26,7 +26,7 @@ export const listSessions = operation({
           "LAST SEEN": ({ last_seen_at }) => last_seen_at,
           EXPIRES: ({ expires_at }) => expires_at,
         });
-        return { json, text };
+        return { json: sessions.map(jsonOf), text };
       },
     }),
   ],

@@ -2,7 +2,7 @@ import { auditRow } from "../admin/audit.ts";
 import { toOperator } from "../admin/directory.ts";
 import { UnknownIdError } from "../errors.ts";
 import type { OperatorRow } from "../stores/queries/admin.ts";
-import { argument, command, text } from "./command.ts";
+import { argument, command, jsonOf, text } from "./command.ts";
 import { type Core, notFound } from "./core.ts";
 import { operation } from "./operation.ts";
 
@@ -18,8 +18,9 @@ export const revokeOperator = operation({
       summary: "Revoke an operator: the token and all sessions end at once",
       flags: { id: argument("<id>", text) },
       async run(services, { id }) {
-        const json = toOperator(await endOperator(services, id));
-        return { json, text: `${json.name} (${id}) is revoked since ${json.revoked_at}.` };
+        const operator = toOperator(await endOperator(services, id));
+        const text = `${operator.name} (${id}) is revoked since ${operator.revoked_at}.`;
+        return { json: jsonOf(operator), text };
       },
     }),
   ],

@@ -292,13 +292,18 @@ describe("the command line", () => {
     expect(made).toMatchObject({ name: "Zoe", role: "auditor", token: expect.stringMatching(/^tg-admin-/) });
     const session = await signIn(service, made.token);
     const listed = await service.tollgate<{ id: string; status: string }[]>("operator", "list");
-    expect(listed.find(({ id }) => id === made.id)).toMatchObject({ name: "Zoe", status: "active" });
+    const createdAt = expect.stringMatching(/Z$/);
+    expect(listed.find(({ id }) => id === made.id)).toMatchObject({ name: "Zoe", status: "active", createdAt });
     expect(listed.at(-1)).toMatchObject({ id: "adm_first", name: "admin", role: "operator" });
     const sessions = await service.tollgate<{ id: string; holder: { id: string } }[]>("session", "list");
     const own = sessions.find(({ holder }) => holder.id === made.id);
     expect(await service.tollgate("session", "end", own?.id ?? "none")).toEqual({ id: own?.id });
     expect((await session.call("GET", "/organizations")).status).toBe(401);
-    expect(await service.tollgate("operator", "revoke", made.id)).toMatchObject({ id: made.id, status: "revoked" });
+    expect(await service.tollgate("operator", "revoke", made.id)).toMatchObject({
+      id: made.id,
+      status: "revoked",
+      revokedAt: expect.stringMatching(/Z$/),
+    });
     expect((await withToken(made.token).call("GET", "/organizations")).status).toBe(401);
     for (const [words, line] of [
       [["operator", "revoke", "adm_none"], /There is no operator with the id "adm_none"/],

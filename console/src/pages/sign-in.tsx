@@ -32,8 +32,8 @@ export function SignIn({ service }: { service: ServiceFacts | undefined }) {
         </section>
         <div className="stack-small small faint">
           <p>
-            Operators: use the admin token that the first start printed, or create one with{" "}
-            <code>tollgate admin token</code>.
+            Operators and auditors: use the admin token that the first start printed, or a token of your own from{" "}
+            <code>tollgate operator create</code>.
           </p>
           <p>
             Members: use a token of your organization with the scope <code>console:read</code>.
