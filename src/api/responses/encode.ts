@@ -1,6 +1,6 @@
 import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
-import type { CompletionUsage, FinishReason } from "../chat/completion.ts";
+import type { CompletionUsage } from "../chat/completion.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import { OutputBuilder, type OutputEvents, type OutputOptions } from "./output.ts";
 import type { OutputItem, ResponseObject, ResponseSettings, ResponseUsage } from "./response.ts";
@@ -19,31 +19,22 @@ export function toResponse(
   answer: Pick<AnswerFold, "message" | "logprobs" | "document">,
   end: AnswerEnd,
 ): ResponseObject {
+  const lifecycle = endFields(end);
   const native = answer.document?.output;
-  const items = Array.isArray(native) ? native : outputOf(options, head.id, answer, end.finishReason);
-  return responseOf(options, head, items, endFields(end));
-}
-
-/** Returns the output items of a whole answer. */
-export function outputOf(
-  options: Pick<EncoderOptions, "tools" | "hasLogprobs">,
-  answerId: string,
-  answer: Pick<AnswerFold, "message" | "logprobs">,
-  finishReason: FinishReason,
-): OutputItem[] {
+  if (Array.isArray(native)) return responseOf(options, head, native, lifecycle);
   const { tool_calls: calls, ...message } = answer.message();
-  const builder = new OutputBuilder({ ...options, answerId });
+  const builder = new OutputBuilder({ ...options, answerId: head.id });
   const delta = { ...message, ...(calls && { tool_calls: calls.map((call, index) => ({ index, ...call })) }) };
   builder.add({ delta, logprobs: answer.logprobs });
-  builder.end(incompleteReason(finishReason) !== undefined);
-  return builder.items;
+  builder.end(lifecycle.status === "incomplete");
+  return responseOf(options, head, builder.items, lifecycle);
 }
 
 /** Fields of a response that change while it is created. */
-export type Lifecycle = Pick<ResponseObject, "status" | "completed_at" | "error" | "incomplete_details" | "usage">;
+type Lifecycle = Pick<ResponseObject, "status" | "completed_at" | "error" | "incomplete_details" | "usage">;
 
 /** The fields of a response that has begun. */
-export const RUNNING: Lifecycle = {
+const RUNNING: Lifecycle = {
   status: "in_progress",
   completed_at: null,
   error: null,
@@ -52,12 +43,9 @@ export const RUNNING: Lifecycle = {
 };
 
 /** Returns the fields of a response that has ended. */
-export function endFields({
-  finishReason,
-  usage,
-  ended,
-}: Pick<AnswerEnd, "finishReason" | "usage" | "ended">): Lifecycle {
-  const reason = incompleteReason(finishReason);
+function endFields({ finishReason, usage, ended }: AnswerEnd): Lifecycle {
+  const reason =
+    finishReason === "length" ? "max_output_tokens" : finishReason === "content_filter" ? finishReason : undefined;
   return {
     status: reason === undefined ? "completed" : "incomplete",
     completed_at: reason === undefined ? (ended ?? null) : null,
@@ -65,11 +53,6 @@ export function endFields({
     incomplete_details: reason === undefined ? null : { reason },
     usage: toResponseUsage(usage),
   };
-}
-
-function incompleteReason(finishReason: FinishReason): "max_output_tokens" | "content_filter" | undefined {
-  if (finishReason === "length") return "max_output_tokens";
-  return finishReason === "content_filter" ? finishReason : undefined;
 }
 
 function toResponseUsage(usage: CompletionUsage): ResponseUsage {
@@ -86,9 +69,9 @@ function toResponseUsage(usage: CompletionUsage): ResponseUsage {
 }
 
 /** Puts a response together. */
-export function responseOf(
-  { settings }: Pick<EncoderOptions, "settings">,
-  { id, created, model }: Pick<AnswerHead, "id" | "created" | "model">,
+function responseOf(
+  { settings }: EncoderOptions,
+  { id, created, model }: AnswerHead,
   output: OutputItem[],
   lifecycle: Lifecycle,
 ): ResponseObject {
