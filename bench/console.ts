@@ -137,7 +137,8 @@ try {
   const one = "org_00000007";
   await measure("overview of all", () => overviews.overview({ organizationId: null, ...range }));
   await measure("overview of one organization", () => overviews.overview({ organizationId: one, ...range }));
-  const conversations = conversationsOver({ rows: store.conversations, retentionMs: DAY_MS, clock: Date.now });
+  const live = { config: { conversations: { keepDays: 1 } } };
+  const conversations = conversationsOver({ rows: store.conversations, live, clock: Date.now });
   const requests = requestsOver({ holds: store.requests, refusals: store.refusals, conversations });
   const any = {
     organizationId: null,

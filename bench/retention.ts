@@ -32,7 +32,7 @@ export async function closeMonths(store: Store, organizationId: string, requestM
       },
       monthDigests: { ...monthDigests, add: timed("digest", monthDigests.add) },
     },
-    config: { retention: { requestMonths }, conversations: { keepDays: 30 }, responses: { keepHours: 24 } },
+    live: { config: { retention: { requestMonths }, conversations: { keepDays: 30 }, responses: { keepHours: 24 } } },
     isUsageSummedUp: async () => true,
     spooled: async () => 0,
     clock: Date.now,

@@ -3,18 +3,10 @@ import { createLastUses } from "./admin/last-uses.ts";
 import { firstAdminToken } from "./admin/operators.ts";
 import { createSignInFailures } from "./admin/sessions.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./app/first-run.ts";
-import { createHttp, gaugeSources, listen, urlOf } from "./app/http.ts";
+import { createHttp, listen, urlOf } from "./app/http.ts";
 import { createLimits } from "./app/limits.ts";
 import { LiveParts } from "./app/live.ts";
-import {
-  createConversationLog,
-  createLedger,
-  createOverload,
-  createRetention,
-  newIdOf,
-  openStoreOf,
-  type StartOptions,
-} from "./app/parts.ts";
+import { createLedger, createOverload, createRetention, newIdOf, openStoreOf, type StartOptions } from "./app/parts.ts";
 import { Reloads } from "./app/reload.ts";
 import { createResumptions } from "./app/resumptions.ts";
 import { createTelemetry } from "./app/telemetry/telemetry.ts";
@@ -24,6 +16,7 @@ import { Circuits } from "./gateway/circuit.ts";
 import { HealthFile } from "./gateway/route-health.ts";
 import { TokenCounter } from "./gateway/token-counter.ts";
 import type { ShutdownOptions } from "./http/shutdown.ts";
+import { ConversationLog } from "./ledger/conversation-log.ts";
 import { RefusalLog } from "./reports/refusal-log.ts";
 import { UsageDays } from "./reports/usage-days.ts";
 import type { Store } from "./stores/store.ts";
@@ -69,7 +62,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const { store, arrived } = await openStoreOf(config, options, () => live.database);
   parts.defer(() => store.close());
   // Stopped after the ledger, so that charges are booked before anything else is written.
-  const conversationLog = own(createConversationLog(live, options, store));
+  const conversationLog = own(new ConversationLog({ ...options, rows: store.conversations, live }));
   const ledger = own(await createLedger(config, options, store, telemetry.ledger));
   const newId = newIdOf(options);
   const { accounts, allowances } = store;
@@ -80,7 +73,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const healthFile = own(new HealthFile({ ...options, ...routes }));
   const resumptions = own(createResumptions({ ...options, rows: store.admin, circuits }));
   const usageDays = own(new UsageDays({ ...options, rows: store.usage, books: store.books }));
-  const retention = own(createRetention(live, options, { store, usageDays, ledger }));
+  const retention = own(createRetention(options, { store, live, usageDays, ledger }));
   const refusals = own(new RefusalLog({ ...options, rows: store.refusals, newId }));
   const signInFailures = own(createSignInFailures({ ...options, rows: store.admin, newId }));
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, resumptions };
@@ -92,7 +85,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   parts.defer(() => server.close(shutdown));
   const reloads = own(new Reloads({ ...options, live, server, circuits }));
   const address = await listen(server, config.server);
-  await telemetry.start(gaugeSources(config, options, services, { server, reloads }));
+  await telemetry.start({ ...services, server, reloads, clock: options.clock, holdTimes: config.ledger });
   parts.defer(() => telemetry.detach());
   ownPort = address.port;
   const url = `${urlOf(address)}${config.server.basePath}`;

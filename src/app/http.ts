@@ -22,7 +22,7 @@ import { requestId } from "../internals/ids.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import { holdEndsWithinMs } from "../ledger/verify.ts";
+import { ResponseItems } from "../ledger/response-items.ts";
 import { callerBudgets } from "../reports/caller-budgets.ts";
 import { Overviews } from "../reports/overview.ts";
 import type { RefusalLog } from "../reports/refusal-log.ts";
@@ -31,9 +31,8 @@ import { Statements } from "../reports/statement.ts";
 import type { UsageDays } from "../reports/usage-days.ts";
 import type { Store } from "../stores/store.ts";
 import type { LiveValues } from "./live.ts";
-import { createResponseItems, fractions, newIdOf, retentionMsOf, type StartOptions } from "./parts.ts";
+import { fractions, newIdOf, type StartOptions } from "./parts.ts";
 import type { Resumptions } from "./resumptions.ts";
-import type { ConfigurationState, GaugeSources } from "./telemetry/gauges.ts";
 import type { Telemetry } from "./telemetry/telemetry.ts";
 
 export interface Services {
@@ -119,25 +118,6 @@ function metricsEndpoint({ metrics: { port, token } }: Config, { read }: Telemet
   return port === undefined && token !== undefined && read !== undefined ? { token, read } : undefined;
 }
 
-/** Returns the parts of the service whose state the metrics show. */
-export function gaugeSources(
-  { ledger: holdTimes }: Config,
-  { clock }: StartOptions,
-  { store, ledger, circuits, limits }: Services,
-  { server, reloads }: { server: Server; reloads: { readonly state: ConfigurationState } },
-): GaugeSources {
-  return {
-    store,
-    ledgerStatus: () => ledger.status(),
-    circuits: () => circuits.health(clock()),
-    runningRequests: () => server.runningRequests(),
-    configuration: () => reloads.state,
-    holdLifeMs: holdTimes.holdSeconds * 1000,
-    holdEndsWithinMs: holdEndsWithinMs(holdTimes),
-    areLimitsShared: () => limits.status().mode === "shared",
-  };
-}
-
 function adminServices(
   options: StartOptions,
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions }: Services,
@@ -145,19 +125,13 @@ function adminServices(
   const { clock, random, log } = options;
   const { accounts, allowances, budgets, admin } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
-  const conversations = conversationsOver({
-    rows: store.conversations,
-    get retentionMs() {
-      return retentionMsOf(live.config.conversations);
-    },
-    clock,
-  });
+  const conversations = conversationsOver({ rows: store.conversations, live, clock });
   return {
     ...core,
     admin,
     allowances,
     budgets,
-    responseItems: createResponseItems(live, options, store),
+    responseItems: new ResponseItems({ rows: store.responseItems, live, clock, log }),
     bookings: ledger,
     sessions: new Sessions({
       ...core,

@@ -3,14 +3,12 @@ import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
 import { MEMORY_BYTES_LEAST, memoryBytesFor, memoryReader, Overload } from "../http/overload.ts";
 import { uuidV7 } from "../internals/ids.ts";
-import { ConversationLog } from "../ledger/conversation-log.ts";
 import { DeadLetters } from "../ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../ledger/dead-letter-file.ts";
 import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
-import { ResponseItems } from "../ledger/response-items.ts";
-import { Retention, responseTimesOf } from "../ledger/retention.ts";
+import { Retention } from "../ledger/retention.ts";
 import { Spool } from "../ledger/spool.ts";
-import { DAY_MS, type UsageDays } from "../reports/usage-days.ts";
+import type { UsageDays } from "../reports/usage-days.ts";
 import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
 import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
@@ -103,59 +101,14 @@ export async function createLedger(
   });
 }
 
-export function createConversationLog(
-  live: Pick<LiveValues, "config">,
-  { clock, log }: StartOptions,
-  store: Store,
-): ConversationLog {
-  return new ConversationLog({
-    rows: store.conversations,
-    // Read at each use, because a reload changes it.
-    get limitBytes() {
-      return live.config.conversations.limitBytes;
-    },
-    clock,
-    log,
-  });
-}
-
-export function createResponseItems(
-  live: Pick<LiveValues, "config">,
-  { clock, log }: StartOptions,
-  { responseItems }: Store,
-): ResponseItems {
-  return new ResponseItems({
-    rows: responseItems,
-    get times() {
-      return responseTimesOf(live.config.responses, live.config.conversations);
-    },
-    get limitBytes() {
-      return live.config.responses.limitBytes;
-    },
-    clock,
-    log,
-  });
-}
-
-export function retentionMsOf({ keepDays }: Config["conversations"]): number {
-  return keepDays * DAY_MS;
-}
-
 export function createRetention(
-  live: Pick<LiveValues, "config">,
   { clock, log }: StartOptions,
-  { store, usageDays, ledger }: { store: Store; usageDays: UsageDays; ledger: Ledger },
+  { store, live, usageDays, ledger }: { store: Store; live: LiveValues; usageDays: UsageDays; ledger: Ledger },
 ): Retention {
   return new Retention({
-    store,
-    get config() {
-      return live.config;
-    },
+    ...{ store, live, clock, log, now: () => performance.now() },
     isUsageSummedUp: (beforeMs) => usageDays.isSummedUp(beforeMs),
     spooled: async () => (await ledger.status()).spool.entries,
-    clock,
-    now: () => performance.now(),
-    log,
   });
 }
 

@@ -37,7 +37,7 @@ async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): 
     const log = logOf(terminal);
     const days = new UsageDays({ rows: store.usage, books: store.books, clock, log });
     const retention = new Retention({
-      ...{ store, config, clock, log },
+      ...{ store, live: { config }, clock, log },
       now: () => performance.now(),
       isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
       // A settlement that a service could not book yet has an open hold, which keeps its organization from being closed.

@@ -104,15 +104,9 @@ async function printCsv(
 /** Prints one JSON document, piece by piece. */
 async function printJson(terminal: Terminal, statement: Statement): Promise<void> {
   const { period, balance, pending, opening } = statement;
-  const {
-    organization_id: organizationId,
-    creditsTotal,
-    creditsAvailable,
-    creditsUsed,
-    creditsHeld,
-  } = usageReport(balance);
+  const { object, organization_id: organizationId, ...credits } = usageReport(balance);
   const head = {
-    ...{ organizationId, creditsTotal, creditsAvailable, creditsUsed, creditsHeld },
+    ...{ organizationId, ...credits },
     creditsPending: creditsFromMicro(pending),
     from: isoTime(period.fromMs ?? null),
     to: isoTime(period.toMs ?? null),

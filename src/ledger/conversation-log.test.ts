@@ -25,7 +25,7 @@ function setUp(options: Partial<ConversationLogOptions> = {}) {
   };
   const conversationLog = new ConversationLog({
     rows,
-    limitBytes: 100_000,
+    live: { config: { conversations: { limitBytes: 100_000 } } },
     clock: () => 7,
     log,
     gatherMs: 5,

@@ -9,8 +9,8 @@ import { FairQueue } from "./fair-queue.ts";
 
 export interface ConversationLogOptions {
   rows: Pick<ConversationRows, "insert">;
-  /** Maximum size of one record. */
-  limitBytes: number;
+  /** The maximum size of one record is read at each use, because a reload changes it. */
+  live: { readonly config: { conversations: { limitBytes: number } } };
   /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
@@ -86,7 +86,8 @@ export class ConversationLog {
   }
 
   #enqueue({ organizationId, holdId, request, answer }: EndedConversation): boolean {
-    const { limitBytes, clock } = this.#options;
+    const { live, clock } = this.#options;
+    const { limitBytes } = live.config.conversations;
     if (this.#budget.room(organizationId) <= 0) return false;
     try {
       const { byteLength, ...record } = toConversationRecord(request, answer(), limitBytes);

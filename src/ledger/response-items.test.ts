@@ -9,9 +9,9 @@ function itemsWith(insert: ResponseItemsOptions["rows"]["insert"], waitMs?: numb
   const log = { debug() {}, info() {}, error() {}, warn: (fields: object) => void warnings.push(fields) };
   const none = async () => 0;
   const rows = { insert, sizes: async () => [], contents: async () => [], removeAnswer: none, removeOf: none };
-  const times = { usualMs: 1_000, storedMs: 1_000 };
+  const config = { responses: { keepHours: 1, limitBytes: LIMIT }, conversations: { keepDays: 1 } };
   const options = { clock: () => 5, ...(waitMs !== undefined && { waitMs }) };
-  return { warnings, items: new ResponseItems({ rows, limitBytes: LIMIT, log, times, ...options }) };
+  return { warnings, items: new ResponseItems({ rows, live: { config }, log, ...options }) };
 }
 
 const contentOf = (id: string, bytes: number) => ({ id, content: "x".repeat(bytes) });

@@ -1,14 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LRUCache } from "lru-cache";
-import type { ItemOwner, ResponseItemRows, ResponseTimes } from "../stores/queries/response-items.ts";
+import type { ItemOwner, ResponseItemRows } from "../stores/queries/response-items.ts";
 import type { Log } from "../telemetry/logger.ts";
+import { responseTimesOf } from "./retention.ts";
 
 export interface ResponseItemsOptions {
   rows: Omit<ResponseItemRows, "countOld" | "removeOld">;
-  /** Times for which items are kept; 0: none are. */
-  readonly times: ResponseTimes;
-  /** Bytes that are kept for one caller. */
-  readonly limitBytes: number;
+  /** The configuration is read at each use, because a reload changes it. `limitBytes` is that of one caller. */
+  live: {
+    readonly config: { responses: { keepHours: number; limitBytes: number }; conversations: { keepDays: number } };
+  };
   /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
@@ -42,7 +43,7 @@ export class ResponseItems {
   }
 
   get isOn(): boolean {
-    return this.#options.times.usualMs > 0;
+    return this.#options.live.config.responses.keepHours > 0;
   }
 
   /**
@@ -54,9 +55,10 @@ export class ResponseItems {
     ids: readonly string[],
     reserve: (bytes: number) => void,
   ): Promise<ReadonlyMap<string, string>> {
-    const { rows, times } = this.#options;
+    const { rows, live } = this.#options;
     if (ids.length === 0) return new Map();
-    const retentionMs = owner.keepsConversations ? times.storedMs : times.usualMs;
+    const { usualMs, storedMs } = responseTimesOf(live.config);
+    const retentionMs = owner.keepsConversations ? storedMs : usualMs;
     const sizes = await rows.sizes(owner, ids, retentionMs);
     reserve(sizes.reduce((sum, { bytes }) => sum + Number(bytes), 0));
     const found = await rows.contents(owner, ids, retentionMs);
@@ -65,7 +67,8 @@ export class ResponseItems {
 
   /** Keeps items of a response. Resolves when they are committed, or cannot be. Never rejects. */
   async keep(owner: ItemOwner, answerId: string, items: readonly KeptItem[]): Promise<void> {
-    const { rows, limitBytes, clock, log, waitMs = WAIT_MS } = this.#options;
+    const { rows, live, clock, log, waitMs = WAIT_MS } = this.#options;
+    const { limitBytes } = live.config.responses;
     const keptAtMs = clock();
     const kept = items
       .map((item) => ({ ...owner, ...item, answerId, keptAtMs, bytes: Buffer.byteLength(item.content) }))

@@ -10,7 +10,7 @@ import { idAt } from "../credits/request-id.ts";
 import { DAY_MS, UsageDays } from "../reports/usage-days.ts";
 import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
 import type { Store } from "../stores/store.ts";
-import { Retention, type RetentionOptions } from "./retention.ts";
+import { Retention, type RetentionOptions, type RetentionSettings } from "./retention.ts";
 
 const ORGANIZATION = "org_old";
 const NOW_MS = Date.UTC(2026, 5, 20);
@@ -57,13 +57,13 @@ afterEach(async () => {
 const count = (table: string) => beside.prepare(`select count(*) as count from ${table}`).get()?.count;
 const usageDays = () => new UsageDays({ rows: store.usage, books: store.books, clock, log });
 
-type Limits = RetentionOptions["config"]["retention"];
+type Limits = RetentionSettings["retention"];
 
 function retentionOf(limits: Limits, options: Partial<RetentionOptions> = {}): Retention {
   const days = usageDays();
   return new Retention({
     store,
-    config: { retention: limits, conversations: { keepDays: 3 }, responses: { keepHours: 24 } },
+    live: { config: { retention: limits, conversations: { keepDays: 3 }, responses: { keepHours: 24 } } },
     isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
     spooled: async () => 0,
     clock,

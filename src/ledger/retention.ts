@@ -7,8 +7,8 @@ import type { Log } from "../telemetry/logger.ts";
 
 export interface RetentionOptions {
   store: Pick<Store, "books" | "closings" | "monthDigests" | "conversations" | "responseItems" | "refusals">;
-  /** Read at each use, because a reload changes it. */
-  readonly config: RetentionSettings;
+  /** The configuration is read at each use, because a reload changes it. */
+  live: { readonly config: RetentionSettings };
   /** Returns true if the usage of every day before a time is stored. */
   isUsageSummedUp: (beforeMs: number) => Promise<boolean>;
   /** Number of transitions of this process that the store has not accepted yet. */
@@ -51,12 +51,12 @@ const LOCKED_PAUSE_MS = 2_000;
 const WORKING_SHARE = 1 / 4;
 
 /** Returns how long responses are kept: those of a stored conversation for at least as long as the conversation. */
-export function responseTimesOf(
-  { keepHours }: { keepHours: number },
-  { keepDays }: { keepDays: number },
-): ResponseTimes {
-  const usualMs = keepHours * HOUR_MS;
-  return { usualMs, storedMs: usualMs === 0 ? 0 : Math.max(usualMs, keepDays * DAY_MS) };
+export function responseTimesOf({
+  responses,
+  conversations,
+}: Pick<RetentionSettings, "responses" | "conversations">): ResponseTimes {
+  const usualMs = responses.keepHours * HOUR_MS;
+  return { usualMs, storedMs: usualMs === 0 ? 0 : Math.max(usualMs, conversations.keepDays * DAY_MS) };
 }
 
 /** Returns a page of ids of organizations, in their order. */
@@ -146,10 +146,10 @@ export class Retention {
 
   /** Returns the rows that count as absent after a time. */
   #expiring() {
-    const { store, config } = this.#options;
+    const { store, live } = this.#options;
     const { conversations, responseItems } = store;
-    const times = responseTimesOf(config.responses, config.conversations);
-    const keptMs = config.conversations.keepDays * DAY_MS;
+    const times = responseTimesOf(live.config);
+    const keptMs = live.config.conversations.keepDays * DAY_MS;
     return [
       {
         ...{ kind: "response_items" as const, keptMs: times.usualMs },
@@ -166,8 +166,8 @@ export class Retention {
 
   /** Returns the times before which rows are removed. */
   #limitsNow(): { requestsMs: number | undefined; auditMs: number | undefined } {
-    const { config, clock } = this.#options;
-    const { requestMonths, auditDays } = config.retention;
+    const { live, clock } = this.#options;
+    const { requestMonths, auditDays } = live.config.retention;
     return {
       requestsMs: requestMonths === undefined ? undefined : monthStart(clock(), -requestMonths),
       auditMs: auditDays === undefined ? undefined : clock() - auditDays * DAY_MS,

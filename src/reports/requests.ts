@@ -10,6 +10,7 @@ import type { ConversationRows } from "../stores/queries/conversations.ts";
 import type { RefusalEntry, RefusalRows } from "../stores/queries/refusals.ts";
 import type { ListedRequest, RequestRows } from "../stores/queries/requests.ts";
 import type { UsageEvent } from "../stores/queries/statement.ts";
+import { DAY_MS } from "./usage-days.ts";
 
 /** Filters of the request list; null matches any value. */
 export interface RequestFilter {
@@ -261,8 +262,8 @@ const NOT_HELD = {
 
 export interface ConversationsOptions {
   rows: ConversationRows;
-  /** Time for which a conversation is stored. Read at each use, because a reload changes it. */
-  readonly retentionMs: number;
+  /** The time for which a conversation is stored is read at each use, because a reload changes it. */
+  live: { readonly config: { conversations: { keepDays: number } } };
   /** Milliseconds since 1970. */
   clock: () => number;
 }
@@ -272,12 +273,12 @@ const REMOVED_ROWS = 50;
 export type Conversations = ReturnType<typeof conversationsOver>;
 
 /** Reads and removes the stored conversations for the admin API. */
-export function conversationsOver(options: ConversationsOptions) {
-  const { rows, clock } = options;
+export function conversationsOver({ rows, live, clock }: ConversationsOptions) {
+  const retentionMs = () => live.config.conversations.keepDays * DAY_MS;
   return {
     /** Finds the stored conversation of a request; undefined if there is none. */
     async find(organizationId: string, requestId: string): Promise<Conversation | undefined> {
-      const row = await rows.find({ organizationId, holdId: requestId }, options.retentionMs);
+      const row = await rows.find({ organizationId, holdId: requestId }, retentionMs());
       if (row === undefined) return undefined;
       return {
         object: "conversation",
@@ -287,12 +288,12 @@ export function conversationsOver(options: ConversationsOptions) {
         answer: row.answer === null ? null : (JSON.parse(row.answer) as KeptAnswer),
         is_truncated: row.isTruncated,
         ended_at: isoTime(row.endedAtMs),
-        kept_until: isoTime(row.endedAtMs + options.retentionMs),
+        kept_until: isoTime(row.endedAtMs + retentionMs()),
       };
     },
     /** Tells if storage is enabled for the organization now, and if the conversation of this request is stored. */
     status: (organizationId: string, requestId: string) =>
-      rows.status({ organizationId, holdId: requestId }, options.retentionMs),
+      rows.status({ organizationId, holdId: requestId }, retentionMs()),
     /** Removes the stored conversation of a request; returns false if there is none. */
     removeOne: (organizationId: string, requestId: string) => rows.removeOne({ organizationId, holdId: requestId }),
     /**

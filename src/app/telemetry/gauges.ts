@@ -1,7 +1,10 @@
 import { type EventLoopUtilization, monitorEventLoopDelay, performance } from "node:perf_hooks";
 import type { BatchObservableResult, Meter } from "@opentelemetry/api";
-import type { RouteHealth } from "../../gateway/route-health.ts";
-import type { LedgerStatus } from "../../ledger/ledger.ts";
+import type { Circuits } from "../../gateway/circuit.ts";
+import type { RateLimiter } from "../../gateway/limits.ts";
+import type { Server } from "../../http/server.ts";
+import type { Ledger } from "../../ledger/ledger.ts";
+import { type HoldTimes, holdEndsWithinMs } from "../../ledger/verify.ts";
 import type { Store } from "../../stores/store.ts";
 
 /** Time for which the store is asked; a reader of the metrics waits no longer. */
@@ -20,17 +23,14 @@ export interface ConfigurationState {
 /** The parts of a service whose state the metrics show. */
 export interface GaugeSources {
   store: Pick<Store, "kind" | "ping" | "pools"> & { books: Pick<Store["books"], "openHolds"> };
-  ledgerStatus(): Promise<LedgerStatus>;
-  circuits(): readonly RouteHealth[];
-  /** Requests without a complete response, and completions that are not settled. */
-  runningRequests(): number;
-  /** Time after which a hold expires without a renewal. */
-  holdLifeMs: number;
-  /** Time after its expiry within which a service ends a hold. */
-  holdEndsWithinMs: number;
-  /** True while processes count their limits together. */
-  areLimitsShared(): boolean;
-  configuration(): ConfigurationState;
+  ledger: Pick<Ledger, "status">;
+  circuits: Pick<Circuits, "health">;
+  limits: Pick<RateLimiter, "status">;
+  server: Pick<Server, "runningRequests">;
+  reloads: { readonly state: ConfigurationState };
+  holdTimes: HoldTimes;
+  /** Milliseconds since 1970. */
+  clock: () => number;
 }
 
 /**
@@ -98,18 +98,18 @@ type Instruments = ReturnType<typeof createInstruments>;
 
 async function observeStore(
   gauges: Instruments,
-  { store, holdLifeMs, ledgerStatus }: GaugeSources,
+  { store, ledger, holdTimes }: GaugeSources,
   result: BatchObservableResult,
 ): Promise<void> {
   const [isUp, open, status] = await Promise.all([
     within(store.ping().then(() => true)),
     within(store.books.openHolds()),
-    within(ledgerStatus()),
+    within(ledger.status()),
   ]);
   const system = { sqlite: "sqlite", postgres: "postgresql" }[store.kind];
   result.observe(gauges.storeUp, isUp === true ? 1 : 0, { "db.system.name": system });
   if (open !== undefined) {
-    const unrenewedMs = open.count === 0 ? 0 : holdLifeMs - open.earliestExpiryMs;
+    const unrenewedMs = open.count === 0 ? 0 : holdTimes.holdSeconds * 1000 - open.earliestExpiryMs;
     result.observe(gauges.openHolds, open.count);
     result.observe(gauges.unrenewed, Math.max(0, unrenewedMs) / 1000);
   }
@@ -124,13 +124,13 @@ function observeParts(gauges: Instruments, sources: GaugeSources, result: BatchO
   result.observe(gauges.cpuTime, user / 1e6, { "cpu.mode": "user" });
   result.observe(gauges.cpuTime, system / 1e6, { "cpu.mode": "system" });
   result.observe(gauges.memory, process.memoryUsage.rss());
-  result.observe(gauges.activeRequests, sources.runningRequests());
-  result.observe(gauges.limitsShared, sources.areLimitsShared() ? 1 : 0);
-  const { hash, isRead, needsRestart } = sources.configuration();
+  result.observe(gauges.activeRequests, sources.server.runningRequests());
+  result.observe(gauges.limitsShared, sources.limits.status().mode === "shared" ? 1 : 0);
+  const { hash, isRead, needsRestart } = sources.reloads.state;
   result.observe(gauges.configurationHash, hash);
   result.observe(gauges.configurationRead, isRead ? 1 : 0);
   result.observe(gauges.restartNeeded, needsRestart ? 1 : 0);
-  result.observe(gauges.unrenewedMax, (sources.holdLifeMs + sources.holdEndsWithinMs) / 1000);
+  result.observe(gauges.unrenewedMax, sources.holdTimes.holdSeconds + holdEndsWithinMs(sources.holdTimes) / 1000);
   for (const { name, max, used, idle, waiting } of sources.store.pools()) {
     const pool = { "db.client.connection.pool.name": name };
     result.observe(gauges.connections, used, { ...pool, "db.client.connection.state": "used" });
@@ -138,7 +138,10 @@ function observeParts(gauges: Instruments, sources: GaugeSources, result: BatchO
     result.observe(gauges.connectionsMax, max, pool);
     result.observe(gauges.pending, waiting, pool);
   }
-  for (const [provider, circuits] of Map.groupBy(sources.circuits(), (circuit) => circuit.provider)) {
+  for (const [provider, circuits] of Map.groupBy(
+    sources.circuits.health(sources.clock()),
+    (circuit) => circuit.provider,
+  )) {
     // With a zero for each state, so that an alert on one can end.
     for (const state of ["closed", "partly_open", "open"] as const) {
       const inState = circuits.filter((circuit) => circuit.state === state).length;
