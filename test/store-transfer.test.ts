@@ -215,7 +215,9 @@ describe("tollgate store restore", () => {
     const database = new DatabaseSync(file);
     database.prepare("DELETE FROM credit_grant WHERE organization_id = ?").run(String(id));
     database.close();
-    expect((await restore(file, to)).stderr).toMatch(/^tollgate: The books do not balance: Granted is 5000000/);
+    expect((await restore(file, to)).stderr).toMatch(
+      /^tollgate: The books do not balance: The balance has granted 5000000/,
+    );
     expect(readdirSync(to)).toEqual(["service.lock"]);
   });
 
