@@ -151,8 +151,7 @@ function statusOf({ state, trace, end }: ListedRequest): RequestStatus {
 }
 
 function toSummary(row: ListedRequest): RequestSummary {
-  const { facts, trace, events } = row;
-  const endedAtMs = events[0]?.chargedAtMs ?? null;
+  const { facts, trace, endedAtMs } = row;
   return {
     object: "request",
     id: facts.holdId,

@@ -35,6 +35,8 @@ export interface ListedRequest {
   credited: MicroCredits;
   draws: Draw[];
   madeAtMs: number;
+  /** Null while it is running. */
+  endedAtMs: number | null;
   trace: Trace | null;
   /** The end of its last charge; null while it is running. */
   end: RequestEnd | null;
@@ -225,7 +227,7 @@ function listedHold(row: RowNames): ListedRequest {
     facts: { ...names, prices, organizationId, holdId, tokenId },
     state: "open",
     ...{ amount, tokens, draws, madeAtMs },
-    ...{ charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, events: [] },
+    ...{ charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, endedAtMs: null, events: [] },
   };
 }
 
@@ -256,9 +258,9 @@ function listedRequest(
 ): Omit<ListedRequest, keyof ReturnType<typeof namesOf>> {
   const late = adjustments.find(({ kind }) => kind === "late_settlement");
   const credits = adjustments.filter(({ kind }) => kind === "credit");
-  const { amount, madeAtMs, cost, shortfall, draws, trace, end } = request;
+  const { amount, madeAtMs, endedAtMs, cost, shortfall, draws, trace, end } = request;
   const { tokens, prices } = decodeLines(request.charge);
-  const common = { amount, madeAtMs, credited: credits.reduce((sum, credit) => sum + credit.amount, 0n) };
+  const common = { amount, madeAtMs, endedAtMs, credited: credits.reduce((sum, credit) => sum + credit.amount, 0n) };
   const state = endedStateOf(end);
   const events = end === "released" ? [] : [chargeEvent(request)];
   if (late === undefined || late.settlement === null) {
