@@ -4,7 +4,8 @@ import { fileURLToPath } from "node:url";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
-import { lacksApiPrefix, requestPath, respondNoRoute } from "./routing.ts";
+import { ADMIN_PREFIX } from "./admin/endpoint.ts";
+import { isPublicPath, lacksApiPrefix, requestPath, respondNoRoute } from "./routing.ts";
 
 /** Next to src/ in a clone, next to dist/ in the packed package. */
 const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
@@ -72,6 +73,13 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
     server.get(path, sendPage);
     server.get(`${path}/*`, sendPage);
   }
+  // A person who opens another path sees the console's page for it; programs get the error of the API.
+  server.get("/*", (request, reply) => {
+    const path = requestPath(request);
+    const isApi = isPublicPath(path) || lacksApiPrefix(path) || path.startsWith(`${ADMIN_PREFIX}/`);
+    if (isApi || !isNavigation(request)) return respondNoRoute(request, reply);
+    return send(reply.code(404).header("vary", "Accept, Sec-Fetch-Dest"));
+  });
 }
 
 /**

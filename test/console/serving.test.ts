@@ -27,7 +27,7 @@ describe("the console", () => {
       expect(answer.status).toBe(200);
       expect(answer.headers.get("content-type")).toBe("text/html; charset=utf-8");
       expect(answer.headers.get("cache-control")).toBe("no-store");
-      expect(await answer.text()).toContain('<div id="root"></div>');
+      expect(await answer.text()).toContain('<div id="root">');
     },
   );
 
@@ -97,6 +97,25 @@ describe("paths next to the console", () => {
     expect(answer.status).toBe(404);
     expect(await answer.json()).toMatchObject({ error: { code: "not_found" } });
   });
+
+  test.each(["/nothing", "/nothing/deep"])(
+    "A person who opens %s gets the console, with the status 404.",
+    async (path) => {
+      const answer = await get(path, { accept: "text/html" });
+      expect(answer.status).toBe(404);
+      expect(answer.headers.get("vary")).toContain("Accept");
+      expect(await answer.text()).toContain('<div id="root">');
+    },
+  );
+
+  test.each(["/v1/nothing", "/admin/v1/nothing", "/chat/completions"])(
+    "A path of the API, %s, is answered in JSON also to a person.",
+    async (path) => {
+      const answer = await get(path, { accept: "text/html" });
+      expect(answer.status).toBe(404);
+      expect(await answer.json()).toMatchObject({ error: { code: "not_found" } });
+    },
+  );
 
   test("A page accepts no other method than GET.", async () => {
     const answer = await fetch(`${service.url}/tokens`, { method: "POST" });
