@@ -1,18 +1,24 @@
 import { useQuery } from "@tanstack/react-query";
 import { Compass } from "lucide-react";
-import { Component, type ReactNode, Suspense } from "react";
+import { Component, type ReactNode, Suspense, useEffect, useState } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
+import type { Role } from "../../src/api/admin/roles.ts";
 import { serviceFacts, session } from "./api/queries.ts";
+import { useSteady } from "./api/steady.ts";
 import type { Session } from "./api/types.ts";
 import { SignIn } from "./pages/sign-in.tsx";
+import { useShownSecret } from "./pages/tokens/secret.tsx";
 import { destinations } from "./routes.ts";
 import { SessionContext } from "./shell/session.ts";
+import { SessionEnded } from "./shell/session-ended.tsx";
 import { GuestShell, Shell } from "./shell/shell.tsx";
 import { Page } from "./ui/page.tsx";
 import { Empty, Failure, Skeleton } from "./ui/states.tsx";
 
 export function App() {
-  const who = useQuery(session);
+  const who = useSteady(useQuery(session));
+  const [kept, setKept] = useState<SignedInSession | null>(null);
+  const hasSecret = useShownSecret() !== null;
   const service = useQuery(serviceFacts);
   const [path] = useLocation();
   if (who.data === undefined) {
@@ -22,14 +28,37 @@ export function App() {
       </main>
     ) : null;
   }
-  if (who.data.role !== null) return <SignedIn session={who.data} role={who.data.role} />;
+  const current = isSignedIn(who.data) ? who.data : null;
+  if (current !== null && kept !== null && identityOf(current) !== identityOf(kept)) return <Reload />;
+  if (current !== null && current !== kept) setKept(current);
+  const shown = current ?? kept;
+  if (shown !== null) {
+    return (
+      <>
+        <SignedIn session={shown} />
+        {/* A secret that is shown once comes first: nothing may cover it. */}
+        {current === null && !hasSecret && <SessionEnded />}
+      </>
+    );
+  }
   if (path === "/playground" && service.data?.guest_playground.open === true) return <Guest session={who.data} />;
   return <SignIn service={service.data} />;
 }
 
-function SignedIn({ session: who, role }: { session: Session; role: NonNullable<Session["role"]> }) {
+type SignedInSession = Session & { role: Role };
+
+const isSignedIn = (who: Session): who is SignedInSession => who.role !== null;
+const identityOf = ({ role, organization, token }: Session) => [role, organization?.id, token?.id].join();
+
+/** Loads the console again for another person: neither the data nor the input of the first one may stay in memory. */
+function Reload() {
+  useEffect(() => location.reload(), []);
+  return null;
+}
+
+function SignedIn({ session: who }: { session: SignedInSession }) {
   const [path] = useLocation();
-  const open = destinations.filter(({ roles }) => roles.includes(role));
+  const open = destinations.filter(({ roles }) => roles.includes(who.role));
   return (
     <SessionContext value={who}>
       <Shell destinations={open} session={who}>

@@ -196,10 +196,11 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     await page.getByRole("heading", { name: "Models", level: 1, includeHidden: true }).waitFor();
     await page.context().clearCookies();
     await page.evaluate("history.pushState(null, '', '/requests')");
-    await page.getByRole("heading", { name: "Sign in", includeHidden: true }).waitFor({ state: "attached" });
+    await page.getByText("Not signed in").first().waitFor({ state: "attached" });
     expect(await secret.textContent()).toBe(text);
     await button("Done").click();
-    await closed();
+    // The sign-in waits until the secret is confirmed.
+    await page.getByRole("heading", { name: "Sign in to continue" }).waitFor();
     expect(await page.content()).not.toContain(text);
     await signIn(page, await adminTokenOf(service));
   });

@@ -78,7 +78,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.getByLabel("Unspent credits at the end of a month").selectOption("stays");
     await confirm("Add allowance");
     await row("Carry over").getByText("active").waitFor();
-    await statement().getByText("+10", { exact: true }).waitFor();
+    await statement().getByText("+10.00", { exact: true }).waitFor();
     expect(await available()).toBe(before + 10);
     await press("End allowance");
     await page.getByText("No credits are granted on").waitFor();
@@ -139,6 +139,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await eventually(kinds).toEqual(["Revoked", "Revoked"]);
     await page.getByLabel("Kind").selectOption("");
     await eventually(async () => new Set(await kinds())).toEqual(everyKind);
+    await page.getByLabel("Period (UTC)").selectOption("dates");
     await page.getByLabel("From", { exact: true }).fill("2025-12-01");
     await page.getByLabel("To", { exact: true }).fill("2026-01-01");
     await page.getByText("No entries in this period").waitFor();

@@ -68,7 +68,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await dialog.getByRole("button", { name: "Grant credits" }).click();
     await row("invoice <7>").getByText("active").waitFor();
     await page.locator(".tile", { hasText: "Available" }).getByText("25.00").waitFor();
-    await page.getByRole("region", { name: "Statement" }).getByText("+25", { exact: true }).waitFor();
+    await page.getByRole("region", { name: "Statement" }).getByText("+25.00", { exact: true }).waitFor();
   });
 
   test.skipIf(isSkipped)("The operator creates a token, which is shown once.", async () => {

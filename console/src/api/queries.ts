@@ -1,5 +1,6 @@
 import { keepPreviousData, queryOptions, useInfiniteQuery } from "@tanstack/react-query";
 import { read, withQuery } from "./client.ts";
+import { useSteady } from "./steady.ts";
 import type {
   Conversation,
   Model,
@@ -137,5 +138,6 @@ export function useList<T, Page extends PageOf<T> = PageOf<T>>(
     placeholderData: keepPreviousData,
     refetchInterval: options.isLive ? LIVE_MS : false,
   });
-  return { ...query, rows: query.data?.pages.flatMap((page) => page.data) };
+  const steady = useSteady(query);
+  return { ...steady, rows: query.data?.pages.flatMap((page) => page.data) };
 }

@@ -129,7 +129,7 @@ const totalOf = ({ values }: Column) => values.reduce<number>((sum, value) => su
 function inWords(column: Column, series: readonly Series[], format: ChartProps["format"], withTotal?: boolean): string {
   const parts = partsOf(column, { series, format }).map(({ name, text }) => `${name} ${text}`);
   const total = withTotal ? `${format(totalOf(column))} in total` : "";
-  return `${column.label}: ${[total, ...parts].filter(Boolean).join(", ") || "no data"}`;
+  return `${column.label}: ${[total, ...parts].filter(Boolean).join(", ") || "not measured"}`;
 }
 
 interface TipProps extends InWords {
@@ -154,7 +154,7 @@ function Tip({ column, at, width, ...chart }: TipProps) {
           </li>
         ))}
       </ul>
-      {parts.length === 0 && <span className="faint">No data</span>}
+      {parts.length === 0 && !chart.withTotal && <span className="faint">Not measured</span>}
     </div>
   );
 }

@@ -1,3 +1,4 @@
+import { foldingOf } from "../ui/table.tsx";
 import type { ChartProps } from "./scales.ts";
 
 /** Values of a chart as a table. */
@@ -7,11 +8,12 @@ export function DataTable({
   columns,
   format,
 }: Pick<ChartProps, "title" | "series" | "columns" | "format">) {
+  const folding = foldingOf(series.length + 1);
   return (
     <details className="chart-table">
       <summary>Show as table</summary>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
-      <section className="table-scroll" tabIndex={0} aria-label={`${title}, table`}>
+      <section className="table-scroll" data-folds={folding} tabIndex={0} aria-label={`${title}, table`}>
         <table className="table">
           <caption className="visually-hidden">{title}</caption>
           <thead>
@@ -31,7 +33,7 @@ export function DataTable({
                 {series.map(({ name }, index) => {
                   const value = values[index];
                   return (
-                    <td key={name} className="right figures">
+                    <td key={name} className="right figures" data-label={name}>
                       {value == null ? "–" : format(value)}
                     </td>
                   );

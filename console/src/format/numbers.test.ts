@@ -30,7 +30,7 @@ test("Exact credits keep every micro-credit.", () => {
 });
 
 test("A change of a balance has its sign.", () => {
-  expect([formatChange(5), formatChange(-0.00025), formatChange(0)]).toEqual(["+5", "−0.00025", "0"]);
+  expect([formatChange(5), formatChange(-0.00025), formatChange(0)]).toEqual(["+5.00", "−0.00025", "0.00"]);
 });
 
 test.each([

@@ -31,7 +31,7 @@ export function formatAmount(credits: number): string {
 /** Formats a change of a balance with its sign. */
 export function formatChange(credits: number): string {
   const sign = credits > 0 ? "+" : credits < 0 ? "−" : "";
-  return `${sign}${exact.format(Math.abs(credits))}`;
+  return `${sign}${amount.format(Math.abs(credits))}`;
 }
 
 export function formatCount(count: number): string {

@@ -49,7 +49,8 @@ export function SignIn({ service }: { service: ServiceFacts | undefined }) {
   );
 }
 
-function SignInForm() {
+/** Form for a token. After success the session changes, and with it the page. */
+export function SignInForm() {
   const [token, setToken] = useState("");
   const [isMissing, setMissing] = useState(false);
   const client = useQueryClient();

@@ -1,10 +1,11 @@
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { LogIn, LogOut, Menu } from "lucide-react";
 import { type ComponentType, type ReactNode, useEffect, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { send } from "../api/client.ts";
-import { serviceFacts, session as sessionQuery } from "../api/queries.ts";
+import { serviceFacts } from "../api/queries.ts";
 import type { Session } from "../api/types.ts";
+import { BASE_PATH } from "../base-path.ts";
 import { IconButton } from "../ui/button.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { Brand } from "./brand.tsx";
@@ -106,7 +107,6 @@ function Sidebar({ destinations, session, isInMenu = false }: SidebarProps) {
 
 function SidebarFoot({ session }: { session: Session }) {
   const service = useQuery(serviceFacts);
-  const signOut = useSignOut();
   return (
     <div className="sidebar-foot">
       <div className="who">
@@ -125,15 +125,8 @@ function SidebarFoot({ session }: { session: Session }) {
   );
 }
 
-function useSignOut(): () => Promise<void> {
-  const client = useQueryClient();
-  const [, go] = useLocation();
-  return async () => {
-    await send("DELETE", "/admin/v1/session");
-    // Refetched, not removed: the app renders by the session.
-    await client.invalidateQueries({ queryKey: sessionQuery.queryKey });
-    go("/");
-    // Data of this user must not be visible to the next one.
-    client.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "session" && what !== "service" });
-  };
+/** Loads the console again: data of this user must not be visible to the next one. */
+async function signOut(): Promise<void> {
+  await send("DELETE", "/admin/v1/session");
+  location.assign(`${BASE_PATH}/`);
 }

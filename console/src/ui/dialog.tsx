@@ -65,10 +65,11 @@ export function Dialog(props: DialogProps) {
       }}
     >
       <div className="dialog-box">
-        <header className="dialog-head">
+        {/* No header element: outside of main it would be a second banner. */}
+        <div className="dialog-head">
           <h2 id={id}>{title}</h2>
           {!isLocked && <IconButton icon={X} label="Close" onClick={onClose} />}
-        </header>
+        </div>
         {children}
       </div>
     </dialog>

@@ -107,13 +107,12 @@ export function Skeleton({ width = "100%", height = "1em" }: { width?: string; h
   return <span className="skeleton" style={{ width, height }} aria-hidden="true" />;
 }
 
-export function SkeletonRows({ rows, columns }: { rows: number; columns: number }) {
+export function SkeletonRows({ rows, heads }: { rows: number; heads: readonly string[] }) {
   return Array.from({ length: rows }, (_, row) => (
     // biome-ignore lint/suspicious/noArrayIndexKey: placeholder rows have no identity
     <tr key={row} className="skeleton-row">
-      {Array.from({ length: columns }, (_, column) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: as above
-        <td key={column}>
+      {heads.map((head, column) => (
+        <td key={head} data-label={head}>
           <Skeleton width={column === 0 ? "70%" : "45%"} />
         </td>
       ))}

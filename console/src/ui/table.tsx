@@ -6,8 +6,6 @@ export interface Column<T> {
   cell: (row: T) => ReactNode;
   /** Aligns the column to the right, for numbers. */
   right?: boolean;
-  /** Hides the column on narrow screens. */
-  wideOnly?: boolean;
 }
 
 interface TableProps<T> {
@@ -20,21 +18,32 @@ interface TableProps<T> {
   /** Shown instead of the table if there are no rows. */
   empty: ReactNode;
   skeletonRows?: number;
+  /** Keeps the table as it is in a narrow place, where others become cards. */
+  isPlain?: boolean;
 }
 
-export function Table<T>({ caption, columns, rows, keyOf, empty, skeletonRows = 6 }: TableProps<T>) {
+/** Columns from which on a table needs most of a wide page. */
+const MANY_COLUMNS = 6;
+const CARD_COLUMNS_MIN = 4;
+
+/** Returns when the rows of a table become cards: in a place that is too narrow for few or for many columns, or never. */
+export function foldingOf(columns: number): "few" | "many" | undefined {
+  if (columns < CARD_COLUMNS_MIN) return undefined;
+  return columns < MANY_COLUMNS ? "few" : "many";
+}
+
+export function Table<T>({ caption, columns, rows, keyOf, empty, skeletonRows = 6, isPlain }: TableProps<T>) {
   if (rows?.length === 0) return empty;
-  const classOf = ({ right, wideOnly }: Column<T>) =>
-    [right && "right", right && "figures", wideOnly && "wide-only"].filter(Boolean).join(" ") || undefined;
+  const folding = foldingOf(isPlain ? 0 : columns.length);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard
-    <section className="table-scroll" tabIndex={0} aria-label={caption}>
+    <section className="table-scroll" data-folds={folding} tabIndex={0} aria-label={caption}>
       <table className="table" aria-busy={rows === undefined}>
         <caption className="visually-hidden">{caption}</caption>
         <thead>
           <tr>
             {columns.map((column) => (
-              <th key={column.head} scope="col" className={classOf(column)}>
+              <th key={column.head} scope="col" className={column.right ? "right figures" : undefined}>
                 {column.head}
               </th>
             ))}
@@ -42,12 +51,12 @@ export function Table<T>({ caption, columns, rows, keyOf, empty, skeletonRows = 
         </thead>
         <tbody>
           {rows === undefined ? (
-            <SkeletonRows rows={skeletonRows} columns={columns.length} />
+            <SkeletonRows rows={skeletonRows} heads={columns.map(({ head }) => head)} />
           ) : (
             rows.map((row) => (
               <tr key={keyOf(row)}>
                 {columns.map((column) => (
-                  <td key={column.head} className={classOf(column)}>
+                  <td key={column.head} className={column.right ? "right figures" : undefined} data-label={column.head}>
                     {column.cell(row)}
                   </td>
                 ))}

@@ -29,13 +29,10 @@ const COLUMNS: readonly Column<AuditEntry>[] = [
           <Badge>{actionLabel(entry.action)}</Badge>
         </span>
         <span className="mono faint wrap-anywhere">{entry.subject_id}</span>
-        <span className="narrow-only">
-          <Differences entry={entry} />
-        </span>
       </span>
     ),
   },
-  { head: "Changes", wideOnly: true, cell: (entry) => <Differences entry={entry} /> },
+  { head: "Changes", cell: (entry) => <Differences entry={entry} /> },
 ];
 
 function Differences({ entry }: { entry: AuditEntry }) {

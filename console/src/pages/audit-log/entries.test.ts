@@ -31,17 +31,37 @@ test("A change lists the fields that differ.", () => {
 
 test("The values of a list are joined with commas.", () => {
   expect(differences(null, { scopes: ["models:read", "usage:read"], is_kept: false })).toEqual([
-    { name: "scopes", from: null, to: "models:read, usage:read" },
-    { name: "is kept", from: null, to: "false" },
+    { name: "scopes", from: null, to: "List models, View usage" },
+    { name: "is kept", from: null, to: "no" },
   ]);
 });
 
 test("A creation lists all fields that were set, and a deletion lists their last values.", () => {
   expect(differences(null, { name: "a", expiresAt: "x", next_at: "y", limits: null })).toEqual([
     { name: "name", from: null, to: "a" },
-    { name: "expires at", from: null, to: "x" },
-    { name: "next at", from: null, to: "y" },
+    { name: "expires", from: null, to: "x" },
+    { name: "next grant", from: null, to: "y" },
   ]);
   expect(differences({ name: "a" }, null)).toEqual([{ name: "name", from: "a", to: "" }]);
   expect(differences(null, null)).toEqual([]);
+});
+
+test("Amounts, counts, times and switches are formatted as on other pages, and a usual priority is left out.", () => {
+  const grant = { amount: 15_000, priority: 0, expires_at: "2026-12-01T08:30:00.000Z", reference: "invoice 7" };
+  expect(differences(null, grant)).toEqual([
+    { name: "amount", from: null, to: "15,000.00 credits" },
+    { name: "expires", from: null, to: "Dec 1, 2026, 08:30:00 UTC" },
+    { name: "reference", from: null, to: "invoice 7" },
+  ]);
+  expect(
+    differences(
+      { cap: "15000.00", keepsConversations: false, priority: 0, limits: null },
+      { cap: "2.5", keepsConversations: true, priority: 3, limits: { requests_per_minute: 15_000 } },
+    ),
+  ).toEqual([
+    { name: "spending cap", from: "15,000.00 credits", to: "2.50 credits" },
+    { name: "stores prompts and answers", from: "no", to: "yes" },
+    { name: "priority", from: "0", to: "3" },
+    { name: "limits", from: "none", to: "requests per minute 15,000" },
+  ]);
 });

@@ -1,4 +1,7 @@
 import type { AuditEntry } from "../../api/types.ts";
+import { formatAmount, formatCount } from "../../format/numbers.ts";
+import { formatMoment } from "../../format/times.ts";
+import { SCOPE_LABELS } from "../tokens/draft.ts";
 
 const ACTIONS: Record<string, string> = {
   "organization.create": "Organization created",
@@ -33,6 +36,24 @@ const ACTORS: Record<AuditEntry["actor"]["kind"], string> = {
   anonymous: "Not signed in",
 };
 
+/** Fields whose own name would not say what they mean. Others are named by their words. */
+const FIELDS: Record<string, string> = {
+  cap: "spending cap",
+  expires_at: "expires",
+  next_at: "next grant",
+  keeps_conversations: "stores prompts and answers",
+  keeps_responses: "keeps response items",
+  pauses_allowances: "pauses allowances",
+  lapses: "unspent credits expire",
+  lapses_at: "expires",
+};
+/** Fields with an amount of credits. */
+const CREDITS = new Set(["amount", "cap", "spent", "limit"]);
+/** Values that say nothing about a creation. */
+const USUAL: Record<string, unknown> = { priority: 0 };
+const TIME = /^\d{4}-\d{2}-\d{2}T[\d:.]+Z$/;
+const SCOPES = new Map<unknown, string>(SCOPE_LABELS);
+
 const REASONS: Record<string, string> = {
   unknown_token: "unknown token",
   revoked_token: "revoked token",
@@ -64,10 +85,11 @@ type Values = Record<string, unknown> | null;
 export function differences(before: Values, after: Values): { name: string; from: string | null; to: string }[] {
   const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
   return [...names].flatMap((name) => {
-    const from = before === null ? null : inWords(before[name]);
-    const to = after === null ? "" : inWords(after[name]);
-    const isUnset = before === null && to === NONE;
-    return from === to || isUnset ? [] : [{ name: spaced(name), from, to }];
+    const field = snakeCase(name);
+    const from = before === null ? null : inWords(before[name], field);
+    const to = after === null ? "" : inWords(after[name], field);
+    const isUnset = before === null && (to === NONE || after?.[name] === USUAL[field]);
+    return from === to || isUnset ? [] : [{ name: FIELDS[field] ?? spaced(name), from, to }];
   });
 }
 
@@ -78,11 +100,19 @@ function spaced(name: string): string {
   return name.replaceAll("_", " ").replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }
 
-function inWords(value: unknown): string {
+function snakeCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** Formats a value for a reader. The field says if a number is an amount of credits. */
+function inWords(value: unknown, field: string): string {
   if (value === undefined || value === null) return NONE;
-  if (Array.isArray(value)) return value.map(inWords).join(", ");
-  if (typeof value !== "object") return String(value);
+  if (Array.isArray(value)) return value.map((one) => SCOPES.get(one) ?? inWords(one, field)).join(", ");
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (CREDITS.has(field) && Number.isFinite(Number(value))) return `${formatAmount(Number(value))} credits`;
+  if (typeof value === "number") return formatCount(value);
+  if (typeof value !== "object") return TIME.test(String(value)) ? formatMoment(String(value)) : String(value);
   return Object.entries(value)
-    .map(([name, part]) => `${spaced(name)} ${inWords(part)}`)
+    .map(([name, part]) => `${spaced(name)} ${inWords(part, snakeCase(name))}`)
     .join(", ");
 }

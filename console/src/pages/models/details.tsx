@@ -5,6 +5,7 @@ import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
 import type { Model, ResumedRoute } from "../../api/types.ts";
 import { formatCount, formatExactCredits } from "../../format/numbers.ts";
+import { formatDate } from "../../format/times.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
@@ -120,11 +121,11 @@ export function Compare({ models, onClear }: { models: readonly Model[]; onClear
   );
 }
 
-const CUTOFF_LABELS = {
-  stated: "published",
-  released: "release date, no cutoff published",
-  assumed: "assumed",
-} as const;
+/** States how reliable the date of a model's knowledge is: most providers publish none. */
+export function cutoffLabel({ cutoff_date: date, cutoff_basis: basis }: Model): string {
+  if (basis === "assumed") return "Not published";
+  return basis === "stated" ? formatDate(date) : `Not published; released ${formatDate(date)}`;
+}
 
 /** Facts about a model, in display order. */
 export function factsOf(model: Model): [name: string, value: ReactNode][] {
@@ -140,7 +141,7 @@ export function factsOf(model: Model): [name: string, value: ReactNode][] {
     ["Category", model.category],
     ["Context window", model.context_length === null ? "Unknown" : `${formatCount(model.context_length)} tokens`],
     ["Max output tokens", formatCount(model.max_output_tokens)],
-    ["Knowledge cutoff", `${model.cutoff_date} (${CUTOFF_LABELS[model.cutoff_basis]})`],
+    ["Knowledge cutoff", cutoffLabel(model)],
     ["Input, credits per million tokens", formatExactCredits(prices.input)],
     ["Cached input, credits per million tokens", formatExactCredits(prices.cached_input)],
     ["Cache write, credits per million tokens", formatExactCredits(prices.cache_write)],

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Boxes } from "lucide-react";
 import { Link, useLocation, useSearch } from "wouter";
 import { models as modelsQuery } from "../../api/queries.ts";
+import { useSteady } from "../../api/steady.ts";
 import type { Model } from "../../api/types.ts";
 import { formatExactCredits, formatShort } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
@@ -10,7 +11,7 @@ import { SearchField } from "../../ui/search-field.tsx";
 import { Badge, Empty, Failure, NoMatches, Skeleton } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Choice, useFilters } from "../filters.tsx";
-import { Compare, ModelPanel } from "./details.tsx";
+import { Compare, cutoffLabel, ModelPanel } from "./details.tsx";
 import { COMPARED_MODELS_MAX, filterModels, isModelPath, modelPath, parseCompared, toggleCompared } from "./find.ts";
 import { RouteBadge } from "./health.tsx";
 
@@ -21,7 +22,7 @@ const valuesOf = (catalog: readonly Model[] | undefined, of: (model: Model) => r
 export default function Models() {
   const { may } = useAccess();
   const [filters, setFilters] = useFilters(["search", "category", "capability", "compare"]);
-  const query = useQuery(modelsQuery);
+  const query = useSteady(useQuery(modelsQuery));
   const catalog = query.data?.data;
   const found = catalog && filterModels(catalog, filters);
   const compared = parseCompared(filters.compare);
@@ -119,29 +120,25 @@ export function columnsOf({ compared, isFull, withRoutes, onToggle }: ColumnChoi
       ),
     },
     { head: "Model", cell: (model) => <Name model={model} /> },
-    { head: "Category", wideOnly: true, cell: ({ category }) => <Badge>{category}</Badge> },
+    { head: "Category", cell: ({ category }) => <Badge>{category}</Badge> },
     {
       head: "Context",
       right: true,
-      wideOnly: true,
       cell: ({ context_length: tokens }) => (tokens === null ? "Unknown" : formatShort(tokens)),
     },
     {
       head: "Knowledge cutoff",
-      wideOnly: true,
-      cell: ({ cutoff_date }) => <span className="figures nowrap">{cutoff_date}</span>,
+      cell: (model) => <span className="figures">{cutoffLabel(model)}</span>,
     },
     { head: "Input", right: true, cell: ({ prices }) => formatExactCredits(prices.input) },
     {
       head: "Cached input",
       right: true,
-      wideOnly: true,
       cell: ({ prices }) => formatExactCredits(prices.cached_input),
     },
     { head: "Output", right: true, cell: ({ prices }) => formatExactCredits(prices.output) },
     withRoutes && {
       head: "Routes",
-      wideOnly: true,
       cell: ({ routes }) => (
         <span className="row">
           {(routes ?? []).map((route) => (

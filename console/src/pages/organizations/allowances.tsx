@@ -6,7 +6,7 @@ import { useList } from "../../api/queries.ts";
 import type { Allowance, NewAllowance, Organization } from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
-import { Button, IconButton } from "../../ui/button.tsx";
+import { Button } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { SelectField } from "../../ui/field.tsx";
 import { Listing } from "../../ui/listing.tsx";
@@ -66,13 +66,15 @@ function columnsOf(mayChange: boolean, onEnd: (allowance: Allowance) => void): C
         <Badge tone={ended_at === null ? "good" : "plain"}>{ended_at === null ? "Active" : "Ended"}</Badge>
       ),
     },
-    { head: "Unspent credits", wideOnly: true, cell: ({ lapses }) => (lapses ? "Expire each month" : "Carry over") },
-    { head: "Started", wideOnly: true, cell: ({ begins_at }) => formatDate(begins_at) },
+    { head: "Unspent credits", cell: ({ lapses }) => (lapses ? "Expire each month" : "Carry over") },
+    { head: "Started", cell: ({ begins_at }) => formatDate(begins_at) },
     { head: "Next grant", cell: ({ next_at, ended_at }) => (ended_at === null ? formatDate(next_at) : "–") },
   ];
   const end = (allowance: Allowance) =>
     allowance.ended_at === null && (
-      <IconButton icon={CircleStop} label="End allowance" onClick={() => onEnd(allowance)} />
+      <Button icon={CircleStop} aria-label="End allowance" onClick={() => onEnd(allowance)}>
+        End
+      </Button>
     );
   return mayChange ? [...columns, { head: "Actions", right: true, cell: end }] : columns;
 }

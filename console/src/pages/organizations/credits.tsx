@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { HandCoins, HandHeart, Undo2 } from "lucide-react";
 import { useState } from "react";
 import { organization as organizationQuery } from "../../api/queries.ts";
+import { useSteady } from "../../api/steady.ts";
 import type { Grant, Organization } from "../../api/types.ts";
 import { formatCredits, formatExactCredits } from "../../format/numbers.ts";
 import { useSession } from "../../shell/session.ts";
@@ -16,7 +17,7 @@ import { Statement } from "./statement.tsx";
 /** Credits page of a member, read-only. */
 export default function OwnCredits() {
   const { organization } = useSession();
-  const query = useQuery(organizationQuery(organization?.id ?? ""));
+  const query = useSteady(useQuery(organizationQuery(organization?.id ?? "")));
   return (
     <Page title="Credits" about={organization?.name}>
       {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}

@@ -1,7 +1,7 @@
 import { Coins, Undo2 } from "lucide-react";
 import { useList } from "../../api/queries.ts";
 import type { Grant } from "../../api/types.ts";
-import { IconButton } from "../../ui/button.tsx";
+import { Button } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
@@ -22,17 +22,17 @@ const COLUMNS: readonly Column<Grant>[] = [
         <span className="wrap-anywhere">
           {reference ? referenceLabel(reference) : source === "credit" ? "Refund" : "No reference"}
         </span>
-        <span className="mono faint wrap-anywhere wide-only">{id}</span>
+        <span className="mono faint wrap-anywhere">{id}</span>
       </span>
     ),
   },
   { head: "Status", cell: ({ state }) => <Badge tone={STATUSES[state].tone}>{STATUSES[state].label}</Badge> },
-  { head: "Amount", right: true, wideOnly: true, cell: ({ amount }) => <Credits value={amount} /> },
+  { head: "Amount", right: true, cell: ({ amount }) => <Credits value={amount} /> },
   { head: "Remaining", right: true, cell: ({ remaining }) => <Credits value={remaining} /> },
-  { head: "Revoked", right: true, wideOnly: true, cell: ({ revoked }) => <Credits value={revoked} /> },
-  { head: "Priority", right: true, wideOnly: true, cell: ({ priority }) => priority },
-  { head: "Effective", wideOnly: true, cell: ({ effective_at }) => <Ago at={effective_at} /> },
-  { head: "Expires", wideOnly: true, cell: ({ expires_at }) => <Ago at={expires_at} /> },
+  { head: "Revoked", right: true, cell: ({ revoked }) => <Credits value={revoked} /> },
+  { head: "Priority", right: true, cell: ({ priority }) => priority },
+  { head: "Effective", cell: ({ effective_at }) => <Ago at={effective_at} /> },
+  { head: "Expires", cell: ({ expires_at }) => <Ago at={expires_at} /> },
 ];
 
 interface GrantsProps {
@@ -68,11 +68,13 @@ function actions(onRevoke: (grant: Grant) => void): Column<Grant> {
     right: true,
     cell: (grant) =>
       grant.remaining > 0 && (
-        <IconButton
+        <Button
           icon={Undo2}
-          label={`Revoke credits of ${referenceLabel(grant.reference ?? grant.id)}`}
+          aria-label={`Revoke credits of ${referenceLabel(grant.reference ?? grant.id)}`}
           onClick={() => onRevoke(grant)}
-        />
+        >
+          Revoke
+        </Button>
       ),
   };
 }

@@ -3,6 +3,7 @@ import { CirclePause, CirclePlay, Settings2 } from "lucide-react";
 import { useState } from "react";
 import { Link } from "wouter";
 import { organization as organizationQuery } from "../../api/queries.ts";
+import { useSteady } from "../../api/steady.ts";
 import type { Organization } from "../../api/types.ts";
 import { formatDate } from "../../format/times.ts";
 import { useAccess } from "../../shell/session.ts";
@@ -16,7 +17,7 @@ import { CreditsSection } from "./credits.tsx";
 import { EditOrganization, PauseOrganization } from "./organization-forms.tsx";
 
 export function OrganizationPage({ id }: { id: string }) {
-  const query = useQuery(organizationQuery(id));
+  const query = useSteady(useQuery(organizationQuery(id)));
   if (query.data === undefined) {
     return (
       <Page title="Organization">

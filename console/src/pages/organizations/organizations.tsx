@@ -92,16 +92,16 @@ const COLUMNS: readonly Column<Organization>[] = [
         <Link className="row-link wrap-anywhere" href={`/organizations/${encodeURIComponent(id)}`}>
           {name}
         </Link>
-        <span className="mono faint wrap-anywhere wide-only">{id}</span>
+        <span className="mono faint wrap-anywhere">{id}</span>
       </span>
     ),
   },
   { head: "Status", cell: (organization) => <OrganizationBadge organization={organization} /> },
   { head: "Available", right: true, cell: (row) => <StandardCredits of={row} value={row.credits.available} /> },
-  { head: "Held", right: true, wideOnly: true, cell: (row) => <StandardCredits of={row} value={row.credits.held} /> },
-  { head: "Spent", right: true, wideOnly: true, cell: (row) => <StandardCredits of={row} value={row.credits.used} /> },
-  { head: "Lasts", right: true, wideOnly: true, cell: ({ days_left }) => lasting(days_left) },
-  { head: "Created", right: true, wideOnly: true, cell: ({ created_at }) => formatDate(created_at) },
+  { head: "Held", right: true, cell: (row) => <StandardCredits of={row} value={row.credits.held} /> },
+  { head: "Spent", right: true, cell: (row) => <StandardCredits of={row} value={row.credits.used} /> },
+  { head: "Lasts", right: true, cell: ({ days_left }) => lasting(days_left) },
+  { head: "Created", right: true, cell: ({ created_at }) => formatDate(created_at) },
 ];
 
 /** Describes how long the credits last in a narrow column. */

@@ -6,7 +6,7 @@ import { withQuery } from "../../api/client.ts";
 import { openingBalance, useList } from "../../api/queries.ts";
 import type { StatementEntry, StatementPage } from "../../api/types.ts";
 import { BASE_PATH } from "../../base-path.ts";
-import { formatAmount, formatChange, formatExactCredits } from "../../format/numbers.ts";
+import { formatAmount, formatChange } from "../../format/numbers.ts";
 import type { Days } from "../../format/times.ts";
 import { Listing } from "../../ui/listing.tsx";
 import { Card } from "../../ui/page.tsx";
@@ -89,7 +89,7 @@ const COLUMNS: readonly Column<StatementEntry>[] = [
     right: true,
     cell: ({ amount }) => <span className={amount > 0 ? "nowrap good" : "nowrap"}>{formatChange(amount)}</span>,
   },
-  { head: "Balance", right: true, wideOnly: true, cell: ({ balance }) => formatExactCredits(balance) },
+  { head: "Balance", right: true, cell: ({ balance }) => formatAmount(balance) },
 ];
 
 function What({ entry }: { entry: StatementEntry }) {

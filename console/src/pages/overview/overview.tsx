@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { CalendarX, Sprout } from "lucide-react";
 import { Link, useSearchParams } from "wouter";
 import { overview as overviewQuery } from "../../api/queries.ts";
+import { useSteady } from "../../api/steady.ts";
 import type { Overview as Figures } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
 import { formatClock } from "../../format/times.ts";
@@ -40,7 +41,7 @@ export default function Overview() {
       return after;
     });
   const days = daysOfPeriod(period, nowMs);
-  const query = useQuery(overviewQuery({ ...days, organization_id: organizationId || undefined }));
+  const query = useSteady(useQuery(overviewQuery({ ...days, organization_id: organizationId || undefined })));
   return (
     <Page
       title="Overview"

@@ -36,7 +36,7 @@ function columnsOf<T extends Counts>(
         </>
       ),
     },
-    ...(hasCost ? [{ head: "Provider cost", right: true, wideOnly: true, cell: ProviderCost }] : []),
+    ...(hasCost ? [{ head: "Provider cost", right: true, cell: ProviderCost }] : []),
   ];
 }
 

@@ -64,7 +64,7 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
       <Tile
         name="Time to first token"
         figure={first === null ? "–" : formatDuration(first.p50)}
-        note={first === null ? "No data yet" : `Median; p95 ${formatDuration(first.p95)}`}
+        note={first === null ? "No answers with tokens" : `Median; p95 ${formatDuration(first.p95)}`}
       />
     </dl>
   );

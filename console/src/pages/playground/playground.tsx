@@ -4,6 +4,7 @@ import { useState } from "react";
 import { useSearchParams } from "wouter";
 import type { Model } from "../../../../src/api/model.ts";
 import { choices, serviceFacts } from "../../api/queries.ts";
+import { useSteady } from "../../api/steady.ts";
 import { formatCount } from "../../format/numbers.ts";
 import { daysLabel } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
@@ -14,7 +15,7 @@ import { useIsStored, usePlaygroundModels, useTokens } from "./api.ts";
 import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
 import { messagesOf } from "./conversation.ts";
-import { bodyOf, FIRST_SETTINGS, maxTokensBound, maxTokensError, type Settings } from "./settings.ts";
+import { bodyOf, cheapestModel, FIRST_SETTINGS, maxTokensBound, maxTokensError } from "./settings.ts";
 import { canPay, PAYER_FILTER, type Payer, SettingsForm } from "./settings-form.tsx";
 import { Turns } from "./turns.tsx";
 import { useConversation } from "./use-conversation.ts";
@@ -25,8 +26,8 @@ export default function Playground() {
   const { organizationId, setOrganizationId, payer } = useOrganization();
   const tokens = useTokens();
   const token = () => tokens(organizationId);
-  const catalog = usePlaygroundModels(token);
-  const [settings, setSettings] = useSettings(catalog.data?.[0]?.id);
+  const catalog = useSteady(usePlaygroundModels(token));
+  const { settings, setSettings, unknownModel } = useSettings(catalog.data);
   const [isShowingCode, setShowingCode] = useState(false);
   const [draft, setDraft] = useState("");
   const conversation = useConversation({ settings, token });
@@ -57,6 +58,14 @@ export default function Playground() {
       }
     >
       <GuestNote />
+      {unknownModel !== null && (
+        <Note tone="warn">
+          <p>
+            <span className="mono wrap-anywhere">{unknownModel}</span> is not a model that you can use. Select another
+            one.
+          </p>
+        </Note>
+      )}
       {catalog.isError && (
         <Failure error={catalog.error} onRetry={() => catalog.refetch()} retrying={catalog.isFetching} />
       )}
@@ -109,12 +118,14 @@ function useMaxTokens(models: readonly Model[] | undefined, id: string): number 
   return maxTokensBound(service.completions.max_tokens, model);
 }
 
-/** Returns the settings. Until a model is selected, it is the one in the URL or the first one. */
-function useSettings(firstModel: string | undefined) {
+/** Returns the settings. Until a model is selected, it is the one in the URL or, without one, the cheapest. */
+function useSettings(models: readonly Model[] | undefined) {
   const [params] = useSearchParams();
   const [settings, setSettings] = useState(FIRST_SETTINGS);
-  const model = settings.model || params.get("model") || firstModel || "";
-  return [{ ...settings, model }, (changed: Settings) => setSettings(changed)] as const;
+  const asked = params.get("model") ?? "";
+  const isUnknown = settings.model === "" && asked !== "" && models?.every(({ id }) => id !== asked) === true;
+  const model = settings.model || (isUnknown ? "" : asked || (models && cheapestModel(models)) || "");
+  return { settings: { ...settings, model }, setSettings, unknownModel: isUnknown ? asked : null };
 }
 
 /**

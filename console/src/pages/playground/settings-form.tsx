@@ -1,6 +1,7 @@
 import { Link } from "wouter";
 import type { Model } from "../../../../src/api/model.ts";
 import type { Selectable } from "../../api/queries.ts";
+import { formatCount } from "../../format/numbers.ts";
 import { Field, SelectField, TextField } from "../../ui/field.tsx";
 import { Note, Skeleton } from "../../ui/states.tsx";
 import { Pick } from "../pick.tsx";
@@ -52,7 +53,10 @@ export function SettingsForm(props: SettingsFormProps) {
           label="Model"
           hint={model?.pricing}
           value={settings.model}
-          options={models.map(({ id }) => [id, id] as const)}
+          options={[
+            ...(settings.model === "" ? [["", "Select a model"] as const] : []),
+            ...models.map(({ id }) => [id, id] as const),
+          ]}
           onValue={(id) => onSettings({ model: id })}
         />
       )}
@@ -72,7 +76,7 @@ export function SettingsForm(props: SettingsFormProps) {
         label="Max output tokens"
         hint="max_tokens. Leave blank for the most that the model and the credits allow."
         inputMode="numeric"
-        placeholder={maxTokens === null ? "" : `1 to ${maxTokens}`}
+        placeholder={maxTokens === null ? "" : `1 to ${formatCount(maxTokens)}`}
         value={settings.maxTokens}
         error={maxTokensError(settings.maxTokens, maxTokens)}
         onValue={(text) => onSettings({ maxTokens: text.trim() })}

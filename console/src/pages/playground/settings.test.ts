@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { bodyOf, FIRST_SETTINGS, maxTokensBound, maxTokensError } from "./settings.ts";
+import type { Model } from "../../../../src/api/model.ts";
+import { bodyOf, cheapestModel, FIRST_SETTINGS, maxTokensBound, maxTokensError } from "./settings.ts";
 
 test("A setting that is not set is not sent.", () => {
   expect(bodyOf({ ...FIRST_SETTINGS, model: "m" }, [])).toEqual({ model: "m", messages: [] });
@@ -18,11 +19,22 @@ test("A setting that is set is sent, including zero.", () => {
 
 test("max_tokens is a whole number from 1 to its maximum.", () => {
   const errorOf = (text: string) => maxTokensError(text, 4096);
-  expect(["", "1", "4096"].map(errorOf)).toEqual([null, null, null]);
-  expect(["0", "4097", "1.5", "x"].map((text) => typeof errorOf(text))).toEqual(Array(4).fill("string"));
+  expect(["", "1", "4096", "4,096"].map(errorOf)).toEqual([null, null, null, null]);
+  expect(errorOf("5000")).toBe("Enter a whole number from 1 to 4,096, or leave blank.");
+  expect(bodyOf({ ...FIRST_SETTINGS, maxTokens: "4,096" }, [])).toMatchObject({ max_tokens: 4096 });
+  expect(["0", "4097", "1.5", "1,5", "x"].map((text) => typeof errorOf(text))).toEqual(Array(5).fill("string"));
 });
 
 test("The maximum of max_tokens is the smaller one of the service and the model.", () => {
   const model = { max_output_tokens: 16_384 };
   expect([4096, 100_000, null].map((setting) => maxTokensBound(setting, model))).toEqual([4096, 16_384, 16_384]);
+});
+
+test("The default model is the cheapest one, and one of the sandbox only if there is no other.", () => {
+  const modelOf = (id: string, input: number, category = "chat") =>
+    ({ id, category, pricing_details: { input, output: 2 * input } }) as unknown as Model;
+  const sandbox = modelOf("sandbox/echo", 0, "sandbox");
+  expect(cheapestModel([modelOf("a-dear", 9), sandbox, modelOf("cheap", 1), modelOf("other", 2)])).toBe("cheap");
+  expect(cheapestModel([modelOf("sandbox/story", 1, "sandbox"), sandbox])).toBe("sandbox/echo");
+  expect(cheapestModel([])).toBeUndefined();
 });

@@ -30,6 +30,7 @@ export function Costs({ detail }: { detail: RequestDetail }) {
             rows={lines}
             keyOf={({ name }) => name}
             empty={null}
+            isPlain
           />
         </div>
       )}

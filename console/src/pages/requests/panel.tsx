@@ -1,20 +1,21 @@
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { request } from "../../api/queries.ts";
+import { useSteady } from "../../api/steady.ts";
 import type { RequestDetail } from "../../api/types.ts";
 import { formatCount, formatDuration } from "../../format/numbers.ts";
 import { formatMoment } from "../../format/times.ts";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Facts } from "../../ui/page.tsx";
-import { Badge, Failure, Skeleton } from "../../ui/states.tsx";
+import { Badge, Failure, Skeleton, titleOfCode } from "../../ui/states.tsx";
 import { Costs } from "./costs.tsx";
-import { STATUS_DESCRIPTIONS, StatusBadge } from "./status.tsx";
+import { adviceOf, STATUS_DESCRIPTIONS, StatusBadge } from "./status.tsx";
 import { StoredConversation } from "./stored-conversation.tsx";
 
 /** Details of a request. */
 export function RequestPanel({ id, onClose }: { id: string; onClose: () => void }) {
-  const query = useQuery(request(id));
+  const query = useSteady(useQuery(request(id)));
   return (
     <Dialog title="Request" side onClose={onClose}>
       <div className="dialog-body">
@@ -34,11 +35,12 @@ function Explained({ detail }: { detail: RequestDetail }) {
       <div className="stack-small">
         <div className="row">
           <StatusBadge status={status} />
-          {failure !== null && <Badge tone="bad">{failure}</Badge>}
+          {failure !== null && <Badge tone="bad">{titleOfCode(failure)}</Badge>}
           {detail.is_streamed !== null && <Badge>{detail.is_streamed ? "Streamed" : "Not streamed"}</Badge>}
           {detail.is_idempotent && <Badge>Idempotency-Key: answer stored for 24 hours</Badge>}
         </div>
         <p className="soft">{STATUS_DESCRIPTIONS[status]}</p>
+        {status === "failed" && <p className="soft">{failureText(detail)}</p>}
       </div>
       <Identity detail={detail} />
       <Costs detail={detail} />
@@ -55,6 +57,12 @@ function Explained({ detail }: { detail: RequestDetail }) {
   );
 }
 
+/** Says what a failed request cost, and what to do. */
+function failureText({ charged, failure }: RequestDetail): string {
+  const cost = charged === 0 ? "Nothing was charged." : "The output until then was charged.";
+  return [cost, failure !== null && adviceOf(failure)].filter(Boolean).join(" ");
+}
+
 function Refused({ detail, refusal }: { detail: RequestDetail; refusal: NonNullable<RequestDetail["refusal"]> }) {
   const { status, message, endpoint, count } = refusal;
   return (
@@ -63,14 +71,16 @@ function Refused({ detail, refusal }: { detail: RequestDetail; refusal: NonNulla
         <div className="row">
           <StatusBadge status={detail.status} />
           <Badge tone="bad">
-            {status} {detail.failure}
+            {status} {titleOfCode(detail.failure ?? "refused")}
           </Badge>
         </div>
         <p className="soft">{STATUS_DESCRIPTIONS.refused}</p>
+        {detail.failure !== null && <p className="soft">{adviceOf(detail.failure)}</p>}
       </div>
       <Facts
         facts={[
           ["Error message", message],
+          ["Error code", <code key="code">{detail.failure}</code>],
           ["Endpoint", endpoint],
           ["Time", formatMoment(detail.created_at)],
           ["Requests", count === 1 ? "1" : `${formatCount(count)} with the same error; the first one is shown`],

@@ -97,7 +97,6 @@ function NoRequests({ isFiltered: isNarrowed, hasMore }: { isFiltered: boolean; 
 function columnsOf(isServiceWide: boolean): Column<RequestSummary>[] {
   const whose: Column<RequestSummary> = {
     head: isServiceWide ? "Organization and token" : "Token",
-    wideOnly: true,
     cell: ({ organization_name, organization_id, token_name, token_id }) => (
       <span className="cell-two">
         {isServiceWide && <span className="wrap-anywhere">{organization_name ?? organization_id}</span>}
@@ -108,22 +107,20 @@ function columnsOf(isServiceWide: boolean): Column<RequestSummary>[] {
   const cost: Column<RequestSummary> = {
     head: "Provider cost",
     right: true,
-    wideOnly: true,
     cell: ({ provider_cost }) => <span className="figures">{provider_cost ?? "–"}</span>,
   };
   return [
     { head: "Request", cell: (row) => <RequestLink request={row} /> },
     { head: "Status", cell: (row) => <Outcome request={row} /> },
     whose,
-    { head: "Input", right: true, wideOnly: true, cell: ({ tokens }) => formatCount(inputOf(tokens)) },
+    { head: "Input", right: true, cell: ({ tokens }) => formatCount(inputOf(tokens)) },
     {
       head: "Output",
       right: true,
-      wideOnly: true,
       cell: ({ tokens }) => formatCount(tokens.output + tokens.reasoning),
     },
-    { head: "First token", right: true, wideOnly: true, cell: ({ first_token_ms }) => durationOf(first_token_ms) },
-    { head: "Duration", right: true, wideOnly: true, cell: ({ duration_ms }) => durationOf(duration_ms) },
+    { head: "First token", right: true, cell: ({ first_token_ms }) => durationOf(first_token_ms) },
+    { head: "Duration", right: true, cell: ({ duration_ms }) => durationOf(duration_ms) },
     { head: "Charged", right: true, cell: ({ charged }) => <Credits value={charged} /> },
     ...(isServiceWide ? [cost] : []),
   ];

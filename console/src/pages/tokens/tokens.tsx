@@ -1,11 +1,11 @@
-import { Ban, KeyRound, Pencil, Plus, RefreshCw } from "lucide-react";
+import { Ban, KeyRound, type LucideIcon, Pencil, Plus, RefreshCw } from "lucide-react";
 import { useState } from "react";
 import { Link } from "wouter";
 import { useList } from "../../api/queries.ts";
 import type { Token } from "../../api/types.ts";
 import { countOf, formatCredits } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
-import { Button, IconButton } from "../../ui/button.tsx";
+import { Button } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
@@ -112,6 +112,11 @@ function Dialogs({
 }
 
 type TokenAct = "edit" | "rotate" | "revoke";
+const ACTS = [
+  ["edit", "Edit", Pencil],
+  ["rotate", "Rotate", RefreshCw],
+  ["revoke", "Revoke", Ban],
+] as const satisfies readonly (readonly [TokenAct, string, LucideIcon])[];
 type Act = (what: TokenAct, token: Token) => void;
 
 export function columnsOf(shown: { isServiceWide: boolean; mayChange: boolean }, onAct: Act): Column<Token>[] {
@@ -119,14 +124,13 @@ export function columnsOf(shown: { isServiceWide: boolean; mayChange: boolean },
     { head: "Token", cell: (token) => <Name token={token} /> },
     shown.isServiceWide && {
       head: "Organization",
-      wideOnly: true,
       cell: ({ organization_name }) => <span className="wrap-anywhere">{organization_name}</span>,
     },
     { head: "Status", cell: ({ status }) => <Badge tone={STATUSES[status].tone}>{STATUSES[status].label}</Badge> },
-    { head: "Permissions", wideOnly: true, cell: (token) => <Rights token={token} /> },
-    { head: "Spending cap", wideOnly: true, cell: ({ cap }) => <Cap cap={cap} /> },
-    { head: "Last used", wideOnly: true, cell: ({ last_used_at }) => <Ago at={last_used_at} /> },
-    { head: "Expires", wideOnly: true, cell: ({ expires_at }) => <Ago at={expires_at} /> },
+    { head: "Permissions", cell: (token) => <Rights token={token} /> },
+    { head: "Spending cap", cell: ({ cap }) => <Cap cap={cap} /> },
+    { head: "Last used", cell: ({ last_used_at }) => <Ago at={last_used_at} /> },
+    { head: "Expires", cell: ({ expires_at }) => <Ago at={expires_at} /> },
     shown.mayChange && { head: "Actions", right: true, cell: (token) => <Actions token={token} onAct={onAct} /> },
   ];
   return columns.filter((column) => column !== false);
@@ -177,9 +181,11 @@ function Actions({ token, onAct }: { token: Token; onAct: Act }) {
   if (token.status !== "active") return null;
   return (
     <span className="row end">
-      <IconButton icon={Pencil} label={`Edit ${token.name}`} onClick={() => onAct("edit", token)} />
-      <IconButton icon={RefreshCw} label={`Rotate ${token.name}`} onClick={() => onAct("rotate", token)} />
-      <IconButton icon={Ban} label={`Revoke ${token.name}`} onClick={() => onAct("revoke", token)} />
+      {ACTS.map(([act, label, icon]) => (
+        <Button key={act} icon={icon} aria-label={`${label} ${token.name}`} onClick={() => onAct(act, token)}>
+          {label}
+        </Button>
+      ))}
     </span>
   );
 }

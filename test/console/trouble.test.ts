@@ -1,0 +1,143 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { hasBrowser, launchBrowser } from "../support/browser.ts";
+import {
+  adminTokenOf,
+  eventually,
+  problemsOf,
+  settled,
+  signIn,
+  type Visit,
+  visit,
+  WINDOWS,
+} from "../support/console.ts";
+import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+
+describe.skipIf(!hasBrowser)("the console in trouble", () => {
+  let browser: Browser;
+  let service: RunningService;
+  let organization: Organization;
+  let visitor: Visit;
+  let page: Page;
+  let admin: string;
+
+  beforeAll(async () => {
+    const config = {
+      providers: [{ id: "local", kind: "sandbox" }],
+      models: [
+        { id: "a-expensive", price: { input: 900, output: 900 }, routes: [{ provider: "local", model: "echo" }] },
+        { id: "b-cheap", price: { input: 1, output: 1 }, routes: [{ provider: "local", model: "echo" }] },
+      ],
+    };
+    [browser, service] = await Promise.all([launchBrowser(), startService({ config })]);
+    admin = await adminTokenOf(service);
+    organization = await makeOrganization(service, "50");
+    visitor = await visit(browser, service);
+    page = visitor.page;
+    await signIn(page, admin);
+  });
+  beforeEach(async () => {
+    await page.context().clearCookies();
+    await page.setViewportSize(WINDOWS.wide);
+    await signIn(page, admin);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await service?.end();
+  });
+
+  test("A session that ends is renewed over the form, and nothing that was typed is lost.", async () => {
+    await page.goto(`/organizations/${organization.id}`);
+    await settled(page);
+    await page.getByRole("button", { name: "Grant credits" }).click();
+    const form = page.getByRole("dialog", { name: "Grant credits" });
+    await form.getByLabel("Credits", { exact: true }).fill("12.5");
+    await form.getByLabel("Reference").fill("invoice 7");
+    await page.context().clearCookies();
+    await form.getByRole("button", { name: "Grant credits" }).click();
+    const again = page.getByRole("dialog", { name: "Sign in to continue" });
+    await again.waitFor();
+    expect(await problemsOf(visitor, "session ended")).toEqual([]);
+    await page.keyboard.press("Escape");
+    await again.getByLabel("Token").fill("tg-admin-wrong");
+    await page.keyboard.press("Enter");
+    await again.getByText("invalid_token").waitFor();
+    await again.getByLabel("Token").fill(admin);
+    await page.keyboard.press("Enter");
+    await again.waitFor({ state: "detached" });
+    expect(await form.getByLabel("Credits", { exact: true }).inputValue()).toBe("12.5");
+    await form.getByRole("button", { name: "Grant credits" }).click();
+    await form.waitFor({ state: "detached" });
+    await page.getByText("62.50").first().waitFor();
+    expect(await page.getByText("Not signed in").count()).toBe(0);
+  });
+
+  test("A sign-in of another person loads the console again, without the input of the first one.", async () => {
+    const member = await makeOrganization(service, "5", { scopes: ["console:read", "chat.completions:write"] });
+    await page.goto(`/organizations/${organization.id}`);
+    await page.getByRole("button", { name: "Grant credits" }).click();
+    await page.getByLabel("Credits", { exact: true }).fill("99");
+    await page.context().clearCookies();
+    await page.getByRole("dialog").getByRole("button", { name: "Grant credits" }).click();
+    const again = page.getByRole("dialog", { name: "Sign in to continue" });
+    await again.getByLabel("Token").fill(member.token);
+    await page.keyboard.press("Enter");
+    await page.getByText("This page does not exist").waitFor();
+    expect(await page.getByRole("dialog").count()).toBe(0);
+  });
+
+  test("An error stays until the service answers again, however often it is tried.", async () => {
+    await page.route("**/admin/v1/requests?*", (route) => route.fulfill({ status: 503, body: "{}" }));
+    await page.goto("/requests");
+    const alert = page.getByRole("main").getByRole("alert");
+    await alert.getByText("Service error").waitFor();
+    await page.evaluate(`
+      globalThis.gaps = 0;
+      new MutationObserver(() => { if (document.querySelector("main [role=alert]") === null) globalThis.gaps += 1; })
+        .observe(document.querySelector("main"), { childList: true, subtree: true });
+    `);
+    let tried = 0;
+    page.on("request", (request) => {
+      if (request.url().includes("/admin/v1/requests?")) tried += 1;
+    });
+    await eventually(() => tried).toBeGreaterThan(4);
+    expect(await page.evaluate("globalThis.gaps")).toBe(0);
+    await page.unroute("**/admin/v1/requests?*");
+    await alert.waitFor({ state: "detached" });
+    await page.getByText("No requests yet").waitFor();
+  });
+
+  test("A path without a page is a page of the console that leads back.", async () => {
+    const answer = await page.goto("/nope");
+    expect(answer?.status()).toBe(404);
+    await page.getByRole("heading", { name: "Page not found" }).waitFor();
+    await page.getByRole("link", { name: "Go to the overview" }).click();
+    await page.getByRole("heading", { name: "Overview" }).waitFor();
+  });
+
+  test("The playground starts with the cheapest model, and says that it does not know the one in the address.", async () => {
+    const model = page.getByLabel("Model", { exact: true });
+    await page.goto("/playground");
+    await eventually(() => model.inputValue()).toBe("b-cheap");
+    await page.goto("/playground?model=does-not-exist");
+    await page.getByText("does-not-exist is not a model that you can use").waitFor();
+    expect(await model.inputValue()).toBe("");
+    await page.getByLabel("Message", { exact: true }).fill("Hello");
+    expect(await page.getByRole("button", { name: "Send", exact: true }).isDisabled()).toBe(true);
+    await model.selectOption("b-cheap");
+    await page.getByText("is not a model that you can use").waitFor({ state: "detached" });
+  });
+
+  test("A failed request shows its end, its duration, what it cost and what to do.", async () => {
+    const body = { model: "sandbox/fault", messages: [{ role: "user", content: "status 500" }] };
+    const answer = await send(service, "/v1/chat/completions", organization.token, body);
+    expect(answer.status).toBe(502);
+    await page.goto(`/requests/${answer.headers.get("x-request-id")}`);
+    const panel = page.getByRole("dialog");
+    await panel.getByText("Nothing was charged. The provider failed. Send the request again").waitFor();
+    const value = (name: string) =>
+      panel.locator(".facts > div", { has: page.getByText(name, { exact: true }) }).locator("dd");
+    expect(await value("Ended").innerText()).toMatch(/^\w{3} \d+, \d{4}, \d\d:\d\d:\d\d UTC$/);
+    expect(await value("Duration").innerText()).toMatch(/^\d+ ms$|^\d\.\d\d s$/);
+  });
+});
