@@ -58,14 +58,7 @@ export default function Playground() {
       }
     >
       <GuestNote />
-      {unknownModel !== null && (
-        <Note tone="warn">
-          <p>
-            <span className="mono wrap-anywhere">{unknownModel}</span> is not a model that you can use. Select another
-            one.
-          </p>
-        </Note>
-      )}
+      {unknownModel !== null && <UnknownModel id={unknownModel} />}
       {catalog.isError && (
         <Failure error={catalog.error} onRetry={() => catalog.refetch()} retrying={catalog.isFetching} />
       )}
@@ -94,6 +87,16 @@ export default function Playground() {
       </div>
       {isShowingCode && <CodeDialog body={bodyOf(settings, shown)} onClose={() => setShowingCode(false)} />}
     </Page>
+  );
+}
+
+function UnknownModel({ id }: { id: string }) {
+  return (
+    <Note tone="warn">
+      <p>
+        <span className="mono wrap-anywhere">{id}</span> is not a model that you can use. Select another one.
+      </p>
+    </Note>
   );
 }
 
