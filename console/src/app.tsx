@@ -26,7 +26,9 @@ export function App() {
       <main className="center">
         <Failure error={who.error} onRetry={() => who.refetch()} retrying={who.isFetching} />
       </main>
-    ) : null;
+    ) : (
+      <Starting />
+    );
   }
   const current = isSignedIn(who.data) ? who.data : null;
   if (current !== null && kept !== null && identityOf(current) !== identityOf(kept)) return <Reload />;
@@ -43,6 +45,18 @@ export function App() {
   }
   if (path === "/playground" && service.data?.guest_playground.open === true) return <Guest session={who.data} />;
   return <SignIn service={service.data} />;
+}
+
+/** The same as the content of index.html, which it replaces until the session is known. */
+function Starting() {
+  return (
+    <div className="center" role="status">
+      <div className="starting">
+        <span className="brand">Tollgate</span>
+        <span className="soft">Loading …</span>
+      </div>
+    </div>
+  );
 }
 
 type SignedInSession = Session & { role: Role };

@@ -58,6 +58,35 @@ describe.skipIf(!hasBrowser)("the console", () => {
     expect(await ground()).toBe(light);
   });
 
+  test("The page shows that it loads before its script and its session have arrived.", async () => {
+    for (const late of ["**/assets/*.js", "**/admin/v1/session"]) {
+      await page.route(late, () => {});
+      await page.goto("/", { waitUntil: "commit" });
+      await page.getByRole("status").getByText("Loading …").waitFor();
+      await page.unroute(late);
+    }
+    await page.goto("/");
+    await page.getByRole("heading", { name: "Overview" }).waitFor();
+  });
+
+  test("Forced colors keep the colors of the legend, and mark the page that is open.", async () => {
+    await page.goto("/");
+    await settled(page);
+    await page.emulateMedia({ forcedColors: "active" });
+    const grounds = (selector: string) =>
+      page.evaluate<string[]>(
+        `[...document.querySelectorAll(${JSON.stringify(selector)})].map((element) => getComputedStyle(element).backgroundColor)`,
+      );
+    const swatches = await grounds(".legend:has(li:nth-child(3)) .swatch");
+    expect(swatches.length).toBeGreaterThanOrEqual(3);
+    expect(new Set(swatches.slice(0, 3)).size).toBe(3);
+    const [open] = await grounds(".shell > .sidebar [aria-current=page]");
+    const others = await grounds(".shell > .sidebar .nav a:not([aria-current])");
+    expect(others.length).toBeGreaterThan(3);
+    expect(others).not.toContain(open);
+    await page.emulateMedia({ forcedColors: null });
+  });
+
   test("The charts can be read by keyboard and as tables.", async () => {
     await settled(page);
     const chart = page.getByRole("group", { name: /^Requests per day/ });
@@ -139,6 +168,24 @@ describe.skipIf(!hasBrowser)("the console", () => {
       page.getByRole("region", { name: "Top models" }).getByRole("row", { name: model }).getByRole("cell").last();
     expect(await costOf("costed").innerText()).toMatch(/^0\.0000123\s+0\.00002 charged$/);
     expect(await costOf("sandbox/echo").innerText()).toBe("–");
+  });
+
+  test("New requests are counted in a button and move no row before it is pressed.", async () => {
+    await page.goto("/requests");
+    const rows = page.locator("tbody tr:not(.skeleton-row)");
+    await settled(page);
+    const before = await rows.count();
+    expect(before).toBeGreaterThan(0);
+    const body = { model: "sandbox/story", messages: [{ role: "user", content: "later" }], max_tokens: 5 };
+    await (await send(service, "/v1/chat/completions", firstToken(service), body)).text();
+    const button = page.getByRole("button", { name: "1 new" });
+    await button.waitFor();
+    expect(await rows.count()).toBe(before);
+    expect(await page.getByRole("table").getByText("sandbox/story").count()).toBe(0);
+    await button.click();
+    await page.getByRole("table").getByText("sandbox/story").waitFor();
+    expect(await rows.count()).toBe(before + 1);
+    expect(await button.count()).toBe(0);
   });
 
   test("The console says that the service cannot be reached after it has stopped.", async () => {

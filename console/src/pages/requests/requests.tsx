@@ -1,10 +1,11 @@
-import { ListTree } from "lucide-react";
+import { ArrowUp, ListTree } from "lucide-react";
 import { useState } from "react";
 import { Link, useLocation, useRoute, useSearch } from "wouter";
 import { useList } from "../../api/queries.ts";
 import type { RequestSummary } from "../../api/types.ts";
 import { formatCount, formatDuration } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
+import { Button } from "../../ui/button.tsx";
 import { Segments } from "../../ui/field.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
@@ -31,6 +32,7 @@ export default function Requests() {
     { ...wire, ...(from !== undefined && { from }) },
     { isLive: pace === "live" },
   );
+  const { rows, fresh, showFresh } = useHeldBack(list, JSON.stringify(filters));
   return (
     <Page
       title="Requests"
@@ -49,18 +51,50 @@ export default function Requests() {
     >
       <Filters values={filters} onValues={setFilters} />
       <Card flush>
-        <Listing
-          caption="Requests"
-          list={list}
-          columns={columnsOf(isServiceWide)}
-          keyOf={({ id }) => id}
-          skeletonRows={12}
-          empty={<NoRequests isFiltered={isFiltered(filters)} hasMore={list.hasNextPage} />}
-        />
+        <div className="list">
+          {fresh > 0 && (
+            <span className="new-rows">
+              <Button look="main" icon={ArrowUp} onClick={showFresh}>
+                {`${formatCount(fresh)} new`}
+              </Button>
+            </span>
+          )}
+          <Listing
+            caption="Requests"
+            list={{ ...list, rows }}
+            columns={columnsOf(isServiceWide)}
+            keyOf={({ id }) => id}
+            skeletonRows={12}
+            empty={<NoRequests isFiltered={isFiltered(filters)} hasMore={list.hasNextPage} />}
+          />
+        </div>
       </Card>
       <OpenRequest />
     </Page>
   );
+}
+
+/**
+ * Holds requests back that are newer than those shown, so that no row moves under the pointer. The first requests of an
+ * empty list are shown at once. `view` identifies the filters: another view starts with all of its rows.
+ */
+function useHeldBack(
+  { rows, isPlaceholderData }: { rows: RequestSummary[] | undefined; isPlaceholderData: boolean },
+  view: string,
+) {
+  const [shown, setShown] = useState({ view: "", newestId: "" });
+  const newestId = rows?.[0]?.id ?? "";
+  // Until the rows of another view arrive, those of the view before are shown.
+  const isOther = shown.view !== view && !isPlaceholderData;
+  if (rows !== undefined && !isPlaceholderData && (isOther || (shown.newestId === "" && newestId !== "")))
+    setShown({ view, newestId });
+  // IDs are UUIDv7: later requests have higher ones.
+  const isFresh = ({ id }: RequestSummary) => !isOther && shown.newestId !== "" && id > shown.newestId;
+  return {
+    rows: rows?.filter((row) => !isFresh(row)),
+    fresh: rows?.filter(isFresh).length ?? 0,
+    showFresh: () => setShown({ view, newestId }),
+  };
 }
 
 function OpenRequest() {
