@@ -13,6 +13,7 @@ import type { CompletionReport } from "../gateway/report.ts";
 import { modelIn, traceparentOf } from "./access.ts";
 import { limitedOf, principalOf } from "./authentication.ts";
 import { holdBody } from "./body.ts";
+import { onClosed } from "./connection.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 import { IDEMPOTENCY_HEADER, idempotencyOf } from "./idempotency.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
@@ -132,7 +133,7 @@ export function renamed(error: ApiError, paramOf: (param: string) => string): Ap
 export function abortOnClose(reply: FastifyReply): Pick<GatewayCall, "signal" | "cut"> & { abort: () => void } {
   const controller = new AbortController();
   const abort = () => controller.abort(new Error("The client disconnected"));
-  reply.raw.on("close", () => {
+  onClosed(reply.raw, () => {
     if (!reply.raw.writableFinished) abort();
   });
   return { signal: controller.signal, abort, cut: (reason) => controller.abort(reason) };

@@ -1,13 +1,24 @@
 import { EventEmitter, once } from "node:events";
-import { createServer, type Server, type ServerResponse } from "node:http";
+import { createServer, IncomingMessage, type Server, ServerResponse } from "node:http";
 import { type AddressInfo, connect, Socket } from "node:net";
 import fc from "fast-check";
 import type { FastifyReply } from "fastify";
 import { afterEach, describe, expect, test } from "vitest";
-import { clientAddressKey, limitConnectionShares, ownConnection, streamText } from "./connection.ts";
+import { clientAddressKey, limitConnectionShares, onClosed, ownConnection, streamText } from "./connection.ts";
 
 const SLOW_CLIENT_MS = 100;
 const PIECE = "x".repeat(1024 * 1024);
+
+test("The functions of a closed response share one listener, and are called once, in their order.", () => {
+  const response = new ServerResponse(new IncomingMessage(new Socket()));
+  const calls: string[] = [];
+  onClosed(response, () => calls.push("first"));
+  onClosed(response, () => calls.push("second"));
+  expect(response.listenerCount("close")).toBe(1);
+  response.emit("close");
+  response.emit("close");
+  expect(calls).toEqual(["first", "second"]);
+});
 
 describe("streamText", () => {
   let server: Server;

@@ -4,7 +4,7 @@ import type { AddEvent, EventEncoder } from "../api/wire.ts";
 import type { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
 import { dropSentHeader } from "../internals/response.ts";
-import { SLOW_CLIENT_MS } from "./connection.ts";
+import { onClosed, SLOW_CLIENT_MS } from "./connection.ts";
 
 const KEEP_ALIVE_MS = 10_000;
 
@@ -62,8 +62,7 @@ export class EventStreamSink implements AnswerSink {
       this.#events.add(this.#encoder.keepAlive);
       this.#events.flush();
     }, KEEP_ALIVE_MS);
-    // The event comes once; `once` would keep an object more while the stream is open. The same holds in other files here.
-    this.#response.on("close", () => clearInterval(this.#keepAlive));
+    onClosed(this.#response, () => clearInterval(this.#keepAlive));
   }
 
   push(pieces: readonly AnswerPiece[]): Promise<void> | undefined {

@@ -27,6 +27,7 @@ import {
   handleConnections,
   limitConnectionShares,
   limitConnections,
+  onClosed,
   parseErrorHandler,
   REQUEST_TIMEOUT_MS,
   touchConnection,
@@ -275,7 +276,7 @@ function trackRequest(
   const startedMs = access.clock();
   shutdown.begin(reply);
   beginAccess(access, request, startedMs);
-  reply.raw.on("close", () => {
+  onClosed(reply.raw, () => {
     request.bodyReservation?.release();
     recordAccess(access, request, reply, startedMs);
     shutdown.end();
@@ -297,7 +298,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
     return organizationId !== undefined && work.isLight(organizationId);
   });
   const begin: onRequestHookHandler = (request, reply, done) => {
-    reply.raw.on("close", work.begin(principalOf(request).organizationId));
+    onClosed(reply.raw, work.begin(principalOf(request).organizationId));
     done();
   };
   for (const endpoint of endpoints) {
