@@ -223,7 +223,10 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     expect(await member.page.getByRole("button", { name: /Create|Rotate|Revoke/ }).count()).toBe(0);
     await member.page.goto(`/requests?request_id=${keptId}`);
     await member.page.getByRole("table").getByRole("link", { name: "sandbox/echo" }).click();
-    await member.page.getByRole("dialog").getByText("Only operators and auditors of the service can view them").waitFor();
+    await member.page
+      .getByRole("dialog")
+      .getByText("Only operators and auditors of the service can view them")
+      .waitFor();
     expect(await member.page.getByRole("button", { name: "Show prompt and answer" }).count()).toBe(0);
     await member.page.goto("/credits");
     await member.page.getByText("invoice <7>").first().waitFor();
