@@ -12,7 +12,7 @@ import { sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import { ApiError } from "../errors.ts";
 import type { RefusalDayRow, RefusalRows } from "../stores/queries/refusals.ts";
 import type { UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
-import { ALL_ORGANIZATIONS, DAY_MS, dayOf, type UsageDays } from "./usage-days.ts";
+import { ALL_ORGANIZATIONS, DAY_MS, dayOf, daysBetween, type UsageDays } from "./usage-days.ts";
 
 export interface OverviewsOptions {
   rows: Pick<UsageRows, "credits" | "names" | "solvency" | "available">;
@@ -206,10 +206,6 @@ function countsWithCost(counts: UsageCounts) {
   const amount = formatDecimal(counts.providerCost, PROVIDER_COST_DIGITS);
   const cost = { amount, spent: creditsFromMicro(counts.chargedWithCost) };
   return { ...countsForMember(counts), provider_cost: cost };
-}
-
-function daysBetween(fromDay: number, toDay: number): number[] {
-  return Array.from({ length: Math.round((toDay - fromDay) / DAY_MS) + 1 }, (_, index) => fromDay + index * DAY_MS);
 }
 
 function dayText(day: number): string {

@@ -76,28 +76,35 @@ export class UsageDays {
     const { rows, clock } = this.#options;
     const done = await rows.doneDays(fromDay, toDay + DAY_MS);
     const isDone = new Set(done);
-    const found = [await this.#finished(organizationId, done)];
     const nowMs = clock();
-    let pendingDays = 0;
-    for (let day = fromDay; day <= toDay && day <= nowMs; day += DAY_MS) {
-      if (isDone.has(day)) continue;
-      if (nowMs >= day + DAY_MS + DONE_AT_LATEST_MS) pendingDays += 1;
-      else found.push((await this.#open(day)).filter((row) => row.organizationId === organizationId));
+    const others = daysBetween(fromDay, toDay).filter((day) => !isDone.has(day) && day <= nowMs);
+    const { open = [], late = [] } = Object.groupBy(others, (day) =>
+      nowMs < day + DAY_MS + DONE_AT_LATEST_MS ? "open" : "late",
+    );
+    const found = [await this.#finished(organizationId, done)];
+    for (const day of open) {
+      found.push((await this.#open(day)).filter((row) => row.organizationId === organizationId));
     }
     // Days before the first request are not pending.
-    if (pendingDays > 0) pendingDays = await this.#pendingSince(fromDay, toDay, isDone);
+    const firstMs = late.length === 0 ? null : await rows.firstRequestMs();
+    const pendingDays = firstMs === null ? 0 : late.filter((day) => day >= dayOf(firstMs)).length;
     return { rows: found.flat(), pendingDays };
   }
 
   /** Returns true if the usage of every day before a time is stored, as far back as days are summed up. */
   async isSummedUp(beforeMs: number): Promise<boolean> {
-    const { rows, clock } = this.#options;
+    const firstDay = dayOf(this.#options.clock()) - DAYS_BACK_MAX * DAY_MS;
+    return (await this.#missingDays(firstDay, dayOf(beforeMs - 1))).length === 0;
+  }
+
+  /** Returns the days of a range whose sums are not stored, without those before the first request. */
+  async #missingDays(fromDay: number, toDay: number): Promise<number[]> {
+    const { rows } = this.#options;
     const firstMs = await rows.firstRequestMs();
-    if (firstMs === null) return true;
-    const firstDay = Math.max(dayOf(firstMs), dayOf(clock()) - DAYS_BACK_MAX * DAY_MS);
-    const done = new Set(await rows.doneDays(firstDay, beforeMs));
-    for (let day = firstDay; day < beforeMs; day += DAY_MS) if (!done.has(day)) return false;
-    return true;
+    if (firstMs === null) return [];
+    const firstDay = Math.max(fromDay, dayOf(firstMs));
+    const done = new Set(await rows.doneDays(firstDay, toDay + DAY_MS));
+    return daysBetween(firstDay, toDay).filter((day) => !done.has(day));
   }
 
   /** Sums up the days that are due. Never rejects: a failure is logged and retried at the next interval. */
@@ -112,16 +119,11 @@ export class UsageDays {
     return this.#summing;
   }
 
+  /** The newest days come first. */
   async #sumUp(): Promise<void> {
-    const { rows, clock } = this.#options;
-    const firstMs = await rows.firstRequestMs();
-    if (firstMs === null) return;
-    const lastDay = dayOf(clock() - DONE_AFTER_MS) - DAY_MS;
-    const firstDay = Math.max(dayOf(firstMs), lastDay - DAYS_BACK_MAX * DAY_MS);
-    const done = new Set(await rows.doneDays(firstDay, lastDay + DAY_MS));
-    for (let day = lastDay; day >= firstDay && !this.#isStopping; day -= DAY_MS) {
-      if (!done.has(day)) await this.#finish(day);
-    }
+    const lastDay = dayOf(this.#options.clock() - DONE_AFTER_MS) - DAY_MS;
+    const days = await this.#missingDays(lastDay - DAYS_BACK_MAX * DAY_MS, lastDay);
+    for (const day of days.toReversed()) if (!this.#isStopping) await this.#finish(day);
   }
 
   async #finish(day: number): Promise<void> {
@@ -194,16 +196,12 @@ export class UsageDays {
     }
     return [...open.settled.rows(), ...[...open.openHours.values()].flatMap((hour) => hour.rows)];
   }
+}
 
-  async #pendingSince(fromDay: number, toDay: number, isDone: ReadonlySet<number>): Promise<number> {
-    const { rows, clock } = this.#options;
-    const firstMs = await rows.firstRequestMs();
-    if (firstMs === null) return 0;
-    const latest = Math.min(toDay, dayOf(clock() - DONE_AT_LATEST_MS) - DAY_MS);
-    let pending = 0;
-    for (let day = Math.max(fromDay, dayOf(firstMs)); day <= latest; day += DAY_MS) if (!isDone.has(day)) pending += 1;
-    return pending;
-  }
+/** Returns the first milliseconds of the days of a range, both inclusive; none if it is empty. */
+export function daysBetween(fromDay: number, toDay: number): number[] {
+  const length = Math.max(0, Math.round((toDay - fromDay) / DAY_MS) + 1);
+  return Array.from({ length }, (_, index) => fromDay + index * DAY_MS);
 }
 
 /** Returns the first millisecond of a time's day in UTC. */

@@ -4,9 +4,10 @@ import { type ChargeLines, decodeLines } from "../../credits/charge-lines.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
 import type { Database } from "../database.ts";
-import { ADJUSTMENT, GRANT, REQUEST } from "../schema.ts";
-import { join, raw, type Sql, sql } from "../sql.ts";
-import type { Table } from "../table.ts";
+import type { Cell } from "../fields.ts";
+import { ADJUSTMENT, GRANT, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
+import { allOf, join, raw, type Sql, sql } from "../sql.ts";
+import type { RowOf, Table } from "../table.ts";
 
 export interface StatementRange {
   /** Position of the last entry seen, from `LedgerEntry.position`. */
@@ -50,17 +51,20 @@ const RECORDED_AFTER_MS = 3_600_000;
 const SOURCES = ["grant", "adjustment", "charge"] as const;
 type Source = (typeof SOURCES)[number];
 
-/** Position of an entry: its time, its source, then its key. */
+/** Position of an entry. Entries are in the order of their time, source, id and sequence. */
 interface Position {
-  atMs: bigint;
+  atMs: number;
   source: Source;
   sequence: 0 | 1;
   id: string;
 }
 
-const POSITION = new RegExp(`^(\\d{1,16}):(${SOURCES.join("|")}):([01]):(.*)$`, "s");
+const POSITION = new RegExp(`^(\\d{1,15}):(${SOURCES.join("|")}):([01]):(.*)$`, "s");
 
-type Placed = { place: Position; entry: LedgerEntry };
+interface Placed {
+  place: Position;
+  entry: LedgerEntry;
+}
 
 /** Reads one page of an organization's statement: the entries that follow a position, from a time on. */
 export async function statementPage(
@@ -68,13 +72,14 @@ export async function statementPage(
   organizationId: string,
   { after, fromMs = 0, limit }: StatementRange,
 ): Promise<LedgerEntry[]> {
-  const from = after === null ? undefined : parsePosition(after);
-  const query = { organizationId, from, fromMs, limit };
+  const last = after === null ? undefined : parsePosition(after);
+  const query = { organizationId, last, fromMs: Math.max(fromMs, last?.atMs ?? 0), limit };
   const pages = await Promise.all([
-    grantEntries(database, query),
-    adjustmentEntries(database, query),
+    readRows(database, query, GRANTS).then((rows) => rows.map(grantEntry)),
+    readRows(database, query, ADJUSTMENTS).then((rows) => rows.map(adjustmentEntry)),
     chargeEntries(database, query),
-    lateChargeEntries(database, query),
+    // Requests that were booked far from the time in their ids.
+    readRows(database, query, LATE_CHARGES).then((rows) => rows.map((request) => chargeEntry(chargeEvent(request)))),
     lateSettlementEntries(database, query),
   ]);
   const entries = pages.flat().sort((a, b) => compare(a.place, b.place));
@@ -83,7 +88,8 @@ export async function statementPage(
 
 interface Query {
   organizationId: string;
-  from: Position | undefined;
+  /** The last entry seen. */
+  last: Position | undefined;
   fromMs: number;
   limit: number;
 }
@@ -91,89 +97,64 @@ interface Query {
 function parsePosition(text: string): Position {
   const match = POSITION.exec(text);
   if (match === null) throw invalidCursor();
-  const [, atMs = "", source, sequence = "", id = ""] = match;
-  return { atMs: BigInt(atMs), source: source as Source, sequence: sequence === "1" ? 1 : 0, id };
+  const [, atMs, source, sequence, id = ""] = match;
+  return { atMs: Number(atMs), source: source as Source, sequence: sequence === "1" ? 1 : 0, id };
 }
 
 function compare(a: Position, b: Position): number {
-  if (a.atMs !== b.atMs) return a.atMs < b.atMs ? -1 : 1;
+  if (a.atMs !== b.atMs) return a.atMs - b.atMs;
   if (a.source !== b.source) return SOURCES.indexOf(a.source) - SOURCES.indexOf(b.source);
   if (a.id !== b.id) return a.id < b.id ? -1 : 1;
   return a.sequence - b.sequence;
 }
 
-function positionOf(place: Position): { position: string; atMs: number } {
-  const { atMs, source, sequence, id } = place;
-  return { position: `${atMs}:${source}:${sequence}:${id}`, atMs: Number(atMs) };
-}
-
-/** Returns the earliest time of a source's entries after the position. */
-function earliestOf(source: Source, { from, fromMs }: Query): bigint {
-  const asked = BigInt(fromMs);
-  if (from === undefined) return asked;
-  const isBefore = SOURCES.indexOf(source) < SOURCES.indexOf(from.source);
-  const following = isBefore ? from.atMs + 1n : from.atMs;
-  return following > asked ? following : asked;
-}
-
-interface SourceRows<Row extends object> {
-  source: Source;
+/** Rows that are entries of a statement. */
+interface EntryRows<Row extends object> extends Pick<Position, "source" | "sequence"> {
   table: Table<Row>;
   /** The columns of an entry's time and id. */
   key: readonly [time: string, id: string];
   condition: Sql;
-  /** True if the row of the position's own key follows it, too. */
-  isInclusive?: boolean;
-  /** First millisecond, if it is not the earliest one of the source. */
-  from?: bigint;
-  limit?: number;
 }
 
-/** Reads the rows of a source that follow the position of a query, in the order of their keys. */
-async function readRows<Row extends object>(database: Database, query: Query, rows: SourceRows<Row>): Promise<Row[]> {
-  const { source, table, key, condition, isInclusive = false, from = earliestOf(source, query) } = rows;
-  const [time, columns] = [raw(key[0]), raw(key.join(", "))];
-  const operator = raw(isInclusive ? ">=" : ">");
-  const last = query.from?.source === source ? query.from : undefined;
-  const follows = last === undefined ? sql`` : sql`and (${columns}) ${operator} (${last.atMs}, ${last.id})`;
+const GRANTS: EntryRows<GrantRow> = {
+  ...{ source: "grant", sequence: 0, table: GRANT, key: ["created_at", "id"] },
+  condition: sql`source = 'grant'`,
+};
+const ADJUSTMENTS: EntryRows<AdjustmentRow> = {
+  ...{ source: "adjustment", sequence: 0, table: ADJUSTMENT, key: ["made_at", "id"] },
+  condition: sql`kind <> 'late_settlement'`,
+};
+const CHARGES: EntryRows<RequestRow> = {
+  ...{ source: "charge", sequence: 0, table: REQUEST, key: ["ended_at", "id"] },
+  condition: sql`is_late = 0 and ending <> 'released'`,
+};
+const LATE_CHARGES = { ...CHARGES, condition: sql`is_late = 1 and ending <> 'released'` };
+const LATE_SETTLEMENTS: EntryRows<AdjustmentRow> = {
+  ...{ source: "charge", sequence: 1, table: ADJUSTMENT, key: ["made_at", "hold_id"] },
+  condition: sql`kind = 'late_settlement'`,
+};
+
+/** Reads the rows that follow the position of a query, in the order of their keys. */
+async function readRows<Row extends object>(
+  database: Database,
+  { organizationId, last, fromMs, limit }: Query,
+  { source, sequence, table, key, condition }: EntryRows<Row>,
+): Promise<Row[]> {
+  const [time, id] = [raw(key[0]), raw(key[1])];
+  const placeOf = (atMs: Sql | Cell, of: Source, name: Sql | Cell, sequence: 0 | 1) =>
+    sql`(${atMs}, ${raw(SOURCES.indexOf(of))}, ${name}, ${raw(sequence)})`;
+  const follows =
+    last && sql`${placeOf(time, source, id, sequence)} > ${placeOf(last.atMs, last.source, last.id, last.sequence)}`;
   const found = await database.read(sql`
     select * from ${raw(table.name)}
-    where organization_id = ${query.organizationId} and ${condition} and ${time} >= ${from} ${follows}
-    order by ${time}, id limit ${rows.limit ?? query.limit}`);
+    where ${allOf(sql`organization_id = ${organizationId}`, condition, sql`${time} >= ${fromMs}`, follows)}
+    order by ${time}, id limit ${limit}`);
   return found.map(table.fromRecord);
 }
 
-async function grantEntries(database: Database, query: Query): Promise<Placed[]> {
-  const condition = sql`source = 'grant'`;
-  const grants = await readRows(database, query, {
-    source: "grant",
-    table: GRANT,
-    key: ["created_at", "id"],
-    condition,
-  });
-  return grants.map((grant) => {
-    const place = { atMs: BigInt(grant.createdAtMs), source: "grant", sequence: 0, id: grant.id } as const;
-    return { place, entry: { kind: "grant", ...positionOf(place), amount: grant.amount, grant } };
-  });
-}
-
-async function adjustmentEntries(database: Database, query: Query): Promise<Placed[]> {
-  const condition = sql`kind <> 'late_settlement'`;
-  const source = { source: "adjustment", table: ADJUSTMENT, key: ["made_at", "id"] } as const;
-  return (await readRows(database, query, { ...source, condition })).map((adjustment) => {
-    const { kind, id, madeAtMs } = adjustment;
-    if (kind === "late_settlement") throw new Error("A late settlement is a charge.");
-    const place = { atMs: BigInt(madeAtMs), source: "adjustment", sequence: 0, id } as const;
-    const amount = kind === "credit" ? adjustment.amount : -adjustment.amount;
-    return { place, entry: { kind, ...positionOf(place), amount, adjustment } };
-  });
-}
-
-const CHARGES = { source: "charge", table: REQUEST, key: ["ended_at", "id"] } as const;
-
 /** Searches growing periods, so that a database that partitions requests by month reads few partitions. */
 async function chargeEntries(database: Database, query: Query): Promise<Placed[]> {
-  let fromMs = Number(earliestOf("charge", query));
+  let { fromMs } = query;
   let windowMs = FIRST_WINDOW_MS;
   const endMs = Date.now() + AHEAD_MS;
   const found: RequestRow[] = [];
@@ -181,37 +162,50 @@ async function chargeEntries(database: Database, query: Query): Promise<Placed[]
     const toMs = fromMs + windowMs;
     const isLast = toMs > endMs;
     const ids = idsBookedBetween(database, fromMs, isLast ? null : toMs);
-    const before = isLast ? sql`` : sql`and ended_at < ${toMs}`;
-    const condition = sql`is_late = 0 and ending <> 'released' ${before} and ${ids}`;
+    const condition = allOf(CHARGES.condition, ids, !isLast && sql`ended_at < ${toMs}`);
     const limit = query.limit - found.length;
-    found.push(...(await readRows(database, query, { ...CHARGES, condition, from: BigInt(fromMs), limit })));
-    if (isLast || found.length >= query.limit) return found.map((request) => placed(chargeEvent(request)));
+    found.push(...(await readRows(database, { ...query, fromMs, limit }, { ...CHARGES, condition })));
+    if (isLast || found.length >= query.limit) return found.map((request) => chargeEntry(chargeEvent(request)));
     fromMs = toMs;
     windowMs *= WINDOW_GROWTH;
   }
 }
 
-/** Reads requests that were booked far from the time in their ids. */
-async function lateChargeEntries(database: Database, query: Query): Promise<Placed[]> {
-  const condition = sql`is_late = 1 and ending <> 'released'`;
-  return (await readRows(database, query, { ...CHARGES, condition })).map((request) => placed(chargeEvent(request)));
-}
-
 async function lateSettlementEntries(database: Database, query: Query): Promise<Placed[]> {
-  const { organizationId, from } = query;
-  const condition = sql`kind = 'late_settlement'`;
-  const source = { source: "charge", table: ADJUSTMENT, key: ["made_at", "hold_id"] } as const;
-  const adjustments = await readRows(database, query, { ...source, condition, isInclusive: from?.sequence === 0 });
+  const adjustments = await readRows(database, query, LATE_SETTLEMENTS);
   const ids = adjustments.flatMap(({ holdId }) => holdId ?? []);
   if (ids.length === 0) return [];
   const rows = await database.read(
-    sql`select * from request where organization_id = ${organizationId} and id in (${join(ids)})`,
+    sql`select * from request where organization_id = ${query.organizationId} and id in (${join(ids)})`,
   );
   const byId = new Map(rows.map(REQUEST.fromRecord).map((request) => [request.holdId, request]));
   return adjustments.flatMap((adjustment) => {
     const request = byId.get(adjustment.holdId ?? "");
-    return request === undefined ? [] : [placed(lateEvent(request, adjustment))];
+    return request === undefined ? [] : [chargeEntry(lateEvent(request, adjustment))];
   });
+}
+
+function grantEntry(grant: GrantRow): Placed {
+  const place: Position = { atMs: grant.createdAtMs, source: "grant", sequence: 0, id: grant.id };
+  return { place, entry: { kind: "grant", ...positionOf(place), amount: grant.amount, grant } };
+}
+
+function adjustmentEntry(adjustment: AdjustmentRow): Placed {
+  const { kind, id, madeAtMs } = adjustment;
+  if (kind === "late_settlement") throw new Error("A late settlement is a charge.");
+  const place: Position = { atMs: madeAtMs, source: "adjustment", sequence: 0, id };
+  const amount = kind === "credit" ? adjustment.amount : -adjustment.amount;
+  return { place, entry: { kind, ...positionOf(place), amount, adjustment } };
+}
+
+function chargeEntry(event: UsageEvent): Placed {
+  const { chargedAtMs, holdId, sequence, cost } = event;
+  const place: Position = { atMs: chargedAtMs, source: "charge", sequence, id: holdId };
+  return { place, entry: { kind: "charge", ...positionOf(place), amount: -cost, event } };
+}
+
+function positionOf({ atMs, source, sequence, id }: Position): { position: string; atMs: number } {
+  return { position: `${atMs}:${source}:${sequence}:${id}`, atMs };
 }
 
 /** Returns the charge of a request that was not released. */
@@ -237,23 +231,13 @@ function factsOf(request: RequestRow) {
   return { ...facts, ...decodeLines(charge), shortfall, providerCost: trace?.providerCost ?? null, madeAtMs };
 }
 
-function placed(event: UsageEvent): Placed {
-  const { chargedAtMs, holdId, sequence, cost } = event;
-  const place: Position = { atMs: BigInt(chargedAtMs), source: "charge", sequence, id: holdId };
-  return { place, entry: { kind: "charge", ...positionOf(place), amount: -cost, event } };
-}
-
 /** Restricts requests that are not late to ids whose requests may be booked from a time on, and before another. */
 export function idsBookedBetween(database: Database, fromMs: number, toMs: number | null) {
   const to = toMs === null ? null : idAt(toMs + LATE_AFTER_MS + 1);
   return database.idsWithin("id", { from: idAt(fromMs - LATE_AFTER_MS), to });
 }
 
-/** The sum of an organization's statement entries before a time. */
-interface RecordedBalance {
-  beforeAtMs: bigint;
-  balance: MicroCredits;
-}
+type RecordedBalance = Pick<RowOf<typeof STATEMENT_BALANCE>, "beforeAtMs" | "balance">;
 
 /** Start of a statement: the time from which its entries are complete, and the balance at that time. */
 export interface StatementStart {
@@ -291,10 +275,9 @@ export async function openingBalance(
   organizationId: string,
   beforeMs: number,
 ): Promise<MicroCredits> {
-  const before = BigInt(beforeMs);
-  let last = await lastRecorded(database, organizationId, before);
-  for await (const next of balancesAfter(database, organizationId, last, before)) last = next;
-  return last.balance + (await sumBetween(database, organizationId, last.beforeAtMs, before));
+  let last = await lastRecorded(database, organizationId, beforeMs);
+  for await (const next of balancesAfter(database, organizationId, last, beforeMs)) last = next;
+  return last.balance + (await sumBetween(database, organizationId, last.beforeAtMs, beforeMs));
 }
 
 /**
@@ -304,7 +287,7 @@ export async function openingBalance(
  */
 export async function recordBalances(database: Database, organizationId: string): Promise<void> {
   const [clock] = await database.read<{ now: bigint }>(sql`select ${database.now()} as now`);
-  const until = (clock?.now ?? 0n) - BigInt(RECORDED_AFTER_MS);
+  const until = Number(clock?.now ?? 0n) - RECORDED_AFTER_MS;
   const closedBeforeMs = await closedBefore(database, organizationId);
   const last = await lastRecorded(database, organizationId, until);
   for await (const { beforeAtMs, balance } of balancesAfter(database, organizationId, last, until)) {
@@ -323,7 +306,7 @@ async function* balancesAfter(
   database: Database,
   organizationId: string,
   { beforeAtMs, balance }: RecordedBalance,
-  until: bigint,
+  until: number,
 ): AsyncGenerator<RecordedBalance> {
   let from = beforeAtMs;
   let sum = balance;
@@ -337,35 +320,35 @@ async function* balancesAfter(
 }
 
 /** Reads the latest balance recorded for a time, or for one before it. */
-async function lastRecorded(database: Database, organizationId: string, until: bigint): Promise<RecordedBalance> {
-  const [row] = await database.read<{ before_at: bigint; balance: bigint }>(sql`
-    select before_at, balance from statement_balance
+async function lastRecorded(database: Database, organizationId: string, until: number): Promise<RecordedBalance> {
+  const [row] = await database.read(sql`
+    select * from statement_balance
     where organization_id = ${organizationId} and before_at <= ${until} order by before_at desc limit 1`);
-  return { beforeAtMs: row?.before_at ?? 0n, balance: row?.balance ?? 0n };
+  return row === undefined ? { beforeAtMs: 0, balance: 0n } : STATEMENT_BALANCE.fromRecord(row);
 }
 
 /** Finds the time after which 10,000 more requests were booked; undefined if fewer were booked before `to`. */
 async function timeOfNext(
   database: Database,
   organizationId: string,
-  from: bigint,
-  to: bigint,
-): Promise<bigint | undefined> {
+  from: number,
+  to: number,
+): Promise<number | undefined> {
   const [row] = await database.read<{ ended_at: bigint }>(sql`
     select ended_at from request
     where organization_id = ${organizationId} and is_late = 0 and ending <> 'released'
-      and ended_at >= ${from} and ended_at < ${to} and ${idsBookedBetween(database, Number(from), Number(to))}
+      and ended_at >= ${from} and ended_at < ${to} and ${idsBookedBetween(database, from, to)}
     order by ended_at, id limit 1 offset ${REQUESTS_BETWEEN}`);
   if (row === undefined) return undefined;
-  return row.ended_at > from ? row.ended_at : from + 1n;
+  return Math.max(Number(row.ended_at), from + 1);
 }
 
 /** Adds up an organization's statement entries from a time on, and before another; of requests those that meet a condition. */
 export async function sumBetween(
   database: Database,
   organizationId: string,
-  from: bigint,
-  to: bigint,
+  from: number,
+  to: number,
   condition: Sql = sql`1 = 1`,
 ): Promise<MicroCredits> {
   const costs = (isLate: 0 | 1) => sql`
@@ -378,7 +361,7 @@ export async function sumBetween(
         where organization_id = ${organizationId} and source = 'grant' and created_at >= ${from} and created_at < ${to})
       + (select coalesce(sum(case kind when 'credit' then amount else -amount end), 0) from adjustment
         where organization_id = ${organizationId} and made_at >= ${from} and made_at < ${to})
-      - (${costs(0)} and ${idsBookedBetween(database, Number(from), Number(to))})
+      - (${costs(0)} and ${idsBookedBetween(database, from, to)})
       - (${costs(1)})
     as bigint) as sum`);
   return row?.sum ?? 0n;

@@ -146,8 +146,8 @@ class Check {
     }
     let [fromMs, previous] = [0, -cost];
     for (const { beforeAtMs, balance } of balances) {
-      const times = [BigInt(fromMs), BigInt(beforeAtMs)] as const;
-      const expected = previous + (await sumBetween(this.#database, this.#organizationId, ...times, this.#isOpen()));
+      const sum = await sumBetween(this.#database, this.#organizationId, fromMs, beforeAtMs, this.#isOpen());
+      const expected = previous + sum;
       const found = `The statement's balance recorded for ${beforeAtMs} is ${balance}`;
       if (balance !== expected) report(3, `${found}, but its entries add up to ${expected}.`);
       [fromMs, previous] = [beforeAtMs, balance];
