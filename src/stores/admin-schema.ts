@@ -1,15 +1,6 @@
 import { ACTOR_KINDS, SERVICE_ROLES } from "../api/admin/roles.ts";
 import type { AuditRow } from "../credits/audit.ts";
-import {
-  bytes,
-  number,
-  oneOf,
-  optionalBytes,
-  optionalJson,
-  optionalNumber,
-  optionalText,
-  requiredText,
-} from "./fields.ts";
+import { bytes, json, nullable, number, oneOf, requiredText } from "./fields.ts";
 import { declareTable, type Fields } from "./table.ts";
 
 /* The tables of people, their sessions, and the record of what they did; as in `schema.ts`. */
@@ -18,15 +9,15 @@ export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
   id: requiredText("id"),
   madeAtMs: number("made_at"),
   actorKind: oneOf("actor_kind", ACTOR_KINDS),
-  actorId: optionalText("actor_id"),
-  actorName: optionalText("actor_name"),
-  address: optionalText("address"),
-  requestId: optionalText("request_id"),
+  actorId: nullable(requiredText("actor_id")),
+  actorName: nullable(requiredText("actor_name")),
+  address: nullable(requiredText("address")),
+  requestId: nullable(requiredText("request_id")),
   action: requiredText("action"),
-  organizationId: optionalText("organization_id"),
-  subjectId: optionalText("subject_id"),
-  before: optionalJson<Record<string, unknown>>("before"),
-  after: optionalJson<Record<string, unknown>>("after"),
+  organizationId: nullable(requiredText("organization_id")),
+  subjectId: nullable(requiredText("subject_id")),
+  before: nullable(json<Record<string, unknown>>("before")),
+  after: nullable(json<Record<string, unknown>>("after")),
 } satisfies Fields<AuditRow>);
 
 export const OPERATOR = declareTable("operator", ["id"], {
@@ -38,14 +29,14 @@ export const OPERATOR = declareTable("operator", ["id"], {
   name: requiredText("name"),
   role: oneOf("role", SERVICE_ROLES),
   createdAtMs: number("created_at"),
-  revokedAtMs: optionalNumber("revoked_at"),
+  revokedAtMs: nullable(number("revoked_at")),
 });
 
 export const ADMIN_SESSION = declareTable("admin_session", ["hash"], {
   /** SHA-256 of the cookie's value. */
   hash: bytes("hash"),
-  operatorId: optionalText("operator_id"),
-  tokenId: optionalText("token_id"),
+  operatorId: nullable(requiredText("operator_id")),
+  tokenId: nullable(requiredText("token_id")),
   createdAtMs: number("created_at"),
   /** Time of the last use, to the minute. */
   seenAtMs: number("seen_at"),
@@ -57,9 +48,9 @@ export const SHORT_TOKEN = declareTable("short_token", ["hash"], {
   tokenId: requiredText("token_id"),
   expiresAtMs: number("expires_at"),
   /** The session that created it, with which it ends. Null: created without a session. */
-  sessionHash: optionalBytes("session_hash"),
+  sessionHash: nullable(bytes("session_hash")),
   /** The operator who created it, with whom it ends. */
-  operatorId: optionalText("operator_id"),
+  operatorId: nullable(requiredText("operator_id")),
 });
 
 export const ADMIN_KEY = declareTable("admin_idempotency_key", ["scope", "key"], {
@@ -71,8 +62,8 @@ export const ADMIN_KEY = declareTable("admin_idempotency_key", ["scope", "key"],
   /** Interrupted: it failed without a known outcome. */
   state: oneOf("state", ["running", "answered", "interrupted"]),
   /** HTTP status, and JSON text, which holds no secret. */
-  status: optionalNumber("status"),
-  answer: optionalText("answer"),
+  status: nullable(number("status")),
+  answer: nullable(requiredText("answer")),
   createdAtMs: number("created_at"),
   expiresAtMs: number("expires_at"),
 });

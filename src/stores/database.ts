@@ -1,5 +1,5 @@
 import type { SqlDialect, StatementBatch, StoreDriver } from "./driver.ts";
-import { type Sql, sql } from "./sql.ts";
+import { raw, type Sql, sql } from "./sql.ts";
 import type { Table } from "./table.ts";
 
 /** The database as the queries use it. */
@@ -12,6 +12,8 @@ export interface Database extends SqlDialect, Pick<StoreDriver, "find" | "snapsh
   read<Row extends object>(query: Sql): Promise<Row[]>;
   /** Counts the rows of a table, or those that meet a condition, as `read` does. */
   count(rows: Sql): Promise<number>;
+  /** Returns ids of the organizations that meet a condition, in their order, without reading the rows, as `read` does. */
+  organizationIds(page: IdPage, condition?: Sql): Promise<string[]>;
   /** Runs writes in one transaction, in their order; returns the number of rows that each changed. Durable by default. */
   write(
     statements: readonly Sql[],
@@ -49,6 +51,11 @@ export function databaseOver(driver: StoreDriver): Database {
       const [[row] = []] = await driver.snapshot([sql`select count(*) as count from ${rows}`]);
       return Number(row?.count);
     },
+    async organizationIds({ after, limit }, condition = raw("1 = 1")) {
+      const wanted = sql`id > ${after ?? ""} and ${condition} order by id limit ${limit}`;
+      const [rows = []] = await driver.snapshot([sql`select id from organization where ${wanted}`]);
+      return rows.map(({ id }) => id as string);
+    },
     async write(statements, { isDurable = true, isDroppable = false } = {}) {
       return (await driver.run({ required: [], rest: statements, isDurable, isDroppable })) ?? [];
     },
@@ -57,4 +64,11 @@ export function databaseOver(driver: StoreDriver): Database {
     },
     snapshot: (queries) => driver.snapshot(queries),
   };
+}
+
+/** Splits a list into lists of at most `size` items. */
+export function listsOf<T>(items: readonly T[], size: number): T[][] {
+  const chunks: T[][] = [];
+  for (let at = 0; at < items.length; at += size) chunks.push(items.slice(at, at + size));
+  return chunks;
 }

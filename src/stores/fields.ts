@@ -43,18 +43,9 @@ export function requiredText<Value extends string = string>(name: string) {
   return field<Value>(name, "text", same, (cell) => cell as Value);
 }
 
-export function optionalText<Value extends string = string>(name: string) {
-  return field<Value | null>(name, "text", same, (cell) => cell as Value | null, { optional: [name] });
-}
-
 /** One of some texts. */
 export function oneOf<const Value extends string>(name: string, values: readonly Value[]) {
   return { ...requiredText<Value>(name), values };
-}
-
-/** One of some texts, or null. */
-export function optionalOneOf<const Value extends string>(name: string, values: readonly Value[]) {
-  return { ...optionalText<Value>(name), values };
 }
 
 /** An amount of micro-credits that is not below 0. */
@@ -72,11 +63,6 @@ export function number(name: string) {
   return field<number>(name, "bigint", same, Number);
 }
 
-export function optionalNumber(name: string) {
-  const decode = (cell: unknown) => (cell === null ? null : Number(cell));
-  return field<number | null>(name, "bigint", same, decode, { optional: [name] });
-}
-
 /** The time of something that has happened, or null. */
 export function past<Value extends number | null>(time: Field<Value>): Field<Value> {
   return { ...time, rule: "past" };
@@ -84,10 +70,6 @@ export function past<Value extends number | null>(time: Field<Value>): Field<Val
 
 export function bytes(name: string) {
   return field<Uint8Array>(name, "bytea", same, (cell) => cell as Uint8Array);
-}
-
-export function optionalBytes(name: string) {
-  return field<Uint8Array | null>(name, "bytea", same, (cell) => cell as Uint8Array | null, { optional: [name] });
 }
 
 /** A boolean, stored as 0 or 1. */
@@ -104,11 +86,39 @@ export function json<Value>(
   return field<Value>(name, "text", encode, (cell) => decode(cell as string), { isJson: true });
 }
 
-/** JSON text, or null. */
-export function optionalJson<Value>(name: string) {
-  const encode = (value: Value | null) => (value === null ? null : JSON.stringify(value));
-  const decode = (cell: unknown) => (cell === null ? null : (JSON.parse(cell as string) as Value));
-  return field<Value | null>(name, "text", encode, decode, { optional: [name], isJson: true });
+/** A value or null, for which all columns are null. */
+export function nullable<Value>({ columns, decode, encode, ...rest }: Field<Value>): Field<Value | null> {
+  return {
+    ...{ ...rest, columns, optional: Object.keys(columns) },
+    encode: (value, cells) => (value === null ? void cells.push(null) : encode(value, cells)),
+    decode: (cells, at) => (cells[at] === null ? null : decode(cells, at)),
+  };
+}
+
+/** An object or null, a column for each property; it is null if one of those that may not be null is. */
+function optionalGroup<Value extends object>(
+  fields: {
+    [Property in keyof Value]: Field<Value[Property]>;
+  },
+): Field<Value | null> {
+  const parts = Object.entries(fields) as [keyof Value, Field<Value[keyof Value]>][];
+  const columns = Object.assign({}, ...parts.map(([, field]) => field.columns));
+  const required = parts.flatMap(([, field], index) => (field.optional === undefined ? [index] : []));
+  return {
+    ...{ columns, optional: Object.keys(columns) },
+    encode(value, cells) {
+      for (const [property, field] of parts) {
+        if (value === null) cells.push(null);
+        else field.encode(value[property], cells);
+      }
+    },
+    decode(cells, at) {
+      if (required.some((index) => cells[at + index] === null)) return null;
+      const value: Partial<Value> = {};
+      for (const [index, [property, field]] of parts.entries()) value[property] = field.decode(cells, at + index);
+      return value as Value;
+    },
+  };
 }
 
 /** A list of draws, stored as JSON text with amounts in decimal. */
@@ -127,58 +137,35 @@ export function remaining(): Field<bigint> {
 }
 
 /** The idempotency key of a request, or null. */
-export function callerKey(): Field<CallerKey | null> {
-  return {
-    columns: { idempotency_caller_id: "text", idempotency_key: "text" },
-    optional: ["idempotency_caller_id", "idempotency_key"],
-    encode: (value, cells) => void cells.push(value?.callerId ?? null, value?.key ?? null),
-    decode: (cells, at) => {
-      const [callerId, key] = cells.slice(at, at + 2) as (string | null)[];
-      return callerId == null || key == null ? null : { callerId, key };
-    },
-  };
+export function callerKey() {
+  return optionalGroup<CallerKey>({
+    callerId: requiredText("idempotency_caller_id"),
+    key: requiredText("idempotency_key"),
+  });
 }
 
-const TRACE_COLUMNS = {
-  /** 0 or 1; null if the request has no trace. */
-  is_streamed: "bigint",
-  first_token_ms: "bigint",
-  /** JSON array of Attempt. */
-  attempts: "text",
-  failure: "text",
-  provider_response_id: "text",
-  provider_cost: "bigint",
-} as const;
+/** The trace of a request, or null. */
+export function trace() {
+  return optionalGroup<Trace>({
+    isStreamed: flag("is_streamed"),
+    // A fraction of a millisecond must not make a settlement fail.
+    firstTokenMs: nullable(field<number>("first_token_ms", "bigint", Math.round, Number)),
+    attempts: nullable(json<Attempt[]>("attempts")),
+    failure: nullable(requiredText("failure")),
+    providerResponseId: nullable(requiredText("provider_response_id")),
+    providerCost: field<string | null>("provider_cost", "bigint", encodeCost, decodeCost, {
+      optional: ["provider_cost"],
+    }),
+  });
+}
 
-/** The trace of a request, a column for each property; all are null if there is none. */
-export function trace(): Field<Trace | null> {
-  return {
-    columns: TRACE_COLUMNS,
-    optional: Object.keys(TRACE_COLUMNS),
-    encode: (value, cells) => {
-      if (value === null) return void cells.push(null, null, null, null, null, null);
-      const { isStreamed, firstTokenMs, attempts, failure, providerResponseId, providerCost } = value;
-      // A fraction of a millisecond must not make a settlement fail.
-      const firstToken = firstTokenMs === null ? null : Math.round(firstTokenMs);
-      const attemptsText = attempts === null ? null : JSON.stringify(attempts);
-      const cost = providerCost === null ? null : (parseDecimal(providerCost, PROVIDER_COST_DIGITS) ?? null);
-      cells.push(Number(isStreamed), firstToken, attemptsText, failure, providerResponseId, cost);
-    },
-    decode: (cells, at) => {
-      const [isStreamed, firstToken] = cells.slice(at, at + 2) as [Cell, Cell];
-      if (isStreamed === null) return null;
-      const [attempts, failure, responseId] = cells.slice(at + 2, at + 5) as (string | null)[];
-      const cost = cells[at + 5] as bigint | null;
-      return {
-        isStreamed: Number(isStreamed) === 1,
-        firstTokenMs: firstToken === null ? null : Number(firstToken),
-        attempts: attempts === null || attempts === undefined ? null : (JSON.parse(attempts) as Attempt[]),
-        failure: failure ?? null,
-        providerResponseId: responseId ?? null,
-        providerCost: cost === null ? null : formatDecimal(cost, PROVIDER_COST_DIGITS),
-      };
-    },
-  };
+/** A cost that is no number is left out. */
+function encodeCost(cost: string | null): bigint | null {
+  return cost === null ? null : (parseDecimal(cost, PROVIDER_COST_DIGITS) ?? null);
+}
+
+function decodeCost(cell: unknown): string | null {
+  return cell === null ? null : formatDecimal(cell as bigint, PROVIDER_COST_DIGITS);
 }
 
 /** The facts of an open hold, stored as JSON text. */

@@ -20,12 +20,9 @@ import {
   draws,
   flag,
   json,
+  nullable,
   number,
   oneOf,
-  optionalJson,
-  optionalNumber,
-  optionalOneOf,
-  optionalText,
   past,
   remaining,
   requiredText,
@@ -48,8 +45,8 @@ export const BALANCE = declareTable("balance", ["organizationId"], {
   held: amount("held"),
   spent: amount("spent"),
   expired: amount("expired"),
-  nextChangeAtMs: optionalNumber("next_change_at"),
-  closedBeforeMs: optionalNumber("closed_before"),
+  nextChangeAtMs: nullable(number("next_change_at")),
+  closedBeforeMs: nullable(number("closed_before")),
   budgetVersion: number("budget_version"),
 } satisfies Fields<BalanceRow>);
 
@@ -57,13 +54,13 @@ export const BUDGET = declareTable("budget", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
   name: requiredText("name"),
-  callerIds: optionalJson<string[]>("caller_ids"),
-  models: optionalJson<string[]>("models"),
-  metadata: optionalJson<Record<string, string[]>>("metadata"),
-  each: optionalText("each"),
+  callerIds: nullable(json<string[]>("caller_ids")),
+  models: nullable(json<string[]>("models")),
+  metadata: nullable(json<Record<string, string[]>>("metadata")),
+  each: nullable(requiredText("each")),
   window: oneOf("time_window", ["day", "week", "month", "lifetime"]),
   amount: amount("amount"),
-  capOf: optionalText("cap_of"),
+  capOf: nullable(requiredText("cap_of")),
   createdAtMs: number("created_at"),
 } satisfies Fields<BudgetRow>);
 
@@ -87,9 +84,9 @@ export const GRANT = declareTable("credit_grant", ["organizationId", "id"], {
   remaining: remaining(),
   state: oneOf("state", ["pending", "active", "expired"]),
   effectiveAtMs: number("effective_at"),
-  expiresAtMs: optionalNumber("expires_at"),
+  expiresAtMs: nullable(number("expires_at")),
   priority: number("priority"),
-  reference: optionalText("reference"),
+  reference: nullable(requiredText("reference")),
   createdAtMs: past(number("created_at")),
 } satisfies Fields<GrantRow>);
 
@@ -123,14 +120,14 @@ export const REQUEST = declareTable("request", ["organizationId", "holdId"], {
   shortfall: amount("shortfall"),
   draws: draws("draws"),
   budgets: budgetUses("budgets"),
-  basis: optionalOneOf("basis", ["reported", "counted", "bounded", "estimated"]),
+  basis: nullable(oneOf("basis", ["reported", "counted", "bounded", "estimated"])),
   end: oneOf("ending", [...ENDED, "recovered", "released"]),
   madeAtMs: number("made_at"),
   endedAtMs: past(number("ended_at")),
   isLate: flag("is_late"),
   trace: trace(),
   idempotencyKey: callerKey(),
-  metadata: optionalJson<Record<string, string>>("metadata"),
+  metadata: nullable(json<Record<string, string>>("metadata")),
 } satisfies Fields<RequestRow>);
 
 export const KEY = declareTable("idempotency_key", ["organizationId", "callerId", "key"], {
@@ -139,7 +136,7 @@ export const KEY = declareTable("idempotency_key", ["organizationId", "callerId"
   key: requiredText("key"),
   fingerprint: requiredText("fingerprint"),
   holdId: requiredText("hold_id"),
-  answer: optionalText("answer"),
+  answer: nullable(requiredText("answer")),
   createdAtMs: number("created_at"),
   expiresAtMs: number("expires_at"),
 } satisfies Fields<IdempotencyKeyRow>);
@@ -151,13 +148,13 @@ export const ADJUSTMENT = declareTable("adjustment", ["organizationId", "id"], {
   amount: signedAmount("amount"),
   draws: draws("draws"),
   isAll: flag("is_all"),
-  grantId: optionalText("grant_id"),
-  expiresAtMs: optionalNumber("expires_at"),
-  holdId: optionalText("hold_id"),
-  tokenId: optionalText("token_id"),
+  grantId: nullable(requiredText("grant_id")),
+  expiresAtMs: nullable(number("expires_at")),
+  holdId: nullable(requiredText("hold_id")),
+  tokenId: nullable(requiredText("token_id")),
   budgets: budgetUses("budgets"),
-  reference: optionalText("reference"),
-  note: optionalText("note"),
+  reference: nullable(requiredText("reference")),
+  note: nullable(requiredText("note")),
   madeAtMs: past(number("made_at")),
   settlement: settlement(),
 } satisfies Fields<AdjustmentRow>);
@@ -168,11 +165,11 @@ export const ALLOWANCE = declareTable("allowance", ["organizationId", "id"], {
   amount: amount("amount"),
   priority: number("priority"),
   lapses: flag("lapses"),
-  reference: optionalText("reference"),
+  reference: nullable(requiredText("reference")),
   anchorAtMs: number("anchor_at"),
   nextAtMs: number("next_at"),
   createdAtMs: past(number("created_at")),
-  endedAtMs: past(optionalNumber("ended_at")),
+  endedAtMs: past(nullable(number("ended_at"))),
 } satisfies Fields<AllowanceRow>);
 
 export const ORGANIZATION = declareTable("organization", ["id"], {
@@ -182,7 +179,7 @@ export const ORGANIZATION = declareTable("organization", ["id"], {
   /** Paused: its tokens are refused; running requests continue. */
   status: oneOf("status", ["active", "paused"]),
   /** Limits that differ from those of the service. */
-  limits: optionalJson<Partial<LimitSettings>>("limits"),
+  limits: nullable(json<Partial<LimitSettings>>("limits")),
   createdAtMs: past(number("created_at")),
   /** True if prompts and answers are stored for some time. */
   keepsConversations: flag("keeps_conversations"),
@@ -202,16 +199,16 @@ export const TOKEN = declareTable("token", ["id"], {
   prefix: requiredText("prefix"),
   scopes: json<Scope[]>("scopes"),
   /** Null: every model. */
-  models: optionalJson<string[]>("models"),
+  models: nullable(json<string[]>("models")),
   /** Limits that differ from those of the service. */
-  limits: optionalJson<Partial<LimitSettings>>("limits"),
+  limits: nullable(json<Partial<LimitSettings>>("limits")),
   createdAtMs: past(number("created_at")),
-  expiresAtMs: optionalNumber("expires_at"),
-  revokedAtMs: past(optionalNumber("revoked_at")),
+  expiresAtMs: nullable(number("expires_at")),
+  revokedAtMs: past(nullable(number("revoked_at"))),
   /** Time of the first use, later updated about once a minute. */
-  lastUsedAtMs: past(optionalNumber("last_used_at")),
+  lastUsedAtMs: past(nullable(number("last_used_at"))),
   /** The token that replaced this one in a rotation. */
-  successorId: optionalText("successor_id"),
+  successorId: nullable(requiredText("successor_id")),
   /** The caller that the token identifies: the first token of the rotations to this one. */
   callerId: requiredText("caller_id"),
 });
@@ -292,7 +289,7 @@ export const CONVERSATION = declareTable("conversation", ["organizationId", "hol
   /** JSON of the request. */
   request: requiredText("request"),
   /** JSON of the delivered part of the answer; null if nothing was delivered. */
-  answer: optionalText("answer"),
+  answer: nullable(requiredText("answer")),
 });
 
 /** An item of a response or a whole one, for requests of its caller that refer to it. The books do not depend on it. */
@@ -319,7 +316,7 @@ export const REFUSAL = declareTable("refusal", ["organizationId", "id"], {
   requestId: requiredText("request_id"),
   /** Method and route. */
   endpoint: requiredText("endpoint"),
-  model: optionalText("model"),
+  model: nullable(requiredText("model")),
   status: number("status"),
   code: requiredText("code"),
   /** The message that the caller received. */

@@ -102,6 +102,16 @@ export class Table<Row extends object> {
     return sql`insert into ${raw(this.name)} (${raw(columns.join(", "))}) values ${join(values)}`;
   }
 
+  /** Returns the statement that inserts a row for each row of a source, such as `from organization where …`. */
+  insertFrom(source: Sql, row: Row): Sql {
+    const { columns, toCells } = this.partOf();
+    // In a selection, databases do not infer the types of parameters from the columns.
+    const values = toCells(row).map(
+      (cell, index) => sql`cast(${cell} as ${raw(this.kinds[columns[index] ?? ""] ?? "")})`,
+    );
+    return sql`insert into ${raw(this.name)} (${raw(columns.join(", "))}) select ${join(values)} ${source}`;
+  }
+
   /** Returns the assignments of an update that sets some properties; those that are undefined stay unchanged. */
   set(properties: Partial<Row>): Sql {
     const given = this.#fields.filter(([property]) => properties[property] !== undefined);

@@ -4,7 +4,7 @@ import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
 import { AUDIT_ENTRY, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
-import { flag, oneOf, optionalJson } from "../fields.ts";
+import { flag, json, nullable, oneOf } from "../fields.ts";
 import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
 import { equal, isAsRead, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
@@ -231,7 +231,7 @@ function succession(oldId: string, oldExpiresAtMs: number, successor: TokenRow):
 const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
   organizationKind: oneOf("organization_kind", ["standard", "playground"]),
   organizationStatus: oneOf("organization_status", ["active", "paused"]),
-  organizationLimits: optionalJson<Partial<LimitSettings>>("organization_limits"),
+  organizationLimits: nullable(json<Partial<LimitSettings>>("organization_limits")),
   organizationKeepsConversations: flag("organization_keeps_conversations"),
   organizationKeepsResponses: flag("organization_keeps_responses"),
 });

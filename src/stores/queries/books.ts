@@ -2,7 +2,7 @@ import type { MicroCredits } from "../../credits/amount.ts";
 import type { BalanceRow, Transition } from "../../credits/books.ts";
 import type { Outcomes } from "../../credits/outcomes.ts";
 import { ADMIN_KEY } from "../admin-schema.ts";
-import type { Database } from "../database.ts";
+import type { Database, IdPage } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { BALANCE, KEY } from "../schema.ts";
 import { allOf, deleteSome, join, raw, sql } from "../sql.ts";
@@ -57,7 +57,7 @@ export function bookRows(database: Database, driver: StoreDriver) {
      * Finds organizations that have a grant that is due to take effect or to expire, by the store's clock, in the order of
      * their ids. Takes no locks: `refresh` checks again.
      */
-    dueOrganizations: (page: OrganizationPage) => dueOrganizations(database, page),
+    dueOrganizations: (page: IdPage) => dueOrganizations(database, page),
     /**
      * Returns everything that changed an organization's balance, oldest first: grants, also those not yet in force,
      * charges, and adjustments. Their sum is what is available, held and pending.
@@ -88,21 +88,11 @@ export function bookRows(database: Database, driver: StoreDriver) {
       verifyOrganization(database, organizationId, endsWithinMs),
     verifyStore: () => verifyStore(database),
     /** Returns ids of organizations in their order, without reading the rows, which may be malformed. */
-    async organizationIds({ after, limit }: OrganizationPage): Promise<string[]> {
-      const rows = await database.find(
-        sql`select id from organization where id > ${after ?? ""} order by id limit ${limit}`,
-      );
-      return rows.map(({ id }) => id as string);
-    },
+    organizationIds: (page: IdPage) => database.organizationIds(page),
   };
 }
 
-interface OrganizationPage {
-  after: string | null;
-  limit: number;
-}
-
-async function dueOrganizations(database: Database, { after, limit }: OrganizationPage): Promise<string[]> {
+async function dueOrganizations(database: Database, { after, limit }: IdPage): Promise<string[]> {
   const rows = await database.find(sql`
     select organization_id from balance
     where ${allOf(after !== null && sql`organization_id > ${after}`)}

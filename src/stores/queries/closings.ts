@@ -2,7 +2,7 @@ import type { BudgetRow } from "../../credits/books.ts";
 import { windowAt } from "../../credits/budgets.ts";
 import type { ClosingPartRow, ClosingRow, ClosingTally } from "../../credits/closing.ts";
 import { idAt } from "../../credits/request-id.ts";
-import type { Database } from "../database.ts";
+import { type Database, listsOf } from "../database.ts";
 import type { StoreDriver } from "../driver.ts";
 import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
 import { join, type Sql, sql } from "../sql.ts";
@@ -29,8 +29,10 @@ export type Closings = ReturnType<typeof closingRows>;
 export function closingRows(database: Database, driver: Pick<StoreDriver, "removeClosedMonth">) {
   return {
     /** Finds organizations with requests that began before a time, in the order of their ids. */
-    organizations: (beforeMs: number, after: string | null, limit: number) =>
-      organizationsBefore(database, beforeMs, after, limit),
+    organizations(beforeMs: number, after: string | null, limit: number): Promise<string[]> {
+      const isOf = sql`request.organization_id = organization.id and request.id < ${idAt(beforeMs)}`;
+      return database.organizationIds({ after, limit }, sql`exists (select 1 from request where ${isOf})`);
+    },
     /** Returns what the closed requests of an organization add up to; undefined if none is closed. */
     find: (organizationId: string) => closingOf(database, organizationId),
     freeze: (organizationId: string, beforeMs: number) => freeze(database, organizationId, beforeMs),
@@ -76,15 +78,6 @@ function isBooked(beforeMs: number): Sql {
   return sql`(request.ended_at < ${beforeMs} and not exists (
     select 1 from adjustment as later where later.organization_id = request.organization_id
       and later.hold_id = request.id and later.made_at >= ${beforeMs}))`;
-}
-
-async function organizationsBefore(database: Database, beforeMs: number, after: string | null, limit: number) {
-  const rows = await database.read<{ id: string }>(sql`
-    select id from organization
-    where id > ${after ?? ""} and exists (
-      select 1 from request where request.organization_id = organization.id and request.id < ${idAt(beforeMs)})
-    order by id limit ${limit}`);
-  return rows.map(({ id }) => id);
 }
 
 async function closingOf(database: Database, organizationId: string): Promise<ClosingRow | undefined> {
@@ -176,15 +169,9 @@ async function close(database: Database, tally: ClosingTally): Promise<boolean> 
   );
 }
 
-function chunksOf<Part>(parts: readonly Part[]): Part[][] {
-  return Array.from({ length: Math.ceil(parts.length / PARTS_A_STATEMENT) }, (_, index) =>
-    parts.slice(index * PARTS_A_STATEMENT, (index + 1) * PARTS_A_STATEMENT),
-  );
-}
-
 /** The closed requests count as the opening amounts of the counters that they recorded. */
 function openingWrites(tally: ClosingTally): Sql[] {
-  return chunksOf(tally.budgets()).map((chunk) => {
+  return listsOf(tally.budgets(), PARTS_A_STATEMENT).map((chunk) => {
     const spent = chunk.map(
       (part) => sql`select cast(${part.budgetId} as text) as budget_id, cast(${part.windowAtMs} as bigint) as window_at,
         cast(${part.value} as text) as value, cast(${part.spent} as bigint) as spent`,
@@ -212,7 +199,7 @@ async function removeBudgetUses(
 }
 
 function partWrites(parts: readonly ClosingPartRow[]): Sql[] {
-  return chunksOf(parts).map(
+  return listsOf(parts, PARTS_A_STATEMENT).map(
     (chunk) => sql`
       ${CLOSING_PART.insert(...chunk)}
       on conflict (organization_id, dimension, name) do update set amount = closing_part.amount + excluded.amount`,

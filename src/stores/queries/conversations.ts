@@ -57,14 +57,8 @@ export function conversationRows(database: Database) {
 
 /** Locks the row of the organization against changes, so that disabling storage waits for this insert or precedes it. */
 function insertQuery(database: Database, row: ConversationRow) {
-  const text = (value: string | null) => sql`cast(${value} as text)`;
-  const integer = (value: number) => sql`cast(${value} as bigint)`;
-  return sql`
-    insert into conversation (organization_id, hold_id, ended_at, is_truncated, request, answer)
-    select organization.id, ${text(row.holdId)}, ${integer(row.endedAtMs)}, ${integer(row.isTruncated ? 1 : 0)},
-      ${text(row.request)}, ${text(row.answer)}
-    from organization where id = ${row.organizationId} and keeps_conversations = 1 ${database.sharedLock()}
-    on conflict do nothing`;
+  const keeps = sql`from organization where id = ${row.organizationId} and keeps_conversations = 1`;
+  return sql`${CONVERSATION.insertFrom(sql`${keeps} ${database.sharedLock()}`, row)} on conflict do nothing`;
 }
 
 async function remove({ write }: Database, condition: Sql, limit: number): Promise<number> {

@@ -113,12 +113,8 @@ export class MonthHash {
 async function organizationsDue(database: Database, after: string | null, limit: number): Promise<string[]> {
   const [clock] = await database.read<{ now: bigint }>(sql`select ${database.now()} as now`);
   const latest = monthStart(Number(clock?.now) - OVER_AFTER_MS, -1);
-  const rows = await database.read<{ id: string }>(sql`
-    select id from organization
-    where id > ${after ?? ""} and not exists (
-      select 1 from month_digest where organization_id = organization.id and month >= ${latest})
-    order by id limit ${limit}`);
-  return rows.map(({ id }) => id);
+  const hasLatest = sql`select 1 from month_digest where organization_id = organization.id and month >= ${latest}`;
+  return database.organizationIds({ after, limit }, sql`not exists (${hasLatest})`);
 }
 
 async function nextMonth(database: Database, organizationId: string): Promise<NextMonth | undefined> {
@@ -174,13 +170,11 @@ async function addPage(database: Database, hash: MonthHash, limit: number): Prom
  */
 async function storeDigest(database: Database, hash: MonthHash): Promise<void> {
   const { organizationId, month, endMs } = hash;
-  const insertion = sql`
-    insert into month_digest (organization_id, month, digest)
-    select organization.id, cast(${month} as bigint), cast(${hash.digest()} as text) from organization
-    where organization.id = ${organizationId} and cast(${endMs + OVER_AFTER_MS} as bigint) <= ${database.now()}
-      and coalesce((select before_at from closing where organization_id = ${organizationId}), 0) <= ${month}
-    on conflict do nothing`;
-  await database.write([insertion]);
+  const isOver = sql`
+    from organization where id = ${organizationId} and cast(${endMs + OVER_AFTER_MS} as bigint) <= ${database.now()}
+      and coalesce((select before_at from closing where organization_id = ${organizationId}), 0) <= ${month}`;
+  const insertion = MONTH_DIGEST.insertFrom(isOver, { organizationId, month, digest: hash.digest() });
+  await database.write([sql`${insertion} on conflict do nothing`]);
 }
 
 /** Reads the digests of the months that lie in a period, in their order. */

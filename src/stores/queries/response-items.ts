@@ -1,6 +1,6 @@
 import type { Database } from "../database.ts";
-import type { RESPONSE_ITEM } from "../schema.ts";
-import { join, type Sql, sql } from "../sql.ts";
+import { RESPONSE_ITEM } from "../schema.ts";
+import { deleteSome, join, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
 export type ResponseItemRow = RowOf<typeof RESPONSE_ITEM>;
@@ -44,11 +44,7 @@ export function responseItemRows(database: Database) {
     contents: (owner: ItemOwner, ids: readonly string[], retentionMs: number) =>
       read<Pick<ResponseItemRow, "id" | "content">>(sql`select id, content ${named(owner, ids, retentionMs)}`),
     /** Counts the rows that `removeOld` removes. */
-    async countOld(times: ResponseTimes): Promise<number> {
-      const query = sql`select count(*) as count from response_item where ${isOld(times)}`;
-      const [row] = await read<{ count: bigint }>(query);
-      return Number(row?.count ?? 0);
-    },
+    countOld: (times: ResponseTimes) => database.count(sql`response_item where ${isOld(times)}`),
     /** Removes rows that count as absent, at most `limit`; returns their number. */
     removeOld: (times: ResponseTimes, limit: number) => remove(database, isOld(times), limit),
     /** Removes rows of one response, at most `limit`; returns their number. */
@@ -66,13 +62,9 @@ function isOf({ organizationId, callerId }: ItemOwner): Sql {
 
 /** Locks the row of the organization against changes, so that turning the switch off waits for this insert or precedes it. */
 function insertQuery(database: Database, row: ResponseItemRow): Sql {
-  const text = (value: string) => sql`cast(${value} as text)`;
-  const integer = (value: number) => sql`cast(${value} as bigint)`;
+  const keeps = sql`from organization where id = ${row.organizationId} and keeps_responses = 1`;
   return sql`
-    insert into response_item (organization_id, caller_id, id, answer_id, kept_at, bytes, content)
-    select organization.id, ${text(row.callerId)}, ${text(row.id)}, ${text(row.answerId)}, ${integer(row.keptAtMs)},
-      ${integer(row.bytes)}, ${text(row.content)}
-    from organization where id = ${row.organizationId} and keeps_responses = 1 ${database.sharedLock()}
+    ${RESPONSE_ITEM.insertFrom(sql`${keeps} ${database.sharedLock()}`, row)}
     on conflict (organization_id, caller_id, id) do update set
       answer_id = excluded.answer_id, kept_at = excluded.kept_at, bytes = excluded.bytes, content = excluded.content`;
 }
@@ -87,8 +79,6 @@ function excessQuery(owner: ItemOwner, keptBytesMax: number): Sql {
 }
 
 async function remove({ write }: Database, condition: Sql, limit: number): Promise<number> {
-  const some = sql`select organization_id, caller_id, id from response_item where ${condition} limit ${limit}`;
-  const query = sql`delete from response_item where (organization_id, caller_id, id) in (${some})`;
-  const [removed = 0] = await write([query]);
+  const [removed = 0] = await write([deleteSome(RESPONSE_ITEM, condition, limit)]);
   return removed;
 }

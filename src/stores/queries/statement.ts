@@ -291,13 +291,11 @@ export async function recordBalances(database: Database, organizationId: string)
   const closedBeforeMs = await closedBefore(database, organizationId);
   const last = await lastRecorded(database, organizationId, until);
   for await (const { beforeAtMs, balance } of balancesAfter(database, organizationId, last, until)) {
-    const insertion = sql`
-      insert into statement_balance (organization_id, before_at, balance)
-      select balance.organization_id, cast(${beforeAtMs} as bigint), cast(${balance} as bigint) from balance
-      where balance.organization_id = ${organizationId} and cast(${closedBeforeMs ?? 0} as bigint) =
-        coalesce((select before_at from closing where closing.organization_id = ${organizationId}), 0)
-      on conflict do nothing`;
-    await database.write([insertion]);
+    const isAsRead = sql`
+      from organization where id = ${organizationId} and cast(${closedBeforeMs ?? 0} as bigint) =
+        coalesce((select before_at from closing where organization_id = ${organizationId}), 0)`;
+    const insertion = STATEMENT_BALANCE.insertFrom(isAsRead, { organizationId, beforeAtMs, balance });
+    await database.write([sql`${insertion} on conflict do nothing`]);
   }
 }
 

@@ -4,8 +4,8 @@ import { decodeLines } from "../../credits/charge-lines.ts";
 import { tokenTotals } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { NO_USAGE } from "../../credits/usage-counts.ts";
-import type { Database } from "../database.ts";
-import { optionalNumber, requiredText } from "../fields.ts";
+import { type Database, listsOf } from "../database.ts";
+import { nullable, number, requiredText } from "../fields.ts";
 import { HOLD, USAGE_COUNTS, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
 import { equal, join, raw, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
@@ -17,7 +17,7 @@ const REQUEST_SUM = declareTable("request_sum", [], {
   tokenId: requiredText("token_id"),
   model: requiredText("model"),
   /** Index of the time to the first chunk in `FIRST_TOKEN_BOUNDS_MS`; null if there was none. */
-  bucket: optionalNumber("bucket"),
+  bucket: nullable(number("bucket")),
   ...USAGE_COUNTS,
 });
 
@@ -160,9 +160,9 @@ function days({ read, write }: Database) {
     },
     /** Stores the sums of a day. A second call replaces the first. */
     async finishDay(day: number, rows: readonly UsageDayRow[], nowMs: number) {
-      const statements = chunksOf(rows, ROWS_A_STATEMENT).map(upsert);
+      const statements = listsOf(rows, ROWS_A_STATEMENT).map(upsert);
       // Several short transactions, so that no settlement waits long.
-      for (const chunk of chunksOf(statements, STATEMENTS_A_WRITE)) await write(chunk);
+      for (const chunk of listsOf(statements, STATEMENTS_A_WRITE)) await write(chunk);
       await write([sql`${USAGE_DAY_DONE.insert({ day, doneAtMs: nowMs })} on conflict do nothing`]);
     },
     /** Returns the stored sums day by day. */
@@ -187,12 +187,6 @@ function upsert(rows: readonly UsageDayRow[]): Sql {
   return sql`
     ${USAGE_DAY.insert(...rows)}
     on conflict (organization_id, dimension, day, name) do update set ${replaced}`;
-}
-
-function chunksOf<T>(items: readonly T[], size: number): T[][] {
-  const chunks: T[][] = [];
-  for (let at = 0; at < items.length; at += size) chunks.push(items.slice(at, at + size));
-  return chunks;
 }
 
 const CREDITS = ["granted", "available", "held", "spent", "expired"] as const;
