@@ -44,8 +44,6 @@ export interface BookWrites {
   /** `held` and `spent` have changed. */
   changedBudgetUses: BudgetUseRow[];
   newGrants: GrantRow[];
-  /** Only `remaining` has changed, from one amount above 0 to another. */
-  drawnGrants: GrantRow[];
   /** `remaining`, `revoked` and `state` have changed. */
   changedGrants: GrantRow[];
   newHolds: HoldRow[];
@@ -226,8 +224,8 @@ function expiriesOf({ funds, nowMs }: Batch): AdjustmentRow[] {
   );
 }
 
-function writesOfFunds(batch: Batch): Pick<BookWrites, "balances" | "newGrants" | "drawnGrants" | "changedGrants"> {
-  const writes: ReturnType<typeof writesOfFunds> = { balances: [], newGrants: [], drawnGrants: [], changedGrants: [] };
+function writesOfFunds(batch: Batch): Pick<BookWrites, "balances" | "newGrants" | "changedGrants"> {
+  const writes: ReturnType<typeof writesOfFunds> = { balances: [], newGrants: [], changedGrants: [] };
   for (const [organizationId, funds] of batch.funds) {
     assertBalanced(funds.balance);
     const before = batch.balances.get(organizationId);
@@ -236,17 +234,10 @@ function writesOfFunds(batch: Batch): Pick<BookWrites, "balances" | "newGrants" 
     for (const grant of funds.grants.values()) {
       const grantBefore = grantsBefore.get(grant.id);
       if (grantBefore === undefined) writes.newGrants.push(grant);
-      else if (differs(grantBefore, grant)) {
-        (isOnlyDrawn(grantBefore, grant) ? writes.drawnGrants : writes.changedGrants).push(grant);
-      }
+      else if (differs(grantBefore, grant)) writes.changedGrants.push(grant);
     }
   }
   return writes;
-}
-
-function isOnlyDrawn(before: GrantRow, after: GrantRow): boolean {
-  if (before.remaining === 0n || after.remaining === 0n) return false;
-  return !differs({ ...before, remaining: after.remaining }, after);
 }
 
 function writesOfKeys(batch: Batch, before: IdempotencyKeyRow[]): Pick<BookWrites, "keys" | "removedKeys"> {

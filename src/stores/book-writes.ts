@@ -1,5 +1,4 @@
 import type { BookWrites } from "../credits/batch.ts";
-import type { GrantRow } from "../credits/books.ts";
 import { AUDIT_ENTRY } from "./admin-schema.ts";
 import { ADJUSTMENT, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
@@ -18,7 +17,6 @@ const WRITES = {
   newBudgetUses: write("insert", BUDGET_USE),
   changedBudgetUses: write("update", BUDGET_USE, ["held", "spent"]),
   newGrants: write("insert", GRANT),
-  drawnGrants: drawnGrants(),
   changedGrants: write("update", GRANT, ["remaining", "revoked", "state"]),
   newHolds: write("insert", HOLD),
   renewedHolds: write("update", HOLD, ["owner", "expiresAtMs", "details"]),
@@ -41,13 +39,6 @@ function write<Row extends object>(
   properties?: readonly (keyof Row)[],
 ): BookWrite<Row> {
   return { verb, table, ...table.partOf(properties) };
-}
-
-/** Leaves out `is_used_up`, which stays the same: SQLite would delete and insert the entry in the index of live grants. */
-function drawnGrants(): BookWrite<GrantRow> {
-  const columns = ["remaining", ...GRANT.key];
-  const toCells = ({ remaining, organizationId, id }: GrantRow) => [remaining, organizationId, id];
-  return { verb: "update", table: GRANT, columns, toCells };
 }
 
 /**
