@@ -20,6 +20,23 @@ test("The functions of a closed response share one listener, and are called once
   expect(calls).toEqual(["first", "second"]);
 });
 
+test("A function is called at once if the client has disconnected before.", async () => {
+  const server = createServer();
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const client = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  client.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  const [, response] = (await once(server, "request")) as [IncomingMessage, ServerResponse];
+  client.destroy();
+  await once(response, "close");
+  let calls = 0;
+  onClosed(response, () => {
+    calls += 1;
+  });
+  expect(calls).toBe(1);
+  expect(response.listenerCount("close")).toBe(0);
+  server.close();
+});
+
 describe("streamText", () => {
   let server: Server;
   let client: Socket;

@@ -85,11 +85,16 @@ const CLOSED = Symbol("what follows the end of a response");
 type TrackedResponse = ServerResponse & { [CLOSED]?: (() => void) | undefined };
 
 /**
- * Calls a function when a response is closed, after those that were passed earlier, and lets go of it then. Sockets live
- * long, so V8 soon allocates the tables of listeners of all emitters as old objects. A closed response would keep what its
- * listeners refer to, which is the whole request, until the next full collection.
+ * Calls a function when a response is closed, after those that were passed earlier, and lets go of it then; at once if the
+ * response is closed already, because a client may disconnect while its token or its earlier responses are looked up. Sockets
+ * live long, so V8 soon allocates the tables of listeners of all emitters as old objects. A closed response would keep what
+ * its listeners refer to, which is the whole request, until the next full collection.
  */
 export function onClosed(response: TrackedResponse, listener: () => void): void {
+  if (response.closed) {
+    listener();
+    return;
+  }
   const earlier = response[CLOSED];
   if (earlier === undefined) response.on("close", callListeners);
   response[CLOSED] =
@@ -235,7 +240,7 @@ export function touchConnection(socket: TrackedSocket): void {
   socket[ENTRY]?.touch();
 }
 
-/** Counts a connection for the owner of its newest request: an organization or an admin token. Throws rate_limit_exceeded. */
+/** Counts a connection for the owner of its newest request: an organization or an operator. Throws rate_limit_exceeded. */
 export function ownConnection(socket: TrackedSocket, owner: string): void {
   socket[ENTRY]?.own(owner);
 }
