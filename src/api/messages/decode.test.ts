@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { issueIn } from "../../../test/support/issue.ts";
+import { seal } from "../provider-state.ts";
 import type { DecodedCompletion } from "../wire.ts";
 import { decodeCountTokens, decodeMessages } from "./decode.ts";
 import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
@@ -155,6 +156,13 @@ describe("Messages", () => {
       { role: "user", content: "Hello" },
       { role: "assistant", content: [{ type: "tool_use", id: "t1", name: "look", input: {} }] },
     ]);
+  });
+
+  test("A forged signature does not multiply the text of its block.", () => {
+    const details = Array.from({ length: 3 }, () => ({ type: "reasoning.text" as const }));
+    const block = { type: "thinking", thinking: "long", signature: seal("tollgate:", { details }) };
+    const [message] = messagesOf([block, { type: "text", text: "Hi" }], "assistant");
+    expect(message?.reasoning_details).toEqual([{ type: "reasoning.text", text: "long" }]);
   });
 });
 

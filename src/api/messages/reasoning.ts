@@ -32,11 +32,10 @@ export function stateOf(block: ReasoningBlock): ProviderState | undefined {
   if (opaque === "") return undefined;
   const state = unseal(STATE_PREFIX, opaque);
   if (state === undefined) return { details: [claudeDetail(block)] };
-  if (block.type === "redacted_thinking") return state;
-  const details = state.details?.map((detail) => {
-    return { ...detail, [detail.type === "reasoning.summary" ? "summary" : "text"]: block.thinking };
-  });
-  return { ...state, ...(details && { details }) };
+  const [detail] = state.details ?? [];
+  if (detail === undefined || block.type === "redacted_thinking") return state;
+  // A signature has one. A short one that was forged could otherwise stand for any number of copies of a long text.
+  return { ...state, details: [{ ...detail, [detail.type === "reasoning.summary" ? "summary" : "text"]: block.thinking }] };
 }
 
 /** True for thinking that Claude can read: that of other models has no signature, or their own state. */
