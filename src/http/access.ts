@@ -103,8 +103,12 @@ export function beginAccess({ observe }: AccessSources, request: FastifyRequest,
   });
 }
 
+/** Pattern of the route for paths that no other route has. */
+export const UNKNOWN_PATH = "/*";
+
 function routeOf(request: FastifyRequest): string | null {
-  return request.is404 ? null : (request.routeOptions.url ?? null);
+  const { url = null } = request.routeOptions;
+  return request.is404 || url === UNKNOWN_PATH ? null : url;
 }
 
 /**

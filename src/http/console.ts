@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import fastifyStatic from "@fastify/static";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
+import { UNKNOWN_PATH } from "./access.ts";
 import { ADMIN_PREFIX } from "./admin/endpoint.ts";
 import { isPublicPath, lacksApiPrefix, requestPath, respondNoRoute } from "./routing.ts";
 
@@ -74,11 +75,13 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
     server.get(`${path}/*`, sendPage);
   }
   // A person who opens another path sees the console's page for it; programs get the error of the API.
-  server.get("/*", (request, reply) => {
+  server.get(UNKNOWN_PATH, (request, reply) => {
     const path = requestPath(request);
-    const isApi = isPublicPath(path) || lacksApiPrefix(path) || path.startsWith(`${ADMIN_PREFIX}/`);
-    if (isApi || !isNavigation(request)) return respondNoRoute(request, reply);
-    return send(reply.code(404).header("vary", "Accept, Sec-Fetch-Dest"));
+    const isApi = isPublicPath(path) || lacksApiPrefix(path) || `${path}/`.startsWith(`${ADMIN_PREFIX}/`);
+    if (isApi) return respondNoRoute(request, reply);
+    // Caches may keep a 404, and must not answer a person with the one of a program.
+    reply.header("vary", "Accept, Sec-Fetch-Dest");
+    return isNavigation(request) ? send(reply.code(404)) : respondNoRoute(request, reply);
   });
 }
 

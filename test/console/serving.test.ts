@@ -103,12 +103,13 @@ describe("paths next to the console", () => {
     async (path) => {
       const answer = await get(path, { accept: "text/html" });
       expect(answer.status).toBe(404);
-      expect(answer.headers.get("vary")).toContain("Accept");
+      expect(answer.headers.get("cache-control")).toBe("no-store");
       expect(await answer.text()).toContain('<div id="root">');
+      for (const { headers } of [answer, await get(path)]) expect(headers.get("vary")).toContain("Accept");
     },
   );
 
-  test.each(["/v1/nothing", "/admin/v1/nothing", "/chat/completions"])(
+  test.each(["/v1", "/v1/nothing", "/admin/v1", "/admin/v1/nothing", "/chat/completions"])(
     "A path of the API, %s, is answered in JSON also to a person.",
     async (path) => {
       const answer = await get(path, { accept: "text/html" });
