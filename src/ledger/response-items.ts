@@ -93,9 +93,14 @@ export class ResponseItems {
     }
   }
 
-  /** Removes what is kept of one response; returns false if nothing is. */
-  async removeAnswer(owner: ItemOwner, answerId: string): Promise<boolean> {
-    return (await removeAll((limit) => this.#options.rows.removeAnswer(owner, answerId, limit))) > 0;
+  /** Returns whether anything of a response is kept. */
+  hasAnswer(owner: ItemOwner, answerId: string): Promise<boolean> {
+    return this.#options.rows.hasAnswer(owner, answerId);
+  }
+
+  /** Removes what is kept of one response. */
+  removeAnswer(owner: ItemOwner, answerId: string): Promise<void> {
+    return removeAll((limit) => this.#options.rows.removeAnswer(owner, answerId, limit));
   }
 
   /** Removes everything that was kept for an organization until now. */
@@ -105,10 +110,6 @@ export class ResponseItems {
   }
 }
 
-async function removeAll(remove: (limit: number) => Promise<number>): Promise<number> {
-  for (let removed = 0; ; ) {
-    const count = await remove(REMOVED_ROWS);
-    removed += count;
-    if (count < REMOVED_ROWS) return removed;
-  }
+async function removeAll(remove: (limit: number) => Promise<number>): Promise<void> {
+  while ((await remove(REMOVED_ROWS)) === REMOVED_ROWS);
 }

@@ -27,7 +27,7 @@ export interface OperationServices extends Core {
   audit: AuditLog;
   requests: Requests;
   conversations: Conversations;
-  responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "removeAnswer" | "removeOf">;
+  responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "hasAnswer" | "removeAnswer" | "removeOf">;
   overviews: Overviews;
   statements: Statements;
   shortTokens: ShortTokens;

@@ -299,6 +299,24 @@ describe.skipIf(!hasPostgres)("items of responses", () => {
     expect(await statusesOf(other)).toEqual([400, 400]);
   });
 
+  test("A deletion can be repeated after a failure.", async () => {
+    const admin = operator(node(0));
+    await admin.call("PATCH", `/organizations/${payer.id}`, { keeps_conversations: true });
+    const stored = () => execute(`SELECT hold_id FROM conversation WHERE organization_id = '${payer.id}'`);
+    // Requests learn of the setting a moment later.
+    await expect.poll(async () => (await create({})) && (await stored()).length).toBeGreaterThan(0);
+    const { body } = await create({});
+    const requestId = body.id.replace(/^resp_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+    const show = async () => (await admin.call("GET", `/requests/${requestId}/conversation`)).status;
+    await expect.poll(show).toBe(200);
+    const remove = () => send(node(0), `/v1/responses/${body.id}`, payer.token, undefined, { method: "DELETE" });
+    await execute("ALTER TABLE conversation RENAME TO conversation_away");
+    expect((await remove()).status).toBeGreaterThanOrEqual(500);
+    await execute("ALTER TABLE conversation_away RENAME TO conversation");
+    expect((await remove()).status).toBe(200);
+    expect(await show()).toBe(404);
+  });
+
   test("Items that are older than the setting count as absent.", async () => {
     const { body } = await create({});
     const ageMs = 24 * 3_600_000;

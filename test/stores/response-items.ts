@@ -61,6 +61,8 @@ function keepingCases(subject: Subject, { newOwner, idsOf }: Tools): void {
     expect(sizes).toEqual([{ id: "msg_1", bytes: 2n }]);
     for (const stranger of strangers) {
       expect(await responseItems.contents(stranger, ["msg_1"], RETENTION_MS)).toEqual([]);
+      const isKept = () => Promise.all([stranger, owner].map((who) => responseItems.hasAnswer(who, "resp_2")));
+      expect(await isKept()).toEqual([false, true]);
       expect(await responseItems.removeAnswer(stranger, "resp_2", ALL)).toBe(0);
     }
     expect(await responseItems.removeAnswer(owner, "resp_2", ALL)).toBe(1);

@@ -17,7 +17,7 @@ export interface EndpointServices {
   running: RunningCompletions;
   completions: ChatSettings;
   conversations: Pick<Conversations, "find" | "removeOne">;
-  responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "removeAnswer">;
+  responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "hasAnswer" | "removeAnswer">;
   directory: Pick<Directory, "token">;
   audit: Pick<AuditLog, "record">;
   /** Returns the credits of an organization. */

@@ -92,8 +92,11 @@ export const deleteResponse: Endpoint = {
   async handle(services, request) {
     const { id, requestId } = responseIdIn(request);
     const { organizationId, callerId, keepsConversations } = principalOf(request);
-    if (!(await services.responseItems.removeAnswer({ organizationId, callerId }, id))) throw notFound();
+    const owner = { organizationId, callerId };
+    if (!(await services.responseItems.hasAnswer(owner, id))) throw notFound();
+    // Its items last, because without them the deletion could not be repeated after a failure.
     if (keepsConversations) await removeConversation(services, request, requestId);
+    await services.responseItems.removeAnswer(owner, id);
     return { id, object: "response", deleted: true };
   },
 };

@@ -47,6 +47,10 @@ export function responseItemRows(database: Database) {
     countOld: (times: ResponseTimes) => database.count(sql`response_item where ${isOld(times)}`),
     /** Removes rows that count as absent, at most `limit`; returns their number. */
     removeOld: (times: ResponseTimes, limit: number) => remove(database, isOld(times), limit),
+    async hasAnswer(owner: ItemOwner, answerId: string): Promise<boolean> {
+      const some = sql`select id from response_item where ${isOf(owner)} and answer_id = ${answerId} limit 1`;
+      return (await read(some)).length > 0;
+    },
     /** Removes rows of one response, at most `limit`; returns their number. */
     removeAnswer: (owner: ItemOwner, answerId: string, limit: number) =>
       remove(database, sql`${isOf(owner)} and answer_id = ${answerId}`, limit),
