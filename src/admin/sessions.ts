@@ -143,13 +143,13 @@ export class Sessions {
     await this.#options.rows.deleteSession(row.hash, this.#record(held.holder, origin, { action: "session.sign_out" }));
   }
 
-  /** Finds the operator of an admin token. */
+  /** Finds the operator or auditor of a token. */
   async operatorOf(token: string): Promise<Administrator | undefined> {
     const found = await this.#operatorOf(token);
     return "reason" in found ? undefined : { ...found, session: null };
   }
 
-  /** Records an admin token that was refused. */
+  /** Records a token that `operatorOf` refused. */
   async recordRefused(token: string, origin: Origin): Promise<void> {
     const found = await this.#operatorOf(token);
     if ("reason" in found) await this.#recordRefusal(token, origin, found);

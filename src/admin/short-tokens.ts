@@ -13,7 +13,7 @@ export interface ShortTokensOptions extends AuditTime {
   random: RandomBytes;
 }
 
-/** The caller for whom a short token is created. It ends with their session and with the admin token behind it. */
+/** The caller for whom a short token is created. It ends with their session, and with the operator behind it. */
 export interface ShortTokenHolder {
   actor: Actor;
   session: SessionReference | null;

@@ -14,7 +14,6 @@ export const endSession = operation({
   commands: [
     command({
       usage: "session end <id>",
-      summary: "End a session of the console at once; its holder can sign in again",
       flags: { id: argument("<id>", text) },
       async run(services, { id }) {
         await closeSession(services, id);

@@ -13,7 +13,6 @@ export const listSessions = operation({
   commands: [
     command({
       usage: "session list",
-      summary: "List the open sessions of the console, the newest first",
       flags: {},
       async run({ store, clock }) {
         const directory = directoryOver({ rows: store.directory, clock });

@@ -4,13 +4,13 @@ import { sessionAnswer } from "./show-session.ts";
 export const signIn = operation({
   route: "POST /session",
   permission: "session:own",
-  summary: "Sign in: with the admin token, or as a member with an organization's token",
+  summary: "Sign in: with the token of an operator or an auditor, or as a member with an organization's token",
   body: (s) =>
     s.Strict({
       token: s.Type.String({
         minLength: 1,
         maxLength: 200,
-        description: "The admin token, or an organization's token with the scope `console:read`.",
+        description: "The token of an operator or an auditor, or an organization's token with the scope `console:read`.",
       }),
     }),
   isRepeatable: false,

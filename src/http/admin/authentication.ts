@@ -47,7 +47,7 @@ async function callerOf({ sessions, gateway: { limits } }: Services, request: Fa
     if (who !== undefined) return who;
     await countFailedSignIn(limits, request);
     await sessions.recordRefused(token, { address: request.ip, requestId: request.id });
-    throw withChallenge(new ApiError("invalid_token", "The admin token is not valid."));
+    throw withChallenge(new ApiError("invalid_token", "The token is not valid: programs send the one of an operator or an auditor."));
   }
   refuseOtherSites(request);
   const secret = sessionSecret(request);
@@ -72,7 +72,7 @@ function refuseOtherSites(request: FastifyRequest): void {
   const isOwnOrigin = origin === undefined || URL.parse(origin)?.host === request.host.toLowerCase();
   const isMarked = isSafe || request.headers[CONSOLE_HEADER] === "1";
   if (isOwnSite && isOwnOrigin && isMarked) return;
-  const message = `The request did not come from the console's own pages; programs send the admin token, or the header \`${CONSOLE_HEADER}: 1\` beside the cookie.`;
+  const message = `The request did not come from the console's own pages; programs send their token in `Authorization`, or the header \`${CONSOLE_HEADER}: 1\` beside the cookie.`;
   throw new ApiError("csrf_check_failed", message);
 }
 
