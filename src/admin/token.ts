@@ -106,12 +106,12 @@ export function hashOf(secret: string): Buffer {
 /** Longest time without a request in a session. */
 export const SESSION_IDLE_MS = 8 * 3_600_000;
 
-/** Returns the public id of a session: the hash of its secret, of which the secret cannot be found. */
+/** Returns the public id of a session: the hash of its secret, from which nobody can find the secret. */
 export function idOfSession({ hash }: { hash: Uint8Array }): string {
   return `ses_${Buffer.from(hash).toString("hex")}`;
 }
 
-/** Returns the hash that an id names; it is that of no session if the id has another form. */
+/** Returns the hash in the id of a session. An id of another form gives a hash that no session has. */
 export function hashOfSession(id: string): Uint8Array {
   return Buffer.from(id.replace(/^ses_/, ""), "hex");
 }

@@ -81,7 +81,7 @@ function respondAndClose(socket: Socket, [status, phrase, message]: RawError, re
   socket.once("end", () => socket.destroySoon());
 }
 
-const CLOSED = Symbol("what follows the end of a response");
+const CLOSED = Symbol("listeners of a closed response");
 type TrackedResponse = ServerResponse & { [CLOSED]?: (() => void) | undefined };
 
 /**

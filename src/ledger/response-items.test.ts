@@ -8,7 +8,14 @@ function itemsWith(insert: ResponseItemsOptions["rows"]["insert"], waitMs?: numb
   const warnings: object[] = [];
   const log = { debug() {}, info() {}, error() {}, warn: (fields: object) => void warnings.push(fields) };
   const none = async () => 0;
-  const rows = { insert, sizes: async () => [], contents: async () => [], hasAnswer: async () => false, removeAnswer: none, removeOf: none };
+  const rows = {
+    insert,
+    sizes: async () => [],
+    contents: async () => [],
+    hasAnswer: async () => false,
+    removeAnswer: none,
+    removeOf: none,
+  };
   const config = { responses: { keepHours: 1, limitBytes: LIMIT }, conversations: { keepDays: 1 } };
   const options = { clock: () => 5, ...(waitMs !== undefined && { waitMs }) };
   return { warnings, items: new ResponseItems({ rows, live: { config }, log, ...options }) };

@@ -10,7 +10,8 @@ export const signIn = operation({
       token: s.Type.String({
         minLength: 1,
         maxLength: 200,
-        description: "The token of an operator or an auditor, or an organization's token with the scope `console:read`.",
+        description:
+          "The token of an operator or an auditor, or an organization's token with the scope `console:read`.",
       }),
     }),
   isRepeatable: false,

@@ -34,8 +34,11 @@ export function stateOf(block: ReasoningBlock): ProviderState | undefined {
   if (state === undefined) return { details: [claudeDetail(block)] };
   const [detail] = state.details ?? [];
   if (detail === undefined || block.type === "redacted_thinking") return state;
-  // A signature has one. A short one that was forged could otherwise stand for any number of copies of a long text.
-  return { ...state, details: [{ ...detail, [detail.type === "reasoning.summary" ? "summary" : "text"]: block.thinking }] };
+  // The signatures of this service have one. A forged one could otherwise stand for any number of copies of a long text.
+  return {
+    ...state,
+    details: [{ ...detail, [detail.type === "reasoning.summary" ? "summary" : "text"]: block.thinking }],
+  };
 }
 
 /** True for thinking that Claude can read: that of other models has no signature, or their own state. */

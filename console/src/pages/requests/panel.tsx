@@ -59,7 +59,7 @@ function Explained({ detail }: { detail: RequestDetail }) {
 
 /** Says what a failed request cost, and what to do. */
 function failureText({ charged, failure }: RequestDetail): string {
-  const cost = charged === 0 ? "Nothing was charged." : "The output until then was charged.";
+  const cost = charged === 0 ? "Nothing was charged." : "The input and the output until then were charged.";
   return [cost, failure !== null && adviceOf(failure)].filter(Boolean).join(" ");
 }
 
