@@ -47,7 +47,9 @@ async function callerOf({ sessions, gateway: { limits } }: Services, request: Fa
     if (who !== undefined) return who;
     await countFailedSignIn(limits, request);
     await sessions.recordRefused(token, { address: request.ip, requestId: request.id });
-    throw withChallenge(new ApiError("invalid_token", "The token is not valid: programs send the one of an operator or an auditor."));
+    throw withChallenge(
+      new ApiError("invalid_token", "The token is not valid: send that of an operator or an auditor."),
+    );
   }
   refuseOtherSites(request);
   const secret = sessionSecret(request);
