@@ -245,7 +245,7 @@ test("a check of sound books exits with 1 while there are dead letters", async (
   await json("org", "create", "Sound", "--data-dir", dataDir);
   mkdirSync(join(dataDir, "dead-letters"));
   const file = join(dataDir, "dead-letters", "transitions.jsonl");
-  writeFileSync(file, "{}\n{}\n");
+  writeFileSync(file, '{"id":1}\n{"id":2}\n');
   const { code, stdout, stderr } = await run("ledger", "verify", "--data-dir", dataDir);
   expect([code, stdout]).toEqual([1, expect.stringContaining("The books balance")]);
   expect(stderr).toBe(`tollgate: dead letters, which could not be booked: 2 (${file})\n`);
