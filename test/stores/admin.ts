@@ -99,6 +99,18 @@ function operatorCases(subject: Subject): void {
     expect(await admin.audit(page)).toEqual([audit]);
   });
 
+  test("operators that two processes write at the same time in place of all others follow each other", async () => {
+    const stores = [subject.store, await subject.openAnother()];
+    for (let round = 0; round < 10; round += 1) {
+      const written = stores.map(({ admin }) => {
+        const operator = operatorOf({ name: "admin", createdAtMs: NOW + 5 });
+        return admin.replaceOperators(operator, auditOf({ action: "admin_token.replace" }));
+      });
+      await Promise.all(written);
+      expect(await subject.read("select name from operator where revoked_at is null")).toEqual([{ name: "admin" }]);
+    }
+  });
+
   test("a session exists until it ends, and expired sessions are removed when another begins", async () => {
     const { admin } = subject.store;
     const [old, member] = [sessionOf(), sessionOf({ operatorId: null, tokenId: "tok_1", expiresAtMs: NOW + 90 })];

@@ -36,7 +36,7 @@ export interface AuditPage {
   limit: number;
 }
 
-/** A fixed id, so that the key refuses a second process that creates a first token. */
+/** A fixed id, so that the key refuses a second process that creates a first operator. The row is never removed. */
 const FIRST_OPERATOR_ID = "adm_first";
 
 /** The same value as in the index of the migration. */
@@ -61,6 +61,8 @@ function operators({ find, findRow, write, writeIf }: Database) {
     /** Writes an operator and revokes all others at its creation time. */
     async replaceOperators(operator: OperatorRow, audit: AuditRow) {
       await write([
+        // Locks the row of the first operator, so that of two callers the second also revokes the operator of the first.
+        sql`update operator set name = name where id = ${FIRST_OPERATOR_ID}`,
         sql`update operator set revoked_at = ${operator.createdAtMs} where revoked_at is null`,
         OPERATOR.insert(operator),
         AUDIT_ENTRY.insert(audit),
