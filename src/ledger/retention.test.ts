@@ -188,6 +188,30 @@ test("idempotency keys and refused requests are removed when they have expired",
   expect(["idempotency_key", "refusal"].map(count)).toEqual([1, 1]);
 });
 
+test("a failure to remove rows of one kind does not keep the others", async () => {
+  const removeOld = async () => {
+    throw new Error("the table is locked");
+  };
+  const options = { store: { ...store, responseItems: { ...store.responseItems, removeOld } } };
+  await run({ auditDays: 10 }, options);
+  expect(count("audit_entry")).toBe(11);
+  expect(log.messages("warn")).toHaveLength(1);
+});
+
+test("rows are removed while months are being closed", async () => {
+  const { promise: closed, resolve: close } = Promise.withResolvers<string[]>();
+  const monthDigests = { ...store.monthDigests, organizations: () => closed };
+  const retention = retentionOf({ auditDays: 10 }, { store: { ...store, monthDigests } });
+  const first = retention.run();
+  await expect.poll(() => count("audit_entry")).toBe(11);
+  beside.exec("insert into audit_entry (id, made_at, actor_kind, action) values ('0', 0, 'service', 'a')");
+  const second = retention.run();
+  await expect.poll(() => count("audit_entry")).toBe(11);
+  close([]);
+  await Promise.all([first, second]);
+  await retention.stop();
+});
+
 test("an organization whose requests violate an invariant keeps them, and the log says so", async () => {
   await usageDays().sumUp();
   beside.exec("update request set output_tokens = output_tokens + 1 where cost = 7");

@@ -44,10 +44,12 @@ const ORGANIZATIONS_PAGE = 100;
 const REFUSALS_KEPT_MS = 7 * DAY_MS;
 /** Rows of one removal. Few, because some are large: no settlement waits long for it on a store with one writer. */
 const REMOVED_ROWS = 50;
+/** More, because a busy service claims hundreds of keys a second. */
+const REMOVED_KEYS = 200;
 /** Attempts to remove a month that other transactions use. The next run continues. */
 const LOCKED_ATTEMPTS = 20;
 const LOCKED_PAUSE_MS = 2_000;
-/** Share of the time in which chunks run: the rest is left to requests. */
+/** Share of the time in which chunks of removals run, and the same for those of closings: the rest is left to requests. */
 const WORKING_SHARE = 1 / 4;
 
 /** Returns how long responses are kept: those of a stored conversation for at least as long as the conversation. */
@@ -72,7 +74,8 @@ export class Retention {
   readonly #options: RetentionOptions;
   readonly #stopping = new AbortController();
   #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> | undefined;
+  #removing: Promise<void> | undefined;
+  #closing: Promise<void> | undefined;
   #monthsAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: RetentionOptions) {
@@ -87,20 +90,28 @@ export class Retention {
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#stopping.abort();
-    await this.#running;
+    await Promise.all([this.#removing, this.#closing]);
   }
 
-  /** Does what is due. Never rejects: a failure is logged, and the next run continues. */
-  run(): Promise<void> {
-    this.#running ??= this.#run()
-      .catch((err: unknown) => {
-        if (!this.#stopping.signal.aborted)
-          this.#options.log.warn({ err }, "months could not be closed or old rows removed: retried later");
-      })
-      .finally(() => {
-        this.#running = undefined;
-      });
-    return this.#running;
+  /**
+   * Does what is due. Removals do not wait for months that are being closed, which may take hours. Never rejects: a failure is
+   * logged, and the next run continues.
+   */
+  async run(): Promise<void> {
+    this.#removing ??= this.#removeExpired().finally(() => {
+      this.#removing = undefined;
+    });
+    this.#closing ??= this.#attempt(() => this.#closeMonths()).finally(() => {
+      this.#closing = undefined;
+    });
+    await Promise.all([this.#removing, this.#closing]);
+  }
+
+  async #attempt(work: () => Promise<void>): Promise<void> {
+    await work().catch((err: unknown) => {
+      if (this.#stopping.signal.aborted) return;
+      this.#options.log.warn({ err }, "months could not be closed or old rows removed: retried later");
+    });
   }
 
   /** Counts what a run would remove now, by kind; a kind without a limit is absent. */
@@ -120,11 +131,17 @@ export class Retention {
     return plans;
   }
 
-  async #run(): Promise<void> {
-    const { store, now } = this.#options;
+  /** A failure of one kind of rows does not affect the others. */
+  async #removeExpired(): Promise<void> {
     for (const remove of this.#removals()) {
-      while ((await this.#paced(remove)) >= REMOVED_ROWS);
+      await this.#attempt(async () => {
+        while ((await this.#paced(remove)) >= REMOVED_ROWS);
+      });
     }
+  }
+
+  async #closeMonths(): Promise<void> {
+    const { store, now } = this.#options;
     if (now() - this.#monthsAtMs < MONTHS_EVERY_MS) return;
     this.#monthsAtMs = now();
     const { requestsMs } = this.#limitsNow();
@@ -138,7 +155,7 @@ export class Retention {
     const { auditMs } = this.#limitsNow();
     return [
       ...this.#expiring().map(({ remove }) => remove),
-      () => store.books.removeOldKeys(REMOVED_ROWS),
+      () => store.books.removeOldKeys(REMOVED_KEYS),
       () => store.refusals.removeBefore(clock() - REFUSALS_KEPT_MS, REMOVED_ROWS),
       async () => (auditMs === undefined ? 0 : store.closings.removeAudit(auditMs, REMOVED_ROWS)),
     ];
