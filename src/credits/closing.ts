@@ -84,19 +84,19 @@ export class ClosingTally {
     this.requests += 1;
     this.shortfall += request.shortfall;
     this.price += priceOf(tokens, prices);
-    this.#sums.add(request);
+    // Counters that do not stay are left out at once: those of each user and day may be millions.
+    this.#sums.add({ ...request, budgets: request.budgets.filter((use) => this.#isKept(use)) });
   }
 
-  /**
-   * Returns what these requests spent, by the counters of budgets that stay: those of windows that have ended are removed, and
-   * those of deleted budgets are gone.
-   */
+  /** Counters of windows that have ended are removed, and those of deleted budgets are gone. */
+  #isKept({ budgetId, windowAtMs }: BudgetUse): boolean {
+    const window = this.#windows.get(budgetId);
+    return window !== undefined && (windowEnd(window, windowAtMs) ?? Number.POSITIVE_INFINITY) > this.beforeMs;
+  }
+
+  /** Returns what these requests spent, by the counters of budgets that stay. */
   budgets(): BudgetSpent[] {
-    return [...this.#sums.byUse.values()].filter(({ budgetId, windowAtMs, spent }) => {
-      const window = this.#windows.get(budgetId);
-      if (window === undefined || spent === 0n) return false;
-      return (windowEnd(window, windowAtMs) ?? Number.POSITIVE_INFINITY) > this.beforeMs;
-    });
+    return [...this.#sums.byUse.values()].filter(({ spent }) => spent > 0n);
   }
 
   parts(): ClosingPartRow[] {
