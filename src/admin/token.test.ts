@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { makeId, makeToken, parseToken } from "./token.ts";
+import { hashOfSession, idOfSession, makeId, makeToken, parseToken } from "./token.ts";
 
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const counting = (start: number) => {
@@ -74,4 +74,13 @@ test("ids are lowercase and random", () => {
   const ids = Array.from({ length: 1000 }, () => makeId("org", randomBytes));
   for (const id of ids) expect(id).toMatch(/^org_[0-9a-z]{20}$/);
   expect(new Set(ids).size).toBe(1000);
+});
+
+test("the id of a session names its hash, and an id of another form names none", () => {
+  const hash = randomBytes(32);
+  const id = idOfSession({ hash });
+  expect(hashOfSession(id)).toEqual(hash);
+  for (const other of ["", id.slice(4), id.slice(0, -1), `${id}zz`, id.toUpperCase()]) {
+    expect(hashOfSession(other)).toHaveLength(0);
+  }
 });

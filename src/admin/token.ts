@@ -113,7 +113,7 @@ export function idOfSession({ hash }: { hash: Uint8Array }): string {
 
 /** Returns the hash in the id of a session. An id of another form gives a hash that no session has. */
 export function hashOfSession(id: string): Uint8Array {
-  return Buffer.from(id.replace(/^ses_/, ""), "hex");
+  return Buffer.from(/^ses_([0-9a-f]{64})$/.exec(id)?.[1] ?? "", "hex");
 }
 
 function fingerprint(token: string, mark: Mark): TokenFingerprint {
