@@ -90,7 +90,7 @@ test("the content of a file with credentials is only named", () => {
   const difference = differenceOf(loadWith("canary-1"), loadWith("canary-2"));
   rmSync(directory, { recursive: true });
   expect(difference).toEqual({
-    atReload: { "providers[a].credentialsFileHash": "changed" },
+    atReload: { "providers[a].credentialsFile": "changed" },
     atStart: {},
   });
 });

@@ -99,7 +99,8 @@ function* differing(pair: Pair): Generator<Pair> {
   }
   const keys = Object.keys({ ...old, ...current });
   for (const key of keys) {
-    const inner = name === "" || key.startsWith("[") ? `${name}${key}` : `${name}.${key}`;
+    const shown = key === "credentialsFileHash" ? "credentialsFile" : key;
+    const inner = name === "" || key.startsWith("[") ? `${name}${shown}` : `${name}.${shown}`;
     const step = key.startsWith("[") ? 0 : key;
     yield* differing({ before: old[key], after: current[key], name: inner, path: [...path, step] });
   }
