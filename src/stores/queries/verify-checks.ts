@@ -126,7 +126,7 @@ type CheckOfBooks = (books: BooksFound, report: ReportViolation) => void;
 /** The checks, in an order in which each finds the sums that it needs. */
 const CHECKS: readonly CheckOfBooks[] = [
   ...[checkHolds, checkAdjustments, checkCredits, checkReferences, checkKeys, checkTotals],
-  ...[checkClosedBefore, checkBudgets, checkSuccessors, checkRecords],
+  ...[checkTimes, checkClosedBefore, checkBudgets, checkSuccessors, checkRecords],
 ];
 
 /** Runs the checks. One that fails hides no other. */
@@ -278,9 +278,12 @@ function drawsOn(rows: readonly { draws: readonly Draw[] }[]): Map<string, bigin
   return sums;
 }
 
-function checkClosedBefore(books: BooksFound, report: ReportViolation): void {
-  const { balances, holds, grants, closing, limits } = books;
+function checkTimes({ grants, limits }: BooksFound, report: ReportViolation): void {
   for (const grant of grants) checkGrantTimes(grant, limits.nowMs, report);
+}
+
+function checkClosedBefore(books: BooksFound, report: ReportViolation): void {
+  const { balances, holds, closing, limits } = books;
   const closedBeforeMs = balances[0]?.closedBeforeMs ?? null;
   const closed = closing?.beforeAtMs;
   if (closed !== undefined && closed > (closedBeforeMs ?? 0)) {
