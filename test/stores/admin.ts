@@ -11,16 +11,8 @@ const hash = () => new Uint8Array(randomBytes(32));
 const NOW = 1_790_000_000_000;
 
 function operatorOf(changes: Partial<OperatorRow> = {}): OperatorRow {
-  const terms = { name: randomId("name"), role: "operator" } as const;
-  return {
-    id: randomId("adm"),
-    hash: hash(),
-    prefix: "tg-admin-abc",
-    createdAtMs: NOW,
-    revokedAtMs: null,
-    ...terms,
-    ...changes,
-  };
+  const terms = { name: randomId("name"), role: "operator", prefix: "tg-admin-abc" } as const;
+  return { id: randomId("adm"), hash: hash(), ...terms, createdAtMs: NOW, revokedAtMs: null, ...changes };
 }
 
 function sessionOf(changes: Partial<SessionRow> = {}): SessionRow {
@@ -29,20 +21,9 @@ function sessionOf(changes: Partial<SessionRow> = {}): SessionRow {
 }
 
 function auditOf(changes: Partial<AuditRow> = {}): AuditRow {
-  const actor = {
-    actorKind: "operator",
-    actorId: "adm_1",
-    actorName: "Ada",
-    address: "::1",
-    requestId: "req_1",
-  } as const;
-  const change = {
-    action: "token.create",
-    organizationId: null,
-    subjectId: "x",
-    before: null,
-    after: { name: "日\n'" },
-  };
+  const actor = { actorKind: "operator", actorId: "adm_1", actorName: "Ada", address: "::1" } as const;
+  const subject = { requestId: "req_1", organizationId: null, subjectId: "x" };
+  const change = { action: "token.create", ...subject, before: null, after: { name: "日\n'" } };
   return { id: v7(), madeAtMs: NOW, ...actor, ...change, ...changes };
 }
 
