@@ -154,6 +154,15 @@ test("Calls of stored responses keep their tools, and their items can be sent by
   expect([user, called, ...rest]).toEqual(continued);
 });
 
+test("Too many references are refused before they are looked up.", async () => {
+  const input = Array.from({ length: 33_000 }, (_, index) => ({ type: "item_reference", id: `msg_${index}` }));
+  const answer = await send(service, "/v1/responses", keeping.token, { model: "talk", input });
+  expect([answer.status, await answer.json()]).toMatchObject([
+    413,
+    { error: { code: "body_too_large", param: "input" } },
+  ]);
+});
+
 test("A response to an image is continued with the image.", async () => {
   const image = { type: "input_image" as const, image_url: `data:image/png;base64,${PNG}`, detail: "auto" as const };
   const { id } = await client.responses.create({ model: "talk", input: [{ role: "user", content: [image] }] });

@@ -1,3 +1,4 @@
+import { MESSAGES_MAX } from "../chat/request.ts";
 import { detailsOf, isObject, objectsIn, parseJson } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
 import { compileCheck } from "../validation.ts";
@@ -20,6 +21,8 @@ const checkItem = compileCheck(InputItem);
 /** Returns the ids that a body refers to: that of its previous response, and those of items. */
 export function referencedIds(body: unknown): string[] {
   if (!isObject(body)) return [];
+  // An input that is too long is refused, and could have more ids than a query may have parameters.
+  if (Array.isArray(body.input) && body.input.length > MESSAGES_MAX) return [];
   const references = objectsIn(body.input).filter(({ type }) => type === "item_reference");
   const ids = [body.previous_response_id, ...references.map(({ id }) => id)];
   return [...new Set(ids.filter((id) => typeof id === "string" && ID.test(id)))] as string[];
