@@ -11,7 +11,7 @@ import { withWorkspace } from "./workspace.ts";
 type RetentionFlags = CommonFlags & { dryRun?: boolean };
 
 export function addRetention(program: Command, terminal: Terminal): void {
-  const usage = "Remove what is older than the configuration allows, which the service also does every hour";
+  const usage = "Remove what is older than the configuration allows, as the service does by itself";
   const retention = addCommand(program, "retention", usage)
     .option("--dry-run", "only print what would be removed")
     .action((flags: RetentionFlags) => {

@@ -25,7 +25,7 @@ const HEAP_MIB_MAX = 256;
 /** The vocabulary takes about 75 MiB, so an idle thread is ended. */
 const IDLE_MS = 60_000;
 const PREVIEW_DEADLINE_MS = 5_000;
-/** All previews take turns as if they were of one organization with this id. */
+/** All previews together take turns as one organization with this id. */
 const PREVIEWS = "previews";
 /** Far more than a piece takes on a busy machine. */
 const PIECE_TIMEOUT_MS = 30_000;

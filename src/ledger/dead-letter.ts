@@ -11,6 +11,7 @@ export class DeadLetters {
   readonly #file: string;
   readonly #clock: () => number;
   readonly #log: Log;
+  #counting: Promise<number> | undefined;
   #counted: { version: string | undefined; count: number } = { version: undefined, count: 0 };
 
   constructor({ file, clock, log }: { file: string; clock: () => number; log: Log }) {
@@ -33,8 +34,15 @@ export class DeadLetters {
     this.#log.error({ file: this.#file }, "a line of a spool is damaged: it is in the dead-letter file");
   }
 
-  /** Counts the entries that were not booked. The file is read only if it has changed since the last count. */
-  async count(): Promise<number> {
+  /** Counts the entries that were not booked. The file, which may be large, is read once at a time, and only if it has changed. */
+  count(): Promise<number> {
+    this.#counting ??= this.#count().finally(() => {
+      this.#counting = undefined;
+    });
+    return this.#counting;
+  }
+
+  async #count(): Promise<number> {
     const version = await versionOf(this.#file);
     if (version !== this.#counted.version) this.#counted = { version, count: await countDeadLetters(this.#file) };
     return this.#counted.count;

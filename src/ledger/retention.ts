@@ -28,7 +28,7 @@ export interface RetentionSettings {
   responses: { keepHours: number };
 }
 
-/** Rows of before a time, which the configuration lets be removed. */
+/** Rows from before a time, which the configuration allows to remove. */
 export interface RetentionPlan {
   kind: "requests" | "audit_records" | "response_items" | "conversations";
   beforeMs: number;
@@ -149,7 +149,7 @@ export class Retention {
     if (requestsMs !== undefined) await this.#closeBefore(requestsMs);
   }
 
-  /** Returns what removes some expired rows of each kind, and returns their number. */
+  /** Returns a function for each kind of rows, which removes some that have expired and returns their number. */
   #removals(): (() => Promise<number>)[] {
     const { store, clock } = this.#options;
     const { auditMs } = this.#limitsNow();
@@ -161,7 +161,7 @@ export class Retention {
     ];
   }
 
-  /** Returns the rows that count as absent after a time. */
+  /** Returns the kinds of rows that count as absent after a time, with that time. */
   #expiring() {
     const { store, live } = this.#options;
     const { conversations, responseItems } = store;

@@ -86,7 +86,7 @@ export function json<Value>(
   return field<Value>(name, "text", encode, (cell) => decode(cell as string), { isJson: true });
 }
 
-/** A value or null, for which all columns are null. */
+/** A value of one column, or null. */
 export function nullable<Value>({ columns, decode, encode, ...rest }: Field<Value>): Field<Value | null> {
   return {
     ...{ ...rest, columns, optional: Object.keys(columns) },
@@ -95,7 +95,7 @@ export function nullable<Value>({ columns, decode, encode, ...rest }: Field<Valu
   };
 }
 
-/** An object or null, a column for each property; it is null if one of those that may not be null is. */
+/** An object or null, with a column for each property. It is null if the column of a required property is null. */
 function optionalGroup<Value extends object>(
   fields: {
     [Property in keyof Value]: Field<Value[Property]>;

@@ -128,17 +128,17 @@ export class RedisNode {
     }
   }
 
-  /** Sends a message with everything that waits for one. Resolves with undefined where the connection fails before. */
+  /** Sends a message with everything that waits for one. Resolves with undefined if the connection fails first. */
   async #exchange(purpose: Message["purpose"], steps: readonly Step[]): Promise<Reply | undefined> {
     const connection = this.#connection;
     if (connection === undefined) return undefined;
     const { answerTimeoutMs } = this.#options;
     let hasEnded = false;
-    const lateness = () => {
+    const failIfLate = () => {
       if (!hasEnded) this.#fail(connection, new Error(`no answer within ${answerTimeoutMs} ms`));
     };
     // An answer that arrived while this process was busy is read before the check.
-    const timeout = setTimeout(() => setImmediate(lateness), answerTimeoutMs).unref();
+    const timeout = setTimeout(() => setImmediate(failIfLate), answerTimeoutMs).unref();
     try {
       const reply = decode(await connection.sendCommand(this.#wordsOf(purpose, steps)), steps);
       if (this.#connection !== connection) return undefined;

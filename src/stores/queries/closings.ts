@@ -50,9 +50,9 @@ export function closingRows(database: Database, driver: Pick<StoreDriver, "remov
     remove: (closing: ClosingRow, after: string, limit = REMOVED_ROWS) => removeChunk(database, closing, after, limit),
     /** Counts the ended requests that a closing before a time includes and whose rows are stored. */
     countRequests: (beforeMs: number) => database.count(sql`request where ${isClosed(beforeMs)}`),
-    /** Counts the audit records of before a time. */
+    /** Counts the audit records from before a time. */
     countAudit: (beforeMs: number) => database.count(sql`audit_entry where id < ${idAt(beforeMs)}`),
-    /** Deletes audit records of before a time, at most `limit`; returns their number. */
+    /** Deletes audit records from before a time, at most `limit`; returns their number. */
     async removeAudit(beforeMs: number, limit: number): Promise<number> {
       const oldest = sql`select id from audit_entry where id < ${idAt(beforeMs)} order by id limit ${limit}`;
       const [removed = 0] = await database.write([sql`delete from audit_entry where id in (${oldest})`]);

@@ -102,8 +102,8 @@ function lateQuery({ from, to }: IdRange) {
 }
 
 /**
- * Finds sums of a day that differ from those of its requests, without those of organizations that booked for them after a time,
- * or whose requests of the day are closed.
+ * Finds sums of a day that differ from those of its requests. Leaves out organizations that booked requests of the day after a
+ * time, and those whose requests of the day are closed.
  */
 export function differencesOfDay(day: number, bookedMs: number): Sql {
   const counts = raw(USAGE_COLUMNS.join(", "));
