@@ -36,7 +36,7 @@ export interface AuditPage {
   limit: number;
 }
 
-/** A fixed id, so that the key refuses a second process that creates a first operator. The row is never removed. */
+/** A fixed id, so that the key refuses a second process that creates a first operator. */
 const FIRST_OPERATOR_ID = "adm_first";
 
 /** The same value as in the index of the migration. */
@@ -61,8 +61,8 @@ function operators({ find, findRow, write, writeIf }: Database) {
     /** Writes an operator and revokes all others at its creation time. */
     async replaceOperators(operator: OperatorRow, audit: AuditRow) {
       await write([
-        // Locks the row of the first operator, so that of two callers the second also revokes the operator of the first.
-        sql`update operator set name = name where id = ${FIRST_OPERATOR_ID}`,
+        // Locks the oldest row, so that of two callers the second also revokes the operator of the first.
+        sql`update operator set name = name where id = (select id from operator order by created_at, id limit 1)`,
         sql`update operator set revoked_at = ${operator.createdAtMs} where revoked_at is null`,
         OPERATOR.insert(operator),
         AUDIT_ENTRY.insert(audit),
