@@ -265,6 +265,25 @@ const OF_ORGANIZATIONS: Opening[] = [
       open: pressing("Add allowance", (dialog) => refused(dialog, "Add allowance")),
     },
     { file: "pages/organizations/allowances.tsx", open: pressing("End allowance") },
+    {
+      file: "pages/organizations/budget-forms.tsx",
+      open: pressing("Create budget", async (dialog) => {
+        await pick(dialog, "Tokens", "capped");
+        await dialog.getByLabel("Metadata", { exact: true }).fill("team");
+        await dialog.getByLabel("The amount is for").selectOption("metadata");
+        await refused(dialog, "Create budget");
+      }),
+    },
+    { file: "pages/organizations/budget-forms.tsx", open: pressing("Change web team") },
+    {
+      file: "pages/organizations/budget-forms.tsx",
+      open: pressing("Raise web team", (dialog) => refused(dialog, "Raise budget")),
+    },
+    { file: "pages/organizations/budget-forms.tsx", open: pressing("Delete web team") },
+    {
+      file: "pages/organizations/budgets.tsx",
+      open: pressing("Show values of every user", (dialog) => dialog.getByRole("row", { name: "(none)" }).waitFor()),
+    },
     { file: "pages/organizations/conversations-section.tsx", open: pressing("Disable storage") },
     { file: "pages/organizations/conversations-section.tsx", open: pressing("Delete stored data") },
   ].map((opening) => ({ path: "/organizations/:id", ...opening })),
@@ -339,16 +358,21 @@ async function fill(service: RunningService, { id, token }: Organization): Promi
   await admin.call("DELETE", `${path}/allowances/${ended.id}`);
   const limits = { requests_per_minute: 60 };
   const draft = { organization_id: id, name: "capped", cap: 2, models: ["sandbox/echo"], limits, expires_at: soon };
-  await admin.call("POST", "/tokens", draft);
+  const { body: capped } = await admin.call("POST", "/tokens", draft);
   const { body: old } = await admin.call("POST", "/tokens", { organization_id: id, name: "old" });
   await admin.call("POST", `/tokens/${old.id}/revoke`);
   await admin.call("POST", "/organizations", { name: "A name of one long word: Donaudampfschifffahrtsgesellschaft" });
+  const selector = { tokens: [capped.id], models: ["sandbox/*"], metadata: { team: ["red", "blue"] } };
+  await admin.call("POST", `${path}/budgets`, { name: "web team", selector, window: "week", amount: 5 });
+  await admin.call("POST", `${path}/budgets`, { name: "every user", each: "metadata.user", window: "day", amount: 2 });
+  const { body: total } = await admin.call("POST", `${path}/budgets`, { name: "all", window: "lifetime", amount: 9 });
   for (const content of ["Good morning", "reset after 3 tokens", "status 500"]) {
     for (const model of ["sandbox/echo", "sandbox/fault"]) {
       const body = { model, messages: [{ role: "user", content }], max_tokens: 40, metadata: { purpose: "pages" } };
       await (await send(service, "/v1/chat/completions", token, body)).text();
     }
   }
+  await admin.call("PATCH", `${path}/budgets/${total.id}`, { amount: 0.000001 });
   const { body } = await admin.call<{ data: { id: string }[] }>("GET", "/requests?model=sandbox/fault");
   return body.data[0]?.id ?? "";
 }

@@ -1,7 +1,8 @@
-import { keepPreviousData, queryOptions, useInfiniteQuery } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions, useInfiniteQuery, useQueries } from "@tanstack/react-query";
 import { read, withQuery } from "./client.ts";
 import { useSteady } from "./steady.ts";
 import type {
+  Budget,
   Conversation,
   Model,
   Organization,
@@ -75,6 +76,12 @@ export const chosen = (what: "organizations" | "tokens", id: string) =>
     staleTime: 30_000,
   });
 
+/** Returns the names of tokens by their IDs; an ID while its name loads. */
+export function useTokenNames(ids: readonly string[]): (id: string) => string {
+  const names = useQueries({ queries: ids.map((id) => chosen("tokens", id)) });
+  return (id) => names[ids.indexOf(id)]?.data?.name ?? id;
+}
+
 export const request = (id: string) =>
   queryOptions({
     queryKey: ["requests", "one", id],
@@ -118,8 +125,18 @@ export const openingBalance = (path: string, from: string) =>
     queryFn: ({ signal }) => read<StatementPage>(withQuery(path, { from, limit: 1 }), signal),
   });
 
-interface ListOptions {
+/** All budgets of an organization. The service answers them in one page. */
+export const budgets = (path: string) =>
+  queryOptions({
+    queryKey: ["budgets", "all", path],
+    queryFn: ({ signal }) => read<PageOf<Budget>>(path, signal),
+    refetchInterval: FIGURES_MS,
+  });
+
+interface ListOptions<Page> {
   isLive?: boolean;
+  /** Finds the page in an answer that contains more. By default the answer is the page. */
+  pageIn?: (answer: unknown) => Page;
 }
 
 /** Fetches a paginated list. `rows` contains the rows of all pages fetched so far. */
@@ -127,16 +144,16 @@ export function useList<T, Page extends PageOf<T> = PageOf<T>>(
   key: string,
   path: string,
   filter: Record<string, string>,
-  options: ListOptions = {},
+  { isLive = false, pageIn = (answer) => answer as Page }: ListOptions<Page> = {},
 ) {
   const query = useInfiniteQuery({
     queryKey: [key, "list", path, filter],
-    queryFn: ({ pageParam, signal }) =>
-      read<Page>(withQuery(path, { ...filter, cursor: pageParam, limit: 50 }), signal),
+    queryFn: async ({ pageParam, signal }) =>
+      pageIn(await read<unknown>(withQuery(path, { ...filter, cursor: pageParam, limit: 50 }), signal)),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next_cursor,
     placeholderData: keepPreviousData,
-    refetchInterval: options.isLive ? LIVE_MS : false,
+    refetchInterval: isLive ? LIVE_MS : false,
   });
   const steady = useSteady(query);
   return { ...steady, rows: query.data?.pages.flatMap((page) => page.data) };

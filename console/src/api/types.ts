@@ -1,4 +1,5 @@
 import type { Static } from "typebox";
+import type * as budget from "../../../src/api/admin/budget.ts";
 import type * as common from "../../../src/api/admin/common.ts";
 import type * as credits from "../../../src/api/admin/credits.ts";
 import type * as organization from "../../../src/api/admin/organization.ts";
@@ -25,6 +26,12 @@ export type NewRevocation = Static<typeof credits.NewRevocation>;
 export type NewCredit = Static<typeof credits.NewCredit>;
 export type Allowance = Static<typeof credits.Allowance>;
 export type NewAllowance = Static<typeof credits.NewAllowance>;
+export type Budget = Static<typeof budget.Budget>;
+export type BudgetCounter = Static<typeof budget.BudgetCounter>;
+export type BudgetWithCounters = Static<typeof budget.BudgetWithCounters>;
+export type NewBudget = Static<typeof budget.NewBudget>;
+export type BudgetChange = Static<typeof budget.BudgetChange>;
+export type BudgetRaise = Static<typeof budget.BudgetRaise>;
 export type StatementEntry = Static<typeof credits.StatementEntry>;
 export type StatementPage = Static<typeof credits.StatementPage>;
 export type Token = Static<typeof token.Token>;

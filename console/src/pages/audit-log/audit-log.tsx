@@ -67,7 +67,7 @@ export default function Changes() {
           keyOf={({ id }) => id}
           empty={
             <Empty icon={History} title="No entries">
-              Changes to organizations, tokens and credits appear here, and so do sign-ins.
+              Changes to organizations, tokens, budgets and credits appear here, and so do sign-ins.
             </Empty>
           }
         />

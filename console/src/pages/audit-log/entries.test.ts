@@ -65,3 +65,23 @@ test("Amounts, counts, times and switches are formatted as on other pages, and a
     { name: "limits", from: "none", to: "requests per minute 15,000" },
   ]);
 });
+
+test("What a budget covers is a sentence, and a deletion leaves out what was not set.", () => {
+  const selector = { tokens: ["tok_1"], models: null, metadata: { team: ["red", "blue"] } };
+  const terms = { name: "team", selector, each: null, window: "day", amount: 2 };
+  expect(differences(null, { ...terms, each: "metadata.user" })).toEqual([
+    { name: "name", from: null, to: "team" },
+    { name: "covers", from: null, to: "Requests of tok_1, with team red or blue" },
+    { name: "amount for", from: null, to: "each value of user" },
+    { name: "window", from: null, to: "day" },
+    { name: "amount", from: null, to: "2.00 credits" },
+  ]);
+  const unlimited = { tokens: null, models: null, metadata: null };
+  expect(differences({ ...terms, selector: unlimited }, null)).toEqual([
+    { name: "name", from: "team", to: "" },
+    { name: "covers", from: "All requests", to: "" },
+    { name: "window", from: "day", to: "" },
+    { name: "amount", from: "2.00 credits", to: "" },
+  ]);
+  expect(actionLabel("budget.raise")).toBe("Budget raised");
+});

@@ -1,6 +1,7 @@
 import type { AuditEntry } from "../../api/types.ts";
 import { formatAmount, formatCount } from "../../format/numbers.ts";
 import { formatMoment } from "../../format/times.ts";
+import { coverageLabel, eachLabel } from "../organizations/budget-terms.ts";
 import { SCOPE_LABELS } from "../tokens/draft.ts";
 
 const ACTIONS: Record<string, string> = {
@@ -39,6 +40,9 @@ const ACTORS: Record<AuditEntry["actor"]["kind"], string> = {
 /** Fields whose own name would not say what they mean. Others are named by their words. */
 const FIELDS: Record<string, string> = {
   cap: "spending cap",
+  selector: "covers",
+  each: "amount for",
+  window_at: "window from",
   expires_at: "expires",
   next_at: "next grant",
   keeps_conversations: "stores prompts and answers",
@@ -89,7 +93,8 @@ export function differences(before: Values, after: Values): { name: string; from
     const from = before === null ? null : inWords(before[name], field);
     const to = after === null ? "" : inWords(after[name], field);
     const isUnset = before === null && (to === NONE || after?.[name] === USUAL[field]);
-    return from === to || isUnset ? [] : [{ name: FIELDS[field] ?? spaced(name), from, to }];
+    const wasUnset = after === null && from === NONE;
+    return from === to || isUnset || wasUnset ? [] : [{ name: FIELDS[field] ?? spaced(name), from, to }];
   });
 }
 
@@ -107,6 +112,8 @@ function snakeCase(name: string): string {
 /** Formats a value for a reader. The field says if a number is an amount of credits. */
 function inWords(value: unknown, field: string): string {
   if (value === undefined || value === null) return NONE;
+  if (field === "selector") return coverageLabel(value as Parameters<typeof coverageLabel>[0]);
+  if (field === "each") return eachLabel(String(value));
   if (Array.isArray(value)) return value.map((one) => SCOPES.get(one) ?? inWords(one, field)).join(", ");
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (CREDITS.has(field) && Number.isFinite(Number(value))) return `${formatAmount(Number(value))} credits`;

@@ -11,6 +11,7 @@ import { Card, Page } from "../../ui/page.tsx";
 import { Failure, Skeleton } from "../../ui/states.tsx";
 import { Allowances } from "./allowances.tsx";
 import { GrantForm, RefundForm, RevokeForm } from "./booking-forms.tsx";
+import { Budgets } from "./budgets.tsx";
 import { Grants } from "./grants.tsx";
 import { Statement } from "./statement.tsx";
 
@@ -35,7 +36,7 @@ interface CreditsSectionProps {
 
 type OpenDialog = { what: "grant" | "credit" } | { what: "revoke"; grant: Grant | null } | null;
 
-/** Balance, grants, monthly allowances and statement of an organization. */
+/** Balance, grants, monthly allowances, budgets and statement of an organization. */
 export function CreditsSection({ organization, mayChange }: CreditsSectionProps) {
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const { id } = organization;
@@ -55,6 +56,7 @@ export function CreditsSection({ organization, mayChange }: CreditsSectionProps)
         />
       </Card>
       <Allowances organization={organization} mayChange={mayChange} />
+      <Budgets organizationId={id} />
       <Statement organizationId={id} />
       {openDialog?.what === "grant" && <GrantForm organization={organization} onClose={close} />}
       {openDialog?.what === "credit" && <RefundForm organization={organization} onClose={close} />}

@@ -1,0 +1,300 @@
+import { X } from "lucide-react";
+import { useState } from "react";
+import { useAction } from "../../api/actions.ts";
+import { ApiFailure, send } from "../../api/client.ts";
+import { useTokenNames } from "../../api/queries.ts";
+import type { Budget, BudgetChange, BudgetCounter, BudgetRaise, NewBudget } from "../../api/types.ts";
+import { formatAmount } from "../../format/numbers.ts";
+import { IconButton } from "../../ui/button.tsx";
+import { DialogForm } from "../../ui/dialog.tsx";
+import { Field, SelectField, TextField } from "../../ui/field.tsx";
+import { Pick } from "../pick.tsx";
+import { readCredits, shownError } from "../read-form.ts";
+import { CreditsField, Summary } from "./booking-forms.tsx";
+import {
+  type BudgetDraft,
+  type BudgetErrors,
+  budgetSummary,
+  coverageLabel,
+  EMPTY_BUDGET,
+  fieldOfParam,
+  readBudget,
+  WINDOWS,
+} from "./budget-terms.ts";
+
+const AFFECTED = ["budgets", "audit"];
+
+const EACH = [
+  ["", "All covered requests together"],
+  ["token", "Each token for itself"],
+  ["model", "Each model for itself"],
+  ["metadata", "Each value of a metadata key for itself"],
+] as const;
+
+interface CreateBudgetProps {
+  path: string;
+  organizationId: string;
+  onClose: () => void;
+}
+
+export function CreateBudget({ path, organizationId, onClose }: CreateBudgetProps) {
+  const [draft, setDraft] = useState(EMPTY_BUDGET);
+  // The draft that was submitted: its errors are shown until it is changed.
+  const [submitted, setSubmitted] = useState<BudgetDraft | null>(null);
+  const nameOf = useTokenNames(draft.tokens);
+  const create = useAction((budget: NewBudget, key) => send<Budget>("POST", path, budget, key), AFFECTED, onClose);
+  const read = readBudget(draft);
+  const submit = () => {
+    setSubmitted(draft);
+    if ("budget" in read) create.mutate(read.budget);
+  };
+  return (
+    <DialogForm title="Create budget" action="Create budget" attempt={create} onSubmit={submit} onClose={onClose}>
+      <p>
+        Without tokens, models and metadata, it covers all requests of the organization. Only its name and its amount
+        can be changed later.
+      </p>
+      <BudgetFields
+        draft={draft}
+        organizationId={organizationId}
+        errors={submitted === draft ? errorsOf(read, create.error) : {}}
+        nameOf={nameOf}
+        onDraft={(changes) => setDraft({ ...draft, ...changes })}
+      />
+      <Summary text={"budget" in read ? budgetSummary(read.budget, nameOf) : null} />
+    </DialogForm>
+  );
+}
+
+/** Returns the errors by field: those of the form, or that of the service. */
+function errorsOf(read: ReturnType<typeof readBudget>, error: unknown): BudgetErrors {
+  if ("errors" in read) return read.errors;
+  const field = error instanceof ApiFailure ? fieldOfParam(error.param) : null;
+  return field === null || !(error instanceof ApiFailure) ? {} : { [field]: error.message };
+}
+
+interface BudgetFieldsProps {
+  draft: BudgetDraft;
+  organizationId: string;
+  errors: BudgetErrors;
+  nameOf: (tokenId: string) => string;
+  onDraft: (changes: Partial<BudgetDraft>) => void;
+}
+
+function BudgetFields({ draft, organizationId, errors, nameOf, onDraft }: BudgetFieldsProps) {
+  return (
+    <>
+      <TextField
+        label="Name"
+        hint='For example "2 credits a day for every user".'
+        maxLength={200}
+        value={draft.name}
+        error={errors.name}
+        onValue={(name) => onDraft({ name })}
+      />
+      <TokensField
+        organizationId={organizationId}
+        tokens={draft.tokens}
+        error={errors.tokens}
+        nameOf={nameOf}
+        onTokens={(tokens) => onDraft({ tokens })}
+      />
+      <TextField
+        label="Models"
+        hint="Separated by commas. * at the end stands for every ending, such as sandbox/*. Leave blank for all models."
+        value={draft.models}
+        error={errors.models}
+        onValue={(models) => onDraft({ models })}
+      />
+      <Field
+        label="Metadata"
+        hint="One key=value in each line, such as team=red. Lines with the same key are alternatives. Callers state metadata themselves and can choose other values."
+        error={errors.metadata}
+      >
+        {(attributes) => (
+          <textarea
+            {...attributes}
+            rows={2}
+            value={draft.metadata}
+            onChange={({ target }) => onDraft({ metadata: target.value })}
+          />
+        )}
+      </Field>
+      <AmountFields draft={draft} errors={errors} onDraft={onDraft} />
+    </>
+  );
+}
+
+function AmountFields({ draft, errors, onDraft }: Omit<BudgetFieldsProps, "organizationId" | "nameOf">) {
+  return (
+    <>
+      <div className="fields">
+        <SelectField
+          label="The amount is for"
+          value={draft.each}
+          options={EACH}
+          error={errors.each}
+          onValue={(each) => onDraft({ each })}
+        />
+        {draft.each === "metadata" && (
+          <TextField
+            label="Metadata key"
+            hint="For example user."
+            maxLength={64}
+            value={draft.key}
+            error={errors.key}
+            onValue={(key) => onDraft({ key })}
+          />
+        )}
+      </div>
+      <div className="fields">
+        <TextField
+          label="Credits"
+          inputMode="decimal"
+          value={draft.amount}
+          error={errors.amount}
+          onValue={(amount) => onDraft({ amount })}
+        />
+        <SelectField
+          label="Window (UTC)"
+          value={draft.window}
+          options={WINDOWS}
+          error={errors.window}
+          onValue={(window) => onDraft({ window })}
+        />
+      </div>
+    </>
+  );
+}
+
+interface TokensFieldProps {
+  organizationId: string;
+  tokens: readonly string[];
+  error: string | undefined;
+  nameOf: (tokenId: string) => string;
+  onTokens: (tokens: string[]) => void;
+}
+
+/** Field for any number of tokens: each selection adds one. */
+function TokensField({ organizationId, tokens, error, nameOf, onTokens }: TokensFieldProps) {
+  return (
+    <>
+      <Field label="Tokens" hint="With those before and after them in rotation." error={error}>
+        {(attributes) => (
+          <Pick
+            what="tokens"
+            filter={{ organization_id: organizationId, status: "active" }}
+            accepts={({ id }) => !tokens.includes(id)}
+            attributes={attributes}
+            placeholder={tokens.length === 0 ? "All tokens" : "Add a token …"}
+            value=""
+            onValue={(id) => onTokens([...tokens, id])}
+          />
+        )}
+      </Field>
+      {tokens.length > 0 && (
+        <ul className="chosen" aria-label="Selected tokens">
+          {tokens.map((id) => (
+            <li key={id}>
+              <span className="wrap-anywhere">{nameOf(id)}</span>
+              <IconButton
+                icon={X}
+                label={`Remove ${nameOf(id)}`}
+                onClick={() => onTokens(tokens.filter((other) => other !== id))}
+              />
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  );
+}
+
+interface BudgetFormProps {
+  path: string;
+  budget: Budget;
+  onClose: () => void;
+}
+
+export function ChangeBudget({ path, budget, onClose }: BudgetFormProps) {
+  // The state when the dialog opened: only fields that the user changed are sent.
+  const [before] = useState(budget);
+  const [name, setName] = useState(before.name);
+  const [amount, setAmount] = useState(String(before.amount));
+  const change = useAction((changes: BudgetChange) => send<Budget>("PATCH", path, changes), AFFECTED, onClose);
+  const credits = readCredits(amount);
+  const isNameless = name.trim() === "";
+  const submit = () => {
+    if ("error" in credits || isNameless) return;
+    const changes = {
+      ...(name.trim() !== before.name && { name: name.trim() }),
+      ...(credits.value !== before.amount && { amount: credits.value }),
+    };
+    if (Object.keys(changes).length === 0) onClose();
+    else change.mutate(changes);
+  };
+  return (
+    <DialogForm title={`Change ${before.name}`} action="Save" attempt={change} onSubmit={submit} onClose={onClose}>
+      <TextField
+        label="Name"
+        maxLength={200}
+        value={name}
+        error={isNameless ? "Enter a name." : null}
+        onValue={setName}
+      />
+      <TextField
+        label="Credits"
+        hint="For this window and all later ones. An amount below what is spent and held refuses new requests and interrupts none."
+        inputMode="decimal"
+        value={amount}
+        error={shownError(credits, amount, true)}
+        onValue={setAmount}
+      />
+    </DialogForm>
+  );
+}
+
+/** Adds credits to a budget, or to one value of a budget with `each`, in the current window. */
+export function RaiseBudget({ path, budget, value, onClose }: BudgetFormProps & { value: string | null }) {
+  const [amount, setAmount] = useState("");
+  const [isSubmitted, setSubmitted] = useState(false);
+  const raise = useAction(
+    (terms: BudgetRaise, key) => send<BudgetCounter>("POST", `${path}/raises`, terms, key),
+    AFFECTED,
+    onClose,
+  );
+  const credits = readCredits(amount);
+  const nameOf = useTokenNames(budget.each === "token" && value !== null ? [value] : []);
+  const subject = value === null ? budget.name : `${nameOf(value)} in ${budget.name}`;
+  const submit = () => {
+    setSubmitted(true);
+    if ("value" in credits) raise.mutate({ amount: credits.value, value });
+  };
+  return (
+    <DialogForm title={`Raise ${subject}`} action="Raise budget" attempt={raise} onSubmit={submit} onClose={onClose}>
+      <p>Adds credits in the current window only. Later windows have the usual amount.</p>
+      <CreditsField text={amount} read={credits} isSubmitted={isSubmitted} onText={setAmount} />
+      <Summary text={"value" in credits ? `Adds ${formatAmount(credits.value)} credits to ${subject}.` : null} />
+    </DialogForm>
+  );
+}
+
+export function DeleteBudget({ path, budget, onClose }: BudgetFormProps) {
+  const remove = useAction(() => send<undefined>("DELETE", path), AFFECTED, onClose);
+  const nameOf = useTokenNames(budget.selector.tokens ?? []);
+  return (
+    <DialogForm
+      title={`Delete ${budget.name}?`}
+      action="Delete budget"
+      danger
+      attempt={remove}
+      onSubmit={() => remove.mutate(undefined)}
+      onClose={onClose}
+    >
+      <p>
+        {coverageLabel(budget.selector, nameOf)} are no longer limited by this budget. What it has counted is deleted
+        with it. Other budgets stay as they are. This cannot be undone.
+      </p>
+    </DialogForm>
+  );
+}
