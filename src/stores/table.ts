@@ -102,7 +102,10 @@ export class Table<Row extends object> {
     return sql`insert into ${raw(this.name)} (${raw(columns.join(", "))}) values ${join(values)}`;
   }
 
-  /** Returns the statement that inserts a row for each row of a source, such as `from organization where …`. */
+  /**
+   * Returns the statement that inserts a row for each row of a source, such as `from organization where …`. Not for tables with
+   * bytes: SQLite would cast them to numbers.
+   */
   insertFrom(source: Sql, row: Row): Sql {
     const { columns, toCells } = this.partOf();
     // In a selection, databases do not infer the types of parameters from the columns.
