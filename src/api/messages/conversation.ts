@@ -70,7 +70,7 @@ export class MessageConversation {
     const addReasoning = (block: ReasoningBlock) => {
       const state = stateOf(block);
       if (state === undefined) unsigned += block.type === "thinking" ? block.thinking : "";
-      details.push(...(state?.details ?? []));
+      for (const detail of state?.details ?? []) details.push(detail);
       for (const [callId, extra] of Object.entries(state?.calls ?? {})) extras.set(callId, extra);
     };
     for (const [index, block] of blocks.entries()) {
@@ -78,7 +78,11 @@ export class MessageConversation {
       else if (block.type === "tool_use") calls.push(toolCallOf(block));
       else if (isTextOrMedia(block)) parts.push(...placedPart(block, `${path}.content[${index}]`));
     }
-    for (const call of calls) if (extras.has(call.id)) call.extra_content = extras.get(call.id);
+    for (const call of calls) {
+      if (extras.has(call.id)) call.extra_content = extras.get(call.id);
+      // Calls with the same id would otherwise make any number of copies of long data.
+      extras.delete(call.id);
+    }
     this.#add("assistant", parts, path, {
       ...(calls.length > 0 && { tool_calls: calls }),
       ...(unsigned !== "" && { reasoning_content: unsigned }),

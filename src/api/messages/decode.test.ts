@@ -158,6 +158,15 @@ describe("Messages", () => {
     ]);
   });
 
+  test("Forged data of a call is read once, and any number of forged details are read.", () => {
+    const call = { type: "tool_use", id: "t1", name: "look", input: {} };
+    const details = Array.from({ length: 200_000 }, () => ({ type: "reasoning.encrypted" as const }));
+    const data = seal("tollgate:", { details, calls: { t1: "long" } });
+    const [message] = messagesOf([{ type: "redacted_thinking", data }, call, call], "assistant");
+    expect(message?.tool_calls?.map(({ extra_content }) => extra_content)).toEqual(["long", undefined]);
+    expect(message?.reasoning_details).toHaveLength(details.length);
+  });
+
   test("A forged signature does not multiply the text of its block.", () => {
     const details = Array.from({ length: 3 }, () => ({ type: "reasoning.text" as const }));
     const block = { type: "thinking", thinking: "long", signature: seal("tollgate:", { details }) };

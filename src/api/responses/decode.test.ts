@@ -273,3 +273,10 @@ test("Errors name the fields as the client sent them.", () => {
   expect(paramOf?.("response_format.type")).toBe("text.format.type");
   expect(paramOf?.("tools")).toBe("tools");
 });
+
+test("Of the calls with the same id, only the last one gets the provider's data.", () => {
+  const sealed = reasoning({ encrypted_content: seal({ calls: { a: "long" } }) });
+  const { messages } = decoded({ input: [call("a"), output("a", "x"), sealed, call("a"), output("a", "y")] }).request;
+  const extras = messages.flatMap(({ tool_calls: calls = [] }) => calls.map(({ extra_content }) => extra_content));
+  expect(extras).toEqual([undefined, "long"]);
+});

@@ -83,7 +83,8 @@ class InputReader {
   }
 
   end(): DecodedInput {
-    for (const message of this.#messages) {
+    // The last call with an id gets its data. Calls with the same id would otherwise make any number of copies of it.
+    for (const message of this.#messages.toReversed()) {
       const { role, content, refusal, tool_calls: calls } = message;
       if (role === "assistant" && content === undefined && refusal === undefined && calls === undefined) {
         message.content = "";
@@ -91,6 +92,7 @@ class InputReader {
       for (const call of calls ?? []) {
         const extra = this.#extras.get(call.id);
         if (extra !== undefined) call.extra_content = extra;
+        this.#extras.delete(call.id);
       }
     }
     return { messages: this.#messages, origins: this.#origins };
