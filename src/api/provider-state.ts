@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { ReasoningDetail } from "./chat/request.ts";
 import { parseJson } from "./json.ts";
+import { JSON_BOUNDS, JsonScanner } from "./json-scanner.ts";
 import { compileCheck } from "./validation.ts";
 
 /** Data that providers want back with the next request, and that a wire has no fields for. */
@@ -20,9 +21,11 @@ export function seal(prefix: string, state: ProviderState): string {
   return prefix + Buffer.from(JSON.stringify(state)).toString("base64");
 }
 
-/** Reads what `seal` wrote; undefined for any other text, and for one that was changed. */
+/** Reads what `seal` wrote; undefined for any other text, for one that was changed, and for one that no body could contain. */
 export function unseal(prefix: string, text: string): ProviderState | undefined {
   if (!text.startsWith(prefix)) return undefined;
-  const state = parseJson(Buffer.from(text.slice(prefix.length), "base64").toString());
+  const bytes = Buffer.from(text.slice(prefix.length), "base64");
+  if (new JsonScanner(JSON_BOUNDS).scan(bytes) !== undefined) return undefined;
+  const state = parseJson(bytes.toString());
   return check(state) === undefined ? (state as ProviderState) : undefined;
 }

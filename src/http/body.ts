@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { shareOwnerOf } from "../admin/sessions.ts";
 import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../api/chat/request.ts";
+import { JSON_BOUNDS, JsonScanner } from "../api/json-scanner.ts";
 import { ApiError } from "../errors.ts";
 import type { FairBudget } from "../ledger/fair-budget.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
@@ -16,7 +17,6 @@ declare module "fastify" {
 
 const ANONYMOUS_LIMIT_BYTES = 16 * 1024;
 const ADMINISTRATOR_LIMIT_BYTES = 1024 * 1024;
-const JSON_BOUNDS = { depth: JSON_DEPTH_MAX, values: JSON_VALUES_MAX };
 /** Least memory of a chunk besides its bytes (measured): the client chooses how many there are. */
 const CHUNK_BYTES = 512;
 /** Larger bodies are parsed one at a time, so that other connections are served in between. */
@@ -164,61 +164,4 @@ export function holdBody(request: Pick<FastifyRequest, "bodyReservation">): () =
   const reservation = request.bodyReservation;
   request.bodyReservation = null;
   return () => reservation?.release();
-}
-
-/** Limits of a JSON text. Member names do not count as values. */
-export interface JsonBounds {
-  /** Nested arrays and objects. */
-  depth: number;
-  values: number;
-}
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COMMA = 0x2c;
-const OPENING_BRACKET = 0x5b;
-const CLOSING_BRACKET = 0x5d;
-const OPENING_BRACE = 0x7b;
-const CLOSING_BRACE = 0x7d;
-
-/**
- * Counts the depth and the values of a JSON text while its bytes arrive, so that an expensive text is rejected early. The
- * counts are exact up to the first syntax error, and a parser stops there.
- */
-export class JsonScanner {
-  readonly #bounds: JsonBounds;
-  #depth = 0;
-  /** The outermost value, and one for each comma and each opening bracket. */
-  #values = 1;
-  #isInString = false;
-  #isEscaped = false;
-
-  constructor(bounds: JsonBounds) {
-    this.#bounds = bounds;
-  }
-
-  /** Scans the next bytes. Returns the limit that they exceed; do not call it again afterwards. */
-  scan(bytes: Uint8Array): keyof JsonBounds | undefined {
-    let [depth, values, isInString, isEscaped] = [this.#depth, this.#values, this.#isInString, this.#isEscaped];
-    const { depth: depthMax, values: valuesMax } = this.#bounds;
-    for (let at = 0; at < bytes.length; at += 1) {
-      const byte = bytes[at];
-      if (isInString) {
-        if (isEscaped) isEscaped = false;
-        else if (byte === BACKSLASH) isEscaped = true;
-        else if (byte === QUOTE) isInString = false;
-      } else if (byte === QUOTE) isInString = true;
-      else if (byte === COMMA) {
-        values += 1;
-        if (values > valuesMax) return "values";
-      } else if (byte === OPENING_BRACE || byte === OPENING_BRACKET) {
-        depth += 1;
-        values += 1;
-        if (depth > depthMax) return "depth";
-        if (values > valuesMax) return "values";
-      } else if (byte === CLOSING_BRACE || byte === CLOSING_BRACKET) depth -= 1;
-    }
-    [this.#depth, this.#values, this.#isInString, this.#isEscaped] = [depth, values, isInString, isEscaped];
-    return undefined;
-  }
 }

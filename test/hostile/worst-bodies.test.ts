@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { JSON_DEPTH_MAX, JSON_VALUES_MAX, MESSAGES_MAX, TOOLS_MAX } from "../../src/api/chat/request.ts";
-import { JsonScanner } from "../../src/http/body.ts";
+import { JsonScanner } from "../../src/api/json-scanner.ts";
 import { WORST_BODIES, type WorstBody } from "./worst-bodies.ts";
 
 const CHUNK_BYTES = 64 * 1024;

@@ -70,7 +70,7 @@ export class MessageConversation {
     const addReasoning = (block: ReasoningBlock) => {
       const state = stateOf(block);
       if (state === undefined) unsigned += block.type === "thinking" ? block.thinking : "";
-      for (const detail of state?.details ?? []) details.push(detail);
+      details.push(...(state?.details ?? []));
       for (const [callId, extra] of Object.entries(state?.calls ?? {})) extras.set(callId, extra);
     };
     for (const [index, block] of blocks.entries()) {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { issueIn } from "../../../test/support/issue.ts";
+import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../chat/request.ts";
 import { seal } from "../provider-state.ts";
 import type { DecodedCompletion } from "../wire.ts";
 import { decodeCountTokens, decodeMessages } from "./decode.ts";
@@ -158,13 +159,18 @@ describe("Messages", () => {
     ]);
   });
 
-  test("Forged data of a call is read once, and any number of forged details are read.", () => {
+  test("Forged data of a call is read once, and none that is too deep or too long for a body.", () => {
     const call = { type: "tool_use", id: "t1", name: "look", input: {} };
-    const details = Array.from({ length: 200_000 }, () => ({ type: "reasoning.encrypted" as const }));
-    const data = seal("tollgate:", { details, calls: { t1: "long" } });
-    const [message] = messagesOf([{ type: "redacted_thinking", data }, call, call], "assistant");
-    expect(message?.tool_calls?.map(({ extra_content }) => extra_content)).toEqual(["long", undefined]);
-    expect(message?.reasoning_details).toHaveLength(details.length);
+    const deep = JSON.parse(`${"[".repeat(JSON_DEPTH_MAX)}${"]".repeat(JSON_DEPTH_MAX)}`);
+    const details = Array.from({ length: JSON_VALUES_MAX }, () => ({ type: "reasoning.encrypted" as const }));
+    const read = (state: Parameters<typeof seal>[1]) => {
+      const data = seal("tollgate:", state);
+      const [message] = messagesOf([{ type: "redacted_thinking", data }, call, call], "assistant");
+      return message?.tool_calls?.map(({ extra_content }) => extra_content);
+    };
+    expect(read({ calls: { t1: "long" } })).toEqual(["long", undefined]);
+    expect(read({ calls: { t1: deep } })).toEqual([undefined, undefined]);
+    expect(read({ details, calls: { t1: "long" } })).toEqual([undefined, undefined]);
   });
 
   test("A forged signature does not multiply the text of its block.", () => {
