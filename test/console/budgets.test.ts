@@ -59,13 +59,21 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     const { body } = await admin.call<{ counters: { data: Counter[] } }>("GET", `${path()}/${id}`);
     return body.counters.data.find((counter) => counter.value === value);
   };
+  const post = (user: string, content: string, model: string, signal?: AbortSignal) => {
+    const body = { model, messages: [{ role: "user", content }], max_tokens: 20, metadata: { user } };
+    return send(service, "/v1/chat/completions", organization.token, body, { signal: signal ?? null });
+  };
   const ask = async (user: string) => {
-    const messages = [{ role: "user", content: "Good morning" }];
-    const body = { model: "sandbox/echo", messages, max_tokens: 20, metadata: { user } };
-    const answer = await send(service, "/v1/chat/completions", organization.token, body);
+    const answer = await post(user, "Good morning", "sandbox/echo");
     await answer.text();
     return answer.status;
   };
+  const figures = async (name: string) =>
+    figuresOf(
+      await row(name)
+        .getByText(/ spent, /)
+        .innerText(),
+    );
 
   beforeAll(async () => {
     [browser, service] = await Promise.all([launchBrowser(), startService()]);
@@ -115,21 +123,25 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
 
   test("The row shows what is spent and held, what remains and when the window ends.", async () => {
     expect(await ask("ada")).toBe(200);
-    const shown = async () =>
-      figuresOf(
-        await row("web team")
-          .getByText(/ spent, /)
-          .innerText(),
-      );
-    await eventually(async () => (await shown()).spent).toBeGreaterThan(0);
+    await eventually(async () => (await figures("web team")).spent).toBeGreaterThan(0);
     const current = (await budgetOf("web team"))?.current;
-    expect(await shown()).toEqual({ spent: current?.spent, held: 0, limit: 2 });
+    expect(await figures("web team")).toEqual({ spent: current?.spent, held: 0, limit: 2 });
     await row("web team").getByTitle(`${current?.remaining} credits`, { exact: true }).waitFor();
     await row("web team").getByText("00:00:00 UTC").waitFor();
     expect(await row("web team").locator(".share").getAttribute("aria-hidden")).toBe("true");
   });
 
-  test("A raise and a change are shown; a budget below what is spent is used up and refuses requests.", async () => {
+  test("The row shows what a running request holds, until it ends.", async () => {
+    const leaving = new AbortController();
+    const left = expect(post("bob", "delay 600s", "sandbox/fault", leaving.signal)).rejects.toThrow();
+    await eventually(async () => (await figures("web team")).held).toBeGreaterThan(0);
+    expect((await budgetOf("web team"))?.current?.held).toBe((await figures("web team")).held);
+    leaving.abort();
+    await left;
+    await eventually(async () => (await figures("web team")).held).toBe(0);
+  });
+
+  test("A raise and a change are shown.", async () => {
     await press("Raise web team");
     await dialog.getByLabel("Credits", { exact: true }).fill("1000");
     await confirm("Raise budget");
@@ -142,9 +154,19 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     await confirm("Save");
     await row("web people").getByText("of 1,003.00").waitFor();
     expect(await budgetOf("web people")).toMatchObject({ amount: 3 });
-    await admin.call("POST", path(), { name: "tiny", window: "lifetime", amount: 0.000001 });
-    expect(await ask("ada")).toBe(402);
+  });
+
+  test("A budget that is lowered below what is spent is used up and refuses requests until it is deleted.", async () => {
+    await admin.call("POST", path(), { name: "tiny", window: "lifetime", amount: 1 });
+    expect(await ask("ada")).toBe(200);
     await row("tiny").getByText("Never", { exact: true }).waitFor();
+    await press("Change tiny");
+    await dialog.getByLabel("Credits", { exact: true }).fill("0.000001");
+    await confirm("Save");
+    await row("tiny").getByText("Used up", { exact: true }).waitFor();
+    const bar = row("tiny").locator(".share > span").first();
+    expect(await bar.getAttribute("style")).toBe("width: 100%;");
+    expect(await ask("ada")).toBe(402);
     await press("Delete tiny");
     await dialog.getByText("All requests are no longer limited by this budget.").waitFor();
     await confirm("Delete budget");
