@@ -175,11 +175,11 @@ export async function handleOnce(services: AdminServices, endpoint: AdminEndpoin
   }
 }
 
-/** Returns the scope of a key: all operators share one; a member's keys belong to the caller that the token identifies. */
+/** Returns the scope of a key: the operator, or the caller that a member's token identifies. */
 function scopeOf({ isRepeatable = true }: AdminEndpoint, { who }: AdminCall): string {
   if (!isRepeatable) refuseHeader("this operation takes none; send the request without it.");
   if (who === null) refuseHeader("sign in first; keys belong to operators or to a member.");
-  return who.token?.callerId ?? "operator";
+  return who.token?.callerId ?? who.id;
 }
 
 function refuseHeader(reason: string): never {

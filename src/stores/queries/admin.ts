@@ -50,6 +50,9 @@ export function adminRows(database: Database) {
   return { ...operators(database), ...sessions(database), ...auditEntries(database), ...adminKeys(database) };
 }
 
+/** Locks the oldest operator, so that changes of operators see each other: one of two waits for the other. */
+const TAKE_TURN = sql`update operator set name = name where id = (select id from operator order by created_at, id limit 1)`;
+
 function operators({ find, findRow, write, writeIf }: Database) {
   return {
     /** Writes the first operator of a store, under a fixed id. Returns false if the store has one. */
@@ -61,8 +64,7 @@ function operators({ find, findRow, write, writeIf }: Database) {
     /** Writes an operator and revokes all others at its creation time. */
     async replaceOperators(operator: OperatorRow, audit: AuditRow) {
       await write([
-        // Locks the oldest row, so that of two callers the second also revokes the operator of the first.
-        sql`update operator set name = name where id = (select id from operator order by created_at, id limit 1)`,
+        TAKE_TURN,
         sql`update operator set revoked_at = ${operator.createdAtMs} where revoked_at is null`,
         OPERATOR.insert(operator),
         AUDIT_ENTRY.insert(audit),
@@ -70,9 +72,16 @@ function operators({ find, findRow, write, writeIf }: Database) {
     },
     operatorByHash: (hash: Uint8Array) => findRow(OPERATOR, sql`select * from operator where hash = ${hash}`),
     operator: (id: string) => findRow(OPERATOR, sql`select * from operator where id = ${id}`),
-    /** Writes an operator. Returns false if one of that name is not revoked; then nothing is written. */
+    /**
+     * Writes an operator. Returns false if one of that name is not revoked, or if the operator who creates them has been
+     * revoked meanwhile; then nothing is written.
+     */
     async insertOperator(operator: OperatorRow, audit: AuditRow): Promise<boolean> {
-      return writeIf([sql`${OPERATOR.insert(operator)} on conflict do nothing`], [AUDIT_ENTRY.insert(audit)]);
+      const { actorId } = audit;
+      const isValid = sql`update operator set name = name where id = ${actorId} and revoked_at is null`;
+      const inserted = sql`${OPERATOR.insert(operator)} on conflict do nothing`;
+      const required = actorId === null ? [inserted] : [TAKE_TURN, isValid, inserted];
+      return writeIf(required, [AUDIT_ENTRY.insert(audit)]);
     },
     /** Revokes an operator. Returns false if they are revoked already; then nothing is written. */
     async revokeOperator(id: string, atMs: number, audit: AuditRow): Promise<boolean> {
