@@ -54,7 +54,7 @@ export const SHORT_TOKEN = declareTable("short_token", ["hash"], {
 });
 
 export const ADMIN_KEY = declareTable("admin_idempotency_key", ["scope", "key"], {
-  /** `operator`, or the caller that a member's token identifies. */
+  /** Id of the operator, or the caller that a member's token identifies. */
   scope: requiredText("scope"),
   key: requiredText("key"),
   /** Fingerprint of the request: the same key with another request is refused. */

@@ -193,12 +193,17 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
     expect(errorOf(long)).toMatchObject({ status: 400, param: "Idempotency-Key" });
   });
 
-  test("a script and a session of the operator share their keys, and a member has others", async () => {
+  test("a script and a session of an operator share their keys; another operator and a member have others", async () => {
     const key = newKey();
     const session = await signIn(service, firstAdminToken(service));
     const first = await send("/organizations", { name: "Shared" }, key);
     const again = await send("/organizations", { name: "Shared" }, key, session);
     expect([replayOf(again), again.body]).toEqual(["true", first.body]);
+    const { body } = await admin.call("POST", "/operators", { name: "Ada", role: "operator" });
+    const ada = new AdminClient(service, { authorization: `Bearer ${body.secret}` });
+    const others = await send("/organizations", { name: "Shared" }, key, ada);
+    expect([others.status, replayOf(others)]).toEqual([201, null]);
+    expect(others.body.id).not.toBe(first.body.id);
     const { secret } = await tokenOf(await made());
     const member = await send("/playground/token", {}, key, await signIn(service, secret));
     expect([member.status, replayOf(member)]).toEqual([201, null]);

@@ -328,8 +328,8 @@ CREATE INDEX audit_entry_organization ON audit_entry (organization_id, id);
 -- Only the newest failed sign-ins are kept.
 CREATE INDEX audit_entry_failed_sign_in ON audit_entry (id) WHERE action = 'session.sign_in_failed';
 
--- Requests of administrators that carry an Idempotency-Key, with the answer to send again. The scope is 'operator' or the
--- caller that a member's token identifies. No answer holds a secret.
+-- Requests of administrators that carry an Idempotency-Key, with the answer to send again. The scope is the operator, or
+-- the caller that a member's token identifies. No answer holds a secret.
 CREATE TABLE admin_idempotency_key (
   scope       TEXT NOT NULL,
   key         TEXT NOT NULL,
