@@ -12,7 +12,8 @@
  *
  * Broken on purpose: -DSETTLE_WITHOUT_STATE, -DREAD_BEFORE_LOCK, -DNO_LOCK, -DEXPIRE_UNTESTED, -DREPLAY_UNGUARDED,
  * -DLOCKS_UNORDERED, -DANSWER_FIRST, -DSETTLE_NOT_DURABLE, -DSETTLE_NEEDS_HOLD, -DRELEASE_WITHOUT_STATE,
- * -DRENEW_REVIVES, -DHOLD_UNGUARDED, -DSPOOL_EMPTIED_FIRST, -DRENEW_FORGETS.
+ * -DRENEW_REVIVES, -DHOLD_UNGUARDED, -DSPOOL_EMPTIED_FIRST, -DRENEW_FORGETS, -DBUDGET_READ_FIRST, -DBUDGET_IGNORES_HELD,
+ * -DBUDGET_OF_THE_END.
  */
 
 #ifndef FAULTS
@@ -26,6 +27,13 @@
 #endif
 #ifndef RENEWALS
 #define RENEWALS 1 /* of the streamed request */
+#endif
+
+#ifndef TURNS
+#define TURNS 0    /* 1: the budget's window ends and the next one begins, at any instant */
+#endif
+#ifndef BUDGET
+#define BUDGET 3   /* the amount of the budget that covers both requests. 3: all credits, which binds no request */
 #endif
 
 /* Amounts in credits. A request asks for MOST and takes LEAST. The streamed one delivers PIECE, and comes to LITTLE or to
@@ -74,20 +82,23 @@ typedef Row {
   unsigned shortfall : 3;
   unsigned events : 2; /* how many */
   unsigned costs : 4;  /* of its events together */
-  bit overdue          /* its expiry has passed, by the store's clock */
+  bit overdue;         /* its expiry has passed, by the store's clock */
+  bit window           /* the one of its admission */
 }
 typedef Rows {
   Row hold[2];
   unsigned available : 4;
   unsigned held : 4;
-  unsigned spent : 4
+  unsigned spent : 4;
+  byte used[2] /* what requests of each window hold and have spent of the budget */
 }
 
 Rows committed; /* what a new snapshot sees */
 Rows disk;      /* what a crash of the store leaves */
-bit balanceLocked, tokenLocked;
+bit balanceLocked, budgetLocked;
 unsigned epoch : 2; /* crashes of the store so far */
 unsigned faults : 2 = FAULTS;
+bit window; /* of the budget, by the store's clock */
 
 bit life[2];   /* 1: the node was killed and started again */
 unsigned kills : 2;
@@ -100,6 +111,7 @@ typedef Request {
   unsigned saw : 2;
   unsigned spooled : 3;   /* the entry in its node's spool: SETTLE, RELEASE or 0 */
   unsigned renewals : 2;
+  bit window;             /* what its hold was answered with */
   bit lost                /* ghost: the store's crash took its hold, and no renewal has put all of it back */
 }
 Request request[2]; /* request r runs on node r; request 0 is streamed and long enough to be renewed */
@@ -107,14 +119,21 @@ Request request[2]; /* request r runs on node r; request 0 is streamed and long 
 
 inline copyRow(to, from) {
   to.state = from.state; to.amount = from.amount; to.checkpoint = from.checkpoint; to.charged = from.charged;
-  to.shortfall = from.shortfall; to.events = from.events; to.costs = from.costs; to.overdue = from.overdue
+  to.shortfall = from.shortfall; to.events = from.events; to.costs = from.costs; to.overdue = from.overdue;
+  to.window = from.window
 }
 inline copyRows(to, from) {
   copyRow(to.hold[0], from.hold[0]); copyRow(to.hold[1], from.hold[1]);
-  to.available = from.available; to.held = from.held; to.spent = from.spent
+  to.available = from.available; to.held = from.held; to.spent = from.spent;
+  to.used[0] = from.used[0]; to.used[1] = from.used[1]
 }
 
 #define OPEN_AMOUNT(r) (committed.hold[r].state == OPEN -> committed.hold[r].amount : 0)
+/* What a row counts in the budget. */
+#define COUNTED(row) (row.state == OPEN -> row.amount : row.costs)
+#define COUNTED_IN(w, r) (committed.hold[r].window == w -> COUNTED(committed.hold[r]) : 0)
+#define SPENT_IN(w, r) (committed.hold[r].window == w && committed.hold[r].state != OPEN -> committed.hold[r].costs : 0)
+#define ROOM(w) (committed.used[w] < BUDGET -> BUDGET - committed.used[w] : 0)
 #define HAS_EVENT(r) (committed.hold[r].state == CHARGED || committed.hold[r].state == EXPIRED)
 #define BOOKED(r) (committed.hold[r].state == CHARGED && \
   committed.hold[r].costs + committed.hold[r].shortfall == request[r].usage)
@@ -139,6 +158,9 @@ inline check() {
   assert(committed.available + committed.held + committed.spent == CREDITS);
   assert(committed.held == OPEN_AMOUNT(0) + OPEN_AMOUNT(1));
   assert(committed.spent == committed.hold[0].costs + committed.hold[1].costs);
+  /* A request counts in the window of its admission, whenever it ends. */
+  assert(committed.used[0] == COUNTED_IN(0, 0) + COUNTED_IN(0, 1));
+  assert(committed.used[1] == COUNTED_IN(1, 0) + COUNTED_IN(1, 1));
   checkRequest(0);
   checkRequest(1)
 }
@@ -169,13 +191,13 @@ inline charge(cost, to) {
 inline decideHold() {
   if
 #ifndef HOLD_UNGUARDED
-  :: row.state != NONE -> isHeld = (row.state == OPEN); amount = row.amount
-  :: row.state == NONE && available >= LEAST ->
+  :: row.state != NONE -> isHeld = (row.state == OPEN); amount = row.amount; counter = row.window
+  :: row.state == NONE && available >= LEAST && room >= LEAST ->
 #else
-  :: available >= LEAST ->
+  :: available >= LEAST && room >= LEAST ->
 #endif
-    row.state = OPEN; row.overdue = 0;
-    row.amount = MIN(MOST, available);
+    row.state = OPEN; row.overdue = 0; row.window = counter;
+    row.amount = MIN(MOST, MIN(available, room));
     available = available - row.amount;
     held = held + row.amount;
     isHeld = 1; amount = row.amount
@@ -194,8 +216,8 @@ inline decideRenew() {
     row.state = OPEN; row.checkpoint = tokens; row.overdue = 0
 #ifndef RENEW_FORGETS
   :: row.state == NONE ->
-    row.state = OPEN; row.checkpoint = tokens; row.overdue = 0;
-    row.amount = MIN(request[r].promised, available);
+    row.state = OPEN; row.checkpoint = tokens; row.overdue = 0; row.window = counter;
+    row.amount = MIN(request[r].promised, MIN(available, room));
     available = available - row.amount;
     held = held + row.amount
 #endif
@@ -219,7 +241,11 @@ inline decideSettle() {
 #else
   :: row.state == OPEN || row.state == EXPIRED || row.state == NONE || (replays && UNGUARDED_REPLAY)
 #endif
-    -> charge(tokens, CHARGED)
+    -> if
+       :: row.state == NONE -> row.window = counter
+       :: else
+       fi;
+       charge(tokens, CHARGED)
   :: else
   fi
 }
@@ -252,14 +278,40 @@ inline decideExpire() {
 
 inline forgetRow() {
   row.state = 0; row.amount = 0; row.checkpoint = 0; row.charged = 0; row.shortfall = 0; row.events = 0; row.costs = 0;
-  row.overdue = 0; available = 0; held = 0; spent = 0
+  row.overdue = 0; row.window = 0; available = 0; held = 0; spent = 0; room = 0; before = 0
 }
-inline idle() { kind = 0; r = 0; tokens = 0; replays = 0; isHeld = 0; amount = 0; born = 0; era = 0; forgetRow() }
+
+/* The counter of the budget that a transition uses: a new hold's is that of the store's clock, all others' is recorded. */
+inline readBudget() {
+  counter = (kind == HOLD -> window : request[r].window);
+#ifdef BUDGET_IGNORES_HELD
+  room = BUDGET - MIN(BUDGET, SPENT_IN(counter, 0) + SPENT_IN(counter, 1))
+#else
+  room = ROOM(counter)
+#endif
+}
+
+/* src/credits/budget-counters.ts: countInBudgets, with the transition's other writes. */
+inline countInBudget() {
+  before = committed.used[row.window];
+  committed.used[row.window] = before - COUNTED(committed.hold[r]);
+#ifdef BUDGET_OF_THE_END
+  committed.used[(kind == SETTLE -> window : row.window)] =
+    committed.used[(kind == SETTLE -> window : row.window)] + COUNTED(row);
+#else
+  committed.used[row.window] = committed.used[row.window] + COUNTED(row);
+#endif
+  /* No admission and no renewal raises what is used above the budget. A charge does so only above its hold. */
+  assert(committed.used[row.window] <= before || committed.used[row.window] <= BUDGET ||
+    ((kind == SETTLE || kind == EXPIRE) && row.charged > committed.hold[r].amount))
+}
+inline idle() { kind = 0; r = 0; tokens = 0; counter = 0; replays = 0; isHeld = 0; amount = 0; born = 0; era = 0; forgetRow() }
 
 /* Its request has ended: its memory of it goes. */
 inline endRequest(r, seen) {
   request[r].phase = ENDED; request[r].saw = seen;
-  request[r].promised = 0; request[r].delivered = 0; request[r].renewals = 0; request[r].lost = 0
+  request[r].promised = 0; request[r].delivered = 0; request[r].renewals = 0; request[r].lost = 0;
+  request[r].window = (request[r].spooled -> request[r].window : 0)
 }
 
 #define WAS_KILLED (life[node] != born)
@@ -276,7 +328,7 @@ inline endRequest(r, seen) {
 #ifdef NO_LOCK
 #define IS_FREE 1
 #define MAY_BEGIN 1
-#elif defined(READ_BEFORE_LOCK) || defined(LOCKS_UNORDERED)
+#elif defined(READ_BEFORE_LOCK) || defined(LOCKS_UNORDERED) || defined(BUDGET_READ_FIRST)
 #define IS_FREE !balanceLocked
 #define MAY_BEGIN 1
 #else
@@ -288,7 +340,8 @@ inline endRequest(r, seen) {
  * for it, so that the model also has a transaction of which the server still knows when its queue has sent the next. */
 proctype CommitQueue(bit node; bit isDurable) {
   unsigned kind : 3, tokens : 2, amount : 2, available : 4, held : 4, spent : 4, base : 3, front : 3, more : 3, era : 2;
-  bit r, replays, isHeld, born;
+  unsigned room : 3, before : 4;
+  bit r, replays, isHeld, born, counter;
   Row row;
 
 choose:
@@ -351,7 +404,7 @@ choose:
     :: isDurable && QUIET -> laneEnded[2 + node] = 1; goto end
     fi;
     born = life[node];
-#if defined(READ_BEFORE_LOCK) || defined(LOCKS_UNORDERED)
+#if defined(READ_BEFORE_LOCK) || defined(LOCKS_UNORDERED) || defined(BUDGET_READ_FIRST)
     goto begin;
 #endif
 lock:
@@ -359,9 +412,12 @@ lock:
      * row is always the newest. */
     balanceLocked = 1;
 #ifdef LOCKS_UNORDERED
-    (!isDurable || !tokenLocked);
+    (!isDurable || !budgetLocked);
 #endif
-    tokenLocked = 1;
+    budgetLocked = 1;
+#ifndef BUDGET_READ_FIRST
+    readBudget();
+#endif
     era = epoch; available = committed.available; held = committed.held; spent = committed.spent
   };
   /* src/stores/postgres/book-rows.ts: HOLDS, a later statement whose snapshot is younger than the locks. Then
@@ -408,9 +464,10 @@ lock:
     :: row.state != OPEN -> row.amount = 0; row.checkpoint = 0; row.overdue = 0 /* never read again */
     :: else
     fi;
+    countInBudget();
     copyRow(committed.hold[r], row);
     committed.available = available; committed.held = held; committed.spent = spent;
-    balanceLocked = 0; tokenLocked = 0;
+    balanceLocked = 0; budgetLocked = 0;
     forgetRow();
     /* src/stores/postgres/pools.ts: synchronous_commit. A durable commit takes all before it to the disk. */
     if
@@ -432,10 +489,10 @@ lock:
     fi;
     if
     /* The spool forgets an entry after it was booked: a process that dies in between books it again. */
-    :: replays -> request[r].spooled = 0
+    :: replays -> request[r].spooled = 0; request[r].window = 0
     :: !replays && kind == HOLD && isHeld ->
       request[r].phase = RUNNING;
-      request[r].promised = amount;
+      request[r].promised = amount; request[r].window = counter;
       /* Something reaches the client before it ends, or nothing does. */
       if
       :: IS_STREAMED(r) -> request[r].delivered = PIECE
@@ -453,7 +510,7 @@ abandoned:
   atomic {
     if
     :: STORE_DIED
-    :: !STORE_DIED -> balanceLocked = 0; tokenLocked = 0
+    :: !STORE_DIED -> balanceLocked = 0; budgetLocked = 0
     fi;
     idle(); goto choose
   };
@@ -462,9 +519,12 @@ begin:
 #ifdef READ_BEFORE_LOCK
   atomic { copyRow(row, committed.hold[r]) };
 #endif
+#ifdef BUDGET_READ_FIRST
+  atomic { readBudget() };
+#endif
 #ifdef LOCKS_UNORDERED
   if
-  :: !isDurable -> atomic { !tokenLocked -> tokenLocked = 1 }
+  :: !isDurable -> atomic { !budgetLocked -> budgetLocked = 1 }
   :: isDurable
   fi;
 #endif
@@ -538,8 +598,9 @@ proctype World() {
       epoch = epoch + 1;
       noteLoss(0); noteLoss(1);
       copyRows(committed, disk);
-      balanceLocked = 0; tokenLocked = 0;
+      balanceLocked = 0; budgetLocked = 0;
       check() }
+  :: d_step { window < TURNS -> window = 1 }
   :: d_step { kills < KILLS -> kill(0) }
   :: d_step { kills < KILLS -> kill(1) }
   :: d_step { laneEnded[2] && laneEnded[3] ->

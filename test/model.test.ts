@@ -56,12 +56,15 @@ const MODELS: ModelCase[] = [
     title: "the ledger",
     model: LEDGER,
     statesMin: 500_000,
-    // Together every pair of lost connections, crashes of the store and nodes that die.
+    // Together every pair of lost connections, crashes of the store and nodes that die; the budget binds no request.
     runs: [
       "FAULTS=2 CRASHES=0 KILLS=0",
       "FAULTS=1 CRASHES=0 KILLS=1",
       "FAULTS=0 CRASHES=1 KILLS=1",
       "FAULTS=1 CRASHES=1 KILLS=0",
+      // A budget that binds, and whose window ends at any instant.
+      "BUDGET=2 TURNS=1 FAULTS=1 CRASHES=0 KILLS=1",
+      "BUDGET=2 TURNS=1 FAULTS=0 CRASHES=1 KILLS=0",
     ],
     broken: [
       ["SETTLE_WITHOUT_STATE", "FAULTS=1 CRASHES=0 KILLS=0", "a settlement charges whatever the hold's state is"],
@@ -82,6 +85,13 @@ const MODELS: ModelCase[] = [
       ["RENEW_REVIVES", "FAULTS=1 CRASHES=0 KILLS=0", "a renewal opens a hold that has ended"],
       ["RENEW_FORGETS", "FAULTS=0 CRASHES=1 KILLS=0", "a renewal does not put a lost hold back"],
       ["HOLD_UNGUARDED", "FAULTS=1 CRASHES=0 KILLS=0", "a hold that is asked for again is made again"],
+      ["BUDGET_READ_FIRST", "BUDGET=2 FAULTS=0 CRASHES=0 KILLS=0", "the budget's counter is read before it is locked"],
+      ["BUDGET_IGNORES_HELD", "BUDGET=2 FAULTS=0 CRASHES=0 KILLS=0", "what running requests hold counts in no budget"],
+      [
+        "BUDGET_OF_THE_END",
+        "BUDGET=2 TURNS=1 FAULTS=0 CRASHES=0 KILLS=0",
+        "a charge counts in the budget's window of the settlement",
+      ],
     ],
   },
   {
