@@ -1,4 +1,5 @@
 import { type ConfigFile, keyText, type ParseOptions, type Path, parseFile, valueOfText } from "./config/file.ts";
+import { identityContradiction } from "./config/identity-schema.ts";
 import { checkValue, firstMistake, foundText, SECRETS } from "./config/mistake.ts";
 import { addDefaults, configNode, type Settings, schemaAt } from "./config/schema.ts";
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
@@ -170,6 +171,8 @@ function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
       seen.add(id);
     }
   }
+  const contradiction = identityContradiction(settings.identity.issuers);
+  if (contradiction !== undefined) refuse(contradiction.path, contradiction.text);
   if (parseDollarPrice("1", settings.credits) === undefined) {
     refuse(["credits"], "is too high. A dollar and its markup must be at most a billion credits.");
   }

@@ -18,6 +18,10 @@ export const FORMATS: Record<string, { words: string; test: (text: string) => bo
     words: "an http:// or https:// address without a user name or password",
     test: (text) => hasScheme(text, ["http:", "https:"]) && !hasCredentials(text),
   },
+  issuer: {
+    words: "an https:// address without a query (http:// on this machine only)",
+    test: isIssuer,
+  },
   "postgres-url": {
     words: "a postgres:// or postgresql:// address",
     // An @ after the host belongs to a password with an unescaped slash. Such an address would be misread, and shown.
@@ -47,6 +51,17 @@ export const FORMATS: Record<string, { words: string; test: (text: string) => bo
 function hasScheme(text: string, schemes: string[]): boolean {
   const url = URL.parse(text);
   return url !== null && schemes.includes(url.protocol) && (schemes.includes("postgres:") || url.hostname !== "");
+}
+
+/** OpenID Connect Discovery, section 3: HTTPS, no query and no fragment. Nobody can change what loopback carries. */
+function isIssuer(text: string): boolean {
+  const url = URL.parse(text);
+  if (url === null || hasCredentials(text) || /[?#\s]/.test(text)) return false;
+  return url.protocol === "https:" || (url.protocol === "http:" && isLoopback(url.hostname));
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === "localhost" || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
 }
 
 /** The path is the number of a database. */

@@ -54,6 +54,7 @@ export function checkValue(source: string, path: Path, value: unknown): void {
 /** Keys of settings that hold secrets. */
 export const SECRETS: ReadonlySet<string | number> = new Set([
   "apiKey",
+  "clientSecret",
   "accessKeyId",
   "secretAccessKey",
   "sessionToken",

@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT, TEMPERATURE_MAX } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
+import { IdentitySchema } from "./identity-schema.ts";
 import { ConversationsSchema, LedgerSchema, Responses, RetentionSchema } from "./ledger-schema.ts";
 import { Metrics, TelemetrySchema } from "./telemetry-schema.ts";
 import {
@@ -157,6 +158,7 @@ export const ConfigSchema = Group({
   ),
   limits: Limits,
   playground: Playground,
+  identity: IdentitySchema,
   completions: Group(
     {
       messages: Type.Enum(["reply", "conversation"], {

@@ -1,6 +1,7 @@
-/** Roles of people. `SERVICE_ROLES` see every organization, the others only their own. */
+/** Roles of people. `SERVICE_ROLES` see every organization, `ORGANIZATION_ROLES` only their own. */
 export const SERVICE_ROLES = ["operator", "auditor"] as const;
-export const ROLES = [...SERVICE_ROLES, "member"] as const;
+export const ORGANIZATION_ROLES = ["owner", "developer", "billing", "member"] as const;
+export const ROLES = [...SERVICE_ROLES, ...ORGANIZATION_ROLES] as const;
 export type ServiceRole = (typeof SERVICE_ROLES)[number];
 export type Role = (typeof ROLES)[number];
 /** Who or what made a change: a person in a role, or a process. Anonymous: without a valid token. */
@@ -8,6 +9,7 @@ export const ACTOR_KINDS = [...ROLES, "command", "service", "anonymous"] as cons
 export type ActorKind = (typeof ACTOR_KINDS)[number];
 
 const [OPERATOR, SERVICE, SIGNED_IN] = [["operator"], SERVICE_ROLES, ROLES] as const;
+const READERS = [...SERVICE_ROLES, "owner", "member"] as const;
 const EVERYONE = ["guest", ...ROLES] as const;
 
 /**
@@ -17,18 +19,18 @@ const EVERYONE = ["guest", ...ROLES] as const;
 export const ROLES_BY_PERMISSION = {
   "service:read": EVERYONE,
   "session:own": EVERYONE,
-  "playground:use": ["guest", "operator", "member"],
+  "playground:use": ["guest", "operator", "owner", "developer", "member"],
   "usage:read": SIGNED_IN,
   "models:read": SIGNED_IN,
   "organizations:read": SIGNED_IN,
   "organizations:write": OPERATOR,
-  "credits:read": SIGNED_IN,
+  "credits:read": [...READERS, "billing"],
   "credits:write": OPERATOR,
   "budgets:read": SIGNED_IN,
-  "budgets:write": OPERATOR,
-  "tokens:read": SIGNED_IN,
+  "budgets:write": ["operator", "owner"],
+  "tokens:read": READERS,
   "tokens:write": OPERATOR,
-  "requests:read": SIGNED_IN,
+  "requests:read": READERS,
   "conversations:read": SERVICE,
   "conversations:delete": OPERATOR,
   /** Routes with their health, and the providers' own costs and ids. */

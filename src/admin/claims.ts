@@ -1,0 +1,58 @@
+import type { Role } from "../api/admin/roles.ts";
+import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
+import { isObject, type JsonObject } from "../api/json.ts";
+import { PLAYGROUND_ID } from "../api/principal.ts";
+import type { IssuerSettings } from "../config/identity-schema.ts";
+
+/** Values of keys of `metadata` that a caller cannot choose; null: the key stays without a value. */
+export type Pins = Readonly<Record<string, string | null>>;
+
+/** Access of a person or a caller whom an issuer identifies. */
+export interface ClaimedAccess {
+  role: Role;
+  /** The organization of a role within one; null for the other roles. */
+  organizationId: string | null;
+  pins: Pins;
+}
+
+/**
+ * Returns the access that the claims of a verified token give, by the first role of its issuer that matches; undefined if none
+ * does. A role whose organization is in a claim does not match without this claim.
+ */
+export function accessOfClaims({ roles, pins }: IssuerSettings, claims: JsonObject): ClaimedAccess | undefined {
+  for (const { when, role, organization } of roles) {
+    if (!Object.entries(when).every(([name, value]) => hasValue(matchedClaim(claims, name), value))) continue;
+    const found = typeof organization === "object" ? claimAt(claims, organization.claim) : (organization ?? null);
+    if (found !== null && (typeof found !== "string" || found === "" || found === PLAYGROUND_ID)) continue;
+    if (found === null && organization !== undefined) continue;
+    const pinned = Object.entries(pins).map(([key, claim]) => [key, pinnedValue(claimAt(claims, claim))]);
+    return { role, organizationId: found, pins: Object.fromEntries(pinned) };
+  }
+  return undefined;
+}
+
+function hasValue(claim: unknown, value: string | boolean): boolean {
+  return claim === value || (Array.isArray(claim) && claim.includes(value));
+}
+
+/** An address counts only if its issuer has verified it: elsewhere, anyone can state any address. */
+function matchedClaim(claims: JsonObject, name: string): unknown {
+  if (name !== "email" && name !== "email_domain") return claimAt(claims, name);
+  const { email, email_verified } = claims;
+  if (email_verified !== true || typeof email !== "string") return undefined;
+  return name === "email" ? email : email.slice(email.lastIndexOf("@") + 1).toLowerCase();
+}
+
+/** Returns a claim by its name, which can contain dots itself, or by a path of names with a dot between them. */
+function claimAt(claims: JsonObject, name: string): unknown {
+  if (Object.hasOwn(claims, name)) return claims[name];
+  const dot = name.indexOf(".");
+  const inner = dot > 0 && Object.hasOwn(claims, name.slice(0, dot)) ? claims[name.slice(0, dot)] : undefined;
+  return isObject(inner) ? claimAt(inner, name.slice(dot + 1)) : undefined;
+}
+
+function pinnedValue(claim: unknown): string | null {
+  const isScalar = typeof claim === "string" || typeof claim === "number" || typeof claim === "boolean";
+  const text = isScalar ? String(claim) : "";
+  return text === "" || text.length > LABEL_CHARACTERS_MAX ? null : text;
+}
