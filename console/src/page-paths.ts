@@ -9,17 +9,18 @@ interface Address {
 }
 
 const service = ["operator", "auditor"] as const;
-const everyone = [...service, "member"] as const;
+const readers = [...service, "owner", "developer", "member"] as const;
+const everyone = [...readers, "billing"] as const;
 
 /** Paths and roles of all pages, in the order of the navigation. */
 export const PAGE_PATHS = [
   { path: "/", roles: everyone },
   { path: "/organizations", one: "/organizations/:id", roles: service },
-  { path: "/credits", roles: ["member"] },
-  { path: "/tokens", roles: everyone },
-  { path: "/requests", one: "/requests/:id", roles: everyone },
+  { path: "/credits", roles: ["owner", "billing", "member"] },
+  { path: "/tokens", roles: readers },
+  { path: "/requests", one: "/requests/:id", roles: readers },
   // Model IDs contain slashes.
   { path: "/models", one: "/models/*", roles: everyone },
-  { path: "/playground", roles: ["operator", "member"] },
+  { path: "/playground", roles: ["operator", "owner", "developer", "member"] },
   { path: "/audit", roles: service },
 ] as const satisfies readonly Address[];

@@ -31,6 +31,9 @@ const ACTIONS: Record<string, string> = {
 const ACTORS: Record<AuditEntry["actor"]["kind"], string> = {
   operator: "Operator",
   auditor: "Auditor",
+  owner: "Owner",
+  developer: "Developer",
+  billing: "Billing",
   member: "Member",
   command: "Command line",
   service: "Service",

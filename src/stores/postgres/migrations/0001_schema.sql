@@ -313,7 +313,7 @@ CREATE TABLE short_token (
 CREATE TABLE audit_entry (
   id              text COLLATE "C" NOT NULL PRIMARY KEY,
   made_at         bigint NOT NULL,
-  actor_kind      text NOT NULL CHECK (actor_kind IN ('operator', 'auditor', 'member', 'command', 'service', 'anonymous')),
+  actor_kind      text NOT NULL CHECK (actor_kind IN ('operator', 'auditor', 'owner', 'developer', 'billing', 'member', 'command', 'service', 'anonymous')),
   actor_id        text,
   actor_name      text,
   address         text,

@@ -312,7 +312,7 @@ CREATE TABLE short_token (
 CREATE TABLE audit_entry (
   id              TEXT NOT NULL PRIMARY KEY,
   made_at         INTEGER NOT NULL,
-  actor_kind      TEXT NOT NULL CHECK (actor_kind IN ('operator', 'auditor', 'member', 'command', 'service', 'anonymous')),
+  actor_kind      TEXT NOT NULL CHECK (actor_kind IN ('operator', 'auditor', 'owner', 'developer', 'billing', 'member', 'command', 'service', 'anonymous')),
   actor_id        TEXT,
   actor_name      TEXT,
   address         TEXT,
