@@ -1,5 +1,5 @@
 import { type ConfigFile, keyText, type ParseOptions, type Path, parseFile, valueOfText } from "./config/file.ts";
-import { identityContradiction } from "./config/identity-schema.ts";
+import { identityContradiction } from "./config/identity.ts";
 import { checkValue, firstMistake, foundText, SECRETS } from "./config/mistake.ts";
 import { addDefaults, configNode, type Settings, schemaAt } from "./config/schema.ts";
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";

@@ -1,6 +1,5 @@
 import { type Static, Type } from "typebox";
 import { ORGANIZATION_ROLES, SERVICE_ROLES } from "../api/admin/roles.ts";
-import type { Path } from "./file.ts";
 import { Group } from "./upstream-schema.ts";
 
 /** Signature algorithms of RFC 7518 with a public key. A secret shared with an issuer could sign as the issuer. */
@@ -109,34 +108,3 @@ export const IdentitySchema = Group(
 );
 
 export type IssuerSettings = Static<typeof IssuerSchema>;
-
-/** Returns the first contradiction between settings of issuers, with its path and the words that follow it. */
-export function identityContradiction(issuers: readonly IssuerSettings[]): { path: Path; text: string } | undefined {
-  const seen = new Set<string>();
-  for (const [index, { issuer, clientId, clientSecret, audience, roles }] of issuers.entries()) {
-    const path = ["identity", "issuers", index];
-    if (seen.has(issuer)) {
-      return { path: [...path, "issuer"], text: `is ${JSON.stringify(issuer)} a second time. Issuers must be unique.` };
-    }
-    seen.add(issuer);
-    if ((clientId === undefined) !== (clientSecret === undefined)) {
-      const missing = clientId === undefined ? "clientId" : "clientSecret";
-      return { path: [...path, missing], text: "is missing. clientId and clientSecret must be set together." };
-    }
-    if (clientId === undefined && audience === undefined) {
-      return {
-        path,
-        text: "has no use. Set clientId and clientSecret for sign-in, audience for JWT access tokens, or both.",
-      };
-    }
-    for (const [place, { role, organization }] of roles.entries()) {
-      const needsOrganization = ORGANIZATION_ROLES.some((one) => one === role);
-      if (needsOrganization === (organization !== undefined)) continue;
-      const text = needsOrganization
-        ? `is missing. The role ${role} is one of an organization.`
-        : `must be removed. The role ${role} is not one of an organization.`;
-      return { path: [...path, "roles", place, "organization"], text };
-    }
-  }
-  return undefined;
-}

@@ -18,7 +18,16 @@ export const LAYERS: Record<string, readonly string[]> = {
   stores: ["api", "credits", "errors", "telemetry", "internals", "version"],
   ledger: ["api", "credits", "errors", "internals", ...STORE_TYPES],
   gateway: ["api", "credits", "catalog", "errors", "ledger", "internals", "type:providers/provider.ts"],
-  admin: ["api", "credits", "errors", "ledger", "internals", "type:config/identity-schema.ts", ...STORE_TYPES],
+  admin: [
+    "api",
+    "credits",
+    "errors",
+    "ledger",
+    "internals",
+    "config/identity.ts",
+    "type:config/identity-schema.ts",
+    ...STORE_TYPES,
+  ],
   reports: ["api", "credits", "errors", "ledger", ...STORE_TYPES],
   operations: ["api", "credits", "errors", "catalog", "ledger", "gateway", "admin", "reports", ...STORE_TYPES],
   http: [

@@ -1,8 +1,9 @@
-import type { Role } from "../api/admin/roles.ts";
+import { ORGANIZATION_ROLES, type Role } from "../api/admin/roles.ts";
 import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import { isObject, type JsonObject } from "../api/json.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";
-import type { IssuerSettings } from "../config/identity-schema.ts";
+import type { Path } from "./file.ts";
+import type { IssuerSettings } from "./identity-schema.ts";
 
 /** Values of keys of `metadata` that a caller cannot choose; null: the key stays without a value. */
 export type Pins = Readonly<Record<string, string | null>>;
@@ -55,4 +56,35 @@ function pinnedValue(claim: unknown): string | null {
   const isScalar = typeof claim === "string" || typeof claim === "number" || typeof claim === "boolean";
   const text = isScalar ? String(claim) : "";
   return text === "" || text.length > LABEL_CHARACTERS_MAX ? null : text;
+}
+
+/** Returns the first contradiction between settings of issuers, with its path and the words that follow it. */
+export function identityContradiction(issuers: readonly IssuerSettings[]): { path: Path; text: string } | undefined {
+  const seen = new Set<string>();
+  for (const [index, { issuer, clientId, clientSecret, audience, roles }] of issuers.entries()) {
+    const path = ["identity", "issuers", index];
+    if (seen.has(issuer)) {
+      return { path: [...path, "issuer"], text: `is ${JSON.stringify(issuer)} a second time. Issuers must be unique.` };
+    }
+    seen.add(issuer);
+    if ((clientId === undefined) !== (clientSecret === undefined)) {
+      const missing = clientId === undefined ? "clientId" : "clientSecret";
+      return { path: [...path, missing], text: "is missing. clientId and clientSecret must be set together." };
+    }
+    if (clientId === undefined && audience === undefined) {
+      return {
+        path,
+        text: "has no use. Set clientId and clientSecret for sign-in, audience for JWT access tokens, or both.",
+      };
+    }
+    for (const [place, { role, organization }] of roles.entries()) {
+      const needsOrganization = ORGANIZATION_ROLES.some((one) => one === role);
+      if (needsOrganization === (organization !== undefined)) continue;
+      const text = needsOrganization
+        ? `is missing. The role ${role} is one of an organization.`
+        : `must be removed. The role ${role} is not one of an organization.`;
+      return { path: [...path, "roles", place, "organization"], text };
+    }
+  }
+  return undefined;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { IssuerSettings } from "../config/identity-schema.ts";
-import { accessOfClaims } from "./claims.ts";
+import { accessOfClaims } from "./identity.ts";
+import type { IssuerSettings } from "./identity-schema.ts";
 
 type Rule = IssuerSettings["roles"][number];
 
