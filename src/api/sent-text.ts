@@ -21,14 +21,14 @@ export interface SentTextVisitor {
  */
 const FRAME = new Set(
   `type id object status role name index item_id call_id tool_use_id output_index content_index summary_index
-  annotation_index sequence_number start_index end_index stop_reason stop_sequence system_fingerprint service_tier
+  annotation_index command_index sequence_number start_index end_index stop_reason stop_sequence system_fingerprint service_tier
   execution finish_reason is_error`.split(/\s+/),
 );
 /** Names of fields that hold content. */
 const CONTENT = new Set(
   `delta content content_block text thinking signature data partial_json input citations citation item part arguments
   summary encrypted_content refusal annotations annotation url title url_citation audio transcript images image_url
-  logprobs reasoning_details format others content_parts output tool_calls function extra_content result b64_json`.split(
+  logprobs reasoning_details format others content_parts output tool_calls function extra_content result b64_json action command commands operation`.split(
     /\s+/,
   ),
 );

@@ -74,6 +74,8 @@ export interface NativeRequest {
   hints?: readonly string[];
   /** Path of the first field that changes the answer and that only upstreams of this wire can take. */
   needed?: string | undefined;
+  /** Tools whose definitions the upstream writes into the prompt, and which are only on this wire: those of its maker. */
+  typedTools?: number;
   /** True if a part is marked to be cached for an hour. */
   hasHourCache?: boolean;
   /** True if upstreams of this wire shall be asked first, because others can only approximate a field of the request. */

@@ -1,4 +1,6 @@
-import { detailsOf } from "../api/json.ts";
+import { detailsOf, type JsonObject } from "../api/json.ts";
+import { isTypedTool } from "../api/messages/typed-tools.ts";
+import { TYPED_TOOLS } from "../api/responses/typed-tools.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { thinkingWithin } from "./fields.ts";
 import { isEventStream } from "./http/answer.ts";
@@ -86,7 +88,12 @@ const COVERED: Readonly<Record<string, readonly unknown[]>> = {
   speed: ["standard"],
 };
 /** Types of tools that the client runs: the results of an upstream's own tools would be prompt tokens without a bound. */
-const CLIENT_TOOLS: readonly unknown[] = [undefined, "custom", "function", "namespace", "tool_search"];
+const CLIENT_TOOLS = ["custom", "function", "namespace", "tool_search", ...TYPED_TOOLS];
+
+function isOfClient({ type = "custom", environment }: JsonObject): boolean {
+  const isKnown = typeof type === "string" && (CLIENT_TOOLS.includes(type) || isTypedTool(type));
+  return isKnown && (type !== "shell" || detailsOf(environment).type === "local");
+}
 
 /** Checks again what the wires check first, because the whole body passes. Throws UpstreamError `unsupported`. */
 function refuseUncovered(body: NativeRequest["body"]): void {
@@ -95,7 +102,7 @@ function refuseUncovered(body: NativeRequest["body"]): void {
     return value !== undefined && value !== null && !values.includes(value);
   });
   const tools = Array.isArray(body.tools) ? body.tools : [];
-  const tool = tools.findIndex((one) => !CLIENT_TOOLS.includes(detailsOf(one).type));
+  const tool = tools.findIndex((one) => !isOfClient(detailsOf(one)));
   const param = tool < 0 ? dear?.[0] : `tools[${tool}].type`;
   if (param === undefined) return;
   throw unsupportedField(
@@ -117,12 +124,13 @@ export function withSecondWire(
   environment: Environment,
 ): Provider {
   const wire = WIRES[secondWire.wire];
-  const servesOnly = secondWire.wire === "responses" ? secondWire.servesOnly : undefined;
+  const { servesOnly, lacksTypedTools = false } = secondWire.wire === "responses" ? secondWire : {};
   const client = new UpstreamClient(settings, environment, wire.keyHeaders(settings));
   const isTranslated = ({ model }: UpstreamRequest) => servesOnly?.test(model) === true;
   return {
     ...provider,
     nativeWire: secondWire.wire,
+    lacksTypedTools,
     convert: (request) =>
       isTranslated(request) ? unlessRefused(() => toResponsesBody(request)) : provider.convert?.(request),
     complete: async (call) => {

@@ -19,6 +19,8 @@ export interface Provider {
   readonly isPrivate?: boolean;
   /** The wire besides chat completions on which requests pass to this upstream. */
   readonly nativeWire?: NativeRequest["wire"];
+  /** True if it does not know the tools that the maker of this wire defines: they are translated for it. */
+  readonly lacksTypedTools?: boolean;
   /**
    * Converts the messages of a request to the wire's own form, for `complete` alone to read. Returns UpstreamError if the
    * upstream cannot take the request.

@@ -162,7 +162,7 @@ const ROWS: readonly Row[] = [
     baseUrl: "https://api.x.ai/v1",
     pricesId: "x-ai",
     documentation: "https://docs.x.ai/docs/api-reference#create-new-response",
-    secondWire: { wire: "responses" },
+    secondWire: { wire: "responses", lacksTypedTools: true },
     refuses: ["frequency_penalty", "presence_penalty", "stop"],
     compatible: { lacks: [], refuses: ["logit_bias"] },
     requestFormat: { fields: passing() },

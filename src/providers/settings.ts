@@ -22,8 +22,11 @@ export interface ProviderSettings extends Omit<Stated, "baseUrl" | "apiKey"> {
   secondWire?: SecondWire;
 }
 
-/** A second wire of an upstream. `servesOnly` matches the models that it serves on this wire only. */
-export type SecondWire = { wire: "messages" } | { wire: "responses"; servesOnly?: RegExp };
+/**
+ * A second wire of an upstream. `servesOnly` matches the models that it serves on this wire only; with `lacksTypedTools` it
+ * does not know the tools that the wire's maker defines.
+ */
+export type SecondWire = { wire: "messages" } | { wire: "responses"; servesOnly?: RegExp; lacksTypedTools?: true };
 
 /** Variables of the process; only those that name proxies are read. */
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -43,9 +43,11 @@ const NAMES =
   item_id output_index part annotation annotations logprobs audio images image_url url refusal role status object model
   reasoning reasoning_content reasoning_details tool_calls function_call function citations summary usage choices
   content_filter_results encrypted_content transcript bytes top_logprobs stop_reason stop_sequence finish_reason
-  system_fingerprint service_tier obfuscation organization_id messages extra_content invented other_text`.split(/\s+/);
+  system_fingerprint service_tier action commands command operation diff toolset_name obfuscation organization_id messages extra_content invented other_text`.split(
+    /\s+/,
+  );
 const TYPES = `text thinking redacted_thinking tool_use server_tool_use text_delta thinking_delta input_json_delta
-  signature_delta citations_delta message function_call custom_tool_call reasoning web_search_call output_text refusal
+  signature_delta citations_delta message function_call custom_tool_call reasoning web_search_call shell_call apply_patch_call output_text refusal
   summary_text url_citation invented`.split(/\s+/);
 
 const { value } = fc.letrec<{ value: unknown; object: Record<string, unknown> }>((tie) => ({
@@ -143,6 +145,7 @@ const outputEvent = at(
             "reasoning_summary_text",
             "function_call_arguments",
             "custom_tool_call_input",
+            "shell_call_command",
             "invented",
           ].map((name) => `response.${name}.delta`),
         ),
@@ -151,7 +154,7 @@ const outputEvent = at(
       .map(([event, piece]) => ({ ...event, delta: piece })),
     typed(["response.output_text.done", "response.content_part.done", "response.invented"]),
   ),
-  ["output_index", "content_index"],
+  ["output_index", "content_index", "command_index"],
 );
 
 /** Parts of an answer in the form of the AI SDK, which has no fields beyond these. */
@@ -187,6 +190,10 @@ const INBOUND: Record<string, () => DecodedCompletion> = {
   Gemini: () => {
     const call = { model: "m", isStreamed: true, isEvents: true };
     return decodeGenerateContent({ contents: { parts: { text: "go" } } }, call);
+  },
+  "Responses with OpenAI's tools": () => {
+    const tools = [{ type: "shell" }, { type: "apply_patch" }];
+    return decodeResponses({ model: "m", input: "go", tools });
   },
   Responses: () => decodeResponses({ model: "m", input: "go", include: ["message.output_text.logprobs"] }),
 };
@@ -230,7 +237,7 @@ const OUTBOUND: Record<string, Outbound> = {
     events: outputEvent,
     answer: responsesAnswer,
     reader: responses(true),
-    inbound: ["Responses"],
+    inbound: ["Responses", "Responses with OpenAI's tools"],
   },
   Responses: {
     events: outputEvent,

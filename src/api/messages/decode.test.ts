@@ -246,6 +246,27 @@ describe("Fields", () => {
     expect(decoded({}).native?.needed).toBeUndefined();
   });
 
+  test.each([
+    ["bash_20241022", ["command", "restart"], "command"],
+    ["bash_20250124", ["command", "restart"], "command"],
+    ["text_editor_20241022", ["view", "create", "str_replace", "insert", "undo_edit"], "insert (insert_line, new_str)"],
+    ["text_editor_20250124", ["view", "create", "str_replace", "insert", "undo_edit"], "insert (insert_line, new_str)"],
+    ["text_editor_20250429", ["view", "create", "str_replace", "insert"], "insert (insert_line, insert_text)"],
+    ["text_editor_20250728", ["view", "create", "str_replace", "insert"], "insert (insert_line, insert_text)"],
+    ["memory_20250818", ["view", "create", "str_replace", "insert", "delete", "rename"], "rename (old_path, new_path)"],
+  ])("The tool %s has a schema for upstreams of other wires, and is counted in the hold.", (type, names, described) => {
+    const { request, native } = decoded({
+      tools: [
+        { type, name: "t" },
+        { name: "u", input_schema: {} },
+      ],
+    });
+    const parameters = request.tools?.[0]?.function.parameters as { properties: { command: { enum?: string[] } } };
+    expect(parameters.properties.command.enum ?? Object.keys(parameters.properties)).toEqual(names);
+    expect(request.tools?.[0]?.function).toMatchObject({ name: "t", description: expect.stringContaining(described) });
+    expect(native).toMatchObject({ typedTools: 1, needed: undefined, body: { tools: [{ type, name: "t" }, {}] } });
+  });
+
   test("A request to count tokens needs no max_tokens.", () => {
     expect(decodeCountTokens({ model: "m", messages: USER }, headers)).toMatchObject({ request: { model: "m" } });
   });
@@ -279,7 +300,9 @@ describe("Invalid requests", () => {
     [{ max_tokens: undefined }, "missing_required_parameter", "max_tokens"],
     [{ messages: [] }, "invalid_value", "messages"],
     [{ temperature: 2 }, "decimal_above_max_value", "temperature"],
-    [{ tools: [{ type: "bash_20250124", name: "bash" }] }, "unsupported_value", "tools[0].type"],
+    [{ tools: [{ type: "web_fetch_20260318", name: "web_fetch" }] }, "unsupported_value", "tools[0].type"],
+    [{ tools: [{ type: "bash_20250124" }] }, "missing_required_parameter", "tools[0].name"],
+    [{ tools: [{ name: "a" }] }, "missing_required_parameter", "tools[0].input_schema"],
     [{ container: "c" }, "unsupported_value", "container"],
     [{ speed: "fast" }, "unsupported_value", "speed"],
     [

@@ -3,7 +3,7 @@ import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
 import { detailsOf, isObject, type JsonObject, pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
-import { invalid, refuseIf, type ValidationIssue } from "../validation.ts";
+import { invalid, missing, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { shown, UnknownFields } from "../wording.ts";
 import { imageUrlOf, MessageConversation } from "./conversation.ts";
@@ -13,12 +13,13 @@ import { isClaudes } from "./reasoning.ts";
 import {
   type BlockOf,
   CountTokensRequest,
-  type CustomTool,
   type InputMessage,
   MESSAGES_VERSIONS,
   type MessageBlock,
   MessagesRequest,
+  type MessageTool,
 } from "./request.ts";
+import { definitionOf, isOfScreen, isTypedTool } from "./typed-tools.ts";
 
 /** Headers of a request. */
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
@@ -44,7 +45,13 @@ function decode(
   const unknown = new UnknownFields();
   refuseIf(messagesVersionIssue(headers) ?? bodyIssue(detailsOf(body)));
   const request = read(body, unknown) as MessagesRequest;
-  refuseIf(toolChoiceIssue(request) ?? thinkingIssue(request) ?? formatIssue(request) ?? blockIssue(request.messages));
+  refuseIf(
+    toolIssue(request) ??
+      toolChoiceIssue(request) ??
+      thinkingIssue(request) ??
+      formatIssue(request) ??
+      blockIssue(request.messages),
+  );
   const conversation = new MessageConversation(request);
   const native = nativeOf(request, headers);
   const asked = internalRequest(request, conversation);
@@ -103,18 +110,33 @@ function bodyIssue(body: JsonObject): ValidationIssue | undefined {
 
 function serverToolIssue({ tools }: JsonObject): ValidationIssue | undefined {
   if (!Array.isArray(tools)) return undefined;
-  const index = tools.findIndex((tool) => isObject(tool) && (tool.type ?? "custom") !== "custom");
+  const index = tools.findIndex((tool) => isObject(tool) && !isOfClient(tool.type ?? undefined));
   if (index < 0) return undefined;
   const param = `tools[${index}].type`;
-  const expected = "Only custom tools with an 'input_schema' are supported.";
+  const expected =
+    "Only tools that the client runs are supported: custom ones, and bash, text_editor, memory and computer.";
   const message = `Invalid '${param}': the tool ${shown(tools[index].type)} is not supported. ${expected}`;
   return { code: "unsupported_value", param, message, loggedMessage: `Invalid '${param}'. ${expected}` };
+}
+
+function isOfClient(type: unknown): boolean {
+  return type === undefined || type === "custom" || (typeof type === "string" && isTypedTool(type));
+}
+
+/** Returns the issue of a tool that lacks what only tools of Anthropic's definition may lack. */
+function toolIssue({ tools = [] }: MessagesRequest): ValidationIssue | undefined {
+  for (const [index, { type = "custom", name, input_schema: schema }] of tools.entries()) {
+    if (name === undefined && !type.includes("_toolset_")) return missing(`tools[${index}].name`);
+    if (type === "custom" && schema === undefined) return missing(`tools[${index}].input_schema`);
+  }
+  return undefined;
 }
 
 function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): ValidationIssue | undefined {
   if (choice?.type !== "any" && choice?.type !== "tool") return undefined;
   if (tools.length === 0) return choiceWithoutTools();
-  if (choice.type === "any" || tools.some(({ name }) => name === choice.name)) return undefined;
+  // The names in a toolset are Anthropic's.
+  if (choice.type === "any" || tools.some(({ name }) => name === undefined || name === choice.name)) return undefined;
   return invalid("tool_choice.name", "'tools' has no tool with this name");
 }
 
@@ -208,6 +230,7 @@ function nativeOf(request: MessagesRequest, headers: Headers): NativeRequest {
     headers: passed,
     hints: hintsOf(request, passed["anthropic-beta"]),
     needed: neededField(request),
+    typedTools: request.tools?.filter(({ type = "custom" }) => type !== "custom").length ?? 0,
     hasHourCache: hasHourMark(request),
     // Elsewhere the budget of thinking becomes an effort.
     prefersNative: request.thinking?.type === "enabled",
@@ -230,8 +253,10 @@ function hasHourMark(request: MessagesRequest): boolean {
   return [request, ...tools, ...blocks].some((part) => "cache_control" in part && part.cache_control?.ttl === "1h");
 }
 
-/** Returns the path of the first document that asks for citations, which other wires do not have. */
-function neededField({ messages }: MessagesRequest): string | undefined {
+/** Returns the path of what other wires do not have: a tool for a screen, or the first document that asks for citations. */
+function neededField({ messages, tools = [] }: MessagesRequest): string | undefined {
+  const tool = tools.findIndex(isOfScreen);
+  if (tool >= 0) return `tools[${tool}].type`;
   for (const { block, path } of blocksOf(messages)) {
     const hasCitations = block.type === "document" || block.type === "search_result";
     if (hasCitations && block.citations?.enabled === true) return `${path}.citations`;
@@ -267,9 +292,11 @@ function internalRequest(request: MessagesRequest, { messages }: MessageConversa
   };
 }
 
-function toolOf({ name, description, input_schema, input_examples = [], strict, cache_control }: CustomTool): Tool {
+function toolOf(tool: MessageTool): Tool {
+  const { input_examples = [], strict, cache_control } = tool;
+  const { name, description, input_schema } = definitionOf(tool);
   const examples = input_examples.map((example) => `Example input: ${JSON.stringify(example)}`);
-  const text = [...(description === undefined ? [] : [description]), ...examples].join("\n");
+  const text = [...(description === "" ? [] : [description]), ...examples].join("\n");
   return {
     type: "function",
     function: {

@@ -61,6 +61,7 @@ const ToolUseBlock = Type.Object({
   name: Type.String({ minLength: 1 }),
   input: JsonObject,
   caller: Type.Optional(Type.Object({ type: Type.Literal("direct") })),
+  toolset_name: Type.Optional(Type.String()),
   cache_control: cacheControl,
 });
 const resultBlocks = [TextBlock, ImageBlock, DocumentBlock, SearchResultBlock] as const;
@@ -86,15 +87,24 @@ const Message = Type.Object({
   content: Type.Union([Type.String(), Type.Array(MessageBlock)]),
 });
 
-const CustomTool = Type.Object({
-  type: Type.Optional(Type.Literal("custom")),
-  name: Type.String({ minLength: 1 }),
+/** A custom tool, or one that Anthropic defines and the client runs, such as `bash_20250124`. */
+const MessageTool = Type.Object({
+  type: Type.Optional(Type.String()),
+  name: Type.Optional(Type.String({ minLength: 1, description: "Required, except for a toolset." })),
   description: Type.Optional(Type.String()),
-  input_schema: JsonObject,
+  input_schema: Type.Optional(
+    Type.Unsafe<Record<string, unknown>>({ ...JsonObject, description: "Required for a custom tool." }),
+  ),
   input_examples: Type.Optional(Type.Array(JsonObject)),
   strict: Type.Optional(Type.Boolean()),
   eager_input_streaming: Type.Optional(Type.Boolean()),
   cache_control: cacheControl,
+  max_characters: Type.Optional(Type.Integer({ minimum: 1 })),
+  display_width_px: Type.Optional(Type.Integer({ minimum: 1 })),
+  display_height_px: Type.Optional(Type.Integer({ minimum: 1 })),
+  display_number: Type.Optional(Type.Integer()),
+  enable_zoom: Type.Optional(Type.Boolean()),
+  configs: Type.Optional(JsonObject),
 });
 
 const isSequential = { disable_parallel_tool_use: Type.Optional(Type.Boolean()) };
@@ -119,7 +129,7 @@ const promptFields = {
   model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
   messages: Type.Array(Message, { minItems: 1, maxItems: MESSAGES_MAX }),
   system: Type.Optional(Type.Union([Type.String(), Type.Array(taggedUnion("type", [TextBlock]))])),
-  tools: Type.Optional(Type.Array(CustomTool, { maxItems: TOOLS_MAX })),
+  tools: Type.Optional(Type.Array(MessageTool, { maxItems: TOOLS_MAX })),
   tool_choice: Type.Optional(MessageToolChoice),
   thinking: Type.Optional(Thinking),
   output_config: Type.Optional(
@@ -170,4 +180,4 @@ export type CountTokensRequest = Static<typeof CountTokensRequest>;
 export type InputMessage = Static<typeof Message>;
 export type MessageBlock = Static<typeof MessageBlock>;
 export type BlockOf<T extends MessageBlock["type"]> = Extract<MessageBlock, { type: T }>;
-export type CustomTool = Static<typeof CustomTool>;
+export type MessageTool = Static<typeof MessageTool>;

@@ -204,7 +204,7 @@ describe("Refused:", () => {
       "tool_choice.name",
     ],
     [item({ type: "item_reference", id: "msg_1" }), "invalid_value", "input[0].id"],
-    [item({ type: "computer_call" }), "invalid_value", "input[0].type"],
+    [item({ type: "mcp_call" }), "invalid_value", "input[0].type"],
     [item({ type: "function_call_output", output: "1" }), "missing_required_parameter", "input[0].call_id"],
     [item(reasoning({ encrypted_content: "tollgate.AAAA" })), "invalid_value", "input[0].encrypted_content"],
     [part({ type: "input_image", file_id: "file_1" }), "unsupported_value", "input[0].content[0].file_id"],

@@ -4,7 +4,7 @@ import { detailsOf, isObject, type JsonObject, objectsIn, pick } from "../json.t
 import { compileReader } from "../known-fields.ts";
 import { InvalidRequestError, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
-import { shown, UnknownFields } from "../wording.ts";
+import { joinedChoices, shown, UnknownFields } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, PREVIOUS, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
@@ -13,6 +13,7 @@ import { type InputItem, ResponsesRequest, type ResponsesTool } from "./request.
 import type { ResponseObject } from "./response.ts";
 import { SAME_SETTINGS, settingsOf } from "./settings.ts";
 import { calledTools, toChatTools } from "./tools.ts";
+import { isOfComputer, TYPED_TOOLS } from "./typed-tools.ts";
 
 const readRequest = compileReader(ResponsesRequest);
 /** Clients such as Codex offer it with each request, and the model need not use it. Its searches would not be charged. */
@@ -31,8 +32,8 @@ const UNSUPPORTED: Record<string, string> = {
 };
 /** Fields without an effect here, even if the upstream speaks this wire: some of them have a price of their own. */
 const NEVER_SENT = ["max_tool_calls", "service_tier", "prompt_cache_retention", "prompt_cache_options"];
-const TOOL_TYPES = ["function", "custom", "namespace", "tool_search"];
-const CHOICE_TYPES = ["allowed_tools", "function", "custom"];
+const TOOL_TYPES = ["function", "custom", "namespace", "tool_search", ...TYPED_TOOLS];
+const CHOICE_TYPES = ["allowed_tools", "function", "custom", ...TYPED_TOOLS];
 /** Items whose tools become tools of the request. */
 const TOOL_ITEMS = ["additional_tools", "tool_search_output"];
 
@@ -54,7 +55,7 @@ export function decodeResponses(body: unknown, kept?: KeptItems): DecodedComplet
     kind: "completion",
     request,
     output: { param: "max_output_tokens", tokens: asked.max_output_tokens, isLimitedBySetting: false },
-    native: nativeRequest(asked),
+    native: nativeRequest(asked, earlier.length),
     ...(isKept && {
       keep: (answer) => {
         const response = answer as ResponseObject;
@@ -95,7 +96,7 @@ function readBody(body: unknown): { read: ResponsesRequest; ignored: string[] } 
   const unknown = new UnknownFields();
   const read = readRequest(isObject(body) ? withTypes(body) : body, unknown);
   for (const name of ignoredFields(read)) unknown.add("", name);
-  return { read: withoutSearch(read, unknown), ignored: unknown.names() };
+  return { read: withClientTools(read, unknown), ignored: unknown.names() };
 }
 
 /** A message may omit its type. */
@@ -107,12 +108,15 @@ function withTypes(body: JsonObject): JsonObject {
   return { ...body, input };
 }
 
-/** Leaves out the tools that the client does not run, which upstreams on this wire would. */
-function withoutSearch(asked: ResponsesRequest, unknown: UnknownFields): ResponsesRequest {
+/**
+ * Leaves out the tools that the client does not run, which upstreams on this wire would, and states that shells are those of
+ * the client, so that no upstream opens a container for one.
+ */
+function withClientTools(asked: ResponsesRequest, unknown: UnknownFields): ResponsesRequest {
   const run = (tools: readonly ResponsesTool[], place: string) => {
     const left = tools.filter(({ type }) => type !== WEB_SEARCH);
     if (left.length < tools.length) unknown.add(place, WEB_SEARCH);
-    return left;
+    return left.map((tool) => (tool.type === "shell" ? { environment: { type: "local" as const }, ...tool } : tool));
   };
   const { input, tools } = asked;
   const ofItem = (item: InputItem) => ("tools" in item ? { ...item, tools: run(item.tools, "input.tools.") } : item);
@@ -161,6 +165,10 @@ function unsupportedToolIssue(body: JsonObject): ValidationIssue | undefined {
     if (typeof type === "string" && !TOOL_TYPES.includes(type) && !isLeftOut) {
       return unsupportedTool(`${path}.type`, type);
     }
+    const environment = detailsOf(tool.environment).type;
+    if (type === "shell" && environment !== undefined && environment !== "local") {
+      return unsupportedTool(`${path}.environment.type`, String(environment));
+    }
     const inner = objectsIn(tool.tools).map((one, number) => ({ one, place: `${path}.tools[${number}]` }));
     for (const { one, place } of [{ one: tool, place: path }, ...inner]) {
       const field = ["async", ...(isFound ? [] : ["defer_loading"])].find((name) => one[name] === true);
@@ -173,7 +181,7 @@ function unsupportedToolIssue(body: JsonObject): ValidationIssue | undefined {
 }
 
 function unsupportedTool(param: string, type: string): ValidationIssue {
-  const rule = "Supported tools are 'function', 'custom', 'namespace' and 'tool_search', which the client runs.";
+  const rule = `Supported tools are ${joinedChoices(TOOL_TYPES)}, all of which the client runs.`;
   return {
     code: "unsupported_value",
     param,
@@ -226,7 +234,7 @@ function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest
  * Returns the request for upstreams that speak this wire, with the items of earlier responses. The upstreams store nothing:
  * their ids would mean nothing to clients.
  */
-function nativeRequest(asked: ResponsesRequest): NativeRequest {
+function nativeRequest(asked: ResponsesRequest, earlierCount: number): NativeRequest {
   const { input, include = [], previous_response_id: _previous, ...rest } = asked;
   const body: Record<string, unknown> = { ...rest, store: false };
   for (const name of [...NEVER_SENT, "metadata", "background"]) delete body[name];
@@ -234,7 +242,26 @@ function nativeRequest(asked: ResponsesRequest): NativeRequest {
   // Without it, clients could not send the reasoning back to an upstream that stores nothing.
   const included = include.filter((one) => INCLUDED.has(one));
   body.include = [...new Set([...included, "reasoning.encrypted_content"])];
-  return { wire: "responses", body, headers: {}, hints: nativeHints(asked) };
+  const typed = calledTools(asked)
+    .values()
+    .filter(({ type }) => (TYPED_TOOLS as string[]).includes(type));
+  return {
+    wire: "responses",
+    body,
+    headers: {},
+    hints: nativeHints(asked),
+    needed: neededPath(asked, earlierCount),
+    typedTools: typed.toArray().length,
+  };
+}
+
+/** Returns the path of the first tool or item of a computer: no function can stand for it. */
+function neededPath({ tools = [], input }: ResponsesRequest, earlierCount: number): string | undefined {
+  const tool = tools.findIndex(isOfComputer);
+  if (tool >= 0) return `tools[${tool}].type`;
+  const item = itemsOf(input).findIndex((one) => isOfComputer(one) || ("tools" in one && one.tools.some(isOfComputer)));
+  if (item < 0) return undefined;
+  return item < earlierCount ? PREVIOUS : `input[${item - earlierCount}].type`;
 }
 
 /** True for reasoning of other upstreams. */

@@ -4,6 +4,7 @@ import { InvalidRequestError, invalid, missing } from "../validation.ts";
 import { readReasoning } from "./reasoning.ts";
 import type { InputItem, MessagePart } from "./request.ts";
 import { internalNameOf, toCustomArguments } from "./tools.ts";
+import { messageOf } from "./typed-tools.ts";
 
 /** Place of a message in the request, for the errors that name it. */
 interface MessageOrigin {
@@ -71,6 +72,13 @@ class InputReader {
         return;
       case "item_reference":
         throw notKept(`${path}.id`);
+      case "additional_tools":
+        return;
+      default: {
+        const read = messageOf(item, path);
+        if ("called" in read) this.#call(read.callId, read.called, path);
+        else this.add(path, read.result);
+      }
     }
   }
 

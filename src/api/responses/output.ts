@@ -1,10 +1,11 @@
 import type { AnswerPiece } from "../answer.ts";
 import type { ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
-import { isObject } from "../json.ts";
+import { isObject, parseJson } from "../json.ts";
 import { toEncryptedContent } from "./reasoning.ts";
 import type { OutputItem } from "./response.ts";
 import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";
+import { isTranslated, type TranslatedType, translatedCall } from "./typed-tools.ts";
 
 /** Takes the events of an answer: their type and their fields besides the sequence number. */
 export interface OutputEvents {
@@ -16,7 +17,7 @@ export interface OutputEvents {
 const NO_EVENTS: OutputEvents = { emit() {}, emitDelta() {} };
 
 type Item<T extends OutputItem["type"]> = Extract<OutputItem, { type: T }>;
-type CallItem = Item<"function_call"> | Item<"custom_tool_call"> | Item<"tool_search_call">;
+type StreamedItem = Item<"function_call"> | Item<"custom_tool_call"> | Item<"tool_search_call">;
 type Part = Item<"message">["content"][number];
 
 /** An item that further pieces may continue. */
@@ -32,11 +33,19 @@ interface OpenPart {
   place: Open<OutputItem>["place"] & { content_index: number };
 }
 
-interface OpenCall extends Open<CallItem> {
+interface OpenCall extends Open<StreamedItem> {
   /** The arguments as the upstream sends them. */
   text: string;
   /** True if the arguments are the input itself, not those of a function that stands for a custom tool. */
   isCustom: boolean;
+  extra: unknown;
+}
+
+/** A call of a tool that OpenAI defines: its item has no place for a part of the arguments. */
+interface WaitingCall {
+  type: TranslatedType;
+  callId: string;
+  text: string;
   extra: unknown;
 }
 
@@ -60,6 +69,7 @@ export class OutputBuilder {
   #part: OpenPart | undefined;
   /** Open until the answer ends, because upstreams may send the pieces of several calls in any order. */
   readonly #calls = new Map<number, OpenCall>();
+  readonly #waiting = new Map<number, WaitingCall>();
 
   /** Without `events` it only builds the items. */
   constructor(options: OutputOptions, events: OutputEvents = NO_EVENTS) {
@@ -82,12 +92,14 @@ export class OutputBuilder {
 
   /** Ends all items. An answer that was cut at its bound leaves the last one incomplete. */
   end(isIncomplete: boolean): void {
-    if (this.items.length === 0 && !isIncomplete) this.#openPart("output_text");
-    const last = isIncomplete ? this.items.length - 1 : -1;
+    if (this.items.length + this.#waiting.size === 0 && !isIncomplete) this.#openPart("output_text");
+    const last = isIncomplete ? this.items.length + this.#waiting.size - 1 : -1;
     this.#closeReasoning(last);
     this.#closeMessage(last);
     for (const call of this.#calls.values()) this.#closeCall(call, last);
-    const extras = [...this.#calls.values()].filter(({ extra }) => extra !== undefined);
+    for (const call of this.#waiting.values()) this.#addWhole(call, last);
+    const opened = [...this.#calls.values()].map(({ item, extra }) => ({ callId: item.call_id, extra }));
+    const extras = [...opened, ...this.#waiting.values()].filter(({ extra }) => extra !== undefined);
     if (extras.length === 0) return;
     const { item, index } = this.#open<Item<"reasoning">>({
       id: this.#newId("rs"),
@@ -96,7 +108,7 @@ export class OutputBuilder {
       status: "in_progress",
     });
     item.encrypted_content = toEncryptedContent({
-      calls: Object.fromEntries(extras.map(({ item, extra }) => [item.call_id, extra])),
+      calls: Object.fromEntries(extras.map(({ callId, extra }) => [callId, extra])),
     });
     this.#done(item, index, -1);
   }
@@ -210,21 +222,27 @@ export class OutputBuilder {
   }
 
   #call({ index, id, function: called, extra_content: extra, isCustom }: ToolCallDelta): void {
-    const call = this.#calls.get(index) ?? this.#openCall(index, id ?? "", called?.name ?? "", isCustom === true);
+    const known = this.#calls.get(index) ?? this.#waiting.get(index);
+    const call = known ?? this.#openCall(index, id ?? "", called?.name ?? "", isCustom === true);
     if (extra !== undefined) call.extra = extra;
     const text = called?.arguments ?? "";
     call.text += text;
-    if (text === "" || call.item.type !== "function_call") return;
+    if (text === "" || !("item" in call) || call.item.type !== "function_call") return;
     call.item.arguments = call.text;
     this.#events.emitDelta("response.function_call_arguments.delta", call.place, text);
   }
 
-  #openCall(callIndex: number, callId: string, name: string, isCustom: boolean): OpenCall {
+  #openCall(callIndex: number, callId: string, name: string, isCustom: boolean): OpenCall | WaitingCall {
     this.#closeReasoning(-1);
     this.#closeMessage(-1);
     const { type, ...called }: CalledTool = this.#options.tools.get(name) ?? { type: "function", name };
+    if (isTranslated(type)) {
+      const waiting = { type, callId, text: "", extra: undefined };
+      this.#waiting.set(callIndex, waiting);
+      return waiting;
+    }
     const common = { status: "in_progress" as const, call_id: callId };
-    const item: CallItem =
+    const item: StreamedItem =
       type === "tool_search"
         ? { id: this.#newId("tsc"), type: "tool_search_call", ...common, execution: "client", arguments: {} }
         : isCustom || type === "custom"
@@ -249,6 +267,13 @@ export class OutputBuilder {
     this.#done(item, index, last);
   }
 
+  #addWhole({ type, callId, text }: WaitingCall, last: number): void {
+    const { prefix, fields } = translatedCall(type, parseJson(text));
+    const common = { id: this.#newId(prefix), status: "in_progress" as const, call_id: callId };
+    const { item, index } = this.#open<OutputItem>({ ...common, ...fields });
+    this.#done(item, index, last);
+  }
+
   #open<T extends OutputItem>(item: T): Open<T> {
     const index = this.items.length;
     this.items.push(item);
@@ -257,7 +282,8 @@ export class OutputBuilder {
   }
 
   #done(item: OutputItem, index: number, last: number): void {
-    item.status = index === last ? "incomplete" : "completed";
+    const cut = item.type === "apply_patch_call" ? "in_progress" : "incomplete";
+    item.status = index === last ? cut : "completed";
     this.#events.emit("response.output_item.done", { output_index: index, item });
   }
 

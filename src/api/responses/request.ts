@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Metadata, taggedUnion } from "../chat/request.ts";
+import { TYPED_TOOLS, typedItems, typedTools } from "./typed-tools.ts";
 
 const ITEM = { id: Type.Optional(Type.String()), status: Type.Optional(Type.String()) };
 
@@ -93,7 +94,7 @@ const WebSearchTool = Type.Object(
   { type: Type.Literal("web_search") },
   { description: "Left out of a request that has other tools; refused otherwise." },
 );
-const toolTypes = [FunctionTool, CustomTool, NamespaceTool, ToolSearchTool, WebSearchTool] as const;
+const toolTypes = [FunctionTool, CustomTool, NamespaceTool, ToolSearchTool, WebSearchTool, ...typedTools] as const;
 const ResponsesTool = taggedUnion("type", [...toolTypes]);
 
 const ToolSearchCall = Type.Object({
@@ -136,6 +137,7 @@ const inputItems = [
   AdditionalTools,
   Reasoning,
   ItemReference,
+  ...typedItems,
 ] as const;
 /** Item of `input`. A message may omit its `type`; decodeResponses adds it before it validates. */
 export const InputItem = taggedUnion("type", [...inputItems]);
@@ -149,8 +151,9 @@ const ResponsesToolChoice = Type.Union([
     Type.Object({
       type: Type.Literal("allowed_tools"),
       mode: Type.Enum(["auto", "required"]),
-      tools: Type.Array(Type.Object({ type: Type.Enum(["function", "custom"]), ...ToolName })),
+      tools: Type.Array(Type.Object({ type: Type.String(), name: Type.Optional(Type.String()) })),
     }),
+    Type.Object({ type: Type.Enum([...TYPED_TOOLS]) }),
   ]),
 ]);
 

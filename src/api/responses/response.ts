@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Metadata } from "../chat/request.ts";
 import { CALLED } from "./request.ts";
+import { LocalShellCall, PatchCall, ShellCall } from "./typed-tools.ts";
 
 const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
 const ITEM = { id: Type.String(), status: Type.Enum(["in_progress", "completed", "incomplete"]) };
@@ -45,6 +46,9 @@ export const OutputItem = Type.Union([
     execution: Type.Literal("client"),
     arguments: Type.Unknown(),
   }),
+  Type.Object({ ...ITEM, call_id: Type.String(), ...ShellCall.properties }),
+  Type.Object({ ...ITEM, call_id: Type.String(), ...LocalShellCall.properties }),
+  Type.Object({ ...ITEM, call_id: Type.String(), ...PatchCall.properties }),
 ]);
 export type OutputItem = Static<typeof OutputItem>;
 

@@ -194,10 +194,10 @@ describe("The tools of a request", () => {
   test.each([
     [{ tools: [{ type: "web_search" }] }, "tools[0].type"],
     [addedTools({ type: "web_search" }), "input[1].tools[0].type"],
-    [addedTools({ type: "local_shell" }), "input[1].tools[0].type"],
+    [addedTools({ type: "file_search" }), "input[1].tools[0].type"],
     [addedTools({ type: "function", name: "f", defer_loading: true }), "input[1].tools[0].defer_loading"],
     [{ tools: [CUSTOM, { type: "web_search" }], tool_choice: { type: "web_search" } }, "tool_choice.type"],
-    [{ tools: [{ type: "local_shell" }] }, "tools[0].type"],
+    [{ tools: [{ type: "file_search" }] }, "tools[0].type"],
     [{ tools: [{ ...SEARCH, execution: "server" }] }, "tools[0].execution"],
     [
       { tools: [{ ...AGENTS, tools: [{ type: "function", name: "f", defer_loading: true }] }] },

@@ -3,6 +3,7 @@ import { type ChatCompletionRequest, TOOLS_MAX, type Tool } from "../chat/reques
 import { detailsOf, parseJson, textOf } from "../json.ts";
 import { InvalidRequestError, invalid } from "../validation.ts";
 import type { ResponsesRequest, ResponsesTool } from "./request.ts";
+import { functionOf } from "./typed-tools.ts";
 
 /** Parameters of the function that stands for a custom tool: its input is free text. */
 const CUSTOM_PARAMETERS = {
@@ -66,12 +67,12 @@ function toNamedTools(tool: ResponsesTool): NamedTool[] {
     case "web_search":
       return [];
     default:
-      return [toNamedTool(tool, [tool.description])];
+      return [toNamedTool(tool, "description" in tool ? [tool.description] : [])];
   }
 }
 
 function toNamedTool(tool: ClientTool, told: readonly (string | undefined)[], namespace?: string): NamedTool {
-  const called = { type: tool.type, name: tool.type === TOOL_SEARCH ? TOOL_SEARCH : tool.name };
+  const called = { type: tool.type, name: "name" in tool ? tool.name : tool.type };
   const origin = { ...called, ...(namespace !== undefined && { namespace }) };
   const internalName = internalNameOf(origin);
   return { ...origin, internalName, tool: toChatTool(tool, internalName, told) };
@@ -99,23 +100,27 @@ export function toChatTools(
   if (tools.length === 0) throw new InvalidRequestError(choiceWithoutTools());
   if (choice === "required") return { ...all, tool_choice: choice };
   const wanted = choice.type === "allowed_tools" ? choice.tools : [choice];
+  const nameOf = (one: { type: string; name?: string }) => one.name ?? one.type;
   const isTool = (tool: NamedTool, type: string, name: string) => tool.type === type && tool.internalName === name;
-  const missing = wanted.findIndex(({ type, name }) => !tools.some((tool) => isTool(tool, type, name)));
+  const missing = wanted.findIndex((one) => !tools.some((tool) => isTool(tool, one.type, nameOf(one))));
   if (missing >= 0 || wanted.length === 0) {
     const param =
       choice.type === "allowed_tools" ? `tool_choice.tools[${Math.max(missing, 0)}].name` : "tool_choice.name";
     throw new InvalidRequestError(invalid(param, "'tools' has no tool of this type with this name"));
   }
   if (choice.type !== "allowed_tools") {
-    return { ...all, tool_choice: { type: "function", function: { name: choice.name } } };
+    return { ...all, tool_choice: { type: "function", function: { name: nameOf(choice) } } };
   }
-  const names = new Set(wanted.map(({ name }) => name));
+  const names = new Set(wanted.map(nameOf));
   const allowed = tools.filter(({ internalName }) => names.has(internalName));
   return { tools: allowed.map(({ tool }) => tool), tool_choice: choice.mode };
 }
 
 function toChatTool(tool: ClientTool, name: string, told: readonly (string | undefined)[]): Tool {
   const description = joined(told);
+  if (tool.type !== "custom" && tool.type !== "function" && tool.type !== TOOL_SEARCH) {
+    return { type: "function", function: { name, ...functionOf(tool) } };
+  }
   if (tool.type !== "custom") {
     const { parameters } = tool;
     const strict = tool.type === "function" ? tool.strict : undefined;

@@ -46,7 +46,11 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
     ignored: ignored.map(paramOf),
     labels: labelsOf(metadata, safety_identifier ?? user, model, call.request.model),
     output,
-    estimate: { ...estimate, hasHourCache: estimate.hasHourCache || native?.hasHourCache === true },
+    estimate: {
+      ...estimate,
+      most: estimate.most + (native?.typedTools ?? 0) * TYPED_TOOL_TOKENS_MOST,
+      hasHourCache: estimate.hasHourCache || native?.hasHourCache === true,
+    },
     isStreamed: request.stream === true,
     isInputOnly: false,
     promptTexts: () => promptTexts(request),
@@ -54,6 +58,12 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
       send(call, provider, forUpstream(request, route, maxTokens), prompts.get(route)),
   };
 }
+
+/**
+ * Tokens of a tool that the upstream defines: Anthropic documents up to 735 for the tool and 499 for the system prompt
+ * ("Computer use tool", "Pricing").
+ */
+const TYPED_TOOL_TOKENS_MOST = 2_000;
 
 /** Sends a completion upstream: as it came where the upstream speaks its wire, else as a chat completion. */
 async function send(
@@ -210,10 +220,11 @@ export function routesFor(
 
 /** Returns the request on its own wire if the upstream speaks it, so that it passes unchanged. */
 function nativeFor(
-  provider: Pick<Provider, "nativeWire"> | undefined,
+  provider: Pick<Provider, "nativeWire" | "lacksTypedTools"> | undefined,
   native: NativeRequest | undefined,
 ): NativeRequest | undefined {
-  return native !== undefined && provider?.nativeWire === native.wire ? native : undefined;
+  if (native === undefined || provider?.nativeWire !== native.wire) return undefined;
+  return provider.lacksTypedTools === true && (native.typedTools ?? 0) > 0 ? undefined : native;
 }
 
 function convertFor(

@@ -76,7 +76,8 @@ export class ResponsesReader implements WireReader {
   #toNative(type: string, { obfuscation: _padding, ...data }: JsonObject, delta: Delta = {}): NativeEvent {
     const texts = deltaTexts(delta);
     if (typeof data.delta === "string") {
-      this.#texts.extend(`${data.output_index} ${data.content_index} ${data.summary_index}`, data.delta);
+      const { output_index, content_index, summary_index, command_index } = data;
+      this.#texts.extend(`${output_index} ${content_index} ${summary_index} ${command_index}`, data.delta);
       return { type, data, counted: new Set(texts) };
     }
     for (const text of texts) this.#texts.add(text);

@@ -1,0 +1,79 @@
+import type { MessageTool } from "./request.ts";
+
+/**
+ * Tools that Anthropic defines and the client runs (Anthropic's documentation, "Bash tool", "Text editor tool", "Memory
+ * tool", "Computer use tool"). For other providers they become tools with a schema; their calls are `tool_use` blocks with the
+ * same name in any case.
+ */
+const TYPED_TOOL = /^((bash|text_editor|memory|computer)|(computer|browser)_toolset)_(\d{8})$/;
+
+/** True for the type of such a tool, of any version. */
+export function isTypedTool(type: string): boolean {
+  return TYPED_TOOL.test(type);
+}
+
+/** True for a tool that only a provider which trained its model for it can take. */
+export function isOfScreen({ type = "" }: Pick<MessageTool, "type">): boolean {
+  return /^(computer|browser)_/.test(type);
+}
+
+type Definition = Required<Pick<MessageTool, "name" | "description" | "input_schema">>;
+
+/** Returns the name, the description and the schema of a tool, also of one that Anthropic defines. */
+export function definitionOf(tool: MessageTool): Definition {
+  const { type = "custom", name = type, description = "", input_schema = {}, ...settings } = tool;
+  const [, toolset, client, , version = ""] = TYPED_TOOL.exec(type) ?? [];
+  if (toolset === undefined) return { name, description, input_schema };
+  if (client === "bash") return { name, ...BASH };
+  if (client === "memory") return { name, ...filesTool("the files of a memory below /memories", MEMORY_COMMANDS) };
+  if (client !== "text_editor") return { name, description: JSON.stringify(settings), input_schema };
+  // The first versions could undo, and named the text of an insertion as that of a replacement.
+  const isOld = version < "20250429";
+  const commands = isOld ? [...EDITOR_COMMANDS, "undo_edit"] : EDITOR_COMMANDS;
+  return { name, ...filesTool("text files", commands, isOld ? "new_str" : "insert_text") };
+}
+
+const text = { type: "string" };
+const BASH = {
+  description: "Runs a command in a shell that keeps its state, or restarts the shell.",
+  input_schema: { type: "object", properties: { command: text, restart: { type: "boolean" } } },
+};
+const EDITOR_COMMANDS = ["view", "create", "str_replace", "insert"];
+const MEMORY_COMMANDS = [...EDITOR_COMMANDS, "delete", "rename"];
+/** The fields that a command of `filesTool` has besides its path. */
+const FIELDS: Record<string, readonly string[]> = {
+  view: ["view_range"],
+  create: ["file_text"],
+  str_replace: ["old_str", "new_str"],
+  rename: ["old_path", "new_path"],
+};
+const PROPERTIES = {
+  path: { ...text, description: "For every command except rename." },
+  view_range: {
+    type: "array",
+    items: { type: "integer" },
+    description: "First and last line, from 1 on; -1 is the end.",
+  },
+  file_text: { ...text, description: "The content of the new file." },
+  old_str: { ...text, description: "A text that occurs exactly once." },
+  new_str: text,
+  insert_line: { type: "integer", description: "The line after which to insert; 0 is the beginning." },
+  insert_text: text,
+  old_path: text,
+  new_path: text,
+};
+
+function filesTool(what: string, commands: readonly string[], inserted = "insert_text") {
+  const named = commands.map((command) => {
+    const fields = command === "insert" ? ["insert_line", inserted] : (FIELDS[command] ?? []);
+    return fields.length === 0 ? command : `${command} (${fields.join(", ")})`;
+  });
+  return {
+    description: `Views and edits ${what}. Commands and their fields: ${named.join(", ")}.`,
+    input_schema: {
+      type: "object",
+      properties: { command: { type: "string", enum: commands }, ...PROPERTIES },
+      required: ["command"],
+    },
+  };
+}

@@ -1,0 +1,239 @@
+import { type Static, type TSchema, Type } from "typebox";
+import { imageAddressFault } from "../chat/image-address.ts";
+import { type ContentPart, type RequestMessage, taggedUnion } from "../chat/request.ts";
+import { detailsOf, type JsonObject, textOf } from "../json.ts";
+import { compileCopy } from "../known-fields.ts";
+import { compileCheck, InvalidRequestError, invalid } from "../validation.ts";
+import { UnknownFields } from "../wording.ts";
+
+/**
+ * Tools that OpenAI defines and the client runs ("Shell", "Apply patch" and "Computer use" in OpenAI's documentation). For
+ * other providers a tool becomes a function, whose calls come back as items of the tool's own type.
+ */
+
+const ITEM = { id: Type.Optional(Type.String()), status: Type.Optional(Type.String()) };
+const CALL = { ...ITEM, call_id: Type.String() };
+const Json = Type.Record(Type.String(), Type.Unknown());
+const number = Type.Optional(Type.Number());
+
+const ShellTool = Type.Object({
+  type: Type.Literal("shell"),
+  environment: Type.Optional(
+    Type.Object(
+      { type: Type.Literal("local"), skills: Type.Optional(Type.Array(Json)) },
+      { description: "The client." },
+    ),
+  ),
+});
+/** Every tool of this kind. A container of the provider as the environment of a shell is refused. */
+export const typedTools = [
+  ShellTool,
+  Type.Object({ type: Type.Literal("local_shell") }),
+  Type.Object({ type: Type.Literal("apply_patch") }),
+  Type.Object({ type: Type.Literal("computer") }),
+  Type.Object({
+    type: Type.Literal("computer_use_preview"),
+    display_width: Type.Integer(),
+    display_height: Type.Integer(),
+    environment: Type.String(),
+  }),
+] as const;
+
+/** The types of these tools. */
+export const TYPED_TOOLS = typedTools.map(({ properties }) => properties.type.const);
+
+const ShellAction = Type.Object({
+  commands: Type.Array(Type.String()),
+  timeout_ms: number,
+  max_output_length: number,
+});
+const ExecAction = Type.Object({
+  type: Type.Literal("exec"),
+  command: Type.Array(Type.String()),
+  env: Type.Unsafe<Record<string, string>>({ type: "object", additionalProperties: { type: "string" } }),
+  timeout_ms: number,
+  user: Type.Optional(Type.String()),
+  working_directory: Type.Optional(Type.String()),
+});
+const file = { path: Type.String() };
+const PatchOperation = taggedUnion("type", [
+  Type.Object({ type: Type.Literal("create_file"), ...file, diff: Type.String() }),
+  Type.Object({ type: Type.Literal("update_file"), ...file, diff: Type.String() }),
+  Type.Object({ type: Type.Literal("delete_file"), ...file }),
+]);
+/** The calls that this service writes, without the fields of every item. */
+export const ShellCall = Type.Object({
+  type: Type.Literal("shell_call"),
+  action: ShellAction,
+  environment: Type.Optional(Type.Object({ type: Type.Literal("local") })),
+});
+export const LocalShellCall = Type.Object({ type: Type.Literal("local_shell_call"), action: ExecAction });
+export const PatchCall = Type.Object({ type: Type.Literal("apply_patch_call"), operation: PatchOperation });
+const Screenshot = Type.Object({
+  type: Type.Literal("computer_screenshot"),
+  image_url: Type.Optional(Type.String()),
+  file_id: Type.Optional(Type.String()),
+});
+/** The calls of these tools, and their results. */
+export const typedItems = [
+  Type.Object({ ...CALL, ...ShellCall.properties }),
+  Type.Object({
+    type: Type.Literal("shell_call_output"),
+    ...CALL,
+    output: Type.Array(Type.Object({ stdout: Type.String(), stderr: Type.String(), outcome: Json })),
+    max_output_length: number,
+  }),
+  Type.Object({ ...CALL, ...LocalShellCall.properties }),
+  // Its id is that of the call.
+  Type.Object({ type: Type.Literal("local_shell_call_output"), ...ITEM, id: Type.String(), output: Type.String() }),
+  Type.Object({ ...CALL, ...PatchCall.properties }),
+  Type.Object({ type: Type.Literal("apply_patch_call_output"), ...CALL, output: Type.Optional(Type.String()) }),
+  Type.Object({
+    type: Type.Literal("computer_call"),
+    ...CALL,
+    action: Type.Optional(Json),
+    actions: Type.Optional(Type.Array(Json)),
+    pending_safety_checks: Type.Optional(Type.Array(Json)),
+  }),
+  Type.Object({
+    type: Type.Literal("computer_call_output"),
+    ...CALL,
+    output: Screenshot,
+    acknowledged_safety_checks: Type.Optional(Type.Array(Json)),
+  }),
+] as const;
+
+type TypedTool = Static<(typeof typedTools)[number]>;
+type TypedItem = Static<(typeof typedItems)[number]>;
+type TranslatedFields = Static<typeof ShellCall> | Static<typeof LocalShellCall> | Static<typeof PatchCall>;
+
+interface TranslatedTool {
+  description: string;
+  parameters: object;
+  /** Begins the ids of its calls: OpenAI refuses others. */
+  prefix: string;
+  /** Returns the fields of a call's item that depend on the arguments, which a model wrote. */
+  fields(given: JsonObject): TranslatedFields;
+}
+
+const readShellAction = reader(ShellAction, ({ commands }) => ({ commands: textsIn(commands) }));
+const readExecAction = reader(ExecAction, ({ command }) => ({
+  type: "exec" as const,
+  command: textsIn(command),
+  env: {},
+}));
+const readOperation = reader(PatchOperation, ({ path, diff: text }) => {
+  return { type: "update_file" as const, path: textOf(path) ?? "", diff: textOf(text) ?? "" };
+});
+
+/** The tools that become functions. */
+const FUNCTIONS = {
+  shell: {
+    prefix: "sh",
+    description: "Runs shell commands on the user's machine and returns the output of each.",
+    parameters: ShellAction,
+    fields: (given) => ({ type: "shell_call", action: readShellAction(given), environment: { type: "local" } }),
+  },
+  local_shell: {
+    prefix: "lsh",
+    description: "Runs one command, given as its program and arguments, on the user's machine and returns its output.",
+    parameters: Type.Partial(Type.Omit(ExecAction, ["type"])),
+    fields: (given) => ({ type: "local_shell_call", action: readExecAction({ env: {}, ...given, type: "exec" }) }),
+  },
+  apply_patch: {
+    prefix: "apc",
+    description: `Creates, updates or deletes one file. The diff has sections: a line @@, which may name the line of code above,
+then unchanged lines after a space, removed ones after - and added ones after +, without line numbers. The diff of a new file
+has only added lines; a deletion needs none.`,
+    parameters: Type.Object({
+      type: Type.Enum(["create_file", "update_file", "delete_file"]),
+      path: Type.String(),
+      diff: Type.Optional(Type.String()),
+    }),
+    fields: (given) => ({ type: "apply_patch_call", operation: readOperation(given) }),
+  },
+} as const satisfies Record<string, TranslatedTool>;
+
+/**
+ * Returns a function that reads arguments which a model wrote: only the fields of the schema, or what `repair` makes of them
+ * where they do not have its form.
+ */
+function reader<Schema extends TSchema>(schema: Schema, repair: (given: JsonObject) => Static<Schema>) {
+  const copy = compileCopy(schema);
+  const check = compileCheck(schema);
+  return (given: JsonObject): Static<Schema> => {
+    const copied = copy(given, new UnknownFields()) as JsonObject;
+    return check(copied) === undefined ? (copied as Static<Schema>) : repair(copied);
+  };
+}
+
+function textsIn(value: unknown): string[] {
+  const values: unknown[] = Array.isArray(value) ? value : [value];
+  return values.filter((one) => typeof one === "string");
+}
+
+/** Types of the tools whose calls come back as items of their own. */
+export type TranslatedType = keyof typeof FUNCTIONS;
+
+export function isTranslated(type: string): type is TranslatedType {
+  return Object.hasOwn(FUNCTIONS, type);
+}
+
+/** True for a tool, a call or a result that only a provider which trained its model for it can take. */
+export function isOfComputer({ type }: { type: string }): boolean {
+  return type.startsWith("computer");
+}
+
+/** Returns the function that stands for a tool. */
+export function functionOf(tool: TypedTool): { description: string; parameters: JsonObject } {
+  // That of a computer is never sent: it stands for the tool in the estimate of the prompt.
+  if (!isTranslated(tool.type)) return { description: JSON.stringify(tool), parameters: {} };
+  const { description, parameters } = FUNCTIONS[tool.type];
+  const skills = tool.type === "shell" ? (tool.environment?.skills ?? []) : [];
+  const about = skills.map((skill) => `Skill: ${JSON.stringify(skill)}`);
+  return { description: [description, ...about].join("\n"), parameters: { ...parameters } };
+}
+
+/** Returns the item of a call of such a function, without the fields of every item, and the beginning of its id. */
+export function translatedCall(type: TranslatedType, given: unknown): { prefix: string; fields: TranslatedFields } {
+  const { prefix, fields } = FUNCTIONS[type];
+  return { prefix, fields: fields(detailsOf(given)) };
+}
+
+/** Returns the message that a call or a result becomes; the call of an assistant as its name and arguments. */
+export function messageOf(
+  item: TypedItem,
+  path: string,
+): { callId: string; called: { name: string; arguments: string } } | { result: RequestMessage } {
+  const called = (name: string, given: unknown) => {
+    return { callId: "call_id" in item ? item.call_id : "", called: { name, arguments: JSON.stringify(given) } };
+  };
+  const result = (callId: string, content: string | ContentPart[]) => {
+    return { result: { role: "tool" as const, tool_call_id: callId, content } };
+  };
+  switch (item.type) {
+    case "shell_call":
+      return called("shell", item.action);
+    case "local_shell_call":
+      return called("local_shell", item.action);
+    case "apply_patch_call":
+      return called("apply_patch", item.operation);
+    case "computer_call":
+      return called("computer", { action: item.action, actions: item.actions });
+    case "shell_call_output":
+      return result(item.call_id, JSON.stringify(item.output));
+    case "local_shell_call_output":
+      return result(item.id, item.output);
+    case "apply_patch_call_output":
+      return result(item.call_id, [item.status, item.output].filter((text) => text !== undefined).join(": "));
+    case "computer_call_output":
+      return result(item.call_id, [screenshotOf(item.output, `${path}.output`)]);
+  }
+}
+
+function screenshotOf({ image_url: url }: Static<typeof Screenshot>, path: string): ContentPart {
+  const fault = url === undefined ? "this service stores no files. Send the image itself" : imageAddressFault(url);
+  if (fault !== undefined || url === undefined)
+    throw new InvalidRequestError(invalid(`${path}.image_url`, fault ?? ""));
+  return { type: "image_url", image_url: { url } };
+}
