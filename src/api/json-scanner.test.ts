@@ -46,6 +46,34 @@ describe("JsonScanner", () => {
     expect(scan(`["${"[{,".repeat(1_000)}","\\"[[[,,,"]`, { depth: 1, values: 3 })).toBeUndefined();
   });
 
+  test("The scanner finds the end of a long string, however its quotes and backslashes are split.", () => {
+    const piece = fc.constantFrom(
+      '"',
+      "\\",
+      "\\\\",
+      "[",
+      ",",
+      "a",
+      "a".repeat(60),
+      "\\".repeat(65),
+      `${"b".repeat(90)}"`,
+    );
+    const text = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(""));
+    fc.assert(
+      fc.property(fc.array(text, { minLength: 1, maxLength: 3 }), fc.integer({ min: 1, max: 300 }), (texts, size) => {
+        const bytes = Buffer.from(JSON.stringify(texts));
+        const excessOf = (values: number) => {
+          const scanner = new JsonScanner({ depth: 1, values });
+          const starts = Array.from({ length: Math.ceil(bytes.length / size) }, (_, index) => index * size);
+          return starts.map((at) => scanner.scan(bytes.subarray(at, at + size))).find((excess) => excess !== undefined);
+        };
+        expect(excessOf(1 + texts.length)).toBeUndefined();
+        expect(excessOf(texts.length)).toBe("values");
+      }),
+      { numRuns: 3_000 },
+    );
+  });
+
   test("The scanner stops at the first byte that exceeds a limit.", () => {
     expect(scan("[[[", { depth: 2 })).toBe("depth");
     expect(scan("[[", { depth: 2 })).toBeUndefined();

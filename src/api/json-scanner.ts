@@ -17,6 +17,8 @@ const OPENING_BRACKET = 0x5b;
 const CLOSING_BRACKET = 0x5d;
 const OPENING_BRACE = 0x7b;
 const CLOSING_BRACE = 0x7d;
+/** Bytes of a string that are read one by one before its end is searched: a search costs as much. */
+const SHORT_BYTES = 64;
 
 /**
  * Counts the depth and the values of a JSON text while its bytes arrive, so that an expensive text is rejected early. The
@@ -38,14 +40,22 @@ export class JsonScanner {
   scan(bytes: Uint8Array): keyof JsonBounds | undefined {
     let [depth, values, isInString, isEscaped] = [this.#depth, this.#values, this.#isInString, this.#isEscaped];
     const { depth: depthMax, values: valuesMax } = this.#bounds;
+    let searchAt = SHORT_BYTES;
     for (let at = 0; at < bytes.length; at += 1) {
       const byte = bytes[at];
       if (isInString) {
         if (isEscaped) isEscaped = false;
-        else if (byte === BACKSLASH) isEscaped = true;
+        else if (at >= searchAt) {
+          const end = nextQuote(bytes, at);
+          isEscaped = isEscapedAt(bytes, at, end);
+          at = end - 1;
+          searchAt = end + SHORT_BYTES;
+        } else if (byte === BACKSLASH) isEscaped = true;
         else if (byte === QUOTE) isInString = false;
-      } else if (byte === QUOTE) isInString = true;
-      else if (byte === COMMA) {
+      } else if (byte === QUOTE) {
+        isInString = true;
+        searchAt = at + SHORT_BYTES;
+      } else if (byte === COMMA) {
         values += 1;
         if (values > valuesMax) return "values";
       } else if (byte === OPENING_BRACE || byte === OPENING_BRACKET) {
@@ -58,4 +68,17 @@ export class JsonScanner {
     [this.#depth, this.#values, this.#isInString, this.#isEscaped] = [depth, values, isInString, isEscaped];
     return undefined;
   }
+}
+
+/** Returns the position of the next quote, or the end of the bytes. */
+function nextQuote(bytes: Uint8Array, from: number): number {
+  const found = bytes.indexOf(QUOTE, from);
+  return found < 0 ? bytes.length : found;
+}
+
+/** Tests whether the byte at `end` is escaped, where the one at `from` is not. */
+function isEscapedAt(bytes: Uint8Array, from: number, end: number): boolean {
+  let start = end;
+  while (start > from && bytes[start - 1] === BACKSLASH) start -= 1;
+  return (end - start) % 2 === 1;
 }

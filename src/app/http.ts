@@ -90,7 +90,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
       retryBudget: new RetryBudget(),
       random: fractions(options.random),
       outputRates: new OutputRates(),
-      longAnswers: new FairTurns(1),
+      longTasks: new FairTurns(1, () => performance.now()),
       newId: newIdOf(options),
     },
     authenticator: new Authenticator({ rows: store.accounts, clock, noteUse: (...use) => lastUses.note(...use) }),

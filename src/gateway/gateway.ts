@@ -34,8 +34,8 @@ export interface Gateway {
   limits: RateLimiter;
   tokenCounter: Pick<TokenCounter, "forCharges" | "forPreviews">;
   outputRates: OutputRates;
-  /** Divides the event loop's time for long answers among organizations. */
-  longAnswers: FairTurns;
+  /** Divides the event loop's time for large bodies and long answers among organizations. */
+  longTasks: FairTurns;
   limitSettings: LimitSettings;
   playground: PlaygroundSettings;
   /**

@@ -1,7 +1,9 @@
+import fastify from "fastify";
 import { expect, test } from "vitest";
 import { startTestServer } from "../../test/support/server.ts";
 import { FairBudget } from "../ledger/fair-budget.ts";
-import { ANONYMOUS, BodyReservation, holdBody } from "./body.ts";
+import { FairTurns } from "../ledger/fair-queue.ts";
+import { ANONYMOUS, acceptJsonBodies, BodyReservation, holdBody } from "./body.ts";
 
 test("The bodies of all unauthenticated callers take at most a sixteenth of the budget.", () => {
   const budget = new FairBudget(1_600);
@@ -38,4 +40,42 @@ test("A request with a wrong bound of its cost returns its body's share of the b
     expect(await answer.json()).toMatchObject({ error: { param: "x-tollgate-max-cost" } });
   }
   await server.close({ delayMs: 0, drainMs: 0 });
+});
+
+test("Of large bodies one chunk is read in a turn of the event loop, however many arrive at once.", async () => {
+  const bodies = 6;
+  const budget = new FairBudget(100_000_000);
+  const chunks: { owner: string; turn: number }[] = [];
+  let turn = 0;
+  const taken = budget.take.bind(budget);
+  budget.take = (owner, bytes) => {
+    chunks.push({ owner, turn });
+    return taken(owner, bytes);
+  };
+  const server = fastify();
+  server.decorateRequest("bodyReservation", null).decorateRequest("caller", null);
+  server.addHook("onRequest", async (request) => {
+    request.caller = { principal: { organizationId: request.headers.owner } } as unknown as typeof request.caller;
+  });
+  acceptJsonBodies(server, { bodyLimitBytes: 10_000_000, budget, turns: new FairTurns(1) });
+  server.post("/", async () => "");
+  const url = await server.listen();
+  const count = () => {
+    turn += 1;
+    counting = setImmediate(count);
+  };
+  let counting = setImmediate(count);
+  const body = JSON.stringify({ text: "x".repeat(1_000_000) });
+  const send = async (index: number) => {
+    const headers = { "content-type": "application/json", owner: `org_${index % 2}` };
+    const { status } = await fetch(url, { method: "POST", headers, body });
+    expect(status).toBe(200);
+  };
+  await Promise.all(Array.from({ length: bodies }, (_, index) => send(index)));
+  clearImmediate(counting);
+  await server.close();
+  // The first chunk of each connection is read when it arrives.
+  const turns = new Set(chunks.map((chunk) => chunk.turn));
+  expect(chunks.length).toBeGreaterThan(4 * bodies);
+  expect(chunks.length - turns.size).toBeLessThanOrEqual(bodies);
 });

@@ -6,7 +6,7 @@ import { JSON_DEPTH_MAX, JSON_VALUES_MAX } from "../api/chat/request.ts";
 import { JSON_BOUNDS, JsonScanner } from "../api/json-scanner.ts";
 import { ApiError } from "../errors.ts";
 import type { FairBudget } from "../ledger/fair-budget.ts";
-import { FairTurns } from "../ledger/fair-queue.ts";
+import type { FairTurns } from "../ledger/fair-queue.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -19,7 +19,7 @@ const ANONYMOUS_LIMIT_BYTES = 16 * 1024;
 const ADMINISTRATOR_LIMIT_BYTES = 1024 * 1024;
 /** Least memory of a chunk besides its bytes (measured): the client chooses how many there are. */
 const CHUNK_BYTES = 512;
-/** Larger bodies are parsed one at a time, so that other connections are served in between. */
+/** Larger bodies are read one chunk at a time, and parsed one at a time, so that other connections are served in between. */
 const LARGE_BYTES = 32 * 1024;
 
 interface BodyLimits {
@@ -27,6 +27,7 @@ interface BodyLimits {
   bodyLimitBytes: number;
   /** Limits the bytes of all bodies in memory, from their arrival until their requests end. */
   budget: FairBudget;
+  turns: FairTurns;
 }
 
 /**
@@ -35,14 +36,14 @@ interface BodyLimits {
  * fit the budget with 503.
  */
 export function acceptJsonBodies(server: FastifyInstance, limits: BodyLimits): void {
-  const turns = new FairTurns(1);
+  const { turns } = limits;
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
     rejectEncoding(request.headers["content-encoding"]);
     const { owner, limitBytes } = senderOf(request, limits);
     const reservation = new BodyReservation(limits.budget, owner);
     request.bodyReservation = reservation;
-    const body = await readBody(request.raw, limitBytes, reservation);
+    const body = await readBody(request.raw, limitBytes, reservation, (task) => turns.run(owner, task));
     return body.length > LARGE_BYTES ? turns.run(owner, () => parseJson(body)) : parseJson(body);
   });
 }
@@ -61,15 +62,30 @@ function rejectEncoding(encoding: string | undefined): void {
   throw new ApiError("unsupported_media_type", "Send the request body without a `Content-Encoding`.");
 }
 
-/** Reads the whole body. Rejects with the first limit that it exceeds, and leaves the rest unread. */
-function readBody(raw: IncomingMessage, limitBytes: number, reservation: BodyReservation): Promise<Buffer> {
+/**
+ * Reads the whole body, and each chunk of a large one in turn. Rejects with the first limit that it exceeds, and leaves the rest
+ * unread.
+ */
+function readBody(
+  raw: IncomingMessage,
+  limitBytes: number,
+  reservation: BodyReservation,
+  inTurn: (task: () => void) => Promise<void>,
+): Promise<Buffer> {
   const statedBytes = Number(raw.headers["content-length"] ?? limitBytes);
   if (statedBytes > limitBytes) return Promise.reject(tooManyBytes(limitBytes));
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
     const scanner = new JsonScanner(JSON_BOUNDS);
-    const stop = () => raw.off("data", onData).off("end", onEnd).off("error", fail);
+    let isStopped = false;
+    const stop = () => {
+      isStopped = true;
+      raw.off("data", onData).off("end", onEnd).off("error", fail);
+    };
+    const resume = () => {
+      if (!isStopped) raw.resume();
+    };
     const fail = (error: Error) => {
       stop();
       reservation.release();
@@ -82,6 +98,10 @@ function readBody(raw: IncomingMessage, limitBytes: number, reservation: BodyRes
       const excess = scanner.scan(chunk);
       if (excess !== undefined) return fail(new ApiError("body_too_large", EXCESSES[excess]));
       chunks.push(chunk);
+      if (length > LARGE_BYTES) {
+        raw.pause();
+        void inTurn(resume);
+      }
     };
     const onEnd = () => {
       stop();

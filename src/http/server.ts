@@ -215,7 +215,7 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   });
   server.setErrorHandler(errorHandler(log));
   const budget = new FairBudget(Math.max(options.bodiesInFlightBytes, 2 * bodyLimitBytes));
-  acceptJsonBodies(server, { bodyLimitBytes, budget });
+  acceptJsonBodies(server, { bodyLimitBytes, budget, turns: options.gateway.longTasks });
   server.setNotFoundHandler(respondNoRoute);
   await document(server, options.version);
   const health = serveHealth(server, options);

@@ -132,3 +132,25 @@ test.each([1, 2])(
     expect(began.indexOf("c")).toBeLessThan(began.lastIndexOf("a"));
   },
 );
+
+test("A long task is followed by a pause, in which the event loop has many turns for other work.", async () => {
+  const turns = new FairTurns(1, () => performance.now());
+  let loopTurns = 0;
+  let isOver = false;
+  const count = () => {
+    loopTurns += 1;
+    if (!isOver) setImmediate(count);
+  };
+  const block = () => {
+    const until = performance.now() + 50;
+    while (performance.now() < until);
+    loopTurns = 0;
+  };
+  setImmediate(count);
+  const first = turns.run("a", block);
+  const between = await turns.run("a", () => loopTurns);
+  await first;
+  isOver = true;
+  // A single turn without the pause, thousands with it.
+  expect(between).toBeGreaterThan(3);
+});

@@ -3,6 +3,7 @@ import { ApiError, StoreUnavailableError } from "../../src/errors.ts";
 import type { Gateway } from "../../src/gateway/gateway.ts";
 import { LocalLimiter } from "../../src/gateway/limits/local.ts";
 import { createServer, type Server, type ServerOptions } from "../../src/http/server.ts";
+import { FairTurns } from "../../src/ledger/fair-queue.ts";
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -22,6 +23,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     log: silent,
     providers: new Map(),
     ledger: {},
+    longTasks: new FairTurns(1),
   };
   const server = await createServer({
     authenticator: { authenticate: async () => PRINCIPAL, knownOrganization: () => undefined },

@@ -12,7 +12,7 @@ type EmbeddingCall = GatewayCall<"embedding">;
 
 /** Plans a request of embeddings. Throws model_not_found, model_not_allowed, unsupported_value, invalid_value or context_length_exceeded. */
 export function planEmbedding(
-  { catalog, providers, longAnswers }: Pick<Gateway, "catalog" | "providers" | "longAnswers">,
+  { catalog, providers, longTasks }: Pick<Gateway, "catalog" | "providers" | "longTasks">,
   call: EmbeddingCall,
 ): Plan {
   const { principal, request, output } = call;
@@ -42,7 +42,7 @@ export function planEmbedding(
     isInputOnly: true,
     promptTexts: () => request.inputs.filter((input) => typeof input === "string"),
     send: async (provider, route) => {
-      return toAnswer(await embed(provider, { ...order, model: route.model }, call, longAnswers), request);
+      return toAnswer(await embed(provider, { ...order, model: route.model }, call, longTasks), request);
     },
   };
 }
@@ -51,7 +51,7 @@ async function embed(
   provider: Provider,
   order: EmbeddingOrder,
   { requestId, traceparent, signal, principal }: EmbeddingCall,
-  longAnswers: Gateway["longAnswers"],
+  longTasks: Gateway["longTasks"],
 ): Promise<ProviderEmbeddings> {
   if (provider.embed === undefined) throw new Error(`The provider '${provider.id}' creates no embeddings`);
   const embeddings = await provider.embed({
@@ -59,7 +59,7 @@ async function embed(
     requestId,
     traceparent,
     signal,
-    inTurn: (work) => longAnswers.run(principal.organizationId, work),
+    inTurn: (work) => longTasks.run(principal.organizationId, work),
   });
   signal.throwIfAborted();
   return embeddings;
