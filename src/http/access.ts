@@ -90,41 +90,47 @@ const MODEL_CHARACTERS_MAX = 200;
 const CLIENT_ID_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 500;
 
-/** Begins to observe a request. `startedMs` is in milliseconds since 1970. */
-export function beginAccess({ observe }: AccessSources, request: FastifyRequest, startedMs: number): void {
+/** Begins to observe a request. */
+export function beginAccess(
+  { observe }: AccessSources,
+  request: FastifyRequest,
+  begun: Pick<BegunRequest, "route" | "startedMs">,
+): void {
   if (observe === undefined) return;
   const { tracestate } = request.headers;
   request.observer = observe({
+    ...begun,
     method: request.method,
-    route: routeOf(request),
     parent: traceContextOf(request),
     tracestate: typeof tracestate === "string" ? tracestate : undefined,
-    startedMs,
   });
 }
 
 /** Pattern of the route for paths that no other route has. */
 export const UNKNOWN_PATH = "/*";
 
-function routeOf(request: FastifyRequest): string | null {
-  const { url = null } = request.routeOptions;
-  return request.is404 || url === UNKNOWN_PATH ? null : url;
+/** Returns the pattern of the matched route, whose `url` Fastify knows; null if no route matched. */
+export function routeOf({ is404 }: FastifyRequest, url: string | undefined): string | null {
+  return is404 || url === undefined || url === UNKNOWN_PATH ? null : url;
 }
 
 /**
  * Records a request with a closed response in the access log as soon as it is settled, and in the refusal log if it was
- * rejected and its organization is known. `startedMs` is the time at which the request began, in milliseconds since 1970.
+ * rejected and its organization is known.
  */
 export function recordAccess(
   sources: AccessSources,
   request: FastifyRequest,
   reply: FastifyReply,
-  startedMs: number,
+  { route, startedMs }: Pick<BegunRequest, "route" | "startedMs">,
 ): void {
-  const entry = entryOf(request, reply, { isCut: sources.isCut(), durationMs: sources.clock() - startedMs });
+  const terms = { route, isCut: sources.isCut(), durationMs: sources.clock() - startedMs };
+  const entry = entryOf(request, reply, terms);
   const { failure, caller, settlement, observer } = request;
   const record = (report: CompletionReport | undefined) => {
-    sources.accessLog.record(entry, { ...(report && loggedFields(report, request)), traceId: observer?.traceId });
+    const traceId = observer?.traceId;
+    const fields = report === undefined ? { traceId } : loggedFields(report, request.modelName, traceId);
+    sources.accessLog.record(entry, fields);
     observer?.ended(entry, report);
   };
   if (settlement !== null) void settlement.then(record);
@@ -148,7 +154,8 @@ export function recordAccess(
 /** Returns the fields of a completion in the access log. Those that do not apply are undefined, which JSON omits. */
 function loggedFields(
   { model, route, calls, startedMs, firstTokenAtMs, charge }: CompletionReport,
-  { modelName }: FastifyRequest,
+  modelName: string | null,
+  traceId: string | undefined,
 ): object {
   const tokens = charge === null ? undefined : tokenTotals(charge.tokens);
   return {
@@ -159,22 +166,27 @@ function loggedFields(
     completionTokens: tokens?.output,
     credits: charge === null ? undefined : formatCredits(charge.amount),
     timeToFirstTokenMs: firstTokenAtMs === null ? undefined : firstTokenAtMs - startedMs,
+    traceId,
   };
 }
 
 function entryOf(
   request: FastifyRequest,
   { raw }: FastifyReply,
-  { isCut, durationMs }: { isCut: boolean; durationMs: number },
+  { route, isCut, durationMs }: { route: string | null; isCut: boolean; durationMs: number },
 ): AccessEntry {
   const { modelName } = request;
+  const { status, code } = resultOf(request, raw, isCut);
+  const { organizationId, tokenId } = callerNamesOf(request.caller);
   return {
     requestId: request.id,
     clientRequestId: clientRequestIdOf(request),
     method: request.method,
-    route: routeOf(request),
-    ...resultOf(request, raw, isCut),
-    ...callerNamesOf(request.caller),
+    route,
+    status,
+    code,
+    organizationId,
+    tokenId,
     model: modelName === null ? null : printable(modelName, MODEL_CHARACTERS_MAX),
     durationMs,
   };

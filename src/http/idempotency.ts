@@ -16,8 +16,9 @@ export interface Idempotency {
 /** Returns the key and the fingerprint of a request, null without a key. Throws invalid_value. */
 export function idempotencyOf(request: FastifyRequest, body: object): Idempotency | null {
   const key = idempotencyKeyOf(request);
+  if (key === null) return null;
   const { url: endpoint } = request.routeOptions;
-  return key === null ? null : { key, fingerprint: fingerprintOf({ endpoint, body }) };
+  return { key, fingerprint: fingerprintOf({ endpoint, body }) };
 }
 
 /** Returns the Idempotency-Key of a request, null without one. Throws invalid_value. */

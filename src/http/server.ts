@@ -15,7 +15,7 @@ import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import { FairBudget } from "../ledger/fair-budget.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { type AccessSources, beginAccess, recordAccess } from "./access.ts";
+import { type AccessSources, beginAccess, recordAccess, routeOf } from "./access.ts";
 import { ADMIN_PREFIX } from "./admin/endpoint.ts";
 import { type AdminServices, serveAdmin } from "./admin/index.ts";
 import { authenticate, likelyOrganization, principalOf, takeQueryKey } from "./authentication.ts";
@@ -202,10 +202,13 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     noteForwarded(request);
     reply.header("x-request-id", request.id);
     if (options.trustProxy !== false && request.protocol === "https") reply.header("strict-transport-security", HSTS);
-    if (isOfMessagesClient(request)) reply.header("request-id", request.id);
+    // Fastify makes this object anew at every access.
+    const { url, config } = request.routeOptions;
+    // The name that Anthropic's API has for the same header.
+    if (namesMessagesVersion(request) || config.errors === messagesErrors) reply.header("request-id", request.id);
     closeWhenUnread(reply.raw);
     touchConnection(request.raw.socket);
-    if (!UNRECORDED_PATHS.has(request.routeOptions.url ?? "")) trackRequest(request, reply, { shutdown, access });
+    if (!UNRECORDED_PATHS.has(url ?? "")) trackRequest(request, reply, { shutdown, access, url });
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "The header `Host` is missing (RFC 9112, section 3.2)."));
     } else if (request.is404 || isForeignPreflight(request)) {
@@ -262,23 +265,18 @@ function reconfigure(
   return services.running.currentEnded();
 }
 
-/** True for a request whose client expects the name that Anthropic's API has for the header `x-request-id`. */
-function isOfMessagesClient(request: FastifyRequest): boolean {
-  return namesMessagesVersion(request) || request.routeOptions.config.errors === messagesErrors;
-}
-
 /** Counts a request until its response is closed, and then records it in the access log. */
 function trackRequest(
   request: FastifyRequest,
   reply: FastifyReply,
-  { shutdown, access }: { shutdown: Shutdown; access: AccessSources },
+  { shutdown, access, url }: { shutdown: Shutdown; access: AccessSources; url: string | undefined },
 ): void {
-  const startedMs = access.clock();
+  const begun = { startedMs: access.clock(), route: routeOf(request, url) };
   shutdown.begin(reply);
-  beginAccess(access, request, startedMs);
+  beginAccess(access, request, begun);
   onClosed(reply.raw, () => {
     request.bodyReservation?.release();
-    recordAccess(access, request, reply, startedMs);
+    recordAccess(access, request, reply, begun);
     shutdown.end();
   });
 }

@@ -61,7 +61,7 @@ export class BoundedAccessLog implements AccessLog {
 
   record(entry: AccessEntry, fields: object = {}): void {
     const level = this.#levelOf(entry);
-    if (level !== undefined) this.#gather(level, { ...entry, ...fields }, "request");
+    if (level !== undefined) this.#gather(level, entry, fields, "request");
   }
 
   /** Returns the level of a request's line; undefined if it is not written. */
@@ -87,10 +87,10 @@ export class BoundedAccessLog implements AccessLog {
   }
 
   /** Each line is one text: pino makes it of some fifty, which would live until the line is written. */
-  #gather(level: "info" | "warn", fields: object, msg: string): void {
+  #gather(level: "info" | "warn", entry: object, fields: object, msg: string): void {
     if (LEVELS.indexOf(level) < LEVELS.indexOf(this.#settings.level)) return;
     const time = new Date(this.#options.clock()).toISOString();
-    this.#lines.push(JSON.stringify({ level, time, ...fields, msg }));
+    this.#lines.push(JSON.stringify({ level, time, ...entry, ...fields, msg }));
     if (this.#lines.length >= FLUSH_LINES) this.flush();
     else this.#flushing ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }
@@ -119,6 +119,7 @@ export class BoundedAccessLog implements AccessLog {
     if (this.#omitted.size === 0) return;
     const counts = Object.fromEntries(this.#omitted);
     this.#omitted.clear();
-    this.#gather("warn", { counts, seconds: WINDOW_MS / 1000 }, "failed requests that were not logged");
+    const fields = { counts, seconds: WINDOW_MS / 1000 };
+    this.#gather("warn", fields, {}, "failed requests that were not logged");
   }
 }
