@@ -154,18 +154,35 @@ export function fullError(unit: string, limit: number): ApiError {
   return new ApiError("rate_limit_exceeded", message, { headers: { "retry-after": "1" } });
 }
 
+/** OpenAI's names of the headers of a limit. A name that is put together for each request would be hashed each time. */
+const HEADERS_OF = {
+  requests: {
+    limit: "x-ratelimit-limit-requests",
+    remaining: "x-ratelimit-remaining-requests",
+    reset: "x-ratelimit-reset-requests",
+  },
+  tokens: {
+    limit: "x-ratelimit-limit-tokens",
+    remaining: "x-ratelimit-remaining-tokens",
+    reset: "x-ratelimit-reset-tokens",
+  },
+} as const;
+
 /** Returns the headers of limits, by OpenAI's names and by those of draft-ietf-httpapi-ratelimit-headers. */
 export function rateLimitHeaders(states: readonly LimitState[]): Record<string, string> {
   const headers: Record<string, string> = {};
-  for (const { unit, limit, remaining, resetSeconds } of states) {
-    headers[`x-ratelimit-limit-${unit}`] = String(limit);
-    headers[`x-ratelimit-remaining-${unit}`] = String(remaining);
-    headers[`x-ratelimit-reset-${unit}`] = `${resetSeconds}s`;
+  let [policies, lefts] = ["", ""];
+  for (const { unit, limit, remaining, resetSeconds, windowSeconds } of states) {
+    const names = HEADERS_OF[unit];
+    headers[names.limit] = String(limit);
+    headers[names.remaining] = String(remaining);
+    headers[names.reset] = `${resetSeconds}s`;
+    const separator = policies === "" ? "" : ", ";
+    policies += `${separator}"${unit}";q=${limit};w=${windowSeconds}`;
+    lefts += `${separator}"${unit}";r=${remaining};t=${resetSeconds}`;
   }
-  const policies = states.map(({ unit, limit, windowSeconds }) => `"${unit}";q=${limit};w=${windowSeconds}`);
-  headers["ratelimit-policy"] = policies.join(", ");
-  const lefts = states.map(({ unit, remaining, resetSeconds }) => `"${unit}";r=${remaining};t=${resetSeconds}`);
-  headers.ratelimit = lefts.join(", ");
+  headers["ratelimit-policy"] = policies;
+  headers.ratelimit = lefts;
   return headers;
 }
 

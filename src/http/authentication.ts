@@ -92,7 +92,7 @@ async function principalOfToken(authenticator: Pick<Authenticator, "authenticate
 }
 
 /** All guests of the playground share a token, so their requests are also counted by address. */
-function requestKeys(gateway: Gateway, principal: Principal, address: string): LimitKey[] {
+function requestKeys(gateway: Gateway, principal: Principal, address: string): readonly LimitKey[] {
   const keys = limitKeys(gateway, principal, "requestsPerMinute");
   if (principal.organizationKind !== "playground") return keys;
   return [{ key: `address:${clientAddressKey(address)}`, limit: gateway.playground.requestsPerMinute }, ...keys];
