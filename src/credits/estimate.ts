@@ -258,42 +258,40 @@ export interface HoldNeed {
 
 /** Returns the least and the largest amount of a hold, with input and output at their dearest classes. */
 export function holdBounds(need: HoldNeed): { least: MicroCredits; most: MicroCredits } {
-  const input = fixedPico(need);
-  const output = outputPrice(need.prices);
+  const { input, output } = dearestOf(need.prices);
+  const fixed = fixedPico(need, input);
   return {
-    least: ceilDivide(input + BigInt(need.outputTokensLeast) * output, PICO_PER_MICRO),
-    most: ceilDivide(input + BigInt(need.outputTokensMost) * output, PICO_PER_MICRO),
+    least: ceilDivide(fixed + BigInt(need.outputTokensLeast) * output, PICO_PER_MICRO),
+    most: ceilDivide(fixed + BigInt(need.outputTokensMost) * output, PICO_PER_MICRO),
   };
 }
 
 /** Returns the output tokens that an amount covers after the input, at most those of the need; 0 if it does not cover the input. */
 export function affordableOutputTokens(amount: MicroCredits, need: HoldNeed): number {
-  const left = amount * PICO_PER_MICRO - fixedPico(need);
+  const { input, output } = dearestOf(need.prices);
+  const left = amount * PICO_PER_MICRO - fixedPico(need, input);
   if (left < 0n) return 0;
-  const output = outputPrice(need.prices);
   if (output === 0n) return need.outputTokensMost;
   const tokens = left / output;
   return tokens > BigInt(need.outputTokensMost) ? need.outputTokensMost : Number(tokens);
 }
 
 /** Returns the largest cost of everything but the output: the prompt, the request itself, and its calls. */
-function fixedPico({ promptTokensMost, callsMost, prices }: HoldNeed): PicoCredits {
-  let pico = BigInt(promptTokensMost) * dearestOf(prices, "input");
+function fixedPico({ promptTokensMost, callsMost, prices }: HoldNeed, inputPrice: PicoCredits): PicoCredits {
+  let pico = BigInt(promptTokensMost) * inputPrice;
   for (const row of CALL_ROWS) pico += BigInt(row.onlyIf === "callsMost" ? callsMost : 1) * unitPrice(prices, row);
   return pico;
 }
 
-function outputPrice(prices: UnitPrices): PicoCredits {
-  return dearestOf(prices, "output");
-}
+type Dearest = Record<"input" | "output", PicoCredits>;
 
-/** Returns the highest price of the classes of a direction and of their parts. */
-function dearestOf(prices: UnitPrices, direction: "input" | "output"): PicoCredits {
-  let dearest = 0n;
+/** Returns the highest price of the classes of each direction and of their parts. */
+function dearestOf(prices: UnitPrices): Dearest {
+  const dearest: Dearest = { input: 0n, output: 0n };
   for (const row of PRICE_ROWS) {
-    const whole = row.partOf === undefined ? row : PRICE_CLASSES[row.partOf];
+    const { direction } = row.partOf === undefined ? row : PRICE_CLASSES[row.partOf];
     const price = prices[row.class];
-    if (whole.direction === direction && price !== undefined && price > dearest) dearest = price;
+    if (direction !== undefined && price !== undefined && price > dearest[direction]) dearest[direction] = price;
   }
   return dearest;
 }

@@ -88,11 +88,20 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
     const maxTokens = Math.max(Math.min(1, range.most), Math.min(affordable, range.most));
     const isShortened = maxTokens < range.requested;
     const { lease, available, covered } = outcome;
-    const held = covered === undefined ? facts : { ...facts, budgets: covered.budgets };
-    const admittedAtMs = gateway.clock();
     return {
-      ...{ ...entry, facts: held, routes, lease, estimate, maxTokens, isShortened, available },
-      ...{ tightest: covered?.tightest, isFree, admittedAtMs },
+      requestLimit: entry.requestLimit,
+      tokenLimit: entry.tokenLimit,
+      leave: entry.leave,
+      facts: covered === undefined ? facts : { ...facts, budgets: covered.budgets },
+      routes,
+      lease,
+      estimate,
+      maxTokens,
+      isShortened,
+      available,
+      tightest: covered?.tightest,
+      isFree,
+      admittedAtMs: gateway.clock(),
     };
   } catch (error) {
     entry.leave(0);
@@ -124,7 +133,8 @@ function needOf(
   const possible = { hasAudio, hasHourCache, callsMost };
   const prices = isFree ? FREE : possiblePrices(highestPricesAt(route, prompt), possible);
   const need = { promptTokensMost: prompt, outputTokensLeast, outputTokensMost: completion, callsMost, prices };
-  return { route, ...need, ...holdBounds(need) };
+  const { least, most } = holdBounds(need);
+  return { ...need, route, least, most };
 }
 
 /** Returns the needs whose least amount is within the bound that the request states. Throws max_cost_exceeded if none is. */
@@ -141,8 +151,11 @@ function affordableNeeds(needs: readonly RouteNeed[], maxCost: MicroCredits | nu
 
 /** Returns the bounds of a hold that covers each of the needs, at most the bound that the request states. */
 function boundsOfAll(needs: Needs, maxCost: MicroCredits | null): { least: MicroCredits; most: MicroCredits } {
-  const least = needs.map((need) => need.least).reduce((a, b) => (a > b ? a : b));
-  const most = needs.map((need) => need.most).reduce((a, b) => (a > b ? a : b));
+  let { least, most } = needs[0];
+  for (const need of needs) {
+    if (need.least > least) least = need.least;
+    if (need.most > most) most = need.most;
+  }
   return { least, most: maxCost !== null && maxCost < most ? maxCost : most };
 }
 

@@ -38,13 +38,11 @@ export function headOf(
   { facts, available, tightest, maxTokens, isShortened, requestLimit, tokenLimit }: Admission,
   { model, route, ignored }: { model: CatalogModel; route: Route; ignored: readonly string[] },
 ): AnswerHead {
-  const headers: Record<string, string> = {
-    ...rateLimitHeaders([requestLimit, tokenLimit]),
-    "x-credits-available": formatCredits(available),
-    ...budgetHeaders(tightest),
-    // A header takes ASCII alone; names of local models may be anything.
-    "x-tollgate-route": encodeURI(upstreamOf(route).toWellFormed()),
-  };
+  const headers = rateLimitHeaders([requestLimit, tokenLimit]);
+  headers["x-credits-available"] = formatCredits(available);
+  Object.assign(headers, budgetHeaders(tightest));
+  // A header takes ASCII alone; names of local models may be anything.
+  headers["x-tollgate-route"] = encodeURI(upstreamOf(route).toWellFormed());
   if (ignored.length > 0) headers["x-tollgate-ignored"] = ignored.join(", ");
   if (isShortened) headers["x-tollgate-max-tokens"] = String(maxTokens);
   Object.assign(headers, deprecationHeaders(model));

@@ -92,13 +92,17 @@ function callsMostOf({ calls }: TokenBounds): number {
 }
 
 /** Returns the charge for everything so far, without a tokenizer: for checkpoints, and where nothing has a price. */
-export function roughCharge(meter: MeterReading, likelyPromptTokens: number, bounds: TokenBounds): Charge {
-  const report = meter.report();
+export function roughCharge(
+  meter: MeterReading,
+  likelyPromptTokens: number,
+  bounds: TokenBounds,
+  report = meter.report(),
+): Charge {
+  if (report?.isFinal === true) return limited(report.tokens, "reported", report.tokens, bounds);
   const counted = meter.roughCounts();
   if (report === undefined) {
     return limited({ ...NO_TOKENS, input: likelyPromptTokens, ...counted }, "counted", undefined, bounds);
   }
-  if (report.isFinal) return limited(report.tokens, "reported", report.tokens, bounds);
   return limited({ ...report.tokens, ...atLeast(counted, report.tokens) }, "counted", report.tokens, bounds);
 }
 
@@ -165,10 +169,11 @@ export async function chargeOf(
   one: Charged,
 ): Promise<Charge> {
   const { plan, meter, bounds, prices } = one;
-  const rough = roughCharge(meter, plan.estimate.likely, bounds);
-  if (areFree(prices)) return rough;
   const report = meter.report();
+  const rough = roughCharge(meter, plan.estimate.likely, bounds, report);
+  if (areFree(prices)) return rough;
   if (report?.isFinal === true && !isHidden(one)) {
+    if (!isDoubtful(report.tokens, one)) return rough;
     const corrected = await correctedReport(tokenCounter, report.tokens, one);
     return corrected === undefined ? rough : limited(corrected, "counted", report.tokens, bounds);
   }
@@ -177,25 +182,34 @@ export async function chargeOf(
   return isHidden(one) ? withHidden(seen, outputRates.estimate(upstreamOf(one.route), one.elapsedMs), one) : seen;
 }
 
+/** Tells whether a report may be too low. The prompt is compared only if nothing else is charged. */
+function isDoubtful(reported: TokenCounts, one: Charged): boolean {
+  const { output, reasoning } = reported;
+  return output + reasoning < one.meter.bytes / BYTES_A_TOKEN_CREDIBLE || isPromptDoubtful(reported, one);
+}
+
+function isPromptDoubtful(reported: TokenCounts, { plan }: Charged): boolean {
+  return plan.isInputOnly && !isCredible(tokenTotals(reported).input, plan.estimate.likely, 0);
+}
+
 /**
- * Compares a report that may be too low with a count. Returns the tokens with the counted ones in place of those that are
- * not credible; undefined where the report is. The prompt is compared only if nothing else is charged.
+ * Compares a doubtful report with a count. Returns the tokens with the counted ones in place of those that are not credible;
+ * undefined where the report is.
  */
 async function correctedReport(
   tokenCounter: TextCounter,
   reported: TokenCounts,
-  { plan, meter }: Charged,
+  one: Charged,
 ): Promise<TokenCounts | undefined> {
-  const completion = reported.output + reported.reasoning;
-  const prompt = tokenTotals(reported).input;
-  const isPromptDoubtful = plan.isInputOnly && !isCredible(prompt, plan.estimate.likely, 0);
-  if (completion >= meter.bytes / BYTES_A_TOKEN_CREDIBLE && !isPromptDoubtful) return undefined;
-  const counts = await countAll(tokenCounter, meter, isPromptDoubtful ? plan.promptTexts() : []);
+  const { plan, meter } = one;
+  const { input: prompt, output: completion } = tokenTotals(reported);
+  const comparesPrompt = isPromptDoubtful(reported, one);
+  const counts = await countAll(tokenCounter, meter, comparesPrompt ? plan.promptTexts() : []);
   if (counts === undefined) return undefined;
   const { text } = counts;
   const countedPrompt = plan.estimate.likelyBesideText + counts.prompt;
   const isTooShort = !isCredible(completion, text.output + text.reasoning);
-  const isPromptTooShort = isPromptDoubtful && !isCredible(prompt, countedPrompt);
+  const isPromptTooShort = comparesPrompt && !isCredible(prompt, countedPrompt);
   if (!isTooShort && !isPromptTooShort) return undefined;
   const corrected = isPromptTooShort ? { ...NO_TOKENS, input: countedPrompt } : reported;
   return isTooShort ? { ...corrected, ...text } : corrected;

@@ -62,7 +62,7 @@ export async function settle(gateway: Gateway, call: GatewayCall, completed: Com
   const { tokens: counts, basis, reported } = await chargeFor(gateway, completed);
   const { facts: charging, tokens } = chargedAt(admission, upstream.route, counts, meter.serviceTier);
   const ended = Math.floor(gateway.clock() / 1000);
-  const settlement = await book(gateway, admission, {
+  const outcome = await ledger.settle({
     facts: charging,
     tokens,
     basis,
@@ -70,21 +70,10 @@ export async function settle(gateway: Gateway, call: GatewayCall, completed: Com
     trace: traceOf(completed, reported),
     answer: answerToStore(call, delivery, { tokens, ended }),
   });
-  return { ...settlement, ended };
-}
-
-/** Books a charge in the ledger. Rejects with StoreUnavailableError where neither the store nor the spool takes it. */
-async function book(
-  { ledger }: Pick<Gateway, "ledger">,
-  { available }: Pick<Admission, "available">,
-  settled: Parameters<Gateway["ledger"]["settle"]>[0],
-): Promise<Settlement> {
-  const { tokens } = settled;
-  const outcome = await ledger.settle(settled);
   // Only the store knows what is available then: the caller gets the amount from its admission.
-  if (outcome.outcome === "spooled") return { tokens, charged: outcome.charged, available };
+  if (outcome.outcome === "spooled") return { tokens, charged: outcome.charged, available, ended };
   if (outcome.outcome !== "charged") throw new Error(`The settlement of an open hold was answered ${outcome.outcome}`);
-  return { tokens, charged: outcome.charged, available: outcome.available };
+  return { tokens, charged: outcome.charged, available: outcome.available, ended };
 }
 
 /** Calculates the charge, notes how fast the upstream was, and logs a report that is not plausible. */

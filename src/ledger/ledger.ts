@@ -259,17 +259,6 @@ export class Ledger {
 
   async #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
     this.#ending += 1;
-    try {
-      return await this.#bookOrSpool(transition);
-    } finally {
-      this.#endRunning(holdId);
-      this.#renewal.forget(holdId);
-      this.#ending -= 1;
-      if (this.#ending === 0) this.#noneEnding?.();
-    }
-  }
-
-  async #bookOrSpool<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]] | Spooled> {
     // While the store is known to be unavailable, the spool is tried first.
     const isUnavailable = this.#spool.isStoreUnavailable;
     try {
@@ -277,6 +266,11 @@ export class Ledger {
     } catch (error) {
       if (!(error instanceof StoreUnavailableError)) throw error;
       return await (isUnavailable ? this.#bookOrDeadLetter(transition) : this.#toSpool(transition));
+    } finally {
+      this.#endRunning(holdId);
+      this.#renewal.forget(holdId);
+      this.#ending -= 1;
+      if (this.#ending === 0) this.#noneEnding?.();
     }
   }
 

@@ -55,7 +55,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
     isInputOnly: false,
     promptTexts: () => promptTexts(request),
     send: (provider, route, maxTokens) =>
-      send(call, provider, forUpstream(request, route, maxTokens), prompts.get(route)),
+      send(call, provider, forUpstream(request, route, maxTokens), prompts?.get(route)),
   };
 }
 
@@ -161,7 +161,9 @@ function refuseUnsupported(request: ChatCompletionRequest, model: CatalogModel):
   // Without a schema any JSON is allowed.
   const isAnyJson = format?.type === "json_schema" && format.json_schema.schema === undefined;
   const type = isAnyJson ? "json_object" : format?.type;
-  if (model.refusedParameters.has(`response_format.${type}`)) throw unsupported("response_format.type", model, type);
+  if (type !== undefined && model.refusedParameters.has(`response_format.${type}`)) {
+    throw unsupported("response_format.type", model, type);
+  }
   const takesAddresses = !model.refusedParameters.has("image_url.address");
   if (model.capabilities.has("vision") && takesAddresses) return;
   for (const [index, message] of request.messages.entries()) {
@@ -187,16 +189,16 @@ function unsupported(param: string, model: CatalogModel, value?: string): ApiErr
 
 /**
  * Selects the routes whose upstreams can take the request, and converts its prompt for their wires: a route whose wire sends
- * messages as they are has no prompt. Throws the first refusal where none can.
+ * messages as they are has no prompt, and `prompts` is absent if there is none. Throws the first refusal where none can.
  */
 export function routesFor(
   { providers }: Pick<Gateway, "providers">,
   model: CatalogModel,
   { request, output, native }: Pick<CompletionCall, "request" | "output" | "native">,
-): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, object> } {
+): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, object> | undefined } {
   const address = firstAddress(request.messages);
   const maxTokens = Math.min(output.tokens ?? model.maxOutputTokens, model.maxOutputTokens);
-  const prompts = new Map<Route, object>();
+  let prompts: Map<Route, object> | undefined;
   let refusal: UpstreamError | undefined;
   const [first, ...others] = model.routes.filter((route) => {
     const provider = providers.get(route.providerId);
@@ -211,7 +213,10 @@ export function routesFor(
       refusal ??= prompt;
       return false;
     }
-    if (prompt !== undefined) prompts.set(route, prompt);
+    if (prompt !== undefined) {
+      prompts ??= new Map();
+      prompts.set(route, prompt);
+    }
     return true;
   });
   if (first !== undefined) return { routes: [first, ...others], prompts };

@@ -53,10 +53,10 @@ export class UpstreamClient {
   /** `path` starts at the base address; `body` is JSON. */
   post(path: string, body: string, options: PostOptions): Promise<HttpAnswer> {
     const { isStreamed, identity, headers: further, signal, scrub } = options;
-    const own = isStreamed ? this.#headers.streamed : this.#headers.unstreamed;
-    const ofRequest = Object.entries({ ...further, ...identityHeaders(this.#settings, identity) });
-    const added = ofRequest.filter(([name]) => !this.#names.has(name)).flat();
-    return this.#send("POST", path, { headers: [...own, ...added], body, signal, scrub });
+    const headers = [...(isStreamed ? this.#headers.streamed : this.#headers.unstreamed)];
+    const ofRequest = { ...further, ...identityHeaders(this.#settings, identity) };
+    for (const name in ofRequest) if (!this.#names.has(name)) headers.push(name, ofRequest[name] ?? "");
+    return this.#send("POST", path, { headers, body, signal, scrub });
   }
 
   get(path: string, signal: AbortSignal): Promise<HttpAnswer> {
@@ -73,8 +73,15 @@ export class UpstreamClient {
     { headers, body, signal, scrub }: { headers: string[]; body: string | null; signal: AbortSignal; scrub: Scrub },
   ): Promise<HttpAnswer> {
     const { firstByteMs, idleMs } = this.#settings.timeouts;
-    const url = { origin: this.#origin, path: `${this.#path}${path}${this.#search}` };
-    const options = { ...url, method, headers, body, headersTimeout: firstByteMs, bodyTimeout: idleMs };
+    const options = {
+      origin: this.#origin,
+      path: `${this.#path}${path}${this.#search}`,
+      method,
+      headers,
+      body,
+      headersTimeout: firstByteMs,
+      bodyTimeout: idleMs,
+    };
     return exchange(this.#dispatcher, options, signal).then((answer) => accepted(answer, scrub));
   }
 }

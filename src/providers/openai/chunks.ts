@@ -95,7 +95,7 @@ export class ChunkReader {
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
     if (typeof reason === "string" && reason !== "") {
-      chunk.finish_reason = toFinishReason(reason, this.#calls().count > 0);
+      chunk.finish_reason = toFinishReason(reason, (this.#toolCalls?.count ?? 0) > 0);
       this.isFinished = true;
       this.#addDetails(chunk);
     }
