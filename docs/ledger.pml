@@ -408,8 +408,7 @@ choose:
     goto begin;
 #endif
 lock:
-    /* src/stores/postgres/book-rows.ts: LOCK_BALANCES, then src/stores/postgres/book-rows.ts: LOCK_BUDGET_USES. A locked
-     * row is always the newest. */
+    /* src/stores/book-reads.ts: balances, then src/stores/book-reads.ts: budgetUses. A locked row is always the newest. */
     balanceLocked = 1;
 #ifdef LOCKS_UNORDERED
     (!isDurable || !budgetLocked);
@@ -420,7 +419,7 @@ lock:
 #endif
     era = epoch; available = committed.available; held = committed.held; spent = committed.spent
   };
-  /* src/stores/postgres/book-rows.ts: HOLDS, a later statement whose snapshot is younger than the locks. Then
+  /* src/stores/book-reads.ts: holds, a later statement whose snapshot is younger than the locks. Then
    * src/credits/decide.ts: decide; src/stores/postgres/book-rows.ts: writeRows; src/stores/postgres/transact.ts: commit. They
    * are one step: no one else writes the rows under the lock, and no one sees a write before its commit. A death in between
    * is the same as one before, and a commit may still be carried out when its node has died. */

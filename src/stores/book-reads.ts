@@ -1,0 +1,111 @@
+import type { BookRows } from "../credits/batch.ts";
+import type { Transition } from "../credits/books.ts";
+import { budgetUsesOf } from "../credits/budget-counters.ts";
+import { grantsOf, holdNamesOf, keysOf, namesOf, without } from "../credits/names.ts";
+import type { BudgetCache } from "./budget-cache.ts";
+import { ADJUSTMENT, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
+import type { RowOf, TableShape } from "./table.ts";
+
+/** One kind of read of a batch: rows of a table by the values of some columns. */
+export interface BookRead {
+  table: TableShape & { fromCells(cells: readonly unknown[]): object };
+  /** The columns, each with the property of a name that has its value. */
+  by: Readonly<Record<string, string>>;
+  /** SQL after the condition on these columns. */
+  rest?: string;
+  /** True if one name may have several rows. */
+  hasMany?: boolean;
+  /** True if other batches must wait for the rows. Read in the order of their names. */
+  isLocked?: boolean;
+}
+
+const OWNER = { organization_id: "organizationId" };
+
+/** The reads of a batch, for both databases. */
+export const BOOK_READS = {
+  balances: { table: BALANCE, by: OWNER, isLocked: true },
+  budgets: { table: BUDGET, by: OWNER, rest: "ORDER BY id", hasMany: true },
+  /** Locked after the balances. */
+  budgetUses: {
+    table: BUDGET_USE,
+    by: { ...OWNER, budget_id: "budgetId", window_at: "windowAtMs", value: "value" },
+    isLocked: true,
+  },
+  liveGrants: { table: GRANT, by: OWNER, rest: "AND (state = 'pending' OR is_used_up = 0)", hasMany: true },
+  grants: { table: GRANT, by: { ...OWNER, id: "id" } },
+  referredGrants: { table: GRANT, by: { ...OWNER, reference: "id" } },
+  holds: { table: HOLD, by: { ...OWNER, id: "id" } },
+  requests: { table: REQUEST, by: { ...OWNER, id: "id" } },
+  keys: { table: KEY, by: { ...OWNER, caller_id: "callerId", key: "key" } },
+  adjustments: { table: ADJUSTMENT, by: { ...OWNER, id: "id" } },
+  adjustmentsOfRequests: { table: ADJUSTMENT, by: { ...OWNER, hold_id: "id" }, hasMany: true },
+  referredAdjustments: { table: ADJUSTMENT, by: { ...OWNER, kind: "kind", reference: "id" } },
+} satisfies Record<string, BookRead>;
+
+type ReadName = keyof typeof BOOK_READS;
+
+/** The names of the rows that one step reads, by the kind of read. */
+export type WantedRows = { [Name in ReadName]?: readonly object[] };
+
+/** The rows that a step has read; those of a read that it did not want are missing. */
+export type FoundRows = { [Name in ReadName]: RowOf<(typeof BOOK_READS)[Name]["table"]>[] } & {
+  /** The store's time, once the balances are locked. */
+  nowMs: number;
+};
+
+/**
+ * Plans the reads of the rows that a batch needs. Yields the names that a step wants, of which all can be read at once, and is
+ * resumed with the rows. The first step locks the balances, in the order of their ids; the rows that other rows name, which few
+ * batches need, and the counters of budgets follow.
+ */
+export function* planReads(
+  cache: BudgetCache,
+  transitions: readonly Transition[],
+): Generator<WantedRows, BookRows, FoundRows> {
+  const names = namesOf(transitions);
+  const organizations = names.organizationIds.map((organizationId) => ({ organizationId }));
+  const first = yield {
+    balances: organizations,
+    holds: names.holds,
+    requests: names.newHolds,
+    keys: names.keys,
+    liveGrants: organizations,
+    grants: names.grants,
+    referredGrants: names.grantReferences,
+    adjustments: names.adjustments,
+    referredAdjustments: names.adjustmentReferences,
+  };
+  const { nowMs, balances, holds, requests, keys } = first;
+  const grants = [...first.liveGrants, ...first.grants, ...first.referredGrants];
+  const open = holdNamesOf(holds);
+  const outdated = cache.outdated(balances);
+  // Usually every request that ends now has an open hold.
+  const isEachOpen = holds.length === names.holds.length;
+  const second = yield {
+    budgets: outdated.map((organizationId) => ({ organizationId })),
+    requests: isEachOpen ? [] : without(names.holds, [...names.newHolds, ...open]),
+  };
+  if (outdated.length > 0) cache.set(balances, outdated, second.budgets);
+  requests.push(...second.requests);
+  const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...names.holds]);
+  const third = yield {
+    holds: ofKeys,
+    requests: ofKeys,
+    keys: without(keysOf(holds, requests), names.keys),
+    grants: without([...grantsOf(holds), ...grantsOf(requests)], grants),
+  };
+  holds.push(...third.holds);
+  requests.push(...third.requests);
+  const budgets = cache.of(balances);
+  const last = yield {
+    budgetUses: budgetUsesOf({ nowMs, budgets, holds, requests }, transitions),
+    adjustmentsOfRequests: holdNamesOf(requests),
+  };
+  const adjustments = [...first.adjustments, ...first.referredAdjustments, ...last.adjustmentsOfRequests];
+  return {
+    ...{ nowMs, balances, budgets, budgetUses: last.budgetUses, holds, requests },
+    keys: [...keys, ...third.keys],
+    grants: without([...grants, ...third.grants], []),
+    adjustments: without(adjustments, []),
+  };
+}
