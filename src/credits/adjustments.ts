@@ -1,3 +1,4 @@
+import { isoTime } from "../api/time.ts";
 import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
 import { type Batch, creditedOf, holdOf, recordBooking, requestOf, wholeChargeOf } from "./batch.ts";
 import type { AdjustmentRow, CreditTransition, GrantRow, GrantTransition, RevokeTransition } from "./books.ts";
@@ -124,4 +125,17 @@ function newAdjustment(
   const terms = { isAll: false, grantId: null, expiresAtMs: null, holdId: null, tokenId: null, settlement: null };
   const budgets: AdjustmentRow["budgets"] = [];
   return { organizationId, id, kind, ...terms, budgets, reference, note, madeAtMs: nowMs };
+}
+
+/** The terms of a booking but for its amount, as they are requested or stored. */
+export type BookedTerms = Partial<
+  Pick<GrantRow, "priority"> &
+    Pick<AdjustmentRow, "isAll" | "grantId" | "holdId" | "expiresAtMs" | "reference" | "note">
+> & { effectiveAtMs?: number | null };
+
+/** Returns the terms of a booking for its audit record. */
+export function auditedBooking(terms: BookedTerms): Record<string, unknown> {
+  const { isAll: all, grantId, holdId, effectiveAtMs = null, expiresAtMs = null, priority, reference, note } = terms;
+  const times = { effective_at: isoTime(effectiveAtMs), expires_at: isoTime(expiresAtMs) };
+  return { all, grant_id: grantId, request_id: holdId, ...times, priority, reference, note };
 }

@@ -1,4 +1,5 @@
-import type { MicroCredits } from "./amount.ts";
+import { isoTime } from "../api/time.ts";
+import { creditsFromMicro, type MicroCredits } from "./amount.ts";
 import type { GrantTransition } from "./books.ts";
 
 /** Monthly allowance of an organization. Times are milliseconds since 1970. */
@@ -17,6 +18,16 @@ export interface AllowanceRow {
   nextAtMs: number;
   createdAtMs: number;
   endedAtMs: number | null;
+}
+
+/** Returns the terms of an allowance for its audit record. */
+export function auditedAllowance({
+  amount,
+  lapses,
+  reference,
+  anchorAtMs,
+}: Pick<AllowanceRow, "amount" | "lapses" | "reference" | "anchorAtMs">) {
+  return { amount: creditsFromMicro(amount), lapses, reference, begins_at: isoTime(anchorAtMs) };
 }
 
 interface AllowancePeriod {

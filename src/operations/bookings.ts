@@ -1,14 +1,10 @@
+import { auditRow } from "../admin/audit.ts";
 import type { Booking } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
+import { auditedBooking, type BookedTerms } from "../credits/adjustments.ts";
 import { creditsFromMicro, creditsOf, formatCredits, type MicroCredits, usageReport } from "../credits/amount.ts";
 import type { BookingAudit } from "../credits/audit.ts";
-import type {
-  AdjustmentRow,
-  BalanceRow,
-  CreditTransition,
-  GrantTransition,
-  RevokeTransition,
-} from "../credits/books.ts";
+import type { AdjustmentRow, BalanceRow } from "../credits/books.ts";
 import type { AdjustmentMismatch } from "../credits/outcomes.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import { type CommandOutput, facts } from "./command.ts";
@@ -30,28 +26,15 @@ export interface CommandWords {
   completion?: string | null;
 }
 
-type Terms = { amount: MicroCredits | null } & Partial<
-  Pick<GrantTransition, "effectiveAtMs"> &
-    Pick<RevokeTransition, "grantId" | "note"> &
-    Pick<CreditTransition, "holdId" | "expiresAtMs" | "priority" | "reference">
->;
-
 /** Prepares the audit record of a booking, with the terms that a request states. The ledger adds the booked amount. */
-export function bookingAudit({ actor, newId }: CreditCore, action: `credits.${string}`, terms: Terms): BookingAudit {
-  const { amount, grantId, holdId, effectiveAtMs, expiresAtMs, priority, reference, note } = terms;
-  const named = {
-    all: amount === null ? true : null,
-    grant_id: grantId,
-    request_id: holdId,
-    effective_at: isoTime(effectiveAtMs ?? null),
-    expires_at: isoTime(expiresAtMs ?? null),
-    priority,
-    reference,
-    note,
-  };
-  const after = Object.fromEntries(Object.entries(named).filter(([, value]) => value !== null && value !== undefined));
-  const { id, name: actorName, kind: actorKind, ...origin } = actor;
-  return { id: newId(), actorKind, actorId: id, actorName, ...origin, action, after };
+export function bookingAudit(
+  { actor, ...time }: CreditCore,
+  action: `credits.${string}`,
+  { amount, ...terms }: BookedTerms & { amount: MicroCredits | null },
+): BookingAudit {
+  const stated = Object.entries({ ...auditedBooking(terms), all: amount === null ? true : null });
+  const after = Object.fromEntries(stated.filter(([, value]) => value !== null && value !== undefined));
+  return { ...auditRow(actor, { action, organizationId: null, subjectId: null }, time), after };
 }
 
 /** Rejects for an unknown organization, and for the playground, which holds no credits. */

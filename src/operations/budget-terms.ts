@@ -1,8 +1,6 @@
-import { auditRow } from "../admin/audit.ts";
 import type { Budget, BudgetCounter } from "../api/admin/budget.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
-import type { AuditRow } from "../credits/audit.ts";
 import type { BudgetRow, BudgetUse, BudgetUseRow } from "../credits/books.ts";
 import { auditedBudget, type BudgetState, budgetRest, budgetState, windowAt, windowEnd } from "../credits/budgets.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
@@ -41,16 +39,6 @@ export async function changeableBudget(core: BudgetCore, key: BudgetKey): Promis
   const message = "The budget is the spending cap of a token.";
   const command = new OperatorError(`${message} Change it with: tollgate token update ${row.capOf} --cap`);
   throw new ApiError("invalid_value", `${message} Change it with PATCH /admin/v1/tokens/${row.capOf}.`, { command });
-}
-
-/** Returns the audit record of a change of a budget. */
-export function budgetRecord(
-  core: BudgetCore,
-  action: string,
-  { organizationId, id: subjectId }: BudgetKey,
-  change: { before?: Record<string, unknown>; after?: Record<string, unknown> },
-): AuditRow {
-  return auditRow(core.actor, { action, organizationId, subjectId, ...change }, core);
 }
 
 /** Returns the counter that a budget without `each` uses at a time. */

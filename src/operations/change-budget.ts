@@ -8,12 +8,11 @@ import {
   budgetAnswer,
   budgetIn,
   budgetOutput,
-  budgetRecord,
   changeableBudget,
   currentUse,
 } from "./budget-terms.ts";
 import { command, credits, optional, text } from "./command.ts";
-import { checkName } from "./core.ts";
+import { checkName, rowRecord } from "./core.ts";
 import { amountOf, operation } from "./operation.ts";
 
 export const changeBudget = operation({
@@ -57,7 +56,7 @@ async function updateBudget(core: BudgetCore, key: BudgetKey, { name, amount }: 
     const old = await changeableBudget(core, key);
     const changed = { ...old, name: name ?? old.name, amount: amount ?? old.amount };
     if (changed.name === old.name && changed.amount === old.amount) return old;
-    const record = budgetRecord(core, "budget.change", old, { before: termsOf(old), after: termsOf(changed) });
+    const record = rowRecord(core, "budget.change", old, { before: termsOf(old), after: termsOf(changed) });
     if (await core.budgets.changeBudget(old, changed, record)) return changed;
   }
 }

@@ -1,7 +1,15 @@
-import { auditRow } from "../admin/audit.ts";
 import type { OrganizationRow, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import { argument, type CommandServices, command, facts, onOrOff, optional, text, toggle } from "./command.ts";
-import { type AccountCore, checkLimits, checkName, defined, found, invalidValue, unknownOrganization } from "./core.ts";
+import {
+  type AccountCore,
+  checkLimits,
+  checkName,
+  defined,
+  found,
+  invalidValue,
+  rowRecord,
+  unknownOrganization,
+} from "./core.ts";
 import { limitSettingsOf, operation } from "./operation.ts";
 import { outputWithStatus } from "./show-organization.ts";
 
@@ -88,9 +96,8 @@ export async function updateOrganization(
   const change = { ...wanted, ...(status !== undefined && { pausesAllowances }) };
   if (change.name !== undefined) checkName(change.name);
   checkLimits(change.limits ?? null);
-  const subject = { action: "organization.change", organizationId: id, subjectId: id };
   const row = await core.accounts.changeOrganization(id, change, (before, after) =>
-    auditRow(core.actor, { ...subject, before, after }, core),
+    rowRecord(core, "organization.change", { organizationId: id, id }, { before, after }),
   );
   if (row === undefined) throw unknownOrganization(id);
   return row;

@@ -2,7 +2,7 @@ import { SCOPES } from "../api/principal.ts";
 import { OperatorError } from "../errors.ts";
 import type { TokenWithBudget } from "../stores/queries/accounts.ts";
 import { argument, command, creditsOrNone, expiry, facts, list, optional, text, toggle } from "./command.ts";
-import { type AccountCore, checkExpiry, checkLimits, checkName, found } from "./core.ts";
+import { type AccountCore, checkExpiry, checkLimits, checkName, found, rowRecord } from "./core.ts";
 import { operation } from "./operation.ts";
 import {
   auditedTerms,
@@ -13,7 +13,6 @@ import {
   type TokenTerms,
   termsOfBody,
   tokenJson,
-  tokenRecord,
   tokenRow,
 } from "./token-terms.ts";
 
@@ -98,7 +97,7 @@ export async function updateToken(
     const values = Object.fromEntries(fields.filter((field) => field !== "cap").map((field) => [field, others[field]]));
     const isCapChanged = cap !== undefined && fields.includes("cap");
     const newCap = isCapChanged && { cap: cap === null ? null : makeCap(core, old, cap) };
-    const record = tokenRecord(core, "token.change", old, audited);
+    const record = rowRecord(core, "token.change", old, audited);
     if (await core.accounts.changeToken(old, { ...values, ...newCap }, record)) return tokenRow(core, id);
   }
 }

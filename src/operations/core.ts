@@ -1,8 +1,9 @@
-import type { Actor, AuditTime } from "../admin/audit.ts";
+import { type Actor, type AuditTime, auditRow, type Change } from "../admin/audit.ts";
 import type { Page, PageRequest } from "../admin/directory.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
+import type { AuditRow } from "../credits/audit.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
@@ -27,6 +28,16 @@ export interface Core extends AuditTime {
 export type AccountCore = Pick<Core, "accounts" | "actor" | keyof AuditTime | "random">;
 /** Services that changes of credits use. */
 export type CreditCore = AccountCore & Pick<Core, "allowances" | "bookings">;
+
+/** Returns the audit record of a change of a row of an organization. */
+export function rowRecord(
+  { actor, ...time }: AccountCore,
+  action: string,
+  { organizationId, id: subjectId }: { organizationId: string; id: string },
+  change: Pick<Change, "before" | "after"> = {},
+): AuditRow {
+  return auditRow(actor, { action, organizationId, subjectId, ...change }, time);
+}
 
 const NAME = /^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;
 const PAGE_ROWS = 500;

@@ -1,13 +1,12 @@
-import { auditRow } from "../admin/audit.ts";
 import { makeId } from "../admin/token.ts";
 import { isoTime } from "../api/time.ts";
-import type { AllowanceRow } from "../credits/allowance.ts";
-import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
+import { type AllowanceRow, auditedAllowance } from "../credits/allowance.ts";
+import { formatCredits } from "../credits/amount.ts";
 import type { GrantTransition } from "../credits/books.ts";
 import { openAllowance } from "../ledger/allowances.ts";
 import { referenceMismatch, requireCredits } from "./bookings.ts";
 import { argument, command, credits, facts, futureDate, line, optional, required, toggle } from "./command.ts";
-import type { CreditCore } from "./core.ts";
+import { type CreditCore, rowRecord } from "./core.ts";
 import { allowanceAnswer, allowanceJson } from "./list-allowances.ts";
 import { amountOf, futureTimeOf, operation } from "./operation.ts";
 
@@ -64,16 +63,15 @@ export async function addAllowance(
   core: CreditCore,
   request: AllowanceRequest,
 ): Promise<{ row: AllowanceRow; repeated: boolean }> {
-  const { organizationId, amount, lapses, reference } = request;
+  const { organizationId, reference } = request;
   await requireCredits(core, organizationId);
-  const { allowances, bookings, actor, clock, random } = core;
+  const { allowances, bookings, clock, random } = core;
   const nowMs = clock();
   const anchorAtMs = request.anchorAtMs ?? nowMs;
   const wanted = { ...request, id: makeId("allowance", random), anchorAtMs, createdAtMs: nowMs };
-  const after = { amount: creditsFromMicro(amount), lapses, reference, begins_at: isoTime(anchorAtMs) };
-  const change = { action: "allowance.create", organizationId, subjectId: wanted.id, after };
+  const record = rowRecord(core, "allowance.create", wanted, { after: auditedAllowance(wanted) });
   const grant = (first: GrantTransition) => bookings.grant(first);
-  const made = await openAllowance({ allowances, grant }, wanted, auditRow(actor, change, core));
+  const made = await openAllowance({ allowances, grant }, wanted, record);
   if (made.outcome === "created") return made;
   const { row: first } = made;
   const rest = `of which the rest ${first.lapses ? "expires" : "stays"}`;

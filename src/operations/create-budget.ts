@@ -4,9 +4,9 @@ import type { MicroCredits } from "../credits/amount.ts";
 import type { BudgetRow, BudgetWindow } from "../credits/books.ts";
 import { auditedBudget, isModel, METADATA_PREFIX } from "../credits/budgets.ts";
 import { ApiError, OperatorError } from "../errors.ts";
-import { type BudgetCore, budgetAnswer, budgetOutput, budgetRecord } from "./budget-terms.ts";
+import { type BudgetCore, budgetAnswer, budgetOutput } from "./budget-terms.ts";
 import { command, credits, list, optional, required, text, withDefault } from "./command.ts";
-import { checkName, invalidValue, knownOrganization, shortText } from "./core.ts";
+import { checkName, invalidValue, knownOrganization, rowRecord, shortText } from "./core.ts";
 import { amountOf, type OperationServices, operation } from "./operation.ts";
 
 /** A hold compares its request with each budget of the organization but the caps of other tokens. */
@@ -93,7 +93,7 @@ export async function addBudget(core: BudgetCore, draft: BudgetDraft): Promise<B
     ...{ organizationId, id: makeId("bud", core.random), name, callerIds, models, metadata, each, window, amount },
     ...{ capOf: null, createdAtMs: core.clock() },
   };
-  const record = budgetRecord(core, "budget.create", row, { after: auditedBudget(row) });
+  const record = rowRecord(core, "budget.create", row, { after: auditedBudget(row) });
   if (!(await core.budgets.insertBudget(row, record))) throw new Error("the organization has no balance");
   return row;
 }

@@ -1,9 +1,8 @@
-import { auditRow } from "../admin/audit.ts";
 import { makeId } from "../admin/token.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import type { OrganizationRow } from "../stores/queries/accounts.ts";
 import { argument, command, creditsOrNone, text, withDefault } from "./command.ts";
-import { type AccountCore, checkLimits, checkName, found } from "./core.ts";
+import { type AccountCore, checkLimits, checkName, found, rowRecord } from "./core.ts";
 import { grantCredits } from "./create-grant.ts";
 import { limitSettingsOf, operation } from "./operation.ts";
 import { organizationOutput } from "./show-organization.ts";
@@ -48,7 +47,7 @@ export async function addOrganization(
   checkLimits(limits);
   const id = makeId("org", core.random);
   const row = { id, name, kind: "standard", status: "active", limits, createdAtMs: core.clock() } as const;
-  const change = { action: "organization.create", organizationId: id, subjectId: id, after: { name, limits } };
-  await core.accounts.insertOrganization(row, auditRow(core.actor, change, core));
+  const record = rowRecord(core, "organization.create", { organizationId: id, id }, { after: { name, limits } });
+  await core.accounts.insertOrganization(row, record);
   return { ...row, keepsConversations: false, keepsResponses: true, pausesAllowances: false };
 }

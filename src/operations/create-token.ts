@@ -4,18 +4,9 @@ import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import { command, creditsOrNone, expiry, facts, list, optional, required, text, withDefault } from "./command.ts";
-import { type AccountCore, checkExpiry, checkLimits, checkName, found } from "./core.ts";
+import { type AccountCore, checkExpiry, checkLimits, checkName, found, rowRecord } from "./core.ts";
 import { operation } from "./operation.ts";
-import {
-  auditedTerms,
-  auditedToken,
-  makeCap,
-  SECRET,
-  scopesOf,
-  type TokenTerms,
-  termsOfBody,
-  tokenRecord,
-} from "./token-terms.ts";
+import { auditedTerms, auditedToken, makeCap, SECRET, scopesOf, type TokenTerms, termsOfBody } from "./token-terms.ts";
 
 export const createToken = operation({
   route: "POST /tokens",
@@ -80,6 +71,6 @@ export async function addToken(core: AccountCore, draft: TokenDraft): Promise<Ne
   const made = makeTokenRow(core.random, { ...draft, scopes, models, limits, createdAtMs, expiresAtMs });
   const after = { ...auditedToken(made.row), ...auditedTerms({ cap }, ["cap"]) };
   const budget = cap === null ? null : makeCap(core, made.row, cap);
-  await core.accounts.insertToken(made.row, budget, tokenRecord(core, "token.create", made.row, { after }));
+  await core.accounts.insertToken(made.row, budget, rowRecord(core, "token.create", made.row, { after }));
   return made;
 }

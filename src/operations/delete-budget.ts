@@ -1,7 +1,8 @@
 import { auditedBudget } from "../credits/budgets.ts";
 import type { BudgetKey } from "../stores/queries/budgets.ts";
-import { BUDGET_FLAGS, type BudgetCore, budgetIn, budgetRecord, changeableBudget } from "./budget-terms.ts";
+import { BUDGET_FLAGS, type BudgetCore, budgetIn, changeableBudget } from "./budget-terms.ts";
 import { command } from "./command.ts";
+import { rowRecord } from "./core.ts";
 import { operation } from "./operation.ts";
 
 export const deleteBudget = operation({
@@ -25,7 +26,7 @@ export const deleteBudget = operation({
 /** Deletes a budget. Rejects with not_found or invalid_value. */
 async function removeBudget(core: BudgetCore, key: BudgetKey): Promise<void> {
   const row = await changeableBudget(core, key);
-  const record = budgetRecord(core, "budget.delete", row, { before: auditedBudget(row) });
+  const record = rowRecord(core, "budget.delete", row, { before: auditedBudget(row) });
   // False: another request has deleted it meanwhile.
   await core.budgets.deleteBudget(row, record);
 }

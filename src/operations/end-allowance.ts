@@ -1,10 +1,9 @@
-import { auditRow } from "../admin/audit.ts";
 import type { AllowanceRow } from "../credits/allowance.ts";
 import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { UnknownIdError } from "../errors.ts";
 import { closeAllowance, findAllowance } from "../ledger/allowances.ts";
 import { argument, command, text } from "./command.ts";
-import { type CreditCore, notFound } from "./core.ts";
+import { type CreditCore, notFound, rowRecord } from "./core.ts";
 import { allowanceAnswer, allowanceJson } from "./list-allowances.ts";
 import { operation } from "./operation.ts";
 
@@ -38,8 +37,7 @@ export async function stopAllowance(
   const { allowances, bookings } = core;
   const found = await findAllowance(allowances, organizationId, id);
   if (found === undefined) throw notFound(new UnknownIdError("allowance", id, "credits allowance list"));
-  const change = { action: "allowance.end", organizationId: found.organizationId, subjectId: id };
   const grant = (next: GrantTransition) => bookings.grant(next);
   const revoke = (revocation: RevokeTransition) => bookings.revoke(revocation);
-  return closeAllowance({ allowances, grant, revoke }, found, core.clock(), auditRow(core.actor, change, core));
+  return closeAllowance({ allowances, grant, revoke }, found, core.clock(), rowRecord(core, "allowance.end", found));
 }

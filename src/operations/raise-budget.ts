@@ -6,14 +6,13 @@ import {
   BUDGET_FLAGS,
   type BudgetCore,
   budgetIn,
-  budgetRecord,
   changeableBudget,
   counterAnswer,
   currentUse,
   spentText,
 } from "./budget-terms.ts";
 import { argument, command, credits, facts, optional, text } from "./command.ts";
-import { invalidValue, notFound, shortText } from "./core.ts";
+import { invalidValue, notFound, rowRecord, shortText } from "./core.ts";
 import { amountOf, operation } from "./operation.ts";
 
 export const raiseBudget = operation({
@@ -61,7 +60,7 @@ async function addRaise(core: BudgetCore, { amount, value, ...key }: Raise) {
   const use = currentUse(row, await core.budgets.budgetTime(), value ?? "");
   const window = { window_at: use.windowAtMs === 0 ? null : isoTime(use.windowAtMs) };
   const after = { amount: creditsFromMicro(amount), value: use.value, ...window };
-  const record = budgetRecord(core, "budget.raise", row, { after });
+  const record = rowRecord(core, "budget.raise", row, { after });
   if (!(await core.budgets.raiseBudget(key.organizationId, use, amount, record))) throw notFound();
   const [raised] = await core.budgets.namedUses(key.organizationId, [use]);
   return counterAnswer(budgetState(row, use, raised));

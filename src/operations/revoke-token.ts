@@ -1,9 +1,9 @@
 import { isoTime } from "../api/time.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
 import { argument, command, text } from "./command.ts";
-import { type AccountCore, found } from "./core.ts";
+import { type AccountCore, found, rowRecord } from "./core.ts";
 import { operation } from "./operation.ts";
-import { auditedToken, tokenRecord, tokenRow } from "./token-terms.ts";
+import { auditedToken, tokenRow } from "./token-terms.ts";
 
 export const revokeToken = operation({
   route: "POST /tokens/:id/revoke",
@@ -32,7 +32,7 @@ export const revokeToken = operation({
 export async function endToken(core: AccountCore, id: string): Promise<{ row: TokenRow; repeated: boolean }> {
   const old = await tokenRow(core, id);
   if (old.revokedAtMs !== null) return { row: old, repeated: true };
-  const record = tokenRecord(core, "token.revoke", old, { before: auditedToken(old) });
+  const record = rowRecord(core, "token.revoke", old, { before: auditedToken(old) });
   const isRevoked = await core.accounts.revokeToken(id, core.clock(), record);
   return { row: await tokenRow(core, id), repeated: !isRevoked };
 }

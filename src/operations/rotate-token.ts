@@ -3,9 +3,9 @@ import { isoTime } from "../api/time.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
 import { argument, command, duration, facts, text, toggle, withDefault } from "./command.ts";
-import { type AccountCore, found } from "./core.ts";
+import { type AccountCore, found, rowRecord } from "./core.ts";
 import { operation } from "./operation.ts";
-import { auditedToken, expectActive, SECRET, tokenRecord, tokenRow } from "./token-terms.ts";
+import { auditedToken, expectActive, SECRET, tokenRow } from "./token-terms.ts";
 
 const OVERLAP_SECONDS = 3600;
 
@@ -111,7 +111,7 @@ async function rotate(
   const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, overlapEndsAtMs);
   const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };
   const before = { ...auditedToken(old), ...(unused !== undefined && { successor: unused.id }) };
-  const record = tokenRecord(core, "token.rotate", old, { before, after });
+  const record = rowRecord(core, "token.rotate", old, { before, after });
   const { accounts } = core;
   const isWritten =
     unused === undefined

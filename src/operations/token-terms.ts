@@ -1,10 +1,8 @@
-import { auditRow } from "../admin/audit.ts";
 import { makeId } from "../admin/token.ts";
 import type { NewToken } from "../api/admin/token.ts";
 import { DEFAULT_SCOPES, type LimitSettings, SCOPES, type Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
-import type { AuditRow } from "../credits/audit.ts";
 import type { BudgetRow } from "../credits/books.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
 import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
@@ -38,16 +36,6 @@ export function termsOfBody({ limits, cap, expires_at, ...terms }: Partial<Omit<
     ...(cap !== undefined && { cap: cap === null ? null : amountOf("cap", cap) }),
     ...(expires_at !== undefined && { expiresAtMs: timeOf("expires_at", expires_at) }),
   };
-}
-
-/** Returns the audit record of a change of a token. */
-export function tokenRecord(
-  core: AccountCore,
-  action: string,
-  { organizationId, id: subjectId }: TokenRow,
-  change: { before?: Record<string, unknown>; after?: Record<string, unknown> },
-): AuditRow {
-  return auditRow(core.actor, { action, organizationId, subjectId, ...change }, core);
 }
 
 /** Returns the terms of a token for the audit log, without its secret or hash. */

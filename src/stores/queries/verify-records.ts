@@ -1,5 +1,6 @@
 import { isoTime } from "../../api/time.ts";
-import { type AllowanceRow, grantOfPeriod, periodAt } from "../../credits/allowance.ts";
+import { auditedBooking, type BookedTerms } from "../../credits/adjustments.ts";
+import { type AllowanceRow, auditedAllowance, grantOfPeriod, periodAt } from "../../credits/allowance.ts";
 import { creditsFromMicro, formatCredits, microCreditsOf } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { AdjustmentRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
@@ -40,34 +41,41 @@ export function checkRecords(rows: RecordedRows, report: ReportViolation): void 
   for (const budget of rows.budgets) checkBudgetRecords(budget, rows.budgetUses, records);
 }
 
+/** The columns of an organization that its creation does not record. */
+const UNCHANGED = {
+  ...{ kind: "standard", status: "active" },
+  ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false },
+};
+
 function checkOrganization({ organization }: RecordedRows, records: Records): void {
   if (organization === undefined) return;
-  const { id, createdAtMs } = organization;
+  const { id, createdAtMs, ...terms } = organization;
+  // That of the playground is not recorded.
   const [creation] = records.of("organization.create", id);
-  if (creation !== undefined) {
-    records.compareTime("creation of the organization", creation, createdAtMs);
-    // That of the playground is not recorded.
-    records.compare("organization", creation, organization, { kind: "standard" });
-  }
-  const { name, limits } = creation?.after ?? {};
-  const choices = { status: "active", keepsConversations: false, keepsResponses: true, pausesAllowances: false };
+  if (creation !== undefined) records.compareTime("creation of the organization", creation, createdAtMs);
   const changes = records.of("organization.change", id);
-  records.compareChanged("organization", changes, organization, creation, { name, limits, ...choices });
+  records.compare("organization", terms, { creation, changes, initial: UNCHANGED });
 }
 
 function checkBookings({ grants, adjustments, allowances }: RecordedRows, records: Records): void {
   const ended = new Set(allowances.filter(({ endedAtMs }) => endedAtMs !== null).map(({ id }) => id));
   for (const grant of grants) {
     const [credit] = records.of("credits.credit", grant.id);
-    if (credit !== undefined) records.compare(`grant ${grant.id}`, credit, grant, { priority: 0 });
+    const what = `grant ${grant.id}`;
+    if (credit !== undefined) {
+      records.compare(what, { priority: grant.priority }, { creation: credit, initial: { priority: 0 } });
+    }
     const isOfService = grant.source === "credit" || allowanceOf(grant) !== undefined || isFirst(grant);
     if (isOfService && records.of("credits.grant", grant.id).length === 0) continue;
-    checkGrantRecord(grant, records);
+    checkBooking("credits.grant", what, grant, grant.createdAtMs, records);
   }
   for (const row of adjustments) {
     const isOfAllowance = row.kind === "revoke" && row.reference !== null && row.id === `${row.reference}_ended`;
     const isEnd = isOfAllowance && ended.has(row.grantId?.slice(0, -"_2000-01-01".length) ?? "");
-    if ((row.kind === "revoke" && !isEnd) || row.kind === "credit") checkAdjustmentRecord(row, records);
+    if (row.kind === "revoke" && !isEnd) {
+      checkBooking("credits.revoke", `revocation ${row.id}`, row, row.madeAtMs, records);
+    }
+    if (row.kind === "credit") checkBooking("credits.credit", `credit ${row.id}`, row, row.madeAtMs, records);
   }
   const ids = new Set(adjustments.map(({ id }) => id));
   records.expectRows("credits.grant", new Set(grants.map(({ id }) => id)));
@@ -88,46 +96,31 @@ function isFirst({ reference, amount, expiresAtMs, effectiveAtMs, createdAtMs, p
   return expiresAtMs === null && effectiveAtMs === createdAtMs;
 }
 
-function checkGrantRecord(grant: GrantRow, records: Records): void {
-  const what = `grant ${grant.id}`;
-  const record = records.required("credits.grant", what, grant.id, grant.createdAtMs);
-  if (record === undefined) return;
-  const { amount, effective_at: effectiveAt, expires_at: expiresAt, priority, reference } = record.after ?? {};
-  const effectiveAtMs = recordedTime(effectiveAt) ?? record.madeAtMs;
-  const times = { effectiveAtMs, expiresAtMs: recordedTime(expiresAt), createdAtMs: record.madeAtMs };
-  const stored = { ...grant, amount: creditsFromMicro(grant.amount) };
-  records.compare(what, record, stored, { amount, priority, reference, ...times });
-}
-
-function checkAdjustmentRecord(row: AdjustmentRow, records: Records): void {
-  const what = `${row.kind === "credit" ? "credit" : "revocation"} ${row.id}`;
-  const record = records.required(`credits.${row.kind}`, what, row.id, row.madeAtMs);
-  if (record === undefined) return;
-  const {
-    all,
-    amount,
-    grant_id: grantId,
-    request_id: holdId,
-    expires_at: expiresAt,
-    reference,
-    note,
-  } = record.after ?? {};
-  const terms = { amount, isAll: all === true, grantId, holdId, reference, note };
-  const times = { expiresAtMs: recordedTime(expiresAt), madeAtMs: record.madeAtMs };
-  records.compare(what, record, { ...row, amount: creditsFromMicro(row.amount) }, { ...terms, ...times });
+/** Compares a grant or an adjustment with its record, which has the time of its booking. */
+function checkBooking(
+  action: string,
+  what: string,
+  row: BookedTerms & Pick<GrantRow, "id" | "amount">,
+  bookedAtMs: number,
+  records: Records,
+): void {
+  const creation = records.required(action, what, row.id, bookedAtMs);
+  if (creation === undefined) return;
+  const bookedAt = isoTime(creation.madeAtMs);
+  // A grant takes effect when it is booked, if nothing else is recorded.
+  const unstated = row.isAll === undefined ? { effective_at: bookedAt } : { all: false };
+  const stored = { ...auditedBooking(row), amount: creditsFromMicro(row.amount), booked_at: isoTime(bookedAtMs) };
+  records.compare(what, stored, { creation, initial: { ...unstated, booked_at: bookedAt } });
 }
 
 function checkAllowances({ allowances, grants }: RecordedRows, records: Records, report: ReportViolation): void {
   for (const allowance of allowances) {
-    const { id, createdAtMs, endedAtMs } = allowance;
+    const { id, createdAtMs, endedAtMs, priority } = allowance;
     const what = `allowance ${id}`;
-    const record = records.required("allowance.create", what, id, createdAtMs);
-    if (record !== undefined) {
-      const { amount, lapses, reference, begins_at: beginsAt } = record.after ?? {};
-      const stored = { ...allowance, amount: creditsFromMicro(allowance.amount) };
-      const anchorAtMs = recordedTime(beginsAt);
-      records.compare(what, record, stored, { amount, lapses, reference, anchorAtMs, priority: 0 });
-      records.compareTime(what, record, createdAtMs);
+    const creation = records.required("allowance.create", what, id, createdAtMs);
+    if (creation !== undefined) {
+      records.compare(what, { ...auditedAllowance(allowance), priority }, { creation, initial: { priority: 0 } });
+      records.compareTime(what, creation, createdAtMs);
     }
     const [end] = records.of("allowance.end", id);
     if (end !== undefined) records.compareTime(`end of the ${what}`, end, endedAtMs);
@@ -170,11 +163,9 @@ function checkTokens({ tokens, budgets, sums }: RecordedRows, records: Records):
     const what = `token ${token.id}`;
     const maker = makers.get(token.id);
     const record = maker ?? records.required("token.create", what, token.id, token.createdAtMs);
-    const predecessor = maker === undefined ? undefined : byId.get(maker.subjectId ?? "");
-    if (record !== undefined) {
-      checkTokenTerms(token, record, { predecessor, tokens: byId, records });
-    }
-    checkEnd(token, maker === undefined ? record : undefined, records);
+    if (record !== undefined) records.compareTime(what, record, token.createdAtMs);
+    const creation = maker === undefined ? record : asCreation(token, maker, byId);
+    checkTokenTerms(token, creation, maker === undefined, records);
     const [revocation] = records.of("token.revoke", token.id);
     if (revocation !== undefined) records.compareTime(`revocation of the ${what}`, revocation, token.revokedAtMs);
     else if (token.revokedAtMs !== null && !replaced.has(token.id)) {
@@ -189,17 +180,29 @@ function checkTokens({ tokens, budgets, sums }: RecordedRows, records: Records):
   }
 }
 
-/** Checks the expiry and the successor of a token, which rotations set; changes set the expiry as well. */
-function checkEnd(token: TokenRow, creation: AuditRow | undefined, records: Records): void {
-  const what = `token ${token.id}`;
-  const own = records.of("token.rotate", token.id);
-  const last = own.find(({ after }) => !own.some(({ before }) => before?.successor === after?.successor));
-  const ends = [...records.of("token.change", token.id), ...(last === undefined ? [] : [last])];
-  const changes = ends.toSorted((a, b) => a.madeAtMs - b.madeAtMs);
-  const { expiresAt } = creation?.after ?? {};
-  records.compareChanged(what, changes, { expiresAt: isoTime(token.expiresAtMs) }, creation, { expiresAt });
-  const record = last ?? creation;
-  if (record !== undefined) records.compare(what, record, token, { successorId: last?.after?.successor ?? null });
+/** Returns the record of a rotation as that of the creation of the new token, which has the terms of its predecessor. */
+function asCreation(token: TokenRow, record: AuditRow, tokens: ReadonlyMap<string, TokenRow>): AuditRow {
+  const { before } = record;
+  const predecessor = tokens.get(record.subjectId ?? "");
+  // It has the lifetime of its predecessor, or of the unused successor that it replaced.
+  const unused = tokens.get(String(before?.successor));
+  const like = unused ?? (predecessor && { ...predecessor, expiresAtMs: recordedTime(before?.expiresAt) });
+  const lifeMs = like === undefined || like.expiresAtMs === null ? null : like.expiresAtMs - like.createdAtMs;
+  const expiresAt = isoTime(lifeMs === null ? null : token.createdAtMs + lifeMs);
+  return { ...record, after: { ...before, expiresAt, callerId: predecessor?.callerId ?? null, successor: null } };
+}
+
+/** Compares a token with its creation, its changes, and the last rotation, which names its successor and ends it. */
+function checkTokenTerms(token: TokenRow, creation: AuditRow | undefined, isFirst: boolean, records: Records): void {
+  const { id, name, prefix, scopes, models, limits, callerId, successorId: successor } = token;
+  const rotations = records.of("token.rotate", id);
+  const last = rotations.find(({ after }) => !rotations.some(({ before }) => before?.successor === after?.successor));
+  const changes = [...records.of("token.change", id), ...(last === undefined ? [] : [last])];
+  changes.sort((a, b) => a.madeAtMs - b.madeAtMs);
+  const stored = { name, scopes, models, limits, expiresAt: isoTime(token.expiresAtMs), callerId, successor };
+  // The prefix of a new token is not in the record of a rotation.
+  const own = isFirst ? { ...stored, prefix } : stored;
+  records.compare(`token ${id}`, own, { creation, changes, initial: { callerId: id } });
 }
 
 /** A successor that was never used, and was replaced, is revoked. */
@@ -212,40 +215,14 @@ function checkReplaced(tokens: readonly TokenRow[], rotations: readonly AuditRow
   }
 }
 
-interface Makers {
-  predecessor: TokenRow | undefined;
-  tokens: ReadonlyMap<string, TokenRow>;
-  records: Records;
-}
-
-function checkTokenTerms(token: TokenRow, record: AuditRow, { predecessor, tokens, records }: Makers): void {
-  const what = `token ${token.id}`;
-  const isMade = record.action === "token.create";
-  const terms = (isMade ? record.after : record.before) ?? {};
-  const changes = records.of("token.change", token.id);
-  const { name, scopes, models, limits } = terms;
-  records.compareChanged(what, changes, token, record, { name, scopes, models, limits });
-  const callerId = isMade ? token.id : predecessor?.callerId;
-  records.compare(what, record, token, { callerId, ...(isMade && { prefix: terms.prefix }) });
-  records.compareTime(what, record, token.createdAtMs);
-  // A successor has the lifetime of its predecessor, or of the unused successor that it replaced.
-  const unused = tokens.get(String(record.before?.successor));
-  const like = unused ?? (predecessor && { ...predecessor, expiresAtMs: recordedTime(record.before?.expiresAt) });
-  const isChanged = token.successorId !== null || changes.some(({ after }) => after?.expiresAt !== undefined);
-  if (isMade || like === undefined || isChanged) return;
-  const lifeMs = like.expiresAtMs === null ? null : like.expiresAtMs - like.createdAtMs;
-  const expiresAtMs = lifeMs === null ? null : token.createdAtMs + lifeMs;
-  records.compare(what, record, token, { expiresAtMs });
-}
-
 /** Checks the cap that the first token of each caller was created with, or that was set later for any of its tokens. */
 function checkCaps(tokens: readonly TokenRow[], budgets: readonly BudgetRow[], records: Records): void {
   for (const [callerId, chain] of Map.groupBy(tokens, (token) => token.callerId)) {
-    const [record] = records.of("token.create", callerId);
+    const [creation] = records.of("token.create", callerId);
     const changes = chain.flatMap(({ id }) => records.of("token.change", id)).sort((a, b) => a.madeAtMs - b.madeAtMs);
     const budget = budgets.find(({ capOf }) => capOf === callerId);
     const stored = { cap: budget === undefined ? null : formatCredits(budget.amount) };
-    records.compareChanged(`token ${callerId}`, changes, stored, record, { cap: record?.after?.cap ?? null });
+    records.compare(`token ${callerId}`, stored, { creation, changes });
   }
 }
 
@@ -263,14 +240,10 @@ function checkBudgetRecords(budget: BudgetRow, uses: readonly BudgetUseRow[], re
     }
     return;
   }
-  const record = records.required("budget.create", what, id, createdAtMs);
-  if (record === undefined) return;
-  const stored = auditedBudget(budget);
-  const changes = records.of("budget.change", id);
-  const { name, amount, ...terms } = record.after ?? {};
-  records.compare(what, record, stored, terms);
-  records.compareTime(what, record, createdAtMs);
-  records.compareChanged(what, changes, stored, record, { name, amount });
+  const creation = records.required("budget.create", what, id, createdAtMs);
+  if (creation === undefined) return;
+  records.compareTime(what, creation, createdAtMs);
+  records.compare(what, auditedBudget(budget), { creation, changes: records.of("budget.change", id) });
   const raised = new Map<string, bigint>();
   for (const { after } of records.of("budget.raise", id)) {
     const use = { budgetId: id, windowAtMs: recordedTime(after?.window_at) ?? 0, value: String(after?.value ?? "") };
@@ -289,6 +262,13 @@ const NEAR_MS = 60_000;
 const REMOVED_WITHIN_MS = 3_600_000;
 
 type Terms = Record<string, unknown>;
+
+/** The records of the creation and of the changes of a row, oldest first, and terms that the first of them lacks. */
+interface RecordsOfRow {
+  creation: AuditRow | undefined;
+  changes?: readonly AuditRow[];
+  initial?: Terms;
+}
 
 /** The audit records of an organization, to be compared with its rows. */
 class Records {
@@ -332,32 +312,21 @@ class Records {
     }
   }
 
-  /** Compares properties of a row with a record. */
-  compare(what: string, record: AuditRow, stored: object, recorded: Terms): void {
-    compare<Terms>(this.report, 12, what, { ...stored }, recorded, `the audit record ${record.id} says`);
-  }
-
   /**
-   * Compares each property with the last of the records that changed it; if none did, with its value in `initial`, that of the
-   * record of the creation. Where services with different clocks make changes, the last record need not be that of the last
-   * change.
+   * Compares each term of a row with the last of the records that changed it; if none did, with that of its creation, or with
+   * the value of a term that a creation does not record. Where services with different clocks make changes, the last record
+   * need not be that of the last change.
    */
-  compareChanged(
-    what: string,
-    changes: readonly AuditRow[],
-    stored: object,
-    creation: AuditRow | undefined,
-    initial: Terms,
-  ): void {
-    for (const [name, value] of Object.entries(initial)) {
+  compare(what: string, stored: Terms, { creation, changes = [], initial = {} }: RecordsOfRow): void {
+    for (const [name, value] of Object.entries(stored)) {
       const own = changes.filter(({ after }) => after?.[name] !== undefined);
-      const last = own.at(-1);
-      const record = last ?? creation;
+      const record = own.at(-1) ?? creation;
       if (record === undefined) continue;
       const latest = own.filter(({ madeAtMs }) => madeAtMs >= record.madeAtMs - NEAR_MS);
-      const found = JSON.stringify((stored as Terms)[name] ?? null);
+      const found = JSON.stringify(value ?? null);
       if (latest.some(({ after }) => JSON.stringify(after?.[name] ?? null) === found)) continue;
-      this.compare(what, record, stored, { [name]: last === undefined ? value : last.after?.[name] });
+      const { [name]: recorded = initial[name] } = record.after ?? {};
+      compare<Terms>(this.report, 12, what, stored, { [name]: recorded }, `the audit record ${record.id} says`);
     }
   }
 
