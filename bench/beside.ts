@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { HoldFacts } from "../src/credits/books.ts";
+import type { HoldFacts } from "../src/credits/facts.ts";
 import { FREE, NO_TOKENS } from "../src/credits/price.ts";
 import { uuidV7 } from "../src/internals/ids.ts";
 import type { Ledger } from "../src/ledger/ledger.ts";

@@ -10,7 +10,7 @@ import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import pg from "pg";
-import type { HoldFacts } from "../src/credits/books.ts";
+import type { HoldFacts } from "../src/credits/facts.ts";
 import { FREE, NO_TOKENS } from "../src/credits/price.ts";
 import { uuidV7 } from "../src/internals/ids.ts";
 import type { Ledger } from "../src/ledger/ledger.ts";

@@ -1,24 +1,10 @@
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro, type MicroCredits } from "./amount.ts";
+import type { ALLOWANCE } from "../stores/schema.ts";
+import type { RowOf } from "../stores/table.ts";
+import { creditsFromMicro } from "./amount.ts";
 import type { GrantTransition } from "./books.ts";
 
-/** Monthly allowance of an organization. Times are milliseconds since 1970. */
-export interface AllowanceRow {
-  organizationId: string;
-  id: string;
-  amount: MicroCredits;
-  priority: number;
-  /** True if the rest of a month's grant expires when the next month begins. */
-  lapses: boolean;
-  /** Purpose; unique in its organization. */
-  reference: string | null;
-  /** Beginning of the first month; the others begin on the same day of the month at the same time, in UTC. */
-  anchorAtMs: number;
-  /** Beginning of the first month without a grant. */
-  nextAtMs: number;
-  createdAtMs: number;
-  endedAtMs: number | null;
-}
+export type AllowanceRow = RowOf<typeof ALLOWANCE>;
 
 /** Returns the terms of an allowance for its audit record. */
 export function auditedAllowance({

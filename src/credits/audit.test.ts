@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { MemoryBooks } from "../../test/support/memory-books.ts";
 import type { BookingAudit } from "./audit.ts";
-import type { CreditTransition, GrantTransition, HoldFacts, RevokeTransition } from "./books.ts";
+import type { CreditTransition, GrantTransition, RevokeTransition } from "./books.ts";
+import type { HoldFacts } from "./facts.ts";
 import { FREE, NO_TOKENS } from "./price.ts";
 
 const ORGANIZATION = "org_1";

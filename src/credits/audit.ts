@@ -1,26 +1,8 @@
-import type { ActorKind } from "../api/admin/roles.ts";
+import type { AUDIT_ENTRY } from "../stores/admin-schema.ts";
+import type { RowOf } from "../stores/table.ts";
 import { creditsFromMicro, type MicroCredits } from "./amount.ts";
 
-/** A change, or a sign-in. Holds no secret. */
-export interface AuditRow {
-  /** UUIDv7. */
-  id: string;
-  /** Milliseconds since 1970. */
-  madeAtMs: number;
-  actorKind: ActorKind;
-  /** Id of the operator, or of the token that was presented. */
-  actorId: string | null;
-  /** Name of the operator or the token, as it was then. */
-  actorName: string | null;
-  address: string | null;
-  requestId: string | null;
-  /** Such as `token.revoke`. */
-  action: string;
-  organizationId: string | null;
-  subjectId: string | null;
-  before: Record<string, unknown> | null;
-  after: Record<string, unknown> | null;
-}
+export type AuditRow = RowOf<typeof AUDIT_ENTRY>;
 
 /**
  * Audit record of a requested booking. Its id is made before the booking; its time, subject and amount come from the

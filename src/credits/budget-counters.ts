@@ -1,6 +1,7 @@
 import { type Batch, type BookRows, putBudgetUse } from "./batch.ts";
-import type { BudgetUse, BudgetUseRow, HoldTransition, Transition } from "./books.ts";
+import type { BudgetUseRow, HoldTransition, Transition } from "./books.ts";
 import { type BudgetState, budgetState } from "./budgets.ts";
+import type { BudgetUse } from "./facts.ts";
 import { type BudgetUseName, budgetUseId, NameMap } from "./names.ts";
 
 /**

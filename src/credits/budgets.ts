@@ -1,5 +1,6 @@
 import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
-import type { BudgetRow, BudgetUse, BudgetUseRow, BudgetWindow, HoldTransition } from "./books.ts";
+import type { BudgetRow, BudgetUseRow, BudgetWindow, HoldTransition } from "./books.ts";
+import type { BudgetUse } from "./facts.ts";
 
 /** The value of a request that states none for the metadata key of a budget. */
 export const NO_VALUE = "(none)";

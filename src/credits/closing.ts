@@ -1,29 +1,15 @@
+import type { CLOSING, CLOSING_PART } from "../stores/schema.ts";
+import type { RowOf } from "../stores/table.ts";
 import type { MicroCredits } from "./amount.ts";
-import type { BudgetRow, BudgetUse, RequestRow } from "./books.ts";
+import type { BudgetRow, RequestRow } from "./books.ts";
 import { windowEnd } from "./budgets.ts";
 import { decodeLines } from "./charge-lines.ts";
+import type { BudgetUse } from "./facts.ts";
 import { budgetUseId } from "./names.ts";
 import { priceOf } from "./price.ts";
 
-/** The sum of the closed requests of an organization, whose rows are removed. */
-export interface ClosingRow {
-  organizationId: string;
-  /** They began, and all that was booked for them was booked, before this time. */
-  beforeAtMs: number;
-  requests: number;
-  cost: MicroCredits;
-  shortfall: MicroCredits;
-  /** Their tokens at their prices. */
-  price: MicroCredits;
-}
-
-/** The cost of closed requests by the token that made them, or by the grant that it was drawn from. */
-export interface ClosingPartRow {
-  organizationId: string;
-  dimension: "token" | "grant";
-  name: string;
-  amount: MicroCredits;
-}
+export type ClosingRow = RowOf<typeof CLOSING>;
+export type ClosingPartRow = RowOf<typeof CLOSING_PART>;
 
 interface BudgetSpent extends BudgetUse {
   spent: MicroCredits;

@@ -1,14 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { keyOf, MemoryBooks } from "../../test/support/memory-books.ts";
-import type {
-  EventEnd,
-  GrantTransition,
-  HoldClaim,
-  HoldFacts,
-  HoldTransition,
-  RenewTransition,
-  SettleTransition,
-} from "./books.ts";
+import type { GrantTransition, HoldClaim, HoldTransition, RenewTransition, SettleTransition } from "./books.ts";
+import type { EventEnd, HoldFacts } from "./facts.ts";
 import { keyIdOf } from "./names.ts";
 import { FREE, NO_TOKENS, type TokenCounts } from "./price.ts";
 

@@ -1,6 +1,7 @@
 import { credit, grant, revoke } from "./adjustments.ts";
 import { type Batch, type BookRows, type Decision, fundsOf, openBatch, writesOf } from "./batch.ts";
-import type { HoldFacts, Transition } from "./books.ts";
+import type { Transition } from "./books.ts";
+import type { HoldFacts } from "./facts.ts";
 import type { Funds } from "./funds.ts";
 import { expireHold, makeHold, releaseHold, renewHold, settleHold } from "./holds.ts";
 import type { Outcome } from "./outcomes.ts";

@@ -1,5 +1,6 @@
 import { type MicroCredits, minimum } from "./amount.ts";
-import type { BalanceRow, CreditTransition, Draw, GrantRow, GrantTransition } from "./books.ts";
+import type { BalanceRow, CreditTransition, GrantRow, GrantTransition } from "./books.ts";
+import type { Draw } from "./facts.ts";
 
 /**
  * The balance and the grants of one organization while a batch is decided, changed in place. Every function preserves

@@ -11,14 +11,9 @@ import {
 } from "./batch.ts";
 import {
   type AdjustmentRow,
-  type CallerKey,
-  type Draw,
-  type EventBasis,
-  type EventEnd,
   type ExpireTransition,
   endedStateOf,
   type HoldClaim,
-  type HoldFacts,
   type HoldRow,
   type HoldTransition,
   type IdempotencyClaim,
@@ -26,11 +21,11 @@ import {
   type RenewTransition,
   type RequestRow,
   type SettleTransition,
-  type Trace,
 } from "./books.ts";
 import { countInBudgets, coveringBudgets, statesOf } from "./budget-counters.ts";
 import { type BudgetState, reachWithin, tightest } from "./budgets.ts";
 import { decodeLines, encodeLines } from "./charge-lines.ts";
+import type { CallerKey, Draw, EventBasis, EventEnd, HoldFacts, Trace } from "./facts.ts";
 import { type Funds, mergeDraws, returnDraws, splitDraws, sumOfDraws, take } from "./funds.ts";
 import { keyIdOf } from "./names.ts";
 import type { KeyOutcome, Outcomes } from "./outcomes.ts";

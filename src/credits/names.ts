@@ -1,4 +1,5 @@
-import type { AdjustmentRow, BudgetUse, CallerKey, HoldRow, RequestRow, Transition } from "./books.ts";
+import type { AdjustmentRow, HoldRow, RequestRow, Transition } from "./books.ts";
+import type { BudgetUse, CallerKey } from "./facts.ts";
 
 /** A row of an organization, by its id or its reference. */
 export interface RowName {

@@ -1,6 +1,7 @@
 import type { MicroCredits } from "./amount.ts";
-import type { AdjustmentRow, BalanceRow, BudgetUse, EndedState, GrantRow, HoldState } from "./books.ts";
+import type { AdjustmentRow, BalanceRow, EndedState, GrantRow, HoldState } from "./books.ts";
 import type { BudgetState } from "./budgets.ts";
+import type { BudgetUse } from "./facts.ts";
 
 /** The budgets that cover a request that was admitted; absent if there is none. */
 export interface Covered {

@@ -1,17 +1,8 @@
-import type { MicroCredits } from "./amount.ts";
+import type { USAGE_COUNTS, USAGE_DAY } from "../stores/schema.ts";
+import type { RowOf } from "../stores/table.ts";
 
 /** Sums over requests. */
-export interface UsageCounts {
-  requests: number;
-  errors: number;
-  charged: MicroCredits;
-  inputTokens: number;
-  outputTokens: number;
-  /** Costs that providers reported, as integers of `10^-PROVIDER_COST_DIGITS` of their unit. */
-  providerCost: bigint;
-  /** Charges of the requests whose provider reported a cost. */
-  chargedWithCost: MicroCredits;
-}
+export type UsageCounts = Pick<RowOf<typeof USAGE_DAY>, keyof typeof USAGE_COUNTS>;
 
 export const NO_USAGE: Readonly<UsageCounts> = {
   requests: 0,

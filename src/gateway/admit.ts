@@ -1,7 +1,6 @@
 import type { StatedOutput } from "../api/wire.ts";
 import { type CatalogModel, highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
-import type { HoldFacts } from "../credits/books.ts";
 import type { BudgetState } from "../credits/budgets.ts";
 import {
   affordableOutputTokens,
@@ -10,6 +9,7 @@ import {
   type PromptEstimate,
   possiblePrices,
 } from "../credits/estimate.ts";
+import type { HoldFacts } from "../credits/facts.ts";
 import type { Outcomes } from "../credits/outcomes.ts";
 import { FREE, NO_TOKENS, pricesUsed } from "../credits/price.ts";
 import { ApiError, type ErrorFields } from "../errors.ts";

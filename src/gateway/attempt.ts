@@ -1,5 +1,5 @@
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
-import type { Attempt } from "../credits/books.ts";
+import type { Attempt } from "../credits/facts.ts";
 import { isOwnCut, UpstreamError, type UpstreamFailure } from "../errors.ts";
 import type { Provider, ProviderAnswer, UpstreamChunk } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";

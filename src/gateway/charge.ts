@@ -1,7 +1,7 @@
 import { CALL_ROWS, FURTHER_CLASSES } from "../api/price-classes.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
-import type { EventBasis, HoldFacts } from "../credits/books.ts";
 import { type PromptEstimate, possiblePrices } from "../credits/estimate.ts";
+import type { EventBasis, HoldFacts } from "../credits/facts.ts";
 import {
   areCounts,
   isFree as areFree,

@@ -1,7 +1,7 @@
 import type { AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
 import type { Delta, ToolCallDelta } from "../api/chat/completion.ts";
-import type { EventEnd } from "../credits/books.ts";
+import type { EventEnd } from "../credits/facts.ts";
 import { isOwnCut, UpstreamError } from "../errors.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";

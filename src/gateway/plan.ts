@@ -3,8 +3,8 @@ import type { Principal } from "../api/principal.ts";
 import type { StatedOutput } from "../api/wire.ts";
 import { printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
-import type { HoldFacts } from "../credits/books.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";
+import type { HoldFacts } from "../credits/facts.ts";
 import { ApiError } from "../errors.ts";
 import type { Provider, ProviderAnswer } from "../providers/provider.ts";
 

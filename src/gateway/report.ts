@@ -1,6 +1,6 @@
 import type { Route } from "../catalog/model.ts";
 import type { MicroCredits } from "../credits/amount.ts";
-import type { Attempt } from "../credits/books.ts";
+import type { Attempt } from "../credits/facts.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import type { ErrorCode } from "../errors.ts";
 import type { Plan } from "./plan.ts";

@@ -2,7 +2,7 @@ import type { AnswerEnd } from "../api/answer.ts";
 import type { FinishReason } from "../api/chat/completion.ts";
 import { type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
-import type { Attempt, Trace } from "../credits/books.ts";
+import type { Attempt, Trace } from "../credits/facts.ts";
 import { type TokenCounts, tokenTotals } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
 import { type Answered, attemptsOf, type Unanswered } from "./attempt.ts";

@@ -1,4 +1,4 @@
-import type { HoldFacts } from "../credits/books.ts";
+import type { HoldFacts } from "../credits/facts.ts";
 import { NO_TOKENS, type TokenCounts } from "../credits/price.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type BackgroundWork, forEachInChunks } from "./background-work.ts";

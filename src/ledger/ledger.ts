@@ -3,12 +3,12 @@ import type {
   BalanceRow,
   CreditTransition,
   GrantTransition,
-  HoldFacts,
   HoldTransition,
   ReleaseTransition,
   RevokeTransition,
   SettleTransition,
 } from "../credits/books.ts";
+import type { HoldFacts } from "../credits/facts.ts";
 import type { Outcomes } from "../credits/outcomes.ts";
 import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";

@@ -1,8 +1,9 @@
 import { type FileHandle, open, rm } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { crc32 } from "node:zlib";
-import type { HoldFacts, ReleaseTransition, SettleTransition } from "../credits/books.ts";
+import type { ReleaseTransition, SettleTransition } from "../credits/books.ts";
 import { decodeLines, encodeLines } from "../credits/charge-lines.ts";
+import type { HoldFacts } from "../credits/facts.ts";
 import { NO_TOKENS } from "../credits/price.ts";
 import { type FileLine, linesOf, writeAll } from "./lines.ts";
 

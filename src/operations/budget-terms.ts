@@ -1,8 +1,9 @@
 import type { Budget, BudgetCounter } from "../api/admin/budget.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
-import type { BudgetRow, BudgetUse, BudgetUseRow } from "../credits/books.ts";
+import type { BudgetRow, BudgetUseRow } from "../credits/books.ts";
 import { auditedBudget, type BudgetState, budgetRest, budgetState, windowAt, windowEnd } from "../credits/budgets.ts";
+import type { BudgetUse } from "../credits/facts.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
 import type { BudgetKey } from "../stores/queries/budgets.ts";
 import { argument, type CommandOutput, facts, required, text } from "./command.ts";

@@ -1,8 +1,9 @@
 import { isoTime } from "../api/time.ts";
 import type { UsageReport } from "../api/usage.ts";
 import { creditsFromMicro, type MicroCredits, minimum } from "../credits/amount.ts";
-import type { BudgetRow, BudgetUse } from "../credits/books.ts";
+import type { BudgetRow } from "../credits/books.ts";
 import { budgetRest, budgetState, windowAt, windowEnd } from "../credits/budgets.ts";
+import type { BudgetUse } from "../credits/facts.ts";
 import type { BudgetRows } from "../stores/queries/budgets.ts";
 
 interface Caller {

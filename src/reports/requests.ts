@@ -2,7 +2,7 @@ import type { Conversation, KeptAnswer, RequestDetail, RequestStatus, RequestSum
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
-import type { RequestEnd } from "../credits/books.ts";
+import type { RequestEnd } from "../credits/facts.ts";
 import { pricesByClass, tokensByClass, type UnitPrices } from "../credits/price.ts";
 import { isAccessId, timeOfId, uuidIn } from "../credits/request-id.ts";
 import { invalidCursor } from "../errors.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Trace } from "../credits/books.ts";
+import type { Trace } from "../credits/facts.ts";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";

@@ -1,24 +1,28 @@
 import { ACTOR_KINDS, SERVICE_ROLES } from "../api/admin/roles.ts";
-import type { AuditRow } from "../credits/audit.ts";
 import { bytes, json, nullable, number, oneOf, requiredText } from "./fields.ts";
-import { declareTable, type Fields } from "./table.ts";
+import { declareTable } from "./table.ts";
 
 /* The tables of people, their sessions, and the record of what they did; as in `schema.ts`. */
 
+/** A change, or a sign-in. Holds no secret. */
 export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
+  /** UUIDv7. */
   id: requiredText("id"),
   madeAtMs: number("made_at"),
   actorKind: oneOf("actor_kind", ACTOR_KINDS),
+  /** Id of the operator, or of the token that was presented. */
   actorId: nullable(requiredText("actor_id")),
+  /** Name of the operator or the token, as it was then. */
   actorName: nullable(requiredText("actor_name")),
   address: nullable(requiredText("address")),
   requestId: nullable(requiredText("request_id")),
+  /** Such as `token.revoke`. */
   action: requiredText("action"),
   organizationId: nullable(requiredText("organization_id")),
   subjectId: nullable(requiredText("subject_id")),
   before: nullable(json<Record<string, unknown>>("before")),
   after: nullable(json<Record<string, unknown>>("after")),
-} satisfies Fields<AuditRow>);
+});
 
 export const OPERATOR = declareTable("operator", ["id"], {
   id: requiredText("id"),

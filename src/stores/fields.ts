@@ -1,5 +1,5 @@
 import { formatDecimal, PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
-import type { Attempt, BudgetUse, CallerKey, Draw, HoldDetails, LateSettlement, Trace } from "../credits/books.ts";
+import type { Attempt, BudgetUse, CallerKey, Draw, HoldDetails, LateSettlement, Trace } from "../credits/facts.ts";
 
 /** The value of a column. */
 export type Cell = string | bigint | number | Uint8Array | null;
@@ -39,13 +39,13 @@ function field<Value>(
 
 const same = <Value>(value: Value) => value;
 
-export function requiredText<Value extends string = string>(name: string) {
-  return field<Value>(name, "text", same, (cell) => cell as Value);
+export function requiredText(name: string) {
+  return field<string>(name, "text", same, (cell) => cell as string);
 }
 
 /** One of some texts. */
 export function oneOf<const Value extends string>(name: string, values: readonly Value[]) {
-  return { ...requiredText<Value>(name), values };
+  return field<Value>(name, "text", same, (cell) => cell as Value, { values });
 }
 
 /** An amount of micro-credits that is not below 0. */

@@ -1,16 +1,4 @@
 import type { LimitSettings, Scope } from "../api/principal.ts";
-import type { AllowanceRow } from "../credits/allowance.ts";
-import type {
-  AdjustmentRow,
-  BalanceRow,
-  BudgetRow,
-  BudgetUseRow,
-  GrantRow,
-  HoldRow,
-  IdempotencyKeyRow,
-  RequestRow,
-} from "../credits/books.ts";
-import type { ClosingPartRow, ClosingRow } from "../credits/closing.ts";
 import {
   amount,
   budgetUses,
@@ -30,7 +18,7 @@ import {
   signedAmount,
   trace,
 } from "./fields.ts";
-import { declareTable, type Fields } from "./table.ts";
+import { declareTable } from "./table.ts";
 
 /*
  * Every column is declared here once, for both databases. The types of rows, the column lists and parameter types, and
@@ -45,63 +33,87 @@ export const BALANCE = declareTable("balance", ["organizationId"], {
   held: amount("held"),
   spent: amount("spent"),
   expired: amount("expired"),
+  /** When a grant next takes effect or expires; null if none will. */
   nextChangeAtMs: nullable(number("next_change_at")),
+  /** Requests that began before are closed: nothing more is booked for them. Null: none is closed. */
   closedBeforeMs: nullable(number("closed_before")),
+  /** Counts the changes of its budgets; 0: it never had one. */
   budgetVersion: number("budget_version"),
-} satisfies Fields<BalanceRow>);
+});
 
+/** A limit on what some requests of an organization may spend in each window of time. Selector, `each` and window never change. */
 export const BUDGET = declareTable("budget", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
   name: requiredText("name"),
+  /** The callers that it covers, each by the first token of its rotations; null: all. */
   callerIds: nullable(json<string[]>("caller_ids")),
+  /** The models that it covers, with `*` at the end for all that begin so; null: all. */
   models: nullable(json<string[]>("models")),
+  /** The values that a request must have of each of these metadata keys; null: any. */
   metadata: nullable(json<Record<string, string[]>>("metadata")),
+  /** `token`, `model` or `metadata.` and a key: each value has the whole amount for itself. Null: all share it. */
   each: nullable(requiredText("each")),
   window: oneOf("time_window", ["day", "week", "month", "lifetime"]),
   amount: amount("amount"),
+  /** The caller whose spending cap it is; null: it is none. */
   capOf: nullable(requiredText("cap_of")),
   createdAtMs: number("created_at"),
-} satisfies Fields<BudgetRow>);
+});
 
+/**
+ * A counter of a budget; locked after the balances. It may exceed the amount after the amount was lowered: a settlement is
+ * never refused.
+ */
 export const BUDGET_USE = declareTable("budget_use", ["organizationId", "budgetId", "windowAtMs", "value"], {
   organizationId: requiredText("organization_id"),
   budgetId: requiredText("budget_id"),
   windowAtMs: number("window_at"),
   value: requiredText("value"),
+  /** The open holds that recorded it. */
   held: amount("held"),
+  /** The opening amount and the charges of the requests that recorded it, less the credits that corrected them. */
   spent: amount("spent"),
+  /** The part that was spent before a cap was set, or by requests that are closed. */
   opening: amount("opening"),
+  /** The amount that raises add in this window. */
   raised: amount("raised"),
-} satisfies Fields<BudgetUseRow>);
+});
 
 export const GRANT = declareTable("credit_grant", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
+  /** A `credit` is a refund of spent credits: it is not counted as granted again. */
   source: oneOf("source", ["grant", "credit"]),
   amount: amount("amount"),
+  /** Revoked part of the amount. */
   revoked: amount("revoked"),
+  /** Part that is neither held nor spent nor expired: 0 while pending, so that the sum over all grants is the available amount. */
   remaining: remaining(),
   state: oneOf("state", ["pending", "active", "expired"]),
   effectiveAtMs: number("effective_at"),
   expiresAtMs: nullable(number("expires_at")),
+  /** Lower is drawn first. */
   priority: number("priority"),
   reference: nullable(requiredText("reference")),
   createdAtMs: past(number("created_at")),
-} satisfies Fields<GrantRow>);
+});
 
 export const HOLD = declareTable("hold", ["organizationId", "holdId"], {
   organizationId: requiredText("organization_id"),
   holdId: requiredText("id"),
   tokenId: requiredText("token_id"),
   amount: amount("amount"),
+  /** Amounts reserved of each grant; they add up to `amount`. */
   draws: draws("draws"),
+  /** The counters that its amount, its charge and all corrections count in. */
   budgets: budgetUses("budgets"),
+  /** The process that renews it. */
   owner: requiredText("owner"),
   madeAtMs: past(number("made_at")),
   expiresAtMs: number("expires_at"),
   details: details("details"),
-} satisfies Fields<HoldRow>);
+});
 
 const ENDED = ["complete", "client_disconnected", "upstream_failed", "timed_out", "service_failed"] as const;
 
@@ -112,23 +124,30 @@ export const REQUEST = declareTable("request", ["organizationId", "holdId"], {
   requestId: requiredText("request_id"),
   model: requiredText("model"),
   upstream: requiredText("upstream"),
+  /** Its tokens and prices: see `charge-lines.ts`. */
   charge: requiredText("charge"),
+  /** Sums of these tokens. */
   inputTokens: number("input_tokens"),
   outputTokens: number("output_tokens"),
+  /** Amount that was held when it ended. */
   amount: amount("amount"),
   cost: amount("cost"),
+  /** Part of the price that the credits did not cover. */
   shortfall: amount("shortfall"),
+  /** Amounts spent of each grant; they add up to `cost`. */
   draws: draws("draws"),
   budgets: budgetUses("budgets"),
+  /** Null for a released request. */
   basis: nullable(oneOf("basis", ["reported", "counted", "bounded", "estimated"])),
   end: oneOf("ending", [...ENDED, "recovered", "released"]),
   madeAtMs: number("made_at"),
   endedAtMs: past(number("ended_at")),
+  /** True if it was booked more than a day away from the time in its id. */
   isLate: flag("is_late"),
   trace: trace(),
   idempotencyKey: callerKey(),
   metadata: nullable(json<Record<string, string>>("metadata")),
-} satisfies Fields<RequestRow>);
+});
 
 export const KEY = declareTable("idempotency_key", ["organizationId", "callerId", "key"], {
   organizationId: requiredText("organization_id"),
@@ -136,41 +155,58 @@ export const KEY = declareTable("idempotency_key", ["organizationId", "callerId"
   key: requiredText("key"),
   fingerprint: requiredText("fingerprint"),
   holdId: requiredText("hold_id"),
+  /** JSON text of the answer, once there is one. */
   answer: nullable(requiredText("answer")),
   createdAtMs: number("created_at"),
   expiresAtMs: number("expires_at"),
-} satisfies Fields<IdempotencyKeyRow>);
+});
 
 export const ADJUSTMENT = declareTable("adjustment", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
   kind: oneOf("kind", ["revoke", "credit", "lapse", "late_settlement"]),
+  /** Signed for a late settlement: the difference to the cost that the request was charged. */
   amount: signedAmount("amount"),
+  /**
+   * Revoked or expired: from these grants. Credited: to the grant that was made for it. Late settlement: signed, below 0
+   * if it returned to the grant.
+   */
   draws: draws("draws"),
+  /** True for a revocation of all available credits instead of an amount. */
   isAll: flag("is_all"),
+  /** The grant that a revocation named. */
   grantId: nullable(requiredText("grant_id")),
+  /** Expiry of a credit, or the time at which an expiry was due. */
   expiresAtMs: nullable(number("expires_at")),
+  /** The request that a credit or a late settlement corrects. */
   holdId: nullable(requiredText("hold_id")),
   tokenId: nullable(requiredText("token_id")),
+  /** The counters that this request recorded. */
   budgets: budgetUses("budgets"),
   reference: nullable(requiredText("reference")),
   note: nullable(requiredText("note")),
   madeAtMs: past(number("made_at")),
+  /** Set for late settlements only. */
   settlement: settlement(),
-} satisfies Fields<AdjustmentRow>);
+});
 
+/** Monthly allowance of an organization. */
 export const ALLOWANCE = declareTable("allowance", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
   amount: amount("amount"),
   priority: number("priority"),
+  /** True if the rest of a month's grant expires when the next month begins. */
   lapses: flag("lapses"),
+  /** Purpose; unique in its organization. */
   reference: nullable(requiredText("reference")),
+  /** Beginning of the first month; the others begin on the same day of the month at the same time, in UTC. */
   anchorAtMs: number("anchor_at"),
+  /** Beginning of the first month without a grant. */
   nextAtMs: number("next_at"),
   createdAtMs: past(number("created_at")),
   endedAtMs: past(nullable(number("ended_at"))),
-} satisfies Fields<AllowanceRow>);
+});
 
 export const ORGANIZATION = declareTable("organization", ["id"], {
   id: requiredText("id"),
@@ -226,7 +262,9 @@ export const USAGE_COUNTS = {
   charged: signedAmount("charged"),
   inputTokens: number("input_tokens"),
   outputTokens: number("output_tokens"),
+  /** Costs that providers reported, as integers of `10^-PROVIDER_COST_DIGITS` of their unit. */
   providerCost: signedAmount("provider_cost"),
+  /** Charges of the requests whose provider reported a cost. */
   chargedWithCost: signedAmount("charged_with_cost"),
 };
 
@@ -262,22 +300,25 @@ export const MONTH_DIGEST = declareTable("month_digest", ["organizationId", "mon
   digest: requiredText("digest"),
 });
 
-/** See `queries/closings.ts`. */
+/** The sum of the closed requests of an organization, whose rows are removed. See `queries/closings.ts`. */
 export const CLOSING = declareTable("closing", ["organizationId"], {
   organizationId: requiredText("organization_id"),
+  /** They began, and all that was booked for them was booked, before this time. */
   beforeAtMs: number("before_at"),
   requests: number("requests"),
   cost: amount("cost"),
   shortfall: amount("shortfall"),
+  /** Their tokens at their prices. */
   price: amount("price"),
-} satisfies Fields<ClosingRow>);
+});
 
+/** The cost of closed requests by the token that made them, or by the grant that it was drawn from. */
 export const CLOSING_PART = declareTable("closing_part", ["organizationId", "dimension", "name"], {
   organizationId: requiredText("organization_id"),
   dimension: oneOf("dimension", ["token", "grant"]),
   name: requiredText("name"),
   amount: amount("amount"),
-} satisfies Fields<ClosingPartRow>);
+});
 
 /** Prompt and answer of a request of an organization that stores them. The books do not depend on it. */
 export const CONVERSATION = declareTable("conversation", ["organizationId", "holdId"], {

@@ -4,7 +4,7 @@ import { join, raw, type Sql, sql } from "./sql.ts";
 const TYPES: Record<ColumnKind, string> = { text: "string", bigint: "bigint", bytea: "object" };
 
 /** The fields that store a row type which is declared elsewhere. */
-export type Fields<Row> = { [Property in keyof Row]-?: Field<Row[Property]> };
+type Fields<Row> = { [Property in keyof Row]-?: Field<Row[Property]> };
 // biome-ignore lint/suspicious/noExplicitAny: a field of any type.
 type AnyFields = Record<string, Field<any>>;
 type ValuesOf<Of extends AnyFields> = { [Property in keyof Of]: ReturnType<Of[Property]["decode"]> };

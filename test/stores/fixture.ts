@@ -4,13 +4,13 @@ import { expect } from "vitest";
 import type {
   BudgetRow,
   GrantTransition,
-  HoldFacts,
   HoldTransition,
   ReleaseTransition,
   RenewTransition,
   SettleTransition,
   Transition,
 } from "../../src/credits/books.ts";
+import type { HoldFacts } from "../../src/credits/facts.ts";
 import type { Outcomes } from "../../src/credits/outcomes.ts";
 import { FREE, NO_TOKENS, type TokenCounts } from "../../src/credits/price.ts";
 import type { Durability } from "../../src/stores/driver.ts";

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { COMMAND_ACTOR } from "../../src/admin/audit.ts";
-import type { HoldFacts, HoldTransition, SettleTransition } from "../../src/credits/books.ts";
+import type { HoldTransition, SettleTransition } from "../../src/credits/books.ts";
+import type { HoldFacts } from "../../src/credits/facts.ts";
 import { updateOrganization } from "../../src/operations/change-organization.ts";
 import { updateToken } from "../../src/operations/change-token.ts";
 import type { AccountCore, CreditCore } from "../../src/operations/core.ts";

@@ -1,7 +1,8 @@
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { FIRST_TOKEN_BOUNDS_MS } from "../../src/api/first-token.ts";
-import type { HoldTransition, Trace } from "../../src/credits/books.ts";
+import type { HoldTransition } from "../../src/credits/books.ts";
+import type { Trace } from "../../src/credits/facts.ts";
 import { NO_USAGE, sumOf } from "../../src/credits/usage-counts.ts";
 import type { UsageDayRow } from "../../src/stores/queries/usage.ts";
 import { factsOf, holdOf, NO_PROVIDER_RECORD, releaseOf, type Subject, settleOf } from "./fixture.ts";

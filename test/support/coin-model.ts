@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import type { AdjustmentRow, BudgetRow, BudgetUse, Draw, Transition } from "../../src/credits/books.ts";
+import type { AdjustmentRow, BudgetRow, Transition } from "../../src/credits/books.ts";
+import type { BudgetUse, Draw } from "../../src/credits/facts.ts";
 import type { Outcome } from "../../src/credits/outcomes.ts";
 import {
   availableCoins,

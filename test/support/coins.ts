@@ -1,4 +1,5 @@
-import type { AdjustmentRow, BudgetRow, BudgetUse, Trace } from "../../src/credits/books.ts";
+import type { AdjustmentRow, BudgetRow } from "../../src/credits/books.ts";
+import type { BudgetUse, Trace } from "../../src/credits/facts.ts";
 import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
 
 /** One micro-credit in the model of the books. */

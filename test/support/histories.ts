@@ -1,5 +1,6 @@
 import fc from "fast-check";
-import type { Attempt, BudgetRow, BudgetUse, HoldFacts, Transition } from "../../src/credits/books.ts";
+import type { BudgetRow, Transition } from "../../src/credits/books.ts";
+import type { Attempt, BudgetUse, HoldFacts } from "../../src/credits/facts.ts";
 import { fitted, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import { startOf, usesAt } from "./coins.ts";
 

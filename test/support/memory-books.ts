@@ -5,23 +5,20 @@ import {
   type AdjustmentRow,
   type BalanceRow,
   type BudgetRow,
-  type BudgetUse,
   type BudgetUseRow,
-  type CallerKey,
-  type Draw,
   endedStateOf,
   type GrantRow,
   type HoldRow,
   type HoldState,
   type IdempotencyKeyRow,
   type RequestRow,
-  type Trace,
   type Transition,
 } from "../../src/credits/books.ts";
 import { budgetUsesOf } from "../../src/credits/budget-counters.ts";
 import { BudgetIndex } from "../../src/credits/budgets.ts";
 import { decodeLines } from "../../src/credits/charge-lines.ts";
 import { decide } from "../../src/credits/decide.ts";
+import type { BudgetUse, CallerKey, Draw, Trace } from "../../src/credits/facts.ts";
 import { mergeDraws } from "../../src/credits/funds.ts";
 import { budgetUseId, grantsOf, holdNamesOf, keyIdOf, keysOf, namesOf, type RowName } from "../../src/credits/names.ts";
 import type { Outcomes } from "../../src/credits/outcomes.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { v7 as uuid } from "uuid";
-import type { HoldFacts } from "../../src/credits/books.ts";
+import type { HoldFacts } from "../../src/credits/facts.ts";
 import { FREE } from "../../src/credits/price.ts";
 import { DeadLetters } from "../../src/ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../../src/ledger/dead-letter-file.ts";

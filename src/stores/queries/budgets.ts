@@ -1,6 +1,7 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
-import type { BudgetRow, BudgetUse, BudgetUseRow } from "../../credits/books.ts";
+import type { BudgetRow, BudgetUseRow } from "../../credits/books.ts";
+import type { BudgetUse } from "../../credits/facts.ts";
 import { AUDIT_ENTRY } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import { BUDGET, BUDGET_USE } from "../schema.ts";

@@ -1,15 +1,7 @@
 import type { MicroCredits } from "../../credits/amount.ts";
-import {
-  type AdjustmentRow,
-  type Draw,
-  endedStateOf,
-  type HoldFacts,
-  type HoldState,
-  type RequestEnd,
-  type RequestRow,
-  type Trace,
-} from "../../credits/books.ts";
+import { type AdjustmentRow, endedStateOf, type HoldState, type RequestRow } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
+import type { Draw, HoldFacts, RequestEnd, Trace } from "../../credits/facts.ts";
 import { mergeDraws } from "../../credits/funds.ts";
 import { addTokens, type TokenCounts } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";

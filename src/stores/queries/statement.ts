@@ -1,6 +1,7 @@
 import type { MicroCredits } from "../../credits/amount.ts";
-import type { AdjustmentRow, EventBasis, EventEnd, GrantRow, HoldFacts, RequestRow } from "../../credits/books.ts";
+import type { AdjustmentRow, GrantRow, RequestRow } from "../../credits/books.ts";
 import { type ChargeLines, decodeLines } from "../../credits/charge-lines.ts";
+import type { EventBasis, EventEnd, HoldFacts } from "../../credits/facts.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
 import type { Database } from "../database.ts";

@@ -1,6 +1,7 @@
-import type { BalanceRow, BudgetRow, BudgetUse, BudgetUseRow, HoldRow } from "../../credits/books.ts";
+import type { BalanceRow, BudgetRow, BudgetUseRow, HoldRow } from "../../credits/books.ts";
 import { windowAt, windowEnd } from "../../credits/budgets.ts";
 import { addAmount, type ChargeSums } from "../../credits/closing.ts";
+import type { BudgetUse } from "../../credits/facts.ts";
 import { budgetUseId } from "../../credits/names.ts";
 import type { TokenRow } from "./accounts.ts";
 import { compare, type ReportViolation } from "./verify-report.ts";

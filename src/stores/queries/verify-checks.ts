@@ -1,6 +1,7 @@
-import type { AdjustmentRow, Draw, GrantRow, RequestRow } from "../../credits/books.ts";
+import type { AdjustmentRow, GrantRow, RequestRow } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import { addAmount, type ChargeSums, type ClosingRow } from "../../credits/closing.ts";
+import type { Draw } from "../../credits/facts.ts";
 import { beganBefore } from "../../credits/request-id.ts";
 import { AUDIT_ENTRY } from "../admin-schema.ts";
 import type { Database } from "../database.ts";

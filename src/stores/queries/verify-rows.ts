@@ -1,15 +1,14 @@
 import type {
   AdjustmentRow,
   BalanceRow,
-  Draw,
   GrantRow,
   HoldRow,
   IdempotencyKeyRow,
   RequestRow,
-  Trace,
 } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
+import type { Draw, Trace } from "../../credits/facts.ts";
 import { sumOfDraws } from "../../credits/funds.ts";
 import { addTokens, areCounts, priceOf, type TokenCounts, tokenTotals } from "../../credits/price.ts";
 import { isBookedLate, timeOfId } from "../../credits/request-id.ts";
