@@ -43,19 +43,19 @@ export class AnswerFold {
   }
 
   message(): ReplyMessage {
-    const calls = [...this.#calls.values()];
     const hasMedia = this.#media.audio !== undefined || this.#media.images !== undefined;
-    const saysNothing = calls.length > 0 || this.#refusal !== undefined || hasMedia;
-    return {
+    const saysNothing = this.#calls.size > 0 || this.#refusal !== undefined || hasMedia;
+    const message: ReplyMessage = {
       role: "assistant",
       content: this.#content ?? (saysNothing ? null : ""),
       refusal: this.#refusal ?? null,
-      ...(calls.length > 0 && { tool_calls: calls }),
-      ...(this.#reasoning !== undefined && { reasoning_content: this.#reasoning }),
-      ...(this.#details.length > 0 && { reasoning_details: this.#details }),
-      ...this.#media,
-      ...(Object.keys(this.#others).length > 0 && { others: this.#others }),
     };
+    if (this.#calls.size > 0) message.tool_calls = [...this.#calls.values()];
+    if (this.#reasoning !== undefined) message.reasoning_content = this.#reasoning;
+    if (this.#details.length > 0) message.reasoning_details = this.#details;
+    Object.assign(message, this.#media);
+    if (Object.keys(this.#others).length > 0) message.others = this.#others;
+    return message;
   }
 
   #add(delta: Delta): void {

@@ -27,8 +27,17 @@ export interface AnswerPiece {
 }
 
 /** Returns the pieces of an answer that is not streamed as the only item of an iteration. */
-export async function* once(pieces: readonly AnswerPiece[]): AsyncGenerator<readonly AnswerPiece[]> {
-  yield pieces;
+export function once(pieces: readonly AnswerPiece[]): AsyncIterableIterator<readonly AnswerPiece[], undefined> {
+  const rest = [pieces];
+  return {
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+    async next() {
+      const value = rest.pop();
+      return value === undefined ? { done: true, value } : { done: false, value };
+    },
+  };
 }
 
 /** The type of a native event that is a whole answer, which is not streamed. */

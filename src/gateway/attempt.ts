@@ -70,11 +70,13 @@ export async function attempt(
       const result = await callUpstream(plan, provider, sending, call.signal);
       const nowMs = gateway.clock();
       const outcome = outcomeOf(result, call.signal);
-      const made = outcome === undefined ? [] : [{ route, startedMs, outcome, durationMs: nowMs - startedMs }];
-      calls = { route, calledAtMs: startedMs, made: [...calls.made, ...made] };
+      const { made: before } = calls;
+      const made =
+        outcome === undefined ? before : [...before, { route, startedMs, outcome, durationMs: nowMs - startedMs }];
+      calls = { route, calledAtMs: startedMs, made };
       if (!("failure" in result)) {
         logChange(gateway, organizationId, route, circuit.answered(organizationId, startedMs, nowMs));
-        return { ...calls, answer: result.answer, circuit };
+        return { route, calledAtMs: startedMs, made, answer: result.answer, circuit };
       }
       if (call.signal.aborted || !(result.failure instanceof UpstreamError)) return { ...calls, ...result };
       failure = result.failure;

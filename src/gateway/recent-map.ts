@@ -24,6 +24,7 @@ export class RecentMap<Value> {
 
   /** Returns the value of a key, which counts as a use of it. */
   get(key: string, nowMs: number): Value | undefined {
+    if (this.#entries.size === 0) return undefined;
     this.#removeIdle(nowMs);
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;

@@ -47,7 +47,14 @@ export function authenticate(
   scope: Scope,
 ) {
   return async (request: FastifyRequest): Promise<void> => {
-    const principal = await principalOfToken(authenticator, bearerToken(request));
+    const token = bearerToken(request);
+    let principal: Principal;
+    try {
+      const found = authenticator.authenticate(tokenHashHex(token));
+      principal = found instanceof Promise ? await found : found;
+    } catch (error) {
+      throw withChallenge(error);
+    }
     request.caller = { principal };
     ownConnection(request.raw.socket, principal.organizationId);
     requireScope(principal, scope);
@@ -81,14 +88,6 @@ export function principalOf({ caller }: FastifyRequest): Principal {
 export function limitedOf({ caller }: FastifyRequest): LimitedRequest {
   if (caller?.limited === undefined) throw new Error("An operation is not counted with its admission");
   return caller.limited;
-}
-
-async function principalOfToken(authenticator: Pick<Authenticator, "authenticate">, token: string): Promise<Principal> {
-  try {
-    return await authenticator.authenticate(tokenHashHex(token));
-  } catch (error) {
-    throw withChallenge(error);
-  }
 }
 
 /** All guests of the playground share a token, so their requests are also counted by address. */

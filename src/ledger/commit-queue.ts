@@ -191,7 +191,9 @@ export class CommitQueue {
       );
       if (outcomes.length !== batch.length)
         throw new Error("the store returned a different number of outcomes than transitions");
-      for (const [index, outcome] of outcomes.entries()) batch[index]?.resolve(outcome);
+      outcomes.forEach((outcome, index) => {
+        batch[index]?.resolve(outcome);
+      });
       this.#failuresInARow = 0;
       this.#unavailableSinceMs = null;
       return undefined;

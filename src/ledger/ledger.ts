@@ -139,8 +139,9 @@ export class Ledger {
       // A hold with an idempotency key must survive a crash: the request may be repeated after it.
       const bookingTerms = request.idempotency ? DURABLE : HOLDS;
       const { facts, callerId, least, most, idempotency = null } = request;
-      const terms = { callerId, least, most, lifeMs: this.#options.holdLifeMs, owner: this.#spool.name };
-      const outcome = await this.#queue.push({ kind: "hold", facts, ...terms, idempotency }, bookingTerms);
+      const [lifeMs, owner] = [this.#options.holdLifeMs, this.#spool.name];
+      const hold = { kind: "hold" as const, facts, callerId, least, most, lifeMs, owner, idempotency };
+      const outcome = await this.#queue.push(hold, bookingTerms);
       this.#refusedAtMs = null;
       // The store is available again: the spool can be booked now.
       if (this.#spool.isStoreUnavailable) void this.#spool.replay();

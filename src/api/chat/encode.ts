@@ -34,7 +34,10 @@ export function toChatCompletion(
     created,
     model,
     organization_id: organizationId,
-    messages: [...conversation.map(toResultingMessage), { ...message, content: message.content ?? "" }],
+    messages: [
+      ...conversation.map(toResultingMessage),
+      message.content === null ? { ...message, content: "" } : (message as ResultingMessage),
+    ],
     choices: [
       {
         ...answer.choice,
@@ -50,6 +53,7 @@ export function toChatCompletion(
 
 /** Converts a message of an answer to the form that callers see: custom tools, and the first call of a legacy request. */
 function toSentMessage(message: ReplyMessage, isLegacy: boolean): ChatCompletion["choices"][number]["message"] {
+  if (message.others === undefined && message.tool_calls === undefined) return message;
   const { others, ...named } = message;
   const sent = { ...others, ...withSentCalls(named) };
   if (!isLegacy || named.tool_calls === undefined) return sent;

@@ -239,7 +239,8 @@ function convertFor(
   maxTokens: number,
 ): ReturnType<NonNullable<Provider["convert"]>> {
   if (provider?.convert === undefined) return undefined;
-  // Without `instructions`: their system message would shift the message indexes that an error names.
+  if (request.instructions === undefined) return provider.convert(forUpstream(request, route, maxTokens));
+  // Their system message would shift the message indexes that an error names.
   const { instructions: _instructions, ...rest } = request;
   return provider.convert(forUpstream(rest, route, maxTokens));
 }

@@ -103,12 +103,15 @@ type SentMessage = Omit<RequestMessage, "content" | "reasoning_details" | "tool_
   tool_calls?: readonly object[] | undefined;
 };
 
+/** Fields of messages that not every API takes as they are. */
+const TRANSLATED = ["name", "refusal", "reasoning_content", "tool_calls", "reasoning_details"] as const;
+
 function toMessage(message: RequestMessage, format: RequestFormat): SentMessage {
+  const isSystem = message.role === "developer" && !format.acceptsDeveloperRole;
+  const isPlain = !isSystem && TRANSLATED.every((field) => message[field] === undefined);
+  if (isPlain && message.content !== undefined && !hasTranslatedPart(message.content)) return message;
   const { role, content, name, refusal, tool_calls: calls, ...rest } = message;
   const { reasoning_content: reasoning, reasoning_details: signed, ...others } = rest;
-  const isSystem = role === "developer" && !format.acceptsDeveloperRole;
-  const hasNoOther = [name, refusal, reasoning, calls, signed].every((field) => field === undefined);
-  if (content !== undefined && hasNoOther && !isSystem && !hasTranslatedPart(content)) return message;
   // OpenAI's clients send the key even if there is no text, and some upstreams need it.
   const text = toContent(content, format);
   const isRefusalText = refusal !== undefined && !format.acceptsRefusals;
