@@ -54,6 +54,7 @@ export const errorCatalog = {
   missing_token: authentication("No access token was sent. Send the header `Authorization: Bearer <token>`."),
   invalid_token: authentication("The access token is not valid."),
   expired_token: authentication("The access token has expired."),
+  sign_in_failed: authentication("The sign-in was not completed. Start again."),
   insufficient_credits: {
     status: 402,
     type: "insufficient_quota",
@@ -70,6 +71,7 @@ export const errorCatalog = {
   model_not_allowed: permission("The access token may not use this model."),
   organization_paused: permission("The organization is paused and accepts no new requests."),
   insufficient_role: permission("Your role does not permit this operation."),
+  no_role: permission("This account has no role here."),
   csrf_check_failed: permission("The request did not come from the console's own pages."),
   usage_not_available_for_playground: permission("Usage is not available for the playground organization."),
   model_not_found: invalid(404, "The model does not exist or you do not have access to it."),
@@ -100,6 +102,7 @@ export const errorCatalog = {
   upstream_error: server(502, "The model's provider failed to answer the request."),
   upstream_unavailable: server(503, "The model's provider cannot be reached."),
   overloaded: server(503, "The model's provider is overloaded."),
+  issuer_unavailable: server(503, "The identity provider cannot be reached. Try again later."),
   store_unavailable: server(503, "The service cannot reach its database. Try again later."),
   upstream_timeout: server(504, "The model's provider did not respond in time."),
 } as const satisfies Record<string, ErrorRow>;

@@ -7,6 +7,7 @@ import { serviceFacts, session } from "./api/queries.ts";
 import { useSteady } from "./api/steady.ts";
 import type { Session } from "./api/types.ts";
 import { SignIn } from "./pages/sign-in.tsx";
+import { SignInCallback } from "./pages/sign-in-callback.tsx";
 import { useShownSecret } from "./pages/tokens/secret.tsx";
 import { destinations } from "./routes.ts";
 import { SessionContext } from "./shell/session.ts";
@@ -21,6 +22,7 @@ export function App() {
   const hasSecret = useShownSecret() !== null;
   const service = useQuery(serviceFacts);
   const [path] = useLocation();
+  if (path === "/sign-in") return <SignInCallback />;
   if (who.data === undefined) {
     return who.isError ? (
       <main className="center">
@@ -62,7 +64,8 @@ function Starting() {
 type SignedInSession = Session & { role: Role };
 
 const isSignedIn = (who: Session): who is SignedInSession => who.role !== null;
-const identityOf = ({ role, organization, token }: Session) => [role, organization?.id, token?.id].join();
+const identityOf = ({ role, organization, token, person }: Session) =>
+  [role, organization?.id, token?.id, person?.issuer, person?.subject].join();
 
 /** Loads the console again for another person: neither the data nor the input of the first one may stay in memory. */
 function Reload() {

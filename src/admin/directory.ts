@@ -8,9 +8,9 @@ import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, creditsOf, type MicroCredits } from "../credits/amount.ts";
 import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
-import type { OperatorRow } from "../stores/queries/admin.ts";
+import type { OperatorRow, SessionRow } from "../stores/queries/admin.ts";
 import type { DirectoryRows, ListedOrganization, ListedSession, ListedToken } from "../stores/queries/directory.ts";
-import { hashOfSession, idOfSession, SESSION_IDLE_MS } from "./token.ts";
+import { hashOfSession, idOfPerson, idOfSession, SESSION_IDLE_MS } from "./token.ts";
 
 export interface DirectoryOptions {
   rows: DirectoryRows;
@@ -206,12 +206,17 @@ function toOpenSession({ session, role, holderName: name, organizationId }: List
     object: "open_session",
     id: idOfSession(session),
     role,
-    holder: { id: session.operatorId ?? session.tokenId ?? "", name },
+    holder: { id: holderIdOf(session), name },
     organization_id: organizationId,
     created_at: isoTime(session.createdAtMs),
     last_seen_at: isoTime(session.seenAtMs),
     expires_at: isoTime(session.expiresAtMs),
   };
+}
+
+/** Returns the id of the operator, token or person of a session. */
+export function holderIdOf({ operatorId, tokenId, person }: SessionRow): string {
+  return operatorId ?? tokenId ?? (person === null ? "" : idOfPerson(person));
 }
 
 function statusOf({ revokedAtMs, expiresAtMs }: ListedToken["token"], nowMs: number): Token["status"] {

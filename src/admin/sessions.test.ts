@@ -10,12 +10,13 @@ import { addOrganization } from "../operations/create-organization.ts";
 import { addToken } from "../operations/create-token.ts";
 import { endToken } from "../operations/revoke-token.ts";
 import { openStore } from "../stores/open.ts";
+import type { Person } from "../stores/queries/admin.ts";
 import type { Store } from "../stores/store.ts";
 import { COMMAND_ACTOR } from "./audit.ts";
 import { firstAdminToken, replaceAdminToken } from "./operators.ts";
 import { createSignInFailures, Sessions, type SignInFailures } from "./sessions.ts";
 import { ShortTokens } from "./short-tokens.ts";
-import { makeToken as makeTokenSecret } from "./token.ts";
+import { idOfPerson, makeToken as makeTokenSecret } from "./token.ts";
 
 const HOUR_MS = 3_600_000;
 const directory = mkdtempSync(join(tmpdir(), "tollgate-sessions-"));
@@ -27,6 +28,7 @@ let sessions: Sessions;
 let adminToken: string;
 let failures: SignInFailures;
 const uses: [string, boolean][] = [];
+const blocked = new Set<string>();
 const ORIGIN = { address: "192.0.2.7", requestId: "req_1" };
 const UNCOUNTED = async () => {};
 
@@ -35,8 +37,9 @@ beforeAll(async () => {
   const options = { clock, random: randomBytes, newId: v7 };
   core = { ...options, accounts: store.accounts, actor: COMMAND_ACTOR };
   failures = createSignInFailures({ ...options, rows: store.admin, log: pino({ level: "silent" }) });
+  const isAdmitted = async ({ subject }: Person) => !blocked.has(subject);
   const noteUse = (tokenId: string, _atMs: number, isFirst: boolean) => uses.push([tokenId, isFirst]);
-  sessions = new Sessions({ ...options, rows: store.admin, accounts: store.accounts, failures, noteUse });
+  sessions = new Sessions({ ...options, rows: store.admin, accounts: store.accounts, failures, noteUse, isAdmitted });
   adminToken = (await firstAdminToken({ ...options, admin: store.admin })) ?? "none";
   expect(await firstAdminToken({ ...options, admin: store.admin })).toBeNull();
 });
@@ -73,6 +76,22 @@ describe("a session", () => {
     }
     nowMs += 6 * HOUR_MS;
     expect(await sessions.find(secret)).toBeUndefined();
+  });
+
+  test("a session of a person ends after an hour, even if it is in use, or as soon as they are not admitted", async () => {
+    const terms = { name: "Ada", role: "auditor", organizationId: null, signOutUrl: null } as const;
+    const person = { issuer: "https://login.example", subject: "ada", ...terms };
+    const [first, second] = [await sessions.signInPerson(person, ORIGIN), await sessions.signInPerson(person, ORIGIN)];
+    expect(first.who).toMatchObject({ role: "auditor", name: "Ada", id: idOfPerson(person), token: null });
+    expect(await sessions.find(first.secret)).toMatchObject({ role: "auditor", person });
+    blocked.add("ada");
+    expect(await sessions.find(first.secret)).toBeUndefined();
+    blocked.clear();
+    expect(await sessions.find(first.secret)).toBeUndefined();
+    nowMs += HOUR_MS - 1;
+    expect(await sessions.find(second.secret)).toBeDefined();
+    nowMs += 1;
+    expect(await sessions.find(second.secret)).toBeUndefined();
   });
 
   test("a session ends with its token", async () => {

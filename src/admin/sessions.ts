@@ -3,13 +3,14 @@ import type { Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError } from "../errors.ts";
 import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
-import type { AdminRows, OperatorRow, SessionRow } from "../stores/queries/admin.ts";
+import type { AdminRows, OperatorRow, Person, SessionRow } from "../stores/queries/admin.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import {
   ADMIN_TOKEN_MARK,
   displayPrefix,
   hashOf,
+  idOfPerson,
   makeSecret,
   parseToken,
   type RandomBytes,
@@ -20,6 +21,8 @@ export interface SessionsOptions extends AuditTime {
   rows: AdminRows;
   accounts: Pick<AccountRows, "token" | "tokenByHash">;
   failures: Pick<SignInFailures, "record">;
+  /** Returns whether a person may still have a session: their issuer is configured, and they are not blocked. */
+  isAdmitted(person: Person): Promise<boolean>;
   random: RandomBytes;
   /** Called when an organization's token is used to sign in. */
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
@@ -35,14 +38,17 @@ export interface SessionReference {
 /** A caller of the admin API. */
 export interface Administrator {
   role: Role;
-  /** Id, name and first characters of the secret: of the operator, or of a member's token. */
+  /** Id and name of the operator, of a member's token, or of a person at an identity provider. */
   id: string;
   name: string;
-  prefix: string;
+  /** First characters of the token. A person has none. */
+  prefix: string | null;
   /** The organization that the role is limited to; null: none. */
   organizationId: string | null;
   /** The token that a member signed in with. */
   token: TokenRow | null;
+  /** Who signed in with an identity provider. */
+  person: Person | null;
   /** Null: the request carries the operator's token itself. */
   session: SessionReference | null;
 }
@@ -57,18 +63,29 @@ export const MEMBER_SCOPE: Scope = "console:read";
 
 /** Longest life of a session. */
 const LIFE_MS = 7 * 86_400_000;
+/** Longest life of a role that claims have given. After it, the identity provider is asked again. */
+const CLAIMED_LIFE_MS = 3_600_000;
 const TOUCH_AFTER_MS = 60_000;
 
 type Holder = Omit<Administrator, "session">;
 
+/** A session at the only moment when its secret is known. */
+export interface BegunSession {
+  secret: string;
+  who: Administrator;
+  expiresAtMs: number;
+}
+
+type TokenRefusal = "unknown_token" | "revoked_token" | "expired_token" | "insufficient_scope" | "playground_token";
+
 interface Refused {
-  reason: SignInFailure["reason"];
+  reason: TokenRefusal;
   /** The token that was presented, where it is known. */
   row?: { id: string; organizationId: string | null };
 }
 
 const UNKNOWN_TOKEN = () => new ApiError("invalid_token", "The token is not valid.");
-const REFUSALS: Record<SignInFailure["reason"], () => ApiError> = {
+const REFUSALS: Record<TokenRefusal, () => ApiError> = {
   unknown_token: UNKNOWN_TOKEN,
   revoked_token: UNKNOWN_TOKEN,
   expired_token: () => new ApiError("expired_token"),
@@ -79,7 +96,7 @@ const REFUSALS: Record<SignInFailure["reason"], () => ApiError> = {
 
 /**
  * Sessions of the console, stored in the database, so that every node knows them. A session ends with the token that it
- * began with. Secrets are found by their hash and never compared character by character. Every sign-in, also a
+ * began with, and that of a person when their issuer is removed or they are blocked. Secrets are found by their hash and never compared character by character. Every sign-in, also a
  * refused one, and every sign-out is recorded.
  */
 export class Sessions {
@@ -94,33 +111,43 @@ export class Sessions {
    * attempt without a record. A valid token is never counted: failures of others must not lock its holder out. Rejects
    * with ApiError.
    */
-  async signIn(
-    token: string,
-    origin: Origin,
-    countFailure: () => Promise<void>,
-  ): Promise<{ secret: string; who: Administrator; expiresAtMs: number }> {
+  async signIn(token: string, origin: Origin, countFailure: () => Promise<void>): Promise<BegunSession> {
     const found = await this.#presenterOf(token);
     if ("reason" in found) {
       await countFailure();
       await this.#recordRefusal(token, origin, found);
       throw REFUSALS[found.reason]();
     }
-    const { rows, clock, random, noteUse } = this.#options;
+    const { clock, noteUse } = this.#options;
+    const { id, token: memberToken } = found;
+    if (memberToken !== null) noteUse(id, clock(), memberToken.lastUsedAtMs === null);
+    return this.#begin(found, origin);
+  }
+
+  /** Begins a session of a person whose claims an identity provider has confirmed. */
+  signInPerson(person: Person, origin: Origin): Promise<BegunSession> {
+    return this.#begin(holderOfPerson(person), origin);
+  }
+
+  /** Begins a session with a new secret, so that a cookie from before the sign-in never gets its rights. */
+  async #begin(holder: Holder, origin: Origin): Promise<BegunSession> {
+    const { rows, clock, random } = this.#options;
     const nowMs = clock();
     const secret = makeSecret(random);
-    const { id, token: memberToken } = found;
-    if (memberToken !== null) noteUse(id, nowMs, memberToken.lastUsedAtMs === null);
+    const { id, token, person } = holder;
+    const lifeMs = person === null ? LIFE_MS : CLAIMED_LIFE_MS;
     const row: SessionRow = {
       hash: hashOf(secret),
-      operatorId: memberToken === null ? id : null,
-      tokenId: memberToken === null ? null : id,
+      operatorId: token === null && person === null ? id : null,
+      tokenId: token?.id ?? null,
+      person,
       createdAtMs: nowMs,
       seenAtMs: nowMs,
-      expiresAtMs: Math.min(nowMs + LIFE_MS, memberToken?.expiresAtMs ?? Number.POSITIVE_INFINITY),
+      expiresAtMs: Math.min(nowMs + lifeMs, token?.expiresAtMs ?? Number.POSITIVE_INFINITY),
     };
     const after = { expiresAt: isoTime(row.expiresAtMs) };
-    await rows.insertSession(row, this.#record(found, origin, { action: "session.sign_in", after }));
-    return { secret, who: { ...found, session: row }, expiresAtMs: row.expiresAtMs };
+    await rows.insertSession(row, this.#record(holder, origin, { action: "session.sign_in", after }));
+    return { secret, who: { ...holder, session: row }, expiresAtMs: row.expiresAtMs };
   }
 
   /** Finds the caller by the secret of a cookie, while the session and its token are valid. */
@@ -130,7 +157,11 @@ export class Sessions {
     const nowMs = clock();
     if (row === undefined || nowMs >= row.expiresAtMs || nowMs >= row.seenAtMs + SESSION_IDLE_MS) return undefined;
     const held = await this.#holderOf(row);
-    if (held?.isValid !== true) return undefined;
+    if (held?.isValid !== true) {
+      // Its playground tokens end with it.
+      if (row.person !== null) await rows.deleteSession(row.hash);
+      return undefined;
+    }
     if (nowMs - row.seenAtMs >= TOUCH_AFTER_MS) await rows.touchSession(row.hash, nowMs);
     return { ...held.holder, session: row };
   }
@@ -155,8 +186,14 @@ export class Sessions {
     if ("reason" in found) await this.#recordRefusal(token, origin, found);
   }
 
+  /** Records a sign-in with an identity provider that was refused. */
+  recordRefusedPerson(failure: SignInFailure, origin: Origin): Promise<void> {
+    return this.#options.failures.record(origin, failure);
+  }
+
   #recordRefusal(token: string, origin: Origin, { reason, row }: Refused): Promise<void> {
-    return this.#options.failures.record(origin, { reason, prefix: displayPrefix(token), token: row ?? null });
+    const failure = { reason, prefix: displayPrefix(token), token: row ?? null, account: null };
+    return this.#options.failures.record(origin, failure);
   }
 
   async #presenterOf(token: string): Promise<Holder | Refused> {
@@ -180,8 +217,13 @@ export class Sessions {
   }
 
   /** Returns the holder of a session, and whether they may go on. */
-  async #holderOf({ operatorId, tokenId }: SessionRow): Promise<{ holder: Holder; isValid: boolean } | undefined> {
-    const { rows, accounts } = this.#options;
+  async #holderOf({
+    operatorId,
+    tokenId,
+    person,
+  }: SessionRow): Promise<{ holder: Holder; isValid: boolean } | undefined> {
+    const { rows, accounts, isAdmitted } = this.#options;
+    if (person !== null) return { holder: holderOfPerson(person), isValid: await isAdmitted(person) };
     const operator = operatorId === null ? undefined : await rows.operator(operatorId);
     if (operator !== undefined) return { holder: operatorIn(operator), isValid: operator.revokedAtMs === null };
     const token = tokenId === null ? undefined : await accounts.token(tokenId);
@@ -202,12 +244,17 @@ export class Sessions {
 }
 
 function operatorIn({ role, id, name, prefix }: OperatorRow): Holder {
-  return { role, id, name, prefix, organizationId: null, token: null };
+  return { role, id, name, prefix, organizationId: null, token: null, person: null };
 }
 
 function memberIn(token: TokenRow): Holder {
   const { id, name, prefix, organizationId } = token;
-  return { role: "member", id, name, prefix, organizationId, token };
+  return { role: "member", id, name, prefix, organizationId, token, person: null };
+}
+
+function holderOfPerson(person: Person): Holder {
+  const { role, name, organizationId } = person;
+  return { role, id: idOfPerson(person), name, prefix: null, organizationId, token: null, person };
 }
 
 export interface SignInFailuresOptions extends AuditTime {
@@ -216,11 +263,13 @@ export interface SignInFailuresOptions extends AuditTime {
 }
 
 export interface SignInFailure {
-  reason: "unknown_token" | "revoked_token" | "expired_token" | "insufficient_scope" | "playground_token";
+  reason: TokenRefusal | "no_role" | "blocked" | "rejected_response";
   /** First characters of the token that was presented; null where it does not look like a token. */
   prefix: string | null;
   /** The token that was presented; null if it is unknown. */
   token: { id: string; organizationId: string | null } | null;
+  /** The account at an identity provider, or the provider; null for a token. */
+  account: string | null;
 }
 
 /** Origin of a request. */
@@ -274,7 +323,7 @@ export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptio
       await writeOmitted();
     },
     /** Records a failed sign-in. Rejects with StoreUnavailableError. */
-    async record({ address, requestId }: Origin, { reason, prefix, token }: SignInFailure): Promise<void> {
+    async record({ address, requestId }: Origin, { reason, prefix, token, account }: SignInFailure): Promise<void> {
       const nowMs = time.clock();
       const ageMs = nowMs - windowBeganAtMs;
       if (ageMs < 0 || ageMs >= WINDOW_MS) {
@@ -287,7 +336,7 @@ export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptio
         return;
       }
       entries += 1;
-      await insert({ address, requestId }, token, { reason, token: prefix });
+      await insert({ address, requestId }, token, account === null ? { reason, token: prefix } : { reason, account });
     },
   };
 }

@@ -27,6 +27,7 @@ const BASE_36 = BASE_62.slice(0, 10) + BASE_62.slice(36);
 const SECRET_LENGTH = 43;
 const CHECKSUM_LENGTH = 6;
 const PREFIX_SECRET_LENGTH = 6;
+const ID_LENGTH = 20;
 const SECRET_SHAPE = /^[0-9A-Za-z]{49}$/;
 
 /** Makes a token: its mark, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. */
@@ -90,7 +91,13 @@ export function makeTokenRow(
 
 /** Makes an id, such as `org_` and 20 random characters of base 36. */
 export function makeId(kind: string, random: RandomBytes): string {
-  return `${kind}_${randomText(BASE_36, 20, random)}`;
+  return `${kind}_${randomText(BASE_36, ID_LENGTH, random)}`;
+}
+
+/** Makes an id of the same form from texts, always the same one: nobody needs to look it up. */
+export function idOfTexts(kind: string, ...texts: string[]): string {
+  const digits = BigInt(`0x${hash("sha256", JSON.stringify([kind, ...texts]), "hex")}`).toString(36);
+  return `${kind}_${digits.padStart(ID_LENGTH, "0").slice(0, ID_LENGTH)}`;
 }
 
 /** Makes a secret for a cookie: 43 random base-62 characters (256 bits). */
@@ -114,6 +121,11 @@ export function idOfSession({ hash }: { hash: Uint8Array }): string {
 /** Returns the hash in the id of a session. An id of another form gives a hash that no session has. */
 export function hashOfSession(id: string): Uint8Array {
   return Buffer.from(/^ses_([0-9a-f]{64})$/.exec(id)?.[1] ?? "", "hex");
+}
+
+/** Returns the id of a person at an identity provider. */
+export function idOfPerson({ issuer, subject }: { issuer: string; subject: string }): string {
+  return idOfTexts("idn", issuer, subject);
 }
 
 function fingerprint(token: string, mark: Mark): TokenFingerprint {

@@ -3,6 +3,7 @@ import { auditLogOver } from "../admin/audit.ts";
 import { directoryOver } from "../admin/directory.ts";
 import { adminKeysOver } from "../admin/idempotency-keys.ts";
 import type { LastUses } from "../admin/last-uses.ts";
+import { labelOf, OpenIdSignIn } from "../admin/openid-sign-in.ts";
 import { Sessions, type SignInFailures } from "../admin/sessions.ts";
 import { ShortTokens } from "../admin/short-tokens.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";
@@ -54,10 +55,13 @@ export interface Services {
 
 /** Returns the settings of the server that a reload replaces. */
 export function serverSettingsOf({ config, catalog, upstreams }: LiveValues, version: string): ServerSettings {
-  const { limits, playground, completions, conversations } = config;
+  const { identity, limits, playground, completions, conversations } = config;
   const facts = {
     object: "service" as const,
     version,
+    identity_providers: identity.issuers
+      .filter(({ clientId }) => clientId !== undefined)
+      .map((issuer) => ({ issuer: issuer.issuer, name: labelOf(issuer) })),
     guest_playground: {
       open: playground.openToGuests,
       organization_id: PLAYGROUND_ID,
@@ -126,8 +130,10 @@ function adminServices(
   const { accounts, allowances, budgets, admin } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
+  const openIdSignIn = new OpenIdSignIn({ ...core, issuers: () => live.config.identity.issuers, log });
   return {
     ...core,
+    openIdSignIn,
     admin,
     allowances,
     budgets,
@@ -137,6 +143,7 @@ function adminServices(
       ...core,
       rows: admin,
       failures: signInFailures,
+      isAdmitted: async (person) => openIdSignIn.knows(person),
       noteUse: (...use) => lastUses.note(...use),
     }),
     shortTokens: new ShortTokens({ ...core, rows: admin }),

@@ -96,9 +96,13 @@ export function lacksApiPrefix(path: string): boolean {
 }
 
 /** Returns the base URL of the API, with the host that the client used. */
-function baseUrlOf({ protocol, host, server }: FastifyRequest): string {
-  const path = `${server.basePath}${API_PREFIX}`;
-  return HOST.test(host) ? `${protocol}://${host}${path}` : path;
+function baseUrlOf(request: FastifyRequest): string {
+  return `${publicUrlOf(request)}${API_PREFIX}`;
+}
+
+/** Returns the address of the service, with the host that the client used; only its path if that is not a valid host. */
+export function publicUrlOf({ protocol, host, server }: FastifyRequest): string {
+  return HOST.test(host) ? `${protocol}://${host}${server.basePath}` : server.basePath;
 }
 
 /**

@@ -37,21 +37,24 @@ export const createPlaygroundToken = operation({
   },
 });
 
-/** A member's short-lived token has the rights of the token that they signed in with. */
+/**
+ * A member's short-lived token has the rights of the token that they signed in with. People without one spend by the token of
+ * the console: those of an organization there only.
+ */
 async function shortTokenFor(
   { shortTokens, facts, actor }: OperationServices,
   who: OperationCall["who"],
   named: string | null,
 ): Promise<ShortToken> {
   const token = who?.token ?? null;
-  const operatorId = who !== null && token === null ? who.id : null;
+  const operatorId = who !== null && token === null && who.person === null ? who.id : null;
   const holder = { actor, session: who?.session ?? null, operatorId };
+  if (who !== null && named !== null) requireOwn(who, named);
   if (token !== null) {
-    if (named !== null) requireOwn(who, named);
     if (token.scopes.includes("chat.completions:write")) return shortTokens.issueFor(token, holder);
     throw new ApiError("insufficient_scope", "Your token needs the scope `chat.completions:write`.");
   }
-  const organizationId = who === null ? guestsOrganization(facts, named) : named;
+  const organizationId = who === null ? guestsOrganization(facts, named) : (who.organizationId ?? named);
   if (organizationId === null) {
     const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
     throw new ApiError("missing_required_parameter", message, { param: "organization_id" });

@@ -1,4 +1,5 @@
 import { auditRow } from "../admin/audit.ts";
+import { holderIdOf } from "../admin/directory.ts";
 import { hashOfSession } from "../admin/token.ts";
 import { UnknownIdError } from "../errors.ts";
 import { argument, command, text } from "./command.ts";
@@ -26,8 +27,9 @@ export const endSession = operation({
 async function closeSession(core: Core, id: string): Promise<void> {
   const session = await core.admin.session(hashOfSession(id));
   if (session === undefined) throw notFound(new UnknownIdError("session", id, "session list"));
-  const { hash, operatorId, tokenId } = session;
+  const { hash, tokenId, person } = session;
   const token = tokenId === null ? undefined : await core.accounts.token(tokenId);
-  const subject = { organizationId: token?.organizationId ?? null, subjectId: operatorId ?? tokenId };
+  const organizationId = token?.organizationId ?? person?.organizationId ?? null;
+  const subject = { organizationId, subjectId: holderIdOf(session) };
   await core.admin.deleteSession(hash, auditRow(core.actor, { action: "session.end", ...subject }, core));
 }

@@ -1,6 +1,8 @@
+import { beginSignIn } from "./begin-sign-in.ts";
 import { changeBudget } from "./change-budget.ts";
 import { changeOrganization } from "./change-organization.ts";
 import { changeToken } from "./change-token.ts";
+import { completeSignIn } from "./complete-sign-in.ts";
 import { createAllowance } from "./create-allowance.ts";
 import { createBudget } from "./create-budget.ts";
 import { createCredit } from "./create-credit.ts";
@@ -45,7 +47,7 @@ import { signOut } from "./sign-out.ts";
 
 /** Every operation of the admin API by its id, in the order of the documentation. */
 export const operations: Readonly<Record<string, Operation>> = {
-  ...{ showService, signIn, showSession, signOut },
+  ...{ showService, signIn, beginSignIn, completeSignIn, showSession, signOut },
   ...{ listOperators, createOperator, revokeOperator, listSessions, endSession },
   ...{ showOverview, listAudit, listModelsWithRoutes, resumeRoute },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },

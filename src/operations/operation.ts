@@ -1,6 +1,7 @@
 import type { Static, TSchema } from "typebox";
 import type { AuditLog } from "../admin/audit.ts";
 import type { Directory, PageRequest } from "../admin/directory.ts";
+import type { OpenIdSignIn } from "../admin/openid-sign-in.ts";
 import type { Administrator, Origin, Sessions } from "../admin/sessions.ts";
 import type { ShortTokens } from "../admin/short-tokens.ts";
 import type { Limits } from "../api/admin/common.ts";
@@ -23,6 +24,7 @@ import { type Core, defined, notFound } from "./core.ts";
 export interface OperationServices extends Core {
   gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
   sessions: Sessions;
+  openIdSignIn: OpenIdSignIn;
   directory: Directory;
   audit: AuditLog;
   requests: Requests;
@@ -54,10 +56,12 @@ export interface OperationCall<Query = unknown, Body = unknown> {
 /** The connection of a request. */
 export interface CallConnection {
   origin: Origin;
-  /** Secret of the session cookie. */
-  sessionSecret: string | undefined;
-  /** Sets the session cookie; without a secret it is cleared. */
-  setSession(secret?: string, lifeMs?: number): void;
+  /** Address of the service as the client knows it, without a trailing slash. */
+  publicUrl: string;
+  /** Secret of a cookie: of the session, or of a sign-in that has begun. */
+  secretOf(cookie: "session" | "signIn"): string | undefined;
+  /** Sets a cookie; without a secret it is cleared. */
+  setCookie(cookie: "session" | "signIn", secret?: string, lifeMs?: number): void;
   /** Counts a failed sign-in of this address. Rejects with rate_limit_exceeded. */
   countFailedSignIn(): Promise<void>;
   /** Answers 200 instead of 201: an earlier request made the change. */

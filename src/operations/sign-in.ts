@@ -1,4 +1,6 @@
-import { operation } from "./operation.ts";
+import type { BegunSession } from "../admin/sessions.ts";
+import type { Session } from "../api/admin/session.ts";
+import { type CallConnection, type OperationServices, operation } from "./operation.ts";
 import { sessionAnswer } from "./show-session.ts";
 
 export const signIn = operation({
@@ -17,11 +19,20 @@ export const signIn = operation({
   isRepeatable: false,
   answer: { status: 200, description: "The session; its cookie is set.", schema: (s) => s.Session },
   async handle(services, { body, connection }) {
-    const { sessions, clock } = services;
-    const { origin, sessionSecret: earlier } = connection;
-    const { secret, who, expiresAtMs } = await sessions.signIn(body.token, origin, connection.countFailedSignIn);
-    if (earlier !== undefined) await sessions.end(earlier, origin);
-    connection.setSession(secret, expiresAtMs - clock());
-    return sessionAnswer(services, who);
+    const begun = await services.sessions.signIn(body.token, connection.origin, connection.countFailedSignIn);
+    return openSession(services, connection, begun);
   },
 });
+
+/** Replaces the session of a browser, and returns the answer. */
+export async function openSession(
+  services: OperationServices,
+  connection: CallConnection,
+  { secret, who, expiresAtMs }: BegunSession,
+): Promise<Session> {
+  const { sessions, clock } = services;
+  const earlier = connection.secretOf("session");
+  if (earlier !== undefined) await sessions.end(earlier, connection.origin);
+  connection.setCookie("session", secret, expiresAtMs - clock());
+  return sessionAnswer(services, who);
+}

@@ -6,8 +6,8 @@ export const signOut = operation({
   summary: "Sign out",
   answer: { status: 204, description: "The session has ended, and its cookie is cleared." },
   async handle({ sessions }, { connection }) {
-    const { sessionSecret, origin } = connection;
-    if (sessionSecret !== undefined) await sessions.end(sessionSecret, origin);
-    connection.setSession();
+    const secret = connection.secretOf("session");
+    if (secret !== undefined) await sessions.end(secret, connection.origin);
+    connection.setCookie("session");
   },
 });

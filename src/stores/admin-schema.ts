@@ -1,4 +1,4 @@
-import { ACTOR_KINDS, SERVICE_ROLES } from "../api/admin/roles.ts";
+import { ACTOR_KINDS, type Role, SERVICE_ROLES } from "../api/admin/roles.ts";
 import { bytes, json, nullable, number, oneOf, requiredText } from "./fields.ts";
 import { declareTable } from "./table.ts";
 
@@ -41,6 +41,18 @@ export const ADMIN_SESSION = declareTable("admin_session", ["hash"], {
   hash: bytes("hash"),
   operatorId: nullable(requiredText("operator_id")),
   tokenId: nullable(requiredText("token_id")),
+  /** Who signed in with an identity provider, with the access that their claims gave. */
+  person: nullable(
+    json<{
+      issuer: string;
+      subject: string;
+      name: string;
+      role: Role;
+      organizationId: string | null;
+      /** Address at which the provider ends its own session; null if it has none. */
+      signOutUrl: string | null;
+    }>("person"),
+  ),
   createdAtMs: number("created_at"),
   /** Time of the last use, to the minute. */
   seenAtMs: number("seen_at"),

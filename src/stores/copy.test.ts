@@ -78,6 +78,7 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "admin_idempotency_key.status": 200n,
   "admin_idempotency_key.answer": "{}",
   "admin_session.token_id": null,
+  "admin_session.person": null,
   "usage_day.dimension": "first_token",
   "closing_part.dimension": "grant",
   "refusal.count": 3n,

@@ -35,6 +35,8 @@ const TABLE = `
 operation              guest  operator  auditor  member
 showService            yes    yes       yes      yes
 signIn                 yes    yes       yes      yes
+beginSignIn            yes    yes       yes      yes
+completeSignIn         yes    yes       yes      yes
 showSession            yes    yes       yes      yes
 signOut                yes    yes       yes      yes
 listOperators          -      yes       yes      -

@@ -8,7 +8,8 @@ import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ErrorCode, errorCatalog } from "../../src/errors.ts";
 import { endpoints } from "../../src/http/routing.ts";
-import { operator, signIn } from "../support/admin.ts";
+import { cookieOf, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
+import { type IdentityProvider, LoginBrowser, startIdentityProvider } from "../support/identity-provider.ts";
 import { createTestServer } from "../support/server.ts";
 import {
   freePort,
@@ -31,6 +32,9 @@ const price = { input: 1_000_000, output: 1_000_000 };
 const REQUESTS_A_MINUTE = 60;
 
 let upstream: Upstream;
+let identityProvider: IdentityProvider;
+/** An address at which no program listens. */
+let nobody: string;
 let service: RunningService;
 let rich: Organization;
 let poor: Organization;
@@ -39,10 +43,15 @@ let hasty: Organization;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  const nobody = `http://127.0.0.1:${await freePort()}/v1`;
+  nobody = `http://127.0.0.1:${await freePort()}/v1`;
+  const port = await freePort();
+  identityProvider = await startIdentityProvider([`http://127.0.0.1:${port}`]);
+  const away = { ...identityProvider.settings, issuer: nobody };
   const behaviours = ["ok", "slow", "failing", "busy", "busier", "silent", "rejecting", "filtering", "keyless"];
   service = await startService({
+    port,
     config: {
+      identity: { issuers: [identityProvider.settings, away] },
       limits: { requestsPerMinute: 100_000 },
       providers: [
         upstream.provider,
@@ -88,6 +97,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await service?.end();
   await upstream?.close();
+  await identityProvider?.close();
 });
 
 const ask = (fields: object, token: string | null = rich.token, options?: RequestInit) =>
@@ -167,6 +177,14 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     const member = await signIn(service, rich.token);
     return administer("POST", "/organizations", { name: "x" }, member.headers);
   },
+  sign_in_failed: () => administer("POST", "/session/callback", { query: "code=a&state=b" }, FROM_CONSOLE),
+  no_role: async () => {
+    const begun = await administer("POST", "/session/authorization", { issuer: identityProvider.issuer }, FROM_CONSOLE);
+    const { url } = (await begun.json()) as { url: string };
+    const query = await new LoginBrowser().login(url, "stranger");
+    return administer("POST", "/session/callback", { query }, { ...FROM_CONSOLE, cookie: cookieOf(begun) });
+  },
+  issuer_unavailable: () => administer("POST", "/session/authorization", { issuer: nobody }, FROM_CONSOLE),
   csrf_check_failed: async () => administer("POST", "/session", { token: rich.token }, {}),
   usage_not_available_for_playground: async () => {
     const { token } = await makeToken(service, "org_playground");

@@ -17,7 +17,7 @@ function operatorOf(changes: Partial<OperatorRow> = {}): OperatorRow {
 
 function sessionOf(changes: Partial<SessionRow> = {}): SessionRow {
   const times = { createdAtMs: NOW, seenAtMs: NOW, expiresAtMs: NOW + 10 };
-  return { hash: hash(), operatorId: "adm_first", tokenId: null, ...times, ...changes };
+  return { hash: hash(), operatorId: "adm_first", tokenId: null, person: null, ...times, ...changes };
 }
 
 function auditOf(changes: Partial<AuditRow> = {}): AuditRow {

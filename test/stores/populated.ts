@@ -211,8 +211,17 @@ async function fillOthers({ store }: Subject, organizationId: string, tokenId: s
     revokedAtMs: null,
   });
   const times = { createdAtMs: nowMs, seenAtMs: nowMs, expiresAtMs: nowMs + DAY_MS };
-  await store.admin.insertSession({ hash: sessionHash, operatorId: "adm_first", tokenId: null, ...times });
-  await store.admin.insertSession({ hash: memberHash, operatorId: null, tokenId, ...times });
+  await store.admin.insertSession({
+    hash: sessionHash,
+    operatorId: "adm_first",
+    tokenId: null,
+    person: null,
+    ...times,
+  });
+  await store.admin.insertSession({ hash: memberHash, operatorId: null, tokenId, person: null, ...times });
+  const access = { name: "Ada", role: "auditor", organizationId: null, signOutUrl: null } as const;
+  const person = { issuer: "https://login.example", subject: "ada", ...access };
+  await store.admin.insertSession({ hash: randomBytes(32), operatorId: null, tokenId: null, person, ...times });
   const short = { hash: randomBytes(32), tokenId, expiresAtMs: nowMs + HOUR_MS };
   await store.admin.insertShortToken({ ...short, sessionHash, operatorId: "adm_first" }, nowMs);
   await store.admin.claimAdminKey({ scope: "operator", key: "1", fingerprint: "f", keepMs: DAY_MS });

@@ -11,6 +11,7 @@ import type * as token from "../../../src/api/admin/token.ts";
 /** Responses of `/admin/v1`, as the service declares them. */
 export type ServiceFacts = Static<typeof session.ServiceFacts>;
 export type Session = Static<typeof session.Session>;
+export type SignInAddress = Static<typeof session.SignInAddress>;
 export type Permission = Session["permissions"][number];
 export type Overview = Static<typeof reports.Overview>;
 export type Organization = Static<typeof organization.Organization>;

@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { type FormEvent, useEffect, useState } from "react";
+import { type FormEvent, type ReactNode, useEffect, useState } from "react";
 import { Link } from "wouter";
 import { send } from "../api/client.ts";
 import { session } from "../api/queries.ts";
@@ -9,8 +9,29 @@ import { ThemeButton } from "../shell/theme.tsx";
 import { Button } from "../ui/button.tsx";
 import { TextField } from "../ui/field.tsx";
 import { Failure } from "../ui/states.tsx";
+import { ProviderButtons } from "./provider-sign-in.tsx";
 
 export function SignIn({ service }: { service: ServiceFacts | undefined }) {
+  return (
+    <SignInFrame text="Usage, API tokens and models in one place" content={<SignInForm />}>
+      <p>
+        Operators and auditors: use the admin token that the first start printed, or a token of your own from{" "}
+        <code>tollgate operator create</code>.
+      </p>
+      <p>
+        Members: use a token of your organization with the scope <code>console:read</code>.
+      </p>
+      {service?.guest_playground.open && (
+        <p>
+          No token? <Link href="/playground">Try the models as a guest</Link>.
+        </p>
+      )}
+    </SignInFrame>
+  );
+}
+
+/** Page for those who are not signed in: a card with its content, and notes below it. */
+export function SignInFrame({ text, content, children }: { text: string; content: ReactNode; children: ReactNode }) {
   useEffect(() => {
     document.title = "Sign in · Tollgate";
   }, []);
@@ -25,32 +46,28 @@ export function SignIn({ service }: { service: ServiceFacts | undefined }) {
           <div className="card-body stack">
             <div>
               <h1>Sign in</h1>
-              <p className="soft">Usage, API tokens and models in one place</p>
+              <p className="soft">{text}</p>
             </div>
-            <SignInForm />
+            {content}
           </div>
         </section>
-        <div className="stack-small small faint">
-          <p>
-            Operators and auditors: use the admin token that the first start printed, or a token of your own from{" "}
-            <code>tollgate operator create</code>.
-          </p>
-          <p>
-            Members: use a token of your organization with the scope <code>console:read</code>.
-          </p>
-          {service?.guest_playground.open && (
-            <p>
-              No token? <Link href="/playground">Try the models as a guest</Link>.
-            </p>
-          )}
-        </div>
+        <div className="stack-small small faint">{children}</div>
       </div>
     </main>
   );
 }
 
-/** Form for a token. After success the session changes, and with it the page. */
-export function SignInForm() {
+/** Ways to sign in: the identity providers, and a token. After success the session changes, and with it the page. */
+export function SignInForm({ inNewWindow = false }: { inNewWindow?: boolean }) {
+  return (
+    <div className="stack">
+      <ProviderButtons inNewWindow={inNewWindow} />
+      <TokenForm />
+    </div>
+  );
+}
+
+function TokenForm() {
   const [token, setToken] = useState("");
   const [isMissing, setMissing] = useState(false);
   const client = useQueryClient();

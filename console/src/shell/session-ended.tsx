@@ -20,7 +20,7 @@ export function SessionEnded() {
     <Dialog title="Sign in to continue" isLocked onClose={stay} onEscape={stay}>
       <div className="dialog-body">
         <p>Your session has ended. What you have entered on this page is kept.</p>
-        <SignInForm />
+        <SignInForm inNewWindow />
         <div>
           <Button look="quiet" onClick={() => location.assign(`${BASE_PATH}/`)}>
             Leave this page

@@ -114,19 +114,19 @@ function SidebarFoot({ session }: { session: Session }) {
           {session.organization?.name ?? (session.role === "auditor" ? "Auditor" : "Operator")}
         </span>
         <span className="small faint truncate">
-          {session.token === null ? `Tollgate ${service.data?.version ?? ""}` : session.token.name}
+          {session.person?.name ?? session.token?.name ?? `Tollgate ${service.data?.version ?? ""}`}
         </span>
       </div>
       <div className="row">
         <ThemeButton />
-        <IconButton icon={LogOut} label="Sign out" onClick={signOut} />
+        <IconButton icon={LogOut} label="Sign out" onClick={() => signOut(session)} />
       </div>
     </div>
   );
 }
 
-/** Loads the console again: data of this user must not be visible to the next one. */
-async function signOut(): Promise<void> {
+/** Loads the console again: data of this user must not be visible to the next one. Their provider is left, too. */
+async function signOut({ sign_out_url }: Session): Promise<void> {
   await send("DELETE", "/admin/v1/session");
-  location.assign(`${BASE_PATH}/`);
+  location.assign(sign_out_url ?? `${BASE_PATH}/`);
 }

@@ -26,7 +26,12 @@ export const OpenSession = Type.Object({
   object: Type.Literal("open_session"),
   id: Id,
   role: Type.Enum([...ROLES]),
-  holder: Type.Object({ id: Id, name: Type.String() }, { description: "The operator, or the token of the member." }),
+  holder: Type.Object(
+    { id: Id, name: Type.String() },
+    {
+      description: "The operator, the token of the member, or the person at an identity provider.",
+    },
+  ),
   organization_id: Nullable(Id),
   created_at: Time,
   last_seen_at: Time,

@@ -10,8 +10,19 @@ export const Session = Type.Object({
   token: Nullable(
     Type.Object(
       { id: Id, name: Type.String(), prefix: Type.String() },
-      { description: "The operator, or the token of the member." },
+      { description: "The operator, or the token of the member. Null for a person at an identity provider." },
     ),
+  ),
+  person: Nullable(
+    Type.Object(
+      { issuer: Type.String(), subject: Type.String(), name: Type.String() },
+      { description: "Who signed in with an identity provider." },
+    ),
+  ),
+  sign_out_url: Nullable(
+    Type.String({
+      description: "Address at which the identity provider ends its own session, after `DELETE /session`.",
+    }),
   ),
   permissions: Type.Array(Type.Enum([...PERMISSIONS]), {
     description: "What the role permits; a guest's without a session.",
@@ -20,6 +31,10 @@ export const Session = Type.Object({
   expires_at: Nullable(Time),
 });
 export type Session = Static<typeof Session>;
+
+/** Address for the browser, which begins a sign-in with an identity provider. */
+export const SignInAddress = Type.Object({ object: Type.Literal("sign_in_address"), url: Type.String() });
+export type SignInAddress = Static<typeof SignInAddress>;
 
 export const PlaygroundToken = Type.Object({
   object: Type.Literal("playground_token"),
@@ -36,6 +51,9 @@ export type PlaygroundToken = Static<typeof PlaygroundToken>;
 export const ServiceFacts = Type.Object({
   object: Type.Literal("service"),
   version: Type.String(),
+  identity_providers: Type.Array(Type.Object({ issuer: Type.String(), name: Type.String() }), {
+    description: "Identity providers with which people sign in to the console.",
+  }),
   guest_playground: Type.Object({
     open: Type.Boolean({ description: "True if guests may use the playground without a token." }),
     organization_id: Type.String(),

@@ -13,7 +13,9 @@ const CONSOLE_HEADER = "x-tollgate-console";
 const SAFE_METHODS = new Set(["GET", "HEAD"]);
 const FAILED_SIGN_INS_PER_MINUTE_MAX = 10;
 
-const COOKIE_NAME = "tollgate_session";
+/** The secret of a session, and that of a sign-in with an identity provider that has begun. */
+const COOKIE_NAMES = { session: "tollgate_session", signIn: "tollgate_sign_in" } as const;
+export type CookieKind = keyof typeof COOKIE_NAMES;
 /**
  * With these prefixes a browser accepts the cookie over TLS only; with `__Host-` also only with the path `/` (RFC
  * 6265bis, section 4.1.3).
@@ -52,7 +54,7 @@ async function callerOf({ sessions, gateway: { limits } }: Services, request: Fa
     );
   }
   refuseOtherSites(request);
-  const secret = sessionSecret(request);
+  const secret = cookieSecret(request, "session");
   return secret === undefined ? null : ((await sessions.find(secret)) ?? null);
 }
 
@@ -78,31 +80,34 @@ function refuseOtherSites(request: FastifyRequest): void {
   throw new ApiError("csrf_check_failed", message);
 }
 
-/** Returns the secret of the session cookie; undefined if there is none or more than one. */
-export function sessionSecret(request: FastifyRequest): string | undefined {
-  const prefix = `${nameFor(request)}=`;
+/** Returns the secret of a cookie; undefined if there is none or more than one. */
+export function cookieSecret(request: FastifyRequest, kind: CookieKind): string | undefined {
+  const prefix = `${nameFor(request, kind)}=`;
   const pairs = (request.headers.cookie ?? "").split(";").map((pair) => pair.trim());
   const values = pairs.filter((pair) => pair.startsWith(prefix)).map((pair) => pair.slice(prefix.length));
   const [value] = values;
   return values.length === 1 && value !== undefined && COOKIE_VALUE.test(value) ? value : undefined;
 }
 
-/** Sets the session cookie, which neither scripts nor requests from other sites can use. A life of 0 clears it. */
-export function setSessionCookie(request: FastifyRequest, reply: FastifyReply, secret: string, lifeMs: number): void {
-  reply.header("set-cookie", cookie(request, secret, Math.floor(lifeMs / 1000)));
-}
-
-/** The cookie is limited to the base path, so that other services on the same host do not receive it. */
-function cookie(request: FastifyRequest, value: string, maxAgeSeconds: number): string {
+/**
+ * Sets a cookie, which neither scripts nor requests from other sites can use. A life of 0 clears it. It is limited to the base
+ * path, so that other services on the same host do not receive it.
+ */
+export function setCookie(
+  { request, reply }: { request: FastifyRequest; reply: FastifyReply },
+  kind: CookieKind,
+  secret: string,
+  lifeMs: number,
+): void {
   const path = request.server.basePath || "/";
-  const secure = isSecure(request) ? "; Secure" : "";
-  return `${nameFor(request)}=${value}; Path=${path}; Max-Age=${maxAgeSeconds}; HttpOnly; SameSite=Strict${secure}`;
+  const terms = `Path=${path}; Max-Age=${Math.floor(lifeMs / 1000)}; HttpOnly; SameSite=Strict`;
+  reply.header("set-cookie", `${nameFor(request, kind)}=${secret}; ${terms}${isSecure(request) ? "; Secure" : ""}`);
 }
 
 /** The base path is part of the name, so that services under several paths of one host do not share a cookie. */
-function nameFor(request: FastifyRequest): string {
+function nameFor(request: FastifyRequest, kind: CookieKind): string {
   const { basePath } = request.server;
-  const name = `${COOKIE_NAME}${basePath.replaceAll("/", "_")}`;
+  const name = `${COOKIE_NAMES[kind]}${basePath.replaceAll("/", "_")}`;
   if (!isSecure(request)) return name;
   return `${basePath === "" ? HOST_PREFIX : SECURE_PREFIX}${name}`;
 }

@@ -12,7 +12,8 @@ import { type OperationCall, type OperationServices, requireOwn } from "../../op
 import { clientAddressKey, ownConnection, streamText } from "../connection.ts";
 import { fingerprintOf, IDEMPOTENCY_HEADER, idempotencyKeyOf } from "../idempotency.ts";
 import { adminDocumentationOf } from "../openapi.ts";
-import { administratorOf, countFailedSignIn, sessionSecret, setSessionCookie } from "./authentication.ts";
+import { publicUrlOf } from "../routing.ts";
+import { administratorOf, cookieSecret, countFailedSignIn, setCookie } from "./authentication.ts";
 import { ADMIN_PREFIX, type AdminEndpoint, adminEndpoints } from "./endpoint.ts";
 
 /** Services that the admin API uses. The actor of its operations is the caller of each request. */
@@ -108,8 +109,9 @@ function connectionOf(
 ): OperationCall["connection"] {
   return {
     origin: originOf(request),
-    sessionSecret: sessionSecret(request),
-    setSession: (secret = "", lifeMs = 0) => setSessionCookie(request, reply, secret, lifeMs),
+    publicUrl: publicUrlOf(request),
+    secretOf: (cookie) => cookieSecret(request, cookie),
+    setCookie: (cookie, secret = "", lifeMs = 0) => setCookie({ request, reply }, cookie, secret, lifeMs),
     countFailedSignIn: () => countFailedSignIn(gateway.limits, request),
     repeated: () => void reply.code(200),
     async stream(headers, text) {

@@ -6,8 +6,9 @@ import type { RowOf } from "../table.ts";
 
 /** A person with a token, whose role covers the whole service. */
 export type OperatorRow = RowOf<typeof OPERATOR>;
-/** A session of the console: of an operator, or of a member by a token of an organization. */
+/** A session of the console: of an operator, of a member by a token of an organization, or of a person at an identity provider. */
 export type SessionRow = RowOf<typeof ADMIN_SESSION>;
+export type Person = NonNullable<SessionRow["person"]>;
 /** Represents a token until it expires, with that token's rights and limits but no other scope than `SHORT_TOKEN_SCOPES`. */
 export type ShortTokenRow = RowOf<typeof SHORT_TOKEN>;
 

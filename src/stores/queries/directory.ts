@@ -57,7 +57,7 @@ export interface GrantSearch extends NewestFirst {
   id: string | null;
 }
 
-/** A session with its holder: an operator, or the token of a member. */
+/** A session with its holder: an operator, the token of a member, or a person at an identity provider. */
 export interface ListedSession {
   session: SessionRow;
   role: Role;
@@ -105,12 +105,15 @@ export function directoryRows({ read }: Database) {
     },
     async sessions(search: SessionSearch): Promise<ListedSession[]> {
       const rows = await read<Record<string, unknown>>(sessionQuery(search));
-      return rows.map((row) => ({
-        session: ADMIN_SESSION.fromRecord(row),
-        role: row.role as Role,
-        holderName: row.holder_name as string,
-        organizationId: row.organization_id as string | null,
-      }));
+      return rows.map((row) => {
+        const session = ADMIN_SESSION.fromRecord(row);
+        return {
+          session,
+          role: session.person?.role ?? (row.role as Role),
+          holderName: session.person?.name ?? (row.holder_name as string),
+          organizationId: session.person?.organizationId ?? (row.organization_id as string | null),
+        };
+      });
     },
   };
 }

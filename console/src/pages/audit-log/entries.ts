@@ -67,6 +67,9 @@ const REASONS: Record<string, string> = {
   expired_token: "expired token",
   insufficient_scope: "missing scope console:read",
   playground_token: "token of the playground organization",
+  no_role: "account without a role",
+  blocked: "blocked account",
+  rejected_response: "answer of the identity provider",
 };
 
 /** Returns the label of an action. One without a label is named by its words if its verb is regular: "Token renamed". */

@@ -288,15 +288,16 @@ CREATE TABLE operator (
 CREATE UNIQUE INDEX operator_hash ON operator (hash);
 CREATE UNIQUE INDEX operator_name ON operator (name) WHERE revoked_at IS NULL;
 
--- Sessions of operators (by their token) and of members (by a token of an organization).
+-- Sessions of operators (by their token), of members (by a token of an organization), and of people at identity providers.
 CREATE TABLE admin_session (
   hash           bytea NOT NULL PRIMARY KEY,
   operator_id    text COLLATE "C",
   token_id       text COLLATE "C",
+  person         text,
   created_at     bigint NOT NULL,
   seen_at        bigint NOT NULL,
   expires_at     bigint NOT NULL,
-  CHECK ((operator_id IS NULL) <> (token_id IS NULL))
+  CHECK (num_nonnulls(operator_id, token_id, person) = 1)
 );
 
 -- Represents a token for a short time, with its rights and limits: given to a browser. Valid while its session lasts and the

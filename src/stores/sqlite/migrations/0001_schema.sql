@@ -287,15 +287,16 @@ CREATE TABLE operator (
 CREATE UNIQUE INDEX operator_hash ON operator (hash);
 CREATE UNIQUE INDEX operator_name ON operator (name) WHERE revoked_at IS NULL;
 
--- Sessions of operators (by their token) and of members (by a token of an organization).
+-- Sessions of operators (by their token), of members (by a token of an organization), and of people at identity providers.
 CREATE TABLE admin_session (
   hash           BLOB NOT NULL PRIMARY KEY,
   operator_id    TEXT,
   token_id       TEXT,
+  person         TEXT,
   created_at     INTEGER NOT NULL,
   seen_at        INTEGER NOT NULL,
   expires_at     INTEGER NOT NULL,
-  CHECK ((operator_id IS NULL) <> (token_id IS NULL))
+  CHECK ((operator_id IS NOT NULL) + (token_id IS NOT NULL) + (person IS NOT NULL) = 1)
 ) STRICT, WITHOUT ROWID;
 
 -- Represents a token for a short time, with its rights and limits: given to a browser. Valid while its session lasts and the
