@@ -14,6 +14,8 @@ export interface AnswerPiece {
   logprobs?: unknown;
   finish_reason?: FinishReason;
   usage?: ReportedUsage;
+  /** Searches that the upstream has run so far: an answer that breaks off has no report of them. */
+  searches?: number;
   /** Fields of the whole answer, such as `system_fingerprint`, `service_tier` and `citations`. */
   whole?: OtherFields;
   /** Fields beside the delta, such as `content_filter_results`. */

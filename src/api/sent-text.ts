@@ -81,6 +81,7 @@ const NOT_SENT = new Set<string>([
   "responseId",
   "finish_reason",
   "usage",
+  "searches",
   "service_tier",
   "vectors",
   "repeated",

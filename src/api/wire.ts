@@ -76,10 +76,20 @@ export interface NativeRequest {
   needed?: string | undefined;
   /** Tools whose definitions the upstream writes into the prompt, and which are only on this wire: those of its maker. */
   typedTools?: number;
+  /** The search that the upstream shall run, if the request asks for one. */
+  search?: NativeSearch | undefined;
   /** True if a part is marked to be cached for an hour. */
   hasHourCache?: boolean;
   /** True if upstreams of this wire shall be asked first, because others can only approximate a field of the request. */
   prefersNative?: boolean;
+}
+
+/** A search of the upstream. Only routes take it whose holds cover its results. */
+export interface NativeSearch {
+  /** Path of the tool. */
+  param: string;
+  /** Its name in the header `x-tollgate-ignored` where it is left out: the request has other tools, and demands none. */
+  ignoredAs?: string | undefined;
 }
 
 /** Adds one server-sent event to the response: whole lines with the empty line at its end. */

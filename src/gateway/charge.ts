@@ -101,9 +101,16 @@ export function roughCharge(
   if (report?.isFinal === true) return limited(report.tokens, "reported", report.tokens, bounds);
   const counted = meter.roughCounts();
   if (report === undefined) {
-    return limited({ ...NO_TOKENS, input: likelyPromptTokens, ...counted }, "counted", undefined, bounds);
+    const seen = withSearches({ ...NO_TOKENS, input: likelyPromptTokens, ...counted }, meter);
+    return limited(seen, "counted", undefined, bounds);
   }
-  return limited({ ...report.tokens, ...atLeast(counted, report.tokens) }, "counted", report.tokens, bounds);
+  const seen = withSearches({ ...report.tokens, ...atLeast(counted, report.tokens) }, meter);
+  return limited(seen, "counted", report.tokens, bounds);
+}
+
+/** Adds the searches that the answer shows, and no report contains yet. */
+function withSearches(tokens: TokenCounts, { searches }: Pick<MeterReading, "searches">): TokenCounts {
+  return searches > (tokens.searches ?? 0) ? { ...tokens, searches } : tokens;
 }
 
 /**
@@ -273,13 +280,13 @@ async function countAll(
 function countedCharge(
   report: ReportedTokens | undefined,
   { answer, prompt }: Counts,
-  { plan: { estimate }, bounds }: Charged,
+  { plan: { estimate }, bounds, meter }: Charged,
 ): Charge {
   const tokens =
     report === undefined
       ? { ...NO_TOKENS, input: estimate.likelyBesideText + prompt, ...answer }
       : { ...report.tokens, ...atLeast(answer, report.tokens) };
-  return limited(tokens, "counted", report?.tokens, bounds);
+  return limited(withSearches(tokens, meter), "counted", report?.tokens, bounds);
 }
 
 /** Makes a charge within the bounds. Its basis is `bounded` where a report was above them. */

@@ -61,6 +61,8 @@ export class Meter {
   #logprobs = 0;
   #dataCharacters = 0;
   #hasToolCall = false;
+  /** Searches that the upstream has run so far, as the answer itself shows. */
+  searches = 0;
   #usage: UpstreamUsage | undefined;
   /** Measure of everything that had arrived when the upstream last reported. */
   #sentBefore = 0;
@@ -92,6 +94,7 @@ export class Meter {
       if (chunk.service_tier !== undefined) this.serviceTier = chunk.service_tier;
       visitSent(chunk, this.#visitor);
       if (chunk.delta?.tool_calls !== undefined) this.#hasToolCall = true;
+      if (chunk.searches !== undefined) this.searches = chunk.searches;
       if (chunk.usage === undefined) continue;
       this.#usage = chunk.usage;
       this.#sentBefore = this.#sent;

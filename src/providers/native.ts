@@ -1,5 +1,6 @@
 import { detailsOf, type JsonObject } from "../api/json.ts";
-import { isTypedTool } from "../api/messages/typed-tools.ts";
+import { isTypedTool, isWebSearch } from "../api/messages/typed-tools.ts";
+import { isSearch } from "../api/responses/tools.ts";
 import { TYPED_TOOLS } from "../api/responses/typed-tools.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { thinkingWithin } from "./fields.ts";
@@ -29,8 +30,8 @@ interface NativeWire {
   keyHeaders(settings: ProviderSettings): Record<string, string>;
   /** Headers of requests that state none of their own. */
   headers: Readonly<Record<string, string>>;
-  /** Returns the body with the model and the bound that the gateway has chosen. */
-  body(native: NativeRequest, request: UpstreamRequest): object;
+  /** Returns the body with the model and the bounds that the gateway has chosen. */
+  body(native: NativeRequest, request: UpstreamRequest, searchesMost: number): object;
   /** The reader of an answer to a request on this wire. */
   reader(scrub: Scrub): WireReader;
 }
@@ -41,8 +42,12 @@ const WIRES: Readonly<Record<NativeRequest["wire"], NativeWire>> = {
     keyHeaders: ({ apiKey }) => ({ ...(apiKey !== null && { "x-api-key": apiKey }) }),
     // Anthropic requires a version ("Versions" in its API reference).
     headers: { "anthropic-version": "2023-06-01" },
-    body: ({ body }, { model, max_tokens, stream }) => {
-      return { ...body, ...thinkingWithin(body.thinking, max_tokens), model, max_tokens, stream };
+    body: ({ body }, { model, max_tokens, stream }, searchesMost) => {
+      const tools = toolsOf(body)?.map((tool) => {
+        if (!isWebSearch(String(tool.type))) return tool;
+        return { ...tool, max_uses: leastOf(tool.max_uses, searchesMost) };
+      });
+      return { ...body, tools, ...thinkingWithin(body.thinking, max_tokens), model, max_tokens, stream };
     },
     reader: () => new MessagesReader(),
   },
@@ -51,12 +56,24 @@ const WIRES: Readonly<Record<NativeRequest["wire"], NativeWire>> = {
     keyHeaders: bearerKey,
     headers: {},
     // The upstream stores nothing: its ids mean nothing to this service's clients.
-    body: ({ body }, { model, max_tokens: max_output_tokens, stream }) => {
-      return { ...body, model, max_output_tokens, stream, store: false };
+    body: ({ body }, { model, max_tokens: max_output_tokens, stream }, searchesMost) => {
+      const { max_tool_calls: asked, ...others } = body;
+      const tools = toolsOf(body)?.filter(({ type }) => searchesMost > 0 || !isSearch(String(type)));
+      const searches = tools?.some(({ type }) => isSearch(String(type))) === true;
+      const bound = searches ? { max_tool_calls: leastOf(asked, searchesMost) } : {};
+      return { ...others, tools, ...bound, model, max_output_tokens, stream, store: false };
     },
     reader: (scrub) => new ResponsesReader(scrub, { keepsEvents: true }),
   },
 };
+
+function toolsOf({ tools }: NativeRequest["body"]): JsonObject[] | undefined {
+  return Array.isArray(tools) ? tools.map(detailsOf) : undefined;
+}
+
+function leastOf(asked: unknown, most: number): number {
+  return typeof asked === "number" ? Math.min(asked, most) : most;
+}
 
 /**
  * Betas of the Messages API that change what a request costs beyond its hold: prices of longer prompts or of faster answers,
@@ -87,22 +104,25 @@ const COVERED: Readonly<Record<string, readonly unknown[]>> = {
   service_tier: ["auto", "default", "standard_only"],
   speed: ["standard"],
 };
-/** Types of tools that the client runs: the results of an upstream's own tools would be prompt tokens without a bound. */
+/**
+ * Types of tools that the client runs: the results of an upstream's own tools are prompt tokens, which only the holds of some
+ * routes cover. Searches of the Responses API are left out on others.
+ */
 const CLIENT_TOOLS = ["custom", "function", "namespace", "tool_search", ...TYPED_TOOLS];
 
-function isOfClient({ type = "custom", environment }: JsonObject): boolean {
+function isCovered({ type = "custom", environment }: JsonObject, searchesMost: number): boolean {
+  if (typeof type === "string" && (isSearch(type) || isWebSearch(type))) return searchesMost > 0 || isSearch(type);
   const isKnown = typeof type === "string" && (CLIENT_TOOLS.includes(type) || isTypedTool(type));
   return isKnown && (type !== "shell" || detailsOf(environment).type === "local");
 }
 
 /** Checks again what the wires check first, because the whole body passes. Throws UpstreamError `unsupported`. */
-function refuseUncovered(body: NativeRequest["body"]): void {
+function refuseUncovered(body: NativeRequest["body"], searchesMost: number): void {
   const dear = Object.entries(COVERED).find(([path, values]) => {
     const value = path.split(".").reduce<unknown>((parent, name) => detailsOf(parent)[name], body);
     return value !== undefined && value !== null && !values.includes(value);
   });
-  const tools = Array.isArray(body.tools) ? body.tools : [];
-  const tool = tools.findIndex((one) => !isOfClient(detailsOf(one)));
+  const tool = toolsOf(body)?.findIndex((one) => !isCovered(one, searchesMost)) ?? -1;
   const param = tool < 0 ? dear?.[0] : `tools[${tool}].type`;
   if (param === undefined) return;
   throw unsupportedField(
@@ -150,10 +170,11 @@ async function pass(
   call: ProviderCall,
   native: NativeRequest,
 ): Promise<ProviderAnswer> {
-  refuseUncovered(native.body);
+  const { searchesMost = 0 } = call;
+  refuseUncovered(native.body, searchesMost);
   const { headers, ignored } = withoutDearBetas(native.headers);
   const sent = { ...wire, headers: { ...wire.headers, ...headers } };
-  return { ignored, chunks: await send(client, sent, call, wire.body(native, call.request)) };
+  return { ignored, chunks: await send(client, sent, call, wire.body(native, call.request, searchesMost)) };
 }
 
 /** Sends a chat completion to the Responses API. */

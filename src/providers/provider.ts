@@ -67,6 +67,8 @@ export interface ProviderCall extends RequestIdentity {
   prompt?: object | undefined;
   /** The request on the wire of `nativeWire`; the model and the output bound of `request` replace its own. */
   native?: NativeRequest | undefined;
+  /** The most searches that the upstream may run for a request on its own wire; 0 or absent if it may run none. */
+  searchesMost?: number;
   signal: AbortSignal;
 }
 

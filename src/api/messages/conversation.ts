@@ -76,7 +76,10 @@ export class MessageConversation {
     for (const [index, block] of blocks.entries()) {
       if (block.type === "thinking" || block.type === "redacted_thinking") addReasoning(block);
       else if (block.type === "tool_use") calls.push(toolCallOf(block));
-      else if (isTextOrMedia(block)) parts.push(...placedPart(block, `${path}.content[${index}]`));
+      // For the estimate of the prompt alone: only upstreams of this wire take it.
+      else if (block.type === "web_search_tool_result") {
+        parts.push({ part: { type: "text", text: JSON.stringify(block.content) }, path: `${path}.content[${index}]` });
+      } else if (isTextOrMedia(block)) parts.push(...placedPart(block, `${path}.content[${index}]`));
     }
     for (const call of calls) {
       if (extras.has(call.id)) call.extra_content = extras.get(call.id);

@@ -321,7 +321,7 @@ describe("Invalid requests", () => {
       "invalid_value",
       "tool_choice.name",
     ],
-    [user({ type: "server_tool_use", id: "a" }), "invalid_value", "messages[0].content[0].type"],
+    [user({ type: "mcp_tool_use", id: "a" }), "invalid_value", "messages[0].content[0].type"],
     [user({ type: "thinking", thinking: "x" }), "invalid_value", "messages[0].content[0].type"],
     [assistant({ type: "image", source: PNG }), "invalid_value", "messages[1].content[0].type"],
     [

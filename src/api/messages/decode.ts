@@ -4,7 +4,7 @@ import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../
 import { detailsOf, isObject, type JsonObject, pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import { invalid, missing, refuseIf, type ValidationIssue } from "../validation.ts";
-import type { DecodedCompletion, NativeRequest } from "../wire.ts";
+import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
 import { shown, UnknownFields } from "../wording.ts";
 import { imageUrlOf, MessageConversation } from "./conversation.ts";
 import { MessageEventEncoder } from "./encode.ts";
@@ -19,7 +19,7 @@ import {
   MessagesRequest,
   type MessageTool,
 } from "./request.ts";
-import { definitionOf, isOfScreen, isTypedTool } from "./typed-tools.ts";
+import { definitionOf, isOfScreen, isTypedTool, isWebSearch } from "./typed-tools.ts";
 
 /** Headers of a request. */
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
@@ -110,17 +110,17 @@ function bodyIssue(body: JsonObject): ValidationIssue | undefined {
 
 function serverToolIssue({ tools }: JsonObject): ValidationIssue | undefined {
   if (!Array.isArray(tools)) return undefined;
-  const index = tools.findIndex((tool) => isObject(tool) && !isOfClient(tool.type ?? undefined));
+  const index = tools.findIndex((tool) => isObject(tool) && !isKnownTool(tool.type ?? undefined));
   if (index < 0) return undefined;
   const param = `tools[${index}].type`;
-  const expected =
-    "Only tools that the client runs are supported: custom ones, and bash, text_editor, memory and computer.";
+  const expected = "Supported tools are custom ones, bash, text_editor, memory, computer and web_search.";
   const message = `Invalid '${param}': the tool ${shown(tools[index].type)} is not supported. ${expected}`;
   return { code: "unsupported_value", param, message, loggedMessage: `Invalid '${param}'. ${expected}` };
 }
 
-function isOfClient(type: unknown): boolean {
-  return type === undefined || type === "custom" || (typeof type === "string" && isTypedTool(type));
+function isKnownTool(type: unknown): boolean {
+  if (type === undefined || type === "custom") return true;
+  return typeof type === "string" && (isTypedTool(type) || isWebSearch(type));
 }
 
 /** Returns the issue of a tool that lacks what only tools of Anthropic's definition may lack. */
@@ -160,7 +160,7 @@ function formatIssue({ output_format, output_config }: MessagesRequest): Validat
 
 const BLOCKS_OF_ROLES: Record<InputMessage["role"], readonly MessageBlock["type"][]> = {
   user: ["text", "image", "document", "search_result", "tool_result"],
-  assistant: ["text", "thinking", "redacted_thinking", "tool_use"],
+  assistant: ["text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "web_search_tool_result"],
   system: ["text"],
 };
 
@@ -230,6 +230,7 @@ function nativeOf(request: MessagesRequest, headers: Headers): NativeRequest {
     headers: passed,
     hints: hintsOf(request, passed["anthropic-beta"]),
     needed: neededField(request),
+    search: searchIn(request),
     typedTools: request.tools?.filter(({ type = "custom" }) => type !== "custom").length ?? 0,
     hasHourCache: hasHourMark(request),
     // Elsewhere the budget of thinking becomes an effort.
@@ -253,11 +254,17 @@ function hasHourMark(request: MessagesRequest): boolean {
   return [request, ...tools, ...blocks].some((part) => "cache_control" in part && part.cache_control?.ttl === "1h");
 }
 
-/** Returns the path of what other wires do not have: a tool for a screen, or the first document that asks for citations. */
+function searchIn({ tools = [] }: MessagesRequest): NativeSearch | undefined {
+  const index = tools.findIndex(({ type = "" }) => isWebSearch(type));
+  return index < 0 ? undefined : { param: `tools[${index}].type` };
+}
+
+/** Returns the path of what other wires do not have: a tool for a screen, a search, or a document that asks for citations. */
 function neededField({ messages, tools = [] }: MessagesRequest): string | undefined {
-  const tool = tools.findIndex(isOfScreen);
+  const tool = tools.findIndex((one) => isOfScreen(one) || isWebSearch(one.type ?? ""));
   if (tool >= 0) return `tools[${tool}].type`;
   for (const { block, path } of blocksOf(messages)) {
+    if (block.type === "server_tool_use" || block.type === "web_search_tool_result") return `${path}.type`;
     const hasCitations = block.type === "document" || block.type === "search_result";
     if (hasCitations && block.citations?.enabled === true) return `${path}.citations`;
   }

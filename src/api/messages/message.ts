@@ -18,6 +18,7 @@ const MessageUsage = Type.Object({
   ),
   cache_read_input_tokens: Type.Integer({ minimum: 0 }),
   output_tokens: Type.Integer({ minimum: 0 }),
+  server_tool_use: Type.Optional(Type.Object({ web_search_requests: Type.Integer({ minimum: 0 }) })),
   output_tokens_details: Type.Optional(Type.Object({ thinking_tokens: Type.Integer({ minimum: 0 }) })),
   cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
 });
@@ -106,12 +107,14 @@ export function toMessageUsage(usage: CompletionUsage): MessageUsage {
   const details = usage.prompt_tokens_details ?? {};
   const { cached_tokens: read = 0, cache_write_tokens: written = 0, cache_write_1h_tokens: hour = 0 } = details;
   const thinking = usage.completion_tokens_details?.reasoning_tokens;
+  const searches = usage.calls?.searches;
   return {
     input_tokens: usage.prompt_tokens - read - written,
     cache_creation_input_tokens: written,
     cache_creation: { ephemeral_5m_input_tokens: written - hour, ephemeral_1h_input_tokens: hour },
     cache_read_input_tokens: read,
     output_tokens: usage.completion_tokens,
+    ...(searches !== undefined && { server_tool_use: { web_search_requests: searches } }),
     ...(thinking !== undefined && { output_tokens_details: { thinking_tokens: thinking } }),
     ...(usage.cost !== undefined && { cost: usage.cost }),
   };

@@ -8,7 +8,12 @@ const cacheControl = Type.Optional(CacheControl);
 const Citations = Type.Object({ enabled: Type.Optional(Type.Boolean()) });
 const JsonObject = Type.Record(Type.String(), Type.Unknown());
 
-const TextBlock = Type.Object({ type: Type.Literal("text"), text: Type.String(), cache_control: cacheControl });
+const TextBlock = Type.Object({
+  type: Type.Literal("text"),
+  text: Type.String(),
+  citations: Type.Optional(Type.Array(JsonObject)),
+  cache_control: cacheControl,
+});
 const ImageBlock = Type.Object({
   type: Type.Literal("image"),
   source: taggedUnion("type", [
@@ -64,6 +69,20 @@ const ToolUseBlock = Type.Object({
   toolset_name: Type.Optional(Type.String()),
   cache_control: cacheControl,
 });
+/** A search that Anthropic has run, and its results, in the form in which they came. */
+const ServerToolUseBlock = Type.Object({
+  type: Type.Literal("server_tool_use"),
+  id: Type.String({ minLength: 1 }),
+  name: Type.Literal("web_search"),
+  input: JsonObject,
+  cache_control: cacheControl,
+});
+const SearchToolResultBlock = Type.Object({
+  type: Type.Literal("web_search_tool_result"),
+  tool_use_id: Type.String({ minLength: 1 }),
+  content: Type.Union([Type.Array(JsonObject), JsonObject]),
+  cache_control: cacheControl,
+});
 const resultBlocks = [TextBlock, ImageBlock, DocumentBlock, SearchResultBlock] as const;
 const ToolResultBlock = Type.Object({
   type: Type.Literal("tool_result"),
@@ -73,13 +92,15 @@ const ToolResultBlock = Type.Object({
   cache_control: cacheControl,
 });
 
-/** Every content block. Blocks of server tools are absent: this service runs none. */
+/** Every content block. Of the tools that a provider runs, only searches have some. */
 const MessageBlock = taggedUnion("type", [
   ...resultBlocks,
   ThinkingBlock,
   RedactedThinkingBlock,
   ToolUseBlock,
   ToolResultBlock,
+  ServerToolUseBlock,
+  SearchToolResultBlock,
 ]);
 
 const Message = Type.Object({
@@ -87,7 +108,7 @@ const Message = Type.Object({
   content: Type.Union([Type.String(), Type.Array(MessageBlock)]),
 });
 
-/** A custom tool, or one that Anthropic defines and the client runs, such as `bash_20250124`. */
+/** A custom tool, or one that Anthropic defines, such as `bash_20250124`. */
 const MessageTool = Type.Object({
   type: Type.Optional(Type.String()),
   name: Type.Optional(Type.String({ minLength: 1, description: "Required, except for a toolset." })),
@@ -105,6 +126,11 @@ const MessageTool = Type.Object({
   display_number: Type.Optional(Type.Integer()),
   enable_zoom: Type.Optional(Type.Boolean()),
   configs: Type.Optional(JsonObject),
+  max_uses: Type.Optional(Type.Integer({ minimum: 1 })),
+  allowed_domains: Type.Optional(Type.Array(Type.String())),
+  blocked_domains: Type.Optional(Type.Array(Type.String())),
+  user_location: Type.Optional(JsonObject),
+  response_inclusion: Type.Optional(Type.String()),
 });
 
 const isSequential = { disable_parallel_tool_use: Type.Optional(Type.Boolean()) };

@@ -12,6 +12,11 @@ export function isTypedTool(type: string): boolean {
   return TYPED_TOOL.test(type);
 }
 
+/** True for the type of a search that Anthropic runs, of any version. */
+export function isWebSearch(type: string): boolean {
+  return /^web_search_\d{8}$/.test(type);
+}
+
 /** True for a tool that only a provider which trained its model for it can take. */
 export function isOfScreen({ type = "" }: Pick<MessageTool, "type">): boolean {
   return /^(computer|browser)_/.test(type);

@@ -194,7 +194,7 @@ describe("Refused:", () => {
     [{ conversation: "conv_1" }, "unsupported_value", "conversation"],
     [{ prompt: { id: "p" } }, "unsupported_value", "prompt"],
     [{ previous_response_id: "resp_1" }, "previous_response_not_found", "previous_response_id"],
-    [{ tools: [{ type: "web_search" }] }, "unsupported_value", "tools[0].type"],
+    [{ tools: [{ type: "code_interpreter" }] }, "unsupported_value", "tools[0].type"],
     [{ tools: [{ type: "custom", name: "c", async: true }] }, "unsupported_value", "tools[0].async"],
     [{ tool_choice: "required" }, "invalid_value", "tool_choice"],
     [{ tool_choice: { type: "file_search" } }, "unsupported_value", "tool_choice.type"],

@@ -3,21 +3,19 @@ import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MA
 import { detailsOf, isObject, type JsonObject, objectsIn, pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import { InvalidRequestError, refuseIf, type ValidationIssue } from "../validation.ts";
-import type { DecodedCompletion, NativeRequest } from "../wire.ts";
+import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
 import { joinedChoices, shown, UnknownFields } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, PREVIOUS, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
 import { itemsToKeep, type KeptItems, keptConversation, withReferredItems } from "./references.ts";
-import { type InputItem, ResponsesRequest, type ResponsesTool } from "./request.ts";
+import { type InputItem, ResponsesRequest, type ResponsesTool, WEB_SEARCHES } from "./request.ts";
 import type { ResponseObject } from "./response.ts";
 import { SAME_SETTINGS, settingsOf } from "./settings.ts";
-import { calledTools, toChatTools } from "./tools.ts";
+import { calledTools, isSearch, toChatTools } from "./tools.ts";
 import { isOfComputer, TYPED_TOOLS } from "./typed-tools.ts";
 
 const readRequest = compileReader(ResponsesRequest);
-/** Clients such as Codex offer it with each request, and the model need not use it. Its searches would not be charged. */
-const WEB_SEARCH = "web_search";
 const LOGPROBS = "message.output_text.logprobs";
 /** Values of `include` that have an effect here. */
 const INCLUDED = new Set(["reasoning.encrypted_content", LOGPROBS]);
@@ -31,9 +29,9 @@ const UNSUPPORTED: Record<string, string> = {
   moderation: "responses are not moderated",
 };
 /** Fields without an effect here, even if the upstream speaks this wire: some of them have a price of their own. */
-const NEVER_SENT = ["max_tool_calls", "service_tier", "prompt_cache_retention", "prompt_cache_options"];
+const NEVER_SENT = ["service_tier", "prompt_cache_retention", "prompt_cache_options"];
 const TOOL_TYPES = ["function", "custom", "namespace", "tool_search", ...TYPED_TOOLS];
-const CHOICE_TYPES = ["allowed_tools", "function", "custom", ...TYPED_TOOLS];
+const CHOICE_TYPES = ["allowed_tools", "function", "custom", ...TYPED_TOOLS, ...WEB_SEARCHES];
 /** Items whose tools become tools of the request. */
 const TOOL_ITEMS = ["additional_tools", "tool_search_output"];
 
@@ -109,21 +107,24 @@ function withTypes(body: JsonObject): JsonObject {
 }
 
 /**
- * Leaves out the tools that the client does not run, which upstreams on this wire would, and states that shells are those of
- * the client, so that no upstream opens a container for one.
+ * Leaves out searches of items, which upstreams on this wire would run, and states that shells are those of the client, so
+ * that no upstream opens a container for one.
  */
 function withClientTools(asked: ResponsesRequest, unknown: UnknownFields): ResponsesRequest {
-  const run = (tools: readonly ResponsesTool[], place: string) => {
-    const left = tools.filter(({ type }) => type !== WEB_SEARCH);
-    if (left.length < tools.length) unknown.add(place, WEB_SEARCH);
-    return left.map((tool) => (tool.type === "shell" ? { environment: { type: "local" as const }, ...tool } : tool));
+  const run = (tools: readonly ResponsesTool[]) => {
+    return tools.map((tool) => (tool.type === "shell" ? { environment: { type: "local" as const }, ...tool } : tool));
   };
   const { input, tools } = asked;
-  const ofItem = (item: InputItem) => ("tools" in item ? { ...item, tools: run(item.tools, "input.tools.") } : item);
+  const ofItem = (item: InputItem) => {
+    if (!("tools" in item)) return item;
+    const left = item.tools.filter(({ type }) => !isSearch(type));
+    if (left.length < item.tools.length) unknown.add("input.tools.", "web_search");
+    return { ...item, tools: run(left) };
+  };
   return {
     ...asked,
     input: typeof input === "string" ? input : input.map(ofItem),
-    ...(tools && { tools: run(tools, "tools.") }),
+    ...(tools && { tools: run(tools) }),
   };
 }
 
@@ -158,11 +159,13 @@ function outerTools(body: JsonObject) {
 
 function unsupportedToolIssue(body: JsonObject): ValidationIssue | undefined {
   const tools = outerTools(body);
-  const hasOthers = tools.some(({ tool }) => tool.type !== WEB_SEARCH);
+  const hasOthers = tools.some(({ tool }) => !isSearch(String(tool.type)));
   for (const { tool, path, isFound } of tools) {
     const { type } = tool;
-    const isLeftOut = type === WEB_SEARCH && hasOthers;
-    if (typeof type === "string" && !TOOL_TYPES.includes(type) && !isLeftOut) {
+    // Those of items are left out.
+    const isKnown =
+      TOOL_TYPES.includes(String(type)) || (isSearch(String(type)) && (hasOthers || path.startsWith("tools")));
+    if (typeof type === "string" && !isKnown) {
       return unsupportedTool(`${path}.type`, type);
     }
     const environment = detailsOf(tool.environment).type;
@@ -181,7 +184,7 @@ function unsupportedToolIssue(body: JsonObject): ValidationIssue | undefined {
 }
 
 function unsupportedTool(param: string, type: string): ValidationIssue {
-  const rule = `Supported tools are ${joinedChoices(TOOL_TYPES)}, all of which the client runs.`;
+  const rule = `Supported tools are ${joinedChoices([...TOOL_TYPES, "web_search"])}.`;
   return {
     code: "unsupported_value",
     param,
@@ -195,11 +198,12 @@ function ignoredFields({
   service_tier: tier = "auto",
   include = [],
   max_tool_calls: most,
+  tools = [],
 }: ResponsesRequest): string[] {
   return [
     ...(tier === "auto" || tier === "default" ? [] : ["service_tier"]),
     ...(include.every((one) => INCLUDED.has(one)) ? [] : ["include"]),
-    ...(most === undefined ? [] : ["max_tool_calls"]),
+    ...(most === undefined || tools.some(({ type }) => isSearch(type)) ? [] : ["max_tool_calls"]),
   ];
 }
 
@@ -242,6 +246,8 @@ function nativeRequest(asked: ResponsesRequest, earlierCount: number): NativeReq
   // Without it, clients could not send the reasoning back to an upstream that stores nothing.
   const included = include.filter((one) => INCLUDED.has(one));
   body.include = [...new Set([...included, "reasoning.encrypted_content"])];
+  const search = searchIn(asked);
+  if (search === undefined) delete body.max_tool_calls;
   const typed = calledTools(asked)
     .values()
     .filter(({ type }) => (TYPED_TOOLS as string[]).includes(type));
@@ -249,10 +255,20 @@ function nativeRequest(asked: ResponsesRequest, earlierCount: number): NativeReq
     wire: "responses",
     body,
     headers: {},
-    hints: nativeHints(asked),
-    needed: neededPath(asked, earlierCount),
+    hints: nativeHints(asked, search),
+    needed: search !== undefined && search.ignoredAs === undefined ? search.param : neededPath(asked, earlierCount),
+    search,
     typedTools: typed.toArray().length,
   };
+}
+
+/** Clients such as Codex offer a search with each request, and the model need not use it: it is left out where it is not run. */
+function searchIn({ tools = [], tool_choice: choice }: ResponsesRequest): NativeSearch | undefined {
+  const index = tools.findIndex(({ type }) => isSearch(type));
+  if (index < 0) return undefined;
+  const isDemanded = typeof choice === "object" && isSearch(choice.type);
+  const hasOthers = tools.some(({ type }) => !isSearch(type));
+  return { param: `tools[${index}].type`, ...(hasOthers && !isDemanded && { ignoredAs: "tools.web_search" }) };
 }
 
 /** Returns the path of the first tool or item of a computer: no function can stand for it. */
@@ -270,8 +286,9 @@ function isForeign(item: InputItem): boolean {
 }
 
 /** Returns the fields that only upstreams on this wire receive. */
-function nativeHints({ truncation, stream_options }: ResponsesRequest): string[] {
+function nativeHints({ truncation, stream_options }: ResponsesRequest, search: NativeSearch | undefined): string[] {
   return [
+    ...(search?.ignoredAs === undefined ? [] : [search.ignoredAs]),
     ...(truncation === "auto" ? ["truncation"] : []),
     ...(stream_options?.include_obfuscation === true ? ["stream_options"] : []),
   ];

@@ -72,6 +72,8 @@ class InputReader {
         return;
       case "item_reference":
         throw notKept(`${path}.id`);
+      // A search of the upstream that wrote it: its results are in the text that follows.
+      case "web_search_call":
       case "additional_tools":
         return;
       default: {

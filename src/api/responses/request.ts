@@ -90,11 +90,20 @@ const ToolSearchTool = Type.Object({
   description: Type.Optional(Type.String()),
   parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
 });
-const WebSearchTool = Type.Object(
-  { type: Type.Literal("web_search") },
-  { description: "Left out of a request that has other tools; refused otherwise." },
+const Json = Type.Record(Type.String(), Type.Unknown());
+const searchTools = (["web_search", "web_search_2025_08_26", "web_search_preview"] as const).map((type) =>
+  Type.Object({
+    type: Type.Literal(type),
+    external_web_access: Type.Optional(Type.Boolean()),
+    filters: Type.Optional(Json),
+    search_context_size: Type.Optional(Type.Enum(["low", "medium", "high"])),
+    search_content_types: Type.Optional(Type.Array(Type.String())),
+    user_location: Type.Optional(Json),
+  }),
 );
-const toolTypes = [FunctionTool, CustomTool, NamespaceTool, ToolSearchTool, WebSearchTool, ...typedTools] as const;
+/** The types of searches that OpenAI runs. */
+export const WEB_SEARCHES = searchTools.map(({ properties }) => properties.type.const);
+const toolTypes = [FunctionTool, CustomTool, NamespaceTool, ToolSearchTool, ...searchTools, ...typedTools] as const;
 const ResponsesTool = taggedUnion("type", [...toolTypes]);
 
 const ToolSearchCall = Type.Object({
@@ -126,6 +135,7 @@ const Reasoning = Type.Object({
   encrypted_content: Type.Optional(Type.String()),
 });
 const ItemReference = Type.Object({ type: Type.Literal("item_reference"), id: Type.String() });
+const WebSearchCall = Type.Object({ type: Type.Literal("web_search_call"), ...ITEM, action: Type.Optional(Json) });
 const inputItems = [
   Message,
   FunctionCall,
@@ -137,6 +147,7 @@ const inputItems = [
   AdditionalTools,
   Reasoning,
   ItemReference,
+  WebSearchCall,
   ...typedItems,
 ] as const;
 /** Item of `input`. A message may omit its `type`; decodeResponses adds it before it validates. */
@@ -153,7 +164,7 @@ const ResponsesToolChoice = Type.Union([
       mode: Type.Enum(["auto", "required"]),
       tools: Type.Array(Type.Object({ type: Type.String(), name: Type.Optional(Type.String()) })),
     }),
-    Type.Object({ type: Type.Enum([...TYPED_TOOLS]) }),
+    Type.Object({ type: Type.Enum([...TYPED_TOOLS, ...WEB_SEARCHES]) }),
   ]),
 ]);
 

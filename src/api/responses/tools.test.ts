@@ -169,13 +169,19 @@ describe("The tools of a request", () => {
     expect(ignored).toEqual(["tools.colour"]);
   });
 
-  test("leave a search of the web out beside others, and name it.", () => {
-    const { request, native, ignored } = decoded({
-      tools: [CUSTOM, { type: "web_search", external_web_access: true }],
-    });
-    expect(request.tools).toHaveLength(1);
-    expect(native?.body.tools).toEqual([CUSTOM]);
-    expect(ignored).toContain("tools.web_search");
+  test.each([
+    ["beside others can be left out", [CUSTOM], {}, "tools.web_search"],
+    ["that the choice names cannot", [CUSTOM], { tool_choice: { type: "web_search" } }, undefined],
+    ["alone cannot", [], {}, undefined],
+  ])("a search of the web %s, and is no function.", (_name, others, fields, ignoredAs) => {
+    const search = { type: "web_search", external_web_access: true };
+    const { request, native } = decoded({ tools: [...others, search], ...fields });
+    expect(request.tools ?? []).toHaveLength(others.length);
+    expect(request.tool_choice).toBeUndefined();
+    const param = `tools[${others.length}].type`;
+    expect(native).toMatchObject({ body: { tools: [...others, search] }, search: { param } });
+    expect(native?.search?.ignoredAs).toBe(ignoredAs);
+    expect(native?.needed).toBe(ignoredAs === undefined ? param : undefined);
   });
 
   test.each(["additional_tools", "tool_search_output"])("leave it out of an item too: %s.", (type) => {
@@ -192,11 +198,10 @@ describe("The tools of a request", () => {
   });
 
   test.each([
-    [{ tools: [{ type: "web_search" }] }, "tools[0].type"],
     [addedTools({ type: "web_search" }), "input[1].tools[0].type"],
     [addedTools({ type: "file_search" }), "input[1].tools[0].type"],
     [addedTools({ type: "function", name: "f", defer_loading: true }), "input[1].tools[0].defer_loading"],
-    [{ tools: [CUSTOM, { type: "web_search" }], tool_choice: { type: "web_search" } }, "tool_choice.type"],
+    [{ tools: [CUSTOM], tool_choice: { type: "file_search" } }, "tool_choice.type"],
     [{ tools: [{ type: "file_search" }] }, "tools[0].type"],
     [{ tools: [{ ...SEARCH, execution: "server" }] }, "tools[0].execution"],
     [

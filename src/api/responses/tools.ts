@@ -2,7 +2,7 @@ import { choiceWithoutTools } from "../chat/decode.ts";
 import { type ChatCompletionRequest, TOOLS_MAX, type Tool } from "../chat/request.ts";
 import { detailsOf, parseJson, textOf } from "../json.ts";
 import { InvalidRequestError, invalid } from "../validation.ts";
-import type { ResponsesRequest, ResponsesTool } from "./request.ts";
+import { type ResponsesRequest, type ResponsesTool, WEB_SEARCHES } from "./request.ts";
 import { functionOf } from "./typed-tools.ts";
 
 /** Parameters of the function that stands for a custom tool: its input is free text. */
@@ -17,7 +17,13 @@ const TOOL_SEARCH = "tool_search";
 /** OpenAI's limit of the name of a function, which most providers have too. */
 const NAME_CHARACTERS_MAX = 64;
 
-type ClientTool = Exclude<ResponsesTool, { type: "namespace" | "web_search" }>;
+type SearchType = (typeof WEB_SEARCHES)[number];
+type ClientTool = Exclude<ResponsesTool, { type: "namespace" | SearchType }>;
+
+/** True for the type of a search that the upstream runs. */
+export function isSearch(type: string): type is SearchType {
+  return (WEB_SEARCHES as readonly string[]).includes(type);
+}
 
 /** The tool that a name of the internal form stands for. */
 export interface CalledTool {
@@ -64,10 +70,9 @@ function toNamedTools(tool: ResponsesTool): NamedTool[] {
         const told = index === 0 ? [tool.description, inner.description] : [inner.description];
         return toNamedTool(inner, told, tool.name);
       });
-    case "web_search":
-      return [];
     default:
-      return [toNamedTool(tool, "description" in tool ? [tool.description] : [])];
+      if (isSearch(tool.type)) return [];
+      return [toNamedTool(tool as ClientTool, "description" in tool ? [tool.description] : [])];
   }
 }
 
@@ -97,6 +102,8 @@ export function toChatTools(
   const all = tools.length === 0 ? {} : { tools: tools.map(({ tool }) => tool) };
   if (choice === undefined || choice === "none" || choice === "auto")
     return { ...all, ...(choice && { tool_choice: choice }) };
+  // Only upstreams that search themselves receive it, on this wire.
+  if (typeof choice === "object" && isSearch(choice.type)) return all;
   if (tools.length === 0) throw new InvalidRequestError(choiceWithoutTools());
   if (choice === "required") return { ...all, tool_choice: choice };
   const wanted = choice.type === "allowed_tools" ? choice.tools : [choice];

@@ -1,7 +1,7 @@
 import { firstAddress } from "../../api/chat/image-address.ts";
 import type { ChatCompletionRequest, ContentPart } from "../../api/chat/request.ts";
 import type { NativeRequest } from "../../api/wire.ts";
-import { type CatalogModel, type Route, takesField } from "../../catalog/model.ts";
+import { CALLS_MOST_DEFAULT, type CatalogModel, type Route, takesField } from "../../catalog/model.ts";
 import { estimatePrompt, promptTexts } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError, unsupportedField } from "../../errors.ts";
 import type { Provider, UpstreamRequest } from "../../providers/provider.ts";
@@ -55,7 +55,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
     isInputOnly: false,
     promptTexts: () => promptTexts(request),
     send: (provider, route, maxTokens) =>
-      send(call, provider, forUpstream(request, route, maxTokens), prompts?.get(route)),
+      send(call, provider, route, forUpstream(request, route, maxTokens), prompts?.get(route)),
   };
 }
 
@@ -69,19 +69,23 @@ const TYPED_TOOL_TOKENS_MOST = 2_000;
 async function send(
   { native: sent, paramOf, requestId, traceparent, signal }: Omit<Planned, "principal" | "request" | "output">,
   provider: Provider,
+  route: Route,
   request: UpstreamRequest,
   prompt: object | undefined,
 ): ReturnType<Plan["send"]> {
   const native = nativeFor(provider, sent);
+  const searchesMost = route.runsTools === true ? (route.callsMost ?? CALLS_MOST_DEFAULT) : 0;
   const answer = await provider.complete({
     request,
     prompt,
     native,
+    searchesMost,
     traceparent,
     signal,
     ...(requestId && { requestId }),
   });
-  const hints = native === undefined ? (sent?.hints ?? []) : [];
+  const leftOut = searchesMost === 0 && sent?.search?.ignoredAs !== undefined ? [sent.search.ignoredAs] : [];
+  const hints = native === undefined ? (sent?.hints ?? []) : leftOut;
   return { ...answer, ignored: [...(answer.ignored ?? []).map(paramOf), ...hints] };
 }
 
@@ -200,24 +204,25 @@ export function routesFor(
   const maxTokens = Math.min(output.tokens ?? model.maxOutputTokens, model.maxOutputTokens);
   let prompts: Map<Route, object> | undefined;
   let refusal: UpstreamError | undefined;
-  const [first, ...others] = model.routes.filter((route) => {
+  const [first, ...others] = model.routes.flatMap((route): Route[] => {
     const provider = providers.get(route.providerId);
     const isForeign = provider?.isPrivate === true && address !== undefined;
     // The results of a search are prompt tokens, which only the hold of such a route covers.
-    const isSearch = request.web_search_options !== undefined && route.runsTools !== true;
+    const search = request.web_search_options !== undefined ? "web_search_options" : demandedSearch(native);
+    const isRefused = search !== undefined && route.runsTools !== true;
     const isNative = nativeFor(provider, native) !== undefined;
     const converted = isNative ? undefined : convertFor(provider, route, request, maxTokens);
     const refused = isForeign ? refuseAddress(address) : refuseNeeded(native, isNative);
-    const prompt = refused ?? (isSearch ? refuseSearch() : converted);
+    const prompt = refused ?? (isRefused ? refuseSearch(search) : converted);
     if (prompt instanceof UpstreamError) {
       refusal ??= prompt;
-      return false;
+      return [];
     }
     if (prompt !== undefined) {
       prompts ??= new Map();
       prompts.set(route, prompt);
     }
-    return true;
+    return [isNative && native?.search === undefined ? withoutCalls(route) : route];
   });
   if (first !== undefined) return { routes: [first, ...others], prompts };
   throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
@@ -252,8 +257,20 @@ function refuseNeeded(native: NativeRequest | undefined, isNative: boolean): Ups
   return unsupportedField(native.needed, reason, "The field exists on the request's own wire only");
 }
 
-function refuseSearch(): UpstreamError {
-  return unsupportedField("web_search_options", "this model does not search the web", "The route runs no tools");
+/** Returns a route of which the hold need not cover searches: on its own wire, an upstream runs only tools of the request. */
+function withoutCalls(route: Route): Route {
+  if (route.runsTools !== true) return route;
+  const { runsTools: _tools, callsMost: _calls, ...others } = route;
+  return others;
+}
+
+/** Returns the path of a search without which the request would have another meaning. */
+function demandedSearch(native: NativeRequest | undefined): string | undefined {
+  return native?.search?.ignoredAs === undefined ? native?.search?.param : undefined;
+}
+
+function refuseSearch(param: string): UpstreamError {
+  return unsupportedField(param, "this model does not search the web", "The route runs no tools");
 }
 
 function refuseAddress(place: string): UpstreamError {

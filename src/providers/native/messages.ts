@@ -26,6 +26,7 @@ export class MessagesReader implements WireReader {
   isEnded = false;
   readonly #blocks = new Map<number, OpenBlock>();
   #callCount = 0;
+  #searches = 0;
   /** Counters of all events so far: each event replaces those that it contains. */
   #usage: JsonObject = {};
   /** Texts and inputs of the event that its delta contains. */
@@ -67,8 +68,11 @@ export class MessagesReader implements WireReader {
         const message = detailsOf(event.message);
         return { responseId: textOf(message.id), ...this.#readUsage(message.usage) };
       }
-      case "content_block_start":
-        return toChunk(isObject(event.content_block) ? this.#begin(index, event.content_block) : {});
+      case "content_block_start": {
+        const block = detailsOf(event.content_block);
+        if (block.type === "server_tool_use" && block.name === "web_search") this.#searches += 1;
+        return { ...toChunk(this.#begin(index, block)), ...(this.#searches > 0 && { searches: this.#searches }) };
+      }
       case "content_block_delta":
         return toChunk(this.#continue(index, detailsOf(event.delta)));
       case "content_block_stop":

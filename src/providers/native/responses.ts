@@ -48,6 +48,7 @@ export class ResponsesReader implements WireReader {
   /** Calls by the index of their output item. */
   readonly #calls = new Map<number, OpenCall>();
   readonly #texts = new StreamedTexts();
+  #searches = 0;
 
   constructor(scrub: Scrub, { keepsEvents }: { keepsEvents: boolean }) {
     this.#scrub = scrub;
@@ -104,7 +105,8 @@ export class ResponsesReader implements WireReader {
       case "response.custom_tool_call_input.delta":
         return toChunk(this.#continueCall(index, textOf(event.delta) ?? ""));
       case "response.output_item.done":
-        return toChunk(this.#endItem(index, item));
+        if (isSearchCall(item)) this.#searches += 1;
+        return { ...toChunk(this.#endItem(index, item)), ...(this.#searches > 0 && { searches: this.#searches }) };
       case "response.completed":
       case "response.incomplete":
         return this.#finish(response);
@@ -173,10 +175,20 @@ export class ResponsesReader implements WireReader {
     this.isEnded = true;
     return {
       finish_reason: toFinishReason(response, this.#calls.size > 0),
-      usage: isObject(usage) ? toUsage(usage) : undefined,
+      usage: isObject(usage) ? { ...toUsage(usage), ...searchesOf(response) } : undefined,
       service_tier: textOf(response.service_tier),
     };
   }
+}
+
+/** Pages that a search opens, and text that it finds in them, have no price of their own (OpenAI's documentation, "Pricing"). */
+function isSearchCall({ type, action }: JsonObject): boolean {
+  return type === "web_search_call" && (detailsOf(action).type ?? "search") === "search";
+}
+
+function searchesOf({ output }: JsonObject): Pick<UpstreamUsage, "searches"> {
+  const searches = objectsIn(output).filter(isSearchCall).length;
+  return searches === 0 ? {} : { searches };
 }
 
 /** Texts whose pieces are followed at once. The repetition of a further one counts as new text. */
