@@ -65,7 +65,7 @@ export function deviationsOf({
   const { requestFormat, secondWire } = known;
   // The chat completions of a provider with a wire of its own have another address than that wire.
   const second = known.kind === OPENAI_COMPATIBLE ? secondWire : undefined;
-  return { baseUrl, ...(requestFormat && { requestFormat }), ...(second && { secondWire: second }) };
+  return { baseUrl, requestFormat: { servesTexts: false, ...requestFormat }, ...(second && { secondWire: second }) };
 }
 
 function hostOf(baseUrl: string | null): string | undefined {

@@ -6,6 +6,7 @@ import { countMessageTokens, countResponseTokens } from "./routes/count-tokens.t
 import { createChatCompletion } from "./routes/create-chat-completion.ts";
 import { createEmbedding } from "./routes/create-embedding.ts";
 import { createMessage } from "./routes/create-message.ts";
+import { createTextCompletion } from "./routes/create-text-completion.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { createGeminiContent, createGeminiContentV1, listGeminiModels, retrieveGeminiModel } from "./routes/gemini.ts";
 import { showKey, showKeyInfo } from "./routes/key.ts";
@@ -16,6 +17,7 @@ import { createResponse, deleteResponse, retrieveResponse } from "./routes/respo
 /** All operations of callers. */
 export const endpoints: readonly Endpoint[] = [
   createChatCompletion,
+  createTextCompletion,
   createMessage,
   countMessageTokens,
   createResponse,

@@ -36,7 +36,7 @@ interface NativeWire {
   reader(scrub: Scrub): WireReader;
 }
 
-const WIRES: Readonly<Record<NativeRequest["wire"], NativeWire>> = {
+const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
   messages: {
     path: "/messages",
     keyHeaders: ({ apiKey }) => ({ ...(apiKey !== null && { "x-api-key": apiKey }) }),

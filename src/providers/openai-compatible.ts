@@ -4,7 +4,7 @@ import { fitFields } from "./fields.ts";
 import { isEventStream, readText } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { chunksOf } from "./openai/answer.ts";
-import { ChunkReader } from "./openai/chunks.ts";
+import { ChunkReader, TextReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, LONG_CHARACTERS, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import {
@@ -36,6 +36,7 @@ export function createOpenAiCompatible(
     id: settings.id,
     isPrivate: isPrivateUpstream(settings.baseUrl),
     takesTokenIds: true,
+    ...(format.servesTexts && { nativeWire: "completions" }),
     convert: (request) => unlessRefused(() => fitFields(request, format.fields)),
     complete: (call) => complete(client, format, call),
     embed: (call) => embed(client, format, call),
@@ -62,7 +63,8 @@ export function createAzure(settings: ProviderSettings, environment: Environment
 }
 
 async function complete(client: UpstreamClient, format: RequestFormat, call: ProviderCall): Promise<ProviderAnswer> {
-  const { request: given, signal } = call;
+  const { request: given, native, signal } = call;
+  if (native !== undefined) return completeText(client, call, native.body);
   const { request: fitted, ignored: left } = fitFields(given, format.fields);
   const { request, ignored: keywords } = fitSchemas(fitted, format.schemas);
   const scrub = scrubFor(request, client.scrub);
@@ -72,6 +74,18 @@ async function complete(client: UpstreamClient, format: RequestFormat, call: Pro
   // The content type decides, not the request: some upstreams never stream, others always do.
   const isStream = isEventStream(answer, request.stream);
   return { ignored, chunks: await chunksOf(answer.body, scrub, { reader: new ChunkReader(), isStream }) };
+}
+
+/** Sends a text to be continued. */
+async function completeText(client: UpstreamClient, call: ProviderCall, body: object): Promise<ProviderAnswer> {
+  const { request, signal } = call;
+  const { model, max_tokens, stream } = request;
+  const scrub = scrubFor(request, client.scrub);
+  const sent = { ...body, model, max_tokens, stream, ...(stream && { stream_options: { include_usage: true } }) };
+  const options = { isStreamed: stream, identity: call, signal, scrub };
+  const answer = await client.post("/completions", JSON.stringify(sent), options);
+  const isStream = isEventStream(answer, stream);
+  return { chunks: await chunksOf(answer.body, scrub, { reader: new TextReader(), isStream }) };
 }
 
 async function embed(

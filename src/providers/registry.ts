@@ -72,6 +72,7 @@ export const AZURE_FORMAT: Partial<RequestFormat> = {
   maxTokensField: "max_completion_tokens",
   reasoningField: null,
   acceptsExtraContent: false,
+  servesTexts: false,
   fields: passing(
     ...(["verbosity", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"] as const),
     ...(["content.file", "content.input_audio"] as const),

@@ -191,7 +191,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return send(service, "/v1/usage", token);
   },
   model_not_found: () => ask({ model: "no-such-model" }),
-  not_found: () => send(service, "/v1/completions", rich.token, {}),
+  not_found: () => send(service, "/v1/moderations", rich.token, {}),
   already_rotated: async () => {
     const { tokenId } = await makeToken(service, rich.id);
     await administer("POST", `/tokens/${tokenId}/rotate`, {});

@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { AnswerPiece } from "../../src/api/answer.ts";
 import { AnswerFold } from "../../src/api/answer-fold.ts";
 import { decodeChatCompletion } from "../../src/api/chat/decode.ts";
+import { decodeTextCompletion } from "../../src/api/chat/text-completion.ts";
 import { decodeGenerateContent } from "../../src/api/gemini/decode.ts";
 import { decodeMessages } from "../../src/api/messages/decode.ts";
 import { decodeResponses } from "../../src/api/responses/decode.ts";
@@ -14,7 +15,7 @@ import { AnswerReader } from "../../src/providers/ai-sdk/answer.ts";
 import { google } from "../../src/providers/ai-sdk/wires/google.ts";
 import { MessagesReader } from "../../src/providers/native/messages.ts";
 import { ResponsesReader } from "../../src/providers/native/responses.ts";
-import { ChunkReader } from "../../src/providers/openai/chunks.ts";
+import { ChunkReader, TextReader } from "../../src/providers/openai/chunks.ts";
 import { UpstreamError } from "../../src/providers/provider.ts";
 import { countOf, timeoutOf } from "../support/counts.ts";
 
@@ -94,6 +95,11 @@ const chatChoice = (field: "delta" | "message") =>
     ...whole,
     choices: [{ ...choice, index: 0, [field]: inner, logprobs }],
   }));
+
+const textChoice = fc.tuple(fields, fields, text, value).map(([whole, choice, said, logprobs]) => ({
+  ...whole,
+  choices: [{ ...choice, index: 0, text: said, logprobs }],
+}));
 
 const at = (events: fc.Arbitrary<Record<string, unknown>>, places: readonly string[]) =>
   fc.tuple(events, ...places.map(() => fc.nat(2))).map(([event, ...numbers]) => ({
@@ -186,6 +192,7 @@ const NO_HEADERS = {};
 const INBOUND: Record<string, () => DecodedCompletion> = {
   "chat completions": () => decodeChatCompletion(CHAT),
   "chat completions with functions": () => decodeChatCompletion({ ...CHAT, functions: FUNCTIONS }),
+  completions: () => decodeTextCompletion({ model: "m", prompt: "go" }),
   Messages: () => decodeMessages({ model: "m", max_tokens: 9, messages: CHAT.messages }, NO_HEADERS),
   Gemini: () => {
     const call = { model: "m", isStreamed: true, isEvents: true };
@@ -227,6 +234,12 @@ const OUTBOUND: Record<string, Outbound> = {
     answer: chatChoice("message"),
     reader: wireReader(() => new ChunkReader()),
   },
+  "completions unchanged": {
+    events: textChoice,
+    answer: textChoice,
+    reader: wireReader(() => new TextReader()),
+    inbound: ["completions"],
+  },
   "Messages unchanged": {
     events: blockEvent,
     answer: fc.tuple(fields, fc.array(typed(TYPES), { maxLength: 4 })).map(([rest, content]) => ({ ...rest, content })),
@@ -243,7 +256,7 @@ const OUTBOUND: Record<string, Outbound> = {
     events: outputEvent,
     answer: responsesAnswer,
     reader: responses(false),
-    inbound: Object.keys(INBOUND).filter((name) => name !== "Responses"),
+    inbound: Object.keys(INBOUND).filter((name) => !name.startsWith("Responses")),
   },
   "a package of the AI SDK": {
     events: sdkPart,

@@ -3,7 +3,7 @@ import { decodeChatCompletion } from "../../src/api/chat/decode.ts";
 import { decodeGenerateContent } from "../../src/api/gemini/decode.ts";
 import { decodeMessages } from "../../src/api/messages/decode.ts";
 import { decodeResponses } from "../../src/api/responses/decode.ts";
-import type { DecodedCompletion, NativeRequest } from "../../src/api/wire.ts";
+import type { DecodedCompletion } from "../../src/api/wire.ts";
 import type { Route } from "../../src/catalog/model.ts";
 import { estimatePrompt } from "../../src/credits/estimate.ts";
 import { FREE, priceOf } from "../../src/credits/price.ts";
@@ -13,7 +13,7 @@ import { Meter, usageOf } from "../../src/gateway/meter.ts";
 import { OutputRates } from "../../src/gateway/output-rates.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { Provider, UpstreamChunk } from "../../src/providers/provider.ts";
-import type { ProviderSettings } from "../../src/providers/settings.ts";
+import type { ProviderSettings, SecondWire } from "../../src/providers/settings.ts";
 import { secondWireSettings } from "../support/second-wire.ts";
 import { settingsOf, startWire, type Wire } from "../support/wire.ts";
 import { type Answer, TOOLS, type WireFixture } from "./fixture.ts";
@@ -38,7 +38,7 @@ export interface SplitCase {
   name: string;
   bytes: Buffer;
   /** Asks the provider on this inbound wire, and passes the upstream's events on to it. */
-  native?: NativeRequest["wire"];
+  native?: SecondWire["wire"];
   contentType: string;
   model: string;
   settingsAt(origin: string): ProviderSettings;
@@ -73,7 +73,7 @@ function casesOf(fixture: WireFixture, name: (typeof ANSWERS)[number]): SplitCas
 }
 
 /** Providers whose streams are also those of an inbound wire. */
-const SECOND_WIRES: Readonly<Record<string, NativeRequest["wire"]>> = { anthropic: "messages", xai: "responses" };
+const SECOND_WIRES: Readonly<Record<string, SecondWire["wire"]>> = { anthropic: "messages", xai: "responses" };
 
 function wide({ whole, events }: Answer): Answer {
   const text = WIDE.reduce((json, [narrow, more]) => json.replaceAll(narrow, more), JSON.stringify(events));

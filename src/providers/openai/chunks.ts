@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Delta, type FinishReason, type ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
-import { detailsOf, isObject, type JsonObject, textOf } from "../../api/json.ts";
+import { detailsOf, isObject, type JsonObject, objectsIn, textOf } from "../../api/json.ts";
 import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { ToolCallReader } from "./tool-calls.ts";
@@ -206,6 +206,31 @@ function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsag
   const beside = total - prompt - completion;
   if (beside <= 0 || ((reasoning ?? 0) !== 0 && reasoning !== beside)) return usage;
   return { ...usage, completion_tokens: completion + beside, reasoning_tokens: beside };
+}
+
+/** Reads answers of the completions API: a choice has a text in place of a message. */
+export class TextReader {
+  readonly #chunks = new ChunkReader();
+
+  get isFinished(): boolean {
+    return this.#chunks.isFinished;
+  }
+
+  readEvent(event: JsonObject): UpstreamChunk | undefined {
+    return this.#chunks.readEvent(withMessages(event, "delta"));
+  }
+
+  readAnswer(answer: JsonObject): UpstreamChunk[] {
+    return this.#chunks.readAnswer(withMessages(answer, "message"));
+  }
+}
+
+function withMessages(answer: JsonObject, field: "delta" | "message"): JsonObject {
+  const choices = objectsIn(answer.choices).map((choice) => {
+    const { text, ...others } = choice;
+    return typeof text === "string" ? { ...others, [field]: { content: text } } : choice;
+  });
+  return { ...answer, choices };
 }
 
 /** Finish reasons that upstreams are known to use: OpenAI's own four, those of the Messages API ("Handling stop reasons"), others. */

@@ -12,6 +12,7 @@ const OPENAI: RequestFormat = {
   acceptsExtraContent: false,
   reasoningOff: null,
   encodesEmbeddings: true,
+  servesTexts: false,
   fields: {},
 };
 const CALL = { id: "c", type: "function" as const, function: { name: "f", arguments: "{}" }, extra_content: { a: 1 } };

@@ -25,6 +25,8 @@ export interface RequestFormat {
   reasoningOff: Readonly<Record<string, unknown>> | null;
   /** True: embeddings may be asked for in base64, which is a third as long. */
   encodesEmbeddings: boolean;
+  /** True: it serves the completions API, which continues a text, in addition to chat completions. */
+  servesTexts: boolean;
   /** The fields and parts that not every API takes, and that this one does. */
   fields: FieldSupport;
   /** Limits on the JSON schemas that the API enforces; absent: none. */
@@ -42,6 +44,7 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   acceptsExtraContent: true,
   reasoningOff: null,
   encodesEmbeddings: false,
+  servesTexts: true,
   // A server that no row describes is most likely one that serves open models, such as vLLM, SGLang or LiteLLM.
   fields: passing(
     "modalities",

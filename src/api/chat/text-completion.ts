@@ -1,0 +1,158 @@
+import { type Static, Type } from "typebox";
+import type { AnswerEnd, AnswerHead, AnswerPiece } from "../answer.ts";
+import type { AnswerFold } from "../answer-fold.ts";
+import { detailsOf, type JsonObject, pick } from "../json.ts";
+import { compileReader } from "../known-fields.ts";
+import { refuseIf, type ValidationIssue } from "../validation.ts";
+import type { AddEvent, DecodedCompletion, EventEncoder, PublicError } from "../wire.ts";
+import { UnknownFields } from "../wording.ts";
+import { CompletionUsage, FinishReason } from "./completion.ts";
+import { toErrorEnvelope } from "./encode.ts";
+import { SentRequest } from "./request.ts";
+
+/** OpenAI's default in this API. */
+const MAX_TOKENS_OF_TEXT = 16;
+
+/** Fields that chat completions have in the same form. */
+const SAME = [
+  ...(["top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "user"] as const),
+  ...(["temperature", "stream", "stream_options"] as const),
+];
+
+/** Body of POST /v1/completions. `null` counts as absent. */
+export const TextCompletionRequest = Type.Object({
+  ...pick(SentRequest.properties, ["model", ...SAME]),
+  prompt: Type.Union([Type.String(), Type.Array(Type.String(), { minItems: 1, maxItems: 1 })], {
+    description: "One text.",
+  }),
+  suffix: Type.Optional(
+    Type.String({ description: "Text after the completion; only for providers that serve this API." }),
+  ),
+  max_tokens: Type.Optional(
+    Type.Integer({ minimum: 1, description: "Maximum tokens to generate; 16 by default, as at OpenAI." }),
+  ),
+});
+
+const Choice = Type.Object({
+  index: Type.Literal(0),
+  text: Type.String(),
+  logprobs: Type.Null(),
+  finish_reason: Type.Union([FinishReason, Type.Null()]),
+});
+/** Response of POST /v1/completions, and event of a streamed one. */
+export const TextCompletion = Type.Object({
+  id: Type.String({ pattern: "^cmpl-" }),
+  object: Type.Literal("text_completion"),
+  created: Type.Integer({ description: "Unix time in seconds." }),
+  model: Type.String(),
+  organization_id: Type.String(),
+  choices: Type.Array(Choice, { maxItems: 1 }),
+  usage: Type.Optional(Type.Union([CompletionUsage, Type.Null()])),
+});
+type TextCompletion = Static<typeof TextCompletion>;
+
+const readRequest = compileReader(TextCompletionRequest);
+
+/** Reads the body of a completion in OpenAI's form from before chat completions. Throws InvalidRequestError. */
+export function decodeTextCompletion(body: unknown): DecodedCompletion {
+  refuseIf(unsupportedIssue(detailsOf(body)));
+  const unknown = new UnknownFields();
+  const { model, prompt, suffix = "", max_tokens: tokens = MAX_TOKENS_OF_TEXT, ...others } = readRequest(body, unknown);
+  const text = typeof prompt === "string" ? prompt : prompt.join("");
+  const hasUsage = others.stream_options?.include_usage === true;
+  const { stream: _stream, stream_options: _options, ...sent } = others;
+  return {
+    kind: "completion",
+    request: {
+      ...others,
+      model,
+      max_completion_tokens: tokens,
+      // The suffix is counted in the estimate; only upstreams of this wire receive it.
+      messages: [{ role: "user", content: suffix === "" ? text : text + suffix }],
+    },
+    output: { param: "max_tokens", tokens, isLimitedBySetting: false },
+    native: {
+      wire: "completions",
+      body: { ...sent, prompt: text, ...(suffix !== "" && { suffix }) },
+      headers: {},
+      needed: suffix === "" ? undefined : "suffix",
+    },
+    ignored: unknown.names(),
+    paramOf: (param) =>
+      param.startsWith("messages") ? "prompt" : param.replace("max_completion_tokens", "max_tokens"),
+    events: () => new TextEventEncoder(hasUsage),
+    document: toTextCompletion,
+  };
+}
+
+/** Values of fields that this service does not have, and those that say the same as their absence. */
+const NEUTRAL: Readonly<Record<string, readonly unknown[]>> = { n: [1], best_of: [1], echo: [false], logprobs: [] };
+
+function unsupportedIssue(body: JsonObject): ValidationIssue | undefined {
+  const { prompt } = body;
+  if (Array.isArray(prompt) && (prompt.length > 1 || (prompt.length === 1 && typeof prompt[0] !== "string"))) {
+    const message = "Unsupported value: 'prompt' must be one text. Send several prompts in requests of their own.";
+    return { code: "unsupported_value", param: "prompt", message };
+  }
+  const param = Object.keys(NEUTRAL).find(
+    (name) => (body[name] ?? null) !== null && !NEUTRAL[name]?.includes(body[name]),
+  );
+  if (param === undefined) return undefined;
+  return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}'. Remove it.` };
+}
+
+function headOf({ id, created, model, organizationId }: AnswerHead): Omit<TextCompletion, "choices"> {
+  return { id: `cmpl-${id}`, object: "text_completion", created, model, organization_id: organizationId };
+}
+
+function choiceOf(text: string, finishReason: FinishReason | null): Static<typeof Choice> {
+  return { index: 0, text, logprobs: null, finish_reason: finishReason };
+}
+
+/** Returns the body of a complete answer. */
+function toTextCompletion(
+  head: AnswerHead,
+  answer: Pick<AnswerFold, "message">,
+  { finishReason, usage }: AnswerEnd,
+): TextCompletion {
+  const { content, refusal } = answer.message();
+  return { ...headOf(head), choices: [choiceOf((content ?? "") + (refusal ?? ""), finishReason)], usage };
+}
+
+/** Writes a streamed answer: one event for each piece of the text. */
+class TextEventEncoder implements EventEncoder {
+  readonly keepAlive = ": keep-alive\n\n";
+  readonly #includeUsage: boolean;
+  #head: object = {};
+
+  constructor(includeUsage: boolean) {
+    this.#includeUsage = includeUsage;
+  }
+
+  open(head: AnswerHead, _add: AddEvent): void {
+    this.#head = headOf(head);
+  }
+
+  push(pieces: readonly AnswerPiece[], add: AddEvent): void {
+    for (const { delta } of pieces) {
+      const text = (delta?.content ?? "") + (delta?.refusal ?? "");
+      if (text !== "") this.#add(add, [choiceOf(text, null)], null);
+    }
+  }
+
+  close({ finishReason, usage }: AnswerEnd, add: AddEvent): void {
+    this.#add(add, [choiceOf("", finishReason)], this.#includeUsage ? null : usage);
+    if (this.#includeUsage) this.#add(add, [], usage);
+    add("data: [DONE]\n\n");
+  }
+
+  fail(error: PublicError, add: AddEvent): void {
+    add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`);
+  }
+
+  /** With `include_usage`, every event has the field (OpenAI's documentation, "Streaming"). */
+  #add(add: AddEvent, choices: readonly object[], usage: CompletionUsage | null): void {
+    const counted = usage !== null || this.#includeUsage ? { usage } : {};
+    add(`data: ${JSON.stringify({ ...this.#head, choices, ...counted })}\n\n`);
+  }
+}
