@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import pg from "pg";
 import { directoryOver } from "../src/admin/directory.ts";
 import { Overviews } from "../src/reports/overview.ts";
-import { conversationsOver, requestsOver } from "../src/reports/requests.ts";
+import { ANY_REQUEST, conversationsOver, type RequestListing, requestsOver } from "../src/reports/requests.ts";
 import { DAY_MS, dayOf, UsageDays } from "../src/reports/usage-days.ts";
 import { openStore } from "../src/stores/open.ts";
 import { pastPartitions } from "../test/support/bulk.ts";
@@ -140,23 +140,25 @@ try {
   const live = { config: { conversations: { keepDays: 1 } } };
   const conversations = conversationsOver({ rows: store.conversations, live, clock: Date.now });
   const requests = requestsOver({ holds: store.requests, refusals: store.refusals, conversations });
-  const any = {
-    organizationId: null,
-    tokenId: null,
-    model: null,
-    requestId: null,
-    status: null,
-    fromMs: null,
-    toMs: null,
-  };
-  await measure("requests of all", () => requests.list({ ...any, cursor: null, limit: 50 }));
-  await measure("requests of one organization", () =>
-    requests.list({ ...any, organizationId: one, cursor: null, limit: 50 }),
+  const any: RequestListing = { ...ANY_REQUEST, order: "newest", cursor: null, limit: 50 };
+  const month = { ...any, fromMs: range.fromDay, toMs: toDay + DAY_MS };
+  const day = { ...any, fromMs: toDay - DAY_MS, toMs: toDay };
+  await measure("requests of all", () => requests.list(any));
+  await measure("requests of one organization", () => requests.list({ ...any, organizationId: one }));
+  await measure("requests that failed", () => requests.list({ ...any, status: "failed" }));
+  await measure("a request that is not there", () => requests.list({ ...any, requestId: "none" }));
+  await measure("a day by charge, all", () => requests.list({ ...day, order: "charged" }));
+  await measure("a month by charge, one organization", () =>
+    requests.list({ ...month, organizationId: one, order: "charged" }),
   );
-  await measure("requests that failed", () => requests.list({ ...any, status: "failed", cursor: null, limit: 50 }));
-  await measure("a request that is not there", () =>
-    requests.list({ ...any, requestId: "none", cursor: null, limit: 50 }),
+  await measure("a month by charge, all, one page", () => requests.list({ ...month, order: "charged" }));
+  await measure("a rare error of a month, all", () => requests.list({ ...month, failure: "none" }));
+  await measure("a day by token, all", () => requests.sums(day, { by: "token" }, null));
+  await measure("a day by hour, all", () => requests.sums(day, { by: "hour" }, null));
+  await measure("a month by model, one organization", () =>
+    requests.sums({ ...month, organizationId: one }, { by: "model" }, null),
   );
+  await measure("a month by token, all, one page", () => requests.sums(month, { by: "token" }, null));
   const directory = directoryOver({ rows: store.directory, clock: Date.now });
   const page = { search: null, status: null, cursor: null, limit: 50 };
   await measure("organizations", () => directory.organizations(page));

@@ -74,6 +74,11 @@ export function directoryOver({ rows, clock }: DirectoryOptions) {
       const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
       return pageOf(await rows.grants(search), limit, toGrant, placeOf);
     },
+    /** Returns grants with this reference or id, with their organizations: of one organization, or of all (null). */
+    async grantsNamed(name: string, organizationId: string | null, limit: number) {
+      const found = await rows.grantsNamed(name, organizationId, limit);
+      return found.map(({ grant, organizationName }) => ({ ...toGrant(grant), organization_name: organizationName }));
+    },
     async operators({ cursor, limit }: PageRequest): Promise<Page<Operator>> {
       const found = await rows.operators({ before: positionOf(cursor), limit: limit + 1 });
       return pageOf(found, limit, toOperator, placeOf);

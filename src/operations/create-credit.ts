@@ -23,11 +23,11 @@ export const createCredit = operation({
   body: (s) => s.NewCredit,
   answer: { status: 201, description: "The refund.", schema: (s) => s.Booking },
   async handle(services, call) {
-    const { amount, request_id: holdId = null, expires_at, reference = null, note = null } = call.body;
+    const { amount, request_id: anyId = null, expires_at, reference = null, note = null } = call.body;
     const request = {
       organizationId: call.params.id,
       amount: amountOf("amount", amount),
-      holdId,
+      holdId: anyId === null ? null : await services.requests.ownId(anyId),
       expiresAtMs: futureTimeOf(services, "expires_at", expires_at),
       reference,
       note,

@@ -1,4 +1,6 @@
-import { knownOrganization } from "./core.ts";
+import { isoMonth, isoTime } from "../api/time.ts";
+import type { StatementSelection } from "../reports/statement.ts";
+import { found } from "./core.ts";
 import { operation } from "./operation.ts";
 import { selectionOf } from "./show-statement.ts";
 
@@ -13,14 +15,13 @@ export const exportStatement = operation({
   answer: { status: 200, description: "The lines.", schema: (s) => s.Type.String(), contentType: "text/csv" },
   async handle(services, call) {
     const selection = selectionOf(call);
-    const { organizationId, kind } = selection;
-    const name = kind === null ? "statement" : `statement-${kind}`;
+    const { organizationId } = selection;
     const leave = services.gateway.limits.enterExport({ key: `exports:${organizationId}`, limit: EXPORTS_AT_ONCE_MAX });
     try {
-      await knownOrganization(services, organizationId);
+      const { name } = await found(services.accounts.organization(organizationId));
       const headers = {
         "content-type": "text/csv; charset=utf-8",
-        "content-disposition": `attachment; filename="${name}.csv"`,
+        "content-disposition": `attachment; filename="${fileNameOf(name, selection)}.csv"`,
       };
       const text = services.statements.csv(selection, { forOperator: call.may("upstreams:read") });
       return await call.connection.stream(headers, text);
@@ -29,3 +30,23 @@ export const exportStatement = operation({
     }
   },
 });
+
+/** Names a file after the organization and the period, in ASCII: `northwind-2026-10-statement`. */
+function fileNameOf(name: string, { organizationId, fromMs, toMs, kind }: StatementSelection): string {
+  const words = name
+    .normalize("NFKD")
+    .replace(/[^\w]+/g, "-")
+    .replace(/^-+|-+$/g, "")
+    .toLowerCase();
+  const parts = [words || organizationId, periodOf(fromMs, toMs), "statement", kind];
+  return parts.filter((part) => part !== null).join("-");
+}
+
+/** Returns a month (`2026-10`), or the first and the last day of another period; null for a period without an end. */
+function periodOf(fromMs: number | undefined, toMs: number | undefined): string | null {
+  if (fromMs === undefined || toMs === undefined) return null;
+  const [month, lastMs] = [isoMonth(fromMs), Math.max(fromMs, toMs - 1)];
+  const isMonth = fromMs === Date.parse(`${month}-01`) && isoMonth(lastMs) === month && isoMonth(toMs) !== month;
+  const [from, to] = [fromMs, lastMs].map((timeMs) => isoTime(timeMs).slice(0, "2026-10-05".length));
+  return isMonth ? month : `${from}-to-${to}`;
+}

@@ -15,6 +15,7 @@ import { createToken } from "./create-token.ts";
 import { deleteBudget } from "./delete-budget.ts";
 import { endAllowance } from "./end-allowance.ts";
 import { endSession } from "./end-session.ts";
+import { exportRequestLines, exportRequests } from "./export-requests.ts";
 import { exportStatement } from "./export-statement.ts";
 import { listAllowances } from "./list-allowances.ts";
 import { listAudit } from "./list-audit.ts";
@@ -33,6 +34,7 @@ import { resumeRoute } from "./resume-route.ts";
 import { revokeOperator } from "./revoke-operator.ts";
 import { revokeToken } from "./revoke-token.ts";
 import { rotateToken } from "./rotate-token.ts";
+import { search } from "./search.ts";
 import { showBudget } from "./show-budget.ts";
 import { showConversation } from "./show-conversation.ts";
 import { showOrganization } from "./show-organization.ts";
@@ -44,16 +46,26 @@ import { showStatement } from "./show-statement.ts";
 import { showToken } from "./show-token.ts";
 import { signIn } from "./sign-in.ts";
 import { signOut } from "./sign-out.ts";
+import { sumRequests } from "./sum-requests.ts";
 
 /** Every operation of the admin API by its id, in the order of the documentation. */
 export const operations: Readonly<Record<string, Operation>> = {
   ...{ showService, signIn, beginSignIn, completeSignIn, showSession, signOut },
   ...{ listOperators, createOperator, revokeOperator, listSessions, endSession },
-  ...{ showOverview, listAudit, listModelsWithRoutes, resumeRoute },
+  ...{ showOverview, search, listAudit, listModelsWithRoutes, resumeRoute },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
   ...{ listGrants, createGrant, createRevocation, createCredit, listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
   ...{ showStatement, exportStatement },
   ...{ listTokens, createToken, showToken, changeToken, rotateToken, revokeToken },
-  ...{ listRequests, showRequest, showConversation, removeConversations, createPlaygroundToken },
+  ...{
+    listRequests,
+    sumRequests,
+    exportRequests,
+    exportRequestLines,
+    showRequest,
+    showConversation,
+    removeConversations,
+    createPlaygroundToken,
+  },
 };

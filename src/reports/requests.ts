@@ -1,53 +1,39 @@
-import type { Conversation, KeptAnswer, RequestDetail, RequestStatus, RequestSummary } from "../api/admin/request.ts";
+import type {
+  Conversation,
+  KeptAnswer,
+  RequestDetail,
+  RequestStatus,
+  RequestSummary,
+  SummedRequests,
+} from "../api/admin/request.ts";
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
-import type { RequestEnd } from "../credits/facts.ts";
 import { pricesByClass, tokensByClass, type UnitPrices } from "../credits/price.ts";
 import { isAccessId, timeOfId, uuidIn } from "../credits/request-id.ts";
 import { invalidCursor } from "../errors.ts";
 import type { ConversationRows } from "../stores/queries/conversations.ts";
 import type { RefusalEntry, RefusalRows } from "../stores/queries/refusals.ts";
-import type { ListedRequest, RequestRows } from "../stores/queries/requests.ts";
+import type { RequestFilter } from "../stores/queries/request-filter.ts";
+import type { RequestGrouping, RequestGroupSum, RequestOrder } from "../stores/queries/request-sums.ts";
+import type { ListedRequest } from "../stores/queries/requests.ts";
 import type { UsageEvent } from "../stores/queries/statement.ts";
+import type { Store } from "../stores/store.ts";
 import { DAY_MS } from "./usage-days.ts";
 
-/** Filters of the request list; null matches any value. */
-export interface RequestFilter {
-  organizationId: string | null;
-  tokenId: string | null;
-  model: string | null;
-  /** Any id of a request: its UUID, that of its answer (`chatcmpl-…`, `resp_…`, `msg_…`) or its `x-request-id`. */
+/** A page of the request list. */
+export interface RequestListing extends RequestFilter {
+  /** Any id of a request: its UUID, that of its answer, its `x-request-id`, or the provider's id. */
   requestId: string | null;
-  status: RequestStatus | null;
-  fromMs: number | null;
-  toMs: number | null;
+  /** The newest first, or ended requests by a value, the highest first. */
+  order: "newest" | RequestOrder;
   /** `next_cursor` of the previous page. */
   cursor: string | null;
   limit: number;
 }
 
-interface StatusFilter {
-  isRunning: boolean | null;
-  endings: RequestEnd[] | null;
-  hasFailed: boolean | null;
-}
-
-/** Search filters for each status. Late settlements are checked afterwards. */
-const STATUS_FILTERS: Record<Exclude<RequestStatus, "refused">, StatusFilter> = {
-  running: { isRunning: true, endings: null, hasFailed: null },
-  complete: { isRunning: false, endings: ["complete", "upstream_failed", "timed_out", "recovered"], hasFailed: false },
-  client_disconnected: {
-    isRunning: false,
-    endings: ["client_disconnected", "released", "recovered"],
-    hasFailed: false,
-  },
-  failed: { isRunning: false, endings: null, hasFailed: true },
-  recovered: { isRunning: false, endings: ["recovered"], hasFailed: null },
-};
-
 export interface RequestSources {
-  holds: RequestRows;
+  holds: Store["requests"];
   refusals: Pick<RefusalRows, "search" | "find">;
   conversations: Pick<Conversations, "status">;
 }
@@ -62,58 +48,104 @@ export type Requests = ReturnType<typeof requestsOver>;
 
 /** Lists requests for the admin API: running, ended, and refused before credits were held. */
 export function requestsOver({ holds, refusals, conversations }: RequestSources) {
-  const listHolds = async ({ status, cursor, ...filter }: RequestFilter): Promise<SearchResult> => {
-    if (status === "refused") return { data: [], next: null };
-    const filters = status === null ? { isRunning: null, endings: null, hasFailed: null } : STATUS_FILTERS[status];
-    const keep = (row: ListedRequest) => status === null || statusOf(row) === status;
-    const { rows, next } = await holds.requests({ ...filter, ...filters, before: cursor, keep });
-    return { data: rows.map(toSummary), next };
+  const newest = newestOver({ holds, refusals });
+  /** Returns the request's own id for its UUID, the id of its answer, or the provider's id; other ids as they are. */
+  const ownIdOf = async (anyId: string): Promise<string> => {
+    if (isAccessId(anyId)) return anyId;
+    return (await holds.idOfProviderResponse(anyId)) ?? uuidIn(anyId) ?? anyId;
   };
-  const listRefusals = async ({ status, cursor, ...filter }: RequestFilter): Promise<SearchResult> => {
-    if (status !== null && status !== "refused") return { data: [], next: null };
-    if (cursor !== null) timeOfUuidV7(cursor);
-    const rows = await refusals.search({ ...filter, before: cursor });
-    const next = rows.length < filter.limit ? null : (rows.at(-1)?.id ?? null);
-    return { data: rows.map(refusalSummary), next };
-  };
-  /** Lists requests, the newest first. Throws ApiError (invalid_value) for an invalid cursor. */
-  const list = async (filter: RequestFilter): Promise<RequestPage> => {
-    const narrowed = narrowedById(filter);
-    const [held, refused] = await Promise.all([listHolds(narrowed), listRefusals(narrowed)]);
-    // Ids are UUIDv7. Below the lowest id that both searches have reached, requests may still be missing.
-    const reached = [held.next, refused.next].reduce((one, other) => ((one ?? "") > (other ?? "") ? one : other));
-    const { requestId } = filter;
-    const isWanted = (row: RequestSummary) =>
-      requestId === null || row.request_id === requestId || row.id === uuidIn(requestId);
-    const found = [...held.data, ...refused.data].filter(isWanted);
-    const all = found.filter(({ id }) => reached === null || id >= reached);
-    const data = all.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, filter.limit);
-    return { object: "list", data, next_cursor: data.length < all.length ? (data.at(-1)?.id ?? null) : reached };
+  /** Lists requests in an order. Throws ApiError (invalid_value) for an invalid cursor. */
+  const list = async (listing: RequestListing): Promise<RequestPage> => {
+    const { requestId, order } = listing;
+    const id = requestId === null ? null : await ownIdOf(requestId);
+    const narrowed = id === null ? listing : narrowedById(listing, id);
+    const isWanted = (row: RequestSummary) => id === null || row.request_id === id || row.id === id;
+    if (order === "newest") {
+      const page = await newest(narrowed);
+      return { ...page, data: page.data.filter(isWanted) };
+    }
+    const { rows, next } = await holds.ranked({ ...narrowed, order, before: listing.cursor });
+    return { object: "list", data: rows.map(toSummary).filter(isWanted), next_cursor: next };
   };
   const idOfAccess = async (requestId: string): Promise<string | undefined> => {
-    const filter = { ...ANY_REQUEST, requestId, limit: 1 };
-    let page = await list({ ...filter, cursor: null });
+    const listing = { ...ANY_REQUEST, requestId, order: "newest" as const, limit: 1 };
+    let page = await list({ ...listing, cursor: null });
     while (page.data.length === 0 && page.next_cursor !== null) {
-      page = await list({ ...filter, cursor: page.next_cursor });
+      page = await list({ ...listing, cursor: page.next_cursor });
     }
     return page.data[0]?.id;
   };
-  /** Finds a request by any of its ids. */
-  const find = async (anyId: string): Promise<RequestDetail | undefined> => {
-    const id = isAccessId(anyId) ? await idOfAccess(anyId) : (uuidIn(anyId) ?? anyId);
-    if (id === undefined) return undefined;
-    const row = await holds.request(id);
-    if (row === undefined) {
-      const refusal = await refusals.find(id);
-      return refusal && { ...refusalSummary(refusal), ...NOT_HELD };
-    }
-    const { isEnabled, isStored } = await conversations.status(row.facts.organizationId, id);
-    return { ...toDetail(row), keeps_conversations: isEnabled, has_conversation: isStored };
+  /** Returns a request's own id for any of its ids; another text as it is. */
+  const ownId = async (anyId: string): Promise<string> =>
+    isAccessId(anyId) ? ((await idOfAccess(anyId)) ?? anyId) : ownIdOf(anyId);
+  return {
+    list,
+    ownId,
+    /** Finds a request by any of its ids. */
+    async find(anyId: string): Promise<RequestDetail | undefined> {
+      const id = await ownId(anyId);
+      const row = await holds.request(id);
+      if (row === undefined) {
+        const refusal = await refusals.find(id);
+        return refusal && { ...refusalSummary(refusal), ...NOT_HELD };
+      }
+      const { isEnabled, isStored } = await conversations.status(row.facts.organizationId, id);
+      return { ...toDetail(row), keeps_conversations: isEnabled, has_conversation: isStored };
+    },
+    /** Adds up ended requests by group. Throws ApiError (invalid_value) for an invalid cursor. */
+    async sums(filter: RequestFilter, grouping: RequestGrouping, cursor: string | null) {
+      const { groups, next } = await holds.sums(filter, grouping, cursor);
+      const isTime = grouping.by === "hour" || grouping.by === "day";
+      return { object: "list" as const, data: groups.map((sum) => toSum(sum, isTime)), next_cursor: next };
+    },
   };
-  return { list, find };
 }
 
-const ANY_REQUEST = { organizationId: null, tokenId: null, model: null, status: null, fromMs: null, toMs: null };
+/** Returns what lists the newest requests, those that held credits and those that were refused together. */
+function newestOver({ holds, refusals }: Pick<RequestSources, "holds" | "refusals">) {
+  const listHolds = async (listing: RequestListing): Promise<SearchResult> => {
+    if (listing.status === "refused") return { data: [], next: null };
+    const { rows, next } = await holds.requests({ ...listing, before: listing.cursor });
+    return { data: rows.map(toSummary), next };
+  };
+  const listRefusals = async (listing: RequestListing): Promise<SearchResult> => {
+    const { status, route, budgetId, metadata, chargedMin, cursor, limit } = listing;
+    const isHeldOnly = route !== null || budgetId !== null || metadata !== null || (chargedMin ?? 0n) > 0n;
+    if (isHeldOnly || (status !== null && status !== "refused")) return { data: [], next: null };
+    if (cursor !== null) timeOfUuidV7(cursor);
+    const rows = await refusals.search({ ...listing, before: cursor });
+    return { data: rows.map(refusalSummary), next: rows.length < limit ? null : (rows.at(-1)?.id ?? null) };
+  };
+  return async (listing: RequestListing): Promise<RequestPage> => {
+    const [held, refused] = await Promise.all([listHolds(listing), listRefusals(listing)]);
+    // Ids are UUIDv7. Below the lowest id that both searches have reached, requests may still be missing.
+    const reached = [held.next, refused.next].reduce((one, other) => ((one ?? "") > (other ?? "") ? one : other));
+    const all = [...held.data, ...refused.data].filter(({ id }) => reached === null || id >= reached);
+    const data = all.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, listing.limit);
+    return { object: "list", data, next_cursor: data.length < all.length ? (data.at(-1)?.id ?? null) : reached };
+  };
+}
+
+/** The filter that matches every request. */
+export const ANY_REQUEST: RequestFilter = {
+  ...{ organizationId: null, tokenId: null, model: null, requestId: null, status: null, failure: null },
+  ...{ route: null, budgetId: null, metadata: null, chargedMin: null, fromMs: null, toMs: null },
+};
+
+function toSum({ key, name, organizationId, isRest, ...sum }: RequestGroupSum, isTime: boolean): SummedRequests {
+  return {
+    object: "request_sum",
+    key: isTime ? isoTime(Number(key)) : key,
+    name,
+    organization_id: organizationId,
+    is_rest: isRest,
+    requests: sum.requests,
+    failed: sum.failed,
+    charged: creditsFromMicro(sum.charged),
+    input_tokens: sum.inputTokens,
+    output_tokens: sum.outputTokens,
+  };
+}
 
 /** Clocks of nodes and stores may differ this much. */
 const CLOCKS_DIFFER_MS = 240_000;
@@ -121,19 +153,18 @@ const CLOCKS_DIFFER_MS = 240_000;
 const DECIDED_WITHIN_MS = 120_000;
 
 /** Limits a search for an id to the time in the id. An id without a time is searched for everywhere. */
-function narrowedById(filter: RequestFilter): RequestFilter {
-  const { requestId } = filter;
-  const timeMs = requestId === null ? undefined : timeOfId(uuidIn(requestId) ?? requestId);
-  if (requestId === null || timeMs === undefined) return filter;
-  const isAccess = isAccessId(requestId);
+function narrowedById(listing: RequestListing, id: string): RequestListing {
+  const isAccess = isAccessId(id);
+  const timeMs = timeOfId(isAccess ? (uuidIn(id) ?? id) : id);
+  if (timeMs === undefined) return { ...listing, requestId: id };
   // Ten minutes, which one read of the search covers, so that no limit of its time leaves the request out.
   const latestMs = timeMs + DECIDED_WITHIN_MS + CLOCKS_DIFFER_MS;
   const [fromMs, toMs] = isAccess ? [timeMs - CLOCKS_DIFFER_MS, latestMs] : [timeMs, timeMs + 1];
   return {
-    ...filter,
-    requestId: isAccess ? requestId : null,
-    fromMs: Math.max(fromMs, filter.fromMs ?? 0),
-    toMs: Math.min(toMs, filter.toMs ?? toMs),
+    ...listing,
+    requestId: isAccess ? id : null,
+    fromMs: Math.max(fromMs, listing.fromMs ?? 0),
+    toMs: Math.min(toMs, listing.toMs ?? toMs),
   };
 }
 
@@ -170,6 +201,7 @@ function toSummary(row: ListedRequest): RequestSummary {
     held: creditsFromMicro(row.amount),
     charged: creditsFromMicro(row.charged),
     user: facts.metadata?.user ?? null,
+    metadata: facts.metadata,
     provider_cost: trace?.providerCost ?? null,
     created_at: isoTime(row.madeAtMs),
     ended_at: isoTime(endedAtMs),
@@ -195,7 +227,6 @@ function toDetail(row: ListedRequest): Omit<RequestDetail, "keeps_conversations"
     provider_response_id: trace?.providerResponseId ?? null,
     events: events.map(toEvent),
     draws: row.draws.map(({ grantId, amount }) => ({ grant_id: grantId, amount: creditsFromMicro(amount) })),
-    metadata: facts.metadata,
     is_idempotent: facts.idempotencyKey !== null,
   };
 }
@@ -245,7 +276,7 @@ function refusalSummary(refusal: RefusalEntry): RequestSummary {
     refusal: { status, message, endpoint, count },
     is_streamed: null,
     tokens: { input: 0, cached_input: 0, cache_write: 0, output: 0, reasoning: 0 },
-    ...{ held: 0, charged: 0, user: null, provider_cost: null, first_token_ms: null },
+    ...{ held: 0, charged: 0, user: null, metadata: null, provider_cost: null, first_token_ms: null },
     created_at: isoTime(endedAtMs - durationMs),
     ended_at: isoTime(endedAtMs),
     duration_ms: durationMs,
@@ -254,7 +285,7 @@ function refusalSummary(refusal: RefusalEntry): RequestSummary {
 
 /** The details of a request that was refused before credits were held. */
 const NOT_HELD = {
-  ...{ prices: null, price_tier: null, basis: null, ending: null, shortfall: 0, credited: 0, metadata: null },
+  ...{ prices: null, price_tier: null, basis: null, ending: null, shortfall: 0, credited: 0 },
   ...{ attempts: [], events: [], draws: [], provider_response_id: null },
   ...{ keeps_conversations: false, has_conversation: false, is_idempotent: false },
 } satisfies Partial<RequestDetail>;

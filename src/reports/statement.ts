@@ -8,6 +8,7 @@ import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
 import type { LedgerEntry, StatementStart } from "../stores/queries/statement.ts";
+import { csvRow } from "./csv.ts";
 
 const PAGE_ENTRIES = 500;
 /** Entries in one page of an export. Reading and formatting a page takes about 3 ms on the event loop. */
@@ -265,20 +266,11 @@ const CSV_COLUMNS = [
 type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null };
 
 /** Header line of the CSV format. Lines end with CRLF (RFC 4180); the caller adds the line feed. */
-const CSV_HEADINGS = `${CSV_COLUMNS.join(",")}\r`;
+const CSV_HEADINGS = csvRow(CSV_COLUMNS);
 
 /** Formats a line from its cells, without the line feed. */
 function csvLine(cells: CsvCells): string {
-  return `${CSV_COLUMNS.map((column) => csvCell(cells[column] ?? "")).join(",")}\r`;
-}
-
-const NUMBER = /^-?\d+(\.\d+)?$/;
-
-/** Quotes a cell if necessary. A text that a spreadsheet would read as a formula gets a leading apostrophe. */
-function csvCell(text: string): string {
-  const isFormula = /^[\s]*[=+\-@\t\r]/.test(text) && !NUMBER.test(text);
-  const safe = isFormula ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return csvRow(CSV_COLUMNS.map((column) => cells[column] ?? ""));
 }
 
 /** Formats a statement entry as a line, without the line feed. `balance` is the balance after it. */

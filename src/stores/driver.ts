@@ -78,6 +78,10 @@ export interface SqlDialect {
   idsWithin(column: string, ids: { from: string; to: string | null }): Sql;
   /** The beginning of every id of a time in milliseconds, as `idAt` of `credits/request-id.ts`. */
   idAtTime(timeMs: Sql): Sql;
+  /** One value of an object in JSON text, as text; null if either is missing. */
+  jsonField(json: Sql, key: string): Sql;
+  /** A list of lists in JSON text as a table for a FROM clause, and the first item of each list, as text. */
+  jsonHeads(json: Sql, table: string): { from: Sql; head: Sql };
 }
 
 /** The store cannot be reached. Nothing else is known to be wrong, so it may become available later. */

@@ -10,6 +10,7 @@ import { conversationRows } from "./queries/conversations.ts";
 import { directoryRows } from "./queries/directory.ts";
 import { monthDigestRows } from "./queries/month-digests.ts";
 import { refusalRows } from "./queries/refusals.ts";
+import { requestSumRows } from "./queries/request-sums.ts";
 import { requestRows } from "./queries/requests.ts";
 import { responseItemRows } from "./queries/response-items.ts";
 import { usageRows } from "./queries/usage.ts";
@@ -31,7 +32,7 @@ export function storeOver(driver: StoreDriver) {
     budgets: budgetRows(database),
     admin: adminRows(database),
     directory: directoryRows(database),
-    requests: requestRows(database),
+    requests: { ...requestRows(database), ...requestSumRows(database) },
     refusals: refusalRows(database),
     usage: usageRows(database),
     conversations: conversationRows(database),

@@ -59,7 +59,7 @@ async function start(): Promise<void> {
     accounts: {
       organization: async (id: string) => {
         lookedUp.push(id);
-        return { id };
+        return { id, name: id };
       },
     },
     statements: new Statements(books),

@@ -76,6 +76,13 @@ test.each([true, false])(
   },
 );
 
+test("a request is found by the provider's id of its answer", async () => {
+  const id = await completed("recorded", false);
+  expect((await operator(service).call("GET", `/requests/${RESPONSE_ID}`)).body).toMatchObject({ id });
+  const listed = await operator(service).call("GET", `/requests?request_id=${RESPONSE_ID}`);
+  expect(listed.body).toMatchObject({ data: [{ id }] });
+});
+
 test("the provider's cost is exported to operators alone", async () => {
   await completed("recorded", false);
   const { token } = await makeToken(service, organization.id, { scopes: MEMBER_SCOPES });

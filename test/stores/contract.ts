@@ -15,6 +15,7 @@ import { monthDigestCases } from "./month-digests.ts";
 import { raceCases } from "./races.ts";
 import { readCases } from "./reads.ts";
 import { refusalCases } from "./refusals.ts";
+import { requestSumCases } from "./request-sums.ts";
 import { requestCases } from "./requests.ts";
 import { responseItemCases } from "./response-items.ts";
 import { tokenChangeCases } from "./token-changes.ts";
@@ -45,6 +46,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("races", () => raceCases(subject));
     describe("reads", () => readCases(subject));
     describe("requests", () => requestCases(subject));
+    describe("sums of requests", () => requestSumCases(subject));
     describe("refusals", () => refusalCases(subject));
     describe("usage", () => usageCases(subject));
     describe("kept conversations", () => conversationCases(subject));

@@ -9,6 +9,7 @@ const EVERYTHING: RefusalSearch = {
   tokenId: null,
   model: null,
   requestId: null,
+  failure: null,
   fromMs: null,
   toMs: null,
   before: null,

@@ -1,24 +1,12 @@
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { HoldTransition } from "../../src/credits/books.ts";
+import { ANY_REQUEST } from "../../src/reports/requests.ts";
 import type { ListedRequest, RequestSearch } from "../../src/stores/queries/requests.ts";
 import { factsOf, holdOf, NO_PROVIDER_RECORD, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 const HOUR_MS = 3_600_000;
-const EVERYTHING: RequestSearch = {
-  organizationId: null,
-  tokenId: null,
-  model: null,
-  requestId: null,
-  isRunning: null,
-  endings: null,
-  hasFailed: null,
-  fromMs: null,
-  toMs: null,
-  before: null,
-  limit: 50,
-  keep: () => true,
-};
+const EVERYTHING: RequestSearch = { ...ANY_REQUEST, before: null, limit: 50 };
 
 export function requestCases(subject: Subject): void {
   orderCases(subject);
@@ -102,13 +90,12 @@ function searchCases(subject: Subject): void {
     expect(await found({ tokenId: "tok_a" })).toEqual(idsOf([young, old]));
     expect(await found({ model: "m/a" })).toEqual(idsOf([mid, old]));
     expect(await found({ requestId: "req_mid" })).toEqual(idsOf([mid]));
-    expect(await found({ endings: ["complete"], isRunning: false })).toEqual(idsOf([mid]));
-    expect(await found({ isRunning: true })).toEqual(idsOf([young, old]));
+    expect(await found({ status: "complete" })).toEqual(idsOf([mid]));
+    expect(await found({ status: "running" })).toEqual(idsOf([young, old]));
     const hoursAgo = (hours: number) => Date.now() - hours * HOUR_MS;
     expect(await found({ fromMs: hoursAgo(30) })).toEqual(idsOf([young, mid]));
     expect(await found({ toMs: hoursAgo(10) })).toEqual(idsOf([mid, old]));
     expect(await found({ fromMs: hoursAgo(30), toMs: hoursAgo(10) })).toEqual(idsOf([mid]));
-    expect(await found({ keep: ({ facts }) => facts.model === "m/b" })).toEqual(idsOf([young]));
     expect((await list({ organizationId: await subject.organization() })).ids).toEqual([]);
   });
 
@@ -130,8 +117,10 @@ function searchCases(subject: Subject): void {
       { state: "released", trace, organizationName: "Contract", tokenName: null, events: [] },
       { state: "charged", charged: 3n, events: [{ sequence: 0, cost: 3n, end: "complete" }] },
     ]);
-    expect((await list({ organizationId, hasFailed: true })).ids).toEqual(idsOf([released]));
-    expect((await list({ organizationId, hasFailed: false })).ids).toEqual(idsOf([charged]));
+    expect((await list({ organizationId, status: "failed" })).ids).toEqual(idsOf([released]));
+    expect((await list({ organizationId, failure: "upstream_error" })).ids).toEqual(idsOf([released]));
+    expect((await list({ organizationId, failure: "overloaded" })).ids).toEqual([]);
+    expect((await list({ organizationId, status: "complete" })).ids).toEqual(idsOf([charged]));
     expect(await subject.store.requests.request(charged.facts.holdId)).toEqual(rows[1]);
     expect(await subject.store.requests.request(v7())).toBeUndefined();
   });

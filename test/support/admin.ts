@@ -30,7 +30,7 @@ export class AdminClient {
       ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
     });
     const text = await answer.text();
-    const isJson = answer.headers.get("content-type")?.includes("json") === true;
+    const isJson = /^application\/json\b/.test(answer.headers.get("content-type") ?? "");
     return { status: answer.status, body: (isJson ? JSON.parse(text) : text) as Body, headers: answer.headers };
   }
 }

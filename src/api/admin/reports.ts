@@ -152,3 +152,15 @@ export const AuditEntry = Type.Object({
   request_id: Nullable(Id),
 });
 export type AuditEntry = Static<typeof AuditEntry>;
+
+export const SearchResult = Type.Object({
+  object: Type.Literal("search_result"),
+  kind: Type.Enum(["request", "organization", "token", "grant"]),
+  id: Id,
+  name: Type.String({
+    description: "Name of an organization or a token, model of a request, or reference of a grant.",
+  }),
+  organization_id: Id,
+  organization_name: Type.String(),
+});
+export type SearchResult = Static<typeof SearchResult>;

@@ -45,6 +45,7 @@ export const RequestSummary = Type.Object({
   held: Amount,
   charged: Amount,
   user: Nullable(Type.String({ description: "The end user that the request names, or its label `user`." })),
+  metadata: Nullable(Type.Record(Type.String(), Type.String())),
   provider_cost: Nullable(
     Type.String({
       description:
@@ -56,6 +57,45 @@ export const RequestSummary = Type.Object({
   first_token_ms: Nullable(Type.Integer()),
   duration_ms: Nullable(Type.Integer()),
 });
+
+/** Filters of the list of requests, of its sums and of its exports. */
+export const RequestFilters = {
+  organization_id: Type.Optional(Id),
+  token_id: Type.Optional(Id),
+  model: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+  status: Type.Optional(RequestStatus),
+  failure: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: "Error code." })),
+  route: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 400, description: "Provider, and its name of the model." }),
+  ),
+  budget_id: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: "A budget that counts it." })),
+  metadata_key: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+  metadata_value: Type.Optional(
+    Type.String({ maxLength: 1000, description: "The value of `metadata_key` in the request's metadata." }),
+  ),
+  charged_min: Type.Optional(Type.Number({ minimum: 0, maximum: 1_000_000_000, description: "Credits." })),
+  request_id: Type.Optional(Id),
+  from: Type.Optional(Time),
+  to: Type.Optional(Time),
+};
+
+export const SummedRequests = Type.Object({
+  object: Type.Literal("request_sum"),
+  key: Nullable(
+    Type.String({
+      description: "Id, name or value of the group, or the beginning of its time; null for requests without one.",
+    }),
+  ),
+  name: Nullable(Type.String({ description: "Name of an organization, a token or a budget." })),
+  organization_id: Nullable(Id),
+  is_rest: Type.Boolean({ description: "True for the sum over all groups beyond the 500 highest of a page." }),
+  requests: Type.Integer(),
+  failed: Type.Integer(),
+  charged: Amount,
+  input_tokens: Type.Integer(),
+  output_tokens: Type.Integer(),
+});
+export type SummedRequests = Static<typeof SummedRequests>;
 
 const PriceTier = Type.Object(
   {
@@ -120,7 +160,6 @@ export const RequestDetail = Type.Object({
   draws: Type.Array(Type.Object({ grant_id: Id, amount: Amount }), {
     description: "Credits held (running) or spent (ended), by grant.",
   }),
-  metadata: Nullable(Type.Record(Type.String(), Type.String())),
   keeps_conversations: Type.Boolean({ description: "True if the organization's prompts and answers are stored now." }),
   has_conversation: Type.Boolean({
     description: "True if those of this request are stored: GET /requests/{id}/conversation, for the operator.",

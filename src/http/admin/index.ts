@@ -127,15 +127,15 @@ function checker(schema: TSchema): (value: unknown) => void {
   return (value) => refuseIf(check(value));
 }
 
-const INTEGER = /^\d{1,15}$/;
+const NUMBERS: Record<string, RegExp> = { integer: /^\d{1,15}$/, number: /^\d{1,15}(\.\d{1,15})?$/ };
 
 /** Converts the integers of a query to numbers. The check refuses values that are not integers. */
 function queryOf(schema: TSchema, query: Record<string, unknown>): Record<string, unknown> {
   const { properties } = schema as TSchema & { properties: Record<string, { type?: string }> };
   return Object.fromEntries(
     Object.entries(query).map(([name, value]) => {
-      const isInteger = Object.hasOwn(properties, name) && properties[name]?.type === "integer";
-      return [name, isInteger && typeof value === "string" && INTEGER.test(value) ? Number(value) : value];
+      const pattern = Object.hasOwn(properties, name) && NUMBERS[properties[name]?.type ?? ""];
+      return [name, pattern && typeof value === "string" && pattern.test(value) ? Number(value) : value];
     }),
   );
 }

@@ -97,6 +97,20 @@ export function directoryRows({ read }: Database) {
         select * from credit_grant where ${wanted} order by created_at desc, id desc limit ${limit}`);
       return rows.map(GRANT.fromRecord);
     },
+    /** Returns grants with this reference or id, of one organization or of all (null). */
+    async grantsNamed(
+      name: string,
+      organizationId: string | null,
+      limit: number,
+    ): Promise<{ grant: GrantRow; organizationName: string }[]> {
+      const named = (column: string) => sql`
+        select credit_grant.*, organization.name as organization_name from organization cross join credit_grant
+        where credit_grant.organization_id = organization.id and ${equal({ "organization.id": organizationId })}
+          and ${raw(column)} = ${name}`;
+      const both = sql`${named("credit_grant.reference")} union ${named("credit_grant.id")} limit ${limit}`;
+      const rows = await read<Record<string, unknown>>(both);
+      return rows.map((row) => ({ grant: GRANT.fromRecord(row), organizationName: row.organization_name as string }));
+    },
     async operators({ before, limit }: NewestFirst): Promise<OperatorRow[]> {
       const rows = await read(sql`
         select * from operator where ${allOf(isBefore("operator", before))}

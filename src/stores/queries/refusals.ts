@@ -3,6 +3,7 @@ import type { Database } from "../database.ts";
 import { REFUSAL, REFUSAL_DAY } from "../schema.ts";
 import { allOf, deleteSome, equal, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
+import type { RequestFilter } from "./request-filter.ts";
 
 export type RefusalRow = RowOf<typeof REFUSAL>;
 export type RefusalDayRow = RowOf<typeof REFUSAL_DAY>;
@@ -14,14 +15,8 @@ export interface RefusalEntry extends RefusalRow {
   tokenName: string | null;
 }
 
-/** Null: any. */
-export interface RefusalSearch {
-  organizationId: string | null;
-  tokenId: string | null;
-  model: string | null;
-  requestId: string | null;
-  fromMs: number | null;
-  toMs: number | null;
+export interface RefusalSearch
+  extends Pick<RequestFilter, "organizationId" | "tokenId" | "model" | "requestId" | "failure" | "fromMs" | "toMs"> {
   /** Ids below this one. */
   before: string | null;
   limit: number;
@@ -71,10 +66,10 @@ export function refusalRows({ read, write }: Database) {
       return (await read<object>(query)).map(REFUSAL_DAY.fromRecord);
     },
     /** Returns refusals, the newest first. */
-    search({ organizationId, tokenId, model, requestId, fromMs, toMs, before, limit }: RefusalSearch) {
+    search({ organizationId, tokenId, model, requestId, failure, fromMs, toMs, before, limit }: RefusalSearch) {
       const wanted = allOf(
         equal({ "refusal.organization_id": organizationId, "refusal.token_id": tokenId }),
-        equal({ "refusal.model": model, "refusal.request_id": requestId }),
+        equal({ "refusal.model": model, "refusal.request_id": requestId, "refusal.code": failure }),
         before !== null && sql`refusal.id < ${before}`,
         toMs !== null && sql`refusal.id < ${idAt(toMs)}`,
         fromMs !== null && sql`refusal.id >= ${idAt(fromMs)}`,

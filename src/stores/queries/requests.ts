@@ -9,6 +9,7 @@ import { invalidCursor } from "../../errors.ts";
 import type { Database } from "../database.ts";
 import { ADJUSTMENT, HOLD, REQUEST } from "../schema.ts";
 import { allOf, equal, join, type Sql, sql } from "../sql.ts";
+import { isMatch, type RequestFilter, requestValues } from "./request-filter.ts";
 import { chargeEvent, lateEvent, type UsageEvent } from "./statement.ts";
 
 /** A request as it is listed: its late settlement is included in its tokens, draws and amounts. */
@@ -36,23 +37,10 @@ export interface ListedRequest {
   events: UsageEvent[];
 }
 
-/** Null: any. */
-export interface RequestSearch {
-  organizationId: string | null;
-  tokenId: string | null;
-  model: string | null;
-  requestId: string | null;
-  isRunning: boolean | null;
-  /** Endings of the ended requests. */
-  endings: readonly RequestEnd[] | null;
-  hasFailed: boolean | null;
-  fromMs: number | null;
-  toMs: number | null;
+export interface RequestSearch extends RequestFilter {
   /** From here on back: `next` of the page before. */
   before: string | null;
   limit: number;
-  /** Returns true if a row belongs to the page, once its events are known. */
-  keep(row: ListedRequest): boolean;
 }
 
 /** The clock of another node may be ahead. */
@@ -63,6 +51,8 @@ const WINDOW_GROWTH = 4;
 const CHUNK_ROWS_MAX = 1_000;
 /** Time limit of a search: a page contains the rows found by then. */
 const SEARCH_MS = 250;
+/** A stretch that takes longer is not followed by a larger one, so that the last one exceeds the time limit by little. */
+const STRETCH_MS = 25;
 
 export type RequestRows = ReturnType<typeof requestRows>;
 
@@ -87,15 +77,61 @@ export function requestRows(database: Database) {
       const [ended] = await listed(database, requests as unknown as RowNames[]);
       return ended;
     },
+    /** Returns the id of the newest request for whose answer the provider used this id. */
+    async idOfProviderResponse(providerResponseId: string): Promise<string | undefined> {
+      const [row] = await database.read<{ id: string }>(sql`
+        select id from request where provider_response_id = ${providerResponseId} order by id desc limit 1`);
+      return row?.id;
+    },
   };
 }
 
 /** The names that the row of a request comes with. */
-interface RowNames {
+export interface RowNames {
   organization_name: string;
   token_name: string | null;
   organization_id: string;
   id: string;
+}
+
+/** A range of ids, the end excluded. */
+export interface IdRange {
+  from: string;
+  to: string;
+}
+
+/**
+ * Visits the ids of a period in stretches, the newest first, until its beginning or until the time limit. Stretches grow, or
+ * have the length of `stepMs` and begin at its multiples. Returns the id at which the next visit continues; null at the end.
+ */
+export async function walkBack(
+  database: Database,
+  filter: RequestFilter,
+  { before, stepMs }: { before: string | null; stepMs?: number | undefined },
+  visit: (range: IdRange) => Promise<void>,
+): Promise<string | null> {
+  const startedAtMs = performance.now();
+  const floorId = await floorOf(database, filter, []);
+  let to = before ?? newestId(filter);
+  let lengthMs = FIRST_WINDOW_MS;
+  while (floorId !== undefined && to > floorId) {
+    const beganAtMs = performance.now();
+    const toMs = searchedTime(to);
+    const opening = idAt(stepMs === undefined ? toMs - lengthMs : Math.floor((toMs - 1) / stepMs) * stepMs);
+    const from = opening > floorId ? opening : floorId;
+    await visit({ from, to });
+    to = from;
+    const endedAtMs = performance.now();
+    if (endedAtMs - beganAtMs < STRETCH_MS) lengthMs *= WINDOW_GROWTH;
+    if (to > floorId && endedAtMs - startedAtMs > SEARCH_MS) return to;
+  }
+  if (before !== null) searchedTime(before);
+  return null;
+}
+
+/** Returns an id above those of all requests of a filter. */
+function newestId({ toMs }: RequestFilter): string {
+  return idAt(toMs ?? Date.now() + AHEAD_MS);
 }
 
 async function searchRequests(
@@ -107,18 +143,18 @@ async function searchRequests(
   const open = await openHolds(database, search);
   const floorId = await floorOf(database, search, open);
   if (floorId === undefined) return { rows: found, next: null };
-  let beforeId = search.before ?? idAt(search.toMs ?? Date.now() + AHEAD_MS);
+  let beforeId = search.before ?? newestId(search);
   let windowMs = FIRST_WINDOW_MS;
   let chunk = search.limit;
   for (;;) {
     const openingId = idAt(Math.max(0, searchedTime(beforeId) - windowMs));
     const fromId = openingId > floorId ? openingId : floorId;
     const rows =
-      search.isRunning === true ? [] : await readWindow(database, search, { fromId, beforeId, limit: chunk });
+      search.status === "running" ? [] : await readWindow(database, search, { fromId, beforeId, limit: chunk });
     const last = rows.length === chunk ? rows.at(-1)?.facts.holdId : undefined;
     const reachedId = last ?? fromId;
     const running = open.filter(({ facts: { holdId } }) => holdId >= reachedId && holdId < beforeId);
-    found.push(...[...rows, ...running].filter(search.keep).sort(newestFirst));
+    found.push(...[...rows, ...running].sort(newestFirst));
     beforeId = reachedId;
     if (found.length >= search.limit) {
       const shown = found.slice(0, search.limit);
@@ -143,9 +179,9 @@ function searchedTime(id: string): number {
 }
 
 /** Returns the id at which a search ends: the first request, or the beginning of the period. */
-async function floorOf(database: Database, search: RequestSearch, open: readonly ListedRequest[]) {
-  const { organizationId, fromMs } = search;
-  const ended = search.isRunning === true ? undefined : await firstRequestId(database, organizationId);
+async function floorOf(database: Database, filter: RequestFilter, open: readonly ListedRequest[]) {
+  const { organizationId, status, fromMs } = filter;
+  const ended = status === "running" ? undefined : await firstRequestId(database, organizationId);
   const ids = [ended, ...open.map(({ facts }) => facts.holdId)];
   const first = ids.reduce((least, id) => (least === undefined || (id !== undefined && id < least) ? id : least));
   if (first === undefined || fromMs === null) return first;
@@ -164,15 +200,18 @@ export async function firstRequestId(database: Database, organizationId: string 
 
 /** Returns the open holds that match a search. Their details are filtered here, because SQL cannot. */
 async function openHolds(database: Database, search: RequestSearch): Promise<ListedRequest[]> {
-  const { organizationId, tokenId, model, requestId, isRunning, hasFailed } = search;
-  if (isRunning === false || hasFailed === true) return [];
-  const query = holdQuery(equal({ "organization.id": organizationId }));
-  const rows = (await database.read<RowNames>(query)).map(listedHold);
+  const { organizationId, tokenId, model, requestId, status, failure, route, metadata, chargedMin } = search;
+  const isOfOthers = status !== null && status !== "running";
+  if (isOfOthers || failure !== null || (chargedMin ?? 0n) > 0n) return [];
+  const records = await database.read<RowNames>(holdQuery(equal({ "organization.id": organizationId })));
   const isWanted = ({ facts }: ListedRequest) =>
     (tokenId === null || facts.tokenId === tokenId) &&
     (model === null || facts.model === model) &&
-    (requestId === null || facts.requestId === requestId);
-  return rows.filter(isWanted);
+    (requestId === null || facts.requestId === requestId) &&
+    (route === null || facts.upstream === route) &&
+    (search.budgetId === null || (facts.budgets ?? []).some(({ budgetId }) => budgetId === search.budgetId)) &&
+    (metadata === null || facts.metadata?.[metadata.key] === metadata.value);
+  return records.map(listedHold).filter(isWanted);
 }
 
 async function readWindow(
@@ -180,16 +219,8 @@ async function readWindow(
   search: RequestSearch,
   { fromId, beforeId, limit }: { fromId: string; beforeId: string; limit: number },
 ): Promise<ListedRequest[]> {
-  const { organizationId, tokenId, model, requestId, endings, hasFailed } = search;
-  const names = { "organization.id": organizationId, "request.token_id": tokenId, "request.model": model };
-  const wanted = allOf(
-    sql`request.id >= ${fromId} and request.id < ${beforeId}`,
-    equal({ ...names, "request.request_id": requestId }),
-    endings !== null && sql`request.ending in (${join(endings)})`,
-    hasFailed === false && sql`request.failure is null`,
-    // The late settlement of a recovered request may contain a failure.
-    hasFailed === true && sql`(request.failure is not null or request.ending = 'recovered')`,
-  );
+  const inWindow = sql`request.id >= ${fromId} and request.id < ${beforeId}`;
+  const wanted = allOf(inWindow, isMatch(requestValues(database), search));
   const query = sql`${requestQuery(wanted)} order by request.id desc limit ${limit}`;
   return listed(database, await database.read<RowNames>(query));
 }
@@ -202,7 +233,7 @@ function holdQuery(condition: Sql): Sql {
 }
 
 /** Reads organizations first, then their requests by key: a database without a better plan keeps this order. */
-function requestQuery(condition: Sql): Sql {
+export function requestQuery(condition: Sql): Sql {
   return sql`
     select request.*, organization.name as organization_name, token.name as token_name
     from organization cross join request
@@ -211,12 +242,12 @@ function requestQuery(condition: Sql): Sql {
 }
 
 function listedHold(row: RowNames): ListedRequest {
-  const { organizationId, holdId, tokenId, amount, draws, madeAtMs, details } = HOLD.fromRecord(row);
+  const { organizationId, holdId, tokenId, amount, draws, budgets, madeAtMs, details } = HOLD.fromRecord(row);
   const { charge, ...names } = details;
   const { tokens, prices } = decodeLines(charge);
   return {
     ...namesOf(row),
-    facts: { ...names, prices, organizationId, holdId, tokenId },
+    facts: { ...names, prices, organizationId, holdId, tokenId, budgets },
     state: "open",
     ...{ amount, tokens, draws, madeAtMs },
     ...{ charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, endedAtMs: null, events: [] },
@@ -228,7 +259,7 @@ function namesOf({ organization_name, token_name }: RowNames) {
 }
 
 /** Converts rows of requests, with their late settlements and credits. */
-async function listed(database: Database, rows: readonly RowNames[]): Promise<ListedRequest[]> {
+export async function listed(database: Database, rows: readonly RowNames[]): Promise<ListedRequest[]> {
   const charged = rows.filter((row) => (row as { ending?: string }).ending !== "released");
   const found = charged.length === 0 ? [] : await database.read(adjustmentQuery(charged));
   const ofRequest = Map.groupBy(found.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);

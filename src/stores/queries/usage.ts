@@ -9,7 +9,7 @@ import { nullable, number, requiredText } from "../fields.ts";
 import { HOLD, USAGE_COUNTS, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
 import { equal, join, raw, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
-import { firstRequestId } from "./requests.ts";
+import { firstRequestId, type IdRange } from "./requests.ts";
 
 /** Requests of one organization, token, model and bucket, as a query adds them up. */
 const REQUEST_SUM = declareTable("request_sum", [], {
@@ -64,11 +64,6 @@ function requestSums(database: Database) {
       return times.length === 0 ? null : Math.min(...times);
     },
   };
-}
-
-interface IdRange {
-  from: string;
-  to: string;
 }
 
 /** Reads requests by key, organization by organization: a period is a range of ids. */

@@ -2,7 +2,7 @@ import { statfs } from "node:fs/promises";
 import { StoreUnavailableError } from "../../errors.ts";
 import type { SqlDialect } from "../driver.ts";
 import { type MigratedDriver, missingStore } from "../migrations.ts";
-import { type Sql, type Statement, sql, statementOf } from "../sql.ts";
+import { raw, type Sql, type Statement, sql, statementOf } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
 import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
 import { WorkerLink } from "./link.ts";
@@ -150,6 +150,11 @@ function sqliteDialect(clock: () => number): SqlDialect {
     // One table has all requests: the range of ids would only make SQLite prefer the wrong index.
     idsWithin: () => sql`1 = 1`,
     idAtTime: (timeMs) => sql`printf('%08x-%04x', (${timeMs}) / 65536, (${timeMs}) % 65536)`,
+    jsonField: (json, key) => sql`(select value from json_each(${json}) where key = ${key})`,
+    jsonHeads: (json, table) => ({
+      from: sql`json_each(${json}) as ${raw(table)}`,
+      head: sql`json_extract(${raw(table)}.value, '$[0]')`,
+    }),
   };
 }
 

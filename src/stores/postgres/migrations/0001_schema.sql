@@ -172,6 +172,8 @@ CREATE TABLE request_default PARTITION OF request DEFAULT;
 -- their own, so that a period is a range of ids.
 CREATE INDEX request_ended_at ON request (organization_id, ended_at, id, cost) WHERE is_late = 0 AND ending <> 'released';
 CREATE INDEX request_late ON request (organization_id, ended_at, id) WHERE is_late = 1 AND ending <> 'released';
+-- An id from the invoice or the log of a provider leads to its request.
+CREATE INDEX request_provider_response_id ON request (provider_response_id) WHERE provider_response_id IS NOT NULL;
 
 -- A key belongs to a caller: to the first token of the rotations to the one that a request came with.
 CREATE TABLE idempotency_key (

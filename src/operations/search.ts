@@ -1,0 +1,46 @@
+import type { SearchResult } from "../api/admin/reports.ts";
+import { operation } from "./operation.ts";
+
+/** Results of each kind. */
+const KIND_MAX = 5;
+
+export const search = operation({
+  route: "GET /search",
+  permission: "organizations:read",
+  summary: "Find organizations and tokens by name, id or prefix, grants by reference or id, and requests by any id",
+  query: (s) => s.Strict({ query: s.Type.String({ minLength: 1, maxLength: 200 }) }),
+  answer: {
+    status: 200,
+    description: "At most five of each kind, of those that the caller's role may read.",
+    schema: (s) => s.PageOf(s.SearchResult),
+  },
+  async handle({ directory, requests }, { who, may, query: { query } }) {
+    const organizationId = who?.organizationId ?? null;
+    const page = { search: query, status: null, cursor: null, limit: KIND_MAX };
+    const [organizations, tokens, grants, request] = await Promise.all([
+      organizationId === null ? directory.organizations(page) : { data: [] },
+      may("tokens:read") ? directory.tokens({ ...page, organizationId }) : { data: [] },
+      may("credits:read") ? directory.grantsNamed(query, organizationId, KIND_MAX) : [],
+      may("requests:read") ? requests.find(query) : undefined,
+    ]);
+    const isOwn = request !== undefined && (organizationId ?? request.organization_id) === request.organization_id;
+    const data: SearchResult[] = [
+      ...(isOwn ? [result("request", request.id, request.model ?? request.id, request)] : []),
+      ...organizations.data.map(({ id, name }) =>
+        result("organization", id, name, { organization_id: id, organization_name: name }),
+      ),
+      ...tokens.data.map((token) => result("token", token.id, token.name, token)),
+      ...grants.map((grant) => result("grant", grant.id, grant.reference ?? grant.id, grant)),
+    ];
+    return { object: "list", data, next_cursor: null };
+  },
+});
+
+function result(
+  kind: SearchResult["kind"],
+  id: string,
+  name: string,
+  { organization_id, organization_name }: Pick<SearchResult, "organization_id" | "organization_name">,
+): SearchResult {
+  return { object: "search_result", kind, id, name, organization_id, organization_name };
+}
