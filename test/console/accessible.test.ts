@@ -1,21 +1,11 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Browser, Locator, Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PAGE_PATHS } from "../../console/src/page-paths.ts";
 import { operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
-import {
-  adminTokenOf,
-  eventually,
-  found,
-  pick,
-  problemsOf,
-  settled,
-  signIn,
-  visit,
-  WINDOWS,
-} from "../support/console.ts";
+import { adminTokenOf, problemsOf, settled, signIn, visit, WINDOWS } from "../support/console.ts";
 import { ROOT } from "../support/documents.ts";
 import {
   MEMBER_SCOPES,
@@ -25,10 +15,15 @@ import {
   send,
   startService,
 } from "../support/service.ts";
+import { closeDialog, OPENINGS } from "./openings.ts";
 
 type Address = (typeof PAGE_PATHS)[number];
 type Pattern = Address["path"] | Extract<Address, { one: string }>["one"];
 type Role = "operator" | "auditor" | "member";
+
+const TABS = ["usage", "tokens", "budgets", "statement", "settings"];
+/** As many as a pattern has paths. */
+const ROUNDS = Array.from({ length: 8 }, (_, round) => round);
 
 /** Route patterns of all pages that a role can open. */
 const patternsOf = (role: Role): Pattern[] =>
@@ -45,7 +40,7 @@ describe.skipIf(!hasBrowser)(
     let organization: Organization;
     let admin: string;
     let tokens: Record<Role, string>;
-    /** Paths to open for each pattern: one with much content, one with little. */
+    /** Paths to open for each pattern: one with much content, one with little, and others. */
     let examples: Record<Pattern, string[]>;
 
     beforeAll(async () => {
@@ -61,10 +56,20 @@ describe.skipIf(!hasBrowser)(
       examples = {
         "/": ["/", "/?period=1&organization_id=org_playground"],
         "/organizations": ["/organizations", "/organizations?search=nobody"],
-        "/organizations/:id": [`/organizations/${organization.id}`, "/organizations/org_unknown"],
+        "/organizations/:id": [
+          `/organizations/${organization.id}`,
+          "/organizations/org_unknown",
+          ...TABS.map((tab) => `/organizations/${organization.id}?tab=${tab}`),
+        ],
         "/credits": ["/credits"],
         "/tokens": ["/tokens", "/tokens?search=none"],
-        "/requests": [`/requests?organization_id=${organization.id}`, "/requests?status=recovered"],
+        "/tokens/:id": [`/tokens/${organization.tokenId}`, "/tokens/tok_unknown"],
+        "/requests": [
+          `/requests?organization_id=${organization.id}`,
+          "/requests?status=recovered&metadata_key=purpose&period=2026-01-01..2026-01-02",
+          "/requests?sort=charged",
+          ...["token", "hour", "budget", "metadata&metadata_key=purpose", "metadata"].map((by) => `/requests?by=${by}`),
+        ],
         "/requests/:id": [`/requests/${requestId}`, "/requests/unknown"],
         "/models": ["/models?compare=sandbox%2Fecho%2Csandbox%2Fstory", "/models?search=none"],
         "/models/*": ["/models/sandbox/echo"],
@@ -90,7 +95,7 @@ describe.skipIf(!hasBrowser)(
       const patterns = patternsOf(role);
       const problems: string[] = [];
       // Never the same page twice in a row: the second would show the data of the first until its own is loaded.
-      for (const path of [0, 1].flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
+      for (const path of ROUNDS.flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
         await show(visitor.page, path);
         expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(
           /^(Page not found|Page failed to load)$/,
@@ -186,163 +191,7 @@ describe.skipIf(!hasBrowser)(
 
 const DIALOG = /<(Dialog|DialogForm|BookingForm|Picker)\b/;
 /** Building blocks of other dialogs, dialogs with a path of their own, and that of trouble.test.ts. */
-const ELSEWHERE = ["ui/dialog.tsx", "shell/session-ended.tsx", "pages/requests/panel.tsx", "pages/models/details.tsx"];
-
-interface Opening {
-  path: string;
-  /** Source file of the dialog. */
-  file: string;
-  /** Opens the dialog. Forms are submitted with invalid input, so that their errors show. */
-  open: (page: Page) => Promise<void>;
-}
-
-const press = (place: Page | Locator, name: string) => place.getByRole("button", { name, exact: true }).first().click();
-
-/** Returns a function that clicks a button and then acts in the dialog that it opens. */
-const pressing = (name: string, then?: (dialog: Locator) => Promise<void>) => async (page: Page) => {
-  await press(page, name);
-  const dialog = page.getByRole("dialog");
-  await dialog.waitFor();
-  await then?.(dialog);
-};
-
-/** Closes the open dialog, and confirms if it asks. */
-async function closeDialog(page: Page): Promise<void> {
-  const dialog = page.getByRole("dialog");
-  await page.keyboard.press("Escape");
-  const answers = dialog.getByRole("button", { name: /^(Discard|Done)$/ });
-  await eventually(async () => (await answers.count()) > 0 || (await dialog.count()) === 0).toBe(true);
-  if ((await answers.count()) > 0) await answers.click();
-  await dialog.waitFor({ state: "detached" });
-}
-
-/** Submits invalid input and waits for the error. */
-const refused = async (dialog: Locator, name: string) => {
-  await press(dialog, name);
-  await dialog.locator("[aria-invalid]").first().waitFor();
-};
-
-const OF_ORGANIZATIONS: Opening[] = [
-  {
-    path: "/organizations",
-    file: "pages/organizations/organization-forms.tsx",
-    open: pressing("Create organization", (dialog) => refused(dialog, "Create organization")),
-  },
-  ...[
-    {
-      file: "pages/organizations/organization-forms.tsx",
-      open: pressing("Settings", async (dialog) => {
-        await dialog.getByLabel("Name").fill("");
-        await dialog.getByLabel("Requests per minute").fill("many");
-        await refused(dialog, "Save");
-      }),
-    },
-    { file: "pages/organizations/organization-forms.tsx", open: pressing("Pause") },
-    {
-      file: "pages/organizations/booking-forms.tsx",
-      open: pressing("Grant credits", async (dialog) => {
-        await dialog.getByLabel("Expires").selectOption("date");
-        await refused(dialog, "Grant credits");
-      }),
-    },
-    {
-      file: "pages/organizations/booking-forms.tsx",
-      open: pressing("Revoke", async (dialog) => {
-        await dialog.getByLabel("Credits").fill("some");
-        await refused(dialog, "Revoke credits");
-      }),
-    },
-    {
-      file: "pages/organizations/booking-forms.tsx",
-      open: pressing("Refund", async (dialog) => {
-        await dialog.getByLabel("Credits", { exact: true }).fill("1000");
-        await press(dialog, "Refund credits");
-        await dialog.getByRole("alert").waitFor();
-      }),
-    },
-    {
-      file: "pages/organizations/allowances.tsx",
-      open: pressing("Add allowance", (dialog) => refused(dialog, "Add allowance")),
-    },
-    { file: "pages/organizations/allowances.tsx", open: pressing("End allowance") },
-    {
-      file: "pages/organizations/budget-forms.tsx",
-      open: pressing("Create budget", async (dialog) => {
-        await pick(dialog, "Tokens", "capped");
-        await dialog.getByLabel("Metadata", { exact: true }).fill("team");
-        await dialog.getByLabel("The amount is for").selectOption("metadata");
-        await refused(dialog, "Create budget");
-      }),
-    },
-    { file: "pages/organizations/budget-forms.tsx", open: pressing("Change web team") },
-    {
-      file: "pages/organizations/budget-forms.tsx",
-      open: pressing("Raise web team", (dialog) => refused(dialog, "Raise budget")),
-    },
-    { file: "pages/organizations/budget-forms.tsx", open: pressing("Delete web team") },
-    {
-      file: "pages/organizations/budgets.tsx",
-      open: pressing("Show values of every user", (dialog) => dialog.getByRole("row", { name: "(none)" }).waitFor()),
-    },
-    { file: "pages/organizations/conversations-section.tsx", open: pressing("Disable storage") },
-    { file: "pages/organizations/conversations-section.tsx", open: pressing("Delete stored data") },
-  ].map((opening) => ({ path: "/organizations/:id", ...opening })),
-];
-
-const OPENINGS: Opening[] = [
-  ...OF_ORGANIZATIONS,
-  {
-    path: "/tokens",
-    file: "pages/tokens/create.tsx",
-    open: pressing("Create token", async (dialog) => {
-      await dialog.getByRole("radio", { name: "Selected models" }).check();
-      await dialog.getByLabel("Spending cap").fill("much");
-      await dialog.getByLabel("Expires").selectOption("date");
-      await refused(dialog, "Create token");
-    }),
-  },
-  {
-    path: "/tokens",
-    file: "pages/tokens/secret.tsx",
-    open: pressing("Create token", async (dialog) => {
-      await pick(dialog, "Organization", "Donaudampf");
-      await dialog.getByLabel("Name").fill("shown once");
-      await press(dialog, "Create token");
-      await dialog.getByText("You won't see it again").waitFor();
-    }),
-  },
-  { path: "/tokens", file: "pages/tokens/token-actions.tsx", open: pressing("Rotate capped") },
-  { path: "/tokens", file: "pages/tokens/token-actions.tsx", open: pressing("Revoke capped") },
-  {
-    path: "/tokens",
-    file: "pages/pick.tsx",
-    open: async (page) => {
-      await page.getByRole("combobox", { name: "Organization" }).fill("Donau");
-      await found(page).getByRole("option").waitFor();
-      await page.keyboard.press("ArrowDown");
-      await page.getByRole("status").getByText("1 match").waitFor();
-    },
-  },
-  {
-    path: "/requests?organization_id=:id&model=sandbox%2Fecho",
-    file: "pages/requests/conversation.tsx",
-    open: async (page) => {
-      await page.getByRole("table").getByRole("link", { name: "sandbox/echo" }).first().click();
-      await press(page, "Show prompt and answer");
-      await page.getByText(/^Stored until/).waitFor();
-    },
-  },
-  { path: "/playground", file: "pages/playground/code-dialog.tsx", open: pressing("View code") },
-  {
-    path: "/tokens",
-    file: "shell/shell.tsx",
-    open: async (page) => {
-      await page.setViewportSize(WINDOWS.narrow);
-      await press(page, "Menu");
-      await page.getByRole("dialog").waitFor();
-    },
-  },
-];
+const ELSEWHERE = ["ui/dialog.tsx", "shell/session-ended.tsx", "pages/models/details.tsx"];
 
 /** Creates data of every kind for the pages. Returns the ID of a request. */
 async function fill(service: RunningService, { id, token }: Organization): Promise<string> {

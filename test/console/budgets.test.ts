@@ -83,7 +83,7 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     ({ page } = await visit(browser, service));
     dialog = page.getByRole("dialog");
     await signIn(page, token);
-    await page.goto(`/organizations/${organization.id}`);
+    await page.goto(`/organizations/${organization.id}?tab=budgets`);
   });
   afterAll(async () => {
     await browser?.close();
@@ -218,8 +218,8 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     await cap.getByText("Requests of web app").waitFor();
     expect(await cap.getByRole("button").count()).toBe(0);
     await cap.getByRole("link", { name: "Changed with its token" }).click();
-    await page.getByRole("heading", { name: "Tokens", level: 1 }).waitFor();
-    await page.getByRole("row").filter({ hasText: "web app" }).waitFor();
+    await page.getByRole("heading", { name: "web app", level: 1 }).waitFor();
+    await page.getByText(/held of 40\.00$/).first().waitFor();
   });
 
   test("The audit log says in a sentence what a budget covers.", async () => {
@@ -240,7 +240,7 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
       const token = role === "auditor" ? (await auditor()).token : organization.token;
       const reader = await visit(browser, service);
       await signIn(reader.page, token);
-      await reader.page.goto(role === "auditor" ? `/organizations/${organization.id}` : "/credits");
+      await reader.page.goto(role === "auditor" ? `/organizations/${organization.id}?tab=budgets` : "/credits");
       await section(reader.page).getByText("every user", { exact: true }).waitFor();
       await reader.page.getByRole("button", { name: "Show values of every user" }).click();
       await reader.page.getByRole("dialog").getByText("of 5.00").waitFor();

@@ -158,7 +158,7 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
   });
 
   test("The settings form sends changed fields only, and a change of another operator stays.", async () => {
-    await open("Settings");
+    await open("Edit");
     await dialog.getByLabel("Name", { exact: true }).fill("Renamed");
     const limits = { requests_per_minute: 5 };
     await admin.call("PATCH", `/organizations/${organization.id}`, { limits });

@@ -85,7 +85,7 @@ describe.skipIf(!hasBrowser)("the figures of last month in a browser in Los Ange
   });
 
   test("The statement, its balances and its CSV show the same amounts.", async () => {
-    await page.goto(`/organizations/${organization.id}`);
+    await page.goto(`/organizations/${organization.id}?tab=statement`);
     const statement = page.locator(".card", { has: page.getByRole("heading", { name: "Statement" }) });
     await statement.getByLabel("Period (UTC)").selectOption(month);
     await statement.getByText("Closing balance").waitFor();
@@ -102,7 +102,9 @@ describe.skipIf(!hasBrowser)("the figures of last month in a browser in Los Ange
     expect(amounts).toHaveLength(3);
     expect(-sum(amounts.map(micro))).toBe(charged[0]);
     const link = await statement.getByRole("link", { name: "Export CSV" }).getAttribute("href");
-    const csv = await (await page.request.get(link ?? "")).text();
+    const file = await page.request.get(link ?? "");
+    expect(file.headers()["content-disposition"]).toContain(`-${month}-statement.csv`);
+    const csv = await file.text();
     const [head = "", ...lines] = csv.trim().split("\n");
     const at = (name: string) => head.split(",").indexOf(name);
     const rows = lines.map((line) => line.split(",")).filter((cells) => cells[at("kind")] === "charge");
@@ -116,7 +118,7 @@ describe.skipIf(!hasBrowser)("the figures of last month in a browser in Los Ange
   });
 
   test("The times of the statement are those of the API, in UTC.", async () => {
-    await page.goto(`/organizations/${organization.id}`);
+    await page.goto(`/organizations/${organization.id}?tab=statement`);
     const statement = page.locator(".card", { has: page.getByRole("heading", { name: "Statement" }) });
     await statement.getByLabel("Period (UTC)").selectOption(month);
     await statement

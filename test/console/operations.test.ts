@@ -38,6 +38,11 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await dialog.waitFor({ state: "detached" });
   };
   const statement = () => page.getByRole("region", { name: "Statement" });
+  const tab = (name: string) =>
+    page
+      .getByRole("navigation", { name: /^Parts of / })
+      .getByRole("link", { name })
+      .click();
   const available = async () => {
     const { body } = await admin.call<{ credits: { available: number } }>("GET", `/organizations/${organization.id}`);
     return body.credits.available;
@@ -78,7 +83,9 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.getByLabel("Unspent credits at the end of a month").selectOption("stays");
     await confirm("Add allowance");
     await row("Carry over").getByText("active").waitFor();
+    await tab("Statement");
     await statement().getByText("+10.00", { exact: true }).waitFor();
+    await tab("Credits");
     expect(await available()).toBe(before + 10);
     await press("End allowance");
     await page.getByText("No credits are granted on").waitFor();
@@ -98,7 +105,9 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.getByRole("dialog").getByLabel("Credits").fill("2.5");
     await page.getByRole("dialog").getByLabel("Note").fill("half of it");
     await confirm("Revoke credits");
+    await tab("Statement");
     await statement().getByRole("row").filter({ hasText: "half of it" }).getByText("−2.5").waitFor();
+    await tab("Credits");
     expect(await available()).toBeCloseTo(before - 2.5, 6);
     await page.reload();
     await press("Revoke credits of a mistake");
@@ -123,6 +132,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await dialog.getByLabel("Note").fill("a bad answer");
     await confirm("Refund credits");
     await row("Refund").first().waitFor();
+    await tab("Statement");
     await statement().getByText("a bad answer").waitFor();
     expect(inMicroCredits(await available())).toBe(inMicroCredits(before) + inMicroCredits(charged?.charged ?? 0));
     await page.goto(`/requests/${charged?.id}`);
@@ -130,7 +140,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
   });
 
   test("The operator filters the statement by kind and by days.", async () => {
-    await page.goto(`/organizations/${organization.id}`);
+    await page.goto(`/organizations/${organization.id}?tab=statement`);
     await settled(page);
     const kinds = () => statement().locator("tbody .badge").allTextContents();
     const everyKind = new Set(["Granted", "Charged", "Revoked", "Refunded"]);
@@ -153,7 +163,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     const downloading = page.waitForEvent("download");
     await page.getByRole("link", { name: "CSV" }).click();
     const download = await downloading;
-    expect(download.suggestedFilename()).toBe("statement.csv");
+    expect(download.suggestedFilename()).toBe("test-2020-01-01-to-2090-12-31-statement.csv");
     const text = await readFile(await download.path(), "utf8");
     const [heads = [], ...lines] = text
       .trimEnd()
@@ -178,7 +188,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     const downloading = page.waitForEvent("download");
     await page.getByRole("link", { name: "CSV" }).click();
     const download = await downloading;
-    expect(download.suggestedFilename()).toBe("statement-revoke.csv");
+    expect(download.suggestedFilename()).toBe("test-2020-01-01-to-2090-12-31-statement-revoke.csv");
     const lines = (await readFile(await download.path(), "utf8")).trimEnd().split("\r\n");
     expect(lines.map((line) => line.split(",")[1])).toEqual(["kind", "opening", "revoke", "revoke", "closing"]);
     expect(inMicroCredits(lines.at(-1)?.split(",")[3] ?? "")).toBe(inMicroCredits(await available()));
@@ -236,14 +246,14 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.getByLabel("Model").selectOption("sandbox/echo");
     const asked = requests.filter(({ model }) => model === "sandbox/echo");
     await shows(echo, asked);
-    await page.getByLabel("Time").selectOption("1");
-    await shows({ ...echo, since: "1" }, asked);
+    await page.getByLabel("Period").selectOption("1h");
+    await shows({ ...echo, period: "1h" }, asked);
     await page.reload();
-    await shows({ ...echo, since: "1" }, asked);
+    await shows({ ...echo, period: "1h" }, asked);
     const [token] = await listOf<{ id: string }>(`/tokens?organization_id=${organization.id}&status=active`);
     await pick(page, "Token", token?.id ?? "");
     const newest = asked.slice(0, 1);
-    await shows({ ...echo, since: "1", token_id: token?.id ?? "" }, newest);
+    await shows({ ...echo, period: "1h", token_id: token?.id ?? "" }, newest);
     await press("Clear filters");
     await shows({}, await listOf<RequestOfList>("/requests"));
     const oldest = asked.slice(-1);
@@ -259,14 +269,15 @@ describe.skipIf(!hasBrowser)("the operator", () => {
   test("The operator limits an organization, pauses it and resumes it.", async () => {
     const status = () => statusOf(organization.token);
     await page.goto(`/organizations/${organization.id}`);
-    await press("Settings");
+    await press("Edit");
     await page.getByLabel("Name", { exact: true }).fill("Renamed");
     await page.getByLabel("Requests per minute").fill("1");
     await confirm("Save");
     await page.getByRole("heading", { name: "Renamed", level: 1 }).waitFor();
+    await tab("Settings");
     await page.getByText("1 request per minute").waitFor();
     await eventually(status, SELDOM).toBe(429);
-    await press("Settings");
+    await press("Edit");
     await page.getByLabel("Requests per minute").fill("");
     await confirm("Save");
     await page.getByText("Default", { exact: true }).waitFor();

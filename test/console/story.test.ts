@@ -68,6 +68,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await dialog.getByRole("button", { name: "Grant credits" }).click();
     await row("invoice <7>").getByText("active").waitFor();
     await page.locator(".tile", { hasText: "Available" }).getByText("25.00").waitFor();
+    await page.getByRole("link", { name: "Statement" }).click();
     await page.getByRole("region", { name: "Statement" }).getByText("+25.00", { exact: true }).waitFor();
   });
 
@@ -110,6 +111,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
     const used = page.locator(".tile", { hasText: "Spent" }).locator(".figure");
+    await page.getByRole("link", { name: "Statement" }).click();
     await page.getByRole("region", { name: "Statement" }).getByText("Charged", { exact: true }).first().waitFor();
     const figure = async () => Number(await used.textContent());
     await eventually(figure).toBeGreaterThan(0);
@@ -119,6 +121,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
   });
 
   test.skipIf(isSkipped)("Prompts and answers are stored after a confirmation and shown as text.", async () => {
+    await page.getByRole("link", { name: "Settings" }).click();
     const section = page.locator(".card", { hasText: "Prompts and answers" });
     await section.getByText("Not stored", { exact: true }).waitFor();
     await section.getByRole("button", { name: "Enable storage" }).click();
@@ -250,6 +253,7 @@ describe.skipIf(!hasBrowser).each(STORES)("the console on %s", (store) => {
   test.skipIf(isSkipped)("The operator disables storage and deletes the stored data.", async () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
+    await page.getByRole("link", { name: "Settings" }).click();
     const section = page.locator(".card", { hasText: "Prompts and answers" });
     await section.getByRole("button", { name: "Disable storage" }).click();
     const dialog = page.getByRole("dialog");

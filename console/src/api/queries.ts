@@ -1,4 +1,5 @@
 import { keepPreviousData, queryOptions, useInfiniteQuery, useQueries } from "@tanstack/react-query";
+import { useEffect } from "react";
 import { read, withQuery } from "./client.ts";
 import { useSteady } from "./steady.ts";
 import type {
@@ -9,9 +10,12 @@ import type {
   Overview,
   PageOf,
   RequestDetail,
+  RequestSummary,
+  SearchResult,
   ServiceFacts,
   Session,
   StatementPage,
+  Token,
 } from "./types.ts";
 
 /** Refetch intervals. TanStack Query pauses them while the page is hidden. */
@@ -49,6 +53,13 @@ export const organization = (id: string) =>
   queryOptions({
     queryKey: ["organizations", "one", id],
     queryFn: ({ signal }) => read<Organization>(`/admin/v1/organizations/${encodeURIComponent(id)}`, signal),
+    refetchInterval: FIGURES_MS,
+  });
+
+export const token = (id: string) =>
+  queryOptions({
+    queryKey: ["tokens", "one", id],
+    queryFn: ({ signal }) => read<Token>(`/admin/v1/tokens/${encodeURIComponent(id)}`, signal),
     refetchInterval: FIGURES_MS,
   });
 
@@ -92,6 +103,18 @@ export const request = (id: string) =>
     },
   });
 
+/** The newest request of a token, until one has ended. */
+export const newestRequest = (tokenId: string) =>
+  queryOptions({
+    queryKey: ["requests", "newest", tokenId],
+    queryFn: ({ signal }) =>
+      read<PageOf<RequestSummary>>(withQuery("/admin/v1/requests", { token_id: tokenId, limit: 1 }), signal),
+    refetchInterval: ({ state: { data } }) => {
+      const first = data?.data[0];
+      return first === undefined || first.status === "running" ? AWAITED_MS : false;
+    },
+  });
+
 /** The service stores prompt and answer shortly after the request ends. */
 const AWAITED_MS = 1000;
 const WRITTEN_MS = 10_000;
@@ -109,6 +132,13 @@ export const conversation = (id: string) =>
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 0,
     retry: false,
+  });
+
+/** Requests, organizations, tokens and grants that an id or a name belongs to. */
+export const searchResults = (query: string) =>
+  queryOptions({
+    queryKey: ["search", query],
+    queryFn: ({ signal }) => read<PageOf<SearchResult>>(withQuery("/admin/v1/search", { query }), signal),
   });
 
 export const models = queryOptions({
@@ -133,8 +163,34 @@ export const budgets = (path: string) =>
     refetchInterval: FIGURES_MS,
   });
 
+/**
+ * Fetches all pages of an answer that comes in parts of a period, one after the other. `rows` has the rows of those that have
+ * arrived; `isComplete` tells whether there are no others.
+ */
+export function useParts<T>(
+  path: string,
+  filter: Record<string, string>,
+  { isEnabled = true, refetchMs = false }: { isEnabled?: boolean; refetchMs?: number | false } = {},
+) {
+  const query = useInfiniteQuery({
+    queryKey: ["requests", "parts", path, filter],
+    queryFn: ({ pageParam, signal }) => read<PageOf<T>>(withQuery(path, { ...filter, cursor: pageParam }), signal),
+    initialPageParam: null as string | null,
+    getNextPageParam: ({ next_cursor }) => next_cursor,
+    enabled: isEnabled,
+    refetchInterval: refetchMs,
+  });
+  const { hasNextPage, isFetching, isError, fetchNextPage } = query;
+  useEffect(() => {
+    if (hasNextPage && !isFetching && !isError) void fetchNextPage();
+  }, [hasNextPage, isFetching, isError, fetchNextPage]);
+  const isComplete = query.data?.pages.at(-1)?.next_cursor === null;
+  return { ...useSteady(query), rows: query.data?.pages.flatMap((page) => page.data), isComplete };
+}
+
 interface ListOptions<Page> {
   isLive?: boolean;
+  isEnabled?: boolean;
   /** Finds the page in an answer that contains more. By default the answer is the page. */
   pageIn?: (answer: unknown) => Page;
 }
@@ -144,7 +200,7 @@ export function useList<T, Page extends PageOf<T> = PageOf<T>>(
   key: string,
   path: string,
   filter: Record<string, string>,
-  { isLive = false, pageIn = (answer) => answer as Page }: ListOptions<Page> = {},
+  { isLive = false, isEnabled = true, pageIn = (answer) => answer as Page }: ListOptions<Page> = {},
 ) {
   const query = useInfiniteQuery({
     queryKey: [key, "list", path, filter],
@@ -154,6 +210,7 @@ export function useList<T, Page extends PageOf<T> = PageOf<T>>(
     getNextPageParam: (page) => page.next_cursor,
     placeholderData: keepPreviousData,
     refetchInterval: isLive ? LIVE_MS : false,
+    enabled: isEnabled,
   });
   const steady = useSteady(query);
   return { ...steady, rows: query.data?.pages.flatMap((page) => page.data) };

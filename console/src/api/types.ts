@@ -41,12 +41,14 @@ export type TokenChange = Static<typeof token.TokenChange>;
 export type TokenWithSecret = Static<typeof token.TokenWithSecret>;
 export type RotatedToken = Static<typeof token.RotatedToken>;
 export type RequestSummary = Static<typeof request.RequestSummary>;
+export type SummedRequests = Static<typeof request.SummedRequests>;
 export type RequestDetail = Static<typeof request.RequestDetail>;
 export type Conversation = Static<typeof request.Conversation>;
 export type ConversationRemoval = Static<typeof request.ConversationRemoval>;
 export type Model = Static<typeof reports.AdminModel>;
 export type ResumedRoute = Static<typeof reports.ResumedRoute>;
 export type PlaygroundToken = Static<typeof session.PlaygroundToken>;
+export type SearchResult = Static<typeof reports.SearchResult>;
 export type AuditEntry = Static<typeof reports.AuditEntry>;
 
 export interface PageOf<T> {

@@ -1,9 +1,10 @@
 import { type KeyboardEvent, useEffect, useRef, useState } from "react";
+import { Link } from "wouter";
 import { DataTable } from "./data-table.tsx";
 import { Axes, Bars, Lines, Points } from "./marks.tsx";
 import { type ChartProps, type Column, HEIGHT, type Kind, type Plot, plotOf, type Series } from "./scales.ts";
 
-/** Chart over days. Its values can be read by pointer, with the arrow keys, or in a table. */
+/** Chart over days or hours. Its values can be read by pointer, with the arrow keys, or in a table. */
 export function Chart(props: ChartProps) {
   const { series } = props;
   return (
@@ -24,7 +25,18 @@ export function Chart(props: ChartProps) {
   );
 }
 
-function PlotArea({ title, kind, series, columns, format, formatTick, tickStep, withTotal }: ChartProps) {
+function PlotArea({
+  title,
+  kind,
+  series,
+  columns,
+  format,
+  formatTick,
+  tickStep,
+  withTotal,
+  unit = "day",
+  pathOf,
+}: ChartProps) {
   const [box, width] = useWidth();
   const plot = plotOf(columns, kind, width, tickStep);
   const [shown, setShown] = useState<string | null>(null);
@@ -39,7 +51,7 @@ function PlotArea({ title, kind, series, columns, format, formatTick, tickStep, 
     if (target === undefined) return;
     event.preventDefault();
     setHome(target.key);
-    event.currentTarget.querySelector<SVGGElement>(`[data-key="${CSS.escape(target.key)}"]`)?.focus();
+    event.currentTarget.querySelector<SVGElement>(`[data-key="${CSS.escape(target.key)}"]`)?.focus();
   };
   return (
     <div className="chart-plot" ref={box}>
@@ -48,7 +60,7 @@ function PlotArea({ title, kind, series, columns, format, formatTick, tickStep, 
         viewBox={`0 0 ${width} ${HEIGHT}`}
         height={HEIGHT}
         role="group"
-        aria-label={`${title}. Use the arrow keys to move between days.`}
+        aria-label={`${title}. Use the arrow keys to move between ${unit}s.`}
         onKeyDown={move}
       >
         <Axes plot={plot} format={formatTick} />
@@ -59,6 +71,7 @@ function PlotArea({ title, kind, series, columns, format, formatTick, tickStep, 
             {...{ column, series, plot, kind }}
             words={inWords(column, series, format, withTotal)}
             isReached={column.key === reached}
+            path={pathOf?.(column.key)}
             onShown={(isShown) => setShown(isShown ? column.key : null)}
           />
         ))}
@@ -85,24 +98,25 @@ interface SlotProps {
   words: string;
   /** True for the one column that the Tab key reaches. */
   isReached: boolean;
+  /** Address that the column leads to. */
+  path: string | undefined;
   onShown: (isShown: boolean) => void;
 }
 
 /** One column of the chart, with its whole height as the pointer target. */
-function Slot({ column, series, plot, kind, words, isReached, onShown }: SlotProps) {
-  return (
-    // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a part of the chart, reached with the arrow keys
-    <g
-      data-key={column.key}
-      className="chart-column"
-      role="img"
-      aria-label={words}
-      tabIndex={isReached ? 0 : -1}
-      onFocus={() => onShown(true)}
-      onBlur={() => onShown(false)}
-      onPointerEnter={() => onShown(true)}
-      onPointerLeave={() => onShown(false)}
-    >
+function Slot({ column, series, plot, kind, words, isReached, path, onShown }: SlotProps) {
+  const attributes = {
+    "data-key": column.key,
+    className: "chart-column",
+    "aria-label": words,
+    tabIndex: isReached ? 0 : -1,
+    onFocus: () => onShown(true),
+    onBlur: () => onShown(false),
+    onPointerEnter: () => onShown(true),
+    onPointerLeave: () => onShown(false),
+  };
+  const content = (
+    <>
       <rect
         className="catch"
         x={plot.middle(column.key) - plot.step / 2}
@@ -111,6 +125,19 @@ function Slot({ column, series, plot, kind, words, isReached, onShown }: SlotPro
         height={plot.bottom - plot.top}
       />
       {kind === "bars" ? <Bars {...{ column, series, plot }} /> : <Points {...{ column, series, plot }} />}
+    </>
+  );
+  if (path !== undefined) {
+    return (
+      <Link href={path} {...attributes}>
+        {content}
+      </Link>
+    );
+  }
+  return (
+    // biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a part of the chart, reached with the arrow keys
+    <g role="img" {...attributes}>
+      {content}
     </g>
   );
 }

@@ -1,3 +1,4 @@
+import { Link } from "wouter";
 import { foldingOf } from "../ui/table.tsx";
 import type { ChartProps } from "./scales.ts";
 
@@ -7,7 +8,9 @@ export function DataTable({
   series,
   columns,
   format,
-}: Pick<ChartProps, "title" | "series" | "columns" | "format">) {
+  unit = "day",
+  pathOf,
+}: Pick<ChartProps, "title" | "series" | "columns" | "format" | "unit" | "pathOf">) {
   const folding = foldingOf(series.length + 1);
   return (
     <details className="chart-table">
@@ -18,7 +21,7 @@ export function DataTable({
           <caption className="visually-hidden">{title}</caption>
           <thead>
             <tr>
-              <th scope="col">Day</th>
+              <th scope="col">{unit === "day" ? "Day" : "Hour"}</th>
               {series.map(({ name }) => (
                 <th key={name} scope="col" className="right">
                   {name}
@@ -29,7 +32,7 @@ export function DataTable({
           <tbody>
             {columns.toReversed().map(({ key, label, values }) => (
               <tr key={key}>
-                <th scope="row">{label}</th>
+                <th scope="row">{pathOf === undefined ? label : <Link href={pathOf(key)}>{label}</Link>}</th>
                 {series.map(({ name }, index) => {
                   const value = values[index];
                   return (

@@ -61,9 +61,9 @@ export function Axes({ plot, format }: { plot: Plot; format: (value: number) => 
           </text>
         </g>
       ))}
-      {plot.labelled.map(({ key, label }) => (
+      {plot.labelled.map(({ key, label, tick }) => (
         <text key={key} x={plot.middle(key)} y={plot.bottom + 16} textAnchor="middle">
-          {label}
+          {tick ?? label}
         </text>
       ))}
     </g>

@@ -6,10 +6,12 @@ export interface Series {
   color: string;
 }
 
-/** Values of one day in the order of the series; null: not measured. */
+/** Values of one day or hour in the order of the series; null: not measured. */
 export interface Column {
   key: string;
   label: string;
+  /** Shorter label for the axis. */
+  tick?: string;
   values: readonly (number | null)[];
 }
 
@@ -34,6 +36,10 @@ export interface ChartProps {
   tickStep?: number;
   /** Shows the sum of each column. */
   withTotal?: boolean;
+  /** Time that a column stands for; a day by default. */
+  unit?: "day" | "hour";
+  /** Returns the address that a column leads to, by its key. */
+  pathOf?: ((key: string) => string) | undefined;
 }
 
 export type Plot = ReturnType<typeof plotOf>;

@@ -30,6 +30,11 @@ export function formatClock(at: string | number): string {
   return `${clock.format(new Date(at))} UTC`;
 }
 
+/** Formats the hour that begins at a time: `Nov 21, 14:00 UTC`. */
+export function formatHour(at: string | number): string {
+  return `${dayOfYear.format(new Date(at))}, ${clock.format(new Date(at)).slice(0, 2)}:00 UTC`;
+}
+
 /** Formats a day, such as `2026-11-21`, as `Nov 21`. */
 export function formatDay(day: string): string {
   return dayOfYear.format(new Date(`${day.slice(0, 10)}T00:00:00Z`));

@@ -1,14 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
-import { LogIn, LogOut, Menu } from "lucide-react";
-import { type ComponentType, type ReactNode, useEffect, useState } from "react";
+import { LogIn, LogOut, Menu, Search } from "lucide-react";
+import { type ComponentType, type ReactNode, useEffect, useEffectEvent, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { send } from "../api/client.ts";
 import { serviceFacts } from "../api/queries.ts";
 import type { Session } from "../api/types.ts";
 import { BASE_PATH } from "../base-path.ts";
-import { IconButton } from "../ui/button.tsx";
+import { Button, IconButton } from "../ui/button.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { Brand } from "./brand.tsx";
+import { CommandPalette } from "./command-palette.tsx";
 import { ThemeButton } from "./theme.tsx";
 
 interface Destination {
@@ -26,27 +27,49 @@ interface ShellProps {
 /** Frame of every page: navigation, account and theme. */
 export function Shell({ destinations, session, children }: ShellProps) {
   const [isMenuOpen, setMenuOpen] = useState(false);
+  const [isSearching, setSearching] = useState(false);
   const [path] = useLocation();
+  useShortcut(() => setSearching(true));
+  const search = () => setSearching(true);
   // biome-ignore lint/correctness/useExhaustiveDependencies: closes the menu after navigation
   useEffect(() => setMenuOpen(false), [path]);
   return (
     <div className="shell">
       <SkipLink />
-      <Sidebar destinations={destinations} session={session} />
+      <Sidebar destinations={destinations} session={session} onSearch={search} />
       <header className="topbar">
         <Brand />
-        <IconButton icon={Menu} label="Menu" onClick={() => setMenuOpen(true)} />
+        <div className="row row-tight">
+          <IconButton icon={Search} label="Go to" onClick={search} />
+          <IconButton icon={Menu} label="Menu" onClick={() => setMenuOpen(true)} />
+        </div>
       </header>
       {isMenuOpen && (
         <Dialog title="Menu" side className="drawer" onClose={() => setMenuOpen(false)}>
           <Sidebar destinations={destinations} session={session} isInMenu />
         </Dialog>
       )}
+      {isSearching && <CommandPalette pages={destinations} onClose={() => setSearching(false)} />}
       <main id="main" className="main" tabIndex={-1}>
         {children}
       </main>
     </div>
   );
+}
+
+/** Calls a function on Ctrl+K or Command+K, unless a dialog is open. */
+function useShortcut(onPressed: () => void): void {
+  const pressed = useEffectEvent((event: KeyboardEvent) => {
+    const isShortcut = (event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k";
+    if (!isShortcut) return;
+    // The browser's own shortcut would leave the page.
+    event.preventDefault();
+    if (document.querySelector("dialog[open]") === null) onPressed();
+  });
+  useEffect(() => {
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
 }
 
 /** Frame of the playground for guests: a link to sign in, and no navigation. */
@@ -83,15 +106,21 @@ interface SidebarProps {
   destinations: readonly Destination[];
   session: Session;
   isInMenu?: boolean;
+  onSearch?: () => void;
 }
 
-function Sidebar({ destinations, session, isInMenu = false }: SidebarProps) {
+function Sidebar({ destinations, session, isInMenu = false, onSearch }: SidebarProps) {
   const [path] = useLocation();
   const isAt = (to: string) => (to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`));
   const Frame = isInMenu ? "div" : "header";
   return (
     <Frame className="sidebar">
       {!isInMenu && <Brand />}
+      {onSearch && (
+        <Button icon={Search} aria-keyshortcuts="Control+K" onClick={onSearch}>
+          Go to … <kbd className="faint">Ctrl K</kbd>
+        </Button>
+      )}
       <nav className="nav" aria-label="Pages">
         {destinations.map(({ path: to, label, icon: Icon }) => (
           <Link key={to} href={to} aria-current={isAt(to) ? "page" : undefined}>

@@ -84,6 +84,33 @@ export function pythonOf({ baseUrl, body }: Call): string {
   ].join("\n");
 }
 
+/** Returns the commands that start Claude Code with a model. The base URL has no `/v1`. */
+export function claudeCodeOf({ baseUrl, token, body }: Call): string {
+  return [
+    `export ANTHROPIC_BASE_URL=${shellQuote(baseUrl.replace(/\/v1$/, ""))}`,
+    `export ANTHROPIC_AUTH_TOKEN=${token === undefined ? `"$${VARIABLE}"` : shellQuote(token)}`,
+    `export ANTHROPIC_MODEL=${shellQuote(body.model)}`,
+    `export ANTHROPIC_DEFAULT_HAIKU_MODEL=${shellQuote(body.model)}`,
+    "claude",
+    "",
+  ].join("\n");
+}
+
+/** Returns the configuration of Codex, `~/.codex/config.toml`. A JSON string is a TOML string. */
+export function codexOf({ baseUrl, body }: Call): string {
+  return [
+    `model = ${JSON.stringify(body.model)}`,
+    'model_provider = "tollgate"',
+    "",
+    "[model_providers.tollgate]",
+    'name = "Tollgate"',
+    `base_url = ${JSON.stringify(baseUrl)}`,
+    `env_key = "${VARIABLE}"`,
+    'wire_api = "responses"',
+    "",
+  ].join("\n");
+}
+
 function indent(text: string, by = 2): string {
   return text.replaceAll("\n", `\n${" ".repeat(by)}`);
 }

@@ -15,7 +15,7 @@ function useBooking<Input extends object>(organizationId: string, what: string, 
   const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/${what}`;
   return useAction(
     (input: Input, key) => send<Booking>("POST", path, input, key),
-    ["organizations", "overview"],
+    ["organizations", "overview", "requests"],
     (booking) => booking.repeated || onDone(),
   );
 }
@@ -145,10 +145,17 @@ function grantSummary(credits: number, name: string, expiresAt: string | null): 
   return `Grants ${formatAmount(credits)} credits to ${name}${expiry}.`;
 }
 
+interface RefundFormProps {
+  organization: Pick<Organization, "id" | "name">;
+  /** The request to refund, with the charge that was not refunded yet. */
+  charge?: { requestId: string; left: number };
+  onClose: () => void;
+}
+
 /** Refunds credits that were spent: as goodwill, or to correct one charge. */
-export function RefundForm({ organization, onClose }: FormProps) {
-  const [amount, setAmount] = useState("");
-  const [request, setRequest] = useState("");
+export function RefundForm({ organization, charge, onClose }: RefundFormProps) {
+  const [amount, setAmount] = useState(charge === undefined ? "" : String(charge.left));
+  const [request, setRequest] = useState(charge?.requestId ?? "");
   const [reference, setReference] = useState("");
   const [note, setNote] = useState("");
   const [isSubmitted, setSubmitted] = useState(false);

@@ -15,6 +15,7 @@ import { Card } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
+import { RequestsLink } from "../requests/link.tsx";
 import { ChangeBudget, CreateBudget, DeleteBudget, RaiseBudget } from "./budget-forms.tsx";
 import { coverageLabel, eachLabel, fillOf, usageLabel, WINDOWS } from "./budget-terms.ts";
 
@@ -27,15 +28,23 @@ type Open = (openDialog: OpenDialog) => void;
 /** Rows that are shown at first, and with each click for more: the spending caps of tokens can be many. */
 const ROWS = 50;
 
+interface BudgetsProps {
+  organizationId: string;
+  /** Leaves out the budgets that do not cover this token. */
+  tokenId?: string;
+}
+
 /** Budgets of an organization with what is spent and held in their current window. */
-export function Budgets({ organizationId }: { organizationId: string }) {
+export function Budgets({ organizationId, tokenId }: BudgetsProps) {
   const { may } = useAccess();
   const mayChange = may("budgets:write");
   const [openDialog, setOpenDialog] = useState<OpenDialog | null>(null);
   const [shown, setShown] = useState(ROWS);
   const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/budgets`;
   const query = useSteady(useQuery(budgetsQuery(path)));
-  const all = query.data?.data;
+  const isCovering = ({ selector, cap_of }: Budget) =>
+    tokenId === undefined || cap_of === tokenId || (selector.tokens?.includes(tokenId) ?? cap_of === null);
+  const all = query.data?.data.filter(isCovering);
   if (!may("budgets:read") || (!mayChange && all?.length === 0)) return null;
   // Caps last: they are listed with their tokens as well.
   const sorted = all?.toSorted((a, b) => Number(a.cap_of !== null) - Number(b.cap_of !== null));
@@ -126,12 +135,13 @@ function columnsOf(mayChange: boolean, onOpen: Open): Column<Budget>[] {
   return columns.filter((column) => column !== false);
 }
 
-function Name({ budget: { name, window, cap_of } }: { budget: Budget }) {
+/** Name of a budget, which leads to the requests that it counts. */
+function Name({ budget: { id, organization_id, name, window, cap_of } }: { budget: Budget }) {
   return (
     <span className="cell-two budget-name">
-      <span className="wrap-anywhere">{name}</span>
+      <RequestsLink view={{ organization_id, budget_id: id }}>{name}</RequestsLink>
       <span className="small faint">{WINDOWS.find(([known]) => known === window)?.[1] ?? window}</span>
-      {cap_of !== null && <Link href={`/tokens?search=${encodeURIComponent(cap_of)}`}>Changed with its token</Link>}
+      {cap_of !== null && <Link href={`/tokens/${encodeURIComponent(cap_of)}`}>Changed with its token</Link>}
     </span>
   );
 }

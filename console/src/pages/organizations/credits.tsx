@@ -23,7 +23,14 @@ export default function OwnCredits() {
     <Page title="Credits" about={organization?.name}>
       {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
       {query.isPending && <Skeleton height="24rem" />}
-      {query.data && <CreditsSection organization={query.data} mayChange={false} />}
+      {query.data && (
+        <>
+          <Balance organization={query.data} />
+          <CreditsSection organization={query.data} mayChange={false} />
+          <Budgets organizationId={query.data.id} />
+          <Statement organization={query.data} />
+        </>
+      )}
     </Page>
   );
 }
@@ -36,14 +43,13 @@ interface CreditsSectionProps {
 
 type OpenDialog = { what: "grant" | "credit" } | { what: "revoke"; grant: Grant | null } | null;
 
-/** Balance, grants, monthly allowances, budgets and statement of an organization. */
+/** Grants and monthly allowances of an organization. */
 export function CreditsSection({ organization, mayChange }: CreditsSectionProps) {
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
   const { id } = organization;
   const close = () => setOpenDialog(null);
   return (
     <>
-      <Balance organization={organization} />
       <Card
         title="Grants"
         about="Spent by priority, then earliest expiry"
@@ -56,8 +62,6 @@ export function CreditsSection({ organization, mayChange }: CreditsSectionProps)
         />
       </Card>
       <Allowances organization={organization} mayChange={mayChange} />
-      <Budgets organizationId={id} />
-      <Statement organizationId={id} />
       {openDialog?.what === "grant" && <GrantForm organization={organization} onClose={close} />}
       {openDialog?.what === "credit" && <RefundForm organization={organization} onClose={close} />}
       {openDialog?.what === "revoke" && (
@@ -83,7 +87,7 @@ function Actions({ onOpen }: { onOpen: (openDialog: OpenDialog) => void }) {
   );
 }
 
-function Balance({ organization: { credits } }: { organization: Organization }) {
+export function Balance({ organization: { credits } }: { organization: Organization }) {
   const tiles: [string, number, string][] = [
     ["Available", credits.available, "Ready to use"],
     ["Held", credits.held, "Reserved for requests in progress"],

@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { CirclePause, CirclePlay, Settings2 } from "lucide-react";
+import { CirclePause, CirclePlay, Pencil } from "lucide-react";
 import { useState } from "react";
 import { Link } from "wouter";
+import { withQuery } from "../../api/client.ts";
 import { organization as organizationQuery } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
 import type { Organization } from "../../api/types.ts";
@@ -11,10 +12,15 @@ import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
 import { Badge, Failure, Note, Skeleton } from "../../ui/states.tsx";
+import { useFilters } from "../filters.tsx";
 import { limitsLabel } from "../form-fields.tsx";
+import { OrganizationUsage } from "../overview/usage.tsx";
+import { OrganizationTokens } from "../tokens/token-table.tsx";
+import { Budgets } from "./budgets.tsx";
 import { ConversationsSection } from "./conversations-section.tsx";
-import { CreditsSection } from "./credits.tsx";
+import { Balance, CreditsSection } from "./credits.tsx";
 import { EditOrganization, PauseOrganization } from "./organization-forms.tsx";
+import { Statement } from "./statement.tsx";
 
 export function OrganizationPage({ id }: { id: string }) {
   const query = useSteady(useQuery(organizationQuery(id)));
@@ -34,11 +40,23 @@ export function OrganizationPage({ id }: { id: string }) {
 
 type OpenDialog = "edit" | "pause" | null;
 
+const TABS = [
+  ["credits", "Credits"],
+  ["usage", "Usage"],
+  ["tokens", "Tokens"],
+  ["budgets", "Budgets"],
+  ["statement", "Statement"],
+  ["settings", "Settings"],
+] as const;
+type Tab = (typeof TABS)[number][0];
+const FIRST_TAB = "credits";
+
 function Loaded({ organization }: { organization: Organization }) {
   const { may } = useAccess();
   const [openDialog, setOpenDialog] = useState<OpenDialog>(null);
+  const [{ tab: named }] = useFilters(["tab"]);
+  const tab = TABS.find(([name]) => name === named)?.[0] ?? FIRST_TAB;
   const isPaused = organization.status === "paused";
-  const query = `?organization_id=${encodeURIComponent(organization.id)}`;
   return (
     <Page
       title={organization.name}
@@ -52,8 +70,8 @@ function Loaded({ organization }: { organization: Organization }) {
       actions={
         may("organizations:write") && (
           <>
-            <Button icon={Settings2} onClick={() => setOpenDialog("edit")}>
-              Settings
+            <Button icon={Pencil} onClick={() => setOpenDialog("edit")}>
+              Edit
             </Button>
             <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setOpenDialog("pause")}>
               {isPaused ? "Resume" : "Pause"}
@@ -68,29 +86,58 @@ function Loaded({ organization }: { organization: Organization }) {
           {organization.pauses_allowances && " Its allowances are paused as well."}
         </Note>
       )}
-      <CreditsSection
-        organization={organization}
-        mayChange={organization.kind === "standard" && may("credits:write")}
-      />
+      <Balance organization={organization} />
+      <nav className="tabs" aria-label={`Parts of ${organization.name}`}>
+        {TABS.map(([name, label]) => (
+          <Link
+            key={name}
+            href={withQuery(`/organizations/${encodeURIComponent(organization.id)}`, {
+              tab: name === FIRST_TAB ? null : name,
+            })}
+            aria-current={name === tab ? "page" : undefined}
+          >
+            {label}
+          </Link>
+        ))}
+      </nav>
+      <TabContent tab={tab} organization={organization} />
+      {openDialog === "edit" && <EditOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
+      {openDialog === "pause" && <PauseOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
+    </Page>
+  );
+}
+
+function TabContent({ tab, organization }: { tab: Tab; organization: Organization }) {
+  const { may } = useAccess();
+  const { id, kind } = organization;
+  switch (tab) {
+    case "usage":
+      return <OrganizationUsage organizationId={id} />;
+    case "tokens":
+      return <OrganizationTokens organizationId={id} />;
+    case "budgets":
+      return <Budgets organizationId={id} />;
+    case "statement":
+      return <Statement organization={organization} />;
+    case "settings":
+      return <Settings organization={organization} />;
+    default:
+      return <CreditsSection organization={organization} mayChange={kind === "standard" && may("credits:write")} />;
+  }
+}
+
+function Settings({ organization }: { organization: Organization }) {
+  return (
+    <>
       <ConversationsSection organization={organization} />
       <Card title="About">
         <Facts
           facts={[
             ["Limits", limitsLabel(organization.limits)],
             ["Created", formatDate(organization.created_at)],
-            [
-              "Related pages",
-              <span key="links" className="row">
-                <Link href={`/${query}`}>Overview</Link>
-                <Link href={`/tokens${query}`}>Tokens</Link>
-                <Link href={`/requests${query}`}>Requests</Link>
-              </span>,
-            ],
           ]}
         />
       </Card>
-      {openDialog === "edit" && <EditOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
-      {openDialog === "pause" && <PauseOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
-    </Page>
+    </>
   );
 }

@@ -1,5 +1,4 @@
-import { Building2, Plus } from "lucide-react";
-import { useState } from "react";
+import { Building2, Plus, UserPlus } from "lucide-react";
 import { Link, Route, Switch } from "wouter";
 import { useList } from "../../api/queries.ts";
 import type { Organization } from "../../api/types.ts";
@@ -14,6 +13,7 @@ import { Badge, Empty, NoMatches } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
 import { Choice, useFilters } from "../filters.tsx";
+import { NewCustomer } from "./new-customer.tsx";
 import { OrganizationPage } from "./organization.tsx";
 import { CreateOrganization } from "./organization-forms.tsx";
 
@@ -35,10 +35,10 @@ const STATUSES = [
 
 function OrganizationList() {
   const { may } = useAccess();
-  const [filters, setFilters] = useFilters(["search", "status"]);
-  const [isCreating, setCreating] = useState(false);
+  const [{ create, ...filters }, setFilters] = useFilters(["search", "status", "create"]);
   const list = useList<Organization>("organizations", "/admin/v1/organizations", filters);
   const isFiltered = filters.search !== "" || filters.status !== "";
+  const close = () => setFilters({ create: "" });
   const clear = () => setFilters({ search: "", status: "" });
   return (
     <Page
@@ -46,9 +46,14 @@ function OrganizationList() {
       about="Customers and their balances"
       actions={
         may("organizations:write") && (
-          <Button look="main" icon={Plus} onClick={() => setCreating(true)}>
-            Create organization
-          </Button>
+          <>
+            <Button icon={Plus} onClick={() => setFilters({ create: "1" })}>
+              Create organization
+            </Button>
+            <Button look="main" icon={UserPlus} onClick={() => setFilters({ create: "customer" })}>
+              New customer
+            </Button>
+          </>
         )
       }
     >
@@ -79,7 +84,8 @@ function OrganizationList() {
           }
         />
       </Card>
-      {isCreating && <CreateOrganization onClose={() => setCreating(false)} />}
+      {may("organizations:write") && create === "1" && <CreateOrganization onClose={close} />}
+      {may("organizations:write") && create === "customer" && <NewCustomer onClose={close} />}
     </Page>
   );
 }

@@ -1,15 +1,6 @@
 import { expect, test } from "vitest";
 import type { StatementEntry } from "../../api/types.ts";
-import { entryDescription, periodOf } from "./statement-values.ts";
-
-test("A period contains both of its days in UTC.", () => {
-  expect(periodOf({ from: "2026-11-01", to: "2026-11-30" })).toEqual({
-    from: "2026-11-01T00:00:00.000Z",
-    to: "2026-12-01T00:00:00.000Z",
-  });
-  expect(periodOf({ from: "", to: "2026-11-30" })).not.toHaveProperty("from");
-  expect(periodOf({ from: "", to: "" })).toEqual({});
-});
+import { entryDescription } from "./statement-values.ts";
 
 test("A charge is described by model and tokens, another entry by reference and note.", () => {
   const charge = { kind: "charge", model: "m", tokens: { input: 900, cached_input: 100, output: 34 } };

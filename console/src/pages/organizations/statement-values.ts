@@ -1,17 +1,5 @@
 import type { StatementEntry } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
-import type { Days } from "../../format/times.ts";
-
-const DAY_MS = 86_400_000;
-
-/** Converts UTC days to the query of a period: from the start of the first to the end of the last. An empty end is open. */
-export function periodOf({ from, to }: Days): { from?: string; to?: string } {
-  const [startMs, endMs] = [from, to].map((day) => Date.parse(`${day}T00:00:00Z`)) as [number, number];
-  return {
-    ...(!Number.isNaN(startMs) && { from: new Date(startMs).toISOString() }),
-    ...(!Number.isNaN(endMs) && { to: new Date(endMs + DAY_MS).toISOString() }),
-  };
-}
 
 export const KIND_LABELS: Record<StatementEntry["kind"], string> = {
   grant: "Granted",

@@ -4,45 +4,32 @@ import { useState } from "react";
 import { Link } from "wouter";
 import { withQuery } from "../../api/client.ts";
 import { openingBalance, useList } from "../../api/queries.ts";
-import type { StatementEntry, StatementPage } from "../../api/types.ts";
+import type { Organization, StatementEntry, StatementPage } from "../../api/types.ts";
 import { BASE_PATH } from "../../base-path.ts";
 import { formatAmount, formatChange } from "../../format/numbers.ts";
-import type { Days } from "../../format/times.ts";
+import { useAccess } from "../../shell/session.ts";
 import { Listing } from "../../ui/listing.tsx";
 import { Card } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Moment, useNow } from "../../ui/values.tsx";
 import { Choice } from "../filters.tsx";
-import { daysOfPeriod, PeriodChoice } from "../period.tsx";
-import { entryDescription, KIND_LABELS, periodOf } from "./statement-values.ts";
+import { PeriodChoice, type Times, timesOfPeriod } from "../period.tsx";
+import { entryDescription, KIND_LABELS } from "./statement-values.ts";
 
-/** Choice of the dates in two fields. */
-const DATES = "dates";
-const RANGES = [
-  ["7", "Last 7 days"],
-  [DATES, "Selected dates"],
-] as const;
-const ANY_DAYS: Days = { from: "", to: "" };
+const RANGES = [["7", "Last 7 days"]] as const;
 
 /** Statement, oldest entry first, with the balance after each entry. */
-export function Statement({ organizationId }: { organizationId: string }) {
+export function Statement({ organization: { id } }: { organization: Organization }) {
   const nowMs = useNow();
   const [choice, setChoice] = useState("7");
-  const [dates, setDates] = useState(ANY_DAYS);
   const [kind, setKind] = useState("");
-  const days = daysOfPeriod(choice, nowMs) ?? dates;
-  const period = periodOf(days);
-  const base = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/statement`;
+  const period: Partial<Times> = timesOfPeriod(choice, nowMs) ?? {};
+  const base = `/admin/v1/organizations/${encodeURIComponent(id)}/statement`;
   const filter = { ...period, ...(kind !== "" && { kind }) };
   const list = useList<StatementEntry, StatementPage>("organizations", base, filter);
   const hasEnded = period.to !== undefined && Date.parse(period.to) <= nowMs;
   const closing = useQuery({ ...openingBalance(base, period.to ?? ""), enabled: hasEnded });
-  const choose = (value: string) => {
-    // The fields begin with the period that was shown.
-    if (value === DATES) setDates(days);
-    setChoice(value);
-  };
   return (
     <Card
       title="Statement"
@@ -51,8 +38,7 @@ export function Statement({ organizationId }: { organizationId: string }) {
       actions={
         <>
           <Choice label="Kind" all="All entries" value={kind} options={Object.entries(KIND_LABELS)} onValue={setKind} />
-          <PeriodChoice value={choice} ranges={RANGES} nowMs={nowMs} onValue={choose} />
-          {choice === DATES && <DayFields days={dates} onDays={setDates} />}
+          <PeriodChoice value={choice} ranges={RANGES} nowMs={nowMs} onValue={setChoice} />
           <a className="button button-plain" href={`${BASE_PATH}${withQuery(`${base}.csv`, filter)}`} download>
             <Download size={15} strokeWidth={1.9} aria-hidden="true" />
             <span>Export CSV</span>
@@ -93,11 +79,12 @@ const COLUMNS: readonly Column<StatementEntry>[] = [
 ];
 
 function What({ entry }: { entry: StatementEntry }) {
+  const { may } = useAccess();
   const words = entryDescription(entry);
   return (
     <span className="row row-stacked">
       <Badge tone={entry.kind === "charge" ? "plain" : "accent"}>{KIND_LABELS[entry.kind]}</Badge>
-      {entry.kind === "charge" && entry.id !== null ? (
+      {entry.kind === "charge" && entry.id !== null && may("requests:read") ? (
         <Link className="row-link wrap-anywhere" href={`/requests/${encodeURIComponent(entry.id)}`}>
           {words}
         </Link>
@@ -106,22 +93,4 @@ function What({ entry }: { entry: StatementEntry }) {
       )}
     </span>
   );
-}
-
-function DayFields({ days, onDays }: { days: Days; onDays: (days: Days) => void }) {
-  const fields = [
-    ["from", "From"],
-    ["to", "To"],
-  ] as const;
-  return fields.map(([name, label]) => (
-    <label key={name} className="row">
-      <span className="small faint">{label}</span>
-      <input
-        type="date"
-        className="day"
-        value={days[name]}
-        onChange={(event) => onDays({ ...days, [name]: event.target.value })}
-      />
-    </label>
-  ));
 }

@@ -7,6 +7,8 @@ import { Card } from "../../ui/page.tsx";
 import { titleOfCode } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
+import { RequestsLink } from "../requests/link.tsx";
+import type { View } from "../requests/view.ts";
 import { reportedCost } from "./figures.ts";
 
 type Row<List extends "top_models" | "top_tokens" | "top_organizations"> = Overview[List][number];
@@ -51,7 +53,7 @@ function ProviderCost(row: Counts) {
   );
 }
 
-export function Rankings({ figures }: { figures: Overview | undefined }) {
+export function Rankings({ figures, view }: { figures: Overview | undefined; view: Partial<View> }) {
   const { isServiceWide } = useAccess();
   const organizations = figures?.top_organizations ?? [];
   return (
@@ -59,7 +61,11 @@ export function Rankings({ figures }: { figures: Overview | undefined }) {
       <Card title="Models" about="By spend in this period" flush>
         <Table
           caption="Top models"
-          columns={columnsOf<Row<"top_models">>("Model", ({ model }) => <ModelLink id={model} />, figures?.top_models)}
+          columns={columnsOf<Row<"top_models">>(
+            "Model",
+            ({ model }) => <Behind view={{ ...view, model }} text={model} />,
+            figures?.top_models,
+          )}
           rows={figures?.top_models}
           keyOf={({ model }) => model}
           empty={null}
@@ -68,7 +74,11 @@ export function Rankings({ figures }: { figures: Overview | undefined }) {
       <Card title="Tokens" about="By spend in this period" flush>
         <Table
           caption="Top tokens"
-          columns={columnsOf<Row<"top_tokens">>("Token", (row) => <TokenLink {...row} />, figures?.top_tokens)}
+          columns={columnsOf<Row<"top_tokens">>(
+            "Token",
+            (row) => <Behind view={{ ...view, token_id: row.token_id }} text={row.name ?? row.token_id} />,
+            figures?.top_tokens,
+          )}
           rows={figures?.top_tokens}
           keyOf={({ token_id }) => token_id}
           empty={null}
@@ -80,7 +90,12 @@ export function Rankings({ figures }: { figures: Overview | undefined }) {
             caption="Top organizations"
             columns={columnsOf<Row<"top_organizations">>(
               "Organization",
-              (row) => <OrganizationLink {...row} />,
+              (row) => (
+                <Behind
+                  view={{ ...view, organization_id: row.organization_id }}
+                  text={row.name ?? row.organization_id}
+                />
+              ),
               organizations,
             )}
             rows={organizations}
@@ -120,16 +135,15 @@ export function EndingCredits({ organizations }: Pick<Overview, "organizations">
 type RefusalCount = Overview["refusals"][number];
 
 /** Refused requests of the period by code; nothing where there are none. */
-export function Refusals({ refusals, organizationId }: Pick<Overview, "refusals"> & { organizationId: string }) {
-  const inOrganization = organizationId === "" ? "" : `&organization_id=${encodeURIComponent(organizationId)}`;
+export function Refusals({ refusals, view }: Pick<Overview, "refusals"> & { view: Partial<View> }) {
   if (refusals.length === 0) return null;
   const columns: Column<RefusalCount>[] = [
     {
       head: "Reason",
       cell: ({ code }) => (
-        <Link className="row-link" href={`/requests?status=refused${inOrganization}`}>
+        <RequestsLink view={{ ...view, status: "refused", failure: code }}>
           {titleOfCode(code)} <span className="mono faint small">{code}</span>
-        </Link>
+        </RequestsLink>
       ),
     },
     { head: "Requests", right: true, cell: ({ requests }) => formatCount(requests) },
@@ -147,20 +161,9 @@ export function Refusals({ refusals, organizationId }: Pick<Overview, "refusals"
   );
 }
 
-function ModelLink({ id }: { id: string }) {
-  return (
-    <Link className="row-link wrap-anywhere" href={`/requests?model=${encodeURIComponent(id)}`}>
-      {id}
-    </Link>
-  );
-}
-
-function TokenLink({ token_id, name }: { token_id: string; name: string | null }) {
-  return (
-    <Link className="row-link wrap-anywhere" href={`/requests?token_id=${encodeURIComponent(token_id)}`}>
-      {name ?? token_id}
-    </Link>
-  );
+/** Name of a ranked row, which leads to its requests, the highest charge first. */
+function Behind({ view, text }: { view: Partial<View>; text: string }) {
+  return <RequestsLink view={{ ...view, sort: "charged" }}>{text}</RequestsLink>;
 }
 
 function OrganizationLink({ organization_id, name }: { organization_id: string; name: string | null }) {

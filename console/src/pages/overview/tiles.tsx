@@ -1,19 +1,22 @@
 import type { ReactNode } from "react";
 import type { Overview } from "../../api/types.ts";
-import {
-  countOf,
-  formatCount,
-  formatCredits,
-  formatDuration,
-  formatLasting,
-  formatShare,
-} from "../../format/numbers.ts";
+import { countOf, formatCount, formatDuration, formatLasting, formatShare } from "../../format/numbers.ts";
 import { Skeleton, titleOfCode } from "../../ui/states.tsx";
 import { Credits } from "../../ui/values.tsx";
+import { RequestsLink } from "../requests/link.tsx";
+import type { View } from "../requests/view.ts";
 import { reportedCost } from "./figures.ts";
 
-/** Key figures of the period. */
-export function Tiles({ figures }: { figures: Overview | undefined }) {
+interface TilesProps {
+  figures: Overview | undefined;
+  /** Totals of the days before, as many as the period has; undefined while they load. */
+  before: Overview["totals"] | undefined;
+  /** The view of the requests that the figures count. */
+  view: Partial<View>;
+}
+
+/** Key figures of the period, which lead to the requests behind them. */
+export function Tiles({ figures, before, view }: TilesProps) {
   if (figures === undefined) {
     const names = ["Available credits", "Spent", "Requests", "Failed", "Refused", "Time to first token"];
     return (
@@ -37,7 +40,8 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
       <Tile
         name="Spent"
         figure={<Credits value={totals.spent} />}
-        note={`${formatCredits(credits.spent_per_day)} per day over the last 7 days`}
+        note={changeLabel(totals.spent, before?.spent)}
+        behind={{ ...view, sort: "charged" }}
       />
       {cost !== null && (
         <Tile
@@ -49,17 +53,20 @@ export function Tiles({ figures }: { figures: Overview | undefined }) {
       <Tile
         name="Requests"
         figure={formatCount(totals.requests)}
-        note={`${countOf(totals.input_tokens + totals.output_tokens, "token")}`}
+        note={changeLabel(totals.requests, before?.requests)}
+        behind={view}
       />
       <Tile
         name="Failed"
         figure={totals.requests === 0 ? "–" : formatShare(totals.errors / totals.requests)}
         note={`${countOf(totals.errors, "request")}`}
+        behind={{ ...view, status: "failed" }}
       />
       <Tile
         name="Refused"
         figure={formatCount(totals.refused)}
         note={refusals[0] === undefined ? "No refused requests" : `Most often: ${titleOfCode(refusals[0].code)}`}
+        behind={{ ...view, status: "refused" }}
       />
       <Tile
         name="Time to first token"
@@ -76,11 +83,28 @@ function solvency({ active, out_of_credits: empty }: NonNullable<Overview["organ
   return `${formatCount(empty)} of ${countOf(active, "organization")} out of credits`;
 }
 
-function Tile({ name, figure, note }: { name: string; figure: ReactNode; note: ReactNode }) {
+/** Compares a figure with that of the days before. */
+export function changeLabel(now: number, before: number | undefined): string {
+  if (before === undefined) return "Comparing …";
+  if (before === 0) return now === 0 ? "Same as the period before" : "None in the period before";
+  const change = now / before - 1;
+  if (change === 0) return "Same as the period before";
+  return `${formatShare(Math.abs(change))} ${change > 0 ? "more" : "less"} than the period before`;
+}
+
+interface TileProps {
+  name: string;
+  figure: ReactNode;
+  note: ReactNode;
+  /** The requests that the figure counts. */
+  behind?: Partial<View>;
+}
+
+function Tile({ name, figure, note, behind }: TileProps) {
   return (
     <div className="tile">
       <dt>{name}</dt>
-      <dd className="figure">{figure}</dd>
+      <dd className="figure">{behind === undefined ? figure : <RequestsLink view={behind}>{figure}</RequestsLink>}</dd>
       <dd className="small faint">{note}</dd>
     </div>
   );

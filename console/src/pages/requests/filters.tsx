@@ -1,93 +1,138 @@
 import { useQuery } from "@tanstack/react-query";
-import { X } from "lucide-react";
-import { models } from "../../api/queries.ts";
+import { SlidersHorizontal, X } from "lucide-react";
+import { useState } from "react";
+import { budgets, models } from "../../api/queries.ts";
 import { useAccess, useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
+import { useNow } from "../../ui/values.tsx";
 import { Choice } from "../filters.tsx";
+import { PeriodChoice } from "../period.tsx";
 import { OrganizationFilter, Pick } from "../pick.tsx";
 import { STATUS_LABELS } from "./status.tsx";
+import { FILTER_NAMES, type FilterName, type View } from "./view.ts";
 
-export const NAMES = ["organization_id", "token_id", "model", "status", "request_id", "since"] as const;
-type Name = (typeof NAMES)[number];
-type Values = Record<Name, string>;
-
-const HOUR_MS = 3_600_000;
-const MINUTE_MS = 60_000;
-const SINCE = [
-  ["1", "Last hour"],
-  ["24", "Last 24 hours"],
-  ["168", "Last 7 days"],
+const RANGES = [
+  ["", "All time"],
+  ["1h", "Last hour"],
+  ["24h", "Last 24 hours"],
+  ["1", "Today"],
+  ["7", "Last 7 days"],
+  ["30", "Last 30 days"],
 ] as const;
+const MORE: readonly FilterName[] = ["failure", "route", "budget_id", "metadata_key", "metadata_value", "charged_min"];
 
-/** Returns the start of the period, rounded down to the minute so that the query key stays the same in between. */
-export function fromOf(since: string, nowMs: number): string | undefined {
-  const hours = Number(since);
-  if (!SINCE.some(([value]) => value === since)) return undefined;
-  return new Date(Math.floor((nowMs - hours * HOUR_MS) / MINUTE_MS) * MINUTE_MS).toISOString();
-}
-
-export const isFiltered = (values: Values) => Object.values(values).some((value) => value !== "");
+export const isFiltered = (view: View) => FILTER_NAMES.some((name) => view[name] !== "");
 
 interface FiltersProps {
-  values: Values;
-  onValues: (changes: Partial<Values>) => void;
+  view: View;
+  onView: (changes: Partial<View>) => void;
 }
 
-export function Filters({ values, onValues }: FiltersProps) {
+export function Filters({ view, onView }: FiltersProps) {
   const { organization } = useSession();
   const { isServiceWide } = useAccess();
+  const [isOpen, setOpen] = useState(false);
   const catalog = useQuery(models);
-  const organizationId = organization?.id ?? values.organization_id;
+  const nowMs = useNow();
+  const organizationId = organization?.id ?? view.organization_id;
+  const hasMore = isOpen || MORE.some((name) => view[name] !== "");
   return (
     <search className="toolbar" aria-label="Filter requests">
-      <SearchField label="Request ID" value={values.request_id} onValue={(request_id) => onValues({ request_id })} />
+      <SearchField label="Request ID" value={view.request_id} onValue={(request_id) => onView({ request_id })} />
       {isServiceWide && (
         <OrganizationFilter
-          value={values.organization_id}
-          onValue={(organization_id) => onValues({ organization_id, token_id: "" })}
+          value={view.organization_id}
+          onValue={(organization_id) => onView({ organization_id, token_id: "", budget_id: "" })}
         />
       )}
-      {(organizationId !== "" || values.token_id !== "") && (
+      {(organizationId !== "" || view.token_id !== "") && (
         <Pick
           what="tokens"
           filter={{ organization_id: organizationId }}
           attributes={{ "aria-label": "Token" }}
           all="All tokens"
-          value={values.token_id}
-          onValue={(token_id) => onValues({ token_id })}
+          value={view.token_id}
+          onValue={(token_id) => onView({ token_id })}
         />
       )}
       <Choice
         label="Model"
         all="All models"
-        value={values.model}
+        value={view.model}
         options={(catalog.data?.data ?? []).map(({ id }) => [id, id] as const)}
-        onValue={(model) => onValues({ model })}
+        onValue={(model) => onView({ model })}
       />
       <Choice
         label="Status"
         all="All statuses"
-        value={values.status}
+        value={view.status}
         options={Object.entries(STATUS_LABELS)}
-        onValue={(status) => onValues({ status })}
+        onValue={(status) => onView({ status })}
       />
-      <Choice
-        label="Time"
-        all="All time"
-        value={values.since}
-        options={SINCE}
-        onValue={(since) => onValues({ since })}
-      />
-      {isFiltered(values) && (
-        <Button
-          look="quiet"
-          icon={X}
-          onClick={() => onValues(Object.fromEntries(NAMES.map((name) => [name, ""])) as Values)}
-        >
-          Clear filters
-        </Button>
-      )}
+      <PeriodChoice value={view.period} ranges={RANGES} nowMs={nowMs} onValue={(period) => onView({ period })} />
+      <Button icon={SlidersHorizontal} aria-expanded={hasMore} onClick={() => setOpen(!hasMore)}>
+        More filters
+      </Button>
+      {hasMore && <MoreFilters view={view} organizationId={organizationId} onView={onView} />}
     </search>
+  );
+}
+
+/** Button that removes every filter; nothing where there is none. */
+export function ClearFilters({ view, onView }: FiltersProps) {
+  if (!isFiltered(view)) return null;
+  const none = Object.fromEntries(FILTER_NAMES.map((name) => [name, ""])) as Partial<View>;
+  return (
+    <Button look="quiet" icon={X} onClick={() => onView(none)}>
+      Clear filters
+    </Button>
+  );
+}
+
+const CREDITS = /^\d{0,9}(\.\d{0,6})?$/;
+
+function MoreFilters({ view, organizationId, onView }: FiltersProps & { organizationId: string }) {
+  const field = (label: string, name: FilterName) => (
+    <SearchField label={label} value={view[name]} onValue={(value) => onView({ [name]: value })} />
+  );
+  return (
+    <div className="toolbar toolbar-more">
+      {field("Error code", "failure")}
+      {field("Route", "route")}
+      {(organizationId !== "" || view.budget_id !== "") && (
+        <BudgetFilter organizationId={organizationId} value={view.budget_id} onView={onView} />
+      )}
+      {field("Metadata key", "metadata_key")}
+      {field("Metadata value", "metadata_value")}
+      <SearchField
+        label="Minimum charge in credits"
+        value={view.charged_min}
+        onValue={(value) => CREDITS.test(value) && onView({ charged_min: value })}
+      />
+    </div>
+  );
+}
+
+function BudgetFilter({
+  organizationId,
+  value,
+  onView,
+}: {
+  onView: FiltersProps["onView"];
+  organizationId: string;
+  value: string;
+}) {
+  const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/budgets`;
+  const found = useQuery({ ...budgets(path), enabled: organizationId !== "" });
+  const options = (found.data?.data ?? []).map(({ id, name }) => [id, name] as const);
+  return (
+    <Choice
+      label="Budget"
+      all="All budgets"
+      value={value}
+      options={options}
+      onValue={(budget_id) => onView({ budget_id })}
+    />
   );
 }

@@ -1,17 +1,23 @@
 import { useQuery } from "@tanstack/react-query";
-import type { ReactNode } from "react";
+import { HandHeart } from "lucide-react";
+import { type ReactNode, useState } from "react";
+import { Link } from "wouter";
 import { request } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
 import type { RequestDetail } from "../../api/types.ts";
 import { formatCount, formatDuration } from "../../format/numbers.ts";
 import { formatMoment } from "../../format/times.ts";
+import { useAccess } from "../../shell/session.ts";
+import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Facts } from "../../ui/page.tsx";
 import { Badge, Failure, Skeleton, titleOfCode } from "../../ui/states.tsx";
+import { RefundForm } from "../organizations/booking-forms.tsx";
 import { Costs } from "./costs.tsx";
 import { adviceOf, STATUS_DESCRIPTIONS, StatusBadge } from "./status.tsx";
 import { StoredConversation } from "./stored-conversation.tsx";
+import { addCredits } from "./view.ts";
 
 /** Details of a request. */
 export function RequestPanel({ id, onClose }: { id: string; onClose: () => void }) {
@@ -40,6 +46,7 @@ function Explained({ detail }: { detail: RequestDetail }) {
           {detail.is_idempotent && <Badge>Idempotency-Key: answer stored for 24 hours</Badge>}
         </div>
         <p className="soft">{STATUS_DESCRIPTIONS[status]}</p>
+        <Refund detail={detail} />
         {status === "failed" && <p className="soft">{failureText(detail)}</p>}
       </div>
       <Identity detail={detail} />
@@ -54,6 +61,30 @@ function Explained({ detail }: { detail: RequestDetail }) {
       )}
       <StoredConversation detail={detail} />
     </>
+  );
+}
+
+/** Button and form that refund what was charged and not refunded yet; nothing where that is nothing. */
+function Refund({ detail }: { detail: RequestDetail }) {
+  const { may } = useAccess();
+  const [isOpen, setOpen] = useState(false);
+  const { id, organization_id, organization_name, charged, credited } = detail;
+  const left = addCredits(charged, -credited);
+  // The form that has just booked the rest stays until it closes itself.
+  if (!may("credits:write") || (left <= 0 && !isOpen)) return null;
+  return (
+    <div>
+      <Button icon={HandHeart} onClick={() => setOpen(true)}>
+        Refund
+      </Button>
+      {isOpen && (
+        <RefundForm
+          organization={{ id: organization_id, name: organization_name }}
+          charge={{ requestId: id, left }}
+          onClose={() => setOpen(false)}
+        />
+      )}
+    </div>
   );
 }
 
@@ -102,8 +133,13 @@ function Identity({ detail }: { detail: RequestDetail }) {
     <Facts
       facts={[
         ["Request ID", withCopy(detail.request_id, "Copy request ID")],
-        ["Organization", detail.organization_name ?? detail.organization_id],
-        ["Token", detail.token_name ?? detail.token_id],
+        ["Organization", <OrganizationLink key="organization" detail={detail} />],
+        [
+          "Token",
+          <Link key="token" href={`/tokens/${encodeURIComponent(detail.token_id)}`}>
+            {detail.token_name ?? detail.token_id}
+          </Link>,
+        ],
         ["Model", detail.model ?? "–"],
         [
           "Route",
@@ -115,6 +151,12 @@ function Identity({ detail }: { detail: RequestDetail }) {
       ]}
     />
   );
+}
+
+function OrganizationLink({ detail: { organization_id, organization_name } }: { detail: RequestDetail }) {
+  const { isServiceWide } = useAccess();
+  if (!isServiceWide) return organization_name;
+  return <Link href={`/organizations/${encodeURIComponent(organization_id)}`}>{organization_name}</Link>;
 }
 
 /** ID and cost that the provider reported, if any. */

@@ -1,38 +1,35 @@
-import { ArrowUp, ListTree } from "lucide-react";
+import { ArrowUp, Download, ListTree } from "lucide-react";
 import { useState } from "react";
 import { Link, useLocation, useRoute, useSearch } from "wouter";
-import { useList } from "../../api/queries.ts";
+import { withQuery } from "../../api/client.ts";
+import { useList, useParts } from "../../api/queries.ts";
 import type { RequestSummary } from "../../api/types.ts";
-import { formatCount, formatDuration } from "../../format/numbers.ts";
+import { BASE_PATH } from "../../base-path.ts";
+import { countOf, formatCount } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Segments } from "../../ui/field.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
-import { Empty } from "../../ui/states.tsx";
-import type { Column } from "../../ui/table.tsx";
-import { Ago, Credits, useNow } from "../../ui/values.tsx";
-import { useFilters } from "../filters.tsx";
-import { Filters, fromOf, isFiltered, NAMES } from "./filters.tsx";
+import { Empty, Failure } from "../../ui/states.tsx";
+import { type Column, Table } from "../../ui/table.tsx";
+import { useNow } from "../../ui/values.tsx";
+import { Choice, useFilters } from "../filters.tsx";
+import { ColumnChoice, useColumns } from "./columns.tsx";
+import { ClearFilters, Filters, isFiltered } from "./filters.tsx";
+import { Groups } from "./groups.tsx";
 import { RequestPanel } from "./panel.tsx";
-import { StatusBadge } from "./status.tsx";
+import { GROUPINGS, groupingOf, ranked, SORTS, sortOf, VIEW_NAMES, type View, wireFilterOf } from "./view.ts";
 
 type Pace = "live" | "paused";
 
-/** Requests, including refused ones, newest first. */
+/** Requests, including refused ones: the newest, the highest by a value, or added up by group. */
 export default function Requests() {
-  const { isServiceWide } = useAccess();
-  const [filters, setFilters] = useFilters(NAMES);
+  const [view, setView] = useFilters(VIEW_NAMES);
   const [pace, setPace] = useState<Pace>("live");
-  const { since, ...wire } = filters;
-  const from = fromOf(since, useNow());
-  const list = useList<RequestSummary>(
-    "requests",
-    "/admin/v1/requests",
-    { ...wire, ...(from !== undefined && { from }) },
-    { isLive: pace === "live" },
-  );
-  const { rows, fresh, showFresh } = useHeldBack(list, JSON.stringify(filters));
+  const columns = useColumns();
+  const filter = wireFilterOf(view, useNow());
+  const [by, sort] = [groupingOf(view.by), sortOf(view.sort)];
   return (
     <Page
       title="Requests"
@@ -49,29 +46,122 @@ export default function Requests() {
         />
       }
     >
-      <Filters values={filters} onValues={setFilters} />
-      <Card flush>
-        <div className="list">
-          {fresh > 0 && (
-            <span className="new-rows">
-              <Button look="main" icon={ArrowUp} onClick={showFresh}>
-                {`${formatCount(fresh)} new`}
-              </Button>
-            </span>
-          )}
-          <Listing
-            caption="Requests"
-            list={{ ...list, rows }}
-            columns={columnsOf(isServiceWide)}
-            keyOf={({ id }) => id}
-            skeletonRows={12}
-            empty={<NoRequests isFiltered={isFiltered(filters)} hasMore={list.hasNextPage} />}
-          />
-        </div>
-      </Card>
+      <Filters view={view} onView={setView} />
+      <div className="toolbar">
+        <Order view={view} onView={setView} />
+        {by === undefined && <ColumnChoice {...columns} />}
+        <Exports filter={filter} />
+        <ClearFilters view={view} onView={setView} />
+      </div>
+      {by !== undefined && <Groups view={view} by={by} filter={filter} />}
+      {by === undefined && sort !== undefined && <Ranked sort={sort} filter={filter} columns={columns.columns} />}
+      {by === undefined && sort === undefined && (
+        <Newest view={view} filter={filter} columns={columns.columns} isLive={pace === "live"} />
+      )}
       <OpenRequest />
     </Page>
   );
+}
+
+/** Choices of grouping and order. */
+function Order({ view, onView }: { view: View; onView: (changes: Partial<View>) => void }) {
+  const { isServiceWide } = useAccess();
+  const groupings = GROUPINGS.filter(([by]) => isServiceWide || by !== "organization");
+  return (
+    <>
+      <Choice label="Group" all="No groups" value={view.by} options={groupings} onValue={(by) => onView({ by })} />
+      {groupingOf(view.by) === undefined && (
+        <Choice
+          label="Sort"
+          all="Newest first"
+          value={view.sort}
+          options={SORTS}
+          onValue={(sort) => onView({ sort })}
+        />
+      )}
+    </>
+  );
+}
+
+/** Links to all requests that match the filters, the newest first. */
+function Exports({ filter }: { filter: Record<string, string> }) {
+  const formats = [
+    ["csv", "Export CSV"],
+    ["jsonl", "Export JSON Lines"],
+  ] as const;
+  return formats.map(([format, text]) => (
+    <a
+      key={format}
+      className="button button-plain"
+      href={`${BASE_PATH}${withQuery(`/admin/v1/requests.${format}`, filter)}`}
+      download
+    >
+      <Download size={15} strokeWidth={1.9} aria-hidden="true" />
+      <span>{text}</span>
+    </a>
+  ));
+}
+
+interface ListProps {
+  filter: Record<string, string>;
+  columns: readonly Column<RequestSummary>[];
+}
+
+function Newest({ view, filter, columns, isLive }: ListProps & { view: View; isLive: boolean }) {
+  const list = useList<RequestSummary>("requests", "/admin/v1/requests", filter, { isLive });
+  const { rows, fresh, showFresh } = useHeldBack(list, JSON.stringify(view));
+  return (
+    <Card flush>
+      <div className="list">
+        {fresh > 0 && (
+          <span className="new-rows">
+            <Button look="main" icon={ArrowUp} onClick={showFresh}>
+              {`${formatCount(fresh)} new`}
+            </Button>
+          </span>
+        )}
+        <Listing
+          caption="Requests"
+          list={{ ...list, rows }}
+          columns={columns}
+          keyOf={({ id }) => id}
+          skeletonRows={12}
+          empty={<NoRequests isFiltered={isFiltered(view)} hasMore={list.hasNextPage} />}
+        />
+      </div>
+    </Card>
+  );
+}
+
+const RANKED_MAX = 200;
+
+/** The ended requests of the period with the highest values. */
+function Ranked({ sort, filter, columns }: ListProps & { sort: NonNullable<ReturnType<typeof sortOf>> }) {
+  const wire = { ...filter, sort, limit: String(RANKED_MAX) };
+  const parts = useParts<RequestSummary>("/admin/v1/requests", wire);
+  const rows = parts.rows && ranked(parts.rows, sort, RANKED_MAX);
+  return (
+    <Card flush>
+      {parts.isError && <Failure error={parts.error} onRetry={() => parts.refetch()} retrying={parts.isFetching} />}
+      {(rows !== undefined || !parts.isError) && (
+        <Table
+          caption="Requests"
+          columns={columns}
+          rows={rows}
+          keyOf={({ id }) => id}
+          skeletonRows={12}
+          empty={parts.isComplete ? <NoRequests isFiltered hasMore={false} /> : null}
+        />
+      )}
+      <p className="more small faint" role="status">
+        {parts.isComplete ? rankedLabel(rows?.length ?? 0) : "Searching …"}
+      </p>
+    </Card>
+  );
+}
+
+function rankedLabel(count: number): string {
+  return count === RANKED_MAX ? `The first ${RANKED_MAX} ended requests` : countOf(count, "ended request");
 }
 
 /**
@@ -125,66 +215,5 @@ function NoRequests({ isFiltered: isNarrowed, hasMore }: { isFiltered: boolean; 
       Send one with a <Link href="/tokens">token</Link> or from the <Link href="/playground">playground</Link>. It
       appears here while it runs.
     </Empty>
-  );
-}
-
-function columnsOf(isServiceWide: boolean): Column<RequestSummary>[] {
-  const whose: Column<RequestSummary> = {
-    head: isServiceWide ? "Organization and token" : "Token",
-    cell: ({ organization_name, organization_id, token_name, token_id }) => (
-      <span className="cell-two">
-        {isServiceWide && <span className="wrap-anywhere">{organization_name ?? organization_id}</span>}
-        <span className={isServiceWide ? "small faint wrap-anywhere" : "wrap-anywhere"}>{token_name ?? token_id}</span>
-      </span>
-    ),
-  };
-  const cost: Column<RequestSummary> = {
-    head: "Provider cost",
-    right: true,
-    cell: ({ provider_cost }) => <span className="figures">{provider_cost ?? "–"}</span>,
-  };
-  return [
-    { head: "Request", cell: (row) => <RequestLink request={row} /> },
-    { head: "Status", cell: (row) => <Outcome request={row} /> },
-    whose,
-    { head: "Input", right: true, cell: ({ tokens }) => formatCount(inputOf(tokens)) },
-    {
-      head: "Output",
-      right: true,
-      cell: ({ tokens }) => formatCount(tokens.output + tokens.reasoning),
-    },
-    { head: "First token", right: true, cell: ({ first_token_ms }) => durationOf(first_token_ms) },
-    { head: "Duration", right: true, cell: ({ duration_ms }) => durationOf(duration_ms) },
-    { head: "Charged", right: true, cell: ({ charged }) => <Credits value={charged} /> },
-    ...(isServiceWide ? [cost] : []),
-  ];
-}
-
-const inputOf = ({ input, cached_input, cache_write }: RequestSummary["tokens"]) => input + cached_input + cache_write;
-const durationOf = (durationMs: number | null) => (durationMs === null ? "–" : formatDuration(durationMs));
-
-/** Status of a request, with its error code and the number of requests that the row represents. */
-function Outcome({ request: { status, failure, refusal } }: { request: RequestSummary }) {
-  const repeated = refusal === null || refusal.count === 1 ? "" : ` × ${formatCount(refusal.count)}`;
-  return (
-    <span className="cell-two" title={refusal?.message}>
-      <StatusBadge status={status} />
-      {failure !== null && <span className="small faint wrap-anywhere">{`${failure}${repeated}`}</span>}
-    </span>
-  );
-}
-
-function RequestLink({ request: { id, model, refusal, created_at } }: { request: RequestSummary }) {
-  const search = useSearch();
-  const path = `/requests/${encodeURIComponent(id)}`;
-  return (
-    <span className="cell-two">
-      <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
-        {model ?? refusal?.endpoint}
-      </Link>
-      <span className="small faint">
-        <Ago at={created_at} />
-      </span>
-    </span>
   );
 }

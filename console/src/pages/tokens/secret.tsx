@@ -1,14 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { flushSync } from "react-dom";
-import { models } from "../../api/queries.ts";
+import { models, newestRequest } from "../../api/queries.ts";
 import type { TokenWithSecret } from "../../api/types.ts";
-import { apiBaseUrl } from "../../base-path.ts";
-import { curlOf } from "../../snippets/snippets.ts";
+import { formatExactCredits } from "../../format/numbers.ts";
+import { Samples } from "../../snippets/samples.tsx";
 import { Button } from "../../ui/button.tsx";
 import { CopyButton } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Note } from "../../ui/states.tsx";
+import { StatusBadge } from "../requests/status.tsx";
 
 /** Renders the dialog with a new secret, independent of the current page. */
 export function SecretHost() {
@@ -17,7 +18,7 @@ export function SecretHost() {
 }
 
 /** Model of the sample command: inexpensive, and available unless the sandbox is disabled. */
-const SANDBOX_MODEL = "sandbox/echo";
+export const SANDBOX_MODEL = "sandbox/echo";
 
 /** Shows the secret of a token once. Only the Done button closes the dialog. */
 function Secret({ title, token, note }: ShownSecret) {
@@ -41,6 +42,7 @@ function Secret({ title, token, note }: ShownSecret) {
         ) : (
           <SecretText secret={token.secret} model={model} />
         )}
+        <FirstRequest tokenId={token.id} />
         {note && <p>{note}</p>}
       </div>
       <footer className="dialog-foot">
@@ -57,7 +59,6 @@ function Secret({ title, token, note }: ShownSecret) {
 
 function SecretText({ secret, model }: { secret: string; model: string }) {
   const messages = [{ role: "user", content: "Hello, Tollgate!" }];
-  const example = curlOf({ baseUrl: apiBaseUrl(), token: secret, body: { model, messages } });
   return (
     <>
       <Note tone="warn">Copy it now. You won't see it again.</Note>
@@ -67,17 +68,33 @@ function SecretText({ secret, model }: { secret: string; model: string }) {
           <CopyButton text={secret} label="Copy token" />
         </div>
       </div>
-      <div className="stack-small">
+      <section className="stack-small">
         <h3>Try it</h3>
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
-        <pre className="code" tabIndex={0}>
-          {example}
-        </pre>
-        <div className="row">
-          <CopyButton text={example} label="Copy command" />
-        </div>
-      </div>
+        <Samples withAgents token={secret} body={{ model, messages }} />
+      </section>
     </>
+  );
+}
+
+/** Waits for the first request of a new token, and shows it while it runs and when it has ended. */
+function FirstRequest({ tokenId }: { tokenId: string }) {
+  const first = useQuery(newestRequest(tokenId)).data?.data[0];
+  return (
+    <section className="stack-small">
+      <h3>First request</h3>
+      <p role="status" className="row">
+        {first === undefined ? (
+          <span className="soft">Waiting for a request with this token …</span>
+        ) : (
+          <>
+            <StatusBadge status={first.status} />
+            <span className="wrap-anywhere">{first.model ?? first.refusal?.endpoint}</span>
+            <span className="figures">{formatExactCredits(first.charged)} credits</span>
+            {first.failure !== null && <code>{first.failure}</code>}
+          </>
+        )}
+      </p>
+    </section>
   );
 }
 

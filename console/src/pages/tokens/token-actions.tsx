@@ -1,12 +1,16 @@
-import { useState } from "react";
+import { Ban, type LucideIcon, Pencil, RefreshCw } from "lucide-react";
+import { type ReactNode, useState } from "react";
 import { useAction } from "../../api/actions.ts";
 import { ApiFailure, send } from "../../api/client.ts";
 import type { RotatedToken, Token } from "../../api/types.ts";
 import { formatMoment } from "../../format/times.ts";
+import { Button } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { SelectField } from "../../ui/field.tsx";
 import { Facts } from "../../ui/page.tsx";
+import { Badge } from "../../ui/states.tsx";
 import { Ago } from "../../ui/values.tsx";
+import { EditToken } from "./create.tsx";
 import { showSecret } from "./secret.tsx";
 
 const OVERLAPS = [
@@ -16,6 +20,47 @@ const OVERLAPS = [
   ["86400", "1 day"],
   ["604800", "7 days"],
 ] as const;
+
+export const TOKEN_STATUSES = {
+  active: { label: "Active", tone: "good" },
+  expired: { label: "Expired", tone: "warn" },
+  revoked: { label: "Revoked", tone: "plain" },
+} as const;
+
+export function StatusOfToken({ token: { status } }: { token: Token }) {
+  const { tone, label } = TOKEN_STATUSES[status];
+  return <Badge tone={tone}>{label}</Badge>;
+}
+
+type TokenAct = "edit" | "rotate" | "revoke";
+const ACTS = [
+  ["edit", "Edit", Pencil],
+  ["rotate", "Rotate", RefreshCw],
+  ["revoke", "Revoke", Ban],
+] as const satisfies readonly (readonly [TokenAct, string, LucideIcon])[];
+export type ActOnToken = (what: TokenAct, token: Token) => void;
+
+/** Buttons that change a token; nothing for one that has ended. */
+export function TokenActions({ token, onAct }: { token: Token; onAct: ActOnToken }) {
+  if (token.status !== "active") return null;
+  return (
+    <span className="row end">
+      {ACTS.map(([act, label, icon]) => (
+        <Button key={act} icon={icon} aria-label={`${label} ${token.name}`} onClick={() => onAct(act, token)}>
+          {label}
+        </Button>
+      ))}
+    </span>
+  );
+}
+
+/** Returns the open form of a token, if any, and what opens one. */
+export function useTokenDialogs(): [dialog: ReactNode, open: ActOnToken] {
+  const [shown, setShown] = useState<{ what: TokenAct; token: Token } | null>(null);
+  const Form = shown && { edit: EditToken, rotate: RotateToken, revoke: RevokeToken }[shown.what];
+  const dialog = Form && <Form token={shown.token} onClose={() => setShown(null)} />;
+  return [dialog, (what, token) => setShown({ what, token })];
+}
 
 type Rotation = { overlap_seconds: number; replace?: boolean };
 
