@@ -219,7 +219,10 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     expect(await cap.getByRole("button").count()).toBe(0);
     await cap.getByRole("link", { name: "Changed with its token" }).click();
     await page.getByRole("heading", { name: "web app", level: 1 }).waitFor();
-    await page.getByText(/held of 40\.00$/).first().waitFor();
+    await page
+      .getByText(/held of 40\.00$/)
+      .first()
+      .waitFor();
   });
 
   test("The audit log says in a sentence what a budget covers.", async () => {
