@@ -1,13 +1,4 @@
-import {
-  type Days,
-  dayOf,
-  daysOfMonth,
-  formatDate,
-  formatHour,
-  formatMonth,
-  lastDays,
-  pastMonths,
-} from "../format/times.ts";
+import { type Days, dayOf, daysOfMonth, formatHour, formatMonth, lastDays, pastMonths } from "../format/times.ts";
 
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
@@ -133,11 +124,4 @@ function DayField({ label, day, onDay }: { label: string; day: string; onDay: (d
       <input type="date" className="day" value={day} onChange={(event) => onDay(event.target.value)} />
     </label>
   );
-}
-
-/** Describes a period in words: `Nov 3, 2026 to Nov 9, 2026`; an empty text for all time. */
-export function periodLabel(period: string, nowMs: number): string {
-  const days = daysOfPeriod(period, nowMs);
-  if (days === null) return HOUR.test(period) ? formatHour(`${period}:00:00Z`) : "";
-  return days.from === days.to ? formatDate(days.from) : `${formatDate(days.from)} to ${formatDate(days.to)}`;
 }
