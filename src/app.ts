@@ -10,6 +10,7 @@ import { createLedger, createOverload, createRetention, newIdOf, openStoreOf, ty
 import { Reloads } from "./app/reload.ts";
 import { createResumptions } from "./app/resumptions.ts";
 import { createTelemetry } from "./app/telemetry/telemetry.ts";
+import { createWarnings, createWatch } from "./app/warnings.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
 import { Circuits } from "./gateway/circuit.ts";
@@ -77,6 +78,8 @@ export async function startService(config: Config, options: StartOptions): Promi
   const refusals = own(new RefusalLog({ ...options, rows: store.refusals, newId }));
   const signInFailures = own(createSignInFailures({ ...options, rows: store.admin, newId }));
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, resumptions };
+  const dispatcher = own(await createWarnings(config, options, { store, live }));
+  const watch = own(createWatch(config, options, { store, live, circuits, ledger }));
   const tokenCounter = own(new TokenCounter(options));
   const limits = own(await createLimits(config, options));
   const overload = own(createOverload(config, options));
@@ -92,9 +95,8 @@ export async function startService(config: Config, options: StartOptions): Promi
   await arrived;
   options.onServing?.();
   ledger.start();
-  for (const part of [lastUses, signInFailures, healthFile, resumptions, usageDays, retention, refusals, overload]) {
-    part.start();
-  }
+  const background = [lastUses, signInFailures, healthFile, resumptions, usageDays, retention, refusals];
+  for (const part of [...background, dispatcher, watch, overload]) part.start();
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.
     store.runExclusively(async () => ({

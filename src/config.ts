@@ -176,6 +176,10 @@ function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
   if (parseDollarPrice("1", settings.credits) === undefined) {
     refuse(["credits"], "is too high. A dollar and its markup must be at most a billion credits.");
   }
+  const { smtp, mailFrom } = settings.warnings;
+  if (smtp !== undefined && mailFrom === undefined) {
+    refuse(["warnings", "mailFrom"], "is missing. It must be a mail address where warnings.smtp is set.");
+  }
   const { holdSeconds, renewSeconds } = settings.ledger;
   if (renewSeconds >= holdSeconds) {
     refuse(["ledger", "renewSeconds"], `is ${renewSeconds}, but must be less than ledger.holdSeconds, ${holdSeconds}.`);

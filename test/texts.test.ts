@@ -1,12 +1,14 @@
 import type { Command } from "commander";
 import { type TSchema, Type } from "typebox";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { EVENT_KINDS, type EventKind } from "../src/api/admin/receiver.ts";
 import { checkRequest } from "../src/api/chat/decode.ts";
 import { MESSAGES_MAX, TOOLS_MAX } from "../src/api/chat/request.ts";
 import { compileCheck } from "../src/api/validation.ts";
 import { createProgram } from "../src/cli/program.ts";
 import { errorCatalog, invalidCursor } from "../src/errors.ts";
 import type { Server } from "../src/http/server.ts";
+import { eventText } from "../src/warnings/texts.ts";
 import { issueIn } from "./support/issue.ts";
 import { startTestServer } from "./support/server.ts";
 
@@ -20,6 +22,7 @@ test("The texts that users see are those of the reviewed file.", async () => {
     section("Validation of fields", schemaLines()),
     section("Validation of completion requests", requestLines()),
     section("Requests that no operation handles", await protocolLines()),
+    section("Warnings, in Slack and by mail", warningLines()),
     ...helpSections(),
   ];
   await expect(`${sections.join("\n\n\n")}\n`).toMatchFileSnapshot("texts.txt");
@@ -41,6 +44,23 @@ function catalogLines(): string[] {
     ([code, { status, type, message }]) => `${code} (${status}, ${type})\n    ${message}`,
   );
   return [...lines, `invalid_value, for an invalid cursor\n    ${invalidCursor().message}`];
+}
+
+/** Fields of all kinds of events. */
+const WARNED = {
+  ...{ credits_left: 19.5, percent: 20, threshold: 20, last_top_up: 100, shortfall: 0.5, name: "Team", value: "ada" },
+  ...{ spent: 8, limit: 10, resets_at: "2026-12-01T00:00:00.000Z", days_left: 6.5, hour: "2026-11-20T11:00:00.000Z" },
+  ...{ usual: 1, token_id: "tok_1", expires_at: "2026-12-01T00:00:00.000Z", model: "m", date: "2026-12-01" },
+  ...{ replacement: "n", route: "p/m", node: "a", entries: 2, reason: "No space left.", last_result: "HTTP 503" },
+};
+
+function warningLines(): string[] {
+  const textOf = (kind: EventKind, data: object) => {
+    const event = { key: "", kind, organizationId: null, madeAtMs: 0, data: { ...WARNED, ...data } };
+    return `${kind}\n    ${eventText(event, "Acme")}`;
+  };
+  const others = textOf("budget.used", { value: null, resets_at: null });
+  return [...EVENT_KINDS.map((kind) => textOf(kind, {})), textOf("credits.low", { percent: null }), others];
 }
 
 /** One value for each kind of problem that a schema can find. */

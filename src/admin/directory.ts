@@ -45,7 +45,7 @@ export function directoryOver({ rows, clock }: DirectoryOptions) {
       const spentIn = paceDays(clock());
       const page = { ...filter, id: null, spentIn, before: positionOf(cursor), limit: limit + 1 };
       const toEntry = (row: ListedOrganization) => toOrganization(row, spentIn.toDay);
-      return pageOf(await rows.organizations(page), limit, toEntry, ({ organization }) => placeOf(organization));
+      return pageOf(await rows.organizations(page), limit, toEntry, ({ organization }) => cursorFor(organization));
     },
     async organization(id: string): Promise<Organization | undefined> {
       const spentIn = paceDays(clock());
@@ -62,7 +62,7 @@ export function directoryOver({ rows, clock }: DirectoryOptions) {
       const nowMs = clock();
       const page = { ...filter, id: null, nowMs, before: positionOf(cursor), limit: limit + 1 };
       const toEntry = (row: ListedToken) => toToken(row, nowMs);
-      return pageOf(await rows.tokens(page), limit, toEntry, ({ token }) => placeOf(token));
+      return pageOf(await rows.tokens(page), limit, toEntry, ({ token }) => cursorFor(token));
     },
     async token(id: string): Promise<Token | undefined> {
       const nowMs = clock();
@@ -72,7 +72,7 @@ export function directoryOver({ rows, clock }: DirectoryOptions) {
     },
     async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
       const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
-      return pageOf(await rows.grants(search), limit, toGrant, placeOf);
+      return pageOf(await rows.grants(search), limit, toGrant, cursorFor);
     },
     /** Returns grants with this reference or id, with their organizations: of one organization, or of all (null). */
     async grantsNamed(name: string, organizationId: string | null, limit: number) {
@@ -81,7 +81,7 @@ export function directoryOver({ rows, clock }: DirectoryOptions) {
     },
     async operators({ cursor, limit }: PageRequest): Promise<Page<Operator>> {
       const found = await rows.operators({ before: positionOf(cursor), limit: limit + 1 });
-      return pageOf(found, limit, toOperator, placeOf);
+      return pageOf(found, limit, toOperator, cursorFor);
     },
     /** Lists the sessions that have not ended. */
     async sessions({ cursor, limit }: PageRequest): Promise<Page<OpenSession>> {
@@ -90,7 +90,7 @@ export function directoryOver({ rows, clock }: DirectoryOptions) {
       const nowMs = clock();
       const found = await rows.sessions({ before, nowMs, seenAfterMs: nowMs - SESSION_IDLE_MS, limit: limit + 1 });
       return pageOf(found, limit, toOpenSession, ({ session }) =>
-        placeOf({ createdAtMs: session.createdAtMs, id: idOfSession(session) }),
+        cursorFor({ createdAtMs: session.createdAtMs, id: idOfSession(session) }),
       );
     },
   };
@@ -100,7 +100,7 @@ const DAY_MS = 86_400_000;
 const PACE_DAYS = 7;
 const POSITION = /^(\d{1,16})_(.{1,200})$/s;
 
-function positionOf(cursor: string | null): { createdAtMs: number; id: string } | null {
+export function positionOf(cursor: string | null): { createdAtMs: number; id: string } | null {
   if (cursor === null) return null;
   const [, createdAt, id] = POSITION.exec(cursor) ?? [];
   if (createdAt === undefined || id === undefined) throw invalidCursor();
@@ -119,7 +119,7 @@ export function pageOf<Row, Entry>(
   return { object: "list", data: shown.map(toEntry), next_cursor: last === undefined ? null : cursorOf(last) };
 }
 
-function placeOf({ createdAtMs, id }: { createdAtMs: number; id: string }): string {
+export function cursorFor({ createdAtMs, id }: { createdAtMs: number; id: string }): string {
   return `${createdAtMs}_${id}`;
 }
 
@@ -144,6 +144,7 @@ function toOrganization({ organization, balance, spent }: ListedOrganization, to
     pauses_allowances: pausesAllowances,
     credits: creditsOf(balance),
     days_left: spent === null || spent.amount === 0n ? null : daysLeft(balance.available, spent, toDay),
+    credit_warnings: balance.warnAt?.map(creditsFromMicro) ?? null,
     created_at: isoTime(createdAtMs),
   };
 }

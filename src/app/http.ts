@@ -35,6 +35,7 @@ import type { LiveValues } from "./live.ts";
 import { fractions, newIdOf, type StartOptions } from "./parts.ts";
 import type { Resumptions } from "./resumptions.ts";
 import type { Telemetry } from "./telemetry/telemetry.ts";
+import { receiverFault } from "./warnings.ts";
 
 export interface Services {
   store: Store;
@@ -127,7 +128,7 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions }: Services,
 ): Omit<AdminServices, "gateway" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, budgets, admin } = store;
+  const { accounts, allowances, budgets, admin, events } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
   const openIdSignIn = new OpenIdSignIn({ ...core, issuers: () => live.config.identity.issuers, log });
@@ -137,6 +138,8 @@ function adminServices(
     admin,
     allowances,
     budgets,
+    events,
+    receiverFault: (receiver) => receiverFault(receiver, live.config.warnings),
     responseItems: new ResponseItems({ rows: store.responseItems, live, clock, log }),
     bookings: ledger,
     sessions: new Sessions({

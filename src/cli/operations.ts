@@ -18,6 +18,7 @@ const NOUNS: Record<string, string> = {
   "credits allowance": "monthly allowances",
   operator: "people who administer the service, each with a token and a role",
   session: "open sessions of the console",
+  receiver: "webhooks and mail addresses that receive warnings",
   admin: "administration of the service",
   ledger: "verification of the books, and charges that could not be booked",
   "ledger dead-letters": "charges that could not be booked",

@@ -55,6 +55,7 @@ const FEATURE_PACKAGES = {
     name.startsWith("@opentelemetry/"),
   ),
   "limits shared in Redis": ["@redis/client"],
+  "warnings by mail": ["nodemailer"],
 };
 
 /**

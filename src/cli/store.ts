@@ -1,12 +1,15 @@
 import { resolve } from "node:path";
 import type { Command } from "commander";
+import { eventOf } from "../credits/warnings.ts";
 import { facts } from "../operations/command.ts";
-import { migrateStore } from "../stores/open.ts";
+import { migrateStore, openStore } from "../stores/open.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { addStoreCopy } from "./store-copy.ts";
 import { addStoreRestore } from "./store-restore.ts";
 import { booksText, expectStore, verifyCopy } from "./store-verification.ts";
 import { printStore, storeSettings } from "./workspace.ts";
+
+const HOUR_MS = 3_600_000;
 
 export function addStore(program: Command, terminal: Terminal): void {
   const store = program.command("store").description("the database");
@@ -16,7 +19,10 @@ export function addStore(program: Command, terminal: Terminal): void {
     "Copy the store into a new SQLite file and verify the copy; the service may be running",
   ).action(async (file: string, flags: CommonFlags) => {
     const path = resolve(file);
-    const copy = await backUp(terminal, flags, path);
+    const copy = await backUp(terminal, flags, path).catch(async (error: unknown) => {
+      await warnOfBackup(terminal, flags, error);
+      throw error;
+    });
     try {
       const found = await verifyCopy(terminal, flags, { database: null, dataDir: copy.directory });
       copy.keep();
@@ -46,6 +52,20 @@ function addMigrate(store: Command, terminal: Terminal): void {
     const text = `schema  ${to}, ${from === to ? "nothing to do" : migrated}`;
     print(terminal, flags, { json: { ok: true, from: from === 0 ? null : from, to }, text });
   });
+}
+
+/** Writes an event of a backup that failed, once an hour. A store that cannot be used is reported by the backup itself. */
+async function warnOfBackup({ clock }: Terminal, flags: CommonFlags, error: unknown): Promise<void> {
+  const nowMs = clock();
+  const reason = error instanceof Error ? error.message : String(error);
+  const period = [Math.floor(nowMs / HOUR_MS)];
+  const event = eventOf("backup.failed", { organizationId: null, nowMs, period }, { reason });
+  try {
+    const store = await openStore({ ...(await storeSettings(flags)), role: "command", creates: false, clock });
+    await store.events.insertEvents([event]).finally(() => store.close());
+  } catch {
+    // Nothing else can be told in a store that cannot be opened.
+  }
 }
 
 /** Copies the configured store into a database in the folder of a backup. */

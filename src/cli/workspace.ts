@@ -1,4 +1,5 @@
 import { COMMAND_ACTOR } from "../admin/audit.ts";
+import { targetFault } from "../admin/receivers.ts";
 import { loadStoreSettings, type StoreSettings } from "../config/sources.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { uuidV7 } from "../internals/ids.ts";
@@ -8,6 +9,7 @@ import { unknownOrganization } from "../operations/core.ts";
 import { openStore } from "../stores/open.ts";
 import { describePlace, expectKind, type StorePlace } from "../stores/place.ts";
 import type { Books } from "../stores/queries/books.ts";
+import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
 
 /** A store that a command has opened, with its settings, and what the command was called with. */
@@ -47,8 +49,11 @@ export async function withWorkspace<T>(
   const store = await openStore({ ...config, role: "command", creates, clock });
   try {
     await printStore(terminal, config, store.isNew);
-    const { accounts, admin, allowances, budgets, books } = store;
-    const core = { accounts, admin, allowances, budgets, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
+    const { accounts, admin, allowances, budgets, books, events } = store;
+    // Commands do not know whether private addresses are allowed: the service checks again before it sends.
+    const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => targetFault(receiver, true);
+    const rows = { accounts, admin, allowances, budgets, events };
+    const core = { ...rows, receiverFault, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
     const newId = () => uuidV7(clock());
     const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
     return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });

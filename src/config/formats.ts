@@ -31,6 +31,14 @@ export const FORMATS: Record<string, { words: string; test: (text: string) => bo
     words: "a redis:// or rediss:// address, such as redis://127.0.0.1:6379/0",
     test: isRedisUrl,
   },
+  "smtp-url": {
+    words: "an smtp:// or smtps:// address, such as smtps://user:password@mail.example.com",
+    test: (text) => hasScheme(text, ["smtp:", "smtps:"]),
+  },
+  "mail-address": {
+    words: "a mail address, such as tollgate@example.com",
+    test: (text) => /^[^\s@<>"(),:;]+@[^\s@<>"(),:;]+$/.test(text),
+  },
   "base-path": {
     words:
       "a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself",

@@ -51,6 +51,37 @@ export const RetentionSchema = Group(
   { reload: true },
 );
 
+/** Delivery of warnings. */
+export const WarningsSchema = Group({
+  allowPrivateAddresses: Type.Boolean({
+    reload: true,
+    default: false,
+    description:
+      "True to send webhooks to private and loopback addresses, too, and to http:// addresses of this machine.",
+  }),
+  forecastDays: Type.Integer({
+    ...{ reload: true, default: 7, minimum: 1, maximum: 90 },
+    description: "Days before the forecast end of an organization's credits at which it is warned.",
+  }),
+  tokenExpiryDays: Type.Integer({
+    ...{ reload: true, default: 7, minimum: 1, maximum: 90 },
+    description: "Days before the expiry of a token at which its organization is warned.",
+  }),
+  unusualFactor: Type.Number({
+    ...{ reload: true, default: 10, minimum: 2, maximum: 1_000 },
+    description: "Multiple of the usual spending of an hour above which an organization is warned.",
+  }),
+  smtp: Type.Optional(
+    Type.String({
+      format: "smtp-url",
+      description: "Mail server for warnings: smtps://user:password@host, or smtp:// with STARTTLS.",
+    }),
+  ),
+  mailFrom: Type.Optional(
+    Type.String({ format: "mail-address", description: "Sender of these mails. Required with `warnings.smtp`." }),
+  ),
+});
+
 export const LedgerSchema = Group({
   holdSeconds: NumberIn(0.1, 3600, {
     default: 120,

@@ -60,6 +60,7 @@ export const SECRETS: ReadonlySet<string | number> = new Set([
   "sessionToken",
   "headers",
   "token",
+  "smtp",
 ]);
 
 /** Returns a value as an error shows it: short, on one line, and without anything that may be secret. */

@@ -2,7 +2,7 @@ import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT, TEMPERATURE_MAX } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
 import { IdentitySchema } from "./identity-schema.ts";
-import { ConversationsSchema, LedgerSchema, Responses, RetentionSchema } from "./ledger-schema.ts";
+import { ConversationsSchema, LedgerSchema, Responses, RetentionSchema, WarningsSchema } from "./ledger-schema.ts";
 import { Metrics, TelemetrySchema } from "./telemetry-schema.ts";
 import {
   Aliases,
@@ -186,6 +186,7 @@ export const ConfigSchema = Group({
   conversations: ConversationsSchema,
   responses: Responses,
   retention: RetentionSchema,
+  warnings: WarningsSchema,
   ledger: LedgerSchema,
   log: Group(
     {

@@ -16,6 +16,7 @@ import type { BudgetIndex } from "./budgets.ts";
 import { type Funds, openFunds } from "./funds.ts";
 import { budgetUseId, keyIdOf, NameMap } from "./names.ts";
 import type { Outcome } from "./outcomes.ts";
+import { creditsLeft, type EventRow, warnOfCredits } from "./warnings.ts";
 
 /** The rows that a batch needs, read under the locks of its balances. `names.ts` lists the rows that it names. */
 export interface BookRows {
@@ -41,7 +42,7 @@ export interface BookRows {
 export interface BookWrites {
   balances: BalanceRow[];
   newBudgetUses: BudgetUseRow[];
-  /** `held` and `spent` have changed. */
+  /** `held`, `spent` and `announced` have changed. */
   changedBudgetUses: BudgetUseRow[];
   newGrants: GrantRow[];
   /** `remaining`, `revoked` and `state` have changed. */
@@ -58,6 +59,8 @@ export interface BookWrites {
   newAdjustments: AdjustmentRow[];
   /** Records of the bookings that this batch made first. */
   newAuditEntries: AuditRow[];
+  /** Warnings; those whose key is known are not written again. */
+  newEvents: EventRow[];
 }
 
 export interface Decision {
@@ -86,6 +89,7 @@ export interface Batch {
   keys: NameMap<IdempotencyKeyRow>;
   adjustments: AdjustmentRow[];
   newAuditEntries: AuditRow[];
+  newEvents: EventRow[];
 }
 
 /** Opens a batch on copies of the rows that it may change. */
@@ -103,6 +107,7 @@ export function openBatch(rows: BookRows): Batch {
     keys: new NameMap(),
     adjustments: [...rows.adjustments],
     newAuditEntries: [],
+    newEvents: [],
   };
   for (const row of rows.budgetUses) putBudgetUse(batch, row);
   for (const row of rows.holds) batch.holds.set(row.organizationId, row.holdId, row);
@@ -119,6 +124,8 @@ export function fundsOf(batch: Batch, organizationId: string): Funds | undefined
   if (balance === undefined) return undefined;
   const funds = openFunds(balance, batch.grants.get(organizationId) ?? [], batch.nowMs);
   batch.funds.set(organizationId, funds);
+  // Grants have expired.
+  if (creditsLeft(funds.balance) < creditsLeft(balance)) warnOfCredits(batch, funds.balance);
   return funds;
 }
 
@@ -191,6 +198,7 @@ export function writesOf(batch: Batch, rows: BookRows): BookWrites {
     ...writesOfKeys(batch, rows.keys),
     newAdjustments: [...batch.adjustments.slice(rows.adjustments.length), ...expiriesOf(batch)],
     newAuditEntries: batch.newAuditEntries,
+    newEvents: batch.newEvents,
   };
 }
 

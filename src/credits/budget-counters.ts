@@ -3,6 +3,7 @@ import type { BudgetUseRow, HoldTransition, Transition } from "./books.ts";
 import { type BudgetState, budgetState } from "./budgets.ts";
 import type { BudgetUse } from "./facts.ts";
 import { type BudgetUseName, budgetUseId, NameMap } from "./names.ts";
+import { warnOfBudget } from "./warnings.ts";
 
 /**
  * Returns the counters that a batch names, each once: those that its new holds will use, and those that its transitions, holds
@@ -70,12 +71,24 @@ export function countInBudgets(
   for (const use of budgets) {
     const found = batch.budgetUses.get(organizationId, budgetUseId(use));
     const row = found ?? (rows === "new" ? newUse(batch, organizationId, use) : undefined);
-    if (row !== undefined) putBudgetUse(batch, { ...row, held: row.held + held, spent: row.spent + spent });
+    if (row === undefined) continue;
+    const counted = { ...row, held: row.held + held, spent: row.spent + spent };
+    const budget = spent === 0n ? undefined : batch.budgets.get(organizationId)?.get(use.budgetId);
+    putBudgetUse(batch, budget === undefined ? counted : warnOfBudget(batch, budget, counted));
   }
+}
+
+/** Announces that a request no longer fits into a budget, if that is nearly used. */
+export function warnOfUsedBudget(batch: Batch, organizationId: string, use: BudgetUse): void {
+  const budget = batch.budgets.get(organizationId)?.get(use.budgetId);
+  const row = batch.budgetUses.get(organizationId, budgetUseId(use));
+  if (budget === undefined || row === undefined) return;
+  const warned = warnOfBudget(batch, budget, row, true);
+  if (warned !== row) putBudgetUse(batch, warned);
 }
 
 function newUse(batch: Batch, organizationId: string, use: BudgetUse): BudgetUseRow | undefined {
   if (batch.budgets.get(organizationId)?.get(use.budgetId) === undefined) return undefined;
   const { budgetId, windowAtMs, value } = use;
-  return { organizationId, budgetId, windowAtMs, value, held: 0n, spent: 0n, opening: 0n, raised: 0n };
+  return { organizationId, budgetId, windowAtMs, value, held: 0n, spent: 0n, opening: 0n, raised: 0n, announced: 0n };
 }

@@ -6,6 +6,7 @@ import type { Funds } from "./funds.ts";
 import { expireHold, makeHold, releaseHold, renewHold, settleHold } from "./holds.ts";
 import type { Outcome } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
+import { creditsLeft, warnOfCredits } from "./warnings.ts";
 
 /**
  * Decides a batch: takes its rows, read under the locks of its balances, and its transitions in their order of arrival;
@@ -23,6 +24,13 @@ function decideOne(batch: Batch, transition: Transition): Outcome {
   const { organizationId } = "facts" in transition ? transition.facts : transition;
   const funds = fundsOf(batch, organizationId);
   if (funds === undefined) return { outcome: "unknown_organization" };
+  const left = creditsLeft(funds.balance);
+  const outcome = decideKnown(batch, funds, transition);
+  if (creditsLeft(funds.balance) < left) warnOfCredits(batch, funds.balance);
+  return outcome;
+}
+
+function decideKnown(batch: Batch, funds: Funds, transition: Transition): Outcome {
   switch (transition.kind) {
     case "hold":
       assertOpenPeriod(funds, transition.facts);

@@ -1,6 +1,7 @@
 import { type MicroCredits, minimum } from "./amount.ts";
 import type { BalanceRow, CreditTransition, GrantRow, GrantTransition } from "./books.ts";
 import type { Draw } from "./facts.ts";
+import { armCredits } from "./warnings.ts";
 
 /**
  * The balance and the grants of one organization while a batch is decided, changed in place. Every function preserves
@@ -177,6 +178,7 @@ function activate(funds: Funds, grant: GrantRow): void {
   grant.remaining = grant.amount - grant.revoked;
   funds.balance.granted += grant.remaining;
   funds.balance.available += grant.remaining;
+  if (grant.remaining > 0n) armCredits(funds.balance, grant.remaining);
   funds.drawOrder = null;
 }
 

@@ -22,7 +22,7 @@ import {
   type RequestRow,
   type SettleTransition,
 } from "./books.ts";
-import { countInBudgets, coveringBudgets, statesOf } from "./budget-counters.ts";
+import { countInBudgets, coveringBudgets, statesOf, warnOfUsedBudget } from "./budget-counters.ts";
 import { type BudgetState, reachWithin, tightest } from "./budgets.ts";
 import { decodeLines, encodeLines } from "./charge-lines.ts";
 import type { CallerKey, Draw, EventBasis, EventEnd, HoldFacts, Trace } from "./facts.ts";
@@ -39,6 +39,7 @@ import {
   type UnitPrices,
 } from "./price.ts";
 import { isBookedLate } from "./request-id.ts";
+import { warnOfRefusal, warnOfShortfall } from "./warnings.ts";
 
 /** Reserves credits for a request, unless it has a hold, has ended, or its key was used before. */
 export function makeHold(batch: Batch, funds: Funds, transition: HoldTransition): Outcomes["hold"] {
@@ -53,7 +54,7 @@ export function makeHold(batch: Batch, funds: Funds, transition: HoldTransition)
   assertAmount(most);
   const covering = coveringBudgets(batch, transition);
   const reach = reachWithin(funds.balance.available, covering);
-  if (reach < least) return shortage(funds, covering, least, reach);
+  if (reach < least) return shortage(batch, funds, covering, { least, reach });
   const idempotencyKey = idempotency ? callerKeyOf(idempotency) : facts.idempotencyKey;
   const amount = minimum(most, reach);
   const budgets = covering.map(({ budgetId, windowAtMs, value }) => ({ budgetId, windowAtMs, value }));
@@ -161,14 +162,19 @@ function remadeReach(batch: Batch, { balance }: Funds, facts: HoldFacts): MicroC
 
 /** Refuses a hold. `insufficient` takes precedence over `busy`, because waiting would not help. */
 function shortage(
-  { balance: { available, held } }: Funds,
+  batch: Batch,
+  { balance }: Funds,
   covering: readonly BudgetState[],
-  least: MicroCredits,
-  reach: MicroCredits,
+  { least, reach }: { least: MicroCredits; reach: MicroCredits },
 ): Outcomes["hold"] {
-  if (available + held < least) return { outcome: "insufficient", available, reach };
+  const { organizationId, available, held } = balance;
+  if (available + held < least) {
+    warnOfRefusal(batch, balance);
+    return { outcome: "insufficient", available, reach };
+  }
   const unspent = tightest(covering, ({ limit, spent }) => limit - spent);
   if (unspent !== undefined && unspent.limit - unspent.spent < least) {
+    warnOfUsedBudget(batch, organizationId, unspent);
     return { outcome: "insufficient", budget: unspent, available, reach };
   }
   const budget = available < least ? undefined : tightest(covering);
@@ -248,6 +254,7 @@ function charge(batch: Batch, funds: Funds, row: HoldRow, charge: Charge): void 
   const ended = { upstream, ...chargedTokens(tokens, prices), cost, shortfall: price - cost, draws };
   const request = endedRequest(batch, row, { ...ended, basis, end, trace });
   funds.balance.spent += cost;
+  warnOfShortfall(batch, row.organizationId, price - cost);
   // The crash that lost a hold may have lost the counter that it began.
   countInBudgets(batch, request, { spent: cost }, "new");
   endRequest(batch, request);
@@ -274,6 +281,7 @@ function settleLate(batch: Batch, funds: Funds, request: RequestRow, transition:
     settlement: { upstream, ...chargedTokens(more, prices), shortfall, basis, end, trace },
   };
   funds.balance.spent += amount;
+  warnOfShortfall(batch, organizationId, shortfall);
   countInBudgets(batch, request, { spent: amount }, "existing");
   batch.adjustments.push(adjustment);
 }

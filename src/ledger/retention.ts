@@ -6,7 +6,7 @@ import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface RetentionOptions {
-  store: Pick<Store, "books" | "closings" | "monthDigests" | "conversations" | "responseItems" | "refusals">;
+  store: Pick<Store, "books" | "closings" | "monthDigests" | "conversations" | "responseItems" | "refusals" | "events">;
   /** The configuration is read at each use, because a reload changes it. */
   live: { readonly config: RetentionSettings };
   /** Returns true if the usage of every day before a time is stored. */
@@ -42,6 +42,7 @@ const EVERY_MS = 60_000;
 const MONTHS_EVERY_MS = HOUR_MS;
 const ORGANIZATIONS_PAGE = 100;
 const REFUSALS_KEPT_MS = 7 * DAY_MS;
+const EVENTS_KEPT_MS = 30 * DAY_MS;
 /** Rows of one removal. Few, because some are large: no settlement waits long for it on a store with one writer. */
 const REMOVED_ROWS = 50;
 /** More, because a busy service claims hundreds of keys a second. */
@@ -157,6 +158,7 @@ export class Retention {
       ...this.#expiring().map(({ remove }) => remove),
       () => store.books.removeOldKeys(REMOVED_KEYS),
       () => store.refusals.removeBefore(clock() - REFUSALS_KEPT_MS, REMOVED_ROWS),
+      () => store.events.removeOldEvents(clock() - EVENTS_KEPT_MS, REMOVED_ROWS),
       async () => (auditMs === undefined ? 0 : store.closings.removeAudit(auditMs, REMOVED_ROWS)),
     ];
   }

@@ -1,5 +1,18 @@
+import { auditRow } from "../admin/audit.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
 import type { OrganizationRow, OrganizationUpdate } from "../stores/queries/accounts.ts";
-import { argument, type CommandServices, command, facts, onOrOff, optional, text, toggle } from "./command.ts";
+import {
+  argument,
+  type CommandServices,
+  command,
+  credits,
+  facts,
+  list,
+  onOrOff,
+  optional,
+  text,
+  toggle,
+} from "./command.ts";
 import {
   type AccountCore,
   checkLimits,
@@ -10,7 +23,7 @@ import {
   rowRecord,
   unknownOrganization,
 } from "./core.ts";
-import { limitSettingsOf, operation } from "./operation.ts";
+import { amountOf, limitSettingsOf, operation } from "./operation.ts";
 import { outputWithStatus } from "./show-organization.ts";
 
 export const changeOrganization = operation({
@@ -22,6 +35,10 @@ export const changeOrganization = operation({
   answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
   async handle(services, { params, body }) {
     const { name, status, limits, pauses_allowances: pausesAllowances } = body;
+    if (body.credit_warnings !== undefined) {
+      const amounts = body.credit_warnings?.map((credits) => amountOf("credit_warnings", credits)) ?? null;
+      await updateCreditWarnings(services, params.id, amounts);
+    }
     const { keeps_conversations: keepsConversations, keeps_responses: keepsResponses } = body;
     const change = { name, status, keepsConversations, keepsResponses, pausesAllowances };
     const settings = limits === undefined ? {} : { limits: limitSettingsOf(limits) };
@@ -43,6 +60,17 @@ export const changeOrganization = operation({
       summary: "Accept requests of an organization again, and continue its allowances",
       flags: { id: argument("<id>", text) },
       run: (services, { id }) => changed(services, id, { status: "active" }),
+    }),
+    command({
+      usage: "org warnings <id>",
+      summary: "Set the credits at which an organization is warned, beside shares of its last top-up",
+      flags: { id: argument("<id>", text), at: list("--at <credits...>", "thresholds (default: none)") },
+      input: ({ id, at }) => ({ id, amounts: at?.map((one) => credits(one, "--at")) ?? null }),
+      async run(services, { id, amounts }) {
+        await updateCreditWarnings(services, id, amounts);
+        const creditWarnings = amounts?.map(creditsFromMicro) ?? null;
+        return { json: { id, creditWarnings }, text: facts({ id, warnings: creditWarnings?.join(", ") ?? "none" }) };
+      },
     }),
     command({
       usage: "org storage <id>",
@@ -70,6 +98,14 @@ export const changeOrganization = operation({
     }),
   ],
 });
+
+/** Sets the thresholds at which an organization is warned. Rejects with not_found. */
+async function updateCreditWarnings(core: AccountCore, id: string, amounts: bigint[] | null): Promise<void> {
+  const after = { creditWarnings: amounts?.map(creditsFromMicro) ?? null };
+  const change = { action: "organization.change", organizationId: id, subjectId: id, after };
+  const isKnown = await core.accounts.changeCreditWarnings(id, amounts, auditRow(core.actor, change, core));
+  if (!isKnown) throw unknownOrganization(id);
+}
 
 function onOff(isOn: boolean): string {
   return isOn ? "on" : "off";

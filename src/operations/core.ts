@@ -10,6 +10,7 @@ import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { AdminRows } from "../stores/queries/admin.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { BudgetRows } from "../stores/queries/budgets.ts";
+import type { EventRows, ReceiverRow } from "../stores/queries/events.ts";
 
 /** Services that operations use in a running service and in a command. */
 export interface Core extends AuditTime {
@@ -17,6 +18,9 @@ export interface Core extends AuditTime {
   admin: AdminRows;
   allowances: AllowanceRows;
   budgets: BudgetRows;
+  events: EventRows;
+  /** Returns why a receiver is refused; undefined if it is not. */
+  receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): string | undefined;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   bookings: Pick<Ledger, "grant" | "revoke" | "credit">;
   random: RandomBytes;

@@ -1,6 +1,7 @@
 import { beginSignIn } from "./begin-sign-in.ts";
 import { changeBudget } from "./change-budget.ts";
 import { changeOrganization } from "./change-organization.ts";
+import { changeReceiver } from "./change-receiver.ts";
 import { changeToken } from "./change-token.ts";
 import { completeSignIn } from "./complete-sign-in.ts";
 import { createAllowance } from "./create-allowance.ts";
@@ -10,9 +11,11 @@ import { createGrant } from "./create-grant.ts";
 import { createOperator } from "./create-operator.ts";
 import { createOrganization } from "./create-organization.ts";
 import { createPlaygroundToken } from "./create-playground-token.ts";
+import { createReceiver } from "./create-receiver.ts";
 import { createRevocation } from "./create-revocation.ts";
 import { createToken } from "./create-token.ts";
 import { deleteBudget } from "./delete-budget.ts";
+import { deleteReceiver } from "./delete-receiver.ts";
 import { endAllowance } from "./end-allowance.ts";
 import { endSession } from "./end-session.ts";
 import { exportRequestLines, exportRequests } from "./export-requests.ts";
@@ -20,19 +23,23 @@ import { exportStatement } from "./export-statement.ts";
 import { listAllowances } from "./list-allowances.ts";
 import { listAudit } from "./list-audit.ts";
 import { listBudgets } from "./list-budgets.ts";
+import { listDeliveries } from "./list-deliveries.ts";
 import { listGrants } from "./list-grants.ts";
 import { listModelsWithRoutes } from "./list-models.ts";
 import { listOperators } from "./list-operators.ts";
 import { listOrganizations } from "./list-organizations.ts";
+import { listReceivers } from "./list-receivers.ts";
 import { listRequests } from "./list-requests.ts";
 import { listSessions } from "./list-sessions.ts";
 import { listTokens } from "./list-tokens.ts";
 import type { Operation } from "./operation.ts";
 import { raiseBudget } from "./raise-budget.ts";
 import { removeConversations } from "./remove-conversations.ts";
+import { replayDelivery } from "./replay-delivery.ts";
 import { resumeRoute } from "./resume-route.ts";
 import { revokeOperator } from "./revoke-operator.ts";
 import { revokeToken } from "./revoke-token.ts";
+import { rotateReceiverSecret } from "./rotate-receiver-secret.ts";
 import { rotateToken } from "./rotate-token.ts";
 import { search } from "./search.ts";
 import { showBudget } from "./show-budget.ts";
@@ -47,6 +54,7 @@ import { showToken } from "./show-token.ts";
 import { signIn } from "./sign-in.ts";
 import { signOut } from "./sign-out.ts";
 import { sumRequests } from "./sum-requests.ts";
+import { testReceiver } from "./test-receiver.ts";
 
 /** Every operation of the admin API by its id, in the order of the documentation. */
 export const operations: Readonly<Record<string, Operation>> = {
@@ -57,6 +65,8 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ listGrants, createGrant, createRevocation, createCredit, listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
   ...{ showStatement, exportStatement },
+  ...{ listReceivers, createReceiver, changeReceiver, deleteReceiver, rotateReceiverSecret, testReceiver },
+  ...{ listDeliveries, replayDelivery },
   ...{ listTokens, createToken, showToken, changeToken, rotateToken, revokeToken },
   ...{
     listRequests,

@@ -1,8 +1,9 @@
+import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/receiver.ts";
 import { ACTOR_KINDS, type Role, SERVICE_ROLES } from "../api/admin/roles.ts";
 import { bytes, json, nullable, number, oneOf, requiredText } from "./fields.ts";
 import { declareTable } from "./table.ts";
 
-/* The tables of people, their sessions, and the record of what they did; as in `schema.ts`. */
+/* The tables of people, their sessions, the record of what they did, and of warnings; as in `schema.ts`. */
 
 /** A change, or a sign-in. Holds no secret. */
 export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
@@ -82,4 +83,50 @@ export const ADMIN_KEY = declareTable("admin_idempotency_key", ["scope", "key"],
   answer: nullable(requiredText("answer")),
   createdAtMs: number("created_at"),
   expiresAtMs: number("expires_at"),
+});
+
+/** An event for receivers of warnings. A second event with the key of an earlier one is not written. */
+export const EVENT = declareTable("event", ["key"], {
+  /** Names the kind, the subject and the period of which the event tells once. */
+  key: requiredText("event_key"),
+  kind: oneOf("kind", EVENT_KINDS),
+  /** Null: it concerns the whole service. */
+  organizationId: nullable(requiredText("organization_id")),
+  madeAtMs: number("made_at"),
+  /** Its fields in the admin API's notation. */
+  data: json<Record<string, unknown>>("data"),
+});
+
+/** A webhook or a mail address that receives events. */
+export const RECEIVER = declareTable("receiver", ["id"], {
+  id: requiredText("id"),
+  /** The organization whose events it receives; null: all events of the service. */
+  organizationId: nullable(requiredText("organization_id")),
+  name: requiredText("name"),
+  format: oneOf("format", RECEIVER_FORMATS),
+  /** Its URL or mail address. */
+  target: requiredText("target"),
+  /** Null: every kind. */
+  kinds: nullable(json<EventKind[]>("kinds")),
+  /** Those that sign its deliveries, the newest first; none for mail. */
+  secrets: json<{ secret: string; endsAtMs: number | null }[]>("secrets"),
+  createdAtMs: number("created_at"),
+  /** Time of the first failure since its last success. */
+  failingSinceMs: nullable(number("failing_since")),
+  disabledAtMs: nullable(number("disabled_at")),
+});
+
+/** An event on its way to a receiver. */
+export const DELIVERY = declareTable("delivery", ["id"], {
+  id: requiredText("id"),
+  receiverId: requiredText("receiver_id"),
+  eventKey: requiredText("event_key"),
+  state: oneOf("state", DELIVERY_STATES),
+  attempts: number("attempt_count"),
+  /** Time of the next attempt. A node that attempts it sets a later time first, so that no other node does the same. */
+  nextAtMs: number("next_at"),
+  createdAtMs: number("created_at"),
+  /** Time and result of the last attempt. */
+  attemptedAtMs: nullable(number("attempted_at")),
+  result: nullable(requiredText("result")),
 });

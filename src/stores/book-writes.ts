@@ -1,5 +1,5 @@
 import type { BookWrites } from "../credits/batch.ts";
-import { AUDIT_ENTRY } from "./admin-schema.ts";
+import { AUDIT_ENTRY, EVENT } from "./admin-schema.ts";
 import { ADJUSTMENT, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
 
@@ -7,15 +7,18 @@ import type { Table, TablePart, TableShape } from "./table.ts";
 export interface BookWrite<Row> extends TablePart<Row> {
   verb: "insert" | "upsert" | "update" | "delete";
   table: TableShape;
-  /** True if a row may be missing; otherwise each must be written. */
+  /** True if a row to delete may be missing, or one to insert be known; otherwise each must be written. */
   mayBeMissing?: boolean;
 }
 
+/** The columns of a balance that a batch changes. */
+const AMOUNTS = ["granted", "available", "held", "spent", "expired", "nextChangeAtMs", "topUp", "announced"] as const;
+
 /** The writes of a batch, for both databases, by their properties in `BookWrites`. */
 const WRITES = {
-  balances: write("update", BALANCE),
+  balances: write("update", BALANCE, AMOUNTS),
   newBudgetUses: write("insert", BUDGET_USE),
-  changedBudgetUses: write("update", BUDGET_USE, ["held", "spent"]),
+  changedBudgetUses: write("update", BUDGET_USE, ["held", "spent", "announced"]),
   newGrants: write("insert", GRANT),
   changedGrants: write("update", GRANT, ["remaining", "revoked", "state"]),
   newHolds: write("insert", HOLD),
@@ -27,6 +30,8 @@ const WRITES = {
   removedKeys: { ...write("delete", KEY, []), mayBeMissing: true },
   newAdjustments: write("insert", ADJUSTMENT),
   newAuditEntries: write("insert", AUDIT_ENTRY),
+  // An event that is known is not written again.
+  newEvents: { ...write("insert", EVENT), mayBeMissing: true },
 } satisfies { [Name in keyof BookWrites]: BookWrite<BookWrites[Name][number]> };
 
 /** The writes in the order in which they are made. */
@@ -46,7 +51,7 @@ function write<Row extends object>(
  * write; absent: the statement writes one row.
  */
 export function sqlOf(
-  { verb, table: { name, key }, columns }: BookWrite<object>,
+  { verb, table: { name, key }, columns, mayBeMissing = false }: BookWrite<object>,
   term: (column: string) => string,
   source?: string,
 ): string {
@@ -60,7 +65,7 @@ export function sqlOf(
   const terms = columns.map(term).join(", ");
   const values = source === undefined ? `VALUES (${terms})` : `SELECT ${terms} FROM ${source}`;
   const inserted = `INSERT INTO ${name} (${columns.join(", ")}) ${values}`;
-  if (verb === "insert") return inserted;
+  if (verb === "insert") return mayBeMissing ? `${inserted} ON CONFLICT DO NOTHING` : inserted;
   const replaced = changed.map((column) => `${column} = excluded.${column}`).join(", ");
   return `${inserted} ON CONFLICT (${key.join(", ")}) DO UPDATE SET ${replaced}`;
 }

@@ -58,6 +58,12 @@ export function signedAmount(name: string) {
   return field<bigint>(name, "bigint", same, (cell) => cell as bigint);
 }
 
+/** A list of amounts, stored as JSON text with amounts in decimal. */
+export function amounts(name: string) {
+  const encode = (list: readonly bigint[]) => JSON.stringify(list.map(String));
+  return json<readonly bigint[]>(name, encode, (found) => (JSON.parse(found) as string[]).map(BigInt));
+}
+
 /** An integer of at most 2^53, such as a time in milliseconds. */
 export function number(name: string) {
   return field<number>(name, "bigint", same, Number);

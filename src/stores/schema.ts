@@ -1,6 +1,7 @@
 import type { LimitSettings, Scope } from "../api/principal.ts";
 import {
   amount,
+  amounts,
   budgetUses,
   bytes,
   callerKey,
@@ -39,6 +40,12 @@ export const BALANCE = declareTable("balance", ["organizationId"], {
   closedBeforeMs: nullable(number("closed_before")),
   /** Counts the changes of its budgets; 0: it never had one. */
   budgetVersion: number("budget_version"),
+  /** Amount of the last grant that took effect; 0: none has. */
+  topUp: amount("top_up"),
+  /** The organization's own thresholds for warnings of few credits; null: none. */
+  warnAt: nullable(amounts("warn_at")),
+  /** The lowest threshold of which a warning was written since the last top-up; null: none. */
+  announced: nullable(amount("announced")),
 });
 
 /** A limit on what some requests of an organization may spend in each window of time. Selector, `each` and window never change. */
@@ -78,6 +85,8 @@ export const BUDGET_USE = declareTable("budget_use", ["organizationId", "budgetI
   opening: amount("opening"),
   /** The amount that raises add in this window. */
   raised: amount("raised"),
+  /** The amount of which a warning says that it is used; 0: none does. */
+  announced: amount("announced"),
 });
 
 export const GRANT = declareTable("credit_grant", ["organizationId", "id"], {

@@ -8,6 +8,7 @@ import { budgetRows } from "./queries/budgets.ts";
 import { closingRows } from "./queries/closings.ts";
 import { conversationRows } from "./queries/conversations.ts";
 import { directoryRows } from "./queries/directory.ts";
+import { eventRows } from "./queries/events.ts";
 import { monthDigestRows } from "./queries/month-digests.ts";
 import { refusalRows } from "./queries/refusals.ts";
 import { requestSumRows } from "./queries/request-sums.ts";
@@ -34,6 +35,7 @@ export function storeOver(driver: StoreDriver) {
     directory: directoryRows(database),
     requests: { ...requestRows(database), ...requestSumRows(database) },
     refusals: refusalRows(database),
+    events: eventRows(database),
     usage: usageRows(database),
     conversations: conversationRows(database),
     responseItems: responseItemRows(database),

@@ -67,6 +67,14 @@ deleteBudget           -      yes       -        -
 raiseBudget            -      yes       -        -
 showStatement          -      yes       yes      yes
 exportStatement        -      yes       yes      yes
+listReceivers          -      yes       yes      -
+createReceiver         -      yes       -        -
+changeReceiver         -      yes       -        -
+deleteReceiver         -      yes       -        -
+rotateReceiverSecret   -      yes       -        -
+testReceiver           -      yes       -        -
+listDeliveries         -      yes       yes      -
+replayDelivery         -      yes       -        -
 listTokens             -      yes       yes      yes
 createToken            -      yes       -        -
 showToken              -      yes       yes      yes

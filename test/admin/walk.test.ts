@@ -72,6 +72,9 @@ const bodies: Record<string, object> = {
   createBudget: { name: "Team", window: "day", amount: 1 },
   changeBudget: { name: "Team" },
   raiseBudget: { amount: 1 },
+  createReceiver: { name: "Ops", format: "webhook", target: "https://hooks.example.com/" },
+  changeReceiver: { name: "Ops" },
+  rotateReceiverSecret: {},
   resumeRoute: { route: "sandbox/echo" },
 };
 const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) =>

@@ -62,7 +62,7 @@ function organizationCases(subject: Subject): void {
       organizationId: id,
       ...zero,
       nextChangeAtMs: null,
-      ...{ closedBeforeMs: null, budgetVersion: 0 },
+      ...{ closedBeforeMs: null, budgetVersion: 0, topUp: 0n, warnAt: null, announced: null },
     });
   });
 

@@ -8,6 +8,7 @@ import { allowanceCases } from "./allowances.ts";
 import { closingSumCases } from "./closing-sums.ts";
 import { closingCases } from "./closings.ts";
 import { conversationCases } from "./conversations.ts";
+import { eventCases } from "./events.ts";
 import { type ContractStore, Subject } from "./fixture.ts";
 import { flipCases } from "./flips.ts";
 import { keyCases } from "./keys.ts";
@@ -48,6 +49,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("requests", () => requestCases(subject));
     describe("sums of requests", () => requestSumCases(subject));
     describe("refusals", () => refusalCases(subject));
+    describe("events", () => eventCases(subject));
     describe("usage", () => usageCases(subject));
     describe("kept conversations", () => conversationCases(subject));
     describe("items of responses", () => responseItemCases(subject));

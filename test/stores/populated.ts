@@ -1,8 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
-import { COMMAND_ACTOR } from "../../src/admin/audit.ts";
+import { auditRow, COMMAND_ACTOR } from "../../src/admin/audit.ts";
+import { deliveryOf } from "../../src/admin/receivers.ts";
 import type { HoldTransition, SettleTransition } from "../../src/credits/books.ts";
 import type { HoldFacts } from "../../src/credits/facts.ts";
+import { eventOf } from "../../src/credits/warnings.ts";
 import { updateOrganization } from "../../src/operations/change-organization.ts";
 import { updateToken } from "../../src/operations/change-token.ts";
 import type { AccountCore, CreditCore } from "../../src/operations/core.ts";
@@ -17,6 +19,7 @@ import { stopAllowance } from "../../src/operations/end-allowance.ts";
 import { endToken } from "../../src/operations/revoke-token.ts";
 import { replaceToken } from "../../src/operations/rotate-token.ts";
 import { UsageDays } from "../../src/reports/usage-days.ts";
+import type { ReceiverRow } from "../../src/stores/queries/events.ts";
 import { keepLog } from "../support/log.ts";
 import { storeDigests } from "../support/month-digests.ts";
 import { book, close, startOf } from "./closings.ts";
@@ -228,6 +231,15 @@ async function fillOthers({ store }: Subject, organizationId: string, tokenId: s
   await store.admin.answerAdminKey({ scope: "operator", key: "1" }, { status: 200, answer: "{}" });
   const kept = { organizationId, holdId: v7(), endedAtMs: nowMs, isTruncated: false };
   await store.conversations.insert([{ ...kept, request: "{}", answer: "{}" }]);
+  const event = eventOf("receiver.test", { organizationId, nowMs, period: ["1"] }, {});
+  const receiver: ReceiverRow = {
+    ...{ id: "rcv_1", organizationId, name: "Ops", format: "webhook", target: "https://a.example", kinds: null },
+    ...{ secrets: [], createdAtMs: nowMs, failingSinceMs: null, disabledAtMs: null },
+  };
+  const subject = { action: "receiver.test", organizationId, subjectId: receiver.id };
+  const record = () => auditRow(COMMAND_ACTOR, subject, { clock: Date.now, newId: () => v7() });
+  await store.events.insertReceiver(receiver, record());
+  await store.events.insertDelivery(event, deliveryOf(event, receiver, nowMs), record());
   const refused = { status: 402, code: "insufficient_credits", message: "m", durationMs: 1, count: 1 };
   const names = { organizationId, id: v7(), tokenId, requestId: "req_2", endpoint: "POST /v1", model: null };
   await store.refusals.insert([{ ...names, ...refused }]);

@@ -2,6 +2,7 @@ const named = (names: string, reason: string) => Object.fromEntries(names.split(
 
 const ONLY_HERE = "Nothing else in the store says it.";
 const NO_BOOKS = "The books do not depend on this table; its rows are short-lived, or describe and secure access.";
+const WARNINGS = "It only says which warnings were written. No credits depend on it.";
 const UNUSED = "A class of which the request has no token may have any price.";
 const TRACE = "It describes how the request ran. The charge does not depend on it.";
 const CLOSED = "The requests that it adds up are closed and may be removed. Only their cost is compared.";
@@ -20,8 +21,10 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   balance: {
     budget_version: "It only has to change when a budget does. It is found if it is 0.",
     closed_before: "Requests are frozen before they are closed. A time in the future is found.",
+    ...named("announced top_up", WARNINGS),
   },
   budget: { created_at: "A spending cap may have been set after its token was created." },
+  budget_use: named("announced", WARNINGS),
   hold: {
     details:
       "Names, prices and counts of a running request are stored nowhere else. They decide a charge at a checkpoint.",
@@ -55,5 +58,8 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   response_item: named("answer_id bytes caller_id content id kept_at", NO_BOOKS),
   refusal: named("code count duration_ms endpoint id message model request_id status token_id", NO_BOOKS),
   refusal_day: named("code day requests", NO_BOOKS),
+  event: named("data event_key kind made_at", NO_BOOKS),
+  receiver: named("created_at disabled_at failing_since format id kinds name secrets target", NO_BOOKS),
+  delivery: named("attempt_count attempted_at created_at event_key id next_at receiver_id result state", NO_BOOKS),
   account_version: named("id version", "A random number."),
 };

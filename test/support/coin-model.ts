@@ -19,6 +19,7 @@ import {
   spentOf,
   tally,
   textOfUse,
+  UNWARNED,
   usesAt,
 } from "./coins.ts";
 
@@ -121,7 +122,7 @@ export function comparable(outcome: Outcome | ComparedOutcome): ComparedOutcome 
     const { covered: _, ...rest } = outcome;
     return rest;
   }
-  if ("balance" in outcome) return { ...outcome, balance: { ...outcome.balance, budgetVersion: 0 } };
+  if ("balance" in outcome) return { ...outcome, balance: { ...outcome.balance, budgetVersion: 0, ...UNWARNED } };
   if ((outcome.outcome !== "insufficient" && outcome.outcome !== "busy") || "limitedBy" in outcome) return outcome;
   const { budget, ...rest } = outcome;
   return { ...rest, limitedBy: budget === undefined ? null : textOfUse(budget) };

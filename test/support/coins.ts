@@ -75,9 +75,12 @@ export function balanceOf(organizationId: string, organization: CoinOrganization
     BigInt(count(all, place)),
   ) as [bigint, bigint, bigint];
   const spent = BigInt(spentOf(organization));
-  const unknown = { nextChangeAtMs: null, closedBeforeMs: null, budgetVersion: 0 };
+  const unknown = { nextChangeAtMs: null, closedBeforeMs: null, budgetVersion: 0, ...UNWARNED };
   return { organizationId, granted, available, held, spent, expired, ...unknown };
 }
+
+/** The columns of warnings, of which the model knows nothing. */
+export const UNWARNED = { topUp: 0n, warnAt: null, announced: null };
 
 /** The coins that were spent, less what was given back of them by credits. */
 export function spentOf({ grants, adjustments }: CoinOrganization): number {

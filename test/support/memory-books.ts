@@ -23,6 +23,7 @@ import { mergeDraws } from "../../src/credits/funds.ts";
 import { budgetUseId, grantsOf, holdNamesOf, keyIdOf, keysOf, namesOf, type RowName } from "../../src/credits/names.ts";
 import type { Outcomes } from "../../src/credits/outcomes.ts";
 import { addTokens, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
+import type { EventRow } from "../../src/credits/warnings.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import type { Books, HoldSearch, OutcomesOf } from "../../src/stores/queries/books.ts";
 import { chargeEvent, lateEvent, type UsageEvent } from "../../src/stores/queries/statement.ts";
@@ -41,11 +42,20 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
   readonly keys = new Map<string, IdempotencyKeyRow>();
   readonly adjustments = new Map<string, AdjustmentRow>();
   readonly auditEntries = new Map<string, AuditRow>();
+  /** Warnings by key. */
+  readonly warnings = new Map<string, EventRow>();
   nowMs = 1_000;
 
   addOrganization(organizationId: string): void {
     const zero = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
-    const rest = { nextChangeAtMs: null, closedBeforeMs: null, budgetVersion: 0 };
+    const rest = {
+      nextChangeAtMs: null,
+      closedBeforeMs: null,
+      budgetVersion: 0,
+      topUp: 0n,
+      warnAt: null,
+      announced: null,
+    };
     this.balances.set(organizationId, { organizationId, ...zero, ...rest });
   }
 
@@ -64,15 +74,15 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
 
   raise(organizationId: string, use: BudgetUse, amount: bigint): void {
     const key = keyOf(organizationId, budgetUseId(use));
-    const empty = { organizationId, ...use, held: 0n, spent: 0n, opening: 0n, raised: 0n };
+    const empty = { organizationId, ...use, held: 0n, spent: 0n, opening: 0n, raised: 0n, announced: 0n };
     const row = this.budgetUses.get(key) ?? empty;
     this.budgetUses.set(key, { ...row, raised: row.raised + amount });
   }
 
   /** Every table, for whoever compares two books. */
   get tables() {
-    const { balances, budgetUses, grants, holds, requests, keys, adjustments, auditEntries } = this;
-    return { balances, budgetUses, grants, holds, requests, keys, adjustments, auditEntries };
+    const { balances, budgetUses, grants, holds, requests, keys, adjustments, auditEntries, warnings } = this;
+    return { balances, budgetUses, grants, holds, requests, keys, adjustments, auditEntries, warnings };
   }
 
   /** Every request, open or ended, its late settlement and its credits included. */
@@ -200,6 +210,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
     for (const row of writes.keys) this.keys.set(keyOf(row.organizationId, keyIdOf(row)), row);
     for (const row of writes.newAdjustments) insert(this.adjustments, keyOf(row.organizationId, row.id), row);
     for (const row of writes.newAuditEntries) insert(this.auditEntries, row.id, row);
+    for (const row of writes.newEvents) if (!this.warnings.has(row.key)) insert(this.warnings, row.key, row);
   }
 }
 

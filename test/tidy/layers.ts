@@ -28,6 +28,7 @@ export const LAYERS: Record<string, readonly string[]> = {
     "type:config/identity-schema.ts",
     ...STORE_TYPES,
   ],
+  warnings: ["api", "credits", "errors", "admin", ...STORE_TYPES],
   reports: ["api", "credits", "errors", "ledger", ...STORE_TYPES],
   operations: ["api", "credits", "errors", "catalog", "ledger", "gateway", "admin", "reports", ...STORE_TYPES],
   http: [
@@ -45,7 +46,8 @@ const PACKAGES: Record<string, readonly string[]> = {
   pg: ["stores"],
   "node:sqlite": ["stores"],
   fastify: ["http"],
-  undici: ["providers", "catalog"],
+  undici: ["providers", "catalog", "warnings"],
+  nodemailer: ["app", "warnings"],
   yaml: ["config"],
   commander: ["cli", "main"],
   pino: ["telemetry", "app"],

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { Amount, Id, Limits, Name, Nullable, Strict, Time } from "./common.ts";
+import { Amount, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 
 export const OrganizationStatus = Type.Enum(["active", "paused"]);
 
@@ -35,6 +35,9 @@ export const Organization = Type.Object({
         "Days until the available credits are spent at the rate of the last 7 finished days, from the stored sums of these days; null without charges.",
     }),
   ),
+  credit_warnings: Nullable(
+    Type.Array(Amount, { description: "Credits at which it is warned, beside shares of its last top-up." }),
+  ),
   created_at: Time,
 });
 export type Organization = Static<typeof Organization>;
@@ -55,6 +58,14 @@ export const OrganizationChange = Strict(
       }),
     ),
     limits: Type.Optional(Nullable(Limits)),
+    credit_warnings: Type.Optional(
+      Nullable(
+        Type.Array(PositiveAmount, {
+          ...{ minItems: 1, maxItems: 10 },
+          description: "Credits at which it is warned, beside 50, 20, 5 and 0 % of its last top-up; null for none.",
+        }),
+      ),
+    ),
     keeps_conversations: Type.Optional(
       Type.Boolean({ description: "Takes effect at once; stored conversations remain until they expire." }),
     ),

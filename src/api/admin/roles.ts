@@ -37,6 +37,9 @@ export const ROLES_BY_PERMISSION = {
   "upstreams:read": SERVICE,
   "upstreams:write": OPERATOR,
   "audit:read": SERVICE,
+  /** Receivers of warnings, and what was delivered to them. */
+  "receivers:read": [...SERVICE_ROLES, "owner"],
+  "receivers:write": ["operator", "owner"],
   "operators:read": SERVICE,
   "operators:write": OPERATOR,
   "sessions:read": SERVICE,

@@ -22,7 +22,10 @@ export interface ConfigurationState {
 
 /** The parts of a service whose state the metrics show. */
 export interface GaugeSources {
-  store: Pick<Store, "kind" | "ping" | "pools"> & { books: Pick<Store["books"], "openHolds"> };
+  store: Pick<Store, "kind" | "ping" | "pools"> & {
+    books: Pick<Store["books"], "openHolds">;
+    events: Pick<Store["events"], "deliveryState">;
+  };
   ledger: Pick<Ledger, "status">;
   circuits: Pick<Circuits, "health">;
   limits: Pick<RateLimiter, "status">;
@@ -83,6 +86,9 @@ function createInstruments(meter: Meter) {
     unrenewedMax: gauge("tollgate.holds.unrenewed.limit", "Time within which a service ends an unrenewed hold.", "s"),
     spoolEntries: gauge("tollgate.spool.entries", "Settlements and releases that wait in the spool for the store."),
     deadLetters: gauge("tollgate.dead_letters", "Transitions that could not be booked. Above 0, they need a person."),
+    warningsWaiting: gauge("tollgate.warnings.waiting", "Deliveries of warnings that wait for an attempt."),
+    warningsAge: gauge("tollgate.warnings.oldest.age", "Age of the oldest delivery of a warning that waits.", "s"),
+    warningsFailed: gauge("tollgate.warnings.failed", "Deliveries of warnings that failed in the last 30 days."),
     storeUp: gauge("tollgate.store.up", "1 if the store answers and accepts writes, otherwise 0."),
     limitsShared: gauge("tollgate.limits.shared", "1 while processes count their limits together, otherwise 0."),
     configurationHash: gauge("tollgate.configuration.hash", "Hash of the configuration, to compare it with others."),
@@ -98,12 +104,13 @@ type Instruments = ReturnType<typeof createInstruments>;
 
 async function observeStore(
   gauges: Instruments,
-  { store, ledger, holdTimes }: GaugeSources,
+  { store, ledger, holdTimes, clock }: GaugeSources,
   result: BatchObservableResult,
 ): Promise<void> {
-  const [isUp, open, status] = await Promise.all([
+  const [isUp, open, warnings, status] = await Promise.all([
     within(store.ping().then(() => true)),
     within(store.books.openHolds()),
+    within(store.events.deliveryState()),
     within(ledger.status()),
   ]);
   const system = { sqlite: "sqlite", postgres: "postgresql" }[store.kind];
@@ -112,6 +119,12 @@ async function observeStore(
     const unrenewedMs = open.count === 0 ? 0 : holdTimes.holdSeconds * 1000 - open.earliestExpiryMs;
     result.observe(gauges.openHolds, open.count);
     result.observe(gauges.unrenewed, Math.max(0, unrenewedMs) / 1000);
+  }
+  if (warnings !== undefined) {
+    const { waiting, failed, oldestAtMs } = warnings;
+    result.observe(gauges.warningsWaiting, waiting);
+    result.observe(gauges.warningsAge, oldestAtMs === null ? 0 : Math.max(0, clock() - oldestAtMs) / 1000);
+    result.observe(gauges.warningsFailed, failed);
   }
   if (status === undefined) return;
   result.observe(gauges.spoolEntries, status.spool.entries);

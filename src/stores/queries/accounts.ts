@@ -60,12 +60,16 @@ function organizations(database: Database) {
         BALANCE.insert({
           organizationId: id,
           ...nothing,
-          nextChangeAtMs: null,
-          closedBeforeMs: null,
-          budgetVersion: 0,
+          ...{ nextChangeAtMs: null, closedBeforeMs: null, budgetVersion: 0 },
+          ...{ topUp: 0n, warnAt: null, announced: null },
         }),
         ...recordOf(audit),
       ]);
+    },
+    /** Writes the thresholds of credits at which an organization is warned. Returns false if it does not exist. */
+    changeCreditWarnings(id: string, warnAt: readonly MicroCredits[] | null, audit: AuditRow): Promise<boolean> {
+      const change = sql`update balance set ${BALANCE.set({ warnAt })} where organization_id = ${id}`;
+      return writeIf([change], [AUDIT_ENTRY.insert(audit)]);
     },
     organization: (id: string) => findRow(ORGANIZATION, sql`select * from organization where id = ${id}`),
     organizations: ({ after, limit }: IdPage) =>

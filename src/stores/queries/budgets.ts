@@ -45,7 +45,7 @@ export function budgetRows({ find, findRows, now, writeIf }: Database) {
       const lock = sql`
         update balance set closed_before = closed_before where organization_id = ${organizationId}
           and exists (select 1 from budget where ${ofBudget({ organizationId, id: budgetId })})`;
-      const nothing = { held: 0n, spent: 0n, opening: 0n };
+      const nothing = { held: 0n, spent: 0n, opening: 0n, announced: 0n };
       const raise = sql`
         ${BUDGET_USE.insert({ organizationId, budgetId, windowAtMs, value, ...nothing, raised: amount })}
         on conflict (organization_id, budget_id, window_at, value)

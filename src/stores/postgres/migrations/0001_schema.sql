@@ -38,7 +38,7 @@ CREATE UNIQUE INDEX token_id ON token (id);
 CREATE UNIQUE INDEX token_hash ON token (hash);
 
 -- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none. `budget_version` changes
--- with every change of a budget of the organization.
+-- with every change of a budget of the organization. `top_up`, `warn_at` and `announced`: see src/credits/warnings.ts.
 CREATE TABLE balance (
   organization_id text COLLATE "C" NOT NULL PRIMARY KEY,
   granted         bigint NOT NULL CHECK (granted >= 0),
@@ -49,6 +49,9 @@ CREATE TABLE balance (
   next_change_at  bigint,
   closed_before   bigint,
   budget_version  bigint NOT NULL DEFAULT 0,
+  top_up          bigint NOT NULL DEFAULT 0 CHECK (top_up >= 0),
+  warn_at         text,
+  announced       bigint CHECK (announced >= 0),
   CHECK (granted = available + held + spent + expired)
 ) WITH (fillfactor = 50);
 
@@ -84,6 +87,7 @@ CREATE TABLE budget_use (
   spent           bigint NOT NULL CHECK (spent >= 0),
   opening         bigint NOT NULL CHECK (opening >= 0),
   raised          bigint NOT NULL CHECK (raised >= 0),
+  announced       bigint NOT NULL DEFAULT 0 CHECK (announced >= 0),
   PRIMARY KEY (organization_id, budget_id, window_at, value)
 ) WITH (fillfactor = 50);
 
@@ -348,6 +352,50 @@ CREATE TABLE admin_idempotency_key (
 );
 
 CREATE INDEX admin_idempotency_key_expires_at ON admin_idempotency_key (expires_at);
+
+-- Warnings, written in the transaction that causes them. The key names the kind, the subject and the period of which an event
+-- tells once. `is_routed`: its deliveries are written. The books do not depend on it.
+CREATE TABLE event (
+  event_key       text COLLATE "C" NOT NULL PRIMARY KEY,
+  kind            text COLLATE "C" NOT NULL,
+  organization_id text COLLATE "C",
+  made_at         bigint NOT NULL,
+  data            text NOT NULL,
+  is_routed       bigint NOT NULL DEFAULT 0 CHECK (is_routed IN (0, 1))
+);
+
+CREATE INDEX event_unrouted ON event (made_at) WHERE is_routed = 0;
+CREATE INDEX event_made_at ON event (made_at);
+
+-- Webhooks and mail addresses that receive events: of one organization, or all. `secrets` sign what is sent, so they are stored
+-- as they are.
+CREATE TABLE receiver (
+  id              text COLLATE "C" NOT NULL PRIMARY KEY,
+  organization_id text COLLATE "C",
+  name            text NOT NULL,
+  format          text COLLATE "C" NOT NULL CHECK (format IN ('webhook', 'slack', 'mail')),
+  target          text NOT NULL,
+  kinds           text,
+  secrets         text NOT NULL,
+  created_at      bigint NOT NULL,
+  failing_since   bigint,
+  disabled_at     bigint
+);
+
+CREATE TABLE delivery (
+  id              text COLLATE "C" NOT NULL PRIMARY KEY,
+  receiver_id     text COLLATE "C" NOT NULL,
+  event_key       text COLLATE "C" NOT NULL,
+  state           text COLLATE "C" NOT NULL CHECK (state IN ('waiting', 'delivered', 'failed')),
+  attempt_count   bigint NOT NULL,
+  next_at         bigint NOT NULL,
+  created_at      bigint NOT NULL,
+  attempted_at    bigint,
+  result          text
+);
+
+CREATE INDEX delivery_waiting ON delivery (receiver_id, next_at) WHERE state = 'waiting';
+CREATE INDEX delivery_created_at ON delivery (created_at, id);
 
 -- Usage of a day, summed up once the day is over: of an organization, or of all ('*'), by model, by token, by organization,
 -- or by the time to the first piece of the answer. The books do not depend on it.

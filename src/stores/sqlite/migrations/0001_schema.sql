@@ -38,7 +38,7 @@ CREATE UNIQUE INDEX token_id ON token (id);
 CREATE UNIQUE INDEX token_hash ON token (hash);
 
 -- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none. `budget_version` changes
--- with every change of a budget of the organization.
+-- with every change of a budget of the organization. `top_up`, `warn_at` and `announced`: see src/credits/warnings.ts.
 CREATE TABLE balance (
   organization_id TEXT NOT NULL PRIMARY KEY,
   granted         INTEGER NOT NULL CHECK (granted >= 0),
@@ -49,6 +49,9 @@ CREATE TABLE balance (
   next_change_at  INTEGER,
   closed_before   INTEGER,
   budget_version  INTEGER NOT NULL DEFAULT 0,
+  top_up          INTEGER NOT NULL DEFAULT 0 CHECK (top_up >= 0),
+  warn_at         TEXT,
+  announced       INTEGER CHECK (announced >= 0),
   CHECK (granted = available + held + spent + expired)
 ) STRICT, WITHOUT ROWID;
 
@@ -84,6 +87,7 @@ CREATE TABLE budget_use (
   spent           INTEGER NOT NULL CHECK (spent >= 0),
   opening         INTEGER NOT NULL CHECK (opening >= 0),
   raised          INTEGER NOT NULL CHECK (raised >= 0),
+  announced       INTEGER NOT NULL DEFAULT 0 CHECK (announced >= 0),
   PRIMARY KEY (organization_id, budget_id, window_at, value)
 ) STRICT, WITHOUT ROWID;
 
@@ -347,6 +351,50 @@ CREATE TABLE admin_idempotency_key (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX admin_idempotency_key_expires_at ON admin_idempotency_key (expires_at);
+
+-- Warnings, written in the transaction that causes them. The key names the kind, the subject and the period of which an event
+-- tells once. `is_routed`: its deliveries are written. The books do not depend on it.
+CREATE TABLE event (
+  event_key       TEXT NOT NULL PRIMARY KEY,
+  kind            TEXT NOT NULL,
+  organization_id TEXT,
+  made_at         INTEGER NOT NULL,
+  data            TEXT NOT NULL,
+  is_routed       INTEGER NOT NULL DEFAULT 0 CHECK (is_routed IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX event_unrouted ON event (made_at) WHERE is_routed = 0;
+CREATE INDEX event_made_at ON event (made_at);
+
+-- Webhooks and mail addresses that receive events: of one organization, or all. `secrets` sign what is sent, so they are stored
+-- as they are.
+CREATE TABLE receiver (
+  id              TEXT NOT NULL PRIMARY KEY,
+  organization_id TEXT,
+  name            TEXT NOT NULL,
+  format          TEXT NOT NULL CHECK (format IN ('webhook', 'slack', 'mail')),
+  target          TEXT NOT NULL,
+  kinds           TEXT,
+  secrets         TEXT NOT NULL,
+  created_at      INTEGER NOT NULL,
+  failing_since   INTEGER,
+  disabled_at     INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE delivery (
+  id              TEXT NOT NULL PRIMARY KEY,
+  receiver_id     TEXT NOT NULL,
+  event_key       TEXT NOT NULL,
+  state           TEXT NOT NULL CHECK (state IN ('waiting', 'delivered', 'failed')),
+  attempt_count   INTEGER NOT NULL,
+  next_at         INTEGER NOT NULL,
+  created_at      INTEGER NOT NULL,
+  attempted_at    INTEGER,
+  result          TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX delivery_waiting ON delivery (receiver_id, next_at) WHERE state = 'waiting';
+CREATE INDEX delivery_created_at ON delivery (created_at, id);
 
 -- Usage of a day, summed up once the day is over: of an organization, or of all ('*'), by model, by token, by organization,
 -- or by the time to the first piece of the answer. The books do not depend on it.

@@ -1,0 +1,98 @@
+import { hash } from "node:crypto";
+import type { Receiver, WarningDelivery } from "../api/admin/receiver.ts";
+import { isPublicHost } from "../api/chat/image-address.ts";
+import { isoTime } from "../api/time.ts";
+import type { EventRow } from "../credits/warnings.ts";
+import type { DeliveryPage, DeliveryRow, EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
+import { cursorFor, type Page, type PageRequest, pageOf, positionOf } from "./directory.ts";
+import type { RandomBytes } from "./token.ts";
+
+/** A mail arrives with all events of this time. */
+const DIGEST_MS = 60_000;
+const SECRET_MARK = "whsec_";
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+const MAIL_ADDRESS = /^[^\s@<>"(),:;]{1,64}@[^\s@<>"(),:;]{1,255}$/;
+
+/** Returns the id of an event, the same in every delivery. */
+export function eventIdOf(key: string): string {
+  return `evt_${hash("sha256", key, "hex").slice(0, 32)}`;
+}
+
+/** Makes a delivery. Its id follows from the event and the receiver, so that two nodes make only one. */
+export function deliveryOf({ key }: EventRow, { id, format }: ReceiverRow, nowMs: number): DeliveryRow {
+  return {
+    id: `dlv_${hash("sha256", `${id} ${key}`, "hex").slice(0, 32)}`,
+    ...{ receiverId: id, eventKey: key, state: "waiting", attempts: 0 },
+    ...{
+      nextAtMs: format === "mail" ? nowMs + DIGEST_MS : nowMs,
+      createdAtMs: nowMs,
+      attemptedAtMs: null,
+      result: null,
+    },
+  };
+}
+
+/** Makes a secret in the notation of Standard Webhooks. */
+export function makeSigningSecret(random: RandomBytes): string {
+  return `${SECRET_MARK}${Buffer.from(random(32)).toString("base64")}`;
+}
+
+/** Returns the secrets that sign a delivery now, as bytes. */
+export function signingKeys({ secrets }: ReceiverRow, nowMs: number): Buffer[] {
+  const valid = secrets.filter(({ endsAtMs }) => endsAtMs === null || endsAtMs > nowMs);
+  return valid.map(({ secret }) => Buffer.from(secret.slice(SECRET_MARK.length), "base64"));
+}
+
+/**
+ * Returns why nothing may be sent to a target; undefined if it may. Names are resolved only when a connection is opened, and
+ * their addresses are checked then.
+ */
+export function targetFault(
+  { format, target }: Pick<ReceiverRow, "format" | "target">,
+  allowsPrivate: boolean,
+): string | undefined {
+  if (format === "mail")
+    return MAIL_ADDRESS.test(target) ? undefined : "expected a mail address such as ops@example.com";
+  const url = URL.parse(target);
+  if (url === null || !/^https?:$/.test(url.protocol)) return "expected an https:// address";
+  if (url.username !== "" || url.password !== "") return "expected an address without a user name or password";
+  const isLoopback = LOOPBACK.test(url.hostname);
+  if (url.protocol === "http:" && !(allowsPrivate && isLoopback)) return "expected an https:// address";
+  if (allowsPrivate || isPublicHost(url.hostname)) return undefined;
+  return "expected a public host; warnings.allowPrivateAddresses allows others";
+}
+
+export function toReceiver(row: ReceiverRow): Receiver {
+  const { id, organizationId, name, format, target, kinds, failingSinceMs, disabledAtMs, createdAtMs } = row;
+  const status = disabledAtMs !== null ? "disabled" : failingSinceMs !== null ? "failing" : "active";
+  return {
+    ...{ object: "receiver", id, organization_id: organizationId, name, format, target, kinds, status },
+    ...{ failing_since: isoTime(failingSinceMs), created_at: isoTime(createdAtMs) },
+  };
+}
+
+export function toDelivery({ delivery, event }: EventDelivery): WarningDelivery {
+  const { id, receiverId, state, attempts, result, createdAtMs, attemptedAtMs, nextAtMs } = delivery;
+  const { key, kind, organizationId, data } = event;
+  return {
+    ...{
+      object: "delivery",
+      id,
+      receiver_id: receiverId,
+      event_id: eventIdOf(key),
+      kind,
+      organization_id: organizationId,
+    },
+    ...{ data, state, attempts, result, created_at: isoTime(createdAtMs), attempted_at: isoTime(attemptedAtMs) },
+    next_attempt_at: state === "waiting" ? isoTime(nextAtMs) : null,
+  };
+}
+
+/** Lists deliveries, the newest first. Throws ApiError for an invalid cursor. */
+export async function deliveryPage(
+  rows: EventRows,
+  { cursor, limit, ...filter }: Pick<DeliveryPage, "organizationId" | "receiverId" | "state"> & PageRequest,
+): Promise<Page<WarningDelivery>> {
+  const found = await rows.deliveries({ ...filter, before: positionOf(cursor), limit: limit + 1 });
+  return pageOf(found, limit, toDelivery, ({ delivery }) => cursorFor(delivery));
+}

@@ -1,0 +1,89 @@
+import { type Static, Type } from "typebox";
+import { Id, Name, Nullable, Strict, Time } from "./common.ts";
+
+/** Signed JSON in the format of Standard Webhooks, a text for Slack, or mail. */
+export const RECEIVER_FORMATS = ["webhook", "slack", "mail"] as const;
+export const DELIVERY_STATES = ["waiting", "delivered", "failed"] as const;
+/** The kinds of events. `docs/warnings.md` lists the fields of each. */
+export const EVENT_KINDS = [
+  "credits.low",
+  "credits.shortfall",
+  "budget.used",
+  "credits.forecast",
+  "usage.unusual",
+  "token.expiring",
+  "model.shutdown",
+  "route.down",
+  "route.up",
+  "ledger.dead_letter",
+  "backup.failed",
+  "receiver.disabled",
+  "receiver.test",
+] as const;
+export type EventKind = (typeof EVENT_KINDS)[number];
+
+const Target = Type.String({
+  minLength: 1,
+  maxLength: 2_000,
+  description: "An https:// address; for `mail` a mail address.",
+});
+const Kinds = Nullable(
+  Type.Array(Type.String({ minLength: 1, maxLength: 40 }), {
+    minItems: 1,
+    maxItems: 40,
+    description: "Kinds of events that it receives; null for all.",
+  }),
+);
+
+export const Receiver = Type.Object({
+  object: Type.Literal("receiver"),
+  id: Id,
+  organization_id: Nullable(Type.String({ description: "Null: it receives the events of the whole service." })),
+  name: Type.String(),
+  format: Type.Enum([...RECEIVER_FORMATS]),
+  target: Target,
+  kinds: Kinds,
+  status: Type.Enum(["active", "failing", "disabled"]),
+  failing_since: Nullable(Time),
+  created_at: Time,
+});
+export type Receiver = Static<typeof Receiver>;
+/** The secret is only in the response to the request that created it. */
+export const ReceiverWithSecret = Type.Object({
+  ...Receiver.properties,
+  secret: Type.String({ description: "Signs deliveries; empty for mail." }),
+});
+export const NewReceiver = Strict({
+  organization_id: Type.Optional(Nullable(Id)),
+  name: Name,
+  format: Type.Enum([...RECEIVER_FORMATS]),
+  target: Target,
+  kinds: Type.Optional(Kinds),
+});
+export type NewReceiver = Static<typeof NewReceiver>;
+export const ReceiverChange = Strict(
+  {
+    name: Type.Optional(Name),
+    target: Type.Optional(Target),
+    kinds: Type.Optional(Kinds),
+    enabled: Type.Optional(Type.Boolean({ description: "False to send nothing more; true to begin again." })),
+  },
+  { minProperties: 1 },
+);
+
+export const WarningDelivery = Type.Object({
+  object: Type.Literal("delivery"),
+  id: Id,
+  receiver_id: Id,
+  event_id: Type.String({ description: "The same in every attempt: `webhook-id`." }),
+  kind: Type.String(),
+  organization_id: Nullable(Id),
+  data: Type.Record(Type.String(), Type.Unknown()),
+  state: Type.Enum([...DELIVERY_STATES]),
+  attempts: Type.Integer({ minimum: 0 }),
+  result: Nullable(Type.String({ description: "Result of the last attempt." })),
+  created_at: Time,
+  attempted_at: Nullable(Time),
+  next_attempt_at: Nullable(Time),
+});
+export type WarningDelivery = Static<typeof WarningDelivery>;

@@ -1,0 +1,220 @@
+import type { MicroCredits } from "../../credits/amount.ts";
+import type { AuditRow } from "../../credits/audit.ts";
+import type { BalanceRow } from "../../credits/books.ts";
+import type { EventRow } from "../../credits/warnings.ts";
+import { AUDIT_ENTRY, DELIVERY, EVENT, RECEIVER } from "../admin-schema.ts";
+import type { Database } from "../database.ts";
+import { number, requiredText } from "../fields.ts";
+import { allOf, deleteSome, equal, isAsRead, join, type Sql, sql } from "../sql.ts";
+import { declareTable, type RowOf } from "../table.ts";
+
+export type ReceiverRow = RowOf<typeof RECEIVER>;
+export type DeliveryRow = RowOf<typeof DELIVERY>;
+/** A delivery with its event. */
+export interface EventDelivery {
+  delivery: DeliveryRow;
+  event: EventRow;
+}
+
+export interface DeliveryPage {
+  organizationId: string | null;
+  receiverId: string | null;
+  state: DeliveryRow["state"] | null;
+  /** The last delivery seen. */
+  before: { createdAtMs: number; id: string } | null;
+  limit: number;
+}
+
+/** Result of an attempt, and when to try again; null: never. */
+export interface Attempted {
+  receiverId: string;
+  atMs: number;
+  isDelivered: boolean;
+  result: string;
+  nextAtMs: number | null;
+}
+
+/** Charges of an organization in some days, and its credits now. */
+export interface PastSpending extends Pick<BalanceRow, "organizationId" | "available" | "held" | "granted"> {
+  charged: MicroCredits;
+  /** The first of these days with a charge. */
+  firstDay: number;
+}
+
+const EXPIRING_TOKEN = declareTable("token", [], {
+  organizationId: requiredText("organization_id"),
+  id: requiredText("id"),
+  name: requiredText("name"),
+  expiresAtMs: number("expires_at"),
+});
+export type ExpiringToken = RowOf<typeof EXPIRING_TOKEN>;
+
+export type EventRows = ReturnType<typeof eventRows>;
+
+/** Events, their receivers, and their deliveries. The books write events of their own, see `book-writes.ts`. */
+export function eventRows(database: Database) {
+  return { ...events(database), ...receivers(database), ...deliveries(database), ...watched(database) };
+}
+
+function events({ read, write }: Database) {
+  return {
+    /** Writes events that no transaction causes. Those whose keys are known are not written again. */
+    async insertEvents(rows: readonly EventRow[]) {
+      if (rows.length > 0) await write([sql`${EVENT.insert(...rows)} on conflict do nothing`]);
+    },
+    /** Returns the oldest events whose deliveries are not written. */
+    async unroutedEvents(limit: number): Promise<EventRow[]> {
+      const rows = await read(sql`select * from event where is_routed = 0 order by made_at limit ${limit}`);
+      return rows.map(EVENT.fromRecord);
+    },
+    /** Writes the deliveries of events. Those that another node has written stay as they are. */
+    async routeEvents(keys: readonly string[], rows: readonly DeliveryRow[]) {
+      const inserts = rows.map((row) => sql`${DELIVERY.insert(row)} on conflict do nothing`);
+      await write([...inserts, sql`update event set is_routed = 1 where event_key in (${join(keys)})`]);
+    },
+    /** Writes an event for one receiver alone. */
+    async insertDelivery(event: EventRow, delivery: DeliveryRow, audit: AuditRow) {
+      const routed = sql`update event set is_routed = 1 where event_key = ${event.key}`;
+      await write([EVENT.insert(event), routed, DELIVERY.insert(delivery), AUDIT_ENTRY.insert(audit)]);
+    },
+    /** Removes events from before a time with their deliveries, at most `limit` of each; returns the larger number. */
+    async removeOldEvents(beforeMs: number, limit: number): Promise<number> {
+      const removed = await write([
+        deleteSome(DELIVERY, sql`created_at < ${beforeMs}`, limit),
+        deleteSome(EVENT, sql`made_at < ${beforeMs}`, limit),
+      ]);
+      return Math.max(...removed);
+    },
+  };
+}
+
+/** The reads of periodic checks. */
+function watched({ read }: Database) {
+  return {
+    /** Returns what organizations spent in finished days, with their credits. */
+    async pastSpending(fromDay: number, toDay: number): Promise<PastSpending[]> {
+      const rows = await read<Record<string, unknown>>(sql`
+        select balance.organization_id, available, held, granted, sum(charged) as charged, min(day) as first_day
+        from usage_day join balance on balance.organization_id = usage_day.organization_id
+        where dimension = 'model' and day >= ${fromDay} and day < ${toDay}
+        group by balance.organization_id, available, held, granted having sum(charged) > 0`);
+      return rows.map((row) => ({
+        organizationId: row.organization_id as string,
+        ...{ available: row.available as bigint, held: row.held as bigint, granted: row.granted as bigint },
+        // PostgreSQL's sum is a decimal number.
+        ...{ charged: BigInt(String(row.charged)), firstDay: Number(row.first_day) },
+      }));
+    },
+    /** Returns the valid tokens that expire in a period, without those that were replaced. */
+    async expiringTokens(fromMs: number, toMs: number): Promise<ExpiringToken[]> {
+      const rows = await read(sql`
+        select organization_id, id, name, expires_at from token
+        where expires_at > ${fromMs} and expires_at <= ${toMs} and revoked_at is null and successor_id is null`);
+      return rows.map((row) => EXPIRING_TOKEN.fromRecord(row));
+    },
+    /** Returns the events of some kinds, the newest first. */
+    async eventsOf(kinds: readonly EventRow["kind"][]): Promise<EventRow[]> {
+      const rows = await read(sql`select * from event where kind in (${join(kinds)}) order by made_at desc`);
+      return rows.map(EVENT.fromRecord);
+    },
+  };
+}
+
+function receivers({ find, findRow, findRows, writeIf }: Database) {
+  return {
+    receiver: (id: string) => findRow(RECEIVER, sql`select * from receiver where id = ${id}`),
+    /** Returns all receivers, or those of an organization, in the order of their ids. */
+    receivers: (organizationId: string | null): Promise<ReceiverRow[]> =>
+      findRows(RECEIVER, sql`select * from receiver where ${equal({ organization_id: organizationId })} order by id`),
+    insertReceiver: (row: ReceiverRow, audit: AuditRow) => writeIf([RECEIVER.insert(row)], [AUDIT_ENTRY.insert(audit)]),
+    /** Writes properties of a receiver. Returns false if it has changed since it was read; then nothing is written. */
+    async changeReceiver(old: ReceiverRow, change: Partial<ReceiverRow>, audit: AuditRow): Promise<boolean> {
+      const [row] = await find(sql`select * from receiver where id = ${old.id}`);
+      if (row === undefined || JSON.stringify(RECEIVER.fromRecord(row)) !== JSON.stringify(old)) return false;
+      const asRead = sql`id = ${old.id} and ${isAsRead(RECEIVER.columns, row)}`;
+      return writeIf([sql`update receiver set ${RECEIVER.set(change)} where ${asRead}`], [AUDIT_ENTRY.insert(audit)]);
+    },
+    /** Deletes a receiver with its deliveries. Returns false if it does not exist. */
+    deleteReceiver: (id: string, audit: AuditRow) =>
+      writeIf(
+        [sql`delete from receiver where id = ${id}`],
+        [sql`delete from delivery where receiver_id = ${id}`, AUDIT_ENTRY.insert(audit)],
+      ),
+    /** Disables a receiver, fails what waits for it, and writes an event of it. Returns false if it is disabled already. */
+    disableReceiver(id: string, atMs: number, event: EventRow): Promise<boolean> {
+      const disabling = sql`update receiver set disabled_at = ${atMs} where id = ${id} and disabled_at is null`;
+      const failing = sql`update delivery set state = 'failed' where receiver_id = ${id} and state = 'waiting'`;
+      return writeIf([disabling], [failing, sql`${EVENT.insert(event)} on conflict do nothing`]);
+    },
+  };
+}
+
+function deliveries({ read, write, writeIf }: Database) {
+  const withEvent = async (condition: Sql): Promise<EventDelivery[]> => {
+    const rows = await read(sql`
+      select delivery.*, event.kind, event.organization_id, event.made_at, event.data
+      from delivery join event on event.event_key = delivery.event_key where ${condition}`);
+    return rows.map((row) => ({ delivery: DELIVERY.fromRecord(row), event: EVENT.fromRecord(row) }));
+  };
+  return {
+    /** Returns the receivers for which deliveries are due. */
+    async dueReceivers(nowMs: number): Promise<ReceiverRow[]> {
+      const rows = await read(sql`
+        select * from receiver where disabled_at is null and exists (
+          select 1 from delivery where receiver_id = receiver.id and state = 'waiting' and next_at <= ${nowMs})`);
+      return rows.map(RECEIVER.fromRecord);
+    },
+    dueDeliveries: (receiverId: string, nowMs: number, limit: number) =>
+      withEvent(sql`
+        receiver_id = ${receiverId} and state = 'waiting' and next_at <= ${nowMs} order by next_at limit ${limit}`),
+    /** Claims deliveries until a time, by counting an attempt. Returns those that no other node claimed before. */
+    async claimDeliveries(due: readonly EventDelivery[], untilMs: number): Promise<EventDelivery[]> {
+      const changed = await write(
+        due.map(
+          ({ delivery: { id, attempts, nextAtMs } }) => sql`
+            update delivery set attempt_count = ${attempts + 1}, next_at = ${untilMs}
+            where id = ${id} and state = 'waiting' and attempt_count = ${attempts} and next_at = ${nextAtMs}`,
+        ),
+      );
+      return due.filter((_, index) => changed[index] === 1);
+    },
+    /** Writes the result of an attempt, and since when the receiver fails. */
+    async recordAttempt(ids: readonly string[], { receiverId, atMs, isDelivered, result, nextAtMs }: Attempted) {
+      const state = isDelivered ? "delivered" : nextAtMs === null ? "failed" : "waiting";
+      const change = DELIVERY.set({ state, attemptedAtMs: atMs, result, ...(nextAtMs !== null && { nextAtMs }) });
+      const failing = isDelivered ? sql`null` : sql`coalesce(failing_since, ${atMs})`;
+      await write([
+        sql`update delivery set ${change} where id in (${join(ids)}) and state = 'waiting'`,
+        sql`update receiver set failing_since = ${failing} where id = ${receiverId}`,
+      ]);
+    },
+    /** Returns deliveries with their events, the newest first. */
+    deliveries: ({ organizationId, receiverId, state, before, limit }: DeliveryPage) =>
+      withEvent(
+        sql`${allOf(
+          equal({ receiver_id: receiverId, state }),
+          organizationId !== null &&
+            sql`receiver_id in (select id from receiver where organization_id = ${organizationId})`,
+          before !== null && sql`(created_at, id) < (${before.createdAtMs}, ${before.id})`,
+        )} order by created_at desc, id desc limit ${limit}`,
+      ),
+    async delivery(id: string): Promise<EventDelivery | undefined> {
+      return (await withEvent(sql`id = ${id}`))[0];
+    },
+    /** Lets a delivery begin again at a time. Returns false if it does not exist. */
+    replayDelivery(id: string, atMs: number, audit: AuditRow): Promise<boolean> {
+      const replay = DELIVERY.set({ state: "waiting", attempts: 0, nextAtMs: atMs });
+      return writeIf([sql`update delivery set ${replay} where id = ${id}`], [AUDIT_ENTRY.insert(audit)]);
+    },
+    /** Counts the deliveries to enabled receivers that wait or failed, with the creation time of the oldest that waits. */
+    async deliveryState(): Promise<{ waiting: number; failed: number; oldestAtMs: number | null }> {
+      const [row] = await read<Record<string, bigint | null>>(sql`
+        select count(case when state = 'waiting' then 1 end) as waiting, count(case when state = 'failed' then 1 end) as failed,
+          min(case when state = 'waiting' then created_at end) as oldest
+        from delivery
+        where state <> 'delivered' and receiver_id in (select id from receiver where disabled_at is null)`);
+      const { waiting, failed, oldest = null } = row ?? {};
+      return { waiting: Number(waiting), failed: Number(failed), oldestAtMs: oldest === null ? null : Number(oldest) };
+    },
+  };
+}

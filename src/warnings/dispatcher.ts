@@ -1,0 +1,186 @@
+import { deliveryOf, eventIdOf } from "../admin/receivers.ts";
+import { type EventRow, eventOf } from "../credits/warnings.ts";
+import type { AccountRows } from "../stores/queries/accounts.ts";
+import type { EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
+import { eventText } from "./texts.ts";
+
+const EVERY_MS = 1_000;
+const ROUTED_AT_ONCE = 100;
+const RECEIVERS_AT_ONCE = 32;
+/** Longer than any attempt: a node that dies with a delivery leaves it to others after this time. */
+const CLAIM_MS = 60_000;
+const HOUR_MS = 3_600_000;
+/** Waiting time after each failed attempt. After the last one the delivery has failed. */
+export const RETRY_AFTER_MS = [
+  ...[5_000, 300_000, 1_800_000],
+  ...[2, 5, 10, 10].map((hours) => hours * HOUR_MS),
+] as const;
+/** A receiver that has failed for this long is disabled. */
+export const DISABLED_AFTER_MS = 120 * HOUR_MS;
+
+/** An event with its text for people. */
+export interface EventMessage {
+  id: string;
+  event: EventRow;
+  text: string;
+}
+
+export interface AttemptResult {
+  isDelivered: boolean;
+  /** Such as `HTTP 500`. */
+  result: string;
+}
+
+/** Sends messages to a receiver. Never rejects, unless the signal aborts it. */
+export interface Sender {
+  /** Maximum number of messages to claim at once. */
+  itemsMax: number;
+  /** True if it sends all messages together. */
+  isDigest: boolean;
+  send(receiver: ReceiverRow, messages: readonly EventMessage[], signal: AbortSignal): Promise<AttemptResult>;
+  close(): Promise<void>;
+}
+
+export interface DispatcherOptions {
+  rows: EventRows;
+  accounts: Pick<AccountRows, "organization">;
+  /** Returns the sender for a format. */
+  senderOf(format: ReceiverRow["format"]): Sender;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  /** Logs failures of the store. */
+  outage: { failed(fields: object): void; succeeded(): void };
+  /** Closes the senders. */
+  close(): Promise<void>;
+}
+
+/**
+ * Delivers events to their receivers, each at least once and with the same id; their order is not preserved. Several nodes may
+ * run it: each claims a delivery before it sends it. Requests never wait for it.
+ */
+export class Dispatcher {
+  readonly #options: DispatcherOptions;
+  readonly #stopping = new AbortController();
+  /** Receivers that this node sends to, with the end of it. */
+  readonly #sending = new Map<string, Promise<void>>();
+  #timer: NodeJS.Timeout | undefined;
+  #polling: Promise<void> | undefined;
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.poll(), EVERY_MS).unref();
+  }
+
+  /** Ends running attempts; their deliveries are repeated after the next start, or by another node. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#stopping.abort();
+    await this.#polling;
+    await Promise.all(this.#sending.values());
+    await this.#options.close();
+  }
+
+  /** Resolves when no attempt of this node is running. */
+  async idle(): Promise<void> {
+    await Promise.all(this.#sending.values());
+  }
+
+  /** Writes the deliveries of new events and begins those that are due. Never rejects. */
+  poll(): Promise<void> {
+    this.#polling ??= this.#guard(() => this.#poll()).finally(() => {
+      this.#polling = undefined;
+    });
+    return this.#polling;
+  }
+
+  async #guard(work: () => Promise<void>): Promise<void> {
+    const { outage } = this.#options;
+    await work().then(
+      () => outage.succeeded(),
+      (err: unknown) => {
+        if (!this.#stopping.signal.aborted) outage.failed({ err });
+      },
+    );
+  }
+
+  async #poll(): Promise<void> {
+    const { rows, clock } = this.#options;
+    while ((await this.#route()) === ROUTED_AT_ONCE);
+    for (const receiver of await rows.dueReceivers(clock())) {
+      if (this.#sending.has(receiver.id) || this.#sending.size >= RECEIVERS_AT_ONCE) continue;
+      const sending = this.#guard(() => this.#deliver(receiver)).finally(() => this.#sending.delete(receiver.id));
+      this.#sending.set(receiver.id, sending);
+    }
+  }
+
+  /** Writes the deliveries of the oldest events that have none; returns their number. */
+  async #route(): Promise<number> {
+    const { rows, clock } = this.#options;
+    const events = await rows.unroutedEvents(ROUTED_AT_ONCE);
+    if (events.length === 0) return 0;
+    const receivers = await rows.receivers(null);
+    const deliveries = events.flatMap((event) =>
+      receivers.filter((receiver) => isFor(event, receiver)).map((receiver) => deliveryOf(event, receiver, clock())),
+    );
+    await rows.routeEvents(
+      events.map(({ key }) => key),
+      deliveries,
+    );
+    return events.length;
+  }
+
+  async #deliver(receiver: ReceiverRow): Promise<void> {
+    const { rows, clock, senderOf } = this.#options;
+    const { itemsMax, isDigest } = senderOf(receiver.format);
+    const due = await rows.dueDeliveries(receiver.id, clock(), itemsMax);
+    const claimed = due.length === 0 ? [] : await rows.claimDeliveries(due, clock() + CLAIM_MS);
+    const parts = isDigest && claimed.length > 0 ? [claimed] : claimed.map((item) => [item]);
+    await Promise.all(parts.map((items) => this.#attempt(receiver, items)));
+  }
+
+  async #attempt(receiver: ReceiverRow, items: readonly EventDelivery[]): Promise<void> {
+    const { rows, clock, senderOf } = this.#options;
+    const { signal } = this.#stopping;
+    const messages = await Promise.all(items.map(({ event }) => this.#messageOf(event)));
+    const { isDelivered, result } = await senderOf(receiver.format).send(receiver, messages, signal);
+    if (signal.aborted && !isDelivered) return;
+    const atMs = clock();
+    const outcome = { receiverId: receiver.id, atMs, isDelivered, result };
+    for (const [attempts = 0, own] of Map.groupBy(items, ({ delivery }) => delivery.attempts)) {
+      const afterMs = isDelivered ? undefined : RETRY_AFTER_MS[attempts];
+      const nextAtMs = afterMs === undefined ? null : atMs + afterMs;
+      const ids = own.map(({ delivery }) => delivery.id);
+      await rows.recordAttempt(ids, { ...outcome, nextAtMs });
+    }
+    const { failingSinceMs } = receiver;
+    if (isDelivered || failingSinceMs === null || atMs - failingSinceMs < DISABLED_AFTER_MS) return;
+    await rows.disableReceiver(receiver.id, atMs, disabledEvent(receiver, atMs, result));
+  }
+
+  async #messageOf(event: EventRow): Promise<EventMessage> {
+    const { organizationId, key } = event;
+    const organization =
+      organizationId === null ? undefined : await this.#options.accounts.organization(organizationId);
+    return { id: eventIdOf(key), event, text: eventText(event, organization?.name ?? organizationId) };
+  }
+}
+
+/** Returns true if a receiver wants an event. Those of the service receive the events of all organizations. */
+function isFor({ kind, organizationId }: EventRow, receiver: ReceiverRow): boolean {
+  if (receiver.disabledAtMs !== null) return false;
+  if (receiver.organizationId !== null && receiver.organizationId !== organizationId) return false;
+  return receiver.kinds === null || receiver.kinds.includes(kind);
+}
+
+function disabledEvent(receiver: ReceiverRow, nowMs: number, result: string): EventRow {
+  const { id, name, organizationId, failingSinceMs } = receiver;
+  const period = [id, failingSinceMs];
+  return eventOf(
+    "receiver.disabled",
+    { organizationId, nowMs, period },
+    { receiver_id: id, name, last_result: result },
+  );
+}

@@ -1,0 +1,56 @@
+import type { EventKind } from "../api/admin/receiver.ts";
+import { isoTime } from "../api/time.ts";
+import type { EventRow } from "../credits/warnings.ts";
+
+type Data = Record<string, unknown>;
+
+/** Texts for people, in Slack and by mail. */
+const TEXTS: Record<EventKind, (data: Data) => string> = {
+  "credits.low": ({ credits_left, percent, threshold, last_top_up }) =>
+    percent === null
+      ? `${credits_left} credits are left, at most the threshold of ${threshold}.`
+      : `${credits_left} credits are left, at most ${percent} % of the last top-up of ${last_top_up}.`,
+  "credits.shortfall": ({ shortfall }) => `Credits did not cover ${shortfall} credits of a charge.`,
+  "budget.used": ({ name, value, percent, spent, limit, resets_at }) =>
+    `The budget "${name}"${value === null ? "" : ` of ${value}`} is used to ${percent} %: ${spent} of ${limit} credits are spent. ` +
+    (resets_at === null ? "It does not reset." : `It resets at ${resets_at}.`),
+  "credits.forecast": ({ credits_left, days_left }) =>
+    `The ${credits_left} credits that are left end in ${days_left} days, at the rate of the last 7 days.`,
+  "usage.unusual": ({ spent, hour, usual }) =>
+    `${spent} credits were spent in the hour from ${hour}. Usually it is ${usual}.`,
+  "token.expiring": ({ name, token_id, expires_at }) => `The token "${name}" (${token_id}) expires at ${expires_at}.`,
+  "model.shutdown": ({ model, date, replacement }) =>
+    `The provider shuts down the model ${model} on ${date}.${replacement === null ? "" : ` It names ${replacement} as its replacement.`}`,
+  "route.down": ({ route }) => `The route ${route} is down: its calls fail for all organizations.`,
+  "route.up": ({ route }) => `The route ${route} is up again.`,
+  "ledger.dead_letter": ({ node, entries }) =>
+    `${entries} transitions could not be booked on ${node}: tollgate ledger dead-letters list.`,
+  "backup.failed": ({ reason }) => `A backup failed: ${reason}`,
+  "receiver.disabled": ({ name, last_result }) =>
+    `The receiver "${name}" is disabled, because deliveries failed for 5 days. Last result: ${last_result}.`,
+  "receiver.test": () => "This is a test event.",
+};
+
+/** Describes an event for people. `organization`: its name; null for an event of the service. */
+export function eventText({ kind, data }: EventRow, organization: string | null): string {
+  return `${organization === null ? "" : `${organization}: `}${TEXTS[kind](data)}`;
+}
+
+/** Returns the content of a mail about some events. */
+export function mailOf(
+  messages: readonly { text: string; event: EventRow }[],
+): Record<"subject" | "text" | "html", string> {
+  const lines = messages.map(({ text, event }) => ({ text, at: isoTime(event.madeAtMs), kind: event.kind }));
+  const [first] = lines;
+  const rows = lines.map(({ at, kind, text }) => `<li><p>${escaped(text)}</p><small>${at}, ${kind}</small></li>`);
+  return {
+    subject:
+      lines.length === 1 ? `Tollgate: ${(first?.text ?? "").slice(0, 150)}` : `Tollgate: ${lines.length} warnings`,
+    text: lines.map(({ at, kind, text }) => `${text}\n(${at}, ${kind})\n`).join("\n"),
+    html: `<ul>${rows.join("")}</ul>`,
+  };
+}
+
+function escaped(text: string): string {
+  return text.replace(/[&<>"]/g, (found) => `&#${found.charCodeAt(0)};`);
+}

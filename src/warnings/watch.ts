@@ -1,0 +1,177 @@
+import type { EventKind } from "../api/admin/receiver.ts";
+import { isoTime } from "../api/time.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
+import { creditsLeft, type EventRow, eventOf } from "../credits/warnings.ts";
+import type { EventRows, PastSpending } from "../stores/queries/events.ts";
+import type { UsageRows } from "../stores/queries/usage.ts";
+
+const EVERY_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const PAST_DAYS = 7;
+/** Days after which it is known what is usual. */
+const USUAL_AFTER_DAYS = 3;
+/** An hour is over when its last requests have been booked. */
+const HOUR_ENDS_AFTER_MS = 5 * 60_000;
+const MODEL_DAYS = 30;
+
+export interface WatchSettings {
+  forecastDays: number;
+  tokenExpiryDays: number;
+  unusualFactor: number;
+}
+
+export interface WatchOptions {
+  rows: EventRows;
+  usage: Pick<UsageRows, "requests">;
+  settings: () => WatchSettings;
+  /** Routes that fail for all organizations, of those that were called. */
+  downRoutes: () => ReadonlySet<string>;
+  models: () => readonly { id: string; shutdownDate: string | null; replacement: string | null }[];
+  deadLetters: () => Promise<number>;
+  /** Name of this node, which has dead letters of its own. */
+  node: string;
+  /** Milliseconds since 1970. */
+  clock: () => number;
+  outage: { failed(fields: object): void; succeeded(): void };
+}
+
+/**
+ * Writes the events that no transaction causes. Every node runs it: their keys let each be written once. What takes many reads is
+ * looked at every hour.
+ */
+export class Watch {
+  readonly #options: WatchOptions;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+  #hour = 0;
+  #down: ReadonlySet<string> = new Set();
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.run(), EVERY_MS).unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#running;
+  }
+
+  /** Looks at everything that is due. Never rejects. */
+  run(): Promise<void> {
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined;
+    });
+    return this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { clock, outage } = this.#options;
+    const hour = Math.floor((clock() - HOUR_ENDS_AFTER_MS) / HOUR_MS);
+    try {
+      await this.#watchRoutes();
+      await this.#watchDeadLetters();
+      if (hour === this.#hour) return;
+      await this.#watchSpending(hour * HOUR_MS);
+      await this.#watchTokens();
+      await this.#watchModels();
+      this.#hour = hour;
+      outage.succeeded();
+    } catch (err) {
+      outage.failed({ err });
+    }
+  }
+
+  /** Events of the service itself, or of an organization. */
+  #event(
+    kind: EventKind,
+    organizationId: string | null,
+    period: readonly unknown[],
+    data: Record<string, unknown>,
+  ): EventRow {
+    return eventOf(kind, { organizationId, nowMs: this.#options.clock(), period }, data);
+  }
+
+  /** The key contains the event before it of the same route: of several nodes that notice a change, one writes it. */
+  async #watchRoutes(): Promise<void> {
+    const { rows, downRoutes } = this.#options;
+    const [before, down] = [this.#down, downRoutes()];
+    const changed = [...before.symmetricDifference(down)];
+    if (changed.length > 0) {
+      const earlier = await rows.eventsOf(["route.down", "route.up"]);
+      const events = changed.flatMap((route) => {
+        const kind = down.has(route) ? "route.down" : "route.up";
+        const last = earlier.find(({ data }) => data.route === route);
+        if ((last?.kind ?? "route.up") === kind) return [];
+        return [this.#event(kind, null, [route, last?.madeAtMs ?? 0], { route })];
+      });
+      await rows.insertEvents(events);
+    }
+    this.#down = down;
+  }
+
+  async #watchDeadLetters(): Promise<void> {
+    const { rows, deadLetters, node, clock } = this.#options;
+    const entries = await deadLetters();
+    if (entries === 0) return;
+    const period = [node, entries, Math.floor(clock() / DAY_MS)];
+    await rows.insertEvents([this.#event("ledger.dead_letter", null, period, { node, entries })]);
+  }
+
+  async #watchSpending(untilMs: number): Promise<void> {
+    const { rows, usage, settings, clock } = this.#options;
+    const { forecastDays, unusualFactor } = settings();
+    const today = Math.floor(clock() / DAY_MS) * DAY_MS;
+    const past = await rows.pastSpending(today - PAST_DAYS * DAY_MS, today);
+    const sums = past.length === 0 ? [] : await usage.requests(untilMs - HOUR_MS, untilMs);
+    const spentIn = Map.groupBy(sums, ({ organizationId }) => organizationId);
+    const events = past.flatMap((one) => {
+      const { organizationId, granted } = one;
+      const days = (today - one.firstDay) / DAY_MS;
+      const found: EventRow[] = [];
+      const left = daysLeft(one, days);
+      if (left <= forecastDays && creditsLeft(one) > 0n) {
+        const shown = { days_left: Math.floor(left * 10) / 10, credits_left: creditsFromMicro(creditsLeft(one)) };
+        // A top-up arms it again.
+        found.push(this.#event("credits.forecast", organizationId, [String(granted)], shown));
+      }
+      const spent = creditsFromMicro((spentIn.get(organizationId) ?? []).reduce((sum, row) => sum + row.charged, 0n));
+      const usual = creditsFromMicro(one.charged) / days / 24;
+      if (days >= USUAL_AFTER_DAYS && spent > usual * unusualFactor) {
+        const hour = isoTime(untilMs - HOUR_MS);
+        const shown = { hour, spent, usual: Number(usual.toFixed(6)), factor: unusualFactor };
+        found.push(this.#event("usage.unusual", organizationId, [hour], shown));
+      }
+      return found;
+    });
+    await rows.insertEvents(events);
+  }
+
+  async #watchTokens(): Promise<void> {
+    const { rows, settings, clock } = this.#options;
+    const tokens = await rows.expiringTokens(clock(), clock() + settings().tokenExpiryDays * DAY_MS);
+    const events = tokens.map(({ organizationId, id, name, expiresAtMs }) => {
+      const data = { token_id: id, name, expires_at: isoTime(expiresAtMs) };
+      return this.#event("token.expiring", organizationId, [id, expiresAtMs], data);
+    });
+    await rows.insertEvents(events);
+  }
+
+  async #watchModels(): Promise<void> {
+    const { rows, models, clock } = this.#options;
+    const [from, to] = [clock(), clock() + MODEL_DAYS * DAY_MS].map((atMs) => isoTime(atMs).slice(0, 10));
+    const events = models().flatMap(({ id: model, shutdownDate: date, replacement }) => {
+      if (date === null || from === undefined || to === undefined || date < from || date > to) return [];
+      return [this.#event("model.shutdown", null, [model, date], { model, date, replacement })];
+    });
+    await rows.insertEvents(events);
+  }
+}
+
+/** Returns how many days the credits last at the rate of some days. */
+function daysLeft(past: PastSpending, days: number): number {
+  return (creditsFromMicro(creditsLeft(past)) / creditsFromMicro(past.charged)) * days;
+}
