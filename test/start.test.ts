@@ -212,21 +212,27 @@ describe("a start", () => {
     for (const name of ["access-token", "admin-token"] as const) expect(existsSync(tokenFile(name))).toBe(false);
   });
 
-  test("with --json prints one document once it takes requests", async () => {
-    const service = start(["--json"]);
-    const facts = JSON.parse(await service.prints(/\n/));
-    expect(facts).toEqual({
-      version: expect.stringMatching(/^\d+\.\d+\.\d+/),
-      url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
-      store: "sqlite",
-      models: expect.any(Number),
-      organizationId: expect.stringMatching(/^org_/),
-      token: expect.stringMatching(/^sk-tg-/),
-      adminToken: expect.stringMatching(/^tg-admin-/),
-    });
-    expect((await fetch(`${facts.url}/readyz`)).status).toBe(200);
-    for (const name of ["access-token", "admin-token"] as const) expect(existsSync(tokenFile(name))).toBe(false);
-  });
+  test.each([false, true])(
+    "with --json prints one document, with tokens only in a terminal (%s)",
+    async (isTerminal) => {
+      const service = start(["--json"], isTerminal ? { NODE_OPTIONS: asModule("process.stdout.isTTY = true") } : {});
+      const facts = JSON.parse(await service.prints(/\n/));
+      expect(facts).toEqual({
+        version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+        url: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
+        store: "sqlite",
+        models: expect.any(Number),
+        organizationId: expect.stringMatching(/^org_/),
+        token: isTerminal ? expect.stringMatching(/^sk-tg-/) : null,
+        tokenFile: isTerminal ? null : tokenFile("access-token"),
+        adminToken: isTerminal ? expect.stringMatching(/^tg-admin-/) : null,
+        adminTokenFile: isTerminal ? null : tokenFile("admin-token"),
+      });
+      expect((await fetch(`${facts.url}/readyz`)).status).toBe(200);
+      for (const name of ["access-token", "admin-token"] as const)
+        expect(existsSync(tokenFile(name))).toBe(!isTerminal);
+    },
+  );
 
   test("commands work beside it, and it sees what they changed within a second", async () => {
     const printed = await start().prints(CURL);

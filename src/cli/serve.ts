@@ -44,7 +44,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const out = (line: string) => {
         if (flags.json !== true && isFirst()) terminal.out(line);
       };
-      const tokensTo = flags.json === true || terminal.isInteractive ? "output" : "files";
+      const tokensTo = terminal.isInteractive ? "output" : "files";
       const shutdown = createShutdown(config.server, terminal.clock, log);
       const onServing = () => shutdown.handleSignals();
       const apply = (changed: Config) => {
@@ -60,8 +60,8 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const service = await startService(config, { ...terminal, ...given });
       started.resolve(service);
       if (isFirst()) {
-        await printStart(config, out, service, tokensTo);
-        if (flags.json === true) terminal.out(JSON.stringify(service.facts));
+        const facts = await printStart(config, out, service, tokensTo);
+        if (flags.json === true) terminal.out(JSON.stringify(facts));
       }
       joinSupervisor(() => shutdown.stop("the supervisor has ended"));
       terminal.exitWith(await shutdown.untilStopped(service));

@@ -15,13 +15,17 @@ import { commandText, type PlaceFlags, shellWord } from "./command.ts";
 /** Place for the tokens of a first start: standard output or, since that may be a log, files in the data directory. */
 export type TokensTo = "output" | "files";
 
-/** Prints one line for each fact of a start. The last line is a command to paste, if there is a model. */
+/**
+ * Prints one line for each fact of a start. The last line is a command to paste, if there is a model. Returns the facts as a
+ * document, with the paths of tokens that are written to files in place of the tokens.
+ */
 export async function printStart(
   config: Config,
   out: (line: string) => void,
-  { facts: { version, url, token, adminToken }, catalog, firstOrganization }: RunningService,
+  { facts, catalog, firstOrganization }: RunningService,
   tokensTo: TokensTo,
-): Promise<void> {
+): Promise<object> {
+  const { version, url, token, adminToken } = facts;
   const { organization, isOnlyOne } = firstOrganization;
   const providers = new Set(catalog.list().flatMap(({ routes }) => routes.map(({ providerId }) => providerId)));
   const flags = placeFlags(config);
@@ -34,19 +38,19 @@ export async function printStart(
   for (const note of catalog.notes) fact("Note", note);
   for (const missing of missingFeatures()) fact("Missing", missing);
   const another = commandText(`token create --org ${organization.id}`, flags);
-  const first = token === null ? null : placeToken(config, tokensTo, { name: "access-token", token, another });
+  const first = placeToken(config, tokensTo, "access-token", token, another);
   const { id, name } = organization;
   if (first === null) {
     fact("Organization", isOnlyOne ? `${name} (${id})` : `more than one; list them: ${commandText("org list", flags)}`);
   } else fact("Organization", `${name} (${id}), created with ${FIRST_CREDITS} credits`);
   fact("Token", first?.text ?? `to create one: ${another}`);
-  if (adminToken !== null) {
-    const made = { name: "admin-token", token: adminToken, another: commandText("admin token", flags) } as const;
-    fact("Admin token", placeToken(config, tokensTo, made).text);
-  }
+  const firstAdmin = placeToken(config, tokensTo, "admin-token", adminToken, commandText("admin token", flags));
+  if (firstAdmin !== null) fact("Admin token", firstAdmin.text);
   fact("URL", url);
   const model = exampleModel(models);
   if (model !== undefined) out(curlLine(url, first?.shellText ?? "$TOLLGATE_TOKEN", model));
+  const shown = tokensTo === "output" ? { token, adminToken } : { token: null, adminToken: null };
+  return { ...facts, ...shown, tokenFile: first?.path ?? null, adminTokenFile: firstAdmin?.path ?? null };
 }
 
 /** Optional packages by the features that need them, other than the kinds of providers. */
@@ -78,16 +82,26 @@ function placeFlags({ file, dataDir }: Config): PlaceFlags {
   };
 }
 
-/** Tells where a new token is: in the text itself, or in a file. `shellText` is the token in double quotes of the shell. */
+/**
+ * Tells where a new token is: in the text itself, or in a file, at `path`. `shellText` is the token in double quotes of the shell.
+ * Returns null without a new token. `another` is the command that creates one.
+ */
 function placeToken(
   { dataDir }: Config,
   to: TokensTo,
-  { name, token, another }: { name: Parameters<typeof writeTokenFile>[1]; token: string; another: string },
-): { text: string; shellText?: string } {
+  name: Parameters<typeof writeTokenFile>[1],
+  token: string | null,
+  another: string,
+): { text: string; shellText?: string; path?: string } | null {
+  if (token === null) return null;
   if (to === "output") return { text: `${token} (shown only once)`, shellText: token };
   try {
     const path = writeTokenFile(dataDir, name, token);
-    return { text: `in ${path} (keep it elsewhere, then delete the file)`, shellText: `$(cat ${shellWord(path)})` };
+    return {
+      text: `in ${path} (keep it elsewhere, then delete the file)`,
+      shellText: `$(cat ${shellWord(path)})`,
+      path,
+    };
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code ?? "unknown error";
     return { text: `could not be written to the data directory (${reason}); to create another: ${another}` };
