@@ -5,7 +5,7 @@ import { isEventStream, readText } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { chunksOf } from "./openai/answer.ts";
 import { ChunkReader, TextReader } from "./openai/chunks.ts";
-import { EMBEDDINGS_BYTES_MAX, LONG_CHARACTERS, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
+import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import {
   type Provider,
@@ -98,8 +98,7 @@ async function embed(
   const options = { isStreamed: false, identity: call, signal, scrub };
   const answer = await client.post("/embeddings", toEmbeddingBody(call, format), options);
   const text = await readText(answer.body, EMBEDDINGS_BYTES_MAX);
-  const read = () => readEmbeddings(text, call, scrub);
-  return text.length > LONG_CHARACTERS ? call.inTurn(read) : read();
+  return readEmbeddings(text, call, scrub);
 }
 
 async function listModels(client: UpstreamClient, signal: AbortSignal): Promise<string[]> {

@@ -5,15 +5,19 @@ import { readEmbeddings } from "./embeddings.ts";
 
 type Encoding = "float" | "base64";
 
-function read(text: string, count: number, encoding: Encoding) {
+function read(text: string, count: number, encoding: Encoding, turns: unknown[] = []) {
   const inputs = Array.from({ length: count }, () => "text");
-  return readEmbeddings(text, { inputs, encoding }, (said) => said);
+  const inTurn = async <Result>(work: () => Result) => {
+    turns.push(work);
+    return work();
+  };
+  return readEmbeddings(text, { inputs, encoding, inTurn }, (said) => said);
 }
 
 /** Returns how an answer is understood: the vectors as they would be sent, or why it is refused. */
-function understood(text: string, count: number, encoding: Encoding) {
+async function understood(text: string, count: number, encoding: Encoding) {
   try {
-    const { vectors, ...others } = read(text, count, encoding);
+    const { vectors, ...others } = await read(text, count, encoding);
     const sent = (vector: EmbeddingVector) => ({
       dimensions: dimensionsOf(vector),
       // A zero has no sign once it was parsed and written.
@@ -35,14 +39,27 @@ describe("The numbers of an answer are passed on without being parsed:", () => {
     ["as most upstreams write them", "[-0.0069292835,0,1.5e-05,-12E+3]"],
     ["on lines of their own", "[\n        -0.006,\n        0.25\n      ]"],
     ["as many as the expression takes", `[${"-1234567890.12345678901234567890e-12, ".repeat(8_191)}1]`],
-  ])("%s", (_name, numbers) => {
-    const { vectors } = read(listOf(itemOf(numbers, 1), itemOf("[1]")), 2, "float");
+  ])("%s", async (_name, numbers) => {
+    const { vectors } = await read(listOf(itemOf(numbers, 1), itemOf("[1]")), 2, "float");
     expect(vectors).toEqual([new NumbersText("[1]"), new NumbersText(numbers)]);
     expect(dimensionsOf(vectors[1])).toBe(JSON.parse(numbers).length);
   });
 
-  test("but not if they have to be base64.", () => {
-    expect(read(listOf(itemOf("[1,2]")), 1, "base64").vectors).toEqual([[1, 2]]);
+  test("but not if they have to be base64.", async () => {
+    expect((await read(listOf(itemOf("[1,2]")), 1, "base64")).vectors).toEqual([[1, 2]]);
+  });
+
+  test("those of a long answer a part at a time, in turn.", async () => {
+    const turns: unknown[] = [];
+    const numbers = `[${"0.25,".repeat(8_000)}1]`;
+    const { vectors } = await read(
+      listOf(...Array.from({ length: 30 }, (_, at) => itemOf(numbers, at))),
+      30,
+      "float",
+      turns,
+    );
+    expect(vectors).toEqual(Array(30).fill(new NumbersText(numbers)));
+    expect(turns.length).toBe(5);
   });
 });
 
@@ -58,18 +75,18 @@ describe("The whole answer is parsed:", () => {
     ["an escaped name, and a field elsewhere", '{"data":[{"\\u0065mbedding":[0]}],"usage":{"embedding":[1]}}'],
     ["an escaped text", '{"data":[{"embedding":"\\u00000"}],"usage":{"embedding":[1]}}'],
     ["a text that looks like a field", '{"data":[{"embedding":[1],"a\\"embedding":[2]}]}'],
-  ])("%s", (_name, text) => {
-    expect(read(text, 1, "float").vectors.some(isText)).toBe(false);
-    expect(understood(text, 1, "float")).toEqual(understood(text, 1, "base64"));
+  ])("%s", async (_name, text) => {
+    expect((await read(text, 1, "float")).vectors.some(isText)).toBe(false);
+    expect(await understood(text, 1, "float")).toEqual(await understood(text, 1, "base64"));
   });
 });
 
-test("An object that looks like checked numbers is not a vector.", () => {
-  const { vectors } = read(listOf(itemOf('{"json":"[1]"}')), 1, "float");
+test("An object that looks like checked numbers is not a vector.", async () => {
+  const { vectors } = await read(listOf(itemOf('{"json":"[1]"}')), 1, "float");
   expect(dimensionsOf(vectors[0])).toBeUndefined();
 });
 
-test("Any answer is understood as one whose numbers are parsed.", () => {
+test("Any answer is understood as one whose numbers are parsed.", async () => {
   const number = fc.oneof(
     fc.double({ noNaN: true, noDefaultInfinity: true }).map(String),
     fc.integer({ min: -9, max: 9 }).map(String),
@@ -109,9 +126,9 @@ test("Any answer is understood as one whose numbers are parsed.", () => {
   const answer = fc
     .tuple(fc.array(fc.oneof(item, fc.constant("null")), { maxLength: 3 }), beside)
     .map(([items, others]) => `{"data":[${items.join(",")}]${others}}`);
-  fc.assert(
-    fc.property(answer, fc.integer({ min: 1, max: 3 }), (text, count) => {
-      expect(understood(text, count, "float")).toEqual(understood(text, count, "base64"));
+  await fc.assert(
+    fc.asyncProperty(answer, fc.integer({ min: 1, max: 3 }), async (text, count) => {
+      expect(await understood(text, count, "float")).toEqual(await understood(text, count, "base64"));
     }),
     { numRuns: 5_000 },
   );

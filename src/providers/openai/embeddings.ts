@@ -7,8 +7,8 @@ import type { RequestFormat } from "./request.ts";
 
 /** Longest answer: 2,048 vectors of 1,536 numbers as text. */
 export const EMBEDDINGS_BYTES_MAX = 64 * 1024 * 1024;
-/** Answers above this length are read in turn [256 KiB: 1 ms, 15 MB: 90 ms]. */
-export const LONG_CHARACTERS = 256 * 1024;
+/** Longer answers are read in turn, this much at a time [256 KiB: 1 ms, 15 MB: 90 ms]. */
+const LONG_CHARACTERS = 256 * 1024;
 
 /** Writes the body of a request of embeddings. A single input is sent alone, because not every API takes an array of token arrays. */
 export function toEmbeddingBody(
@@ -20,14 +20,15 @@ export function toEmbeddingBody(
   return JSON.stringify({ model, input, encoding_format: format, dimensions, user });
 }
 
-/** Reads an answer. Items are placed by their `index`, or in their order where they have none. Throws UpstreamError. */
-export function readEmbeddings(
+/** Reads an answer. Items are placed by their `index`, or in their order where they have none. Rejects with UpstreamError. */
+export async function readEmbeddings(
   text: string,
-  { inputs, encoding }: Pick<ProviderEmbeddingCall, "inputs" | "encoding">,
+  { inputs, encoding, inTurn }: Pick<ProviderEmbeddingCall, "inputs" | "encoding" | "inTurn">,
   scrub: Scrub,
-): ProviderEmbeddings {
-  const taken = encoding === "float" ? takeVectors(text) : undefined;
-  const answer = taken?.answer ?? parseJson(text);
+): Promise<ProviderEmbeddings> {
+  const run: typeof inTurn = text.length > LONG_CHARACTERS ? inTurn : async (work) => work();
+  const taken = encoding === "float" ? await takeVectors(text, run) : undefined;
+  const answer = taken?.answer ?? (await run(() => parseJson(text)));
   if (answer === undefined) throw new UpstreamError("malformed", "The upstream's embeddings are not JSON");
   if (!isObject(answer)) throw new UpstreamError("malformed", "The upstream's embeddings are not an object");
   const failure = failureInside(answer, scrub);
@@ -61,14 +62,30 @@ const FIELD = new RegExp(`"embedding"${SPACE}:${SPACE}(${NUMBERS})`, "g");
  * A text without escapes cannot contain the character NUL, nor the name of a field in a string. So only a vector that was
  * taken out has become a text that begins with NUL.
  */
-function takeVectors(text: string): { answer: JsonObject; vectors: NumbersText[] } | undefined {
+async function takeVectors(
+  text: string,
+  inTurn: ProviderEmbeddingCall["inTurn"],
+): Promise<{ answer: JsonObject; vectors: NumbersText[] } | undefined> {
   if (text.includes("\\")) return undefined;
   const vectors: NumbersText[] = [];
-  const rest = text.replace(FIELD, (_field, numbers: string) => {
-    vectors.push(new NumbersText(numbers));
-    return `"embedding":"\\u0000${vectors.length - 1}"`;
-  });
-  const answer = parseJson(rest);
+  const rest: string[] = [];
+  let end = 0;
+  /** Takes the next vectors. Returns false after the last one. */
+  const takeSome = () => {
+    const until = end + LONG_CHARACTERS;
+    while (end < until) {
+      FIELD.lastIndex = end;
+      const found = FIELD.exec(text);
+      rest.push(text.slice(end, found?.index));
+      if (found === null) return false;
+      rest.push(`"embedding":"\\u0000${vectors.length}"`);
+      vectors.push(new NumbersText(found[1] as string));
+      end = FIELD.lastIndex;
+    }
+    return true;
+  };
+  while (await inTurn(takeSome));
+  const answer = parseJson(rest.join(""));
   if (!isObject(answer) || !Array.isArray(answer.data) || answer.data.length !== vectors.length) return undefined;
   return answer.data.every(isReplaced) ? { answer, vectors } : undefined;
 }
