@@ -1,8 +1,8 @@
 /**
  * `npm run release -- --out FOLDER --repository URL`: makes the files of a release in a new folder: the packed package, a
  * CycloneDX list of everything in it (`sbom.cdx.json`), an unsigned SLSA statement of how it was made (`provenance.json`) and `SHA256SUMS`.
- * Refuses changes that are not committed, a commit without the tag of its version, and a changelog without the version;
- * `--draft` makes the files all the same. Prints one JSON document: `{ folder, files }`. `.github/workflows/release.yml`
+ * Refuses changes that are not committed, a commit without the tag of its version, a changelog without the version, and a base
+ * image without a digest; `--draft` makes the files all the same. Prints one JSON document: `{ folder, files }`. `.github/workflows/release.yml`
  * calls it, signs what it made and publishes it.
  */
 import { execFileSync } from "node:child_process";
@@ -47,6 +47,11 @@ function expectReleasable(): void {
   if (!tags.includes(`v${version}`)) throw new Error(`The commit has no tag v${version}, the version of package.json`);
   const isDescribed = readFileSync(join(root, "CHANGELOG.md"), "utf8").includes(`\n## [${version}]`);
   if (!isDescribed) throw new Error(`CHANGELOG.md has no heading "## [${version}]"`);
+  const dockerfile = readFileSync(join(root, "deploy", "Dockerfile"), "utf8");
+  const image = /^ARG NODE_IMAGE=(\S+)$/m.exec(dockerfile)?.[1] ?? "";
+  if (/@sha256:[0-9a-f]{64}$/.test(image)) return;
+  const remedy = `add the one that \`docker buildx imagetools inspect ${image}\` prints, as ${image}@sha256:…`;
+  throw new Error(`NODE_IMAGE in deploy/Dockerfile has no digest: ${remedy}`);
 }
 
 /** Returns npm's list of packages without those that only the development needs. What is bundled stays in it. */

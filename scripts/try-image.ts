@@ -79,7 +79,7 @@ function dockerfile(): string[] {
   return ["--network", "host", "--file", join(root, "deploy", "Dockerfile"), "--tag", IMAGE];
 }
 
-/** Makes the image that takes the place of node:26-bookworm-slim, which only a registry has. */
+/** Makes the image that takes the place of NODE_IMAGE, which only a registry has. */
 function buildBase(): void {
   const packages = join(work, "base.tar");
   run("mmdebstrap", [

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { copyFile, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -114,6 +114,24 @@ describe("the packed package, installed into an empty folder", () => {
   test("a release is refused without the tag of its version", async () => {
     const words = ["scripts/release.ts", "--out", join(folder, "refused"), "--repository", REPOSITORY];
     await expect(run(process.execPath, words, root)).rejects.toThrow(/no tag v|not committed/i);
+    expect(await readdir(folder)).not.toContain("refused");
+  });
+
+  test("a release is refused while the base image of its image has no digest", async () => {
+    const clone = join(folder, "clone");
+    await run("git", ["clone", "--quiet", "--depth", "1", `file://${root}`, clone], folder);
+    await symlink(join(root, "node_modules"), join(clone, "node_modules"));
+    await writeFile(join(clone, ".git", "info", "exclude"), "node_modules\n");
+    const { version } = JSON.parse(await readFile(join(clone, "package.json"), "utf8"));
+    await copyFile(join(root, "scripts", "release.ts"), join(clone, "scripts", "release.ts"));
+    const dockerfile = await readFile(join(root, "deploy", "Dockerfile"), "utf8");
+    await writeFile(join(clone, "deploy", "Dockerfile"), dockerfile.replace(/(?<=^ARG NODE_IMAGE=.*)@.*$/m, ""));
+    await writeFile(join(clone, "CHANGELOG.md"), `\n## [${version}]\n`);
+    const by = ["-c", "user.name=Test", "-c", "user.email=test@example.com"];
+    await run("git", [...by, "commit", "--quiet", "--all", "--message", "release"], clone);
+    await run("git", [...by, "tag", `v${version}`], clone);
+    const words = ["scripts/release.ts", "--out", join(folder, "refused"), "--repository", REPOSITORY];
+    await expect(run(process.execPath, words, clone)).rejects.toThrow(/NODE_IMAGE in deploy\/Dockerfile has no digest/);
     expect(await readdir(folder)).not.toContain("refused");
   });
 

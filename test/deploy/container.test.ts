@@ -34,9 +34,12 @@ const run = promisify(execFile);
 
 /** `scripts/try-image.ts` builds and runs the image; it needs root and Debian's programs, so it is no part of these tests. */
 describe("the Dockerfile", () => {
-  test("builds on the Node that runs the tests", () => {
-    const [major] = process.versions.node.split(".");
-    expect(/^ARG NODE_IMAGE=docker\.io\/library\/node:(\d+)-bookworm-slim$/m.exec(dockerfile)?.[1]).toBe(major);
+  test("builds on the Node that the lock file pins for the service", () => {
+    const runtime = JSON.parse(readFileSync(join(ROOT, "scripts", "runtime", "package.json"), "utf8"));
+    const [, version] =
+      /^ARG NODE_IMAGE=docker\.io\/library\/node:([\d.]+)-bookworm-slim(?:@sha256:[0-9a-f]{64})?$/m.exec(dockerfile) ??
+      [];
+    expect(new Set(Object.values(runtime.optionalDependencies))).toEqual(new Set([version]));
   });
 
   test("copies what the package is made of", () => {

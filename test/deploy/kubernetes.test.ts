@@ -15,9 +15,10 @@ const FOLDER = join(ROOT, "deploy", "kubernetes");
 const MODULES: Record<string, string> = { v1: "core/v1" };
 
 interface Kustomization {
+  apiVersion: string;
   resources: string[];
-  configMapGenerator: { name: string; files: string[] }[];
-  images: { newTag: string }[];
+  configMapGenerator: { name: string; files: string[]; options: object }[];
+  images: { newName: string; newTag: string }[];
 }
 interface Manifest {
   apiVersion: string;
@@ -162,6 +163,27 @@ describe("the Kubernetes manifests", () => {
     expect(blocks?.map((block) => block?.cidr)).toEqual(["0.0.0.0/0", "::/0"]);
     expect(blocks?.[0]?.except).toContain("169.254.0.0/16");
     expect(blocks?.[1]?.except).toEqual(["fc00::/7", "fe80::/10"]);
+  });
+
+  test("are what the documented folder of an operator refers to", () => {
+    const page = readFileSync(join(ROOT, "docs", "deployment.md"), "utf8");
+    const example = /```yml\n(apiVersion: kustomize.*?)```/s.exec(page)?.[1] ?? "";
+    const { resources, images, configMapGenerator, patches, ...named } = parse(example);
+    const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+    expect(named).toEqual({ apiVersion: kustomization.apiVersion, kind: "Kustomization", namespace: "tollgate" });
+    expect(resources[0]).toMatch(new RegExp(`//deploy/kubernetes\\?ref=v${version}$`));
+    expect(images[0].name).toBe(kustomization.images[0]?.newName);
+    const [generated] = kustomization.configMapGenerator;
+    expect(configMapGenerator).toEqual([{ ...generated, behavior: "replace" }]);
+    for (const { target, patch } of patches) {
+      const manifest = manifests.find(({ kind, metadata }) => kind === target.kind && metadata.name === target.name);
+      for (const { path } of parse(patch)) {
+        const fields: string[] = path.split("/").slice(1);
+        expect(
+          fields.reduce<unknown>((value, field) => (value as Manifest)?.[field as "spec"], manifest),
+        ).toBeDefined();
+      }
+    }
   });
 
   test.skipIf(!inject("hasKubectl"))("are not changed by kustomize except in names, labels and the image", () => {
