@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { type TSchema, Type } from "typebox";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { EVENT_KINDS, type EventKind } from "../src/api/admin/receiver.ts";
+import { EVENT_KINDS, type EventKind } from "../src/api/admin/event-kinds.ts";
 import { checkRequest } from "../src/api/chat/decode.ts";
 import { MESSAGES_MAX, TOOLS_MAX } from "../src/api/chat/request.ts";
 import { compileCheck } from "../src/api/validation.ts";
@@ -56,7 +56,7 @@ const WARNED = {
 
 function warningLines(): string[] {
   const textOf = (kind: EventKind, data: object) => {
-    const event = { key: "", kind, organizationId: null, madeAtMs: 0, data: { ...WARNED, ...data } };
+    const event = { key: "", kind, organizationId: null, madeAtMs: 0, isRouted: false, data: { ...WARNED, ...data } };
     return `${kind}\n    ${eventText(event, "Acme")}`;
   };
   const others = textOf("budget.used", { value: null, resets_at: null });

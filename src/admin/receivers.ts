@@ -1,6 +1,5 @@
 import { hash } from "node:crypto";
 import type { Receiver, WarningDelivery } from "../api/admin/receiver.ts";
-import { isPublicHost } from "../api/chat/image-address.ts";
 import { isoTime } from "../api/time.ts";
 import type { EventRow } from "../credits/warnings.ts";
 import type { DeliveryPage, DeliveryRow, EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
@@ -44,12 +43,12 @@ export function signingKeys({ secrets }: ReceiverRow, nowMs: number): Buffer[] {
 }
 
 /**
- * Returns why nothing may be sent to a target; undefined if it may. Names are resolved only when a connection is opened, and
+ * Returns why nothing may be sent to a target; undefined if it may. `isAllowedHost` is null where private hosts are allowed. Names are resolved only when a connection is opened, and
  * their addresses are checked then.
  */
 export function targetFault(
   { format, target }: Pick<ReceiverRow, "format" | "target">,
-  allowsPrivate: boolean,
+  isAllowedHost: ((hostname: string) => boolean) | null,
 ): string | undefined {
   if (format === "mail")
     return MAIL_ADDRESS.test(target) ? undefined : "expected a mail address such as ops@example.com";
@@ -57,8 +56,8 @@ export function targetFault(
   if (url === null || !/^https?:$/.test(url.protocol)) return "expected an https:// address";
   if (url.username !== "" || url.password !== "") return "expected an address without a user name or password";
   const isLoopback = LOOPBACK.test(url.hostname);
-  if (url.protocol === "http:" && !(allowsPrivate && isLoopback)) return "expected an https:// address";
-  if (allowsPrivate || isPublicHost(url.hostname)) return undefined;
+  if (url.protocol === "http:" && !(isAllowedHost === null && isLoopback)) return "expected an https:// address";
+  if (isAllowedHost === null || isAllowedHost(url.hostname)) return undefined;
   return "expected a public host; warnings.allowPrivateAddresses allows others";
 }
 

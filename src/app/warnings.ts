@@ -1,5 +1,6 @@
 import { hostname } from "node:os";
 import { targetFault } from "../admin/receivers.ts";
+import { isPublicHost } from "../api/chat/image-address.ts";
 import type { Config } from "../config.ts";
 import type { Circuits } from "../gateway/circuit.ts";
 import type { Ledger } from "../ledger/ledger.ts";
@@ -22,7 +23,7 @@ export function receiverFault(
   { allowPrivateAddresses, smtp }: WarningSettings,
 ): string | undefined {
   if (receiver.format === "mail" && smtp === undefined) return "expected a webhook: warnings.smtp is not set";
-  return targetFault(receiver, allowPrivateAddresses);
+  return targetFault(receiver, allowPrivateAddresses ? null : isPublicHost);
 }
 
 /** Creates the delivery of warnings. Rejects with OperatorError if mail is configured and its package is not installed. */

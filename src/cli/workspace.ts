@@ -51,7 +51,7 @@ export async function withWorkspace<T>(
     await printStore(terminal, config, store.isNew);
     const { accounts, admin, allowances, budgets, books, events } = store;
     // Commands do not know whether private addresses are allowed: the service checks again before it sends.
-    const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => targetFault(receiver, true);
+    const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => targetFault(receiver, null);
     const rows = { accounts, admin, allowances, budgets, events };
     const core = { ...rows, receiverFault, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
     const newId = () => uuidV7(clock());

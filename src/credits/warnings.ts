@@ -1,4 +1,4 @@
-import type { EventKind } from "../api/admin/receiver.ts";
+import type { EventKind } from "../api/admin/event-kinds.ts";
 import { isoTime } from "../api/time.ts";
 import type { EVENT } from "../stores/admin-schema.ts";
 import type { RowOf } from "../stores/table.ts";
@@ -26,7 +26,14 @@ export function eventOf(
   data: Record<string, unknown>,
 ): EventRow {
   const key = JSON.stringify([kind, organizationId, ...period]);
-  return { key, kind, organizationId, madeAtMs: nowMs, data: { organization_id: organizationId, ...data } };
+  return {
+    key,
+    kind,
+    organizationId,
+    madeAtMs: nowMs,
+    data: { organization_id: organizationId, ...data },
+    isRouted: false,
+  };
 }
 
 /** Returns the credits that are not spent, those of open holds included. */

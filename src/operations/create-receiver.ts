@@ -1,6 +1,7 @@
 import { makeSigningSecret, toReceiver } from "../admin/receivers.ts";
 import { makeId } from "../admin/token.ts";
-import { type NewReceiver, RECEIVER_FORMATS } from "../api/admin/receiver.ts";
+import { RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
+import type { NewReceiver } from "../api/admin/receiver.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import { command, list, optional, required, text, withDefault, wordOf } from "./command.ts";
 import { type Core, knownOrganization } from "./core.ts";

@@ -1,5 +1,5 @@
 import { deliveryPage } from "../admin/receivers.ts";
-import { DELIVERY_STATES } from "../api/admin/receiver.ts";
+import { DELIVERY_STATES } from "../api/admin/event-kinds.ts";
 import { command, jsonOf, optional, tableOf, text } from "./command.ts";
 import { operation, organizationIn } from "./operation.ts";
 

@@ -1,7 +1,7 @@
 import { auditRow } from "../admin/audit.ts";
 import { toReceiver } from "../admin/receivers.ts";
 import type { Administrator } from "../admin/sessions.ts";
-import { EVENT_KINDS, type EventKind } from "../api/admin/receiver.ts";
+import { EVENT_KINDS, type EventKind } from "../api/admin/event-kinds.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import { type CommandOutput, facts, jsonOf } from "./command.ts";

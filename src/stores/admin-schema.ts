@@ -1,6 +1,6 @@
-import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/receiver.ts";
+import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
 import { ACTOR_KINDS, type Role, SERVICE_ROLES } from "../api/admin/roles.ts";
-import { bytes, json, nullable, number, oneOf, requiredText } from "./fields.ts";
+import { bytes, flag, json, nullable, number, oneOf, requiredText } from "./fields.ts";
 import { declareTable } from "./table.ts";
 
 /* The tables of people, their sessions, the record of what they did, and of warnings; as in `schema.ts`. */
@@ -95,6 +95,8 @@ export const EVENT = declareTable("event", ["key"], {
   madeAtMs: number("made_at"),
   /** Its fields in the admin API's notation. */
   data: json<Record<string, unknown>>("data"),
+  /** True if its deliveries are written. */
+  isRouted: flag("is_routed"),
 });
 
 /** A webhook or a mail address that receives events. */

@@ -74,6 +74,8 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "adjustment.kind": "late_settlement",
   "audit_entry.actor_kind": "anonymous",
   "operator.role": "auditor",
+  "receiver.format": "slack",
+  "delivery.state": "failed",
   "admin_idempotency_key.state": "answered",
   "admin_idempotency_key.status": 200n,
   "admin_idempotency_key.answer": "{}",

@@ -1,4 +1,4 @@
-import type { EventKind } from "../api/admin/receiver.ts";
+import type { EventKind } from "../api/admin/event-kinds.ts";
 import { isoTime } from "../api/time.ts";
 import type { EventRow } from "../credits/warnings.ts";
 

@@ -32,7 +32,7 @@ export function webhookSender(options: WebhookOptions): Sender {
     isDigest: false,
     async send(receiver, [{ event, text } = { event: undefined, text: "" }], signal) {
       if (event === undefined) throw new Error("There is no event to send");
-      const fault = targetFault(receiver, options.allowsPrivate());
+      const fault = targetFault(receiver, options.allowsPrivate() ? null : isPublicHost);
       if (fault !== undefined) return { isDelivered: false, result: fault };
       const body = receiver.format === "slack" ? JSON.stringify({ text }) : bodyOf(event);
       const headers = webhookHeaders(receiver, eventIdOf(event.key), body, options.clock());

@@ -45,6 +45,7 @@ revokeOperator         -      yes       -        -
 listSessions           -      yes       yes      -
 endSession             -      yes       -        -
 showOverview           -      yes       yes      yes
+search                 -      yes       yes      yes
 listAudit              -      yes       yes      -
 listModelsWithRoutes   -      yes       yes      yes
 resumeRoute            -      yes       -        -
@@ -82,6 +83,9 @@ changeToken            -      yes       -        -
 rotateToken            -      yes       -        -
 revokeToken            -      yes       -        -
 listRequests           -      yes       yes      yes
+sumRequests            -      yes       yes      yes
+exportRequests         -      yes       yes      yes
+exportRequestLines     -      yes       yes      yes
 showRequest            -      yes       yes      yes
 showConversation       -      yes       yes      -
 removeConversations    -      yes       -        -

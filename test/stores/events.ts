@@ -115,7 +115,7 @@ function deliveryCases(subject: Subject): void {
     const { receiver, rows } = await delivering(subject);
     expect(await events.dueDeliveries(receiver.id, 999, 10)).toEqual([]);
     const due = await events.dueDeliveries(receiver.id, 1_000, 10);
-    expect(due).toMatchObject([{ event: rows[0], delivery: { attempts: 0 } }]);
+    expect(due).toMatchObject([{ event: { ...rows[0], isRouted: true }, delivery: { attempts: 0 } }]);
     const claims = await Promise.all([1, 2, 3].map(() => events.claimDeliveries(due, 5_000)));
     expect(claims.map((claim) => claim.length).toSorted()).toEqual([0, 0, 1]);
     expect(await events.dueDeliveries(receiver.id, 4_999, 10)).toEqual([]);

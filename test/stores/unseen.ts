@@ -58,7 +58,7 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   response_item: named("answer_id bytes caller_id content id kept_at", NO_BOOKS),
   refusal: named("code count duration_ms endpoint id message model request_id status token_id", NO_BOOKS),
   refusal_day: named("code day requests", NO_BOOKS),
-  event: named("data event_key kind made_at", NO_BOOKS),
+  event: named("data event_key is_routed kind made_at", NO_BOOKS),
   receiver: named("created_at disabled_at failing_since format id kinds name secrets target", NO_BOOKS),
   delivery: named("attempt_count attempted_at created_at event_key id next_at receiver_id result state", NO_BOOKS),
   account_version: named("id version", "A random number."),

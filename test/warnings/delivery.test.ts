@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { makeSigningSecret } from "../../src/admin/receivers.ts";
-import type { EventKind } from "../../src/api/admin/receiver.ts";
+import type { EventKind } from "../../src/api/admin/event-kinds.ts";
 import { eventOf } from "../../src/credits/warnings.ts";
 import type { EventDelivery, ReceiverRow } from "../../src/stores/queries/events.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";

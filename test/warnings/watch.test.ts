@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { EVENT_KINDS } from "../../src/api/admin/receiver.ts";
+import { EVENT_KINDS } from "../../src/api/admin/event-kinds.ts";
 import type { RequestSum } from "../../src/stores/queries/usage.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";

@@ -74,8 +74,7 @@ function events({ read, write }: Database) {
     },
     /** Writes an event for one receiver alone. */
     async insertDelivery(event: EventRow, delivery: DeliveryRow, audit: AuditRow) {
-      const routed = sql`update event set is_routed = 1 where event_key = ${event.key}`;
-      await write([EVENT.insert(event), routed, DELIVERY.insert(delivery), AUDIT_ENTRY.insert(audit)]);
+      await write([EVENT.insert({ ...event, isRouted: true }), DELIVERY.insert(delivery), AUDIT_ENTRY.insert(audit)]);
     },
     /** Removes events from before a time with their deliveries, at most `limit` of each; returns the larger number. */
     async removeOldEvents(beforeMs: number, limit: number): Promise<number> {
@@ -152,7 +151,7 @@ function receivers({ find, findRow, findRows, writeIf }: Database) {
 function deliveries({ read, write, writeIf }: Database) {
   const withEvent = async (condition: Sql): Promise<EventDelivery[]> => {
     const rows = await read(sql`
-      select delivery.*, event.kind, event.organization_id, event.made_at, event.data
+      select delivery.*, event.kind, event.organization_id, event.made_at, event.data, event.is_routed
       from delivery join event on event.event_key = delivery.event_key where ${condition}`);
     return rows.map((row) => ({ delivery: DELIVERY.fromRecord(row), event: EVENT.fromRecord(row) }));
   };

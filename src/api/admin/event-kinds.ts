@@ -1,0 +1,20 @@
+/** Signed JSON in the format of Standard Webhooks, a text for Slack, or mail. */
+export const RECEIVER_FORMATS = ["webhook", "slack", "mail"] as const;
+export const DELIVERY_STATES = ["waiting", "delivered", "failed"] as const;
+/** The kinds of events. `docs/warnings.md` lists the fields of each. */
+export const EVENT_KINDS = [
+  "credits.low",
+  "credits.shortfall",
+  "budget.used",
+  "credits.forecast",
+  "usage.unusual",
+  "token.expiring",
+  "model.shutdown",
+  "route.down",
+  "route.up",
+  "ledger.dead_letter",
+  "backup.failed",
+  "receiver.disabled",
+  "receiver.test",
+] as const;
+export type EventKind = (typeof EVENT_KINDS)[number];
