@@ -22,9 +22,9 @@ export interface Names {
   newHolds: RowName[];
   keys: KeyName[];
   grants: RowName[];
-  grantReferences: RowName[];
+  referredGrants: RowName[];
   adjustments: RowName[];
-  adjustmentReferences: (RowName & { kind: AdjustmentRow["kind"] })[];
+  referredAdjustments: (RowName & { kind: AdjustmentRow["kind"] })[];
 }
 
 /** Returns the organization whose balance a transition locks. */
@@ -42,9 +42,9 @@ export function holdIdOf(transition: Transition): string | null {
 export function namesOf(transitions: readonly Transition[]): Names {
   const organizationIds = new Set<string>();
   const holds = new NameSet();
-  const [grants, grantReferences, adjustments] = [new NameSet(), new NameSet(), new NameSet()];
+  const [grants, referredGrants, adjustments] = [new NameSet(), new NameSet(), new NameSet()];
   const keys = new NameMap<KeyName>();
-  const adjustmentReferences: Names["adjustmentReferences"] = [];
+  const referredAdjustments: Names["referredAdjustments"] = [];
   const newHolds: RowName[] = [];
   for (const transition of transitions) {
     if ("facts" in transition) {
@@ -63,12 +63,12 @@ export function namesOf(transitions: readonly Transition[]): Names {
     }
     if (transition.kind === "grant") {
       grants.add(organizationId, transition.grantId);
-      if (transition.reference !== null) grantReferences.add(organizationId, transition.reference);
+      if (transition.reference !== null) referredGrants.add(organizationId, transition.reference);
     }
     if (transition.kind === "revoke" || transition.kind === "credit") {
       const { kind, adjustmentId, reference } = transition;
       adjustments.add(organizationId, adjustmentId);
-      if (reference !== null) adjustmentReferences.push({ organizationId, kind, id: reference });
+      if (reference !== null) referredAdjustments.push({ organizationId, kind, id: reference });
       if (kind === "revoke" && transition.grantId !== null) grants.add(organizationId, transition.grantId);
     }
   }
@@ -78,9 +78,9 @@ export function namesOf(transitions: readonly Transition[]): Names {
     newHolds,
     keys: keys.values(),
     grants: grants.names,
-    grantReferences: grantReferences.names,
+    referredGrants: referredGrants.names,
     adjustments: adjustments.names,
-    adjustmentReferences,
+    referredAdjustments,
   };
 }
 

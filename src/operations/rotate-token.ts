@@ -112,14 +112,8 @@ async function rotate(
   const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };
   const before = { ...auditedToken(old), ...(unused !== undefined && { successor: unused.id }) };
   const record = rowRecord(core, "token.rotate", old, { before, after });
-  const { accounts } = core;
-  const isWritten =
-    unused === undefined
-      ? await accounts.replaceToken(old.id, oldExpiresAtMs, made.row, record)
-      : await accounts.replaceSuccessor(
-          { oldId: old.id, unusedId: unused.id, oldExpiresAtMs, atMs: nowMs, successor: made.row },
-          record,
-        );
+  const succession = { oldId: old.id, oldExpiresAtMs, successor: made.row, unusedId: unused?.id };
+  const isWritten = await core.accounts.replaceToken(succession, record);
   return isWritten ? { ...made, oldExpiresAtMs } : undefined;
 }
 

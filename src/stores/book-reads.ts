@@ -62,36 +62,26 @@ export function* planReads(
   cache: BudgetCache,
   transitions: readonly Transition[],
 ): Generator<WantedRows, BookRows, FoundRows> {
-  const names = namesOf(transitions);
-  const organizations = names.organizationIds.map((organizationId) => ({ organizationId }));
-  const first = yield {
-    balances: organizations,
-    holds: names.holds,
-    requests: names.newHolds,
-    keys: names.keys,
-    liveGrants: organizations,
-    grants: names.grants,
-    referredGrants: names.grantReferences,
-    adjustments: names.adjustments,
-    referredAdjustments: names.adjustmentReferences,
-  };
+  const { organizationIds, newHolds, ...named } = namesOf(transitions);
+  const organizations = organizationIds.map((organizationId) => ({ organizationId }));
+  const first = yield { balances: organizations, liveGrants: organizations, requests: newHolds, ...named };
   const { nowMs, balances, holds, requests, keys } = first;
   const grants = [...first.liveGrants, ...first.grants, ...first.referredGrants];
   const open = holdNamesOf(holds);
   const outdated = cache.outdated(balances);
   // Usually every request that ends now has an open hold.
-  const isEachOpen = holds.length === names.holds.length;
+  const isEachOpen = holds.length === named.holds.length;
   const second = yield {
     budgets: outdated.map((organizationId) => ({ organizationId })),
-    requests: isEachOpen ? [] : without(names.holds, [...names.newHolds, ...open]),
+    requests: isEachOpen ? [] : without(named.holds, [...newHolds, ...open]),
   };
   if (outdated.length > 0) cache.set(balances, outdated, second.budgets);
   requests.push(...second.requests);
-  const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...names.holds]);
+  const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...named.holds]);
   const third = yield {
     holds: ofKeys,
     requests: ofKeys,
-    keys: without(keysOf(holds, requests), names.keys),
+    keys: without(keysOf(holds, requests), named.keys),
     grants: without([...grantsOf(holds), ...grantsOf(requests)], grants),
   };
   holds.push(...third.holds);

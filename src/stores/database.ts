@@ -1,6 +1,8 @@
 import type { SqlDialect, StatementBatch, StoreDriver } from "./driver.ts";
-import { raw, type Sql, sql } from "./sql.ts";
-import type { Table } from "./table.ts";
+import { deleteSome, raw, type Sql, sql } from "./sql.ts";
+import type { Table, TableShape } from "./table.ts";
+
+type WriteOptions = Partial<Pick<StatementBatch, "isDurable" | "isDroppable">>;
 
 /** The database as the queries use it. */
 export interface Database extends SqlDialect, Pick<StoreDriver, "find" | "snapshot"> {
@@ -12,13 +14,12 @@ export interface Database extends SqlDialect, Pick<StoreDriver, "find" | "snapsh
   read<Row extends object>(query: Sql): Promise<Row[]>;
   /** Counts the rows of a table, or those that meet a condition, as `read` does. */
   count(rows: Sql): Promise<number>;
+  /** Deletes rows of a table that meet a condition, at most `limit`, as `write` does; returns their number. */
+  remove(table: TableShape, condition: Sql, limit: number, options?: WriteOptions): Promise<number>;
   /** Returns ids of the organizations that meet a condition, in their order, without reading the rows, as `read` does. */
   organizationIds(page: IdPage, condition?: Sql): Promise<string[]>;
   /** Runs writes in one transaction, in their order; returns the number of rows that each changed. Durable by default. */
-  write(
-    statements: readonly Sql[],
-    options?: Partial<Pick<StatementBatch, "isDurable" | "isDroppable">>,
-  ): Promise<number[]>;
+  write(statements: readonly Sql[], options?: WriteOptions): Promise<number[]>;
   /**
    * Runs writes in one durable transaction if each of the `required` ones changes a row; otherwise undoes all of them.
    * Returns whether they were written.
@@ -35,6 +36,8 @@ export interface IdPage {
 
 /** Builds the queries' view of a database over its driver. Its methods fail as `StoreDriver` says. */
 export function databaseOver(driver: StoreDriver): Database {
+  const write: Database["write"] = async (statements, { isDurable = true, isDroppable = false } = {}) =>
+    (await driver.run({ required: [], rest: statements, isDurable, isDroppable })) ?? [];
   return {
     ...driver.dialect,
     find: (query) => driver.find(query),
@@ -56,8 +59,11 @@ export function databaseOver(driver: StoreDriver): Database {
       const [rows = []] = await driver.snapshot([sql`select id from organization where ${wanted}`]);
       return rows.map(({ id }) => id as string);
     },
-    async write(statements, { isDurable = true, isDroppable = false } = {}) {
-      return (await driver.run({ required: [], rest: statements, isDurable, isDroppable })) ?? [];
+    write,
+    async remove(table, condition, limit, options) {
+      // Checked again: another process may have changed a row since it was found.
+      const [removed = 0] = await write([sql`${deleteSome(table, condition, limit)} and ${condition}`], options);
+      return removed;
     },
     async writeIf(required, rest) {
       return (await driver.run({ required, rest, isDurable: true, isDroppable: false })) !== undefined;

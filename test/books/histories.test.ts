@@ -200,7 +200,11 @@ class Accounts {
     await this.#store.accounts.insertOrganization({ id, name: "Histories", kind: "standard", createdAtMs });
     // The version of its balance says that it has budgets; those of the runs are added with their accounts.
     await this.#store.accounts.insertToken(capped, budgetsOf(id)[0] ?? null);
-    await this.#store.accounts.replaceToken(capped.id, createdAtMs + FAR_MS, tokenOf(id, SUCCESSOR_TOKEN));
+    await this.#store.accounts.replaceToken({
+      oldId: capped.id,
+      oldExpiresAtMs: createdAtMs + FAR_MS,
+      successor: tokenOf(id, SUCCESSOR_TOKEN),
+    });
   }
 }
 

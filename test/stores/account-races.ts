@@ -111,7 +111,7 @@ function rotationCases({ subject, alternate, auditOf }: Nodes): void {
     const written = await Promise.all(
       successors.map((successor, index) => {
         const record = recordOf(organizationId, old.id, "token.rotate")(null, null);
-        return alternate(index).replaceToken(old.id, NOW + 1, successor, record);
+        return alternate(index).replaceToken({ oldId: old.id, oldExpiresAtMs: NOW + 1, successor }, record);
       }),
     );
     expect(written.filter(Boolean)).toHaveLength(1);
@@ -144,11 +144,11 @@ function replacementCases({ subject, alternate }: Nodes): void {
     const organizationId = await subject.organization();
     const [old, unused] = [tokenOf(organizationId), tokenOf(organizationId)];
     await subject.store.accounts.insertToken(old, null);
-    await subject.store.accounts.replaceToken(old.id, NOW + 1, unused);
+    await subject.store.accounts.replaceToken({ oldId: old.id, oldExpiresAtMs: NOW + 1, successor: unused });
     const successors = Array.from({ length: ROUNDS }, () => tokenOf(organizationId));
-    const replacement = { oldId: old.id, unusedId: unused.id, oldExpiresAtMs: NOW + 1, atMs: NOW };
+    const replacement = { oldId: old.id, unusedId: unused.id, oldExpiresAtMs: NOW + 1 };
     const written = await Promise.all(
-      successors.map((successor, index) => alternate(index).replaceSuccessor({ ...replacement, successor })),
+      successors.map((successor, index) => alternate(index).replaceToken({ ...replacement, successor })),
     );
     expect(written.filter(Boolean)).toHaveLength(1);
     const [winner] = successors.filter((_, index) => written[index]);
@@ -162,18 +162,17 @@ function replacementCases({ subject, alternate }: Nodes): void {
       const organizationId = await subject.organization();
       const [old, successor] = [tokenOf(organizationId), tokenOf(organizationId)];
       await subject.store.accounts.insertToken(old, null);
-      await subject.store.accounts.replaceToken(old.id, NOW + 1, successor);
-      const replacement = { oldId: old.id, unusedId: successor.id, oldExpiresAtMs: NOW + 1, atMs: NOW };
+      await subject.store.accounts.replaceToken({ oldId: old.id, oldExpiresAtMs: NOW + 1, successor });
+      const replacement = { oldId: old.id, unusedId: successor.id, oldExpiresAtMs: NOW + 1 };
       const use = () => alternate(round).noteUses([{ tokenId: successor.id, atMs: NOW }]);
-      const replace = () =>
-        alternate(round + 1).replaceSuccessor({ ...replacement, successor: tokenOf(organizationId) });
+      const replace = () => alternate(round + 1).replaceToken({ ...replacement, successor: tokenOf(organizationId) });
       const [first, second] = round % 2 === 0 ? [use(), replace()] : [replace(), use()];
       const isReplaced = (await Promise.all([first, second])).includes(true);
       const after = await subject.store.accounts.token(successor.id);
       expect(after?.revokedAtMs).toBe(isReplaced ? NOW : null);
-      expect(
-        await subject.store.accounts.replaceSuccessor({ ...replacement, successor: tokenOf(organizationId) }),
-      ).toBe(false);
+      expect(await subject.store.accounts.replaceToken({ ...replacement, successor: tokenOf(organizationId) })).toBe(
+        false,
+      );
     }
   });
 }

@@ -209,7 +209,7 @@ function tokenChangeCases(subject: Subject): void {
       const old = tokenOf(organizationId, { expiresAtMs: before });
       const successor = tokenOf(organizationId);
       await accounts.insertToken(old, null);
-      await accounts.replaceToken(old.id, 2_000, successor);
+      await accounts.replaceToken({ oldId: old.id, oldExpiresAtMs: 2_000, successor });
       expect((await accounts.token(old.id))?.expiresAtMs).toBe(after);
       expect(plain(await accounts.token(successor.id))).toEqual({ ...successor, budget: null });
     }
@@ -220,7 +220,7 @@ function tokenChangeCases(subject: Subject): void {
     const old = tokenOf(await subject.organization());
     await accounts.insertToken(old, null);
     const successor = tokenOf(old.organizationId, { hash: old.hash });
-    await expect(accounts.replaceToken(old.id, 2_000, successor)).rejects.toThrow();
+    await expect(accounts.replaceToken({ oldId: old.id, oldExpiresAtMs: 2_000, successor })).rejects.toThrow();
     expect(plain(await accounts.token(old.id))).toEqual({ ...old, budget: null });
     expect(await accounts.token(successor.id)).toBeUndefined();
   });

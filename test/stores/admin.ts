@@ -270,6 +270,10 @@ const BY_HAND = [
   `DELETE FROM organization WHERE ${OF_TOKEN}`,
 ];
 
+function successionOf({ id: oldId, organizationId }: TokenRow, terms: Partial<TokenRow> = {}) {
+  return { oldId, oldExpiresAtMs: NOW + 10, successor: tokenOf(organizationId, terms) };
+}
+
 /**
  * A service keeps the tokens that it has read while the version stays the same. So whatever changes the row of a token must
  * replace the version; what happens often should not.
@@ -306,10 +310,7 @@ function accountVersionCases(subject: Subject): void {
 
   test.each<[string, (made: SetUp) => Promise<unknown>]>([
     ["a revocation", ({ accounts, token }) => accounts.revokeToken(token.id, NOW)],
-    [
-      "a rotation",
-      ({ accounts, token }) => accounts.replaceToken(token.id, NOW + 10, tokenOf(token.organizationId), auditOf()),
-    ],
+    ["a rotation", ({ accounts, token }) => accounts.replaceToken(successionOf(token), auditOf())],
     ["a pause of the organization", change({ status: "paused" })],
     ["limits of the organization", change({ limits: { tokensPerMinute: 7 } })],
     ["storage of conversations", change({ keepsConversations: true })],
@@ -339,8 +340,7 @@ function accountVersionCases(subject: Subject): void {
   test("a change that is not committed leaves the version of the accounts as it is", async () => {
     const { accounts, token, read } = await setUp();
     const before = await read();
-    const successor = tokenOf(token.organizationId, { hash: token.hash });
-    await expect(accounts.replaceToken(token.id, NOW + 10, successor)).rejects.toThrow();
+    await expect(accounts.replaceToken(successionOf(token, { hash: token.hash }))).rejects.toThrow();
     expect((await read()).version).toBe(before.version);
   });
 }

@@ -108,7 +108,7 @@ export class Subject {
   /** Rotates a token, which stays valid, and returns its successor. */
   async successor(organizationId: string, oldId: string): Promise<string> {
     const token = newToken(organizationId, (await this.store.accounts.token(oldId))?.callerId);
-    await this.store.accounts.replaceToken(oldId, Date.now() + 3_600_000, token);
+    await this.store.accounts.replaceToken({ oldId, oldExpiresAtMs: Date.now() + 3_600_000, successor: token });
     return token.id;
   }
 

@@ -160,7 +160,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
     const isConcerned = (row: GrantRow) =>
       (names.organizationIds.includes(row.organizationId) && (row.state === "pending" || row.remaining > 0n)) ||
       drawnOn.has(row) ||
-      isOf(row, names.grantReferences);
+      isOf(row, names.referredGrants);
     const own = [...this.budgets.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
     const named = Map.groupBy(own, ({ organizationId }) => organizationId);
     const budgets = new Map([...named].map(([organizationId, rows]) => [organizationId, new BudgetIndex(rows)]));
@@ -183,7 +183,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
           ) ||
           isOf(
             row,
-            names.adjustmentReferences.filter(({ kind }) => kind === row.kind),
+            names.referredAdjustments.filter(({ kind }) => kind === row.kind),
           ),
       ),
     };

@@ -26,12 +26,13 @@ export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
 
 export type TokenWithOrganization = TokenRow & RowOf<typeof ORGANIZATION_OF_TOKEN>;
 
-export interface SuccessorReplacement {
+export interface Succession {
   oldId: string;
-  unusedId: string;
+  /** The time at which the predecessor ends at the latest. */
   oldExpiresAtMs: number;
-  atMs: number;
   successor: TokenRow;
+  /** The present successor, in whose place the new one is written. Absent: there is none. */
+  unusedId?: string | undefined;
 }
 
 export type AccountRows = ReturnType<typeof accountRows>;
@@ -185,29 +186,22 @@ function tokenChanges({ write, writeIf }: Database) {
       return writeIf([revoke], recordOf(audit));
     },
     /**
-     * Writes the successor and ends the predecessor at `oldExpiresAtMs` at the latest, in one transaction. Returns false if
-     * the predecessor has a successor or was revoked; then nothing is written.
+     * Writes the successor of a token, and ends the token, in one transaction. A present successor is revoked. Returns false
+     * if the token has another successor, if without one it was revoked, or if the present one was used or rotated; then
+     * nothing is written.
      */
-    async replaceToken(oldId: string, oldExpiresAtMs: number, successor: TokenRow, audit?: AuditRow): Promise<boolean> {
-      const name = sql`
-        update token set successor_id = ${successor.id}
-        where id = ${oldId} and successor_id is null and revoked_at is null`;
-      return writeIf([name], [...succession(oldId, oldExpiresAtMs, successor), ...recordOf(audit)]);
-    },
-    /**
-     * Writes another successor of a token and revokes its present one, in one transaction. Returns false if its
-     * successor is not `unusedId`, or that one was used or rotated; then nothing is written.
-     */
-    async replaceSuccessor(
-      { oldId, unusedId, oldExpiresAtMs, atMs, successor }: SuccessorReplacement,
-      audit?: AuditRow,
-    ): Promise<boolean> {
-      const name = sql`
-        update token set successor_id = ${successor.id} where id = ${oldId} and successor_id = ${unusedId}`;
+    async replaceToken({ oldId, oldExpiresAtMs, successor, unusedId }: Succession, audit?: AuditRow): Promise<boolean> {
+      const isAsRead =
+        unusedId === undefined ? sql`successor_id is null and revoked_at is null` : sql`successor_id = ${unusedId}`;
+      const name = sql`update token set successor_id = ${successor.id} where id = ${oldId} and ${isAsRead}`;
       const revoke = sql`
-        update token set revoked_at = coalesce(revoked_at, ${atMs})
-        where id = ${unusedId} and last_used_at is null and successor_id is null`;
-      return writeIf([name, revoke], [...succession(oldId, oldExpiresAtMs, successor), ...recordOf(audit)]);
+        update token set revoked_at = coalesce(revoked_at, ${successor.createdAtMs})
+        where id = ${unusedId ?? null} and last_used_at is null and successor_id is null`;
+      const expiry = sql`
+        update token set expires_at = ${oldExpiresAtMs}
+        where id = ${oldId} and (expires_at is null or expires_at > ${oldExpiresAtMs})`;
+      const required = unusedId === undefined ? [name] : [name, revoke];
+      return writeIf(required, [expiry, TOKEN.insert(successor), ...recordOf(audit)]);
     },
     /** Records when tokens were last used. Times before the recorded ones change nothing. */
     async noteUses(uses: readonly { tokenId: string; atMs: number }[]) {
@@ -221,14 +215,6 @@ function tokenChanges({ write, writeIf }: Database) {
       );
     },
   };
-}
-
-/** The writes that every rotation needs besides naming the successor. */
-function succession(oldId: string, oldExpiresAtMs: number, successor: TokenRow): Sql[] {
-  const expiry = sql`
-    update token set expires_at = ${oldExpiresAtMs}
-    where id = ${oldId} and (expires_at is null or expires_at > ${oldExpiresAtMs})`;
-  return [expiry, TOKEN.insert(successor)];
 }
 
 /** The organization of a token, as a query names its columns. */

@@ -5,7 +5,7 @@ import { ADMIN_KEY } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { BALANCE, KEY } from "../schema.ts";
-import { allOf, deleteSome, join, raw, sql } from "../sql.ts";
+import { allOf, join, raw, sql } from "../sql.ts";
 import { monthDigestsOf } from "./month-digests.ts";
 import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
 import { verifyOrganization } from "./verify.ts";
@@ -137,13 +137,11 @@ async function openHolds(database: Database): Promise<OpenHolds> {
   };
 }
 
-async function removeOldKeys({ now, write }: Database, limit: number): Promise<number> {
+async function removeOldKeys({ now, remove }: Database, limit: number): Promise<number> {
   const isOld = sql`expires_at <= ${now()}`;
   let removed = 0;
   for (const table of [KEY, ADMIN_KEY]) {
-    // Checked again: another process may have claimed the key since the read.
-    const [changed = 0] = await write([sql`${deleteSome(table, isOld, limit)} and ${isOld}`]);
-    removed += changed;
+    removed += await remove(table, isOld, limit);
   }
   return removed;
 }

@@ -1,6 +1,6 @@
 import type { Database } from "../database.ts";
 import { CONVERSATION } from "../schema.ts";
-import { deleteSome, type Sql, sql } from "../sql.ts";
+import { equal, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
 export type ConversationRow = RowOf<typeof CONVERSATION>;
@@ -41,17 +41,16 @@ export function conversationRows(database: Database) {
     countOld: (retentionMs: number) =>
       database.count(sql`conversation where ended_at <= ${since(database, retentionMs)}`),
     /** Removes conversations that count as absent, at most `limit`; returns their number. */
-    async removeOld(retentionMs: number, limit: number): Promise<number> {
-      return remove(database, sql`ended_at <= ${since(database, retentionMs)}`, limit);
-    },
+    removeOld: (retentionMs: number, limit: number) =>
+      database.remove(CONVERSATION, sql`ended_at <= ${since(database, retentionMs)}`, limit),
     /** Removes one conversation; returns false if there is none. */
     async removeOne({ organizationId, holdId }: ConversationKey): Promise<boolean> {
-      return (await remove(database, sql`organization_id = ${organizationId} and hold_id = ${holdId}`, 1)) > 0;
+      const isOne = equal({ organization_id: organizationId, hold_id: holdId });
+      return (await database.remove(CONVERSATION, isOne, 1)) > 0;
     },
     /** Removes conversations of an organization that ended by `untilMs`, at most `limit`; returns their number. */
-    async removeOf(organizationId: string, untilMs: number, limit: number): Promise<number> {
-      return remove(database, sql`organization_id = ${organizationId} and ended_at <= ${untilMs}`, limit);
-    },
+    removeOf: (organizationId: string, untilMs: number, limit: number) =>
+      database.remove(CONVERSATION, sql`organization_id = ${organizationId} and ended_at <= ${untilMs}`, limit),
   };
 }
 
@@ -59,11 +58,6 @@ export function conversationRows(database: Database) {
 function insertQuery(database: Database, row: ConversationRow) {
   const keeps = sql`from organization where id = ${row.organizationId} and keeps_conversations = 1`;
   return sql`${CONVERSATION.insertFrom(sql`${keeps} ${database.sharedLock()}`, row)} on conflict do nothing`;
-}
-
-async function remove({ write }: Database, condition: Sql, limit: number): Promise<number> {
-  const [removed = 0] = await write([deleteSome(CONVERSATION, condition, limit)]);
-  return removed;
 }
 
 function since(database: Database, retentionMs: number) {

@@ -1,9 +1,10 @@
 import { idAt } from "../../credits/request-id.ts";
 import type { Database } from "../database.ts";
 import { REFUSAL, REFUSAL_DAY } from "../schema.ts";
-import { allOf, deleteSome, equal, type Sql, sql } from "../sql.ts";
+import { allOf, equal, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 import type { RequestFilter } from "./request-filter.ts";
+import { namesIn, type RowNames } from "./requests.ts";
 
 export type RefusalRow = RowOf<typeof REFUSAL>;
 export type RefusalDayRow = RowOf<typeof REFUSAL_DAY>;
@@ -22,25 +23,17 @@ export interface RefusalSearch
   limit: number;
 }
 
-interface Names {
-  organization_name: string;
-  token_name: string | null;
-}
-
 export type RefusalRows = ReturnType<typeof refusalRows>;
 
 /** Refused requests. They are removed after some days, and the books do not depend on them. */
-export function refusalRows({ read, write }: Database) {
+export function refusalRows({ read, remove, write }: Database) {
   const search = async (condition: Sql, limit: number): Promise<RefusalEntry[]> => {
-    const rows = await read<Names>(sql`
+    const rows = await read<RowNames>(sql`
       select refusal.*, organization.name as organization_name, token.name as token_name from refusal
       join organization on organization.id = refusal.organization_id
       left join token on token.organization_id = refusal.organization_id and token.id = refusal.token_id
       where ${condition} order by refusal.id desc limit ${limit}`);
-    return rows.map((row) => {
-      const names = { organizationName: row.organization_name, tokenName: row.token_name };
-      return { ...REFUSAL.fromRecord(row), ...names };
-    });
+    return rows.map((row) => ({ ...REFUSAL.fromRecord(row), ...namesIn(row) }));
   };
   return {
     /** Writes rows in one transaction, which may be lost in a crash of the store. */
@@ -80,10 +73,7 @@ export function refusalRows({ read, write }: Database) {
       return (await search(sql`refusal.id = ${id}`, 1))[0];
     },
     /** Removes refusals from before a time, at most `limit`; returns their number. */
-    async removeBefore(timeMs: number, limit: number): Promise<number> {
-      const removal = deleteSome(REFUSAL, sql`id < ${idAt(timeMs)}`, limit);
-      const [removed = 0] = await write([removal], { isDurable: false });
-      return removed;
-    },
+    removeBefore: (timeMs: number, limit: number) =>
+      remove(REFUSAL, sql`id < ${idAt(timeMs)}`, limit, { isDurable: false }),
   };
 }

@@ -246,7 +246,7 @@ function listedHold(row: RowNames): ListedRequest {
   const { charge, ...names } = details;
   const { tokens, prices } = decodeLines(charge);
   return {
-    ...namesOf(row),
+    ...namesIn(row),
     facts: { ...names, prices, organizationId, holdId, tokenId, budgets },
     state: "open",
     ...{ amount, tokens, draws, madeAtMs },
@@ -254,7 +254,8 @@ function listedHold(row: RowNames): ListedRequest {
   };
 }
 
-function namesOf({ organization_name, token_name }: RowNames) {
+/** Returns the names that a list shows with a row. */
+export function namesIn({ organization_name, token_name }: RowNames) {
   return { organizationName: organization_name, tokenName: token_name };
 }
 
@@ -264,7 +265,7 @@ export async function listed(database: Database, rows: readonly RowNames[]): Pro
   const found = charged.length === 0 ? [] : await database.read(adjustmentQuery(charged));
   const ofRequest = Map.groupBy(found.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
   return rows.map((row) => {
-    return { ...namesOf(row), ...listedRequest(REQUEST.fromRecord(row), ofRequest.get(row.id) ?? []) };
+    return { ...namesIn(row), ...listedRequest(REQUEST.fromRecord(row), ofRequest.get(row.id) ?? []) };
   });
 }
 
@@ -278,7 +279,7 @@ function adjustmentQuery(rows: readonly RowNames[]): Sql {
 function listedRequest(
   request: RequestRow,
   adjustments: readonly AdjustmentRow[],
-): Omit<ListedRequest, keyof ReturnType<typeof namesOf>> {
+): Omit<ListedRequest, keyof ReturnType<typeof namesIn>> {
   const late = adjustments.find(({ kind }) => kind === "late_settlement");
   const credits = adjustments.filter(({ kind }) => kind === "credit");
   const { amount, madeAtMs, endedAtMs, cost, shortfall, draws, trace, end } = request;

@@ -1,6 +1,6 @@
 import type { Database } from "../database.ts";
 import { RESPONSE_ITEM } from "../schema.ts";
-import { deleteSome, join, type Sql, sql } from "../sql.ts";
+import { join, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
 export type ResponseItemRow = RowOf<typeof RESPONSE_ITEM>;
@@ -46,17 +46,17 @@ export function responseItemRows(database: Database) {
     /** Counts the rows that `removeOld` removes. */
     countOld: (times: ResponseTimes) => database.count(sql`response_item where ${isOld(times)}`),
     /** Removes rows that count as absent, at most `limit`; returns their number. */
-    removeOld: (times: ResponseTimes, limit: number) => remove(database, isOld(times), limit),
+    removeOld: (times: ResponseTimes, limit: number) => database.remove(RESPONSE_ITEM, isOld(times), limit),
     async hasAnswer(owner: ItemOwner, answerId: string): Promise<boolean> {
       const some = sql`select id from response_item where ${isOf(owner)} and answer_id = ${answerId} limit 1`;
       return (await read(some)).length > 0;
     },
     /** Removes rows of one response, at most `limit`; returns their number. */
     removeAnswer: (owner: ItemOwner, answerId: string, limit: number) =>
-      remove(database, sql`${isOf(owner)} and answer_id = ${answerId}`, limit),
+      database.remove(RESPONSE_ITEM, sql`${isOf(owner)} and answer_id = ${answerId}`, limit),
     /** Removes rows of an organization that were kept by `untilMs`, at most `limit`; returns their number. */
     removeOf: (organizationId: string, untilMs: number, limit: number) =>
-      remove(database, sql`organization_id = ${organizationId} and kept_at <= ${untilMs}`, limit),
+      database.remove(RESPONSE_ITEM, sql`organization_id = ${organizationId} and kept_at <= ${untilMs}`, limit),
   };
 }
 
@@ -80,9 +80,4 @@ function excessQuery(owner: ItemOwner, keptBytesMax: number): Sql {
         select id, sum(bytes) over (order by id = answer_id, kept_at desc, id) as total
         from response_item where ${isOf(owner)}) as kept
       where total > cast(${keptBytesMax} as bigint))`;
-}
-
-async function remove({ write }: Database, condition: Sql, limit: number): Promise<number> {
-  const [removed = 0] = await write([deleteSome(RESPONSE_ITEM, condition, limit)]);
-  return removed;
 }
