@@ -11,7 +11,7 @@ import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { Person } from "../stores/queries/admin.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { SignInFailure } from "./sessions.ts";
-import { makeSecret, type RandomBytes } from "./token.ts";
+import { makeSecret, type RandomBytes, SIGN_IN_LIFE_MS } from "./token.ts";
 
 export interface OpenIdSignInOptions {
   /** The configured issuers, which a reload replaces. */
@@ -30,8 +30,6 @@ export interface RefusedSignIn {
   error: ApiError;
 }
 
-/** Time for which a sign-in that has begun can be completed. */
-export const SIGN_IN_LIFE_MS = 600_000;
 /** Metadata that begin sign-ins are kept for this time, so that a flood of them is no flood of requests to the provider. */
 const METADATA_LIFE_MS = 60_000;
 const PROVIDER_TIMEOUT_SECONDS = 10;

@@ -2,6 +2,9 @@ import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import type { TokenRow } from "../stores/queries/accounts.ts";
 
+/** Time for which a sign-in with an identity provider that has begun can be completed. */
+export const SIGN_IN_LIFE_MS = 600_000;
+
 /** Returns that many cryptographically random bytes. */
 export type RandomBytes = (count: number) => Uint8Array;
 

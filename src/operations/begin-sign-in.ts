@@ -1,4 +1,4 @@
-import { SIGN_IN_LIFE_MS } from "../admin/openid-sign-in.ts";
+import { SIGN_IN_LIFE_MS } from "../admin/token.ts";
 import type { SignInAddress } from "../api/admin/session.ts";
 import { ApiError } from "../errors.ts";
 import { type CallConnection, type OperationServices, operation } from "./operation.ts";
