@@ -6,7 +6,15 @@ import { ensureFirstOrganization, type FirstOrganization } from "./app/first-run
 import { createHttp, listen, urlOf } from "./app/http.ts";
 import { createLimits } from "./app/limits.ts";
 import { LiveParts } from "./app/live.ts";
-import { createLedger, createOverload, createRetention, newIdOf, openStoreOf, type StartOptions } from "./app/parts.ts";
+import {
+  createIssuerKeys,
+  createLedger,
+  createOverload,
+  createRetention,
+  newIdOf,
+  openStoreOf,
+  type StartOptions,
+} from "./app/parts.ts";
 import { Reloads } from "./app/reload.ts";
 import { createResumptions } from "./app/resumptions.ts";
 import { createTelemetry } from "./app/telemetry/telemetry.ts";
@@ -58,8 +66,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   let shutdown: ShutdownOptions = { delayMs: 0, drainMs: 0 };
   let ownPort: number | undefined;
   const live = parts.adopt(new LiveParts(config, { ...options, ownPort: () => ownPort }), (opened) => opened.close());
-  const modelId = (name: string) => live.catalog.find(name)?.id;
-  const telemetry = own(await createTelemetry(config, { ...options, modelId }));
+  const telemetry = own(await createTelemetry(config, { ...options, modelId: (name) => live.catalog.find(name)?.id }));
   const { store, arrived } = await openStoreOf(config, options, () => live.database);
   parts.defer(() => store.close());
   // Stopped after the ledger, so that charges are booked before anything else is written.
@@ -76,8 +83,9 @@ export async function startService(config: Config, options: StartOptions): Promi
   const usageDays = own(new UsageDays({ ...options, rows: store.usage, books: store.books }));
   const retention = own(createRetention(options, { store, live, usageDays, ledger }));
   const refusals = own(new RefusalLog({ ...options, rows: store.refusals, newId }));
+  const issuerKeys = own(createIssuerKeys(options, store, live));
   const signInFailures = own(createSignInFailures({ ...options, rows: store.admin, newId }));
-  const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, resumptions };
+  const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, issuerKeys, resumptions };
   const dispatcher = own(await createWarnings(config, options, { store, live }));
   const watch = own(createWatch(config, options, { store, live, circuits, ledger }));
   const tokenCounter = own(new TokenCounter(options));
@@ -95,7 +103,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   await arrived;
   options.onServing?.();
   ledger.start();
-  const background = [lastUses, signInFailures, healthFile, resumptions, usageDays, retention, refusals];
+  const background = [lastUses, signInFailures, issuerKeys, healthFile, resumptions, usageDays, retention, refusals];
   for (const part of [...background, dispatcher, watch, overload]) part.start();
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.

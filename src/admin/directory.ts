@@ -1,6 +1,6 @@
 import type { Limits } from "../api/admin/common.ts";
 import type { Grant } from "../api/admin/credits.ts";
-import type { OpenSession, Operator } from "../api/admin/operator.ts";
+import type { Identity, OpenSession, Operator } from "../api/admin/operator.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
 import type { LimitSettings } from "../api/principal.ts";
@@ -10,6 +10,7 @@ import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
 import type { OperatorRow, SessionRow } from "../stores/queries/admin.ts";
 import type { DirectoryRows, ListedOrganization, ListedSession, ListedToken } from "../stores/queries/directory.ts";
+import type { IdentityRow } from "../stores/queries/identities.ts";
 import { hashOfSession, idOfPerson, idOfSession, SESSION_IDLE_MS } from "./token.ts";
 
 export interface DirectoryOptions {
@@ -180,6 +181,9 @@ function toToken({ token, organizationName }: ListedToken, nowMs: number): Token
     revoked_at: isoTime(token.revokedAtMs),
     last_used_at: isoTime(token.lastUsedAtMs),
     successor_id: token.successorId,
+    kind: token.kind,
+    created_by: token.createdBy,
+    pinned: token.pinned,
   };
 }
 
@@ -205,6 +209,12 @@ export function toOperator({ id, name, role, prefix, createdAtMs, revokedAtMs }:
   const status = revokedAtMs === null ? "active" : "revoked";
   const times = { created_at: isoTime(createdAtMs), revoked_at: isoTime(revokedAtMs) };
   return { object: "operator", id, name, role, prefix, status, ...times };
+}
+
+export function toIdentity({ id, issuer, subject, name, createdAtMs, blockedAtMs }: IdentityRow): Identity {
+  const status = blockedAtMs === null ? "active" : "blocked";
+  const times = { created_at: isoTime(createdAtMs), blocked_at: isoTime(blockedAtMs) };
+  return { object: "identity", id, issuer, subject, name, status, ...times };
 }
 
 function toOpenSession({ session, role, holderName: name, organizationId }: ListedSession): OpenSession {

@@ -125,7 +125,11 @@ export class Sessions {
   }
 
   /** Begins a session of a person whose claims an identity provider has confirmed. */
-  signInPerson(person: Person, origin: Origin): Promise<BegunSession> {
+  async signInPerson(person: Person, origin: Origin): Promise<BegunSession> {
+    if (!(await this.#options.isAdmitted(person))) {
+      await this.recordRefusedPerson({ reason: "blocked", prefix: null, token: null, account: person.name }, origin);
+      throw new ApiError("insufficient_role", "An operator has blocked your account.");
+    }
     return this.#begin(holderOfPerson(person), origin);
   }
 
@@ -201,7 +205,7 @@ export class Sessions {
     const fingerprint = parseToken(token);
     const row = fingerprint && (await this.#options.accounts.tokenByHash(fingerprint.hash));
     if (row === undefined) return { reason: "unknown_token" };
-    if (row.revokedAtMs !== null) return { reason: "revoked_token", row };
+    if (row.revokedAtMs !== null || row.creatorBlockedAtMs !== null) return { reason: "revoked_token", row };
     if (this.#hasEnded(row)) return { reason: "expired_token", row };
     if (row.organizationKind === "playground") return { reason: "playground_token", row };
     if (!row.scopes.includes(MEMBER_SCOPE)) return { reason: "insufficient_scope", row };
@@ -228,8 +232,10 @@ export class Sessions {
     if (operator !== undefined) return { holder: operatorIn(operator), isValid: operator.revokedAtMs === null };
     const token = tokenId === null ? undefined : await accounts.token(tokenId);
     if (token === undefined) return undefined;
+    const isBlocked = (await accounts.tokenByHash(token.hash))?.creatorBlockedAtMs !== null;
     // The scopes of a token may change after its sign-in.
-    const isValid = token.revokedAtMs === null && !this.#hasEnded(token) && token.scopes.includes(MEMBER_SCOPE);
+    const isValid =
+      !isBlocked && token.revokedAtMs === null && !this.#hasEnded(token) && token.scopes.includes(MEMBER_SCOPE);
     return { holder: memberIn(token), isValid };
   }
 

@@ -77,7 +77,8 @@ export interface NewSecret {
 type TokenFields = Pick<
   TokenRow,
   "organizationId" | "name" | "scopes" | "models" | "limits" | "createdAtMs" | "expiresAtMs"
->;
+> &
+  Partial<Pick<TokenRow, "createdBy" | "pinned">>;
 
 /** Makes the row and the secret of a token. A rotation passes the `callerId` on; otherwise it is the token's own id. */
 export function makeTokenRow(
@@ -88,7 +89,18 @@ export function makeTokenRow(
   const { token, hash, prefix } = makeToken(random);
   const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs, callerId = id } = fields;
   const times = { createdAtMs, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null };
-  const terms = { scopes, models, limits, ...times, successorId: null, callerId };
+  const { createdBy = null, pinned = null } = fields;
+  const terms = {
+    scopes,
+    models,
+    limits,
+    ...times,
+    successorId: null,
+    callerId,
+    kind: "secret",
+    createdBy,
+    pinned,
+  } as const;
   return { token, row: { id, organizationId, name, hash, prefix, ...terms } };
 }
 

@@ -18,6 +18,9 @@ export interface LimitSettings {
   concurrentRequests: number;
 }
 
+/** Values of keys of `metadata` that a caller cannot choose; null: the key stays without a value. */
+export type Pins = Readonly<Record<string, string | null>>;
+
 /** Identity and permissions of a caller. */
 export interface Principal {
   tokenId: string;
@@ -36,4 +39,6 @@ export interface Principal {
   keepsConversations: boolean;
   /** True if items of the organization's responses are kept, so that its requests can refer to them. */
   keepsResponses: boolean;
+  /** Null: none. */
+  pins: Pins | null;
 }

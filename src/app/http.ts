@@ -2,10 +2,13 @@ import { type AddressInfo, isIPv6 } from "node:net";
 import { auditLogOver } from "../admin/audit.ts";
 import { directoryOver } from "../admin/directory.ts";
 import { adminKeysOver } from "../admin/idempotency-keys.ts";
+import { Identities } from "../admin/identities.ts";
+import type { IssuerKeys } from "../admin/issuer-keys.ts";
 import type { LastUses } from "../admin/last-uses.ts";
 import { labelOf, OpenIdSignIn } from "../admin/openid-sign-in.ts";
 import { Sessions, type SignInFailures } from "../admin/sessions.ts";
 import { ShortTokens } from "../admin/short-tokens.ts";
+import { idOfPerson } from "../admin/token.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";
 import type { Config } from "../config.ts";
 import { usageReport } from "../credits/amount.ts";
@@ -50,6 +53,7 @@ export interface Services {
   lastUses: LastUses;
   usageDays: UsageDays;
   signInFailures: SignInFailures;
+  issuerKeys: IssuerKeys;
   overload: Overload;
   telemetry: Telemetry;
 }
@@ -88,6 +92,16 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
   const { store, ledger, conversationLog: conversations, live, circuits, limits, lastUses } = services;
   const { refusals, overload, telemetry, tokenCounter } = services;
   const { gateway: settings, completions, facts } = serverSettingsOf(live, version);
+  const authenticator = new Authenticator({
+    rows: store.accounts,
+    clock,
+    noteUse: (...use) => lastUses.note(...use),
+  });
+  const identities = new Identities({
+    ...{ rows: store.identities, accounts: store.accounts, keys: services.issuerKeys, clock, newId: newIdOf(options) },
+    issuers: () => live.config.identity.issuers,
+    authenticate: (hash) => authenticator.authenticate(hash),
+  });
   return createServer({
     ...{ ...config.server, version, log, accessLog, refusals, overload },
     gateway: {
@@ -98,8 +112,9 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
       longTasks: new FairTurns(1, () => performance.now()),
       newId: newIdOf(options),
     },
-    authenticator: new Authenticator({ rows: store.accounts, clock, noteUse: (...use) => lastUses.note(...use) }),
-    admin: { ...adminServices(options, services), facts },
+    authenticator,
+    identities,
+    admin: { ...adminServices(options, services), identities, facts },
     completions,
     usageReport: async (caller) => {
       const balance = await ledger.balance(caller.organizationId);
@@ -126,7 +141,7 @@ function metricsEndpoint({ metrics: { port, token } }: Config, { read }: Telemet
 function adminServices(
   options: StartOptions,
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions }: Services,
-): Omit<AdminServices, "gateway" | "facts"> {
+): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
   const { accounts, allowances, budgets, admin, events } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
@@ -138,6 +153,7 @@ function adminServices(
     admin,
     allowances,
     budgets,
+    identityRows: store.identities,
     events,
     receiverFault: (receiver) => receiverFault(receiver, live.config.warnings),
     responseItems: new ResponseItems({ rows: store.responseItems, live, clock, log }),
@@ -146,7 +162,10 @@ function adminServices(
       ...core,
       rows: admin,
       failures: signInFailures,
-      isAdmitted: async (person) => openIdSignIn.knows(person),
+      async isAdmitted(person) {
+        const identity = await store.identities.identity(idOfPerson(person));
+        return openIdSignIn.knows(person) && (identity === undefined || identity.blockedAtMs === null);
+      },
       noteUse: (...use) => lastUses.note(...use),
     }),
     shortTokens: new ShortTokens({ ...core, rows: admin }),

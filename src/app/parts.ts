@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { IssuerKeys } from "../admin/issuer-keys.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
 import { MEMORY_BYTES_LEAST, memoryBytesFor, memoryReader, Overload } from "../http/overload.ts";
@@ -110,6 +111,12 @@ export function createRetention(
     isUsageSummedUp: (beforeMs) => usageDays.isSummedUp(beforeMs),
     spooled: async () => (await ledger.status()).spool.entries,
   });
+}
+
+export function createIssuerKeys({ clock, log }: StartOptions, { identities }: Store, live: LiveValues): IssuerKeys {
+  const issuers = () =>
+    live.config.identity.issuers.filter(({ audience }) => audience !== undefined).map(({ issuer }) => issuer);
+  return new IssuerKeys({ rows: identities, issuers, clock, log });
 }
 
 /** Returns a function that makes random numbers from 0 up to 1. */

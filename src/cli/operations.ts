@@ -16,6 +16,7 @@ const NOUNS: Record<string, string> = {
   token: "access tokens of an organization",
   credits: "credits of an organization",
   "credits allowance": "monthly allowances",
+  identity: "people and callers whom an identity provider identifies",
   operator: "people who administer the service, each with a token and a role",
   session: "open sessions of the console",
   receiver: "webhooks and mail addresses that receive warnings",

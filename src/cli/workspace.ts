@@ -49,10 +49,10 @@ export async function withWorkspace<T>(
   const store = await openStore({ ...config, role: "command", creates, clock });
   try {
     await printStore(terminal, config, store.isNew);
-    const { accounts, admin, allowances, budgets, books, events } = store;
+    const { accounts, admin, allowances, budgets, books, events, identities: identityRows } = store;
     // Commands do not know whether private addresses are allowed: the service checks again before it sends.
     const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => targetFault(receiver, null);
-    const rows = { accounts, admin, allowances, budgets, events };
+    const rows = { accounts, admin, allowances, budgets, events, identityRows };
     const core = { ...rows, receiverFault, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
     const newId = () => uuidV7(clock());
     const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);

@@ -61,11 +61,15 @@ function hasScheme(text: string, schemes: string[]): boolean {
   return url !== null && schemes.includes(url.protocol) && (schemes.includes("postgres:") || url.hostname !== "");
 }
 
-/** OpenID Connect Discovery, section 3: HTTPS, no query and no fragment. Nobody can change what loopback carries. */
+/** OpenID Connect Discovery, section 3: HTTPS, no query and no fragment. */
 function isIssuer(text: string): boolean {
+  return isSecureUrl(text) && !hasCredentials(text) && !/[?#\s]/.test(text);
+}
+
+/** Tests whether nobody can change what an address answers: by TLS, or because it is on this machine. */
+export function isSecureUrl(text: string): boolean {
   const url = URL.parse(text);
-  if (url === null || hasCredentials(text) || /[?#\s]/.test(text)) return false;
-  return url.protocol === "https:" || (url.protocol === "http:" && isLoopback(url.hostname));
+  return url?.protocol === "https:" || (url?.protocol === "http:" && isLoopback(url.hostname));
 }
 
 function isLoopback(hostname: string): boolean {

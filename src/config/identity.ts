@@ -1,12 +1,9 @@
 import { ORGANIZATION_ROLES, type Role } from "../api/admin/roles.ts";
 import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import { isObject, type JsonObject } from "../api/json.ts";
-import { PLAYGROUND_ID } from "../api/principal.ts";
+import { type Pins, PLAYGROUND_ID } from "../api/principal.ts";
 import type { Path } from "./file.ts";
 import type { IssuerSettings } from "./identity-schema.ts";
-
-/** Values of keys of `metadata` that a caller cannot choose; null: the key stays without a value. */
-export type Pins = Readonly<Record<string, string | null>>;
 
 /** Access of a person or a caller whom an issuer identifies. */
 export interface ClaimedAccess {

@@ -64,22 +64,39 @@ export function modelNotFound(modelId: string): ApiError {
 }
 
 /**
- * Returns the labels of a request: its `metadata`, its end user as `user` if that is free, and as `requested_model` the alias
- * by which it names its model.
+ * Returns the labels of a request: its `metadata`, its end user as `user` if that is free, what its token pins, and as
+ * `requested_model` the alias by which it names its model.
  */
 export function labelsOf(
   metadata: HoldFacts["metadata"],
   user: string | undefined,
   { id }: CatalogModel,
   requested: string,
+  pins: Principal["pins"],
 ): HoldFacts["metadata"] {
-  const hasUser = user !== undefined && user !== "" && metadata?.user === undefined;
-  if (!hasUser && requested === id) return metadata;
+  const isUserPinned = pins !== null && Object.hasOwn(pins, "user");
+  const hasUser = user !== undefined && user !== "" && metadata?.user === undefined && !isUserPinned;
+  if (!hasUser && requested === id && pins === null) return metadata;
   return {
     ...metadata,
+    ...pinnedLabels(metadata, pins ?? {}),
     ...(hasUser && { user: user.slice(0, LABEL_CHARACTERS_MAX) }),
     ...(requested !== id && { requested_model: requested.slice(0, LABEL_CHARACTERS_MAX) }),
   };
+}
+
+/** Returns the labels that a caller cannot choose. Throws invalid_value if the request states another value of one. */
+function pinnedLabels(metadata: HoldFacts["metadata"], pins: NonNullable<Principal["pins"]>): Record<string, string> {
+  const labels: Record<string, string> = {};
+  for (const [key, value] of Object.entries(pins)) {
+    const stated = metadata !== null && Object.hasOwn(metadata, key) ? metadata[key] : undefined;
+    if (stated !== undefined && stated !== value) {
+      const message = `Invalid 'metadata.${key}': your access token has another value for it. Leave it out.`;
+      throw new ApiError("invalid_value", message, { param: `metadata.${key}` });
+    }
+    if (value !== null) labels[key] = value;
+  }
+  return labels;
 }
 
 /**

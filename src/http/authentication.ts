@@ -1,5 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { FastifyRequest } from "fastify";
+import type { Identities } from "../admin/identities.ts";
+import { isJwt } from "../admin/jwt.ts";
 import type { Administrator } from "../admin/sessions.ts";
 import { tokenHashHex } from "../admin/token.ts";
 import { geminiErrors } from "../api/gemini/errors.ts";
@@ -41,20 +43,9 @@ export function callerNamesOf(caller: Caller | null): { organizationId: string |
  * Returns the hook that runs before the body of an operation is read: it authenticates the token, checks its scope and
  * counts the request.
  */
-export function authenticate(
-  services: { gateway: Gateway },
-  authenticator: Pick<Authenticator, "authenticate">,
-  scope: Scope,
-) {
+export function authenticate(services: { gateway: Gateway }, accounts: CallerAccounts, scope: Scope) {
   return async (request: FastifyRequest): Promise<void> => {
-    const token = bearerToken(request);
-    let principal: Principal;
-    try {
-      const found = authenticator.authenticate(tokenHashHex(token));
-      principal = found instanceof Promise ? await found : found;
-    } catch (error) {
-      throw withChallenge(error);
-    }
+    const principal = await principalOfToken(accounts, bearerToken(request));
     request.caller = { principal };
     ownConnection(request.raw.socket, principal.organizationId);
     requireScope(principal, scope);
@@ -88,6 +79,23 @@ export function principalOf({ caller }: FastifyRequest): Principal {
 export function limitedOf({ caller }: FastifyRequest): LimitedRequest {
   if (caller?.limited === undefined) throw new Error("An operation is not counted with its admission");
   return caller.limited;
+}
+
+/** The accounts of those who call `/v1`: with a token of this service, or with a JWT of an issuer. */
+export interface CallerAccounts {
+  authenticator: Pick<Authenticator, "authenticate" | "knownOrganization">;
+  identities: Pick<Identities, "principalOf">;
+}
+
+async function principalOfToken({ authenticator, identities }: CallerAccounts, token: string): Promise<Principal> {
+  try {
+    const hash = tokenHashHex(token);
+    return await (hash === undefined && isJwt(token)
+      ? identities.principalOf(token)
+      : authenticator.authenticate(hash));
+  } catch (error) {
+    throw withChallenge(error);
+  }
 }
 
 /** All guests of the playground share a token, so their requests are also counted by address. */

@@ -16,6 +16,7 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     organizationLimits: null,
     organizationKeepsConversations: false,
     organizationKeepsResponses: true,
+    creatorBlockedAtMs: null,
     name: "",
     hash,
     prefix,
@@ -27,6 +28,9 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     revokedAtMs: null,
     lastUsedAtMs: null,
     successorId: null,
+    kind: "secret",
+    createdBy: null,
+    pinned: null,
     callerId: "tok_first",
     ...changes,
   };
@@ -90,6 +94,7 @@ describe("Lookups", () => {
       scopes: new Set(["models:read"]),
       models: null,
       limits: null,
+      pins: null,
     });
   });
 

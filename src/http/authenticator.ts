@@ -161,9 +161,10 @@ function cachedToken(row: TokenWithOrganization, version: number): CachedToken {
       organizationLimits: row.organizationLimits,
       keepsConversations: row.organizationKeepsConversations,
       keepsResponses: row.organizationKeepsResponses,
+      pins: row.pinned,
     },
     expiresAtMs: row.expiresAtMs,
-    revoked: row.revokedAtMs !== null,
+    revoked: row.revokedAtMs !== null || row.creatorBlockedAtMs !== null,
     paused: row.organizationStatus !== "active",
     version,
   };

@@ -18,8 +18,7 @@ import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, beginAccess, recordAccess, routeOf } from "./access.ts";
 import { ADMIN_PREFIX } from "./admin/endpoint.ts";
 import { type AdminServices, serveAdmin } from "./admin/index.ts";
-import { authenticate, likelyOrganization, principalOf, takeQueryKey } from "./authentication.ts";
-import type { Authenticator } from "./authenticator.ts";
+import { authenticate, type CallerAccounts, likelyOrganization, principalOf, takeQueryKey } from "./authentication.ts";
 import { acceptJsonBodies } from "./body.ts";
 import {
   closeWhenUnread,
@@ -54,8 +53,8 @@ type AdminParts = Pick<AdminServices, "conversations" | "responseItems" | "direc
 export interface ServerOptions
   extends Omit<EndpointServices, "running" | keyof AdminParts>,
     HealthSources,
+    CallerAccounts,
     Pick<AccessSources, "accessLog" | "refusals" | "observe"> {
-  authenticator: Pick<Authenticator, "authenticate" | "knownOrganization">;
   admin: Omit<AdminServices, "gateway">;
   version: string;
   /** Trusted proxies, whose X-Forwarded headers are used: none, these addresses, or the last N. */
@@ -300,7 +299,7 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
     done();
   };
   for (const endpoint of endpoints) {
-    const authenticated = authenticate(options, options.authenticator, endpoint.scope);
+    const authenticated = authenticate(options, options, endpoint.scope);
     api.route({
       method: endpoint.method,
       url: endpoint.path,

@@ -11,6 +11,7 @@ import type { AdminRows } from "../stores/queries/admin.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { BudgetRows } from "../stores/queries/budgets.ts";
 import type { EventRows, ReceiverRow } from "../stores/queries/events.ts";
+import type { IdentityRows } from "../stores/queries/identities.ts";
 
 /** Services that operations use in a running service and in a command. */
 export interface Core extends AuditTime {
@@ -21,6 +22,7 @@ export interface Core extends AuditTime {
   events: EventRows;
   /** Returns why a receiver is refused; undefined if it is not. */
   receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): string | undefined;
+  identityRows: IdentityRows;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   bookings: Pick<Ledger, "grant" | "revoke" | "credit">;
   random: RandomBytes;

@@ -68,7 +68,10 @@ export async function addToken(core: AccountCore, draft: TokenDraft): Promise<Ne
     const message = "There is no organization with this id.";
     throw new ApiError("invalid_value", message, { param: "organization_id", command });
   }
-  const made = makeTokenRow(core.random, { ...draft, scopes, models, limits, createdAtMs, expiresAtMs });
+  const made = makeTokenRow(core.random, {
+    ...{ ...draft, scopes, models, limits, createdAtMs, expiresAtMs },
+    createdBy: core.actor.id,
+  });
   const after = { ...auditedToken(made.row), ...auditedTerms({ cap }, ["cap"]) };
   const budget = cap === null ? null : makeCap(core, made.row, cap);
   await core.accounts.insertToken(made.row, budget, rowRecord(core, "token.create", made.row, { after }));

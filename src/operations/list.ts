@@ -1,4 +1,5 @@
 import { beginSignIn } from "./begin-sign-in.ts";
+import { blockIdentity, unblockIdentity } from "./block-identity.ts";
 import { changeBudget } from "./change-budget.ts";
 import { changeOrganization } from "./change-organization.ts";
 import { changeReceiver } from "./change-receiver.ts";
@@ -25,6 +26,7 @@ import { listAudit } from "./list-audit.ts";
 import { listBudgets } from "./list-budgets.ts";
 import { listDeliveries } from "./list-deliveries.ts";
 import { listGrants } from "./list-grants.ts";
+import { listIdentities } from "./list-identities.ts";
 import { listModelsWithRoutes } from "./list-models.ts";
 import { listOperators } from "./list-operators.ts";
 import { listOrganizations } from "./list-organizations.ts";
@@ -61,6 +63,7 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ showService, signIn, beginSignIn, completeSignIn, showSession, signOut },
   ...{ listOperators, createOperator, revokeOperator, listSessions, endSession },
   ...{ showOverview, search, listAudit, listModelsWithRoutes, resumeRoute },
+  ...{ listIdentities, blockIdentity, unblockIdentity },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
   ...{ listGrants, createGrant, createRevocation, createCredit, listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },

@@ -1,6 +1,7 @@
 import type { Static, TSchema } from "typebox";
 import type { AuditLog } from "../admin/audit.ts";
 import type { Directory, PageRequest } from "../admin/directory.ts";
+import type { Identities } from "../admin/identities.ts";
 import type { OpenIdSignIn } from "../admin/openid-sign-in.ts";
 import type { Administrator, Origin, Sessions } from "../admin/sessions.ts";
 import type { ShortTokens } from "../admin/short-tokens.ts";
@@ -25,6 +26,7 @@ export interface OperationServices extends Core {
   gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
   sessions: Sessions;
   openIdSignIn: OpenIdSignIn;
+  identities: Pick<Identities, "administratorOf">;
   directory: Directory;
   audit: AuditLog;
   requests: Requests;

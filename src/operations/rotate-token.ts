@@ -86,6 +86,8 @@ export async function replaceToken(
   replace = false,
 ): Promise<Rotated> {
   const old = await tokenRow(core, id);
+  if (old.kind === "identity")
+    throw new ApiError("invalid_value", "The token stands for an identity and has no secret.");
   const successor = old.successorId === null ? undefined : await core.accounts.token(old.successorId);
   if (successor === undefined) expectActive(core, old, "rotated");
   else {

@@ -1,5 +1,6 @@
 import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
 import { ACTOR_KINDS, type Role, SERVICE_ROLES } from "../api/admin/roles.ts";
+import type { JsonObject } from "../api/json.ts";
 import { bytes, flag, json, nullable, number, oneOf, requiredText } from "./fields.ts";
 import { declareTable } from "./table.ts";
 
@@ -35,6 +36,23 @@ export const OPERATOR = declareTable("operator", ["id"], {
   role: oneOf("role", SERVICE_ROLES),
   createdAtMs: number("created_at"),
   revokedAtMs: nullable(number("revoked_at")),
+});
+
+export const IDENTITY = declareTable("identity", ["id"], {
+  id: requiredText("id"),
+  issuer: requiredText("issuer"),
+  subject: requiredText("subject"),
+  /** Name or address, as the issuer stated it last. */
+  name: nullable(requiredText("name")),
+  createdAtMs: number("created_at"),
+  blockedAtMs: nullable(number("blocked_at")),
+});
+
+export const ISSUER_KEYS = declareTable("issuer_keys", ["issuer"], {
+  issuer: requiredText("issuer"),
+  keys: json<JsonObject[]>("keys"),
+  fetchedAtMs: number("fetched_at"),
+  askedAtMs: number("asked_at"),
 });
 
 export const ADMIN_SESSION = declareTable("admin_session", ["hash"], {

@@ -76,6 +76,7 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "operator.role": "auditor",
   "receiver.format": "slack",
   "delivery.state": "failed",
+  "token.kind": "identity",
   "admin_idempotency_key.state": "answered",
   "admin_idempotency_key.status": 200n,
   "admin_idempotency_key.answer": "{}",

@@ -1,4 +1,4 @@
-import type { LimitSettings, Scope } from "../api/principal.ts";
+import type { LimitSettings, Pins, Scope } from "../api/principal.ts";
 import {
   amount,
   amounts,
@@ -256,6 +256,12 @@ export const TOKEN = declareTable("token", ["id"], {
   successorId: nullable(requiredText("successor_id")),
   /** The caller that the token identifies: the first token of the rotations to this one. */
   callerId: requiredText("caller_id"),
+  /** Identity: it stands for a caller whom an issuer identifies, and has no secret. */
+  kind: oneOf("kind", ["secret", "identity"]),
+  /** Id of the operator, the identity or the token that created it; null: a command or the service. */
+  createdBy: nullable(requiredText("created_by")),
+  /** Values of `metadata` that its requests have, and cannot choose; see `Pins`. */
+  pinned: nullable(json<Pins>("pinned")),
 });
 
 /** One row with the id 1, or none: a random number that triggers replace at every change of what a token may do. */

@@ -9,6 +9,7 @@ import { closingRows } from "./queries/closings.ts";
 import { conversationRows } from "./queries/conversations.ts";
 import { directoryRows } from "./queries/directory.ts";
 import { eventRows } from "./queries/events.ts";
+import { identityRows } from "./queries/identities.ts";
 import { monthDigestRows } from "./queries/month-digests.ts";
 import { refusalRows } from "./queries/refusals.ts";
 import { requestSumRows } from "./queries/request-sums.ts";
@@ -32,6 +33,7 @@ export function storeOver(driver: StoreDriver) {
     allowances: allowanceRows(database),
     budgets: budgetRows(database),
     admin: adminRows(database),
+    identities: identityRows(database),
     directory: directoryRows(database),
     requests: { ...requestRows(database), ...requestSumRows(database) },
     refusals: refusalRows(database),

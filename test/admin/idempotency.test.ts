@@ -74,6 +74,12 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
     const { body } = await send(path, { name: "raised", window: "day", amount: 1 }, newKey());
     return { path: `${path}/${(body as { id: string }).id}/raises`, body: { amount: 1 } };
   },
+  "/identities/block": async () => ({ path: "/identities/block", body: { issuer: "https://a.example", subject: "s" } }),
+  "/identities/unblock": async () => {
+    const body = { issuer: "https://a.example", subject: "t" };
+    await send("/identities/block", body, newKey());
+    return { path: "/identities/unblock", body };
+  },
   "/tokens": async () => ({
     path: "/tokens",
     body: { organization_id: await made(), name: "keyed" },

@@ -44,6 +44,9 @@ createOperator         -      yes       -        -
 revokeOperator         -      yes       -        -
 listSessions           -      yes       yes      -
 endSession             -      yes       -        -
+listIdentities         -      yes       yes      -
+blockIdentity          -      yes       -        -
+unblockIdentity        -      yes       -        -
 showOverview           -      yes       yes      yes
 search                 -      yes       yes      yes
 listAudit              -      yes       yes      -

@@ -61,6 +61,8 @@ const bodies: Record<string, object> = {
   beginSignIn: { issuer: "https://login.example.com" },
   completeSignIn: { query: "code=none&state=none" },
   createOperator: { name: "Mine", role: "auditor" },
+  blockIdentity: { issuer: "https://login.example.com", subject: "nobody" },
+  unblockIdentity: { issuer: "https://login.example.com", subject: "nobody" },
   createOrganization: { name: "Mine" },
   changeOrganization: { status: "paused" },
   changeToken: { name: "Mine" },

@@ -355,6 +355,9 @@ function tokenOf(organizationId: string, name: string): TokenRow {
     revokedAtMs: null,
     lastUsedAtMs: null,
     successorId: null,
+    kind: "secret" as const,
+    createdBy: null,
+    pinned: null,
     callerId: callerOf(id),
   };
   return { id, organizationId, name, hash, ...rights, ...times };

@@ -110,6 +110,9 @@ function tokenOf(organizationId: string, token: Partial<TokenRow> = {}): TokenRo
     revokedAtMs: null,
     lastUsedAtMs: null,
     successorId: null,
+    kind: "secret",
+    createdBy: null,
+    pinned: null,
     callerId: "tok_first",
     ...token,
   };
@@ -144,6 +147,7 @@ function tokenCases(subject: Subject): void {
         organizationLimits: null,
         organizationKeepsConversations: false,
         organizationKeepsResponses: true,
+        creatorBlockedAtMs: null,
       });
     }
   });

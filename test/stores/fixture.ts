@@ -163,6 +163,9 @@ function newToken(organizationId: string, callerId?: string): TokenRow {
     revokedAtMs: null,
     lastUsedAtMs: null,
     successorId: null,
+    kind: "secret" as const,
+    createdBy: null,
+    pinned: null,
     callerId: callerId ?? id,
   };
   return { id, organizationId, name: "capped", hash, ...rights, ...times };

@@ -36,7 +36,7 @@ function flipOf(table: TableShape, column: string, cell: unknown): unknown {
   return isJson(column) ? JSON.stringify(flipJson(JSON.parse(String(cell)))) : `${cell}0`;
 }
 
-const JSON_COLUMNS = ["limits", "scopes", "models", "draws", "details", "metadata", "attempts"];
+const JSON_COLUMNS = ["limits", "scopes", "models", "draws", "details", "metadata", "attempts", "pinned", "keys"];
 const isJson = (column: string) => [...JSON_COLUMNS, "settlement", "before", "after"].includes(column);
 
 /** Changes the first value that is neither an object nor a list. */

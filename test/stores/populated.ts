@@ -213,6 +213,10 @@ async function fillOthers({ store }: Subject, organizationId: string, tokenId: s
     createdAtMs: nowMs,
     revokedAtMs: null,
   });
+  const identity = { id: "idn_1", issuer: "https://login.example.com", subject: "s", name: "n", createdAtMs: nowMs };
+  await store.identities.insertIdentity({ ...identity, blockedAtMs: null });
+  await store.identities.claimIssuerKeys(identity.issuer, 0);
+  await store.identities.storeIssuerKeys(identity.issuer, [{ kty: "OKP" }]);
   const times = { createdAtMs: nowMs, seenAtMs: nowMs, expiresAtMs: nowMs + DAY_MS };
   await store.admin.insertSession({
     hash: sessionHash,

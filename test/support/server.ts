@@ -27,6 +27,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
   };
   const server = await createServer({
     authenticator: { authenticate: async () => PRINCIPAL, knownOrganization: () => undefined },
+    identities: { principalOf: () => Promise.reject(new ApiError("invalid_token")) },
     admin: {} as ServerOptions["admin"],
     completions: { messages: "reply", maxTemperature: 1 },
     usageReport: () => Promise.reject(new ApiError("internal_error")),
@@ -62,6 +63,7 @@ export const PRINCIPAL = {
   organizationLimits: null,
   keepsConversations: false,
   keepsResponses: true,
+  pins: null,
 };
 
 /**

@@ -114,7 +114,7 @@ test("a token that expires is told of once, unless it was revoked or replaced", 
   const token = (id: string, expiresAtMs: number | null) => ({
     ...{ id, organizationId: ORGANIZATION, name: id, prefix: id, scopes: [], models: null, limits: null },
     ...{ hash: Buffer.from(id), createdAtMs: 1, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null },
-    ...{ successorId: null, callerId: id },
+    ...{ successorId: null, ...({ kind: "secret", createdBy: null, pinned: null } as const), callerId: id },
   });
   const soonMs = NOON_MS + 6 * DAY_MS;
   const tokens = [

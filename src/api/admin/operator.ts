@@ -21,6 +21,23 @@ export const NewOperator = Strict({ name: Name, role: OperatorRole });
 /** The secret is only in the response to the request that created the operator. */
 export const OperatorWithSecret = Type.Object({ ...Operator.properties, secret: Type.String() });
 
+/** A person or a caller whom an identity provider identifies, by issuer and subject. */
+export const Identity = Type.Object({
+  object: Type.Literal("identity"),
+  id: Id,
+  issuer: Type.String(),
+  subject: Type.String(),
+  name: Nullable(Type.String({ description: "Name or email address, as the issuer stated it." })),
+  status: Type.Enum(["active", "blocked"]),
+  created_at: Time,
+  blocked_at: Nullable(Time),
+});
+export type Identity = Static<typeof Identity>;
+export const IdentityName = Strict({
+  issuer: Type.String({ minLength: 1, maxLength: 2_000, description: "The claim `iss`." }),
+  subject: Type.String({ minLength: 1, maxLength: 255, description: "The claim `sub`." }),
+});
+
 /** A session of the console that has not ended. */
 export const OpenSession = Type.Object({
   object: Type.Literal("open_session"),

@@ -42,6 +42,8 @@ export const ROLES_BY_PERMISSION = {
   "receivers:write": ["operator", "owner"],
   "operators:read": SERVICE,
   "operators:write": OPERATOR,
+  "identities:read": SERVICE,
+  "identities:block": OPERATOR,
   "sessions:read": SERVICE,
   "sessions:end": OPERATOR,
 } as const satisfies Record<string, readonly (Role | "guest")[]>;

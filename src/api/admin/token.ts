@@ -21,6 +21,17 @@ export const Token = Type.Object({
   revoked_at: Nullable(Time),
   last_used_at: Nullable(Time),
   successor_id: Nullable(Id),
+  kind: Type.Enum(["secret", "identity"], {
+    description: "identity: it stands for a caller whom an identity provider identifies, and has no secret.",
+  }),
+  created_by: Nullable(
+    Type.String({ description: "Operator, identity or token that created it; null: a command or the service." }),
+  ),
+  pinned: Nullable(
+    Type.Record(Type.String(), Type.Unsafe<string | null>({ type: ["string", "null"] }), {
+      description: "Values of `metadata` that its requests always have.",
+    }),
+  ),
 });
 export type Token = Static<typeof Token>;
 /** The secret is only in the response to the request that created the token. */

@@ -34,7 +34,9 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
   if (!model.capabilities.has("chat")) throw notForChat(model);
   refuseAboveModel(gateway, output, model);
   const { request, ignored } = fitToModel(call.request, model);
-  const { metadata = null, safety_identifier, user } = call.request;
+  const { safety_identifier, user = call.request.metadata?.user } = call.request;
+  // Anthropic's `metadata.user_id` states an end user, and no label.
+  const metadata = paramOf("user") === "metadata.user_id" ? null : (call.request.metadata ?? null);
   const estimate = estimatePrompt(request, model);
   const { routes, prompts } = routesFor(gateway, model, { request, output, native });
   const isNative = ({ providerId }: Route) => nativeFor(gateway.providers.get(providerId), native) !== undefined;
@@ -44,7 +46,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
     routes,
     ...(native?.prefersNative === true && { isPreferred: isNative }),
     ignored: ignored.map(paramOf),
-    labels: labelsOf(metadata, safety_identifier ?? user, model, call.request.model),
+    labels: labelsOf(metadata, safety_identifier ?? user, model, call.request.model, principal.pins),
     output,
     estimate: {
       ...estimate,

@@ -35,7 +35,7 @@ export function planEmbedding(
     model,
     routes: [first, ...others],
     ignored: [],
-    labels: labelsOf(null, request.user, model, request.model),
+    labels: labelsOf(null, request.user, model, request.model, call.principal.pins),
     output,
     estimate: estimateInputs(request.inputs),
     isStreamed: false,

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { isJwt } from "../../admin/jwt.ts";
 import type { Administrator } from "../../admin/sessions.ts";
 import { type Permission, permits } from "../../api/admin/roles.ts";
 import { ApiError } from "../../errors.ts";
@@ -24,7 +25,7 @@ const HOST_PREFIX = "__Host-";
 const SECURE_PREFIX = "__Secure-";
 const COOKIE_VALUE = /^[0-9A-Za-z]{43}$/;
 
-type Services = Pick<OperationServices, "sessions"> & { gateway: Pick<Gateway, "limits"> };
+type Services = Pick<OperationServices, "sessions" | "identities"> & { gateway: Pick<Gateway, "limits"> };
 
 /**
  * Authenticates the caller of an operation before its body is read, by an operator's token in the Authorization header or by a
@@ -42,20 +43,26 @@ export async function administratorOf(
   throw new ApiError("insufficient_role", message);
 }
 
-async function callerOf({ sessions, gateway: { limits } }: Services, request: FastifyRequest) {
-  if (request.headers.authorization !== undefined) {
-    const token = bearerToken(request);
-    const who = await sessions.operatorOf(token);
-    if (who !== undefined) return who;
-    await countFailedSignIn(limits, request);
-    await sessions.recordRefused(token, { address: request.ip, requestId: request.id });
-    throw withChallenge(
-      new ApiError("invalid_token", "The token is not valid: send that of an operator or an auditor."),
-    );
-  }
+async function callerOf(services: Services, request: FastifyRequest) {
+  const { sessions } = services;
+  if (request.headers.authorization !== undefined) return callerOfToken(services, request, bearerToken(request));
   refuseOtherSites(request);
   const secret = cookieSecret(request, "session");
   return secret === undefined ? null : ((await sessions.find(secret)) ?? null);
+}
+
+async function callerOfToken({ sessions, identities, gateway }: Services, request: FastifyRequest, token: string) {
+  let refusal = new ApiError("invalid_token", "The token is not valid: send that of an operator or an auditor.");
+  try {
+    const who = await (isJwt(token) ? identities.administratorOf(token) : sessions.operatorOf(token));
+    if (who !== undefined) return who;
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 401) throw error;
+    refusal = error;
+  }
+  await countFailedSignIn(gateway.limits, request);
+  await sessions.recordRefused(token, { address: request.ip, requestId: request.id });
+  throw withChallenge(refusal);
 }
 
 /** Counts a failed sign-in; rejects with rate_limit_exceeded after too many from one address (of IPv6: one /64). */

@@ -4,7 +4,7 @@ import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
 import { AUDIT_ENTRY, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
-import { flag, json, nullable, oneOf } from "../fields.ts";
+import { flag, json, nullable, number, oneOf } from "../fields.ts";
 import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
 import { equal, isAsRead, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
@@ -118,8 +118,9 @@ function tokens({ find, findRow }: Database) {
       select token.*, organization.kind as organization_kind, organization.status as organization_status,
         organization.limits as organization_limits,
         organization.keeps_conversations as organization_keeps_conversations,
-        organization.keeps_responses as organization_keeps_responses
-      from token join organization on organization.id = token.organization_id where ${condition}`);
+        organization.keeps_responses as organization_keeps_responses, identity.blocked_at as creator_blocked_at
+      from token join organization on organization.id = token.organization_id
+        left join identity on identity.id = token.created_by where ${condition}`);
     return row && { ...TOKEN.fromRecord(row), ...ORGANIZATION_OF_TOKEN.fromRecord(row) };
   };
   const shortToken = async (hash: Uint8Array): Promise<TokenWithOrganization | undefined> => {
@@ -217,13 +218,15 @@ function tokenChanges({ write, writeIf }: Database) {
   };
 }
 
-/** The organization of a token, as a query names its columns. */
+/** The organization of a token and who created it, as a query names their columns. */
 const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
   organizationKind: oneOf("organization_kind", ["standard", "playground"]),
   organizationStatus: oneOf("organization_status", ["active", "paused"]),
   organizationLimits: nullable(json<Partial<LimitSettings>>("organization_limits")),
   organizationKeepsConversations: flag("organization_keeps_conversations"),
   organizationKeepsResponses: flag("organization_keeps_responses"),
+  /** Set while the person who created it, or whom it stands for, is blocked. */
+  creatorBlockedAtMs: nullable(number("creator_blocked_at")),
 });
 
 export const BUDGET_COLUMNS = sql`budget.amount as cap, budget_use.held, budget_use.spent`;

@@ -1,4 +1,12 @@
-import { ADMIN_KEY, ADMIN_SESSION, AUDIT_ENTRY, OPERATOR, SHORT_TOKEN } from "../admin-schema.ts";
+import {
+  ADMIN_KEY,
+  ADMIN_SESSION,
+  AUDIT_ENTRY,
+  IDENTITY,
+  ISSUER_KEYS,
+  OPERATOR,
+  SHORT_TOKEN,
+} from "../admin-schema.ts";
 import { ALL_TABLES } from "../all-tables.ts";
 import type { Database } from "../database.ts";
 import type { Cell } from "../fields.ts";
@@ -34,7 +42,17 @@ const OWNED = ALL_TABLES.filter((table) => table !== AUDIT_ENTRY && table.column
 
 /** Tables that no organization's own verification reads in full. */
 const SHARED = [
-  ...[ORGANIZATION, AUDIT_ENTRY, OPERATOR, ADMIN_SESSION, SHORT_TOKEN, ADMIN_KEY, ACCOUNT_VERSION],
+  ...[
+    ORGANIZATION,
+    AUDIT_ENTRY,
+    OPERATOR,
+    IDENTITY,
+    ISSUER_KEYS,
+    ADMIN_SESSION,
+    SHORT_TOKEN,
+    ADMIN_KEY,
+    ACCOUNT_VERSION,
+  ],
   ...[USAGE_DAY_DONE, USAGE_DAY],
 ] as unknown as Table<object>[];
 

@@ -16,6 +16,8 @@ const ACTIONS: Record<string, string> = {
   "session.sign_in": "Signed in",
   "session.sign_in_failed": "Sign-in failed",
   "session.sign_out": "Signed out",
+  "identity.block": "Account blocked",
+  "identity.unblock": "Account unblocked",
   "session.end": "Session ended by an operator",
   "playground_token.create": "Playground token created",
   "credits.grant": "Credits granted",

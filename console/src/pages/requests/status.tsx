@@ -44,6 +44,7 @@ const ADVICE: Record<string, string> = {
   model_not_allowed: "Use another model, or allow this one for the token.",
   max_cost_exceeded: "Raise the maximum cost that the request states, or lower max_tokens.",
   credits_held: "Wait for running requests, or grant the organization credits.",
+  issuer_unavailable: "The service could not reach the identity provider. Send the request again later.",
   store_unavailable: "The service could not reach its database. Send the request again.",
   internal_error: "The service has logged this error under the request ID.",
   upstream_error: "The provider failed. Send the request again; the models page shows the health of its routes.",

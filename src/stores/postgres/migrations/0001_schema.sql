@@ -31,6 +31,9 @@ CREATE TABLE token (
   last_used_at    bigint,
   successor_id    text COLLATE "C",
   caller_id       text COLLATE "C" NOT NULL,
+  kind            text NOT NULL CHECK (kind IN ('secret', 'identity')),
+  created_by      text COLLATE "C",
+  pinned          text,
   PRIMARY KEY (organization_id, id)
 );
 
@@ -294,6 +297,26 @@ CREATE TABLE operator (
 CREATE UNIQUE INDEX operator_hash ON operator (hash);
 CREATE UNIQUE INDEX operator_name ON operator (name) WHERE revoked_at IS NULL;
 
+-- People and callers whom an issuer identifies. A blocked one has no access, and neither have the tokens that it
+-- created.
+CREATE TABLE identity (
+  id         text COLLATE "C" NOT NULL PRIMARY KEY,
+  issuer     text NOT NULL,
+  subject    text NOT NULL,
+  name       text,
+  created_at bigint NOT NULL,
+  blocked_at bigint
+);
+
+-- Public keys of issuers, as they were read last, for the time when an issuer cannot be reached. `asked_at` is when a node
+-- tried last.
+CREATE TABLE issuer_keys (
+  issuer     text COLLATE "C" NOT NULL PRIMARY KEY,
+  keys       text NOT NULL,
+  fetched_at bigint NOT NULL,
+  asked_at   bigint NOT NULL
+);
+
 -- Sessions of operators (by their token), of members (by a token of an organization), and of people at identity providers.
 CREATE TABLE admin_session (
   hash           bytea NOT NULL PRIMARY KEY,
@@ -494,7 +517,7 @@ END
 $$;
 
 CREATE TRIGGER token_changed
-  AFTER DELETE OR UPDATE OF organization_id, hash, scopes, models, limits, expires_at, revoked_at ON token
+  AFTER DELETE OR UPDATE OF organization_id, hash, scopes, models, limits, expires_at, revoked_at, pinned ON token
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 CREATE TRIGGER organization_changed
@@ -502,6 +525,9 @@ CREATE TRIGGER organization_changed
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 CREATE TRIGGER admin_session_removed AFTER DELETE ON admin_session
+  FOR EACH ROW EXECUTE FUNCTION replace_account_version();
+
+CREATE TRIGGER identity_changed AFTER UPDATE OF blocked_at ON identity
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 CREATE TRIGGER operator_changed AFTER UPDATE OF revoked_at ON operator

@@ -31,6 +31,9 @@ CREATE TABLE token (
   last_used_at    INTEGER,
   successor_id    TEXT,
   caller_id       TEXT NOT NULL,
+  kind            TEXT NOT NULL CHECK (kind IN ('secret', 'identity')),
+  created_by      TEXT,
+  pinned          TEXT,
   PRIMARY KEY (organization_id, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -293,6 +296,26 @@ CREATE TABLE operator (
 CREATE UNIQUE INDEX operator_hash ON operator (hash);
 CREATE UNIQUE INDEX operator_name ON operator (name) WHERE revoked_at IS NULL;
 
+-- People and callers whom an issuer identifies. A blocked one has no access, and neither have the tokens that it
+-- created.
+CREATE TABLE identity (
+  id         TEXT NOT NULL PRIMARY KEY,
+  issuer     TEXT NOT NULL,
+  subject    TEXT NOT NULL,
+  name       TEXT,
+  created_at INTEGER NOT NULL,
+  blocked_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- Public keys of issuers, as they were read last, for the time when an issuer cannot be reached. `asked_at` is when a node
+-- tried last.
+CREATE TABLE issuer_keys (
+  issuer     TEXT NOT NULL PRIMARY KEY,
+  keys       TEXT NOT NULL,
+  fetched_at INTEGER NOT NULL,
+  asked_at   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Sessions of operators (by their token), of members (by a token of an organization), and of people at identity providers.
 CREATE TABLE admin_session (
   hash           BLOB NOT NULL PRIMARY KEY,
@@ -485,7 +508,7 @@ CREATE TABLE account_version (
 ) STRICT;
 
 CREATE TRIGGER token_changed
-  AFTER UPDATE OF organization_id, hash, scopes, models, limits, expires_at, revoked_at ON token
+  AFTER UPDATE OF organization_id, hash, scopes, models, limits, expires_at, revoked_at, pinned ON token
 BEGIN
   INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
 END;
@@ -507,6 +530,11 @@ BEGIN
 END;
 
 CREATE TRIGGER admin_session_removed AFTER DELETE ON admin_session
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
+
+CREATE TRIGGER identity_changed AFTER UPDATE OF blocked_at ON identity
 BEGIN
   INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
 END;

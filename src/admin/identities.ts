@@ -1,0 +1,169 @@
+import { LRUCache } from "lru-cache";
+import type { JsonObject } from "../api/json.ts";
+import { DEFAULT_SCOPES, type Principal, SCOPES, type Scope } from "../api/principal.ts";
+import { accessOfClaims, type ClaimedAccess } from "../config/identity.ts";
+import type { IssuerSettings } from "../config/identity-schema.ts";
+import { ApiError } from "../errors.ts";
+import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
+import type { IdentityRow, IdentityRows } from "../stores/queries/identities.ts";
+import { type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
+import type { IssuerKeys } from "./issuer-keys.ts";
+import { type VerifiedJwt, verifyJwt } from "./jwt.ts";
+import type { Administrator } from "./sessions.ts";
+import { hashOf, idOfPerson, idOfTexts } from "./token.ts";
+
+export interface IdentitiesOptions extends AuditTime {
+  rows: IdentityRows;
+  accounts: Pick<AccountRows, "organization">;
+  keys: Pick<IssuerKeys, "of" | "refresh">;
+  issuers: () => readonly IssuerSettings[];
+  /** Returns the principal of the token with a hash in hexadecimal digits, as for a token with a secret. */
+  authenticate: (hashHex: string) => Principal | Promise<Principal>;
+}
+
+/** A person or a caller whom an issuer identifies, with their access. */
+interface Identified extends ClaimedAccess {
+  identity: IdentityRow;
+}
+
+interface CachedJwt extends VerifiedJwt {
+  who: Identified;
+  scopes: ReadonlySet<Scope>;
+}
+
+const VERIFIED_MAX = 10_000;
+const BOOKED_MAX = 50_000;
+const NAME_CHARACTERS_MAX = 150;
+/** In place of the first characters of a secret. */
+const PREFIX = "identity";
+
+/**
+ * People and callers whom issuers identify. Each has an identity by issuer and subject, which can be blocked, and in an
+ * organization a token row without a secret, so that requests, budgets, limits and revocation work as with any token.
+ */
+export class Identities {
+  readonly #options: IdentitiesOptions;
+  /** Verified tokens by their hash, so that the cache contains no secrets. */
+  readonly #verified = new LRUCache<string, CachedJwt>({ max: VERIFIED_MAX });
+  /** Hashes of the token rows that exist. */
+  readonly #booked = new LRUCache<string, true>({ max: BOOKED_MAX });
+
+  constructor(options: IdentitiesOptions) {
+    this.#options = options;
+  }
+
+  /** Returns the principal of a JWT on `/v1`. Rejects with ApiError. */
+  async principalOf(jwt: string): Promise<Principal> {
+    const { who, scopes } = await this.#verify(jwt);
+    const principal = await this.#options.authenticate(await this.#book(who));
+    const allowed = [...principal.scopes].filter((scope) => scopes.has(scope));
+    return { ...principal, scopes: new Set(allowed), pins: { ...principal.pins, ...who.pins } };
+  }
+
+  /** Returns the administrator of a JWT on `/admin/v1`. Rejects with ApiError. */
+  async administratorOf(jwt: string): Promise<Administrator> {
+    return this.#administratorFor((await this.#verify(jwt)).who);
+  }
+
+  /** Returns whom verified claims of an issuer identify. Throws `insufficient_role` if they give no access. */
+  #identify(settings: IssuerSettings, claims: JsonObject): Identified {
+    const access = accessOfClaims(settings, claims);
+    const { sub } = claims;
+    if (access === undefined || typeof sub !== "string") {
+      throw new ApiError("insufficient_role", "Your account at the identity provider has no role in this service.");
+    }
+    return { ...access, identity: identityRowOf(settings.issuer, sub, this.#options.clock(), nameIn(claims)) };
+  }
+
+  async #administratorFor({ role, organizationId, identity }: Identified): Promise<Administrator> {
+    const { rows, accounts } = this.#options;
+    const { id, issuer, subject } = identity;
+    const stored = await rows.identity(id);
+    if (stored === undefined) await rows.insertIdentity(identity);
+    else if (stored.blockedAtMs !== null) throw new ApiError("invalid_token", "An operator has blocked your account.");
+    if (organizationId !== null && (await accounts.organization(organizationId)) === undefined) throw noOrganization();
+    const name = nameOfIdentity(identity);
+    const person = { issuer, subject, name, role, organizationId, signOutUrl: null };
+    return { role, id, name, prefix: null, organizationId, token: null, person, session: null };
+  }
+
+  /** Verifies a JWT, or finds it among those that were verified with the present keys and settings. */
+  async #verify(jwt: string): Promise<CachedJwt> {
+    const { keys, issuers, clock } = this.#options;
+    const nowMs = clock();
+    const key = hashOf(jwt).toString("hex");
+    const known = this.#verified.get(key);
+    if (known !== undefined && issuers().includes(known.settings)) {
+      if (nowMs >= known.expiresAtMs) throw new ApiError("expired_token");
+      if ((await keys.of(known.settings.issuer)) === known.keys) return known;
+    }
+    const verified = await verifyJwt(jwt, { issuers: issuers(), keys, nowMs });
+    const { settings, claims } = verified;
+    const cached = { ...verified, who: this.#identify(settings, claims), scopes: scopesIn(claims) };
+    this.#verified.set(key, cached);
+    return cached;
+  }
+
+  /** Writes the token row of an identity in its organization at its first use. Returns the row's hash in hexadecimal digits. */
+  async #book({ role, organizationId, identity }: Identified): Promise<string> {
+    const { rows, accounts, clock } = this.#options;
+    if (organizationId === null || role === "billing") {
+      throw new ApiError(
+        "insufficient_role",
+        `The role \`${role}\` sends no requests to the models of an organization.`,
+      );
+    }
+    // Never the hash of a token with a secret: those begin with their mark.
+    const hash = hashOf(JSON.stringify([identity.issuer, identity.subject, organizationId]));
+    const key = hash.toString("hex");
+    if (this.#booked.has(key)) return key;
+    if ((await accounts.organization(organizationId)) === undefined) {
+      throw noOrganization();
+    }
+    const id = idOfTexts("tok", identity.issuer, identity.subject, organizationId);
+    const name = nameOfIdentity(identity);
+    const terms = { scopes: [...DEFAULT_SCOPES], models: null, limits: null, pinned: null };
+    const times = { createdAtMs: clock(), expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
+    const origin = { kind: "identity", createdBy: identity.id, successorId: null, callerId: id } as const;
+    const row: TokenRow = { organizationId, id, name, hash, prefix: PREFIX, ...terms, ...times, ...origin };
+    const after = { name, prefix: PREFIX, scopes: row.scopes, issuer: identity.issuer, subject: identity.subject };
+    const change = { action: "token.create", organizationId, subjectId: id, after };
+    await rows.insertIdentityToken(identity, row, auditRow(SERVICE_ACTOR, change, this.#options));
+    this.#booked.set(key, true);
+    return key;
+  }
+}
+
+/** Makes the row of an identity, whose id follows from issuer and subject. */
+export function identityRowOf(
+  issuer: string,
+  subject: string,
+  createdAtMs: number,
+  name: string | null = null,
+): IdentityRow {
+  return { id: idOfPerson({ issuer, subject }), issuer, subject, name, createdAtMs, blockedAtMs: null };
+}
+
+function noOrganization(): ApiError {
+  return new ApiError("insufficient_role", "Your organization does not exist in this service.");
+}
+
+/** Names an identity for people: by its name or address at its issuer, or its subject. */
+function nameOfIdentity({ issuer, subject, name }: Pick<IdentityRow, "issuer" | "subject" | "name">): string {
+  return `${(name ?? subject).slice(0, NAME_CHARACTERS_MAX)} (${URL.parse(issuer)?.host ?? issuer})`.slice(0, 200);
+}
+
+/** Returns the address or the name that claims state; null if they state none on one line. */
+function nameIn(claims: JsonObject): string | null {
+  const stated = [claims.email, claims.name].find(
+    (value) => typeof value === "string" && /^[^\p{C}\p{Zl}\p{Zp}]+$/u.test(value),
+  );
+  return typeof stated === "string" ? stated.slice(0, NAME_CHARACTERS_MAX) : null;
+}
+
+/** Returns the scopes of this service in a JWT, or the default ones if it has none. */
+function scopesIn({ scope }: JsonObject): ReadonlySet<Scope> {
+  const stated = typeof scope === "string" ? scope.split(" ") : [];
+  const known = SCOPES.filter((one) => stated.includes(one));
+  return new Set(known.length > 0 ? known : DEFAULT_SCOPES);
+}

@@ -1,0 +1,83 @@
+import { auditRow, type Change } from "../admin/audit.ts";
+import { toIdentity } from "../admin/directory.ts";
+import { identityRowOf } from "../admin/identities.ts";
+import type { Identity } from "../api/admin/operator.ts";
+import { UnknownIdError } from "../errors.ts";
+import { command, jsonOf, required } from "./command.ts";
+import { type Core, notFound } from "./core.ts";
+import { operation } from "./operation.ts";
+
+const FLAGS = {
+  issuer: required("--issuer <url>", "issuer, as in the claim iss"),
+  subject: required("--subject <subject>", "subject, as in the claim sub"),
+};
+
+export const blockIdentity = operation({
+  route: "POST /identities/block",
+  permission: "identities:block",
+  summary: "Block a person or a caller of an issuer everywhere, with the tokens that they created",
+  body: (s) => s.IdentityName,
+  answer: { status: 200, description: "The identity as it is now.", schema: (s) => s.Identity },
+  handle: (services, { body }) => block(services, body),
+  commands: [
+    command({
+      usage: "identity block",
+      flags: FLAGS,
+      async run(services, name) {
+        const identity = await block(services, name);
+        const text = `${identity.subject} of ${identity.issuer} (${identity.id}) is blocked since ${identity.blocked_at}.`;
+        return { json: jsonOf(identity), text };
+      },
+    }),
+  ],
+});
+
+export const unblockIdentity = operation({
+  route: "POST /identities/unblock",
+  permission: "identities:block",
+  summary: "Let a blocked person or caller of an issuer in again, with the tokens that they created",
+  body: (s) => s.IdentityName,
+  answer: { status: 200, description: "The identity as it is now.", schema: (s) => s.Identity },
+  handle: (services, { body }) => unblock(services, body),
+  commands: [
+    command({
+      usage: "identity unblock",
+      flags: FLAGS,
+      async run(services, name) {
+        const identity = await unblock(services, name);
+        return {
+          json: jsonOf(identity),
+          text: `${identity.subject} of ${identity.issuer} (${identity.id}) is not blocked.`,
+        };
+      },
+    }),
+  ],
+});
+
+type IdentityName = Pick<Identity, "issuer" | "subject">;
+
+/** Blocks an identity, also one that was never seen. A repetition changes nothing. */
+async function block(core: Core, { issuer, subject }: IdentityName): Promise<Identity> {
+  const atMs = core.clock();
+  const row = identityRowOf(issuer, subject, atMs);
+  await core.identityRows.blockIdentity(row, atMs, recordOf(core, "identity.block", row));
+  return identity(core, row.id);
+}
+
+/** Ends the block of an identity. A repetition changes nothing. Rejects with not_found. */
+async function unblock(core: Core, { issuer, subject }: IdentityName): Promise<Identity> {
+  const row = identityRowOf(issuer, subject, core.clock());
+  await identity(core, row.id);
+  await core.identityRows.unblockIdentity(row.id, recordOf(core, "identity.unblock", row));
+  return identity(core, row.id);
+}
+
+function recordOf(core: Core, action: Change["action"], { id, issuer, subject }: IdentityName & { id: string }) {
+  return auditRow(core.actor, { action, organizationId: null, subjectId: id, after: { issuer, subject } }, core);
+}
+
+async function identity({ identityRows }: Core, id: string): Promise<Identity> {
+  const row = await identityRows.identity(id);
+  if (row === undefined) throw notFound(new UnknownIdError("identity", id, "identity list"));
+  return toIdentity(row);
+}
