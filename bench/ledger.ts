@@ -3,13 +3,17 @@
  * the other, on one organization and on many, on SQLite and on a PostgreSQL of its own, and how many bytes each request
  * takes on the disk; prints a table. Options: --clients, --requests of each client in a round, --rounds, --store sqlite or
  * postgres, --before FOLDER: another checkout of Tollgate, with its packages, whose rounds alternate with those of this one.
+ * --budgets N: stores take part in which each organization has N budgets for every user. The table has a row for each number of
+ * users in --users (with commas), whose counters one organization has before the first round.
  */
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import pg from "pg";
+import type { AuditRow, BudgetRow } from "../src/stores/schema.ts";
 import type { HoldFacts } from "../src/credits/facts.ts";
 import { FREE, NO_TOKENS } from "../src/credits/price.ts";
 import { uuidV7 } from "../src/internals/ids.ts";
@@ -35,9 +39,18 @@ const { values } = parseArgs({
     rounds: { type: "string", default: "5" },
     store: { type: "string" },
     before: { type: "string" },
+    budgets: { type: "string", default: "0" },
+    users: { type: "string", default: "1000000" },
   },
 });
 const plan = { clients: Number(values.clients), requests: Number(values.requests), rounds: Number(values.rounds) };
+const budgetCount = Number(values.budgets);
+
+/** Budgets of each organization, and the users that its requests name. */
+interface Budgets {
+  count: number;
+  users: number;
+}
 
 /** A checkout's store that takes part, and its rates in each round. */
 interface Contender {
@@ -46,12 +59,18 @@ interface Contender {
   ledger: Ledger;
   /** Bytes on the disk by now. */
   size: () => Promise<number>;
+  /** Runs a statement on its database. */
+  write: (sql: string) => Promise<void>;
   remove: () => Promise<void>;
+  budgets: Budgets;
   holds: number[];
   pairs: number[];
 }
 
-async function makeOrganizations({ accounts, books }: Store, count: number): Promise<string[]> {
+async function makeOrganizations(
+  { store: { accounts, books, budgets }, ...own }: Contender,
+  count: number,
+): Promise<string[]> {
   const ids = Array.from({ length: count }, (_, index) => `org_${count}_${index}`);
   for (const id of ids) {
     await accounts.insertOrganization({ id, name: "Bench", kind: "standard", createdAtMs: Date.now() });
@@ -64,11 +83,33 @@ async function makeOrganizations({ accounts, books }: Store, count: number): Pro
       return { kind: "grant" as const, organizationId, grantId, amount: 1_000_000_000_000n, ...terms };
     }),
   );
+  for (const organizationId of ids) {
+    for (let number = 0; number < own.budgets.count; number += 1) {
+      const id = `bud_${number}_${organizationId}`;
+      const all = { callerIds: null, models: null, metadata: null, capOf: null };
+      const terms = { each: "metadata.user", window: "lifetime", amount: 1_000_000_000_000n } as const;
+      const row = { organizationId, id, name: id, ...all, ...terms, createdAtMs: Date.now() };
+      await budgets.insertBudget(row, createdBudget(row));
+      if (count === 1) await own.write(countersOf(row, own.budgets.users));
+    }
+  }
   return ids;
 }
 
+function createdBudget({ organizationId, id: subjectId, createdAtMs: madeAtMs }: BudgetRow): AuditRow {
+  const who = { actorKind: "command", actorId: null, actorName: null, address: null, requestId: null } as const;
+  const change = { action: "bench", organizationId, subjectId, before: null, after: null };
+  return { id: uuidV7(madeAtMs), madeAtMs, ...who, ...change };
+}
+
+/** Makes the counters of all users, who have spent nothing yet. */
+const countersOf = ({ organizationId, id }: BudgetRow, userCount: number) => `
+  INSERT INTO budget_use (organization_id, budget_id, window_at, value, held, spent, opening, raised)
+  WITH RECURSIVE series (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM series WHERE n + 1 < ${userCount})
+  SELECT '${organizationId}', '${id}', 0, 'user_' || n, 0, 0, 0, 0 FROM series`;
+
 /** Requests of each client, which belongs to one of the organizations. */
-function makeRequests(organizationIds: readonly string[], count: number): HoldFacts[][] {
+function makeRequests(organizationIds: readonly string[], count: number, { users }: Budgets): HoldFacts[][] {
   return Array.from({ length: plan.clients }, (_, client) =>
     Array.from({ length: count }, () => ({
       holdId: uuidV7(Date.now()),
@@ -78,7 +119,7 @@ function makeRequests(organizationIds: readonly string[], count: number): HoldFa
       model: "sandbox/echo",
       upstream: "sandbox/echo",
       prices: PRICES,
-      metadata: null,
+      metadata: users === 0 ? null : { user: `user_${Math.floor(Math.random() * users)}` },
       idempotencyKey: null,
     })),
   );
@@ -111,10 +152,13 @@ async function bookPairs(ledger: Ledger, requests: readonly HoldFacts[][]): Prom
 }
 
 /** Returns the rates of holds alone, one of each client at once, and of pairs of a hold and its settlement. */
-async function measure(ledger: Ledger, organizationIds: readonly string[]): Promise<{ holds: number; pairs: number }> {
+async function measure(
+  { ledger, budgets }: Contender,
+  organizationIds: readonly string[],
+): Promise<{ holds: number; pairs: number }> {
   const count = plan.clients * plan.requests;
-  const alone = makeRequests(organizationIds, plan.requests);
-  const paired = makeRequests(organizationIds, plan.requests);
+  const alone = makeRequests(organizationIds, plan.requests, budgets);
+  const paired = makeRequests(organizationIds, plan.requests, budgets);
   let holdsMs = 0;
   for (let index = 0; index < plan.requests; index += 1) {
     const batch = alone.flatMap((own) => own[index] ?? []);
@@ -135,18 +179,18 @@ async function measureStores(kind: string, contenders: readonly Contender[]): Pr
   for (const count of ORGANIZATIONS) {
     const ids: string[][] = [];
     const sizes: number[] = [];
-    for (const { store, ledger, size } of contenders) {
-      const own = await makeOrganizations(store, count);
-      await bookPairs(ledger, makeRequests(own, 1));
+    for (const contender of contenders) {
+      const own = await makeOrganizations(contender, count);
+      await bookPairs(contender.ledger, makeRequests(own, 1, contender.budgets));
       ids.push(own);
-      sizes.push(await size());
+      sizes.push(await contender.size());
     }
     for (let round = 0; round < plan.rounds; round += 1) {
       const order = contenders.map((_, index) => index);
       for (const index of round % 2 === 0 ? order : order.reverse()) {
         const contender = contenders[index];
         if (contender === undefined) continue;
-        const { holds, pairs } = await measure(contender.ledger, ids[index] ?? []);
+        const { holds, pairs } = await measure(contender, ids[index] ?? []);
         contender.holds.push(holds);
         contender.pairs.push(pairs);
       }
@@ -174,6 +218,7 @@ async function measureStores(kind: string, contenders: readonly Contender[]): Pr
 interface Checkout {
   name: string;
   folder: string;
+  budgets: Budgets;
 }
 
 /** Starts the ledger of a checkout. Holds live long enough to need no renewal. */
@@ -182,7 +227,7 @@ async function startLedger(folder: string, { books }: Store, dataDir: string): P
   return module.openLedger({ books, dataDir, log: keepLog(), clock: Date.now, holdLifeMs: 600_000 });
 }
 
-async function startSqlite({ name, folder }: Checkout): Promise<Contender> {
+async function startSqlite({ name, folder, budgets }: Checkout): Promise<Contender> {
   const module: { openSqliteStore: typeof openSqliteStore } = await import(join(folder, "src/stores/sqlite/sqlite.ts"));
   const dataDir = mkdtempSync(join(tmpdir(), "tollgate-bench-"));
   const store = await module.openSqliteStore({ dataDir, role: "service" });
@@ -192,11 +237,17 @@ async function startSqlite({ name, folder }: Checkout): Promise<Contender> {
     await store.close();
     rmSync(dataDir, { recursive: true });
   };
-  const size = async () => statSync(join(dataDir, "tollgate.db")).size;
-  return { name, store, ledger, size, remove, holds: [], pairs: [] };
+  const file = join(dataDir, "tollgate.db");
+  const size = async () => statSync(file).size;
+  const write = async (sql: string) => {
+    const database = new DatabaseSync(file);
+    database.exec(sql);
+    database.close();
+  };
+  return { name, store, ledger, size, write, remove, budgets, holds: [], pairs: [] };
 }
 
-async function startPostgres({ name, folder }: Checkout): Promise<Contender> {
+async function startPostgres({ name, folder, budgets }: Checkout): Promise<Contender> {
   const path = join(folder, "src/stores/postgres/postgres.ts");
   const module: { openPostgresStore: typeof openPostgresStore } = await import(path);
   const server = await makePostgresServer();
@@ -209,24 +260,35 @@ async function startPostgres({ name, folder }: Checkout): Promise<Contender> {
     rmSync(dataDir, { recursive: true });
     await server.remove();
   };
-  const size = async () => {
+  const query = async (sql: string) => {
     const client = new pg.Client(server.url);
     await client.connect();
     try {
-      const { rows } = await client.query("SELECT pg_database_size(current_database()) AS bytes");
-      return Number(rows[0].bytes);
+      return (await client.query(sql)).rows;
     } finally {
       await client.end();
     }
   };
-  return { name, store, ledger, size, remove, holds: [], pairs: [] };
+  const size = async () => Number((await query("SELECT pg_database_size(current_database()) AS bytes"))[0].bytes);
+  const write = async (sql: string) => void (await query(sql));
+  return { name, store, ledger, size, write, remove, budgets, holds: [], pairs: [] };
 }
 
 const spread = (rates: readonly number[]) =>
   `${Math.round(median(rates))} (${Math.round(Math.min(...rates))} to ${Math.round(Math.max(...rates))})`;
 
-const checkouts: Checkout[] = [{ name: "", folder: resolve(import.meta.dirname, "..") }];
-if (values.before !== undefined) checkouts.push({ name: ", before", folder: resolve(values.before) });
+const [folder, none] = [resolve(import.meta.dirname, ".."), { count: 0, users: 0 }];
+const checkouts: Checkout[] = [{ name: "", folder, budgets: none }];
+if (budgetCount > 0) {
+  for (const users of values.users.split(",").map(Number)) {
+    checkouts.unshift({
+      name: `, ${budgetCount} budgets of ${users} users`,
+      folder,
+      budgets: { count: budgetCount, users },
+    });
+  }
+}
+if (values.before !== undefined) checkouts.push({ name: ", before", folder: resolve(values.before), budgets: none });
 const kinds = [
   { kind: "SQLite", option: "sqlite", start: startSqlite },
   { kind: "PostgreSQL", option: "postgres", start: startPostgres },

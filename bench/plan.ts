@@ -17,8 +17,8 @@ export interface Plan {
   /** Answers of each kind that a contender sends before it is measured. */
   warmUp: number;
   others: string[];
-  /** Stores and workers of this checkout; none if it does not take part. */
-  variants: { store: string; workers: number }[];
+  /** Stores, workers, and budgets of each organization, of this checkout; none if it does not take part. */
+  variants: { store: string; workers: number; budgets: number }[];
   before: string | undefined;
   /** The kinds of answers: streamed or not. */
   kinds: boolean[];
@@ -41,6 +41,7 @@ const OPTIONS = {
   store: { type: "string", default: "sqlite" },
   workers: { type: "string", default: "1" },
   organizations: { type: "string", default: "1" },
+  budgets: { type: "string", default: "0" },
   "prompt-bytes": { type: "string", default: "0" },
   events: { type: "string", default: String(EVENTS_DEFAULT) },
   apart: { type: "string", default: "0" },
@@ -72,7 +73,8 @@ export function readPlan(words?: string[]): Plan {
     throw new Error("--workers above 1 needs --store postgres, because one process at a time can use a SQLite store.");
   }
   const variants = stores.flatMap((store) => {
-    return (store === "sqlite" ? [1] : workers).map((count) => ({ store, workers: count }));
+    const processes = store === "sqlite" ? [1] : workers;
+    return processes.flatMap((count) => numbers("budgets", 0).map((budgets) => ({ store, workers: count, budgets })));
   });
   return {
     seconds: number("seconds"),

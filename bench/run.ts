@@ -44,10 +44,11 @@ async function startOthers(names: readonly string[], upstream: string, notes: st
 /** Starts this checkout on each store and with each number of workers. */
 async function startVariants({ variants, organizations }: Plan, upstream: string): Promise<Contender[]> {
   const started: Contender[] = [];
-  for (const { store, workers } of variants) {
+  for (const { store, workers, budgets } of variants) {
     const isPostgres = store === "postgres";
-    const name = `Tollgate${isPostgres ? " on PostgreSQL" : ""}${workers === 1 ? "" : `, ${workers} workers`}`;
-    const variant: Variant = { name, checkout: CHECKOUT, workers, organizations: Math.max(...organizations) };
+    const parts = [workers === 1 ? "" : `, ${workers} workers`, budgets === 0 ? "" : `, ${budgets} budgets`];
+    const name = `Tollgate${isPostgres ? " on PostgreSQL" : ""}${parts.join("")}`;
+    const variant: Variant = { name, checkout: CHECKOUT, workers, budgets, organizations: Math.max(...organizations) };
     if (isPostgres) variant.database = await databases.make();
     started.push(await startTollgate(processes, upstream, join(processes.folder, name), variant));
   }
@@ -57,7 +58,13 @@ async function startVariants({ variants, organizations }: Plan, upstream: string
 async function startBefore({ before, organizations }: Plan, upstream: string): Promise<Contender[]> {
   if (before === undefined) return [];
   const name = "Tollgate before";
-  const variant = { name, checkout: resolve(before), workers: 1, organizations: Math.max(...organizations) };
+  const variant = {
+    name,
+    checkout: resolve(before),
+    workers: 1,
+    budgets: 0,
+    organizations: Math.max(...organizations),
+  };
   return [await startTollgate(processes, upstream, join(processes.folder, name), variant)];
 }
 

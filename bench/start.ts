@@ -120,7 +120,7 @@ async function measureMemory({ folder, scratch }: Subject): Promise<number[]> {
   const processes = new Processes(scratch);
   try {
     const upstream = await startUpstream(processes, scratch);
-    const variant = { name: "Tollgate", checkout: folder, workers: 1, organizations: 1 };
+    const variant = { name: "Tollgate", checkout: folder, workers: 1, organizations: 1, budgets: 0 };
     const service = await startTollgate(processes, upstream.url, join(scratch, "loaded"), variant);
     const resident = () => service.program.residentMiB() ?? Number.NaN;
     await pause(SOON_SECONDS * 1000);

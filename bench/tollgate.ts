@@ -31,6 +31,8 @@ export interface Variant {
   database?: Database;
   /** Organizations, with a token each. */
   organizations: number;
+  /** Budgets that cover each request of the first organization. */
+  budgets: number;
 }
 
 /** A database on a server of the run. */
@@ -68,7 +70,7 @@ export async function startTollgate(
   processes: Processes,
   upstream: string,
   folder: string,
-  { name, checkout, workers, database, organizations }: Variant,
+  { name, checkout, workers, database, organizations, budgets }: Variant,
 ): Promise<Contender> {
   const url = `http://127.0.0.1:${await freePort()}`;
   mkdirSync(folder, { recursive: true });
@@ -88,6 +90,10 @@ export async function startTollgate(
   // By commands, so that a service that has only started has answered no request.
   const { id } = await command<{ id: string }>("org", "create", "Bench", "--credits", String(CREDITS));
   const headers = [headersOf((await command<{ token: string }>("token", "create", "--org", id)).token)];
+  for (let number = 1; number <= budgets; number += 1) {
+    const terms = ["--name", `Bench ${number}`, "--window", "day", "--amount", String(CREDITS)];
+    await command("budget", "create", "--org", id, ...terms);
+  }
   if (organizations > 1) {
     const { token } = await command<{ token: string }>("admin", "token");
     headers.push(...(await makeTokens(url, token, organizations - 1)));
