@@ -83,7 +83,7 @@ interface Corrected extends Pick<AdjustmentRow, "tokenId" | "budgets"> {
   isRunning: boolean;
 }
 
-const ANY_REQUEST: Corrected = { charged: null, tokenId: null, budgets: [], isRunning: false };
+const ANY_REQUEST: Corrected = { charged: null, tokenId: null, budgets: null, isRunning: false };
 
 /** Returns the request that a credit names; undefined if there is none. */
 function correctedBy(batch: Batch, name: { organizationId: string; holdId: string }): Corrected | undefined {
@@ -123,8 +123,7 @@ function newAdjustment(
   { organizationId, adjustmentId: id, kind, reference, note }: RevokeTransition | CreditTransition,
 ): Omit<AdjustmentRow, "amount" | "draws"> {
   const terms = { isAll: false, grantId: null, expiresAtMs: null, holdId: null, tokenId: null, settlement: null };
-  const budgets: AdjustmentRow["budgets"] = [];
-  return { organizationId, id, kind, ...terms, budgets, reference, note, madeAtMs: nowMs };
+  return { organizationId, id, kind, ...terms, budgets: null, reference, note, madeAtMs: nowMs };
 }
 
 /** The terms of a booking but for its amount, as they are requested or stored. */

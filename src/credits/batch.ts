@@ -12,9 +12,10 @@ import type {
   RequestRow,
   RevokeTransition,
 } from "./books.ts";
+import { counterIdOf } from "./budget-uses.ts";
 import type { BudgetIndex } from "./budgets.ts";
 import { type Funds, openFunds } from "./funds.ts";
-import { budgetUseId, keyIdOf, NameMap } from "./names.ts";
+import { keyIdOf, NameMap } from "./names.ts";
 import type { Outcome } from "./outcomes.ts";
 import { creditsLeft, type EventRow, warnOfCredits } from "./warnings.ts";
 
@@ -74,7 +75,7 @@ export interface Batch {
   nowMs: number;
   balances: Map<string, BalanceRow>;
   budgets: BookRows["budgets"];
-  /** By `budgetUseId`. */
+  /** By `counterIdOf`. A counter is replaced, never changed in place. */
   budgetUses: NameMap<BudgetUseRow>;
   grants: Map<string, GrantRow[]>;
   /** Funds of the organizations of the transitions so far. */
@@ -109,7 +110,7 @@ export function openBatch(rows: BookRows): Batch {
     newAuditEntries: [],
     newEvents: [],
   };
-  for (const row of rows.budgetUses) putBudgetUse(batch, row);
+  for (const row of rows.budgetUses) batch.budgetUses.set(row.organizationId, counterIdOf(row), row);
   for (const row of rows.holds) batch.holds.set(row.organizationId, row.holdId, row);
   for (const row of rows.requests) batch.requests.set(row.organizationId, row.holdId, row);
   for (const row of rows.keys) batch.keys.set(row.organizationId, keyIdOf(row), row);
@@ -183,11 +184,6 @@ export function recordBooking(
   batch.newAuditEntries.push(auditRowOf(audit, { organizationId, subjectId, amount, madeAtMs: batch.nowMs }));
 }
 
-/** Adds a counter of a budget, or replaces the one of the same use: counters are never changed in place. */
-export function putBudgetUse(batch: Batch, row: BudgetUseRow): void {
-  batch.budgetUses.set(row.organizationId, budgetUseId(row), row);
-}
-
 /** Returns the rows that have changed since they were read. */
 export function writesOf(batch: Batch, rows: BookRows): BookWrites {
   return {
@@ -222,7 +218,7 @@ function writesOfHolds(
 
 /** The expired amount of an organization only grows, so it makes a unique id. */
 function expiriesOf({ funds, nowMs }: Batch): AdjustmentRow[] {
-  const terms = { isAll: false, grantId: null, holdId: null, tokenId: null, budgets: [], settlement: null };
+  const terms = { isAll: false, grantId: null, holdId: null, tokenId: null, budgets: null, settlement: null };
   const noted = { ...terms, reference: null, note: null, madeAtMs: nowMs };
   return [...funds].flatMap(([organizationId, { expiries }]) =>
     expiries.map(({ grantId, amount, expired, dueAtMs }) => {
@@ -263,9 +259,9 @@ function writesOfBudgets(
   const writes: ReturnType<typeof writesOfBudgets> = { newBudgetUses: [], changedBudgetUses: [] };
   if (budgetUses.size === 0) return writes;
   const known = new NameMap<BudgetUseRow>();
-  for (const row of before) known.set(row.organizationId, budgetUseId(row), row);
+  for (const row of before) known.set(row.organizationId, counterIdOf(row), row);
   for (const row of budgetUses.values()) {
-    const earlier = known.get(row.organizationId, budgetUseId(row));
+    const earlier = known.get(row.organizationId, counterIdOf(row));
     if (earlier === undefined) writes.newBudgetUses.push(row);
     else if (differs(earlier, row)) writes.changedBudgetUses.push(row);
   }

@@ -1,8 +1,9 @@
-import { type Batch, type BookRows, putBudgetUse } from "./batch.ts";
+import type { Batch, BookRows } from "./batch.ts";
 import type { BudgetUseRow, HoldTransition, Transition } from "./books.ts";
+import { counterIdOf, countersIn } from "./budget-uses.ts";
 import { type BudgetState, budgetState } from "./budgets.ts";
-import type { BudgetUse } from "./facts.ts";
-import { type BudgetUseName, budgetUseId, NameMap } from "./names.ts";
+import type { BudgetUse, RecordedUses } from "./facts.ts";
+import { type BudgetUseName, NameMap } from "./names.ts";
 import { warnOfBudget } from "./warnings.ts";
 
 /**
@@ -14,18 +15,18 @@ export function budgetUsesOf(
   transitions: readonly Transition[],
 ): BudgetUseName[] {
   const names = new NameMap<BudgetUseName>();
-  const add = (organizationId: string, uses: readonly BudgetUse[] = []) => {
-    for (const use of uses) {
-      const id = budgetUseId(use);
-      names.set(organizationId, id, { organizationId, id, ...use });
-    }
+  const texts = new NameMap<true>();
+  const add = (organizationId: string, recorded: RecordedUses | undefined) => {
+    if (recorded === null || recorded === undefined || texts.has(organizationId, recorded)) return;
+    texts.set(organizationId, recorded, true);
+    for (const counter of countersIn(recorded)) names.set(organizationId, counter.id, { organizationId, ...counter });
   };
   for (const transition of transitions) {
     if (!("facts" in transition)) continue;
     const { organizationId, budgets } = transition.facts;
     const own = transition.kind === "hold" ? rows.budgets.get(organizationId) : undefined;
     if (transition.kind !== "hold") add(organizationId, budgets);
-    else if (own !== undefined) add(organizationId, own.usesOf(transition, rows.nowMs));
+    else if (own !== undefined) add(organizationId, own.recordFor(transition, rows.nowMs));
   }
   for (const { organizationId, budgets } of rows.holds) add(organizationId, budgets);
   for (const { organizationId, budgets } of rows.requests) add(organizationId, budgets);
@@ -34,28 +35,26 @@ export function budgetUsesOf(
 
 const NO_NAMES: BudgetUseName[] = [];
 
-/** Returns the states of the budgets that cover a hold. */
-export function coveringBudgets(batch: Batch, hold: HoldTransition): BudgetState[] {
-  const { organizationId } = hold.facts;
-  const budgets = batch.budgets.get(organizationId);
-  if (budgets === undefined) return [];
-  return statesOf(batch, { organizationId, budgets: budgets.usesOf(hold, batch.nowMs) });
+/** Returns what a hold records of the budgets that cover it. */
+export function recordedUses({ budgets, nowMs }: Batch, hold: HoldTransition): RecordedUses {
+  return budgets.get(hold.facts.organizationId)?.recordFor(hold, nowMs) ?? null;
 }
 
 /** The counters that a request recorded. */
 export interface Recorded {
   organizationId: string;
-  budgets?: readonly BudgetUse[];
+  budgets?: RecordedUses;
 }
 
 /** Returns the states of the counters that a request recorded, without those of deleted budgets. */
-export function statesOf(batch: Batch, { organizationId, budgets: uses = [] }: Recorded): BudgetState[] {
+export function statesOf(batch: Batch, { organizationId, budgets: recorded }: Recorded): BudgetState[] {
   const budgets = batch.budgets.get(organizationId);
-  return uses.flatMap((use) => {
+  const states: BudgetState[] = [];
+  for (const { id, ...use } of countersIn(recorded)) {
     const budget = budgets?.get(use.budgetId);
-    if (budget === undefined) return [];
-    return [budgetState(budget, use, batch.budgetUses.get(organizationId, budgetUseId(use)))];
-  });
+    if (budget !== undefined) states.push(budgetState(budget, use, batch.budgetUses.get(organizationId, id)));
+  }
+  return states;
 }
 
 /**
@@ -64,27 +63,29 @@ export function statesOf(batch: Batch, { organizationId, budgets: uses = [] }: R
  */
 export function countInBudgets(
   batch: Batch,
-  { organizationId, budgets = [] }: Recorded,
+  { organizationId, budgets }: Recorded,
   { held = 0n, spent = 0n }: Partial<Pick<BudgetUseRow, "held" | "spent">>,
   rows: "new" | "existing",
 ): void {
-  for (const use of budgets) {
-    const found = batch.budgetUses.get(organizationId, budgetUseId(use));
+  for (const { id, ...use } of countersIn(budgets)) {
+    const found = batch.budgetUses.get(organizationId, id);
     const row = found ?? (rows === "new" ? newUse(batch, organizationId, use) : undefined);
     if (row === undefined) continue;
     const counted = { ...row, held: row.held + held, spent: row.spent + spent };
     const budget = spent === 0n ? undefined : batch.budgets.get(organizationId)?.get(use.budgetId);
-    putBudgetUse(batch, budget === undefined ? counted : warnOfBudget(batch, budget, counted));
+    const after = budget === undefined ? counted : warnOfBudget(batch, budget, counted);
+    batch.budgetUses.set(organizationId, id, after);
   }
 }
 
 /** Announces that a request no longer fits into a budget, if that is nearly used. */
 export function warnOfUsedBudget(batch: Batch, organizationId: string, use: BudgetUse): void {
   const budget = batch.budgets.get(organizationId)?.get(use.budgetId);
-  const row = batch.budgetUses.get(organizationId, budgetUseId(use));
+  const id = counterIdOf(use);
+  const row = batch.budgetUses.get(organizationId, id);
   if (budget === undefined || row === undefined) return;
   const warned = warnOfBudget(batch, budget, row, true);
-  if (warned !== row) putBudgetUse(batch, warned);
+  if (warned !== row) batch.budgetUses.set(organizationId, id, warned);
 }
 
 function newUse(batch: Batch, organizationId: string, use: BudgetUse): BudgetUseRow | undefined {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { MemoryBooks } from "../../test/support/memory-books.ts";
 import type { BudgetRow, HoldTransition, SettleTransition } from "./books.ts";
+import { countersIn } from "./budget-uses.ts";
 import { BudgetIndex, windowAt, windowEnd } from "./budgets.ts";
 import { FREE, NO_TOKENS } from "./price.ts";
 
@@ -63,6 +64,37 @@ describe("coverage", () => {
     ["each caller", { each: "token" }, null, ["tok_1"]],
   ])("A budget covers %s.", (_, terms, metadata, values) => {
     expect(usesOf(budgetOf(terms), metadata)).toEqual(values);
+  });
+});
+
+describe("what requests record", () => {
+  const [team, user] = [
+    budgetOf({ id: "b_team", each: "metadata.team" }),
+    budgetOf({ id: "b_user", each: "metadata.user" }),
+  ];
+  const index = new BudgetIndex([team, user]);
+  const valuesOf = (metadata: Record<string, string>) =>
+    countersIn(index.recordFor(holding("a", 1n, metadata), SUNDAY)).map(({ value }) => value);
+
+  test("Values with separators are told apart, however often they are asked for.", () => {
+    const pairs = [
+      ["a\nb", "c"],
+      ["a", "b\nc"],
+      ['a","b', "c"],
+      ["a", 'b","c'],
+    ];
+    for (const [one = "", other = ""] of [...pairs, ...pairs]) {
+      expect(valuesOf({ team: one, user: other })).toEqual([one, other]);
+    }
+  });
+
+  test("The next day has a counter of its own, and so has a day before.", () => {
+    const windowOf = (nowMs: number) => countersIn(index.recordFor(holding("a", 1n, null), nowMs))[0]?.windowAtMs;
+    expect([SUNDAY, SUNDAY + DAY_MS, SUNDAY].map(windowOf)).toEqual([
+      windowAt(team.window, SUNDAY),
+      windowAt(team.window, SUNDAY + DAY_MS),
+      windowAt(team.window, SUNDAY),
+    ]);
   });
 });
 

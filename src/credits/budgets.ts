@@ -1,6 +1,7 @@
 import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
 import type { BudgetRow, BudgetUseRow, BudgetWindow, HoldTransition } from "./books.ts";
-import type { BudgetUse } from "./facts.ts";
+import { recordedTextOf } from "./budget-uses.ts";
+import type { BudgetUse, RecordedUses } from "./facts.ts";
 
 /** The value of a request that states none for the metadata key of a budget. */
 export const NO_VALUE = "(none)";
@@ -8,6 +9,7 @@ export const NO_VALUE = "(none)";
 export const METADATA_PREFIX = "metadata.";
 
 const DAY_MS = 86_400_000;
+const RECORDS_MAX = 1_000;
 /** 1970 began on a Thursday. */
 const DAYS_FROM_MONDAY = 3;
 
@@ -48,6 +50,10 @@ export class BudgetIndex {
   readonly #byId = new Map<string, BudgetRow>();
   readonly #ofAll: BudgetRow[] = [];
   readonly #byCaller = new Map<string, BudgetRow[]>();
+  /** The metadata keys that a selector or an `each` names. */
+  readonly #metadataKeys: readonly string[];
+  /** Records of recent requests, by all that decides them. */
+  readonly #recorded = new Map<string, RecordedUses>();
 
   constructor(rows: readonly BudgetRow[]) {
     for (const row of rows) {
@@ -57,10 +63,29 @@ export class BudgetIndex {
         this.#byCaller.set(callerId, [...(this.#byCaller.get(callerId) ?? []), row]);
       }
     }
+    const named = rows.flatMap(({ metadata, each }) => {
+      const own = each?.startsWith(METADATA_PREFIX) ? [each.slice(METADATA_PREFIX.length)] : [];
+      return [...own, ...Object.keys(metadata ?? {})];
+    });
+    this.#metadataKeys = [...new Set(named)];
   }
 
   get(id: string): BudgetRow | undefined {
     return this.#byId.get(id);
+  }
+
+  /** Returns what a request records of the counters that its hold uses. Every window begins with a day. */
+  recordFor(hold: HoldTransition, nowMs: number): RecordedUses {
+    const { callerId, facts } = hold;
+    const values = this.#metadataKeys.map((key) => metadataValue(key, facts));
+    const key = JSON.stringify([Math.floor(nowMs / DAY_MS), callerId, facts.model, ...values]);
+    let recorded = this.#recorded.get(key);
+    if (recorded === undefined) {
+      recorded = recordedTextOf(this.usesOf(hold, nowMs));
+      if (this.#recorded.size >= RECORDS_MAX) this.#recorded.clear();
+      this.#recorded.set(key, recorded);
+    }
+    return recorded;
   }
 
   /** Returns the counters that a hold uses: of each budget that covers its request. */
@@ -89,7 +114,7 @@ export function isModel(pattern: string, model: string): boolean {
   return pattern.endsWith("*") ? model.startsWith(pattern.slice(0, -1)) : model === pattern;
 }
 
-function metadataValue(key: string, { metadata }: BudgetSubject): string {
+function metadataValue(key: string, { metadata }: Pick<BudgetSubject, "metadata">): string {
   return (metadata !== null && Object.hasOwn(metadata, key) && metadata[key]) || NO_VALUE;
 }
 

@@ -2,10 +2,10 @@ import type { CLOSING, CLOSING_PART } from "../stores/schema.ts";
 import type { RowOf } from "../stores/table.ts";
 import type { MicroCredits } from "./amount.ts";
 import type { BudgetRow, RequestRow } from "./books.ts";
+import { type Counter, countersIn } from "./budget-uses.ts";
 import { windowEnd } from "./budgets.ts";
 import { decodeLines } from "./charge-lines.ts";
 import type { BudgetUse } from "./facts.ts";
-import { budgetUseId } from "./names.ts";
 import { priceOf } from "./price.ts";
 
 export type ClosingRow = RowOf<typeof CLOSING>;
@@ -25,15 +25,18 @@ export class ChargeSums {
   cost = 0n;
   readonly byToken = new Map<string, MicroCredits>();
   readonly byGrant = new Map<string, MicroCredits>();
-  /** By `budgetUseId`. */
+  /** By the ids of the counters. */
   readonly byUse = new Map<string, BudgetSpent>();
 
-  add({ tokenId, cost, draws, budgets }: Pick<RequestRow, "tokenId" | "cost" | "draws" | "budgets">): void {
+  /** `counters` are those that count, all by default. */
+  add(
+    { tokenId, cost, draws, budgets }: Pick<RequestRow, "tokenId" | "cost" | "draws" | "budgets">,
+    counters: readonly Counter[] = countersIn(budgets),
+  ): void {
     this.cost += cost;
     addAmount(this.byToken, tokenId, cost);
     for (const { grantId, amount } of draws) addAmount(this.byGrant, grantId, amount);
-    for (const use of budgets) {
-      const id = budgetUseId(use);
+    for (const { id, ...use } of counters) {
       this.byUse.set(id, { ...use, spent: (this.byUse.get(id)?.spent ?? 0n) + cost });
     }
   }
@@ -71,7 +74,8 @@ export class ClosingTally {
     this.shortfall += request.shortfall;
     this.price += priceOf(tokens, prices);
     // Counters that do not stay are left out at once: those of each user and day may be millions.
-    this.#sums.add({ ...request, budgets: request.budgets.filter((use) => this.#isKept(use)) });
+    const kept = countersIn(request.budgets).filter((use) => this.#isKept(use));
+    this.#sums.add(request, kept);
   }
 
   /** Counters of windows that have ended are removed, and those of deleted budgets are gone. */

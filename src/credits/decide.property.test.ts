@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { CoinModel, comparable } from "../../test/support/coin-model.ts";
-import { textOfUse, UNWARNED } from "../../test/support/coins.ts";
+import { textOfUse, UNWARNED, usesIn } from "../../test/support/coins.ts";
 import { countOf, timeoutOf } from "../../test/support/counts.ts";
 import {
   type BudgetTarget,
@@ -120,8 +120,8 @@ function checkInvariants(books: MemoryBooks): void {
 
 function checkBudgetUse(books: MemoryBooks, use: BudgetUseRow): void {
   const { organizationId, held, spent, opening } = use;
-  const isOf = (budgets: SeenRequest["budgets"]) => budgets.some((other) => textOfUse(other) === textOfUse(use));
-  const holds = [...books.seen.values()].filter((hold) => hold.organizationId === organizationId && isOf(hold.budgets));
+  const isOf = ({ budgets }: SeenRequest) => usesIn(budgets).some((other) => textOfUse(other) === textOfUse(use));
+  const holds = [...books.seen.values()].filter((hold) => hold.organizationId === organizationId && isOf(hold));
   const open = holds.filter(({ state }) => state === "open");
   must(held >= 0n && spent >= 0n && opening === 0n, "no amount of a budget is below 0");
   must(held === sumOf(open.map(({ amount }) => amount)), "held of a budget = its open holds");

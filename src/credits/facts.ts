@@ -12,6 +12,9 @@ export interface BudgetUse {
   value: string;
 }
 
+/** The counters that a request uses, as the text that is stored with it: see `budget-uses.ts`. Null: none. */
+export type RecordedUses = string | null;
+
 export interface Draw {
   grantId: string;
   amount: MicroCredits;
@@ -33,7 +36,7 @@ export interface HoldFacts {
   /** Key that the request came with. */
   idempotencyKey: CallerKey | null;
   /** The counters that its hold recorded; absent before the hold. */
-  budgets?: readonly BudgetUse[];
+  budgets?: RecordedUses;
 }
 
 /** An idempotency key. Those of one caller are not known to the others of its organization. */

@@ -22,7 +22,7 @@ import {
   type RequestRow,
   type SettleTransition,
 } from "./books.ts";
-import { countInBudgets, coveringBudgets, statesOf, warnOfUsedBudget } from "./budget-counters.ts";
+import { countInBudgets, recordedUses, statesOf, warnOfUsedBudget } from "./budget-counters.ts";
 import { type BudgetState, reachWithin, tightest } from "./budgets.ts";
 import { decodeLines, encodeLines } from "./charge-lines.ts";
 import type { CallerKey, Draw, EventBasis, EventEnd, HoldFacts, Trace } from "./facts.ts";
@@ -52,12 +52,12 @@ export function makeHold(batch: Batch, funds: Funds, transition: HoldTransition)
   if (answered) return answered;
   assertAmount(least);
   assertAmount(most);
-  const covering = coveringBudgets(batch, transition);
+  const budgets = recordedUses(batch, transition);
+  const covering = statesOf(batch, { ...facts, budgets });
   const reach = reachWithin(funds.balance.available, covering);
   if (reach < least) return shortage(batch, funds, covering, { least, reach });
   const idempotencyKey = idempotency ? callerKeyOf(idempotency) : facts.idempotencyKey;
   const amount = minimum(most, reach);
-  const budgets = covering.map(({ budgetId, windowAtMs, value }) => ({ budgetId, windowAtMs, value }));
   const row = reserve(batch, funds, { ...facts, idempotencyKey, budgets }, amount);
   putHold(batch, { ...row, owner, expiresAtMs: batch.nowMs + lifeMs });
   if (idempotency) claimKey(batch, idempotency, facts);
@@ -67,7 +67,7 @@ export function makeHold(batch: Batch, funds: Funds, transition: HoldTransition)
 function held(batch: Batch, { balance }: Funds, row: HoldRow): Outcomes["hold"] {
   const { amount, budgets } = row;
   const outcome = { outcome: "held", amount, available: balance.available } as const;
-  if (budgets.length === 0) return outcome;
+  if (budgets === null) return outcome;
   const least = tightest(statesOf(batch, row));
   return { ...outcome, covered: { budgets, ...(least && { tightest: least }) } };
 }
@@ -114,14 +114,12 @@ export function releaseHold(batch: Batch, funds: Funds, transition: ReleaseTrans
 /** Makes a hold that reserves nothing, for a request whose hold is missing. */
 function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
   const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey } = facts;
-  const { budgets = NO_BUDGETS } = facts;
+  const { budgets = null } = facts;
   const charge = encodeLines(NO_TOKENS, prices);
   const details = { requestId, model, upstream, metadata, idempotencyKey, charge };
   const nothing = { amount: 0n, draws: [], owner: "", madeAtMs: nowMs, expiresAtMs: nowMs };
   return { organizationId, holdId, tokenId, budgets, ...nothing, details };
 }
-
-const NO_BUDGETS: readonly [] = [];
 
 type EndOfRequest = Pick<RequestRow, "charge" | "inputTokens" | "outputTokens" | "cost" | "shortfall" | "draws"> &
   Pick<RequestRow, "upstream" | "basis" | "end" | "trace">;

@@ -1,5 +1,6 @@
 import type { AdjustmentRow, HoldRow, RequestRow, Transition } from "./books.ts";
-import type { BudgetUse, CallerKey } from "./facts.ts";
+import type { Counter } from "./budget-uses.ts";
+import type { CallerKey } from "./facts.ts";
 
 /** A row of an organization, by its id or its reference. */
 export interface RowName {
@@ -10,8 +11,8 @@ export interface RowName {
 /** An idempotency key of an organization; its id is that of `keyIdOf`. */
 export type KeyName = RowName & CallerKey;
 
-/** A counter of a budget; its id is that of `budgetUseId`. */
-export type BudgetUseName = RowName & BudgetUse;
+/** A counter of a budget. */
+export type BudgetUseName = RowName & Counter;
 
 /** The rows that a batch names, each once. A store reads them beside the balances and their active grants. */
 export interface Names {
@@ -117,11 +118,6 @@ function addKey(keys: NameMap<KeyName>, organizationId: string, { callerId, key 
 /** Returns the names of holds or requests: of themselves, or of those that keys belong to. */
 export function holdNamesOf(rows: readonly { organizationId: string; holdId: string }[]): RowName[] {
   return rows.map(({ organizationId, holdId }) => ({ organizationId, id: holdId }));
-}
-
-/** Returns a text that identifies a counter within its organization. Ids of budgets have no spaces. */
-export function budgetUseId({ budgetId, windowAtMs, value }: BudgetUse): string {
-  return `${budgetId} ${windowAtMs} ${value}`;
 }
 
 /** Returns each name or row once, except those that `read` names. */

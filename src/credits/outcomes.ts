@@ -1,12 +1,12 @@
 import type { MicroCredits } from "./amount.ts";
 import type { AdjustmentRow, BalanceRow, EndedState, GrantRow, HoldState } from "./books.ts";
 import type { BudgetState } from "./budgets.ts";
-import type { BudgetUse } from "./facts.ts";
+import type { RecordedUses } from "./facts.ts";
 
 /** The budgets that cover a request that was admitted; absent if there is none. */
 export interface Covered {
   /** The counters that its hold recorded. */
-  budgets: readonly BudgetUse[];
+  budgets: RecordedUses;
   /** The budget with the least left, the hold included; absent if all of them were deleted since. */
   tightest?: BudgetState;
 }

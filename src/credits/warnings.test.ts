@@ -86,7 +86,7 @@ function hold(holdId: string, credits: bigint) {
 }
 function spend(holdId: string, credits: number) {
   const tokens = { ...NO_TOKENS, input: credits };
-  const facts = { ...factsOf(holdId), budgets: books.seen.get(`${ORGANIZATION} ${holdId}`)?.budgets ?? [] };
+  const facts = { ...factsOf(holdId), budgets: books.seen.get(`${ORGANIZATION} ${holdId}`)?.budgets ?? null };
   return books.bookOne({ kind: "settle", facts, tokens, basis: "reported", end: "complete" });
 }
 /** Returns the kinds and numbers of the warnings so far. */

@@ -1,5 +1,6 @@
 import { formatDecimal, PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
-import type { Attempt, BudgetUse, CallerKey, Draw, HoldDetails, LateSettlement, Trace } from "../credits/facts.ts";
+import { countersIn } from "../credits/budget-uses.ts";
+import type { Attempt, CallerKey, Draw, HoldDetails, LateSettlement, RecordedUses, Trace } from "../credits/facts.ts";
 
 /** The value of a column. */
 export type Cell = string | bigint | number | Uint8Array | null;
@@ -13,8 +14,8 @@ export interface Field<Value> {
   optional?: readonly string[];
   /** The only values that its column may have; absent: any. */
   values?: readonly unknown[];
-  /** True if it decodes the JSON text of an object or a list. */
-  isJson?: boolean;
+  /** Throws an error for a decoded value that no row may have. Only a verification calls it. */
+  check?(value: Value): void;
   /** The rule that a verification checks: an amount is not below 0, a past time is not in the future. */
   rule?: "amount" | "past";
   encode(value: Value, cells: Cell[]): void;
@@ -27,7 +28,7 @@ function field<Value>(
   kind: ColumnKind,
   encode: (value: Value) => Cell,
   decode: (cell: unknown) => Value,
-  rules: Pick<Field<Value>, "optional" | "values" | "isJson" | "rule"> = {},
+  rules: Pick<Field<Value>, "optional" | "values" | "check" | "rule"> = {},
 ): Field<Value> {
   return {
     columns: { [name]: kind },
@@ -83,13 +84,22 @@ export function flag(name: string) {
   return field<boolean>(name, "bigint", Number, (cell) => Number(cell) === 1, { values: [0n, 1n] });
 }
 
-/** JSON text. */
+/** JSON text of an object or a list. */
 export function json<Value>(
   name: string,
   encode: (value: Value) => string = JSON.stringify,
   decode: (found: string) => Value = JSON.parse,
 ) {
-  return field<Value>(name, "text", encode, (cell) => decode(cell as string), { isJson: true });
+  return field<Value>(name, "text", encode, (cell) => decode(cell as string), { check: expectObject });
+}
+
+function expectObject(value: unknown): void {
+  if (value !== null && typeof value !== "object") throw new Error("neither an object nor a list");
+}
+
+/** The counters of budgets that a request recorded; null for none. */
+export function recordedBudgets(name: string): Field<RecordedUses> {
+  return { ...nullable(requiredText(name)), check: (recorded) => void countersIn(recorded) };
 }
 
 /** A value of one column, or null. */
@@ -224,17 +234,4 @@ function encodeDraws(of: readonly Draw[]): string {
 function decodeDraws(found: string): Draw[] {
   if (found === "[]") return [];
   return (JSON.parse(found) as [string, string][]).map(([grantId, drawn]) => ({ grantId, amount: BigInt(drawn) }));
-}
-
-/** The counters of budgets that a request recorded, a JSON list for each in a JSON list; null for none. */
-export function budgetUses(name: string) {
-  const encode = (uses: readonly BudgetUse[]) =>
-    uses.length === 0 ? null : JSON.stringify(uses.map((use) => [use.budgetId, use.windowAtMs, use.value]));
-  const decode = (cell: unknown): readonly BudgetUse[] => {
-    if (cell === null) return [];
-    const uses = JSON.parse(cell as string) as [string, number, string][];
-    return uses.map(([budgetId, windowAtMs, value]) => ({ budgetId, windowAtMs, value }));
-  };
-  const rules = { optional: [name], isJson: true };
-  return field<readonly BudgetUse[]>(name, "text", encode, decode, rules);
 }

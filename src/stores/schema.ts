@@ -2,7 +2,6 @@ import type { LimitSettings, Pins, Scope } from "../api/principal.ts";
 import {
   amount,
   amounts,
-  budgetUses,
   bytes,
   callerKey,
   details,
@@ -13,6 +12,7 @@ import {
   number,
   oneOf,
   past,
+  recordedBudgets,
   remaining,
   requiredText,
   settlement,
@@ -116,7 +116,7 @@ export const HOLD = declareTable("hold", ["organizationId", "holdId"], {
   /** Amounts reserved of each grant; they add up to `amount`. */
   draws: draws("draws"),
   /** The counters that its amount, its charge and all corrections count in. */
-  budgets: budgetUses("budgets"),
+  budgets: recordedBudgets("budgets"),
   /** The process that renews it. */
   owner: requiredText("owner"),
   madeAtMs: past(number("made_at")),
@@ -145,7 +145,7 @@ export const REQUEST = declareTable("request", ["organizationId", "holdId"], {
   shortfall: amount("shortfall"),
   /** Amounts spent of each grant; they add up to `cost`. */
   draws: draws("draws"),
-  budgets: budgetUses("budgets"),
+  budgets: recordedBudgets("budgets"),
   /** Null for a released request. */
   basis: nullable(oneOf("basis", ["reported", "counted", "bounded", "estimated"])),
   end: oneOf("ending", [...ENDED, "recovered", "released"]),
@@ -191,7 +191,7 @@ export const ADJUSTMENT = declareTable("adjustment", ["organizationId", "id"], {
   holdId: nullable(requiredText("hold_id")),
   tokenId: nullable(requiredText("token_id")),
   /** The counters that this request recorded. */
-  budgets: budgetUses("budgets"),
+  budgets: recordedBudgets("budgets"),
   reference: nullable(requiredText("reference")),
   note: nullable(requiredText("note")),
   madeAtMs: past(number("made_at")),

@@ -71,8 +71,7 @@ export class Table<Row extends object> {
     for (const [property, field, at] of this.#fields) {
       try {
         const value: unknown = field.decode(cells, at);
-        if (field.isJson && value !== null && typeof value !== "object")
-          throw new Error("neither an object nor a list");
+        (field as Field<unknown>).check?.(value);
         if (!isComplete(field, value, cells, at)) throw new Error("they contradict each other");
         row[property] = value;
       } catch (error) {

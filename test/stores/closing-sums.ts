@@ -98,7 +98,7 @@ function rowOf(organizationId: string, drawn: Drawn): RequestRow {
       cost,
       shortfall: 0n,
       draws,
-      budgets: [],
+      budgets: null,
       basis: "reported",
       end: "complete",
     },

@@ -4,6 +4,7 @@ import { ANY_REQUEST } from "../../src/reports/requests.ts";
 import type { RequestFilter } from "../../src/stores/queries/request-filter.ts";
 import type { RequestGrouping, RequestOrder } from "../../src/stores/queries/request-sums.ts";
 import type { ListedRequest } from "../../src/stores/queries/requests.ts";
+import { usesIn } from "../support/coins.ts";
 import {
   factsOf,
   HOUR_MS,
@@ -109,7 +110,7 @@ function groupCases(subject: Subject): void {
     expect(await sum("token")).toEqual(expected(rows, ({ facts }) => facts.tokenId));
     expect(await sum("model")).toEqual(expected(rows, ({ facts }) => facts.model));
     expect(await sum("route")).toEqual(expected(rows, ({ facts }) => facts.upstream));
-    expect(await sum("budget")).toEqual(expected(rows, ({ facts }) => facts.budgets?.[0]?.budgetId ?? null));
+    expect(await sum("budget")).toEqual(expected(rows, ({ facts }) => usesIn(facts.budgets)[0]?.budgetId ?? null));
     expect(await sum("hour")).toEqual(expected(rows, startOf(HOUR_MS)));
     expect(await sum("day")).toEqual(expected(rows, startOf(24 * HOUR_MS)));
     const charged = (sums: Map<unknown, { charged: bigint }>) =>
@@ -131,7 +132,7 @@ function filterCases(subject: Subject): void {
       expect(wanted.length).toBeGreaterThan(0);
       expect((await listedOf(subject, { organizationId, ...filter })).map(({ facts }) => facts.holdId)).toEqual(wanted);
     };
-    const { budgetId = "" } = rows[0]?.facts.budgets?.[0] ?? {};
+    const { budgetId = "" } = usesIn(rows[0]?.facts.budgets)[0] ?? {};
     await expectFound({ status: "failed" }, ({ trace }) => trace?.failure === "upstream_error");
     await expectFound({ failure: "upstream_error" }, ({ trace }) => trace?.failure === "upstream_error");
     await expectFound({ status: "recovered" }, ({ end }) => end === "recovered");

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { AdjustmentRow, BudgetRow, Transition } from "../../src/credits/books.ts";
-import type { BudgetUse, Draw } from "../../src/credits/facts.ts";
+import type { BudgetUse } from "../../src/credits/facts.ts";
 import type { Outcome } from "../../src/credits/outcomes.ts";
 import {
   availableCoins,
@@ -11,16 +11,19 @@ import {
   type CoinLimit,
   type CoinOrganization,
   count,
+  emptyAdjustment,
   isExpired,
   limitOf,
   limitsOf,
   priceInMicro,
   reachOf,
+  recordedText,
   spentOf,
   tally,
   textOfUse,
   UNWARNED,
   usesAt,
+  usesIn,
 } from "./coins.ts";
 
 /**
@@ -191,11 +194,15 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
     }
     return { outcome: first?.state === "open" ? "in_progress" : "interrupted" };
   }
-  const { model, metadata } = facts;
-  const covers = usesAt(organization.budgets, { callerId: transition.callerId, model, metadata }, nowMs);
+  const covers = usesAt(organization.budgets, { callerId: transition.callerId, ...facts }, nowMs);
   const reach = reachOf(organization, covers);
   if (reach < least) return shortage(organization, covers, least);
-  const made = setAside(organization, { ...facts, budgets: covers }, Math.min(most, reach), nowMs + lifeMs);
+  const made = setAside(
+    organization,
+    { ...facts, budgets: recordedText(covers) },
+    Math.min(most, reach),
+    nowMs + lifeMs,
+  );
   if (idempotency) {
     const { fingerprint, keepMs } = idempotency;
     organization.keys.set(`${idempotency.callerId} ${idempotency.key}`, {
@@ -230,15 +237,15 @@ function renew(organization: CoinOrganization, transition: Of<"renew">, nowMs: n
   const { facts, amount, tokens, lifeMs } = transition;
   const earlier = organization.holds.get(facts.holdId);
   if (earlier !== undefined && earlier.state !== "open") return { outcome: "ended", state: earlier.state };
-  const reach = reachOf(organization, facts.budgets ?? []);
-  const hold = earlier ?? setAside(organization, facts, Math.min(Number(amount), reach), 0);
+  const most = Math.min(Number(amount), reachOf(organization, usesIn(facts.budgets)));
+  const hold = earlier ?? setAside(organization, facts, most, 0);
   Object.assign(hold, { prices: facts.prices, delivered: tokens, expiresAtMs: nowMs + lifeMs });
   return { outcome: "renewed", remade: earlier === undefined };
 }
 
 function setAside(
   organization: CoinOrganization,
-  { holdId, tokenId, prices, budgets: covers = [] }: Of<"hold">["facts"],
+  { holdId, tokenId, prices, budgets }: Of<"hold">["facts"],
   amount: number,
   expiresAtMs: number,
 ): CoinHold {
@@ -247,7 +254,8 @@ function setAside(
   const delivered = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
   const recovered = { charged: 0, shortfall: 0 };
   const nothing = { bills: [], shortfall: 0, credited: 0, trace: null, isSettledLate: false, recovered };
-  const hold: CoinHold = { tokenId, covers, state: "open", amount, coins, prices, delivered, expiresAtMs, ...nothing };
+  const terms = { tokenId, covers: usesIn(budgets), amount, prices, expiresAtMs };
+  const hold: CoinHold = { ...terms, state: "open", coins, delivered, ...nothing };
   organization.holds.set(holdId, hold);
   return hold;
 }
@@ -351,9 +359,9 @@ function credit(
     const terms = { id, isCredit: true, reference: null, priority, expiresAtMs, effectiveAtMs: nowMs };
     organization.grants.push({ ...terms, createdAtMs: nowMs, isInForce: true, coins });
     letTimePass(organization, nowMs);
-    const draws: Draw[] = [{ grantId: id, amount }];
-    const of = { tokenId: hold?.tokenId ?? null, budgets: hold?.covers ?? [] };
-    Object.assign(adjustment, { amount, draws, holdId, expiresAtMs, ...of });
+    const draws = [{ grantId: id, amount }];
+    const budgets = recordedText(hold?.covers ?? []);
+    Object.assign(adjustment, { amount, draws, holdId, expiresAtMs, tokenId: hold?.tokenId ?? null, budgets });
     organization.adjustments.push(adjustment);
   }
   const balance = balanceOf(organizationId, organization);
@@ -361,19 +369,10 @@ function credit(
 }
 
 function earlierAdjustment({ adjustments }: CoinOrganization, transition: Of<"revoke" | "credit">) {
-  const own = adjustments.filter(({ kind }) => kind === transition.kind);
-  const { adjustmentId, reference } = transition;
-  return (
-    own.find(({ id }) => id === adjustmentId) ??
-    own.find((adjustment) => reference !== null && adjustment.reference === reference)
-  );
-}
-
-function emptyAdjustment(organizationId: string, transition: Of<"revoke" | "credit">, nowMs: number): AdjustmentRow {
-  const { adjustmentId: id, kind, reference, note } = transition;
-  const terms = { isAll: false, grantId: null, expiresAtMs: null };
-  const nothing = { ...terms, amount: 0n, draws: [], holdId: null, tokenId: null, budgets: [], settlement: null };
-  return { organizationId, id, kind, ...nothing, reference, note, madeAtMs: nowMs };
+  const { kind, adjustmentId, reference } = transition;
+  const own = adjustments.filter((adjustment) => adjustment.kind === kind);
+  const alike = (adjustment: AdjustmentRow) => reference !== null && adjustment.reference === reference;
+  return own.find(({ id }) => id === adjustmentId) ?? own.find(alike);
 }
 
 /** Brings what a hold has taken to its price: gives back, last coins first, or takes more where there is more. */

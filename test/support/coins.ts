@@ -1,4 +1,4 @@
-import type { AdjustmentRow, BudgetRow } from "../../src/credits/books.ts";
+import type { AdjustmentRow, BudgetRow, CreditTransition, RevokeTransition } from "../../src/credits/books.ts";
 import type { BudgetUse, Trace } from "../../src/credits/facts.ts";
 import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
 
@@ -117,6 +117,17 @@ export function limitOf({ holds, budgets, raises }: CoinOrganization, use: Budge
   return { use, limit: Number(budget.amount) + (raises.get(text) ?? 0), held, spent };
 }
 
+/** Returns the uses that a row or a transition records, as docs/ledger.md describes the text. */
+export function usesIn(recorded: string | null | undefined): BudgetUse[] {
+  const lists: [string, number, string][] = JSON.parse(recorded ?? "[]");
+  return lists.map(([budgetId, windowAtMs, value]) => ({ budgetId, windowAtMs, value }));
+}
+
+/** Returns the text that records uses. */
+export function recordedText(uses: readonly BudgetUse[]): string | null {
+  return uses.length === 0 ? null : JSON.stringify(uses.map((use) => [use.budgetId, use.windowAtMs, use.value]));
+}
+
 /** Returns the limits of the budgets that cover a request. */
 export function limitsOf(organization: CoinOrganization, covers: readonly BudgetUse[]): CoinLimit[] {
   return covers.flatMap((use) => limitOf(organization, use) ?? []);
@@ -186,4 +197,16 @@ export function priceInMicro(tokens: TokenCounts, prices: UnitPrices): number {
     tokens.reasoning * Number(prices.reasoning) +
     searches * Number(search);
   return Math.ceil(pico / 1_000_000);
+}
+
+/** Returns the adjustment of a revocation or a credit that has changed nothing yet. */
+export function emptyAdjustment(
+  organizationId: string,
+  transition: RevokeTransition | CreditTransition,
+  nowMs: number,
+): AdjustmentRow {
+  const { adjustmentId: id, kind, reference, note } = transition;
+  const terms = { isAll: false, grantId: null, expiresAtMs: null };
+  const nothing = { ...terms, amount: 0n, draws: [], holdId: null, tokenId: null, budgets: null, settlement: null };
+  return { organizationId, id, kind, ...nothing, reference, note, madeAtMs: nowMs };
 }

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import type { BudgetRow, Transition } from "../../src/credits/books.ts";
 import type { Attempt, BudgetUse, HoldFacts } from "../../src/credits/facts.ts";
 import { fitted, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
-import { startOf, usesAt } from "./coins.ts";
+import { recordedText, startOf, usesAt } from "./coins.ts";
 
 /**
  * Random histories of the books: few organizations, holds and grants, and small amounts, so that everything meets
@@ -261,7 +261,7 @@ export class HistoryBudgets {
       if (!("facts" in transition) || transition.kind === "hold") return transition;
       const { organizationId, tokenId, model, metadata } = transition.facts;
       const own = this.#rows.get(organizationId) ?? [];
-      const budgets = usesAt(own, { callerId: callerOf(tokenId), model, metadata }, nowMs);
+      const budgets = recordedText(usesAt(own, { callerId: callerOf(tokenId), model, metadata }, nowMs));
       return { ...transition, facts: { ...transition.facts, budgets } };
     });
   }

@@ -15,12 +15,13 @@ import {
   type Transition,
 } from "../../src/credits/books.ts";
 import { budgetUsesOf } from "../../src/credits/budget-counters.ts";
+import { counterIdOf } from "../../src/credits/budget-uses.ts";
 import { BudgetIndex } from "../../src/credits/budgets.ts";
 import { decodeLines } from "../../src/credits/charge-lines.ts";
 import { decide } from "../../src/credits/decide.ts";
-import type { BudgetUse, CallerKey, Draw, Trace } from "../../src/credits/facts.ts";
+import type { BudgetUse, CallerKey, Draw, RecordedUses, Trace } from "../../src/credits/facts.ts";
 import { mergeDraws } from "../../src/credits/funds.ts";
-import { budgetUseId, grantsOf, holdNamesOf, keyIdOf, keysOf, namesOf, type RowName } from "../../src/credits/names.ts";
+import { grantsOf, holdNamesOf, keyIdOf, keysOf, namesOf, type RowName } from "../../src/credits/names.ts";
 import type { Outcomes } from "../../src/credits/outcomes.ts";
 import { addTokens, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import type { EventRow } from "../../src/credits/warnings.ts";
@@ -73,7 +74,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
   }
 
   raise(organizationId: string, use: BudgetUse, amount: bigint): void {
-    const key = keyOf(organizationId, budgetUseId(use));
+    const key = keyOf(organizationId, counterIdOf(use));
     const empty = { organizationId, ...use, held: 0n, spent: 0n, opening: 0n, raised: 0n, announced: 0n };
     const row = this.budgetUses.get(key) ?? empty;
     this.budgetUses.set(key, { ...row, raised: row.raised + amount });
@@ -191,9 +192,9 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
 
   #write(writes: BookWrites): void {
     for (const row of writes.balances) change(this.balances, row.organizationId, row);
-    for (const row of writes.newBudgetUses) insert(this.budgetUses, keyOf(row.organizationId, budgetUseId(row)), row);
+    for (const row of writes.newBudgetUses) insert(this.budgetUses, keyOf(row.organizationId, counterIdOf(row)), row);
     for (const row of writes.changedBudgetUses) {
-      change(this.budgetUses, keyOf(row.organizationId, budgetUseId(row)), row);
+      change(this.budgetUses, keyOf(row.organizationId, counterIdOf(row)), row);
     }
     for (const row of writes.newGrants) insert(this.grants, keyOf(row.organizationId, row.id), row);
     for (const row of writes.changedGrants) change(this.grants, keyOf(row.organizationId, row.id), row);
@@ -222,7 +223,7 @@ export interface SeenRequest {
   organizationId: string;
   holdId: string;
   tokenId: string;
-  budgets: readonly BudgetUse[];
+  budgets: RecordedUses;
   idempotencyKey: CallerKey | null;
   upstream: string;
   prices: UnitPrices;

@@ -1,5 +1,6 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import { type AdjustmentRow, endedStateOf, type HoldState, type RequestRow } from "../../credits/books.ts";
+import { countersIn } from "../../credits/budget-uses.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import type { Draw, HoldFacts, RequestEnd, Trace } from "../../credits/facts.ts";
 import { mergeDraws } from "../../credits/funds.ts";
@@ -209,7 +210,7 @@ async function openHolds(database: Database, search: RequestSearch): Promise<Lis
     (model === null || facts.model === model) &&
     (requestId === null || facts.requestId === requestId) &&
     (route === null || facts.upstream === route) &&
-    (search.budgetId === null || (facts.budgets ?? []).some(({ budgetId }) => budgetId === search.budgetId)) &&
+    (search.budgetId === null || countersIn(facts.budgets).some(({ budgetId }) => budgetId === search.budgetId)) &&
     (metadata === null || facts.metadata?.[metadata.key] === metadata.value);
   return records.map(listedHold).filter(isWanted);
 }

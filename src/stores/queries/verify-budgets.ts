@@ -1,8 +1,8 @@
 import type { BalanceRow, BudgetRow, BudgetUseRow, HoldRow } from "../../credits/books.ts";
+import { type Counter, counterIdOf, countersIn } from "../../credits/budget-uses.ts";
 import { windowAt, windowEnd } from "../../credits/budgets.ts";
 import { addAmount, type ChargeSums } from "../../credits/closing.ts";
 import type { BudgetUse } from "../../credits/facts.ts";
-import { budgetUseId } from "../../credits/names.ts";
 import type { TokenRow } from "./accounts.ts";
 import { compare, type ReportViolation } from "./verify-report.ts";
 
@@ -30,11 +30,11 @@ export function checkBudgets(rows: CountedRows, report: ReportViolation): void {
   }
   if (budgets.length > 0 && balances[0]?.budgetVersion === 0) report(16, "The budgets are not in force.");
   const held = new Map<string, bigint>();
-  for (const hold of holds) for (const use of hold.budgets) addAmount(held, budgetUseId(use), hold.amount);
+  for (const hold of holds) for (const { id } of countersIn(hold.budgets)) addAmount(held, id, hold.amount);
   const byId = new Map(budgets.map((budget) => [budget.id, budget]));
   const counted = new Set<string>();
   for (const use of budgetUses) {
-    const id = budgetUseId(use);
+    const id = counterIdOf(use);
     counted.add(id);
     const budget = byId.get(use.budgetId);
     if (budget === undefined) report(10, `The counter ${id} is of a budget that does not exist.`);
@@ -43,8 +43,9 @@ export function checkBudgets(rows: CountedRows, report: ReportViolation): void {
       checkUse(budget, use, { held: held.get(id) ?? 0n, spent: sums.byUse.get(id)?.spent ?? 0n }, report);
     }
   }
-  for (const { budgets: uses, amount, holdId, tokenId } of holds) {
-    const isMissing = (use: BudgetUse) => byId.has(use.budgetId) && !counted.has(budgetUseId(use));
+  for (const { budgets: recorded, amount, holdId, tokenId } of holds) {
+    const uses = countersIn(recorded);
+    const isMissing = ({ id, budgetId }: Counter) => byId.has(budgetId) && !counted.has(id);
     if (amount > 0n && uses.some(isMissing)) report(16, "The hold recorded a counter that is missing.", holdId);
     const isOfOthers = (use: BudgetUse) =>
       byId.get(use.budgetId)?.callerIds?.includes(callerOf.get(tokenId) ?? "") === false;
@@ -62,7 +63,7 @@ function checkUse(
   sums: { held: bigint; spent: bigint },
   report: ReportViolation,
 ): void {
-  const id = budgetUseId(use);
+  const id = counterIdOf(use);
   const { windowAtMs, value, opening } = use;
   const isOfBudget = windowAt(budget.window, windowAtMs) === windowAtMs && (budget.each === null) === (value === "");
   if (!isOfBudget) report(10, `The counter ${id} is not one of its budget.`);

@@ -4,9 +4,9 @@ import { type AllowanceRow, auditedAllowance, grantOfPeriod, periodAt } from "..
 import { creditsFromMicro, formatCredits, microCreditsOf } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { AdjustmentRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
+import { counterIdOf } from "../../credits/budget-uses.ts";
 import { auditedBudget } from "../../credits/budgets.ts";
 import { addAmount, type ChargeSums } from "../../credits/closing.ts";
-import { budgetUseId } from "../../credits/names.ts";
 import type { OrganizationRow, TokenRow } from "./accounts.ts";
 import { compare, type ReportViolation } from "./verify-report.ts";
 
@@ -247,10 +247,10 @@ function checkBudgetRecords(budget: BudgetRow, uses: readonly BudgetUseRow[], re
   const raised = new Map<string, bigint>();
   for (const { after } of records.of("budget.raise", id)) {
     const use = { budgetId: id, windowAtMs: recordedTime(after?.window_at) ?? 0, value: String(after?.value ?? "") };
-    addAmount(raised, budgetUseId(use), microCreditsOf(Number(after?.amount)) ?? 0n);
+    addAmount(raised, counterIdOf(use), microCreditsOf(Number(after?.amount)) ?? 0n);
   }
   for (const use of uses) {
-    const expected = raised.get(budgetUseId(use)) ?? 0n;
+    const expected = raised.get(counterIdOf(use)) ?? 0n;
     if (use.budgetId !== id || use.raised === expected) continue;
     records.report(12, `The ${what} is raised by ${use.raised}, but its audit records say ${expected}.`);
   }

@@ -106,7 +106,7 @@ class Check {
     for (const { dimension, name, amount } of parts) {
       const isToken = dimension === "token";
       const draws = isToken ? [] : [{ grantId: name, amount }];
-      this.#sums.add({ tokenId: isToken ? name : "", cost: isToken ? amount : 0n, draws, budgets: [] });
+      this.#sums.add({ tokenId: isToken ? name : "", cost: isToken ? amount : 0n, draws, budgets: null });
     }
   }
 
