@@ -128,6 +128,18 @@ describe("A search on /v1/messages", () => {
     await anthropic(cheap).messages.create({ ...asked, tools: [] });
   });
 
+  test("of an earlier turn counts as prompt with its query and its results, and charges a whole answer without a report.", async () => {
+    const query = { ...content[0], input: { query: "q".repeat(5_000) } };
+    const poor = await makeOrganization(service, "0.004");
+    const earlier = { model: "claude-plain", max_tokens: 100, messages: [{ role: "assistant", content: [query] }] };
+    await expect(anthropic(poor).messages.create(earlier as never)).rejects.toMatchObject({ status: 402 });
+    expect(makers.requests).toEqual([]);
+    const before = await spent();
+    makers.answer({ body: JSON.stringify({ id: "m", type: "message", content, stop_reason: "end_turn" }) });
+    await anthropic().messages.create(asked);
+    expect((await spent()) - before).toBeGreaterThan(0.01);
+  });
+
   test("is refused by name where the route runs no tools, and elsewhere.", async () => {
     const refused = anthropic().messages.create({ ...asked, model: "claude-plain" });
     const details = { error_code: "unsupported_value", param: "tools[0].type" };
@@ -195,6 +207,18 @@ describe("A search on /v1/responses", () => {
     const demanded = openai().responses.create({ ...asked, tool_choice: { type: "web_search" } as never });
     await expect(demanded).rejects.toMatchObject({ status: 400, code: "unsupported_value", param: "tools[0].type" });
     expect(makers.requests).toHaveLength(1);
+  });
+
+  test("of an earlier turn counts as prompt, and charges a whole answer without a report.", async () => {
+    const query = { type: "web_search_call", id: "ws_1", action: { type: "search", query: "q".repeat(5_000) } };
+    const poor = await makeOrganization(service, "0.004");
+    const earlier = { model: "gpt-plain", max_output_tokens: 100, input: [query, { role: "user", content: "And?" }] };
+    await expect(openai(poor).responses.create(earlier as never)).rejects.toMatchObject({ status: 402 });
+    expect(makers.requests).toEqual([]);
+    const before = await spent();
+    makers.answer({ body: JSON.stringify({ ...response, usage: undefined }) });
+    await openai().responses.create({ model: "gpt", input: "Who won?", tools: [search] });
+    expect((await spent()) - before).toBeGreaterThan(0.02);
   });
 
   test("goes back with its answer.", async () => {

@@ -31,6 +31,12 @@ beforeAll(async () => {
       ],
       models: [
         { id: "coder", price: PRICE, routes: [{ provider: "own", model: "coder-base" }] },
+        {
+          id: "finder",
+          price: { ...PRICE, perSearch: 0.01 },
+          contextWindow: 10_000,
+          routes: [{ provider: "own", model: "finder", runsTools: true, callsMost: 3 }],
+        },
         { id: "chatty", price: PRICE, routes: [{ provider: "groq", model: "chatty" }] },
       ],
     },
@@ -101,6 +107,16 @@ describe("A text completion at a provider that serves them", () => {
     expect(upstream.requests[0]?.body).toMatchObject({ stream: true, stream_options: { include_usage: true } });
     expect((await spent()) - before).toBeCloseTo(COST, 9);
   });
+});
+
+test("A text completion of a model that searches by itself needs credits for all searches and a full context window.", async () => {
+  const poor = await makeOrganization(service, "0.039");
+  const own = new OpenAI({ baseURL: service.baseUrl, apiKey: poor.token, maxRetries: 0 });
+  const asked = { model: "finder", prompt: "Who won?", max_tokens: 50 };
+  await expect(own.completions.create(asked)).rejects.toMatchObject({ status: 402 });
+  expect(upstream.requests).toEqual([]);
+  upstream.answer({ body: JSON.stringify({ id: "c", choices: [choiceOf("They.", "stop")], usage: USAGE }) });
+  expect((await client().completions.create(asked)).choices).toEqual([choiceOf("They.", "stop")]);
 });
 
 describe("A text completion at another provider", () => {

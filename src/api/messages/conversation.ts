@@ -77,8 +77,9 @@ export class MessageConversation {
       if (block.type === "thinking" || block.type === "redacted_thinking") addReasoning(block);
       else if (block.type === "tool_use") calls.push(toolCallOf(block));
       // For the estimate of the prompt alone: only upstreams of this wire take it.
-      else if (block.type === "web_search_tool_result") {
-        parts.push({ part: { type: "text", text: JSON.stringify(block.content) }, path: `${path}.content[${index}]` });
+      else if (block.type === "server_tool_use" || block.type === "web_search_tool_result") {
+        const text = JSON.stringify(block.type === "server_tool_use" ? block.input : block.content);
+        parts.push({ part: { type: "text", text }, path: `${path}.content[${index}]` });
       } else if (isTextOrMedia(block)) parts.push(...placedPart(block, `${path}.content[${index}]`));
     }
     for (const call of calls) {

@@ -259,7 +259,19 @@ function nativeRequest(asked: ResponsesRequest, earlierCount: number): NativeReq
     needed: search !== undefined && search.ignoredAs === undefined ? search.param : neededPath(asked, earlierCount),
     search,
     typedTools: typed.toArray().length,
+    uncountedBytes: uncountedBytes(input),
   };
+}
+
+/** Returns the length of what items contain for upstreams on this wire alone. */
+function uncountedBytes(input: ResponsesRequest["input"]): number {
+  const parts = itemsOf(input).map((item) => {
+    if (item.type === "web_search_call") return item.action;
+    if (item.type === "computer_call") return item.pending_safety_checks;
+    return item.type === "computer_call_output" ? item.acknowledged_safety_checks : undefined;
+  });
+  const sent = parts.filter((part) => part !== undefined);
+  return sent.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(sent));
 }
 
 /** Clients such as Codex offer a search with each request, and the model need not use it: it is left out where it is not run. */

@@ -50,7 +50,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
     output,
     estimate: {
       ...estimate,
-      most: estimate.most + (native?.typedTools ?? 0) * TYPED_TOOL_TOKENS_MOST,
+      most: estimate.most + (native?.typedTools ?? 0) * TYPED_TOOL_TOKENS_MOST + (native?.uncountedBytes ?? 0),
       hasHourCache: estimate.hasHourCache || native?.hasHourCache === true,
     },
     isStreamed: request.stream === true,
@@ -224,7 +224,8 @@ export function routesFor(
       prompts ??= new Map();
       prompts.set(route, prompt);
     }
-    return [isNative && native?.search === undefined ? withoutCalls(route) : route];
+    const runsOnlyAsked = isNative && native?.wire !== "completions" && native?.search === undefined;
+    return [runsOnlyAsked ? withoutCalls(route) : route];
   });
   if (first !== undefined) return { routes: [first, ...others], prompts };
   throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
@@ -259,7 +260,7 @@ function refuseNeeded(native: NativeRequest | undefined, isNative: boolean): Ups
   return unsupportedField(native.needed, reason, "The field exists on the request's own wire only");
 }
 
-/** Returns a route of which the hold need not cover searches: on its own wire, an upstream runs only tools of the request. */
+/** Returns a route of which the hold need not cover searches: on a wire with tools, an upstream runs only those of the request. */
 function withoutCalls(route: Route): Route {
   if (route.runsTools !== true) return route;
   const { runsTools: _tools, callsMost: _calls, ...others } = route;

@@ -55,6 +55,7 @@ export class MessagesReader implements WireReader {
       {
         responseId: textOf(answer.id),
         native: [{ type: NATIVE_DOCUMENT, data, counted: this.#counted }],
+        ...this.#searchesSoFar(),
         ...this.#readUsage(answer.usage),
         ...this.#finish(answer.stop_reason),
       },
@@ -68,11 +69,8 @@ export class MessagesReader implements WireReader {
         const message = detailsOf(event.message);
         return { responseId: textOf(message.id), ...this.#readUsage(message.usage) };
       }
-      case "content_block_start": {
-        const block = detailsOf(event.content_block);
-        if (block.type === "server_tool_use" && block.name === "web_search") this.#searches += 1;
-        return { ...toChunk(this.#begin(index, block)), ...(this.#searches > 0 && { searches: this.#searches }) };
-      }
+      case "content_block_start":
+        return { ...toChunk(this.#begin(index, detailsOf(event.content_block))), ...this.#searchesSoFar() };
       case "content_block_delta":
         return toChunk(this.#continue(index, detailsOf(event.delta)));
       case "content_block_stop":
@@ -101,6 +99,7 @@ export class MessagesReader implements WireReader {
       open.text = textOf(block.data) ?? "";
       return {};
     }
+    if (type === "server_tool_use" && block.name === "web_search") this.#searches += 1;
     if (type !== "tool_use") return {};
     open.callIndex = this.#callCount;
     this.#callCount += 1;
@@ -111,6 +110,10 @@ export class MessagesReader implements WireReader {
     return {
       tool_calls: [{ index: open.callIndex, id: textOf(block.id) ?? "", type: "function", function: called }],
     };
+  }
+
+  #searchesSoFar(): Pick<UpstreamChunk, "searches"> {
+    return this.#searches > 0 ? { searches: this.#searches } : {};
   }
 
   #continue(index: number, delta: JsonObject): Delta {

@@ -170,12 +170,14 @@ export class ResponsesReader implements WireReader {
 
   #finish(response: JsonObject): UpstreamChunk {
     const { status, usage } = response;
+    const searches = objectsIn(response.output).filter(isSearchCall).length;
     if (typeof status === "string" && !ENDED.has(status)) throw complaintFailure(toComplaint(response), this.#scrub);
     this.isFinished = true;
     this.isEnded = true;
     return {
       finish_reason: toFinishReason(response, this.#calls.size > 0),
-      usage: isObject(usage) ? { ...toUsage(usage), ...searchesOf(response) } : undefined,
+      usage: isObject(usage) ? { ...toUsage(usage), ...(searches > 0 && { searches }) } : undefined,
+      ...(searches > 0 && { searches }),
       service_tier: textOf(response.service_tier),
     };
   }
@@ -184,11 +186,6 @@ export class ResponsesReader implements WireReader {
 /** Pages that a search opens, and text that it finds in them, have no price of their own (OpenAI's documentation, "Pricing"). */
 function isSearchCall({ type, action }: JsonObject): boolean {
   return type === "web_search_call" && (detailsOf(action).type ?? "search") === "search";
-}
-
-function searchesOf({ output }: JsonObject): Pick<UpstreamUsage, "searches"> {
-  const searches = objectsIn(output).filter(isSearchCall).length;
-  return searches === 0 ? {} : { searches };
 }
 
 /** Texts whose pieces are followed at once. The repetition of a further one counts as new text. */
