@@ -88,6 +88,12 @@ describe("what requests record", () => {
     }
   });
 
+  test("Budgets of others, or as they were before, do not answer for these.", () => {
+    const others = new BudgetIndex([{ ...team, id: "b_other", organizationId: "org_2" }]);
+    const idsOf = (of: BudgetIndex) => countersIn(of.recordFor(holding("a", 1n), SUNDAY)).map((one) => one.budgetId);
+    for (const _ of [1, 2]) expect([index, others].map(idsOf)).toEqual([["b_team", "b_user"], ["b_other"]]);
+  });
+
   test("The next day has a counter of its own, and so has a day before.", () => {
     const windowOf = (nowMs: number) => countersIn(index.recordFor(holding("a", 1n, null), nowMs))[0]?.windowAtMs;
     expect([SUNDAY, SUNDAY + DAY_MS, SUNDAY].map(windowOf)).toEqual([

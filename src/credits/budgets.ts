@@ -9,6 +9,7 @@ export const NO_VALUE = "(none)";
 export const METADATA_PREFIX = "metadata.";
 
 const DAY_MS = 86_400_000;
+/** Of all organizations together: each may have a thousand users, and a text of a hundred budgets. */
 const RECORDS_MAX = 1_000;
 /** 1970 began on a Thursday. */
 const DAYS_FROM_MONDAY = 3;
@@ -45,17 +46,22 @@ interface BudgetSubject {
   metadata: Readonly<Record<string, string>> | null;
 }
 
+/** Records of recent requests, by the index that made them and all that decides them. */
+const recentRecords = new Map<string, RecordedUses>();
+let indexCount = 0;
+
 /** The budgets of one organization. Those of single callers, which can be many, are found by the caller. */
 export class BudgetIndex {
+  readonly #number: number;
   readonly #byId = new Map<string, BudgetRow>();
   readonly #ofAll: BudgetRow[] = [];
   readonly #byCaller = new Map<string, BudgetRow[]>();
   /** The metadata keys that a selector or an `each` names. */
   readonly #metadataKeys: readonly string[];
-  /** Records of recent requests, by all that decides them. */
-  readonly #recorded = new Map<string, RecordedUses>();
 
   constructor(rows: readonly BudgetRow[]) {
+    indexCount += 1;
+    this.#number = indexCount;
     for (const row of rows) {
       this.#byId.set(row.id, row);
       if (row.callerIds === null) this.#ofAll.push(row);
@@ -78,12 +84,12 @@ export class BudgetIndex {
   recordFor(hold: HoldTransition, nowMs: number): RecordedUses {
     const { callerId, facts } = hold;
     const values = this.#metadataKeys.map((key) => metadataValue(key, facts));
-    const key = JSON.stringify([Math.floor(nowMs / DAY_MS), callerId, facts.model, ...values]);
-    let recorded = this.#recorded.get(key);
+    const key = JSON.stringify([this.#number, Math.floor(nowMs / DAY_MS), callerId, facts.model, ...values]);
+    let recorded = recentRecords.get(key);
     if (recorded === undefined) {
       recorded = recordedTextOf(this.usesOf(hold, nowMs));
-      if (this.#recorded.size >= RECORDS_MAX) this.#recorded.clear();
-      this.#recorded.set(key, recorded);
+      if (recentRecords.size >= RECORDS_MAX) recentRecords.clear();
+      recentRecords.set(key, recorded);
     }
     return recorded;
   }
