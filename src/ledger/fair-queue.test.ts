@@ -154,3 +154,13 @@ test("A long task is followed by a pause, in which the event loop has many turns
   // A single turn without the pause, thousands with it.
   expect(between).toBeGreaterThan(3);
 });
+
+test("The pause ends though the clock counted hours, for which the process was stopped.", async () => {
+  let nowMs = 0;
+  const turns = new FairTurns(1, () => nowMs);
+  const first = turns.run("a", () => {
+    nowMs += 3_600_000;
+  });
+  expect(await turns.run("b", () => "ran")).toBe("ran");
+  await first;
+});

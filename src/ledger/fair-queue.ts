@@ -82,6 +82,8 @@ export class FairQueue<Item> {
 
 /** A shorter task needs no pause after it. */
 const SHORT_MS = 2;
+/** Longest pause: the clock also counts the time for which a process was stopped. */
+const PAUSE_MS_MAX = 1_000;
 
 /**
  * Runs tasks of a few owners at a time, and one of each, with a turn of the event loop after it. However many tasks one owner
@@ -115,7 +117,7 @@ export class FairTurns {
         }
         await nextTurn();
         const tookMs = this.#now() - startedAtMs;
-        if (isSynchronous && tookMs > SHORT_MS) await sleep(tookMs);
+        if (isSynchronous && tookMs > SHORT_MS) await sleep(Math.min(tookMs, PAUSE_MS_MAX));
       };
       this.#waiting.push({ owner, run });
       this.#start();
