@@ -35,14 +35,12 @@ export const changeOrganization = operation({
   answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
   async handle(services, { params, body }) {
     const { name, status, limits, pauses_allowances: pausesAllowances } = body;
-    if (body.credit_warnings !== undefined) {
-      const amounts = body.credit_warnings?.map((credits) => amountOf("credit_warnings", credits)) ?? null;
-      await updateCreditWarnings(services, params.id, amounts);
-    }
+    const warnings = body.credit_warnings?.map((credits) => amountOf("credit_warnings", credits)) ?? null;
     const { keeps_conversations: keepsConversations, keeps_responses: keepsResponses } = body;
     const change = { name, status, keepsConversations, keepsResponses, pausesAllowances };
     const settings = limits === undefined ? {} : { limits: limitSettingsOf(limits) };
     await updateOrganization(services, params.id, { ...defined(change), ...settings });
+    if (body.credit_warnings !== undefined) await updateCreditWarnings(services, params.id, warnings);
     return found(services.directory.organization(params.id));
   },
   commands: [

@@ -100,6 +100,14 @@ function outboxCases(subject: Subject): void {
     expect(await ownEvents(organizationId)).toEqual([["credits.low", null]]);
   });
 
+  test("events are written in any number at once", async () => {
+    const organizationId = randomId("org");
+    const terms = (number: number) => ({ organizationId, nowMs: 0, period: [number] });
+    const rows = Array.from({ length: 11_000 }, (_, number) => eventOf("credits.forecast", terms(number), {}));
+    await subject.store.events.insertEvents(rows);
+    expect(await subject.store.events.removeOldEvents(1, rows.length)).toBe(rows.length);
+  });
+
   test("old events are removed with their deliveries", async () => {
     const { events } = subject.store;
     const { receiver } = await delivering(subject, 3);

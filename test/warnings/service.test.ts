@@ -175,6 +175,10 @@ describe("a service", () => {
       const { status, body } = await operator(service).call("PATCH", `/organizations/${id}`, { credit_warnings });
       expect([status, JSON.stringify(body)]).toEqual([400, expect.stringContaining("credit_warnings")]);
     }
+    const { id } = await makeOrganization(service, "1");
+    const change = { credit_warnings: [1], pauses_allowances: true };
+    expect((await operator(service).call("PATCH", `/organizations/${id}`, change)).status).toBe(400);
+    expect((await operator(service).call("GET", `/organizations/${id}`)).body.credit_warnings).toBeNull();
   });
 
   test("the commands create, list, test, disable, enable and delete a receiver", async () => {

@@ -3,7 +3,7 @@ import type { AuditRow } from "../../credits/audit.ts";
 import type { BalanceRow } from "../../credits/books.ts";
 import type { EventRow } from "../../credits/warnings.ts";
 import { AUDIT_ENTRY, DELIVERY, EVENT, RECEIVER } from "../admin-schema.ts";
-import type { Database } from "../database.ts";
+import { type Database, listsOf } from "../database.ts";
 import { number, requiredText } from "../fields.ts";
 import { allOf, deleteSome, equal, isAsRead, join, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
@@ -49,6 +49,9 @@ const EXPIRING_TOKEN = declareTable("token", [], {
 });
 export type ExpiringToken = RowOf<typeof EXPIRING_TOKEN>;
 
+/** Databases limit the parameters of a statement, and a service may have thousands of organizations. */
+const INSERTED_AT_ONCE = 500;
+
 export type EventRows = ReturnType<typeof eventRows>;
 
 /** Events, their receivers, and their deliveries. The books write events of their own, see `book-writes.ts`. */
@@ -60,7 +63,9 @@ function events({ read, write }: Database) {
   return {
     /** Writes events that no transaction causes. Those whose keys are known are not written again. */
     async insertEvents(rows: readonly EventRow[]) {
-      if (rows.length > 0) await write([sql`${EVENT.insert(...rows)} on conflict do nothing`]);
+      for (const some of listsOf(rows, INSERTED_AT_ONCE)) {
+        await write([sql`${EVENT.insert(...some)} on conflict do nothing`]);
+      }
     },
     /** Returns the oldest events whose deliveries are not written. */
     async unroutedEvents(limit: number): Promise<EventRow[]> {
