@@ -9,7 +9,7 @@ export const NO_VALUE = "(none)";
 export const METADATA_PREFIX = "metadata.";
 
 const DAY_MS = 86_400_000;
-/** Of all organizations together: each may have a thousand users, and a text of a hundred budgets. */
+/** Records of all organizations together: each may have a thousand users, and a text of a hundred budgets. */
 const RECORDS_MAX = 1_000;
 /** 1970 began on a Thursday. */
 const DAYS_FROM_MONDAY = 3;
