@@ -463,7 +463,7 @@ init {
       phase = SETTLING
 #endif
     }
-  /* src/ledger/ledger.ts: bookOrSpool */
+  /* src/ledger/ledger.ts: end */
   :: d_step { IS_CONNECTED && phase == SETTLING && durable.status == EMPTY ->
       durable.kind = (delivered > 0 -> SETTLE : RELEASE); durable.status = SENT }
   :: d_step { IS_CONNECTED && durable.status == BOOKED -> clear(durable); conclude(); check() }

@@ -62,16 +62,19 @@ test("Options that nothing can be measured with are refused by name.", () => {
   expect(() => readPlan(["--seconds", "5,6"])).toThrow("--seconds takes one number");
 });
 
-test("SQLite takes part with one process, PostgreSQL with each number of workers.", () => {
+test("SQLite takes part with one process, PostgreSQL with each number of workers, and all with each number of budgets.", () => {
   const { variants, others } = readPlan([
-    ..."--store sqlite,postgres --workers 1,2 --contenders".split(" "),
+    ..."--store sqlite,postgres --workers 1,2 --budgets 0,5 --contenders".split(" "),
     "tollgate,nginx",
   ]);
   expect(others).toEqual(["nginx"]);
   expect(variants).toEqual([
-    { store: "sqlite", workers: 1 },
-    { store: "postgres", workers: 1 },
-    { store: "postgres", workers: 2 },
+    { store: "sqlite", workers: 1, budgets: 0 },
+    { store: "sqlite", workers: 1, budgets: 5 },
+    { store: "postgres", workers: 1, budgets: 0 },
+    { store: "postgres", workers: 1, budgets: 5 },
+    { store: "postgres", workers: 2, budgets: 0 },
+    { store: "postgres", workers: 2, budgets: 5 },
   ]);
 });
 
