@@ -62,8 +62,8 @@ import { testReceiver } from "./test-receiver.ts";
 export const operations: Readonly<Record<string, Operation>> = {
   ...{ showService, signIn, beginSignIn, completeSignIn, showSession, signOut },
   ...{ listOperators, createOperator, revokeOperator, listSessions, endSession },
-  ...{ showOverview, search, listAudit, listModelsWithRoutes, resumeRoute },
   ...{ listIdentities, blockIdentity, unblockIdentity },
+  ...{ showOverview, search, listAudit, listModelsWithRoutes, resumeRoute },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
   ...{ listGrants, createGrant, createRevocation, createCredit, listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
