@@ -71,6 +71,7 @@ function createSignIn(further: object = {}) {
   signIn = new OpenIdSignIn({
     issuers: () => [settings],
     accounts: { organization: async (id) => (organizations.includes(id) ? ({ id } as never) : undefined) },
+    identities: { insertIdentity: async () => {}, identity: async () => undefined },
     clock: () => nowMs,
     random: randomBytes,
     log: { debug() {}, info() {}, warn() {}, error() {} },
@@ -211,6 +212,6 @@ describe("a sign-in that has begun", () => {
   test("an issuer without a client is none for the console", async () => {
     createSignIn({ clientId: undefined });
     await expect(signIn.begin(issuer, REDIRECT_URI)).rejects.toMatchObject({ code: "invalid_value" });
-    expect(signIn.knows({ issuer })).toBe(false);
+    expect(await signIn.admits({ issuer, subject: "ada" })).toBe(false);
   });
 });

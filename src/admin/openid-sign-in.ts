@@ -9,14 +9,17 @@ import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { Person } from "../stores/queries/admin.ts";
+import type { IdentityRows } from "../stores/queries/identities.ts";
 import type { Log } from "../telemetry/logger.ts";
+import { identityRowOf } from "./identities.ts";
 import type { SignInFailure } from "./sessions.ts";
-import { makeSecret, type RandomBytes, SIGN_IN_LIFE_MS } from "./token.ts";
+import { idOfPerson, makeSecret, type RandomBytes, SIGN_IN_LIFE_MS } from "./token.ts";
 
 export interface OpenIdSignInOptions {
   /** The configured issuers, which a reload replaces. */
   issuers(): readonly IssuerSettings[];
   accounts: Pick<AccountRows, "organization">;
+  identities: Pick<IdentityRows, "identity" | "insertIdentity">;
   clock: () => number;
   random: RandomBytes;
   log: Log;
@@ -58,9 +61,11 @@ export class OpenIdSignIn {
     this.#options = options;
   }
 
-  /** Tests whether the issuer of a person is still configured for sign-in. */
-  knows({ issuer }: Pick<Person, "issuer">): boolean {
-    return this.#clients().some((client) => client.issuer === issuer);
+  /** Returns whether a person may still have a session: their issuer is configured for sign-in, and they are not blocked. */
+  async admits(person: Pick<Person, "issuer" | "subject">): Promise<boolean> {
+    if (!this.#clients().some(({ issuer }) => issuer === person.issuer)) return false;
+    const identity = await this.#options.identities.identity(idOfPerson(person));
+    return (identity?.blockedAtMs ?? null) === null;
   }
 
   /**
@@ -143,7 +148,11 @@ export class OpenIdSignIn {
       const message = `The organization of ${name}, ${printable(organizationId, NAME_CHARACTERS_MAX)}, does not exist here. Ask an operator to create it.`;
       return refusal("no_role", message, account);
     }
-    return { person: { issuer, subject: claims.sub, name, role, organizationId, signOutUrl } };
+    const { identities, clock } = this.#options;
+    const person = { issuer, subject: claims.sub, name, role, organizationId, signOutUrl };
+    await identities.insertIdentity(identityRowOf(issuer, claims.sub, clock(), name));
+    if (await this.admits(person)) return { person };
+    return refusal("blocked", `An operator has blocked the account ${name}.`, account);
   }
 
   #clients(): IssuerSettings[] {
@@ -240,11 +249,11 @@ async function signOutUrlOf(
 }
 
 function refusal(
-  reason: "rejected_response" | "no_role",
+  reason: "rejected_response" | "no_role" | "blocked",
   message: string,
   account: string | null = null,
 ): RefusedSignIn {
-  const error = new ApiError(reason === "no_role" ? "no_role" : "sign_in_failed", message);
+  const error = new ApiError(reason === "rejected_response" ? "sign_in_failed" : "no_role", message);
   return { failure: { reason, prefix: null, token: null, account }, error };
 }
 

@@ -8,7 +8,6 @@ import type { LastUses } from "../admin/last-uses.ts";
 import { labelOf, OpenIdSignIn } from "../admin/openid-sign-in.ts";
 import { Sessions, type SignInFailures } from "../admin/sessions.ts";
 import { ShortTokens } from "../admin/short-tokens.ts";
-import { idOfPerson } from "../admin/token.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";
 import type { Config } from "../config.ts";
 import { usageReport } from "../credits/amount.ts";
@@ -146,7 +145,12 @@ function adminServices(
   const { accounts, allowances, budgets, admin, events } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
-  const openIdSignIn = new OpenIdSignIn({ ...core, issuers: () => live.config.identity.issuers, log });
+  const openIdSignIn = new OpenIdSignIn({
+    ...core,
+    identities: store.identities,
+    issuers: () => live.config.identity.issuers,
+    log,
+  });
   return {
     ...core,
     openIdSignIn,
@@ -162,10 +166,7 @@ function adminServices(
       ...core,
       rows: admin,
       failures: signInFailures,
-      async isAdmitted(person) {
-        const identity = await store.identities.identity(idOfPerson(person));
-        return openIdSignIn.knows(person) && (identity === undefined || identity.blockedAtMs === null);
-      },
+      isAdmitted: (person) => openIdSignIn.admits(person),
       noteUse: (...use) => lastUses.note(...use),
     }),
     shortTokens: new ShortTokens({ ...core, rows: admin }),

@@ -71,7 +71,17 @@ interface Attempt {
 }
 
 const sessionCookie = ({ headers }: Pick<Answer, "headers">) =>
-  headers.getSetCookie().find((line) => line.startsWith("tollgate_session=")) ?? "";
+  headers
+    .getSetCookie()
+    .find((line) => line.startsWith("tollgate_session="))
+    ?.split(";")[0] ?? "";
+
+async function signInAt(at: RunningService, issuer: string, account: string): Promise<Answer> {
+  const client = new AdminClient(at, FROM_CONSOLE);
+  const begun = await client.call<{ url: string }>("POST", "/session/authorization", { issuer });
+  const query = await new LoginBrowser().login(begun.body.url, account);
+  return client.call("POST", "/session/callback", { query }, { cookie: cookieOf(begun) });
+}
 
 describe("a sign-in with an identity provider", () => {
   test("the console learns the names of the providers, and nothing else of them", async () => {
@@ -86,7 +96,7 @@ describe("a sign-in with an identity provider", () => {
     expect(answer.body).toMatchObject({ role: "operator", organization: null, token: null, person });
     const lifeMs = Date.parse(String(answer.body.expires_at)) - Date.now();
     expect([lifeMs > HOUR_MS - 60_000, lifeMs <= HOUR_MS]).toEqual([true, true]);
-    const ada = browser({ cookie: sessionCookie(answer).split(";")[0] ?? "" });
+    const ada = browser({ cookie: sessionCookie(answer) });
     expect((await ada.call("POST", "/organizations", { name: "By Ada" })).status).toBe(201);
     const { body } = await operator(service).call<{ data: { action: string; actor: object }[] }>(
       "GET",
@@ -101,12 +111,14 @@ describe("a sign-in with an identity provider", () => {
       ["organization.create", expect.objectContaining(actor)],
       ["session.sign_in", expect.objectContaining(actor)],
     ]);
+    const made = await ada.call("POST", "/playground/token", { organization_id: organizationId });
+    expect([made.status, made.body.organization_id]).toEqual([201, organizationId]);
   });
 
   test("the role that matches first counts, and an auditor changes nothing", async () => {
     const answer = await signInAs("eve");
     expect(answer.body.role).toBe("auditor");
-    const eve = browser({ cookie: sessionCookie(answer).split(";")[0] ?? "" });
+    const eve = browser({ cookie: sessionCookie(answer) });
     expect(codeOf(await eve.call("POST", "/organizations", { name: "By Eve" }))).toEqual([403, "insufficient_role"]);
   });
 
@@ -130,7 +142,7 @@ describe("a sign-in with an identity provider", () => {
 
   test("the session is listed with the person, an operator ends it, and the cookie is worth nothing then", async () => {
     const answer = await signInAs("ada", { provider: providers[1] });
-    const cookie = sessionCookie(answer).split(";")[0] ?? "";
+    const cookie = sessionCookie(answer);
     const id = idOfPerson({ issuer: providers[1].issuer, subject: "ada" });
     const { body } = await operator(service).call<{ data: { id: string; holder: { id: string } }[] }>(
       "GET",
@@ -142,18 +154,27 @@ describe("a sign-in with an identity provider", () => {
     expect((await browser({ cookie }).call("GET", "/session")).body.role).toBeNull();
   });
 
+  test("a person who is blocked loses their session with the next request, and does not sign in again", async () => {
+    const { issuer } = providers[0];
+    const answer = await signInAs("eve");
+    const eve = browser({ cookie: sessionCookie(answer) });
+    expect((await eve.call("GET", "/organizations")).status).toBe(200);
+    const account = { issuer, subject: "eve" };
+    expect((await operator(service).call("POST", "/identities/block", account)).status).toBeLessThan(300);
+    expect((await eve.call("GET", "/organizations")).status).toBe(401);
+    const again = await signInAs("eve");
+    expect(codeOf(again)).toEqual([403, "no_role"]);
+    expect(again.body.error).toMatchObject({ message: "An operator has blocked the account eve@example.com." });
+    expect((await operator(service).call("POST", "/identities/unblock", account)).status).toBeLessThan(300);
+    expect((await signInAs("eve")).status).toBe(200);
+  });
+
   test("the provider's session is left with an address that names the client and leads back", async () => {
     const { body } = await signInAs("ada");
     const url = new URL(String(body.sign_out_url));
     expect(url.origin).toBe(providers[0].issuer);
     expect(url.searchParams.get("post_logout_redirect_uri")).toBe(`${service.url}/sign-in`);
     expect([url.searchParams.get("client_id"), url.searchParams.has("id_token_hint")]).toEqual(["tollgate", true]);
-  });
-
-  test("a sign-in for another account asks the provider to log in again", async () => {
-    const { url } = await begin(providers[0], { prompt: "login" });
-    expect(url.searchParams.get("prompt")).toBe("login");
-    expect((await begin()).url.searchParams.has("prompt")).toBe(false);
   });
 
   test("new keys of the provider count at once", async () => {
@@ -192,7 +213,8 @@ describe("attacks on a sign-in", () => {
   });
 
   test("the address has PKCE with S256, a state and a nonce, all different at every start", async () => {
-    const [one, two] = await Promise.all([begin(), begin()]);
+    const [one, two] = await Promise.all([begin(), begin(providers[0], { prompt: "login" })]);
+    expect([one, two].map(({ url }) => url.searchParams.get("prompt"))).toEqual([null, "login"]);
     for (const name of ["state", "nonce", "code_challenge"]) {
       const values = [one, two].map(({ url }) => url.searchParams.get(name) ?? "");
       expect(values[0]).not.toBe(values[1]);
@@ -319,7 +341,6 @@ describe("attacks on a sign-in", () => {
     for (let count = 0; count < 62; count += 1) {
       statuses.push((await flooder.call("POST", "/session/authorization", { issuer: providers[0].issuer })).status);
     }
-    expect(statuses).toContain(429);
     expect(statuses.indexOf(429)).toBe(60);
     expect(providers[0].requestsTo("/.well-known/openid-configuration") - before).toBeLessThan(5);
     expect((await signInAs("ada")).status).toBe(200);
@@ -335,19 +356,13 @@ test("people of an organization see it alone, and spend its credits alone in the
   });
   const own = await startService({ config: configured("org_unknown"), port });
   const writeConfig = (config: object) => writeFile(join(own.dataDir, "tollgate.yaml"), JSON.stringify(config));
-  const client = (cookie = "") => new AdminClient(own, { ...FROM_CONSOLE, cookie });
-  const attempt = async () => {
-    const begun = await client().call<{ url: string }>("POST", "/session/authorization", { issuer: provider.issuer });
-    const query = await new LoginBrowser().login(begun.body.url, "max");
-    return client(cookieOf(begun)).call("POST", "/session/callback", { query });
-  };
   try {
     const [acme, other] = [await makeOrganization(own, "10"), await makeOrganization(own, "10")];
     await writeConfig(configured(acme.id));
     await expect.poll(() => own.output(), { timeout: 60_000 }).toContain("the configuration was reloaded");
-    const answer = await attempt();
+    const answer = await signInAt(own, provider.issuer, "max");
     expect(answer.body).toMatchObject({ role: "member", organization: { id: acme.id }, may_complete: true });
-    const max = client(sessionCookie(answer).split(";")[0]);
+    const max = new AdminClient(own, { ...FROM_CONSOLE, cookie: sessionCookie(answer) });
     expect((await max.call("GET", `/organizations/${acme.id}`)).status).toBe(200);
     expect((await max.call("GET", `/organizations/${other.id}`)).status).toBe(404);
     const made = await max.call("POST", "/playground/token", {});
@@ -374,20 +389,10 @@ test("the configuration of docs/identity.md signs people in", async () => {
   const environment = { OIDC_CLIENT_SECRET: provider.settings.clientSecret };
   const documented = await startService({ config, port, environment });
   try {
-    const client = (cookie = "") => new AdminClient(documented, { ...FROM_CONSOLE, cookie });
-    const begun = await client().call<{ url: string }>("POST", "/session/authorization", { issuer: provider.issuer });
-    const query = await new LoginBrowser().login(begun.body.url, "ada");
-    const answer = await client(cookieOf(begun)).call("POST", "/session/callback", { query });
-    expect([answer.status, answer.body.role]).toEqual([200, "operator"]);
+    const { status, body } = await signInAt(documented, provider.issuer, "ada");
+    expect([status, body.role]).toEqual([200, "operator"]);
   } finally {
     await documented.end();
     await provider.close();
   }
-});
-
-test("an operator who signed in this way uses the playground with the credits of an organization that they name", async () => {
-  const answer = await signInAs("ada");
-  const ada = browser({ cookie: sessionCookie(answer).split(";")[0] ?? "" });
-  const made = await ada.call("POST", "/playground/token", { organization_id: organizationId });
-  expect([made.status, made.body.organization_id]).toEqual([201, organizationId]);
 });
