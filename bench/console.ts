@@ -78,7 +78,7 @@ function statements(hex: (number: string, digits: number) => string, series: (co
   return [
     `INSERT INTO organization (id, name, kind, created_at) SELECT ${organization}, 'Organization ' || n, 'standard', ${firstMs} + n FROM ${series(organizations)}`,
     `INSERT INTO balance (organization_id, granted, available, held, spent, expired) SELECT ${organization}, 100000000, 100000000, 0, 0, 0 FROM ${series(organizations)}`,
-    `INSERT INTO token (organization_id, id, name, hash, prefix, scopes, created_at, caller_id) SELECT 'org_' || ${hex(`n % ${organizations}`, 8)}, 'tok_' || ${hex("n", 8)}, 'Token ' || n, HASH, 'sk-tg-', '[]', ${firstMs} + n, 'tok_' || ${hex("n", 8)} FROM ${series(tokens)}`,
+    `INSERT INTO token (organization_id, id, name, kind, hash, prefix, scopes, created_at, caller_id) SELECT 'org_' || ${hex(`n % ${organizations}`, 8)}, 'tok_' || ${hex("n", 8)}, 'Token ' || n, 'secret', HASH, 'sk-tg-', '[]', ${firstMs} + n, 'tok_' || ${hex("n", 8)} FROM ${series(tokens)}`,
     `INSERT INTO request (${Object.keys(request).join(", ")}) SELECT ${Object.values(request).join(", ")} FROM ${series(requestCount)}`,
   ];
 }

@@ -10,7 +10,7 @@ import { type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
 import type { IssuerKeys } from "./issuer-keys.ts";
 import { type VerifiedJwt, verifyJwt } from "./jwt.ts";
 import type { Administrator } from "./sessions.ts";
-import { hashOf, idOfPerson, idOfTexts } from "./token.ts";
+import { hashOf, identityRowOf, idOfTexts } from "./token.ts";
 
 export interface IdentitiesOptions extends AuditTime {
   rows: IdentityRows;
@@ -132,16 +132,6 @@ export class Identities {
     this.#booked.set(key, true);
     return key;
   }
-}
-
-/** Makes the row of an identity, whose id follows from issuer and subject. */
-export function identityRowOf(
-  issuer: string,
-  subject: string,
-  createdAtMs: number,
-  name: string | null = null,
-): IdentityRow {
-  return { id: idOfPerson({ issuer, subject }), issuer, subject, name, createdAtMs, blockedAtMs: null };
 }
 
 function noOrganization(): ApiError {

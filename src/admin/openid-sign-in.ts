@@ -11,9 +11,8 @@ import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { Person } from "../stores/queries/admin.ts";
 import type { IdentityRows } from "../stores/queries/identities.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { identityRowOf } from "./identities.ts";
 import type { SignInFailure } from "./sessions.ts";
-import { idOfPerson, makeSecret, type RandomBytes, SIGN_IN_LIFE_MS } from "./token.ts";
+import { identityRowOf, idOfPerson, makeSecret, type RandomBytes, SIGN_IN_LIFE_MS } from "./token.ts";
 
 export interface OpenIdSignInOptions {
   /** The configured issuers, which a reload replaces. */

@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import type { TokenRow } from "../stores/queries/accounts.ts";
+import type { IdentityRow } from "../stores/queries/identities.ts";
 
 /** Time for which a sign-in with an identity provider that has begun can be completed. */
 export const SIGN_IN_LIFE_MS = 600_000;
@@ -168,4 +169,14 @@ function randomText(alphabet: string, length: number, random: RandomBytes): stri
     }
   }
   return text;
+}
+
+/** Makes the row of an identity, whose id follows from issuer and subject. */
+export function identityRowOf(
+  issuer: string,
+  subject: string,
+  createdAtMs: number,
+  name: string | null = null,
+): IdentityRow {
+  return { id: idOfPerson({ issuer, subject }), issuer, subject, name, createdAtMs, blockedAtMs: null };
 }

@@ -96,6 +96,7 @@ describe("tokens", () => {
       scopes: new Set(["chat.completions:write", "models:read", "usage:read"]),
       models: null,
       limits: null,
+      pins: null,
     });
   });
 

@@ -1,6 +1,6 @@
 import { auditRow, type Change } from "../admin/audit.ts";
 import { toIdentity } from "../admin/directory.ts";
-import { identityRowOf } from "../admin/identities.ts";
+import { identityRowOf } from "../admin/token.ts";
 import type { Identity } from "../api/admin/operator.ts";
 import { UnknownIdError } from "../errors.ts";
 import { command, jsonOf, required } from "./command.ts";

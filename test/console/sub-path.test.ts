@@ -89,6 +89,7 @@ describe.skipIf(!hasBrowser).each([
     await page.getByLabel("Status").selectOption("active");
     await page.waitForURL(`${root}/organizations?status=active`);
     await page.getByRole("link", { name: "Test" }).click();
+    await page.getByRole("link", { name: "Statement" }).click();
     const href = await page.getByRole("link", { name: "CSV" }).getAttribute("href");
     expect(href).toMatch(new RegExp(`^${BASE_PATH}/admin/v1/`));
     expect(visitor.pageErrors).toEqual([]);

@@ -74,8 +74,8 @@ function tokenStatements(kind: "sqlite" | "postgres", organizationId: string): s
   const terms = { name: "bulk", prefix: "sk-tg-bulk", scopes: [], models: null, limits: null };
   const after = JSON.stringify({ ...terms, expiresAt: null, cap: null });
   return [
-    `INSERT INTO token (organization_id, id, name, hash, prefix, scopes, created_at, caller_id)
-     VALUES ('${organizationId}', '${BULK_TOKEN}', 'bulk', ${kind === "sqlite" ? `x'${hash}'` : `'\\x${hash}'`}, 'sk-tg-bulk', '[]',
+    `INSERT INTO token (organization_id, id, name, kind, hash, prefix, scopes, created_at, caller_id)
+     VALUES ('${organizationId}', '${BULK_TOKEN}', 'bulk', 'secret', ${kind === "sqlite" ? `x'${hash}'` : `'\\x${hash}'`}, 'sk-tg-bulk', '[]',
        ${nowMs}, '${BULK_TOKEN}') ON CONFLICT DO NOTHING`,
     `INSERT INTO audit_entry (id, made_at, actor_kind, action, organization_id, subject_id, after)
      VALUES ('f${hash.slice(1, 32)}', ${nowMs}, 'command', 'token.create', '${organizationId}', '${BULK_TOKEN}', '${after}')`,
