@@ -131,7 +131,6 @@ test("every operation, called as every role, is permitted or refused as the tabl
   const guest = async () => new AdminClient(service, FROM_CONSOLE);
   const sessions = Object.entries(tokens).map(([role, token]) => [role, () => signIn(service, token)] as const);
   const table = await tableOf({ guest, ...Object.fromEntries(sessions) });
-  console.info(table);
   expect(table).toBe(TABLE);
 }, 120_000);
 
