@@ -9,8 +9,8 @@ interface Address {
 }
 
 const service = ["operator", "auditor"] as const;
-const readers = [...service, "owner", "developer", "member"] as const;
-const everyone = [...readers, "billing"] as const;
+const readers = [...service, "owner", "member"] as const;
+const everyone = [...readers, "developer", "billing"] as const;
 
 /** Paths and roles of all pages, in the order of the navigation. */
 export const PAGE_PATHS = [

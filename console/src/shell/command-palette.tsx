@@ -5,6 +5,7 @@ import { searchResults } from "../api/queries.ts";
 import type { SearchResult } from "../api/types.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { useDebounced } from "../ui/search-field.tsx";
+import { Failure } from "../ui/states.tsx";
 import { useAccess } from "./session.ts";
 
 interface Entry {
@@ -13,6 +14,12 @@ interface Entry {
   text: string;
   note?: string;
   path: string;
+}
+
+/** Error of a search, and how to repeat it. */
+interface SearchFailure {
+  error: unknown;
+  onRetry: () => void;
 }
 
 interface PaletteProps {
@@ -25,7 +32,7 @@ export function CommandPalette({ pages, onClose }: PaletteProps) {
   const [typed, setTyped] = useState("");
   const [at, setAt] = useState(0);
   const [, go] = useLocation();
-  const { entries, isStale } = useEntries(pages, typed);
+  const { entries, isStale, failure } = useEntries(pages, typed);
   const id = useId();
   const active = Math.min(at, entries.length - 1);
   useEffect(() => {
@@ -66,7 +73,7 @@ export function CommandPalette({ pages, onClose }: PaletteProps) {
           onKeyDown={onKeyDown}
         />
       </form>
-      <Results id={id} entries={entries} active={active} isStale={isStale} onOpen={open} />
+      <Results id={id} entries={entries} active={active} isStale={isStale} failure={failure} onOpen={open} />
     </Dialog>
   );
 }
@@ -76,10 +83,11 @@ interface ResultsProps {
   entries: readonly Entry[];
   active: number;
   isStale: boolean;
+  failure: SearchFailure | null;
   onOpen: (entry: Entry) => void;
 }
 
-function Results({ id, entries, active, isStale, onOpen }: ResultsProps) {
+function Results({ id, entries, active, isStale, failure, onOpen }: ResultsProps) {
   return (
     <div className="palette-results">
       <div id={`${id}-list`} role="listbox" aria-label="Results" aria-busy={isStale}>
@@ -102,9 +110,13 @@ function Results({ id, entries, active, isStale, onOpen }: ResultsProps) {
           </div>
         ))}
       </div>
-      <p role="status" className={entries.length > 0 ? "visually-hidden" : "picker-note small faint"}>
-        {statusOf(entries.length, isStale)}
-      </p>
+      {failure === null ? (
+        <p role="status" className={entries.length > 0 ? "visually-hidden" : "picker-note small faint"}>
+          {statusOf(entries.length, isStale)}
+        </p>
+      ) : (
+        <Failure {...failure} />
+      )}
     </div>
   );
 }
@@ -114,13 +126,16 @@ function statusOf(count: number, isStale: boolean): string {
   return count === 0 ? "No matches." : `${count} ${count === 1 ? "match" : "matches"}`;
 }
 
-function useEntries(pages: PaletteProps["pages"], typed: string): { entries: Entry[]; isStale: boolean } {
+function useEntries(
+  pages: PaletteProps["pages"],
+  typed: string,
+): { entries: Entry[]; isStale: boolean; failure: SearchFailure | null } {
   const { may } = useAccess();
   const text = typed.trim();
   const debounced = useDebounced(text);
   const found = useQuery({
     ...searchResults(idIn(debounced)),
-    enabled: debounced !== "",
+    enabled: debounced !== "" && may("organizations:read"),
     placeholderData: keepPreviousData,
   });
   const actions = [
@@ -136,7 +151,8 @@ function useEntries(pages: PaletteProps["pages"], typed: string): { entries: Ent
   const isMatch = ({ text: name }: Entry) => name.toLowerCase().includes(text.toLowerCase());
   const isStale = text !== "" && (text !== debounced || found.isFetching);
   const results = text === "" || isStale ? [] : (found.data?.data ?? []).map(foundEntry);
-  return { entries: [...named.filter(isMatch), ...results], isStale };
+  const failure = found.isError && !isStale ? { error: found.error, onRetry: () => found.refetch() } : null;
+  return { entries: [...named.filter(isMatch), ...results], isStale, failure };
 }
 
 function entryOf(group: string, text: string, path: string): Entry {
@@ -145,8 +161,8 @@ function entryOf(group: string, text: string, path: string): Entry {
 
 /** Returns the id in the address of a request, an organization or a token, or else the text itself. */
 function idIn(text: string): string {
-  const [, id] = /\/(?:requests|organizations|tokens)\/([^/?#]+)/.exec(text) ?? [];
-  return id === undefined ? text : decodeURIComponent(id);
+  const [, id] = /\/(?:requests|organizations|tokens)\/([\w.-]+)/.exec(text) ?? [];
+  return id ?? text;
 }
 
 const KINDS: Record<SearchResult["kind"], { group: string; pathOf: (result: SearchResult) => string }> = {

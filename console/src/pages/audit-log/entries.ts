@@ -25,6 +25,9 @@ const ACTIONS: Record<string, string> = {
   "credits.credit": "Credits refunded",
   "allowance.create": "Monthly allowance created",
   "allowance.end": "Monthly allowance ended",
+  "receiver.rotate": "Secret of a receiver replaced",
+  "receiver.test": "Test event sent",
+  "receiver.replay": "Delivery repeated",
   "route.resume": "Route resumed",
   "conversation.read": "Prompts and answers viewed",
   "conversations.remove": "Prompts and answers deleted",
@@ -53,11 +56,12 @@ const FIELDS: Record<string, string> = {
   keeps_conversations: "stores prompts and answers",
   keeps_responses: "keeps response items",
   pauses_allowances: "pauses allowances",
+  is_disabled: "disabled",
   lapses: "unspent credits expire",
   lapses_at: "expires",
 };
 /** Fields with an amount of credits. */
-const CREDITS = new Set(["amount", "cap", "spent", "limit"]);
+const CREDITS = new Set(["amount", "cap", "spent", "limit", "credit_warnings"]);
 /** Values that say nothing about a creation. */
 const USUAL: Record<string, unknown> = { priority: 0 };
 const TIME = /^\d{4}-\d{2}-\d{2}T[\d:.]+Z$/;
@@ -71,7 +75,7 @@ const REASONS: Record<string, string> = {
   playground_token: "token of the playground organization",
   no_role: "account without a role",
   blocked: "blocked account",
-  rejected_response: "answer of the identity provider",
+  rejected_response: "invalid answer of the identity provider",
 };
 
 /** Returns the label of an action. One without a label is named by its words if its verb is regular: "Token renamed". */

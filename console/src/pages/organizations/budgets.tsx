@@ -137,11 +137,14 @@ function columnsOf(mayChange: boolean, onOpen: Open): Column<Budget>[] {
 
 /** Name of a budget, which leads to the requests that it counts. */
 function Name({ budget: { id, organization_id, name, window, cap_of } }: { budget: Budget }) {
+  const { may } = useAccess();
   return (
     <span className="cell-two budget-name">
       <RequestsLink view={{ organization_id, budget_id: id }}>{name}</RequestsLink>
       <span className="small faint">{WINDOWS.find(([known]) => known === window)?.[1] ?? window}</span>
-      {cap_of !== null && <Link href={`/tokens/${encodeURIComponent(cap_of)}`}>Changed with its token</Link>}
+      {cap_of !== null && may("tokens:read") && (
+        <Link href={`/tokens/${encodeURIComponent(cap_of)}`}>Changed with its token</Link>
+      )}
     </span>
   );
 }

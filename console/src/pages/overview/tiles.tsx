@@ -9,8 +9,8 @@ import { reportedCost } from "./figures.ts";
 
 interface TilesProps {
   figures: Overview | undefined;
-  /** Totals of the days before, as many as the period has; undefined while they load. */
-  before: Overview["totals"] | undefined;
+  /** Totals of the days before, as many as the period has; undefined while they load, null if that failed. */
+  before: Overview["totals"] | undefined | null;
   /** The view of the requests that the figures count. */
   view: Partial<View>;
 }
@@ -30,6 +30,8 @@ export function Tiles({ figures, before, view }: TilesProps) {
   const { credits, totals, organizations, refusals } = figures;
   const cost = reportedCost(totals);
   const first = totals.first_token_ms;
+  const compare = (name: "spent" | "requests") =>
+    before === null ? "No comparison available" : changeLabel(totals[name], before?.[name]);
   return (
     <dl className="tiles">
       <Tile
@@ -40,7 +42,7 @@ export function Tiles({ figures, before, view }: TilesProps) {
       <Tile
         name="Spent"
         figure={<Credits value={totals.spent} />}
-        note={changeLabel(totals.spent, before?.spent)}
+        note={compare("spent")}
         behind={{ ...view, sort: "charged" }}
       />
       {cost !== null && (
@@ -50,12 +52,7 @@ export function Tiles({ figures, before, view }: TilesProps) {
           note={`${cost.spent} credits charged where the cost is known`}
         />
       )}
-      <Tile
-        name="Requests"
-        figure={formatCount(totals.requests)}
-        note={changeLabel(totals.requests, before?.requests)}
-        behind={view}
-      />
+      <Tile name="Requests" figure={formatCount(totals.requests)} note={compare("requests")} behind={view} />
       <Tile
         name="Failed"
         figure={totals.requests === 0 ? "–" : formatShare(totals.errors / totals.requests)}

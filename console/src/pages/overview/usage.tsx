@@ -48,7 +48,7 @@ export function useUsage(organizationId: string) {
       {(query.data !== undefined || !query.isError) && (
         <Content
           figures={query.data}
-          before={before.isPlaceholderData ? undefined : before.data?.totals}
+          before={before.isPlaceholderData ? undefined : (before.data?.totals ?? (before.isError ? null : undefined))}
           view={{ period, organization_id: organizationId }}
           day={days !== null && days.from === days.to ? days.from : null}
         />
@@ -71,7 +71,7 @@ export function OrganizationUsage({ organizationId }: { organizationId: string }
 
 interface ContentProps {
   figures: Figures | undefined;
-  before: Figures["totals"] | undefined;
+  before: Figures["totals"] | undefined | null;
   view: Pick<View, "period" | "organization_id">;
   /** The only day of the period. */
   day: string | null;

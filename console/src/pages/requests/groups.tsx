@@ -26,7 +26,7 @@ export function Groups({ view, by, filter }: GroupsProps) {
   if (!isReady) {
     return (
       <Card>
-        <Empty icon={Sigma} title="Which value of the metadata?">
+        <Empty icon={Sigma} title="No metadata key">
           Enter a metadata key under "More filters", such as "team".
         </Empty>
       </Card>

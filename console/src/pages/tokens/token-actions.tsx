@@ -40,12 +40,13 @@ const ACTS = [
 ] as const satisfies readonly (readonly [TokenAct, string, LucideIcon])[];
 export type ActOnToken = (what: TokenAct, token: Token) => void;
 
-/** Buttons that change a token; nothing for one that has ended. */
+/** Buttons that change a token; nothing for one that has ended. The token of an identity has no secret to rotate. */
 export function TokenActions({ token, onAct }: { token: Token; onAct: ActOnToken }) {
   if (token.status !== "active") return null;
+  const acts = ACTS.filter(([act]) => act !== "rotate" || token.kind === "secret");
   return (
     <span className="row end">
-      {ACTS.map(([act, label, icon]) => (
+      {acts.map(([act, label, icon]) => (
         <Button key={act} icon={icon} aria-label={`${label} ${token.name}`} onClick={() => onAct(act, token)}>
           {label}
         </Button>
