@@ -18,9 +18,12 @@ export function timeOfId(id: string): number | undefined {
 
 /** A UUID, or its 32 digits behind the prefix of a wire's ids or of an `x-request-id`. */
 const PREFIXED_ID =
-  /^(?:chatcmpl-|resp_|msg_|req_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$/;
+  /^(?:chatcmpl-|cmpl-|resp_|msg_|req_)?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$/;
 
-/** Returns the UUID in the id of an answer (`chatcmpl-…`, `resp_…`, `msg_…`) or in an `x-request-id`; undefined for any other text. */
+/**
+ * Returns the UUID in the id of an answer (`chatcmpl-…`, `cmpl-…`, `resp_…`, `msg_…`) or in an `x-request-id`; undefined for any
+ * other text.
+ */
 export function uuidIn(id: string): string | undefined {
   const [, ...parts] = PREFIXED_ID.exec(id) ?? [];
   return parts.length === 0 ? undefined : parts.join("-");

@@ -43,7 +43,7 @@ export const createCredit = operation({
         organizationId: required("--org <id>", "organization that was charged"),
         completion: optional(
           "--completion <id>",
-          "the completion whose charge is corrected, by its `id` (chatcmpl-…, resp_…, msg_…)",
+          "the completion whose charge is corrected, by its `id` (chatcmpl-…, cmpl-…, resp_…, msg_…)",
           (text) => ({ text, holdId: holdIdOf(text) }),
         ),
         expiresAtMs: optional("--expires <date>", "expiry of the remaining credits (default: never)", futureDate),
@@ -101,6 +101,6 @@ function holdIdOf(completion: string): string {
 
 function unknownCompletion(id: string): OperatorError {
   return new OperatorError(
-    `--completion is ${JSON.stringify(id)}, but must be the id of a completion of the organization (chatcmpl-…, resp_…, msg_…).`,
+    `--completion is ${JSON.stringify(id)}, but must be the id of a completion of the organization (chatcmpl-…, cmpl-…, resp_…, msg_…).`,
   );
 }

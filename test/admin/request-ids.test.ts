@@ -34,6 +34,7 @@ async function sent(path: string, body: object): Promise<{ answerId: string | nu
 
 test.each([
   ["/v1/chat/completions", { messages: MESSAGES }, /^chatcmpl-/],
+  ["/v1/completions", { prompt: "hello" }, /^cmpl-/],
   ["/v1/responses", { input: "hello" }, /^resp_/],
   ["/v1/messages", { messages: MESSAGES, max_tokens: 16 }, /^msg_/],
 ])("a request to %s is found by each of its ids", async (path, fields, pattern) => {
