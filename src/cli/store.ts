@@ -64,7 +64,7 @@ async function warnOfBackup({ clock }: Terminal, flags: CommonFlags, error: unkn
     const store = await openStore({ ...(await storeSettings(flags)), role: "command", creates: false, clock });
     await store.events.insertEvents([event]).finally(() => store.close());
   } catch {
-    // Nothing else can be told in a store that cannot be opened.
+    // A store that cannot be opened takes no event.
   }
 }
 

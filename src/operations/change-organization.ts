@@ -1,4 +1,5 @@
 import { auditRow } from "../admin/audit.ts";
+import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import type { OrganizationRow, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import {
@@ -30,7 +31,7 @@ export const changeOrganization = operation({
   route: "PATCH /organizations/:id",
   permission: "organizations:write",
   summary:
-    "Change an organization's name or limits, pause or resume it, turn the storage of its conversations or responses on or off",
+    "Change an organization's name, limits or credit warnings, pause or resume it, turn the storage of its conversations or responses on or off",
   body: (s) => s.OrganizationChange,
   answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
   async handle(services, { params, body }) {
@@ -61,8 +62,11 @@ export const changeOrganization = operation({
     }),
     command({
       usage: "org warnings <id>",
-      summary: "Set the credits at which an organization is warned, beside shares of its last top-up",
-      flags: { id: argument("<id>", text), at: list("--at <credits...>", "thresholds (default: none)") },
+      summary: "Set the credits at which an organization is warned, in addition to shares of its last top-up",
+      flags: {
+        id: argument("<id>", text),
+        at: list("--at <credits...>", "amounts of credits, at most ten; without it all are removed"),
+      },
       input: ({ id, at }) => ({ id, amounts: at?.map((one) => credits(one, "--at")) ?? null }),
       async run(services, { id, amounts }) {
         await updateCreditWarnings(services, id, amounts);
@@ -97,8 +101,15 @@ export const changeOrganization = operation({
   ],
 });
 
-/** Sets the thresholds at which an organization is warned. Rejects with not_found. */
+/** Sets the thresholds at which an organization is warned. Rejects with not_found or invalid_value. */
 async function updateCreditWarnings(core: AccountCore, id: string, amounts: bigint[] | null): Promise<void> {
+  if (amounts !== null && amounts.length > CREDIT_WARNINGS_MAX) {
+    throw invalidValue(
+      "credit_warnings",
+      `a list of ${amounts.length} amounts`,
+      `a list of at most ${CREDIT_WARNINGS_MAX}`,
+    );
+  }
   const after = { creditWarnings: amounts?.map(creditsFromMicro) ?? null };
   const change = { action: "organization.change", organizationId: id, subjectId: id, after };
   const isKnown = await core.accounts.changeCreditWarnings(id, amounts, auditRow(core.actor, change, core));

@@ -29,11 +29,11 @@ export const createReceiver = operation({
       usage: "receiver create",
       summary: "Create a webhook or a mail address that receives warnings",
       flags: {
-        name: required("--name <name>", "name that identifies it"),
+        name: required("--name <name>", "name of the receiver"),
         target: required("--target <address>", "https:// address, or mail address"),
         format: withDefault("--format <format>", RECEIVER_FORMATS.join(", "), "webhook", wordOf(RECEIVER_FORMATS)),
         organization_id: optional("--org <id>", "only events of this organization (default: all)", text),
-        kinds: list("--kind <kind...>", "only these kinds of events (default: all)"),
+        kinds: list("--kind <kind...>", "only these kinds of events, such as credits.low budget.used (default: all)"),
       },
       async run(services, draft) {
         const { row, secret } = await addReceiver(services, draft);

@@ -26,7 +26,7 @@ export function mailSender(options: MailOptions | undefined): Sender {
         return { isDelivered: (accepted?.length ?? 0) > 0, result: (response ?? "").slice(0, 200) };
       } catch (error) {
         const code = error instanceof Error && "code" in error ? ` (${String(error.code)})` : "";
-        return { isDelivered: false, result: `the mail server refused the mail${code}` };
+        return { isDelivered: false, result: `the mail was not sent${code}` };
       }
     },
     close: async () => transport?.close(),

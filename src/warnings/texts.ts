@@ -6,25 +6,29 @@ type Data = Record<string, unknown>;
 
 /** Texts for people, in Slack and by mail. */
 const TEXTS: Record<EventKind, (data: Data) => string> = {
-  "credits.low": ({ credits_left, percent, threshold, last_top_up }) =>
-    percent === null
-      ? `${credits_left} credits are left, at most the threshold of ${threshold}.`
-      : `${credits_left} credits are left, at most ${percent} % of the last top-up of ${last_top_up}.`,
-  "credits.shortfall": ({ shortfall }) => `Credits did not cover ${shortfall} credits of a charge.`,
+  // At 0 % a rest may be left that is too small for a request.
+  "credits.low": ({ credits_left, percent, threshold, last_top_up }) => {
+    if (percent === 0) return `The credits are used up: ${credits_left} of the last top-up of ${last_top_up} are left.`;
+    const reached =
+      percent === null ? `the threshold of ${threshold}` : `${percent} % of the last top-up of ${last_top_up}`;
+    return `${credits_left} credits are left, which is not more than ${reached} credits.`;
+  },
+  "credits.shortfall": ({ shortfall }) => `${shortfall} credits of a charge were not covered.`,
   "budget.used": ({ name, value, percent, spent, limit, resets_at }) =>
-    `The budget "${name}"${value === null ? "" : ` of ${value}`} is used to ${percent} %: ${spent} of ${limit} credits are spent. ` +
+    `The budget "${name}"${value === null ? "" : ` for ${value}`} ${percent === 100 ? "is used up" : `has reached ${percent} %`}: ` +
+    `${spent} of ${limit} credits are spent. ` +
     (resets_at === null ? "It does not reset." : `It resets at ${resets_at}.`),
   "credits.forecast": ({ credits_left, days_left }) =>
-    `The ${credits_left} credits that are left end in ${days_left} days, at the rate of the last 7 days.`,
+    `The ${credits_left} credits that are left last ${days_left} days at the rate of the last 7 days.`,
   "usage.unusual": ({ spent, hour, usual }) =>
-    `${spent} credits were spent in the hour from ${hour}. Usually it is ${usual}.`,
+    `${spent} credits were spent in the hour from ${hour}. The usual spending per hour is ${usual}.`,
   "token.expiring": ({ name, token_id, expires_at }) => `The token "${name}" (${token_id}) expires at ${expires_at}.`,
   "model.shutdown": ({ model, date, replacement }) =>
     `The provider shuts down the model ${model} on ${date}.${replacement === null ? "" : ` It names ${replacement} as its replacement.`}`,
   "route.down": ({ route }) => `The route ${route} is down: its calls fail for all organizations.`,
   "route.up": ({ route }) => `The route ${route} is up again.`,
   "ledger.dead_letter": ({ node, entries }) =>
-    `${entries} transitions could not be booked on ${node}: tollgate ledger dead-letters list.`,
+    `${entries} transitions could not be booked on the node ${node}. To list them: tollgate ledger dead-letters list`,
   "backup.failed": ({ reason }) => `A backup failed: ${reason}`,
   "receiver.disabled": ({ name, last_result }) =>
     `The receiver "${name}" is disabled, because deliveries failed for 5 days. Last result: ${last_result}.`,

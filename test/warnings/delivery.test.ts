@@ -158,7 +158,7 @@ describe("a webhook", () => {
     await addReceiver({ format: "slack" });
     await emit();
     await deliver(dispatcherOf());
-    const text = "Acme: 19.5 credits are left, at most 20 % of the last top-up of 100.";
+    const text = "Acme: 19.5 credits are left, which is not more than 20 % of the last top-up of 100 credits.";
     expect(JSON.parse(received[0]?.body ?? "")).toEqual({ text });
   });
 

@@ -170,7 +170,7 @@ describe("a service", () => {
     }
     const unknown = await operator(service).call("POST", "/receivers", { ...terms, organization_id: "org_none" });
     expect(unknown.status).toBe(404);
-    for (const credit_warnings of [[], [-1], [0.0000001], [1e12]]) {
+    for (const credit_warnings of [[], [-1], [0.0000001], [1e12], Array(11).fill(1)]) {
       const { id } = await makeOrganization(service, "1");
       const { status, body } = await operator(service).call("PATCH", `/organizations/${id}`, { credit_warnings });
       expect([status, JSON.stringify(body)]).toEqual([400, expect.stringContaining("credit_warnings")]);

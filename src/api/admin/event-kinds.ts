@@ -1,6 +1,8 @@
 /** Signed JSON in the format of Standard Webhooks, a text for Slack, or mail. */
 export const RECEIVER_FORMATS = ["webhook", "slack", "mail"] as const;
 export const DELIVERY_STATES = ["waiting", "delivered", "failed"] as const;
+/** Number of amounts at which an organization is warned, in addition to shares of its last top-up. */
+export const CREDIT_WARNINGS_MAX = 10;
 /** The kinds of events. `docs/warnings.md` lists the fields of each. */
 export const EVENT_KINDS = [
   "credits.low",

@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Amount, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
+import { CREDIT_WARNINGS_MAX } from "./event-kinds.ts";
 
 export const OrganizationStatus = Type.Enum(["active", "paused"]);
 
@@ -36,7 +37,7 @@ export const Organization = Type.Object({
     }),
   ),
   credit_warnings: Nullable(
-    Type.Array(Amount, { description: "Credits at which it is warned, beside shares of its last top-up." }),
+    Type.Array(Amount, { description: "Credits at which it is warned, in addition to shares of its last top-up." }),
   ),
   created_at: Time,
 });
@@ -61,8 +62,9 @@ export const OrganizationChange = Strict(
     credit_warnings: Type.Optional(
       Nullable(
         Type.Array(PositiveAmount, {
-          ...{ minItems: 1, maxItems: 10 },
-          description: "Credits at which it is warned, beside 50, 20, 5 and 0 % of its last top-up; null for none.",
+          ...{ minItems: 1, maxItems: CREDIT_WARNINGS_MAX },
+          description:
+            "Credits at which it is warned, in addition to 50, 20, 5 and 0 % of its last top-up; null for none.",
         }),
       ),
     ),
