@@ -12,7 +12,7 @@ const COMPACT = /^[\w-]+\.[\w-]+\.[\w-]+$/;
 const TYPES = ["at+jwt", "application/at+jwt"];
 /** Parameters by which a token would choose its own key, or change what is signed. None of them has a use here. */
 const REFUSED_PARAMETERS = ["jku", "jwk", "x5u", "x5c", "crit", "b64", "enc", "zip"];
-/** Claims that RFC 9068, section 2.2, requires, beside `iss`, `aud` and `exp`. */
+/** Claims that RFC 9068, section 2.2, requires in addition to `iss` and `aud`. */
 const REQUIRED_CLAIMS = ["exp", "iat", "sub", "client_id", "jti"];
 
 /** A JWT access token whose signature and claims are valid. */
@@ -76,7 +76,7 @@ export async function verifyJwt(
   }
 }
 
-/** Decodes the header or the claims; undefined if they are no JSON object in which every member stands once. */
+/** Decodes the header or the claims; undefined if they are no JSON object in which every member occurs once. */
 function partOf(part: string): JsonObject | undefined {
   try {
     const bytes = Buffer.from(part, "base64url");
@@ -84,7 +84,7 @@ function partOf(part: string): JsonObject | undefined {
     if (bytes.toString("base64url") !== part) return undefined;
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
     const value: unknown = JSON.parse(text);
-    // A member that stands twice is parsed once: then there are more colons outside of texts than members.
+    // A member that occurs twice is parsed once: then there are more colons outside of texts than members.
     const colons = text.replaceAll(/"(?:[^"\\]|\\.)*"/g, "").split(":").length - 1;
     return isObject(value) && colons === countMembers(value) ? value : undefined;
   } catch {

@@ -43,8 +43,8 @@ export function signingKeys({ secrets }: ReceiverRow, nowMs: number): Buffer[] {
 }
 
 /**
- * Returns why nothing may be sent to a target; undefined if it may. `isAllowedHost` is null where private hosts are allowed. Names are resolved only when a connection is opened, and
- * their addresses are checked then.
+ * Returns why nothing may be sent to a target; undefined if it may. `isAllowedHost` is null where private hosts are allowed.
+ * Names are resolved only when a connection is opened, and their addresses are checked then.
  */
 export function targetFault(
   { format, target }: Pick<ReceiverRow, "format" | "target">,

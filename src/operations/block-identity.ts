@@ -25,7 +25,7 @@ export const blockIdentity = operation({
       flags: FLAGS,
       async run(services, name) {
         const identity = await block(services, name);
-        const text = `${identity.subject} of ${identity.issuer} (${identity.id}) is blocked since ${identity.blocked_at}.`;
+        const text = `${identity.subject} of ${identity.issuer} (${identity.id}) has been blocked since ${identity.blocked_at}.`;
         return { json: jsonOf(identity), text };
       },
     }),

@@ -60,7 +60,7 @@ export function requestFilterOf({ who, query }: Pick<OperationCall<Filters>, "wh
 /** Throws invalid_value where a parameter needs ended requests and the query asks for others. */
 export function requireEnded(param: string, { status }: Filters): void {
   if (status !== "running" && status !== "refused") return;
-  const message = `Invalid '${param}': requests with the status '${status}' have no charge yet.`;
+  const message = `Invalid '${param}': ${status} requests have no charge. Use the status complete, failed, client_disconnected or recovered.`;
   throw new ApiError("invalid_value", message, { param });
 }
 

@@ -87,7 +87,7 @@ export async function replaceToken(
 ): Promise<Rotated> {
   const old = await tokenRow(core, id);
   if (old.kind === "identity")
-    throw new ApiError("invalid_value", "The token stands for an identity and has no secret.");
+    throw new ApiError("invalid_value", "The token belongs to an identity of an issuer: it has no secret to rotate.");
   const successor = old.successorId === null ? undefined : await core.accounts.token(old.successorId);
   if (successor === undefined) expectActive(core, old, "rotated");
   else {

@@ -66,14 +66,18 @@ export const RequestFilters = {
   status: Type.Optional(RequestStatus),
   failure: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: "Error code." })),
   route: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 400, description: "Provider, and its name of the model." }),
+    Type.String({ minLength: 1, maxLength: 400, description: "Id of the provider, `/`, and its name of the model." }),
   ),
-  budget_id: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: "A budget that counts it." })),
+  budget_id: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 200, description: "Budget that counts the request." }),
+  ),
   metadata_key: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
   metadata_value: Type.Optional(
     Type.String({ maxLength: 1000, description: "The value of `metadata_key` in the request's metadata." }),
   ),
-  charged_min: Type.Optional(Type.Number({ minimum: 0, maximum: 1_000_000_000, description: "Credits." })),
+  charged_min: Type.Optional(
+    Type.Number({ minimum: 0, maximum: 1_000_000_000, description: "Minimum charge in credits." }),
+  ),
   request_id: Type.Optional(Id),
   from: Type.Optional(Time),
   to: Type.Optional(Time),

@@ -22,7 +22,7 @@ export const Token = Type.Object({
   last_used_at: Nullable(Time),
   successor_id: Nullable(Id),
   kind: Type.Enum(["secret", "identity"], {
-    description: "identity: it stands for a caller whom an identity provider identifies, and has no secret.",
+    description: "identity: it belongs to a caller whom an identity provider identifies, and has no secret.",
   }),
   created_by: Nullable(
     Type.String({ description: "Operator, identity or token that created it; null: a command or the service." }),

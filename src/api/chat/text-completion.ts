@@ -98,7 +98,12 @@ function unsupportedIssue(body: JsonObject): ValidationIssue | undefined {
     (name) => (body[name] ?? null) !== null && !NEUTRAL[name]?.includes(body[name]),
   );
   if (param === undefined) return undefined;
-  return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}'. Remove it.` };
+  const [allowed] = NEUTRAL[param] ?? [];
+  const message =
+    allowed === undefined
+      ? `Unsupported parameter: '${param}'. Remove it.`
+      : `Unsupported value: '${param}' must be ${String(allowed)}.`;
+  return { code: "unsupported_value", param, message };
 }
 
 function headOf({ id, created, model, organizationId }: AnswerHead): Omit<TextCompletion, "choices"> {
