@@ -75,7 +75,7 @@ export class Identities {
     return { ...access, identity: identityRowOf(settings.issuer, sub, this.#options.clock(), nameIn(claims)) };
   }
 
-  async #administratorFor({ role, organizationId, identity }: Identified): Promise<Administrator> {
+  async #administratorFor({ role, organizationId, pins, identity }: Identified): Promise<Administrator> {
     const { rows, accounts } = this.#options;
     const { id, issuer, subject } = identity;
     const stored = await rows.identity(id);
@@ -83,7 +83,7 @@ export class Identities {
     else if (stored.blockedAtMs !== null) throw new ApiError("invalid_token", "An operator has blocked your account.");
     if (organizationId !== null && (await accounts.organization(organizationId)) === undefined) throw noOrganization();
     const name = nameOfIdentity(identity);
-    const person = { issuer, subject, name, role, organizationId, signOutUrl: null };
+    const person = { issuer, subject, name, role, organizationId, pins, signOutUrl: null };
     return { role, id, name, prefix: null, organizationId, token: null, person, session: null };
   }
 

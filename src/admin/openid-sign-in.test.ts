@@ -103,7 +103,7 @@ async function outcomeOf({ claims = {}, alg = "RS256", key = keys.privateKey }: 
 }
 
 const person = () => ({
-  person: { issuer, subject: "ada", name: "ada", role: "operator", organizationId: null, signOutUrl: null },
+  person: { issuer, subject: "ada", name: "ada", role: "operator", organizationId: null, pins: {}, signOutUrl: null },
 });
 const REJECTED = { failure: { reason: "rejected_response" } };
 

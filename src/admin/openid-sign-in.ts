@@ -142,13 +142,13 @@ export class OpenIdSignIn {
       const message = `You are signed in to ${labelOf(settings)} as ${name}, but this account has no role here. Ask an operator for access, or use another account.`;
       return refusal("no_role", message, account);
     }
-    const { role, organizationId } = access;
+    const { role, organizationId, pins } = access;
     if (organizationId !== null && (await this.#options.accounts.organization(organizationId)) === undefined) {
       const message = `The organization of ${name}, ${printable(organizationId, NAME_CHARACTERS_MAX)}, does not exist here. Ask an operator to create it.`;
       return refusal("no_role", message, account);
     }
     const { identities, clock } = this.#options;
-    const person = { issuer, subject: claims.sub, name, role, organizationId, signOutUrl };
+    const person = { issuer, subject: claims.sub, name, role, organizationId, pins, signOutUrl };
     await identities.insertIdentity(identityRowOf(issuer, claims.sub, clock(), name));
     if (await this.admits(person)) return { person };
     return refusal("blocked", `An operator has blocked the account ${name}.`, account);

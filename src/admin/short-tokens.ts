@@ -13,7 +13,7 @@ export interface ShortTokensOptions extends AuditTime {
   random: RandomBytes;
 }
 
-/** The caller for whom a short token is created. It ends with their session, and with the operator behind it. */
+/** The caller for whom a short token is created. It ends with their session, and with the operator or the person behind it. */
 export interface ShortTokenHolder {
   actor: Actor;
   session: SessionReference | null;

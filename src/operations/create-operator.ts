@@ -21,7 +21,11 @@ export const createOperator = operation({
         `The token of ${id} was shown in the first response and is not stored. If it is lost, revoke ${id} and create the operator again.`,
     },
   },
-  async handle(services, { body: { name, role } }) {
+  async handle(services, { who, body: { name, role } }) {
+    if (who !== null && who.person !== null) {
+      const message = "People of an identity provider create no operators: the tokens would outlive their own role.";
+      throw new ApiError("insufficient_role", message);
+    }
     const { row, token } = await addOperator(services, name, role);
     return { ...toOperator(row), secret: token };
   },

@@ -47,7 +47,11 @@ async function shortTokenFor(
   named: string | null,
 ): Promise<ShortToken> {
   const token = who?.token ?? null;
-  const operatorId = who !== null && token === null && who.person === null ? who.id : null;
+  if (who !== null && who.person !== null && who.session === null) {
+    // It would have neither the scopes nor the end of the JWT.
+    throw new ApiError("insufficient_role", "Sign in to the console: a JWT is itself an access token for `/v1`.");
+  }
+  const operatorId = who !== null && token === null ? who.id : null;
   const holder = { actor, session: who?.session ?? null, operatorId };
   if (who !== null && named !== null) requireOwn(who, named);
   if (token !== null) {

@@ -2,11 +2,15 @@ import { makeSigningSecret, toReceiver } from "../admin/receivers.ts";
 import { makeId } from "../admin/token.ts";
 import { RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
 import type { NewReceiver } from "../api/admin/receiver.ts";
+import { ApiError } from "../errors.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import { command, list, optional, required, text, withDefault, wordOf } from "./command.ts";
 import { type Core, knownOrganization } from "./core.ts";
 import { operation, organizationIn } from "./operation.ts";
 import { checkReceiver, RECEIVER_SECRET, receiverOutput, receiverRecord } from "./receiver-terms.ts";
+
+/** In an organization, or for the whole service: an owner chooses whom the service sends requests and mails. */
+const RECEIVERS_MAX = 20;
 
 export const createReceiver = operation({
   route: "POST /receivers",
@@ -47,6 +51,10 @@ export const createReceiver = operation({
 async function addReceiver(core: Core, draft: NewReceiver): Promise<{ row: ReceiverRow; secret: string }> {
   const { name, format, target, kinds = null } = draft;
   const organizationId = await knownOrganization(core, draft.organization_id ?? null);
+  const others = (await core.events.receivers(organizationId)).filter((row) => row.organizationId === organizationId);
+  if (others.length >= RECEIVERS_MAX) {
+    throw new ApiError("invalid_value", `There are ${RECEIVERS_MAX} receivers already, which is the maximum.`);
+  }
   const secret = format === "mail" ? "" : makeSigningSecret(core.random);
   const row: ReceiverRow = {
     ...{ id: makeId("rcv", core.random), organizationId, name, format, target },

@@ -108,7 +108,9 @@ async function rotate(
   const nowMs = core.clock();
   const { createdAtMs, expiresAtMs } = unused ?? old;
   const endsAtMs = expiresAtMs === null ? null : nowMs + expiresAtMs - createdAtMs;
-  const made = makeTokenRow(core.random, { ...old, createdAtMs: nowMs, expiresAtMs: endsAtMs });
+  // Whoever rotates a token knows its new secret, which must not outlive them.
+  const origin = { createdAtMs: nowMs, createdBy: core.actor.id };
+  const made = makeTokenRow(core.random, { ...old, ...origin, expiresAtMs: endsAtMs });
   const overlapEndsAtMs = unused === undefined ? nowMs + overlapMs : Number.POSITIVE_INFINITY;
   const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, overlapEndsAtMs);
   const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };

@@ -1,6 +1,7 @@
 import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
 import { ACTOR_KINDS, type Role, SERVICE_ROLES } from "../api/admin/roles.ts";
 import type { JsonObject } from "../api/json.ts";
+import type { Pins } from "../api/principal.ts";
 import { bytes, flag, json, nullable, number, oneOf, requiredText } from "./fields.ts";
 import { declareTable } from "./table.ts";
 
@@ -68,6 +69,8 @@ export const ADMIN_SESSION = declareTable("admin_session", ["hash"], {
       name: string;
       role: Role;
       organizationId: string | null;
+      /** Those of their playground tokens. */
+      pins: Pins;
       /** Address at which the provider ends its own session; null if it has none. */
       signOutUrl: string | null;
     }>("person"),
@@ -84,7 +87,7 @@ export const SHORT_TOKEN = declareTable("short_token", ["hash"], {
   expiresAtMs: number("expires_at"),
   /** The session that created it, with which it ends. Null: created without a session. */
   sessionHash: nullable(bytes("session_hash")),
-  /** The operator who created it, with whom it ends. */
+  /** The operator or the person who created it, with whom it ends. */
   operatorId: nullable(requiredText("operator_id")),
 });
 

@@ -100,8 +100,8 @@ function guardedLookup({ allowsPrivate, resolve = lookup }: WebhookOptions): Loo
   return (hostname, options, callback) => {
     resolve(hostname, { ...options, all: true }, (error, addresses: LookupAddress[]) => {
       const refused = allowsPrivate() ? undefined : addresses?.find(({ address }) => !isPublicHost(address));
-      const failure =
-        error ?? (refused && new PrivateAddressError(`the host has the private address ${refused.address}`));
+      // Without the address, which would show an owner the names of the operator's network.
+      const failure = error ?? (refused && new PrivateAddressError("the host has a private address"));
       if (options.all === true) return callback(failure ?? null, failure ? [] : addresses);
       const [first = { address: "", family: 0 }] = failure ? [] : addresses;
       callback(failure ?? null, first.address, first.family);

@@ -352,7 +352,7 @@ test("people of an organization see it alone, and spend its credits alone in the
   const provider = await startIdentityProvider([`http://127.0.0.1:${port}`]);
   const rule = { when: { tenant: "acme" }, role: "member" };
   const configured = (organization: string) => ({
-    identity: { issuers: [{ ...provider.settings, roles: [{ ...rule, organization }] }] },
+    identity: { issuers: [{ ...provider.settings, roles: [{ ...rule, organization }], pins: { user: "sub" } }] },
   });
   const own = await startService({ config: configured("org_unknown"), port });
   const writeConfig = (config: object) => writeFile(join(own.dataDir, "tollgate.yaml"), JSON.stringify(config));
@@ -366,8 +366,15 @@ test("people of an organization see it alone, and spend its credits alone in the
     expect((await max.call("GET", `/organizations/${acme.id}`)).status).toBe(200);
     expect((await max.call("GET", `/organizations/${other.id}`)).status).toBe(404);
     const made = await max.call("POST", "/playground/token", {});
-    expect([made.status, made.body.organization_id]).toEqual([201, acme.id]);
     expect((await max.call("POST", "/playground/token", { organization_id: other.id })).status).toBe(404);
+    const headers = { authorization: `Bearer ${made.body.token}`, "content-type": "application/json" };
+    const messages = [{ role: "user", content: "hello" }];
+    const body = JSON.stringify({ model: "sandbox/echo", messages, metadata: { user: "other" } });
+    const ask = async () => (await fetch(`${own.url}/v1/chat/completions`, { method: "POST", headers, body })).status;
+    expect([made.status, made.body.organization_id, await ask()]).toEqual([201, acme.id, 400]);
+    await operator(own).call("POST", "/identities/block", { issuer: provider.issuer, subject: "max" });
+    await expect.poll(ask, { timeout: 60_000 }).toBe(401);
+    await operator(own).call("POST", "/identities/unblock", { issuer: provider.issuer, subject: "max" });
     // Without the issuer, its sessions end with their next request.
     await writeConfig({});
     await expect

@@ -13,6 +13,8 @@ import {
   startService,
 } from "../support/service.ts";
 
+const LONG = { timeout: 60_000 };
+
 let issuer: Issuer;
 let redirecting: Issuer;
 let service: RunningService;
@@ -231,6 +233,26 @@ describe("a JWT on /admin/v1", () => {
     const auditor = admin(await staff({ sub: "eve", groups: ["auditors"] }));
     expect((await auditor.call("GET", "/organizations")).status).toBe(200);
     expect((await auditor.call("POST", "/organizations", { name: "x" })).status).toBe(403);
+  });
+
+  test("a role by claims makes no operator and no playground token, and a token that it rotated ends with it", async () => {
+    const rogue = admin(await staff({ sub: "rogue", groups: ["operators"] }));
+    const refused = [
+      await rogue.call("POST", "/operators", { name: "By JWT", role: "operator" }),
+      await rogue.call("POST", "/playground/token", { organization_id: organization.id }),
+    ];
+    const codes = refused.map(({ status, body }) => [status, (body.error as { code: string }).code]);
+    expect(codes).toEqual([
+      [403, "insufficient_role"],
+      [403, "insufficient_role"],
+    ]);
+    const terms = { organization_id: organization.id, name: "rotated" };
+    const made = await operator(service).call<{ id: string }>("POST", "/tokens", terms);
+    const rotated = await rogue.call<{ secret: string }>("POST", `/tokens/${made.body.id}/rotate`, {});
+    expect((await complete(rotated.body.secret)).status).toBe(200);
+    await operator(service).call("POST", "/identities/block", { issuer: issuer.url, subject: "rogue" });
+    await expect.poll(async () => refusalOf(rotated.body.secret), LONG).toEqual([401, "invalid_token"]);
+    await operator(service).call("POST", "/identities/unblock", { issuer: issuer.url, subject: "rogue" });
   });
 
   test("a member of one organization sees no other one, and a refused token is recorded", async () => {

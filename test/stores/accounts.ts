@@ -1,5 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { v7 } from "uuid";
 import { expect, test } from "vitest";
+import { auditRow, COMMAND_ACTOR } from "../../src/admin/audit.ts";
+import { identityRowOf } from "../../src/admin/identities.ts";
 import { SCOPES } from "../../src/api/principal.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import type { TokenRow } from "../../src/stores/queries/accounts.ts";
@@ -22,6 +25,7 @@ export function accountCases(subject: Subject): void {
   organizationCases(subject);
   tokenCases(subject);
   tokenChangeCases(subject);
+  personCases(subject);
 }
 
 function organizationCases(subject: Subject): void {
@@ -227,5 +231,32 @@ function tokenChangeCases(subject: Subject): void {
     await expect(accounts.replaceToken({ oldId: old.id, oldExpiresAtMs: 2_000, successor })).rejects.toThrow();
     expect(plain(await accounts.token(old.id))).toEqual({ ...old, budget: null });
     expect(await accounts.token(successor.id)).toBeUndefined();
+  });
+}
+
+function personCases(subject: Subject): void {
+  test("a short token of a person has their pins, and is refused while they are blocked", async () => {
+    const { accounts, admin, identities } = subject.store;
+    const token = tokenOf(await subject.organization(), { pinned: { team: "red" } });
+    await accounts.insertToken(token, null);
+    const nowMs = token.createdAtMs;
+    const identity = identityRowOf("https://login.example", randomId("ada"), nowMs);
+    const { id, issuer } = identity;
+    const access = { name: "Ada", role: "operator", organizationId: null, signOutUrl: null } as const;
+    const person = { issuer, subject: identity.subject, ...access, pins: { user: "ada" } };
+    const [hash, sessionHash] = [new Uint8Array(randomBytes(32)), new Uint8Array(randomBytes(32))];
+    const times = { createdAtMs: nowMs, seenAtMs: nowMs, expiresAtMs: nowMs + 1_000 };
+    await admin.insertSession({ hash: sessionHash, operatorId: null, tokenId: null, person, ...times });
+    const short = { hash, tokenId: token.id, expiresAtMs: nowMs + 90, sessionHash, operatorId: id };
+    await admin.insertShortToken(short, nowMs);
+    const change = { action: "identity.block", organizationId: null, subjectId: id };
+    const audit = () => auditRow(COMMAND_ACTOR, change, { clock: () => nowMs, newId: v7 });
+    expect((await accounts.tokenByHash(hash))?.pinned).toEqual({ team: "red", user: "ada" });
+    await identities.blockIdentity(identity, nowMs, audit());
+    expect(await accounts.tokenByHash(hash)).toBeUndefined();
+    await identities.unblockIdentity(id, audit());
+    expect(await accounts.tokenByHash(hash)).toBeDefined();
+    await admin.deleteSession(sessionHash);
+    expect(await accounts.tokenByHash(hash)).toBeUndefined();
   });
 }

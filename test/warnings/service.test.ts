@@ -181,6 +181,14 @@ describe("a service", () => {
     expect((await operator(service).call("GET", `/organizations/${id}`)).body.credit_warnings).toBeNull();
   });
 
+  test("an organization has at most 20 receivers", async () => {
+    const { id: organization_id } = await makeOrganization(service, "1");
+    const terms = { name: "Ops", format: "webhook", target: "https://hooks.example.com/", organization_id };
+    const statuses: number[] = [];
+    while (statuses.length < 21) statuses.push((await operator(service).call("POST", "/receivers", terms)).status);
+    expect(statuses).toEqual([...Array(20).fill(201), 400]);
+  });
+
   test("the commands create, list, test, disable, enable and delete a receiver", async () => {
     const made = await service.tollgate<Created>("receiver", "create", "--name", "CLI", "--target", target);
     expect(made.secret).toMatch(/^whsec_/);

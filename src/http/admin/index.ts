@@ -177,11 +177,13 @@ export async function handleOnce(services: AdminServices, endpoint: AdminEndpoin
   }
 }
 
-/** Returns the scope of a key: the operator, or the caller that a member's token identifies. */
+/** Returns the scope of a key: an operator, the caller of a member's token, or a person in their organization. */
 function scopeOf({ isRepeatable = true }: AdminEndpoint, { who }: AdminCall): string {
   if (!isRepeatable) refuseHeader("this operation takes none; send the request without it.");
   if (who === null) refuseHeader("sign in first; keys belong to operators or to a member.");
-  return who.token?.callerId ?? who.id;
+  const { id, token, person } = who;
+  if (person !== null && person.organizationId !== null) return `${id} ${person.organizationId}`;
+  return token?.callerId ?? id;
 }
 
 function refuseHeader(reason: string): never {

@@ -2,7 +2,7 @@ import { type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
-import { AUDIT_ENTRY, SHORT_TOKEN } from "../admin-schema.ts";
+import { ADMIN_SESSION, AUDIT_ENTRY, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import { flag, json, nullable, number, oneOf } from "../fields.ts";
 import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
@@ -128,16 +128,25 @@ function tokens({ find, findRow }: Database) {
       SHORT_TOKEN,
       sql`
         select short_token.* from short_token
-        left join admin_session on admin_session.hash = short_token.session_hash
         left join operator on operator.id = short_token.operator_id
-        where short_token.hash = ${hash} and (short_token.session_hash is null or admin_session.hash is not null)
-          and operator.revoked_at is null`,
+        left join identity on identity.id = short_token.operator_id
+        where short_token.hash = ${hash} and operator.revoked_at is null and identity.blocked_at is null`,
     );
     if (short === undefined) return undefined;
-    const token = await withOrganization(sql`token.id = ${short.tokenId}`);
-    if (token === undefined) return undefined;
+    const { sessionHash, tokenId } = short;
+    const ofSession = sql`select * from admin_session where hash = ${sessionHash}`;
+    const session = sessionHash === null ? null : await findRow(ADMIN_SESSION, ofSession);
+    const token = await withOrganization(sql`token.id = ${tokenId}`);
+    if (session === undefined || token === undefined) return undefined;
     const expiresAtMs = Math.min(short.expiresAtMs, token.expiresAtMs ?? Number.POSITIVE_INFINITY);
-    return { ...token, expiresAtMs, scopes: token.scopes.filter((scope) => SHORT_TOKEN_SCOPES.includes(scope)) };
+    const person = session?.person ?? null;
+    const pinned = person === null ? token.pinned : { ...token.pinned, ...person.pins };
+    return {
+      ...token,
+      pinned,
+      expiresAtMs,
+      scopes: token.scopes.filter((scope) => SHORT_TOKEN_SCOPES.includes(scope)),
+    };
   };
   return {
     /** Returns the token of this hash, or the token that a short token of this hash represents. */

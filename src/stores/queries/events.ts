@@ -161,11 +161,12 @@ function deliveries({ read, write, writeIf }: Database) {
     return rows.map((row) => ({ delivery: DELIVERY.fromRecord(row), event: EVENT.fromRecord(row) }));
   };
   return {
-    /** Returns the receivers for which deliveries are due. */
+    /** Returns the receivers for which deliveries are due, those that fail last: they take long. */
     async dueReceivers(nowMs: number): Promise<ReceiverRow[]> {
       const rows = await read(sql`
         select * from receiver where disabled_at is null and exists (
-          select 1 from delivery where receiver_id = receiver.id and state = 'waiting' and next_at <= ${nowMs})`);
+          select 1 from delivery where receiver_id = receiver.id and state = 'waiting' and next_at <= ${nowMs})
+        order by case when failing_since is null then 0 else 1 end, id`);
       return rows.map(RECEIVER.fromRecord);
     },
     dueDeliveries: (receiverId: string, nowMs: number, limit: number) =>
