@@ -34,7 +34,7 @@ export function webhookSender(options: WebhookOptions): Sender {
       if (event === undefined) throw new Error("There is no event to send");
       const fault = targetFault(receiver, options.allowsPrivate() ? null : isPublicHost);
       if (fault !== undefined) return { isDelivered: false, result: fault };
-      const body = receiver.format === "slack" ? JSON.stringify({ text }) : bodyOf(event);
+      const body = receiver.format === "slack" ? JSON.stringify({ text: slackText(text) }) : bodyOf(event);
       const headers = webhookHeaders(receiver, eventIdOf(event.key), body, options.clock());
       const { timeoutMs = TIMEOUT_MS } = options;
       return post(agent, receiver.target, { headers, body, signal, timeoutMs });
@@ -45,6 +45,11 @@ export function webhookSender(options: WebhookOptions): Sender {
 
 function bodyOf({ kind, madeAtMs, data }: EventRow): string {
   return JSON.stringify({ type: kind, timestamp: isoTime(madeAtMs), data });
+}
+
+/** Escapes what Slack would read as a link or a mention: names in a text may be chosen by others than its readers. */
+function slackText(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
 /** Returns the headers of a delivery, with a signature by each valid secret. */

@@ -162,6 +162,16 @@ describe("a webhook", () => {
     expect(JSON.parse(received[0]?.body ?? "")).toEqual({ text });
   });
 
+  test("in Slack's format mentions nobody and links nowhere, whatever names it contains", async () => {
+    const organization = { id: "org_b", name: "<!channel> <https://evil.example|A&B>", kind: "standard" } as const;
+    await store.accounts.insertOrganization({ ...organization, createdAtMs: 1 });
+    await addReceiver({ format: "slack", organizationId: null });
+    await emit(1, "receiver.test", organization.id);
+    await deliver(dispatcherOf());
+    const text = "&lt;!channel&gt; &lt;https://evil.example|A&amp;B&gt;: This is a test event.";
+    expect(JSON.parse(received[0]?.body ?? "")).toEqual({ text });
+  });
+
   test("receives the kinds and the organization that it names; one of the service receives those of all", async () => {
     await addReceiver({ id: "rcv_kind", kinds: ["budget.used"] });
     await addReceiver({ id: "rcv_other", organizationId: "org_other" });
