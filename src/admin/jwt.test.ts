@@ -72,6 +72,7 @@ beforeAll(async () => {
     { ...(await exportJWK(ecPair.publicKey)), kid: "ec", alg: "ES256" },
     { ...(await exportJWK(strangerPair.publicKey)), kid: "encryption", use: "enc" },
     { ...(await exportJWK(smallPair.publicKey)), kid: "small" },
+    { ...(await exportJWK(ecPair.publicKey)), y: "AAAA", kid: "broken" },
     { ...(await exportJWK(rsaPair.publicKey)), kid: "twin" },
     { ...(await exportJWK(strangerPair.publicKey)), kid: "twin" },
   ];
@@ -230,6 +231,11 @@ const DEAR: [string, () => Promise<string> | string, RegExp, string?][] = [
   ["without a kid where several keys fit", () => token({ kid: undefined }), /which key/],
   ["with the kid of two keys", () => token({ kid: "twin" }), /which key/],
   ["signed with a short key", () => token({ kid: "small" }, {}, small), /signature/],
+  [
+    "of a key that its issuer publishes broken",
+    () => token({ alg: "ES256", kid: "broken" }, {}, ec, "ES256"),
+    /signature/,
+  ],
   [
     "with the signature of other claims",
     async () => mixed(await token(), await token({}, { sub: "admin" })),

@@ -134,7 +134,9 @@ function refusalOf(error: unknown): unknown {
     return refused("it does not say which key of its issuer signed it");
   if (error instanceof errors.JWTClaimValidationFailed)
     return refused(`its claim ${error.claim} is missing or not accepted`);
-  // A key that cannot be used, such as a short one, is a TypeError.
-  if (error instanceof errors.JOSEError || error instanceof TypeError) return refused("its signature is not valid");
+  // A key that cannot be used is a TypeError, such as a short one, or a DOMException, such as one of a point beside its curve.
+  if ([errors.JOSEError, TypeError, DOMException].some((kind) => error instanceof kind)) {
+    return refused("its signature is not valid");
+  }
   return error;
 }
