@@ -108,7 +108,7 @@ async function rotate(
   const nowMs = core.clock();
   const { createdAtMs, expiresAtMs } = unused ?? old;
   const endsAtMs = expiresAtMs === null ? null : nowMs + expiresAtMs - createdAtMs;
-  // Whoever rotates a token knows its new secret, which must not outlive them.
+  // The new secret is known to the person who rotates, and must not outlive them.
   const origin = { createdAtMs: nowMs, createdBy: core.actor.id };
   const made = makeTokenRow(core.random, { ...old, ...origin, expiresAtMs: endsAtMs });
   const overlapEndsAtMs = unused === undefined ? nowMs + overlapMs : Number.POSITIVE_INFINITY;
