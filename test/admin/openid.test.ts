@@ -11,6 +11,7 @@ import { type IdentityProvider, LoginBrowser, startIdentityProvider } from "../s
 import { freePort, MEMBER_SCOPES, makeOrganization, type RunningService, startService } from "../support/service.ts";
 
 const HOUR_MS = 3_600_000;
+const LONG = { timeout: 60_000, interval: 200 };
 
 let providers: [IdentityProvider, IdentityProvider];
 let service: RunningService;
@@ -350,10 +351,8 @@ describe("attacks on a sign-in", () => {
 test("people of an organization see it alone, and spend its credits alone in the playground", async () => {
   const port = await freePort();
   const provider = await startIdentityProvider([`http://127.0.0.1:${port}`]);
-  const rule = { when: { tenant: "acme" }, role: "member" };
-  const configured = (organization: string) => ({
-    identity: { issuers: [{ ...provider.settings, roles: [{ ...rule, organization }], pins: { user: "sub" } }] },
-  });
+  const rolesOf = (organization: string) => [{ when: { tenant: "acme" }, role: "member", organization }];
+  const configured = (id: string) => ({ identity: { issuers: [{ ...provider.settings, roles: rolesOf(id) }] } });
   const own = await startService({ config: configured("org_unknown"), port });
   const writeConfig = (config: object) => writeFile(join(own.dataDir, "tollgate.yaml"), JSON.stringify(config));
   try {
@@ -367,19 +366,15 @@ test("people of an organization see it alone, and spend its credits alone in the
     expect((await max.call("GET", `/organizations/${other.id}`)).status).toBe(404);
     const made = await max.call("POST", "/playground/token", {});
     expect((await max.call("POST", "/playground/token", { organization_id: other.id })).status).toBe(404);
-    const headers = { authorization: `Bearer ${made.body.token}`, "content-type": "application/json" };
-    const messages = [{ role: "user", content: "hello" }];
-    const body = JSON.stringify({ model: "sandbox/echo", messages, metadata: { user: "other" } });
-    const ask = async () => (await fetch(`${own.url}/v1/chat/completions`, { method: "POST", headers, body })).status;
-    expect([made.status, made.body.organization_id, await ask()]).toEqual([201, acme.id, 400]);
+    const headers = { authorization: `Bearer ${made.body.token}` };
+    const ask = async () => (await fetch(`${own.url}/v1/models`, { headers })).status;
+    expect([made.status, made.body.organization_id, await ask()]).toEqual([201, acme.id, 200]);
     await operator(own).call("POST", "/identities/block", { issuer: provider.issuer, subject: "max" });
-    await expect.poll(ask, { timeout: 60_000 }).toBe(401);
+    await expect.poll(ask, LONG).toBe(401);
     await operator(own).call("POST", "/identities/unblock", { issuer: provider.issuer, subject: "max" });
     // Without the issuer, its sessions end with their next request.
     await writeConfig({});
-    await expect
-      .poll(async () => (await max.call("GET", "/session")).body.role, { timeout: 60_000, interval: 200 })
-      .toBeNull();
+    await expect.poll(async () => (await max.call("GET", "/session")).body.role, LONG).toBeNull();
     expect((await max.call("GET", `/organizations/${acme.id}`)).status).toBe(401);
   } finally {
     await own.end();

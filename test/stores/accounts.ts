@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import { auditRow, COMMAND_ACTOR } from "../../src/admin/audit.ts";
-import { identityRowOf } from "../../src/admin/identities.ts";
+import { identityRowOf } from "../../src/admin/token.ts";
 import { SCOPES } from "../../src/api/principal.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import type { TokenRow } from "../../src/stores/queries/accounts.ts";
