@@ -43,7 +43,7 @@ export interface BookRows {
 export interface BookWrites {
   balances: BalanceRow[];
   newBudgetUses: BudgetUseRow[];
-  /** `held`, `spent` and `announced` have changed. */
+  /** `held`, `spent` and the last warning have changed. */
   changedBudgetUses: BudgetUseRow[];
   newGrants: GrantRow[];
   /** `remaining`, `revoked` and `state` have changed. */

@@ -4,7 +4,7 @@ import { counterIdOf, countersIn } from "./budget-uses.ts";
 import { type BudgetState, budgetState } from "./budgets.ts";
 import type { BudgetUse, RecordedUses } from "./facts.ts";
 import { type BudgetUseName, NameMap } from "./names.ts";
-import { warnOfBudget } from "./warnings.ts";
+import { UNWARNED_USE, warnOfBudget } from "./warnings.ts";
 
 /**
  * Returns the counters that a batch names, each once: those that its new holds will use, and those that its transitions, holds
@@ -91,5 +91,5 @@ export function warnOfUsedBudget(batch: Batch, organizationId: string, use: Budg
 function newUse(batch: Batch, organizationId: string, use: BudgetUse): BudgetUseRow | undefined {
   if (batch.budgets.get(organizationId)?.get(use.budgetId) === undefined) return undefined;
   const { budgetId, windowAtMs, value } = use;
-  return { organizationId, budgetId, windowAtMs, value, held: 0n, spent: 0n, opening: 0n, raised: 0n, announced: 0n };
+  return { organizationId, budgetId, windowAtMs, value, held: 0n, spent: 0n, opening: 0n, raised: 0n, ...UNWARNED_USE };
 }

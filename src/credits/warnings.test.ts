@@ -203,4 +203,18 @@ describe("warnings of budgets", () => {
       ["budget.used", 100],
     ]);
   });
+
+  test.each([8n, 5n])("a budget that is lowered to %i of 10 credits, of which 8 are spent, is used up", (credits) => {
+    used("a", 8);
+    books.putBudget({ ...budget, amount: credits * CREDIT });
+    for (const id of ["b", "c"]) expect(hold(id, 1n).outcome).toBe("insufficient");
+    expect(told()).toEqual([
+      ["budget.used", 80],
+      ["budget.used", 100],
+    ]);
+    books.putBudget(budget);
+    used("d", 1);
+    used("e", 1);
+    expect(told().slice(2)).toEqual([["budget.used", 100]]);
+  });
 });

@@ -17,7 +17,7 @@ interface EventSink {
 const DAY_MS = 86_400_000;
 /** Percentages of the last top-up at which an organization is warned. */
 export const CREDIT_PERCENTS = [50n, 20n, 5n, 0n] as const;
-const NEARLY_USED_PERCENT = 80n;
+const NEARLY_USED_PERCENT = 80;
 
 /** Returns an event whose key is made of its kind, its subject and the period. */
 export function eventOf(
@@ -101,27 +101,27 @@ export function warnOfShortfall(sink: EventSink, organizationId: string, shortfa
   sink.newEvents.push(eventOf("credits.shortfall", { organizationId, nowMs, period }, data));
 }
 
+/** The last warning of a new counter. */
+export const UNWARNED_USE = { warnedLimit: 0n, warnedPercent: 0 };
+
 /**
- * Announces that a counter of a budget has reached 80 or 100 % of its limit, and returns the counter. Below 80 % the warnings
- * are armed again; a raised limit has thresholds that were not announced. `isRefused`: a request no longer fits.
+ * Announces that a counter of a budget has reached 80 or 100 % of its limit, and returns the counter. Each percentage of each
+ * limit is announced once: a change of the limit begins again. `isRefused`: a request no longer fits.
  */
 export function warnOfBudget(sink: EventSink, budget: BudgetRow, use: BudgetUseRow, isRefused = false): BudgetUseRow {
-  const limit = budget.amount + use.raised;
-  const nearly = (limit * NEARLY_USED_PERCENT) / 100n;
-  if (use.spent < nearly) return use.announced === 0n ? use : { ...use, announced: 0n };
-  const isUsedUp = isRefused || use.spent >= limit;
-  const threshold = isUsedUp ? limit : nearly;
-  if (threshold <= use.announced) return use;
-  const { organizationId, budgetId, windowAtMs, value, spent } = use;
+  const { organizationId, budgetId, windowAtMs, value, spent, raised } = use;
+  const limit = budget.amount + raised;
+  if (spent * 100n < limit * BigInt(NEARLY_USED_PERCENT)) return use;
+  const percent = isRefused || spent >= limit ? 100 : NEARLY_USED_PERCENT;
+  if (use.warnedLimit === limit && use.warnedPercent >= percent) return use;
   const { nowMs } = sink;
   const resetsAtMs = windowEnd(budget.window, windowAtMs);
   const data = {
     ...{ budget_id: budgetId, name: budget.name, value: budget.each === null ? null : value, cap_of: budget.capOf },
-    percent: isUsedUp ? 100 : Number(NEARLY_USED_PERCENT),
-    ...{ limit: creditsFromMicro(limit), spent: creditsFromMicro(spent), window: budget.window },
+    ...{ percent, limit: creditsFromMicro(limit), spent: creditsFromMicro(spent), window: budget.window },
     resets_at: resetsAtMs === null ? null : isoTime(resetsAtMs),
   };
-  const period = [budgetId, windowAtMs, value, `${threshold}`];
+  const period = [budgetId, windowAtMs, value, `${limit}`, percent];
   sink.newEvents.push(eventOf("budget.used", { organizationId, nowMs, period }, data));
-  return { ...use, announced: threshold };
+  return { ...use, warnedLimit: limit, warnedPercent: percent };
 }

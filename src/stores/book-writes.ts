@@ -18,7 +18,7 @@ const AMOUNTS = ["granted", "available", "held", "spent", "expired", "nextChange
 const WRITES = {
   balances: write("update", BALANCE, AMOUNTS),
   newBudgetUses: write("insert", BUDGET_USE),
-  changedBudgetUses: write("update", BUDGET_USE, ["held", "spent", "announced"]),
+  changedBudgetUses: write("update", BUDGET_USE, ["held", "spent", "warnedLimit", "warnedPercent"]),
   newGrants: write("insert", GRANT),
   changedGrants: write("update", GRANT, ["remaining", "revoked", "state"]),
   newHolds: write("insert", HOLD),

@@ -85,8 +85,9 @@ export const BUDGET_USE = declareTable("budget_use", ["organizationId", "budgetI
   opening: amount("opening"),
   /** The amount that raises add in this window. */
   raised: amount("raised"),
-  /** The amount of which a warning says that it is used; 0: none does. */
-  announced: amount("announced"),
+  /** The limit and the percentage of it that the last warning named; 0: there was none. */
+  warnedLimit: amount("warned_limit"),
+  warnedPercent: number("warned_percent"),
 });
 
 export const GRANT = declareTable("credit_grant", ["organizationId", "id"], {

@@ -27,7 +27,7 @@ export const UNSEEN: Record<string, Record<string, string>> = {
     ...named("announced top_up", WARNINGS),
   },
   budget: { created_at: "A spending cap may have been set after its token was created." },
-  budget_use: named("announced", WARNINGS),
+  budget_use: named("warned_limit warned_percent", WARNINGS),
   hold: {
     details:
       "Names, prices and counts of a running request are stored nowhere else. They decide a charge at a checkpoint.",

@@ -24,7 +24,7 @@ import { mergeDraws } from "../../src/credits/funds.ts";
 import { grantsOf, holdNamesOf, keyIdOf, keysOf, namesOf, type RowName } from "../../src/credits/names.ts";
 import type { Outcomes } from "../../src/credits/outcomes.ts";
 import { addTokens, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
-import type { EventRow } from "../../src/credits/warnings.ts";
+import { type EventRow, UNWARNED_USE } from "../../src/credits/warnings.ts";
 import type { Durability } from "../../src/stores/driver.ts";
 import type { Books, HoldSearch, OutcomesOf } from "../../src/stores/queries/books.ts";
 import { chargeEvent, lateEvent, type UsageEvent } from "../../src/stores/queries/statement.ts";
@@ -75,7 +75,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
 
   raise(organizationId: string, use: BudgetUse, amount: bigint): void {
     const key = keyOf(organizationId, counterIdOf(use));
-    const empty = { organizationId, ...use, held: 0n, spent: 0n, opening: 0n, raised: 0n, announced: 0n };
+    const empty = { organizationId, ...use, held: 0n, spent: 0n, opening: 0n, raised: 0n, ...UNWARNED_USE };
     const row = this.budgetUses.get(key) ?? empty;
     this.budgetUses.set(key, { ...row, raised: row.raised + amount });
   }

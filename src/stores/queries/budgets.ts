@@ -2,6 +2,7 @@ import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow, BudgetUseRow } from "../../credits/books.ts";
 import type { BudgetUse } from "../../credits/facts.ts";
+import { UNWARNED_USE } from "../../credits/warnings.ts";
 import { AUDIT_ENTRY } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import { BUDGET, BUDGET_USE } from "../schema.ts";
@@ -45,7 +46,7 @@ export function budgetRows({ find, findRows, now, writeIf }: Database) {
       const lock = sql`
         update balance set closed_before = closed_before where organization_id = ${organizationId}
           and exists (select 1 from budget where ${ofBudget({ organizationId, id: budgetId })})`;
-      const nothing = { held: 0n, spent: 0n, opening: 0n, announced: 0n };
+      const nothing = { held: 0n, spent: 0n, opening: 0n, ...UNWARNED_USE };
       const raise = sql`
         ${BUDGET_USE.insert({ organizationId, budgetId, windowAtMs, value, ...nothing, raised: amount })}
         on conflict (organization_id, budget_id, window_at, value)

@@ -90,7 +90,8 @@ CREATE TABLE budget_use (
   spent           bigint NOT NULL CHECK (spent >= 0),
   opening         bigint NOT NULL CHECK (opening >= 0),
   raised          bigint NOT NULL CHECK (raised >= 0),
-  announced       bigint NOT NULL DEFAULT 0 CHECK (announced >= 0),
+  warned_limit    bigint NOT NULL DEFAULT 0 CHECK (warned_limit >= 0),
+  warned_percent  bigint NOT NULL DEFAULT 0 CHECK (warned_percent IN (0, 80, 100)),
   PRIMARY KEY (organization_id, budget_id, window_at, value)
 ) WITH (fillfactor = 50);
 

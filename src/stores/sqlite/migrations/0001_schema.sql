@@ -90,7 +90,8 @@ CREATE TABLE budget_use (
   spent           INTEGER NOT NULL CHECK (spent >= 0),
   opening         INTEGER NOT NULL CHECK (opening >= 0),
   raised          INTEGER NOT NULL CHECK (raised >= 0),
-  announced       INTEGER NOT NULL DEFAULT 0 CHECK (announced >= 0),
+  warned_limit    INTEGER NOT NULL DEFAULT 0 CHECK (warned_limit >= 0),
+  warned_percent  INTEGER NOT NULL DEFAULT 0 CHECK (warned_percent IN (0, 80, 100)),
   PRIMARY KEY (organization_id, budget_id, window_at, value)
 ) STRICT, WITHOUT ROWID;
 
