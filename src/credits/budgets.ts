@@ -1,6 +1,6 @@
 import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
 import type { BudgetRow, BudgetUseRow, BudgetWindow, HoldTransition } from "./books.ts";
-import { recordedTextOf } from "./budget-uses.ts";
+import { RecentTexts, recordedTextOf } from "./budget-uses.ts";
 import type { BudgetUse, RecordedUses } from "./facts.ts";
 
 /** The value of a request that states none for the metadata key of a budget. */
@@ -9,8 +9,6 @@ export const NO_VALUE = "(none)";
 export const METADATA_PREFIX = "metadata.";
 
 const DAY_MS = 86_400_000;
-/** Records of all organizations together: each may have a thousand users, and a text of a hundred budgets. */
-const RECORDS_MAX = 1_000;
 /** 1970 began on a Thursday. */
 const DAYS_FROM_MONDAY = 3;
 
@@ -46,8 +44,8 @@ interface BudgetSubject {
   metadata: Readonly<Record<string, string>> | null;
 }
 
-/** Records of recent requests, by the index that made them and all that decides them. */
-const recentRecords = new Map<string, RecordedUses>();
+/** Records of recent requests of all organizations, by the index that made them and all that decides them. */
+const recentRecords = new RecentTexts<RecordedUses>();
 let indexCount = 0;
 
 /** The budgets of one organization. Those of single callers, which can be many, are found by the caller. */
@@ -88,8 +86,7 @@ export class BudgetIndex {
     let recorded = recentRecords.get(key);
     if (recorded === undefined) {
       recorded = recordedTextOf(this.usesOf(hold, nowMs));
-      if (recentRecords.size >= RECORDS_MAX) recentRecords.clear();
-      recentRecords.set(key, recorded);
+      recentRecords.set(key, recorded, key.length + (recorded?.length ?? 0));
     }
     return recorded;
   }
