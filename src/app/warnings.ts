@@ -64,10 +64,7 @@ export function createWatch(
   return new Watch({
     ...{ rows: store.events, usage: store.usage, node: `${hostname()}:${dataDir}`, clock },
     settings: () => live.config.warnings,
-    downRoutes() {
-      const open = circuits.health(clock()).filter(({ state }) => state === "open");
-      return new Set(open.map(({ provider, model }) => `${provider}/${model}`));
-    },
+    routes: () => circuits.health(clock()),
     models: () => live.catalog.list(),
     deadLetters: async () => (await ledger.status()).deadLetters.entries,
     outage: createOutage({ log, level: "warn", texts, clock }),

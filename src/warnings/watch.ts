@@ -21,12 +21,22 @@ export interface WatchSettings {
   unusualFactor: number;
 }
 
+/** Health of a route on this node. */
+export interface RouteState {
+  provider: string;
+  model: string;
+  /** Open: its calls fail for all organizations. */
+  state: "closed" | "partly_open" | "open";
+  lastFailure: { atMs: number } | null;
+  lastSuccessAtMs: number | null;
+}
+
 export interface WatchOptions {
   rows: EventRows;
   usage: Pick<UsageRows, "requests">;
   settings: () => WatchSettings;
-  /** Routes that fail for all organizations, of those that were called. */
-  downRoutes: () => ReadonlySet<string>;
+  /** The routes that were called since the start. */
+  routes: () => readonly RouteState[];
   models: () => readonly { id: string; shutdownDate: string | null; replacement: string | null }[];
   deadLetters: () => Promise<number>;
   /** Name of this node, which has dead letters of its own. */
@@ -45,7 +55,8 @@ export class Watch {
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> | undefined;
   #hour = 0;
-  #down: ReadonlySet<string> = new Set();
+  /** True for the routes that were last seen down on this node. */
+  readonly #isDown = new Map<string, boolean>();
 
   constructor(options: WatchOptions) {
     this.#options = options;
@@ -95,22 +106,24 @@ export class Watch {
     return eventOf(kind, { organizationId, nowMs: this.#options.clock(), period }, data);
   }
 
-  /** The key contains the event before it of the same route: of several nodes that notice a change, one writes it. */
+  /**
+   * Compares with the last event of a route, which another node, or this one before a restart, may have written. The key
+   * contains that event: of several nodes that notice a change, one writes it.
+   */
   async #watchRoutes(): Promise<void> {
-    const { rows, downRoutes } = this.#options;
-    const [before, down] = [this.#down, downRoutes()];
-    const changed = [...before.symmetricDifference(down)];
-    if (changed.length > 0) {
-      const earlier = await rows.eventsOf(["route.down", "route.up"]);
-      const events = changed.flatMap((route) => {
-        const kind = down.has(route) ? "route.down" : "route.up";
-        const last = earlier.find(({ data }) => data.route === route);
-        if ((last?.kind ?? "route.up") === kind) return [];
-        return [this.#event(kind, null, [route, last?.madeAtMs ?? 0], { route })];
-      });
-      await rows.insertEvents(events);
-    }
-    this.#down = down;
+    const { rows, routes } = this.#options;
+    const seen = routes().map((state) => ({ route: `${state.provider}/${state.model}`, isDown: isDown(state) }));
+    const changed = seen.filter(({ route, isDown }) => isDown !== undefined && isDown !== this.#isDown.get(route));
+    if (changed.length === 0) return;
+    const earlier = await rows.eventsOf(["route.down", "route.up"]);
+    const events = changed.flatMap(({ route, isDown }) => {
+      const kind = isDown ? "route.down" : "route.up";
+      const last = earlier.find(({ data }) => data.route === route);
+      if ((last?.kind ?? "route.up") === kind) return [];
+      return [this.#event(kind, null, [route, last?.madeAtMs ?? 0], { route })];
+    });
+    await rows.insertEvents(events);
+    for (const { route, isDown = false } of changed) this.#isDown.set(route, isDown);
   }
 
   async #watchDeadLetters(): Promise<void> {
@@ -169,6 +182,12 @@ export class Watch {
     });
     await rows.insertEvents(events);
   }
+}
+
+/** Returns undefined where it is not known: a route that nobody calls, or whose last call failed, is not up again. */
+function isDown({ state, lastFailure, lastSuccessAtMs }: RouteState): boolean | undefined {
+  if (state === "open") return true;
+  return (lastSuccessAtMs ?? 0) > (lastFailure?.atMs ?? 0) ? false : undefined;
 }
 
 /** Returns how many days the credits last at the rate of some days. */

@@ -6,7 +6,7 @@ import { EVENT_KINDS } from "../../src/api/admin/event-kinds.ts";
 import type { RequestSum } from "../../src/stores/queries/usage.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
-import { Watch, type WatchOptions } from "../../src/warnings/watch.ts";
+import { type RouteState, Watch, type WatchOptions } from "../../src/warnings/watch.ts";
 import { grantOf } from "../stores/fixture.ts";
 
 const HOUR_MS = 3_600_000;
@@ -34,7 +34,7 @@ function watchOf(options: Partial<WatchOptions> = {}): Watch {
   return new Watch({
     ...{ rows: store.events, usage: store.usage, clock: () => nowMs, node: "node-a" },
     settings: () => ({ forecastDays: 7, tokenExpiryDays: 7, unusualFactor: 10 }),
-    downRoutes: () => new Set(),
+    routes: () => [],
     models: () => [],
     deadLetters: async () => 0,
     outage: {
@@ -130,9 +130,15 @@ test("a token that expires is told of once, unless it was revoked or replaced", 
   expect(await told()).toEqual([["token.expiring", { organization_id: ORGANIZATION, ...expected }]]);
 });
 
+const up = (model: string): RouteState => {
+  return { provider: "a", model, state: "closed", lastFailure: { atMs: nowMs - 2 }, lastSuccessAtMs: nowMs - 1 };
+};
+const down = (model: string): RouteState => ({ ...up(model), state: "open", lastFailure: { atMs: nowMs } });
+const toldRoutes = async () => (await told()).map(([kind, { route }]) => `${kind} ${route}`);
+
 test("a route is told of once by three nodes when it is down, and once when it is up again", async () => {
-  let down = new Set<string>();
-  const nodes = [1, 2, 3].map(() => watchOf({ downRoutes: () => down }));
+  let routes: RouteState[] = [];
+  const nodes = [1, 2, 3].map(() => watchOf({ routes: () => routes }));
   const look = async () => {
     await Promise.all(nodes.map((node) => node.run()));
     nowMs += 60_000;
@@ -141,16 +147,26 @@ test("a route is told of once by three nodes when it is down, and once when it i
   };
   await look();
   expect(await told()).toEqual([]);
-  for (const routes of [["a/b"], [], ["a/b", "c/d"]]) {
-    down = new Set(routes);
-    await look();
+  for (routes of [[down("b")], [up("b")], [down("b"), down("c")]]) await look();
+  expect(await toldRoutes()).toEqual(["route.down a/b", "route.up a/b", "route.down a/b", "route.down a/c"]);
+});
+
+test("after a restart, a route that was down is up again once a call succeeds, and not before", async () => {
+  let routes = [down("b")];
+  await watchOf({ routes: () => routes }).run();
+  const restarted = watchOf({ routes: () => routes });
+  for (routes of [[], [{ ...up("b"), lastSuccessAtMs: null }], [{ ...up("b"), lastFailure: { atMs: nowMs } }]]) {
+    await restarted.run();
+    expect(await toldRoutes()).toEqual(["route.down a/b"]);
   }
-  expect((await told()).map(([kind, { route }]) => `${kind} ${route}`)).toEqual([
-    "route.down a/b",
-    "route.up a/b",
-    "route.down a/b",
-    "route.down c/d",
-  ]);
+  routes = [up("b")];
+  for (const _ of [1, 2]) await restarted.run();
+  expect(await toldRoutes()).toEqual(["route.down a/b", "route.up a/b"]);
+});
+
+test("a route that is up from the start is not told of", async () => {
+  await watchOf({ routes: () => [up("b")] }).run();
+  expect(await toldRoutes()).toEqual([]);
 });
 
 test("dead letters are told of by node and number, models before they are shut down", async () => {
