@@ -94,7 +94,7 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
     return { path: `/tokens/${id}/revoke` };
   },
   "/receivers": async () => ({ path: "/receivers", body: RECEIVER, secret: "secret" }),
-  "/receivers/:id/rotate": async () => ({ path: `${await receiverPath()}/rotate`, body: {}, secret: "secret" }),
+  "/receivers/:id/rotate": async () => ({ path: `${await receiverPath()}/rotate`, secret: "secret" }),
   "/receivers/:id/test": async () => ({ path: `${await receiverPath()}/test` }),
   "/deliveries/:id/replay": async () => {
     const { body } = await send(`${await receiverPath()}/test`, undefined, newKey());

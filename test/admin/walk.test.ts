@@ -76,7 +76,6 @@ const bodies: Record<string, object> = {
   raiseBudget: { amount: 1 },
   createReceiver: { name: "Ops", format: "webhook", target: "https://hooks.example.com/" },
   changeReceiver: { name: "Ops" },
-  rotateReceiverSecret: {},
   resumeRoute: { route: "sandbox/echo" },
 };
 const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) =>

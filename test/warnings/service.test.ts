@@ -139,7 +139,7 @@ describe("a service", () => {
     const { body: made } = await post();
     expect(made.secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
     expect((await post()).body).toMatchObject({ id: made.id, secret: null, hint: expect.stringContaining(made.id) });
-    const rotated = await operator(service).call<Created>("POST", `/receivers/${made.id}/rotate`, {});
+    const rotated = await operator(service).call<Created>("POST", `/receivers/${made.id}/rotate`);
     const listed = await operator(service).call("GET", "/receivers");
     const audit = await operator(service).call("GET", "/audit");
     expect(JSON.stringify(audit.body)).toContain("receiver.rotate");
