@@ -102,7 +102,7 @@ export const changeOrganization = operation({
 });
 
 /** Sets the thresholds at which an organization is warned. Rejects with not_found or invalid_value. */
-async function updateCreditWarnings(core: AccountCore, id: string, amounts: bigint[] | null): Promise<void> {
+export async function updateCreditWarnings(core: AccountCore, id: string, amounts: bigint[] | null): Promise<void> {
   if (amounts !== null && amounts.length > CREDIT_WARNINGS_MAX) {
     throw invalidValue(
       "credit_warnings",

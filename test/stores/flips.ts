@@ -38,7 +38,7 @@ function flipOf(table: TableShape, column: string, cell: unknown): unknown {
 }
 
 const JSON_COLUMNS = ["limits", "scopes", "models", "draws", "details", "metadata", "attempts", "pinned", "keys"];
-const isJson = (column: string) => [...JSON_COLUMNS, "settlement", "before", "after"].includes(column);
+const isJson = (column: string) => [...JSON_COLUMNS, "settlement", "before", "after", "warn_at"].includes(column);
 
 /** Changes the first value that is neither an object nor a list. */
 function flipJson(value: unknown): unknown {

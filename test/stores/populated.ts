@@ -5,7 +5,7 @@ import { deliveryOf } from "../../src/admin/receivers.ts";
 import type { HoldTransition, SettleTransition } from "../../src/credits/books.ts";
 import type { HoldFacts } from "../../src/credits/facts.ts";
 import { eventOf } from "../../src/credits/warnings.ts";
-import { updateOrganization } from "../../src/operations/change-organization.ts";
+import { updateCreditWarnings, updateOrganization } from "../../src/operations/change-organization.ts";
 import { updateToken } from "../../src/operations/change-token.ts";
 import type { AccountCore, CreditCore } from "../../src/operations/core.ts";
 import { addAllowance } from "../../src/operations/create-allowance.ts";
@@ -51,6 +51,7 @@ export async function populate(subject: Subject): Promise<string> {
   await store.responseItems.insert(owner, [{ ...owner, ...item }]);
   await updateOrganization(core, organizationId, { name: "Renamed", keepsConversations: true, keepsResponses: false });
   await updateOrganization(core, organizationId, { status: "paused", pausesAllowances: true });
+  await updateCreditWarnings(core, organizationId, [3n * CREDIT]);
   const token = await createTokens(core, organizationId);
   const selector = { tokens: [token.id], models: ["sandbox/*"], metadata: { user: ["1"] } };
   const budget = { organizationId, name: "Users", amount: 9n * CREDIT, each: "metadata.user", selector };

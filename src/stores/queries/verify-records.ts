@@ -3,7 +3,7 @@ import { auditedBooking, type BookedTerms } from "../../credits/adjustments.ts";
 import { type AllowanceRow, auditedAllowance, grantOfPeriod, periodAt } from "../../credits/allowance.ts";
 import { creditsFromMicro, formatCredits, microCreditsOf } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
-import type { AdjustmentRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
+import type { AdjustmentRow, BalanceRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
 import { counterIdOf } from "../../credits/budget-uses.ts";
 import { auditedBudget } from "../../credits/budgets.ts";
 import { addAmount, type ChargeSums } from "../../credits/closing.ts";
@@ -21,6 +21,7 @@ export const COMPARED_ACTIONS = [
 /** The rows of an organization that operators change, and the records of their changes, in the order of their ids. */
 export interface RecordedRows {
   organization: OrganizationRow | undefined;
+  balances: readonly Pick<BalanceRow, "warnAt">[];
   tokens: readonly TokenRow[];
   budgets: readonly BudgetRow[];
   budgetUses: readonly BudgetUseRow[];
@@ -44,17 +45,18 @@ export function checkRecords(rows: RecordedRows, report: ReportViolation): void 
 /** The columns of an organization that its creation does not record. */
 const UNCHANGED = {
   ...{ kind: "standard", status: "active" },
-  ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false },
+  ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false, creditWarnings: null },
 };
 
-function checkOrganization({ organization }: RecordedRows, records: Records): void {
+function checkOrganization({ organization, balances: [balance] }: RecordedRows, records: Records): void {
   if (organization === undefined) return;
   const { id, createdAtMs, ...terms } = organization;
   // That of the playground is not recorded.
   const [creation] = records.of("organization.create", id);
   if (creation !== undefined) records.compareTime("creation of the organization", creation, createdAtMs);
   const changes = records.of("organization.change", id);
-  records.compare("organization", terms, { creation, changes, initial: UNCHANGED });
+  const stored = { ...terms, creditWarnings: balance?.warnAt?.map(creditsFromMicro) ?? null };
+  records.compare("organization", stored, { creation, changes, initial: UNCHANGED });
 }
 
 function checkBookings({ grants, adjustments, allowances }: RecordedRows, records: Records): void {
