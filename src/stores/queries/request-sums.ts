@@ -5,7 +5,15 @@ import { flag, nullable, number, requiredText, signedAmount } from "../fields.ts
 import { allOf, raw, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
 import { isMatch, type RequestFilter, type RequestValues, requestValues } from "./request-filter.ts";
-import { type IdRange, type ListedRequest, listed, type RowNames, requestQuery, walkBack } from "./requests.ts";
+import {
+  type IdRange,
+  isWithin,
+  type ListedRequest,
+  listed,
+  type RowNames,
+  requestQuery,
+  walkBack,
+} from "./requests.ts";
 
 /** Orders of ended requests, highest first. */
 export type RequestOrder = "charged" | "duration" | "tokens";
@@ -97,10 +105,6 @@ function highestFirst(measure: Measure["of"]) {
     if (first === second) return one.facts.holdId < other.facts.holdId ? 1 : -1;
     return first < second ? 1 : -1;
   };
-}
-
-function isWithin({ from, to }: IdRange): Sql {
-  return sql`request.id >= ${from} and request.id < ${to}`;
 }
 
 interface GroupKey {

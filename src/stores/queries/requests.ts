@@ -49,10 +49,12 @@ const AHEAD_MS = 300_000;
 /** Longer than `AHEAD_MS`, so that a page cut off by the time limit always contains the newest requests. */
 const FIRST_WINDOW_MS = 2 * AHEAD_MS;
 const WINDOW_GROWTH = 4;
-const CHUNK_ROWS_MAX = 1_000;
 /** Time limit of a search: a page contains the rows found by then. */
 const SEARCH_MS = 250;
-/** A stretch that takes longer is not followed by a larger one, so that the last one exceeds the time limit by little. */
+/**
+ * A stretch that takes longer, and twice as long as the shortest one, is not followed by a larger one, so that the last one
+ * exceeds the time limit by little. With very many organizations every stretch takes longer, whatever its length.
+ */
 const STRETCH_MS = 25;
 
 export type RequestRows = ReturnType<typeof requestRows>;
@@ -102,29 +104,33 @@ export interface IdRange {
 }
 
 /**
- * Visits the ids of a period in stretches, the newest first, until its beginning or until the time limit. Stretches grow, or
- * have the length of `stepMs` and begin at its multiples. Returns the id at which the next visit continues; null at the end.
+ * Visits the ids of a period in stretches, the newest first, until a visit returns true, until the beginning of the period or
+ * until the time limit. Stretches grow, or have the length of `stepMs` and begin at its multiples. Open holds may be older than
+ * all ended requests. Returns the id at which the next visit continues; null at the end.
  */
 export async function walkBack(
   database: Database,
   filter: RequestFilter,
-  { before, stepMs }: { before: string | null; stepMs?: number | undefined },
-  visit: (range: IdRange) => Promise<void>,
+  { before, stepMs, open = [] }: { before: string | null; stepMs?: number | undefined; open?: ListedRequest[] },
+  visit: (range: IdRange) => Promise<boolean | undefined>,
 ): Promise<string | null> {
   const startedAtMs = performance.now();
-  const floorId = await floorOf(database, filter, []);
+  const floorId = await floorOf(database, filter, open);
   let to = before ?? newestId(filter);
   let lengthMs = FIRST_WINDOW_MS;
+  let shortestMs = Number.POSITIVE_INFINITY;
   while (floorId !== undefined && to > floorId) {
     const beganAtMs = performance.now();
     const toMs = searchedTime(to);
     const opening = idAt(stepMs === undefined ? toMs - lengthMs : Math.floor((toMs - 1) / stepMs) * stepMs);
     const from = opening > floorId ? opening : floorId;
-    await visit({ from, to });
+    const isEnough = await visit({ from, to });
     to = from;
     const endedAtMs = performance.now();
-    if (endedAtMs - beganAtMs < STRETCH_MS) lengthMs *= WINDOW_GROWTH;
-    if (to > floorId && endedAtMs - startedAtMs > SEARCH_MS) return to;
+    const tookMs = endedAtMs - beganAtMs;
+    shortestMs = Math.min(shortestMs, tookMs);
+    if (tookMs < Math.max(STRETCH_MS, 2 * shortestMs)) lengthMs *= WINDOW_GROWTH;
+    if (isEnough || (to > floorId && endedAtMs - startedAtMs > SEARCH_MS)) return to;
   }
   if (before !== null) searchedTime(before);
   return null;
@@ -139,34 +145,17 @@ async function searchRequests(
   database: Database,
   search: RequestSearch,
 ): Promise<{ rows: ListedRequest[]; next: string | null }> {
-  const startedAtMs = performance.now();
-  const found: ListedRequest[] = [];
+  const { before, limit, status } = search;
   const open = await openHolds(database, search);
-  const floorId = await floorOf(database, search, open);
-  if (floorId === undefined) return { rows: found, next: null };
-  let beforeId = search.before ?? newestId(search);
-  let windowMs = FIRST_WINDOW_MS;
-  let chunk = search.limit;
-  for (;;) {
-    const openingId = idAt(Math.max(0, searchedTime(beforeId) - windowMs));
-    const fromId = openingId > floorId ? openingId : floorId;
-    const rows =
-      search.status === "running" ? [] : await readWindow(database, search, { fromId, beforeId, limit: chunk });
-    const last = rows.length === chunk ? rows.at(-1)?.facts.holdId : undefined;
-    const reachedId = last ?? fromId;
-    const running = open.filter(({ facts: { holdId } }) => holdId >= reachedId && holdId < beforeId);
-    found.push(...[...rows, ...running].sort(newestFirst));
-    beforeId = reachedId;
-    if (found.length >= search.limit) {
-      const shown = found.slice(0, search.limit);
-      return { rows: shown, next: shown.at(-1)?.facts.holdId ?? null };
-    }
-    if (last === undefined) windowMs *= WINDOW_GROWTH;
-    // Matching rows are rare: read more at once.
-    else chunk = Math.min(CHUNK_ROWS_MAX, chunk * 2);
-    if (beforeId <= floorId) return { rows: found, next: null };
-    if (performance.now() - startedAtMs > SEARCH_MS) return { rows: found, next: beforeId };
-  }
+  const found: ListedRequest[] = [];
+  const next = await walkBack(database, search, { before, open }, async ({ from, to }) => {
+    const ended = status === "running" ? [] : await readStretch(database, search, { from, to });
+    const running = open.filter(({ facts: { holdId } }) => holdId >= from && holdId < to);
+    found.push(...[...ended, ...running].sort(newestFirst));
+    return found.length >= limit;
+  });
+  const rows = found.slice(0, limit);
+  return { rows, next: found.length < limit ? next : (rows.at(-1)?.facts.holdId ?? null) };
 }
 
 function newestFirst(a: ListedRequest, b: ListedRequest): number {
@@ -215,15 +204,15 @@ async function openHolds(database: Database, search: RequestSearch): Promise<Lis
   return records.map(listedHold).filter(isWanted);
 }
 
-async function readWindow(
-  database: Database,
-  search: RequestSearch,
-  { fromId, beforeId, limit }: { fromId: string; beforeId: string; limit: number },
-): Promise<ListedRequest[]> {
-  const inWindow = sql`request.id >= ${fromId} and request.id < ${beforeId}`;
-  const wanted = allOf(inWindow, isMatch(requestValues(database), search));
-  const query = sql`${requestQuery(wanted)} order by request.id desc limit ${limit}`;
+async function readStretch(database: Database, search: RequestSearch, range: IdRange): Promise<ListedRequest[]> {
+  const wanted = allOf(isWithin(range), isMatch(requestValues(database), search));
+  const query = sql`${requestQuery(wanted)} order by request.id desc limit ${search.limit}`;
   return listed(database, await database.read<RowNames>(query));
+}
+
+/** Returns the condition that a request is within a range. */
+export function isWithin({ from, to }: IdRange): Sql {
+  return sql`request.id >= ${from} and request.id < ${to}`;
 }
 
 function holdQuery(condition: Sql): Sql {
