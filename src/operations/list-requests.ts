@@ -45,6 +45,7 @@ export function requestFilterOf({ who, query }: Pick<OperationCall<Filters>, "wh
     organizationId: organizationIn(who, query.organization_id),
     tokenId: query.token_id ?? null,
     model: query.model ?? null,
+    id: null,
     requestId: query.request_id ?? null,
     status: query.status ?? null,
     failure: query.failure ?? null,

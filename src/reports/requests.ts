@@ -54,30 +54,24 @@ export function requestsOver({ holds, refusals, conversations }: RequestSources)
     if (isAccessId(anyId)) return anyId;
     return (await holds.idOfProviderResponse(anyId)) ?? uuidIn(anyId) ?? anyId;
   };
+  /** Returns a filter whose `requestId` is any id with the id that the store knows; undefined if no request has such an id. */
+  const resolved = async <Filter extends RequestFilter>(filter: Filter): Promise<Filter | undefined> =>
+    filter.requestId === null ? filter : filteredById(filter, await ownIdOf(filter.requestId));
   /** Lists requests in an order. Throws ApiError (invalid_value) for an invalid cursor. */
   const list = async (listing: RequestListing): Promise<RequestPage> => {
-    const { requestId, order } = listing;
-    const id = requestId === null ? null : await ownIdOf(requestId);
-    const narrowed = id === null ? listing : narrowedById(listing, id);
-    const isWanted = (row: RequestSummary) => id === null || row.request_id === id || row.id === id;
-    if (order === "newest") {
-      const page = await newest(narrowed);
-      return { ...page, data: page.data.filter(isWanted) };
-    }
-    const { rows, next } = await holds.ranked({ ...narrowed, order, before: listing.cursor });
-    return { object: "list", data: rows.map(toSummary).filter(isWanted), next_cursor: next };
-  };
-  const idOfAccess = async (requestId: string): Promise<string | undefined> => {
-    const listing = { ...ANY_REQUEST, requestId, order: "newest" as const, limit: 1 };
-    let page = await list({ ...listing, cursor: null });
-    while (page.data.length === 0 && page.next_cursor !== null) {
-      page = await list({ ...listing, cursor: page.next_cursor });
-    }
-    return page.data[0]?.id;
+    const filter = await resolved(listing);
+    if (filter === undefined) return { object: "list", data: [], next_cursor: null };
+    const { order, cursor } = filter;
+    if (order === "newest") return newest(filter);
+    const { rows, next } = await holds.ranked({ ...filter, order, before: cursor });
+    return { object: "list", data: rows.map(toSummary), next_cursor: next };
   };
   /** Returns a request's own id for any of its ids; another text as it is. */
-  const ownId = async (anyId: string): Promise<string> =>
-    isAccessId(anyId) ? ((await idOfAccess(anyId)) ?? anyId) : ownIdOf(anyId);
+  const ownId = async (anyId: string): Promise<string> => {
+    if (!isAccessId(anyId)) return ownIdOf(anyId);
+    const { data } = await list({ ...ANY_REQUEST, requestId: anyId, order: "newest", cursor: null, limit: 1 });
+    return data[0]?.id ?? anyId;
+  };
   return {
     list,
     ownId,
@@ -94,7 +88,8 @@ export function requestsOver({ holds, refusals, conversations }: RequestSources)
     },
     /** Adds up ended requests by group. Throws ApiError (invalid_value) for an invalid cursor. */
     async sums(filter: RequestFilter, grouping: RequestGrouping, cursor: string | null) {
-      const { groups, next } = await holds.sums(filter, grouping, cursor);
+      const wanted = await resolved(filter);
+      const { groups, next } = wanted ? await holds.sums(wanted, grouping, cursor) : { groups: [], next: null };
       const isTime = grouping.by === "hour" || grouping.by === "day";
       return { object: "list" as const, data: groups.map((sum) => toSum(sum, isTime)), next_cursor: next };
     },
@@ -128,8 +123,8 @@ function newestOver({ holds, refusals }: Pick<RequestSources, "holds" | "refusal
 
 /** The filter that matches every request. */
 export const ANY_REQUEST: RequestFilter = {
-  ...{ organizationId: null, tokenId: null, model: null, requestId: null, status: null, failure: null },
-  ...{ route: null, budgetId: null, metadata: null, chargedMin: null, fromMs: null, toMs: null },
+  ...{ organizationId: null, tokenId: null, model: null, id: null, requestId: null, status: null },
+  ...{ failure: null, route: null, budgetId: null, metadata: null, chargedMin: null, fromMs: null, toMs: null },
 };
 
 function toSum({ key, name, organizationId, isRest, ...sum }: RequestGroupSum, isTime: boolean): SummedRequests {
@@ -152,19 +147,22 @@ const CLOCKS_DIFFER_MS = 240_000;
 /** A request has been read, and holds its credits or is refused, this long after it arrived. */
 const DECIDED_WITHIN_MS = 120_000;
 
-/** Limits a search for an id to the time in the id. An id without a time is searched for everywhere. */
-function narrowedById(listing: RequestListing, id: string): RequestListing {
+/**
+ * Limits a filter to a request's own id or its `x-request-id`, and to the time in it. Returns undefined for another text: all ids
+ * of requests contain their time.
+ */
+function filteredById<Filter extends RequestFilter>(filter: Filter, id: string): Filter | undefined {
   const isAccess = isAccessId(id);
-  const timeMs = timeOfId(isAccess ? (uuidIn(id) ?? id) : id);
-  if (timeMs === undefined) return { ...listing, requestId: id };
+  const timeMs = timeOfId(isAccess ? (uuidIn(id) ?? "") : id);
+  if (timeMs === undefined) return undefined;
   // Ten minutes, which one read of the search covers, so that no limit of its time leaves the request out.
   const latestMs = timeMs + DECIDED_WITHIN_MS + CLOCKS_DIFFER_MS;
   const [fromMs, toMs] = isAccess ? [timeMs - CLOCKS_DIFFER_MS, latestMs] : [timeMs, timeMs + 1];
   return {
-    ...listing,
-    requestId: isAccess ? id : null,
-    fromMs: Math.max(fromMs, listing.fromMs ?? 0),
-    toMs: Math.min(toMs, listing.toMs ?? toMs),
+    ...filter,
+    ...(isAccess ? { id: null, requestId: id } : { id, requestId: null }),
+    fromMs: Math.max(fromMs, filter.fromMs ?? 0),
+    toMs: Math.min(toMs, filter.toMs ?? toMs),
   };
 }
 

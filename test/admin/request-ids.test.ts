@@ -46,7 +46,10 @@ test.each([
   const id = listed.data[0]?.id ?? "";
   for (const one of [id, answerId ?? "", accessId]) {
     expect((await client.call("GET", `/requests/${one}`)).body).toMatchObject({ id, request_id: accessId });
-    expect((await client.call<Listed>("GET", `/requests?request_id=${one}`)).body.data).toMatchObject([{ id }]);
+    const found = (path: string) => client.call<Listed>("GET", `${path}request_id=${one}`);
+    expect((await found("/requests?")).body.data).toMatchObject([{ id }]);
+    expect((await found("/requests?sort=charged&")).body.data).toMatchObject([{ id }]);
+    expect((await found("/requests/sums?by=token&")).body.data).toMatchObject([{ requests: 1 }]);
   }
 });
 
@@ -74,6 +77,11 @@ test("an id of no request is not found", async () => {
     "req_x",
     "x",
   ]) {
-    expect((await operator(service).call("GET", `/requests/${id}`)).status).toBe(404);
+    const client = operator(service);
+    expect((await client.call("GET", `/requests/${id}`)).status).toBe(404);
+    for (const path of ["/requests?", "/requests?sort=charged&", "/requests/sums?by=token&"]) {
+      const { body } = await client.call("GET", `${path}request_id=${id}`);
+      expect([path, body]).toEqual([path, { object: "list", data: [], next_cursor: null }]);
+    }
   }
 });

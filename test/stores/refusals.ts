@@ -8,6 +8,7 @@ const EVERYTHING: RefusalSearch = {
   organizationId: null,
   tokenId: null,
   model: null,
+  id: null,
   requestId: null,
   failure: null,
   fromMs: null,

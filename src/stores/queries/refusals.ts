@@ -17,7 +17,10 @@ export interface RefusalEntry extends RefusalRow {
 }
 
 export interface RefusalSearch
-  extends Pick<RequestFilter, "organizationId" | "tokenId" | "model" | "requestId" | "failure" | "fromMs" | "toMs"> {
+  extends Pick<
+    RequestFilter,
+    "organizationId" | "tokenId" | "model" | "id" | "requestId" | "failure" | "fromMs" | "toMs"
+  > {
   /** Ids below this one. */
   before: string | null;
   limit: number;
@@ -59,10 +62,11 @@ export function refusalRows({ read, remove, write }: Database) {
       return (await read<object>(query)).map(REFUSAL_DAY.fromRecord);
     },
     /** Returns refusals, the newest first. */
-    search({ organizationId, tokenId, model, requestId, failure, fromMs, toMs, before, limit }: RefusalSearch) {
+    search({ organizationId, tokenId, model, id, requestId, failure, fromMs, toMs, before, limit }: RefusalSearch) {
       const wanted = allOf(
         equal({ "refusal.organization_id": organizationId, "refusal.token_id": tokenId }),
-        equal({ "refusal.model": model, "refusal.request_id": requestId, "refusal.code": failure }),
+        equal({ "refusal.id": id, "refusal.request_id": requestId }),
+        equal({ "refusal.model": model, "refusal.code": failure }),
         before !== null && sql`refusal.id < ${before}`,
         toMs !== null && sql`refusal.id < ${idAt(toMs)}`,
         fromMs !== null && sql`refusal.id >= ${idAt(fromMs)}`,

@@ -9,6 +9,8 @@ export interface RequestFilter {
   organizationId: string | null;
   tokenId: string | null;
   model: string | null;
+  /** The request's own id. */
+  id: string | null;
   /** An `x-request-id`. */
   requestId: string | null;
   status: RequestStatus | null;
@@ -65,11 +67,11 @@ function corrected(column: string, correction: Sql): Sql {
 
 /** Returns the condition that a row of `request`, joined with its organization, matches a filter. */
 export function isMatch(values: RequestValues, filter: RequestFilter): Sql {
-  const { organizationId, tokenId, model, requestId, status, failure, route, budgetId, metadata } = filter;
+  const { organizationId, tokenId, model, id, requestId, status, failure, route, budgetId, metadata } = filter;
   const { fromMs, toMs, chargedMin } = filter;
   const names = { "organization.id": organizationId, "request.token_id": tokenId, "request.model": model };
   return allOf(
-    equal({ ...names, "request.request_id": requestId }),
+    equal({ ...names, "request.id": id, "request.request_id": requestId }),
     fromMs !== null && sql`request.id >= ${idAt(fromMs)}`,
     toMs !== null && sql`request.id < ${idAt(toMs)}`,
     status !== null && sql`${values.status} = ${status}`,

@@ -190,13 +190,14 @@ export async function firstRequestId(database: Database, organizationId: string 
 
 /** Returns the open holds that match a search. Their details are filtered here, because SQL cannot. */
 async function openHolds(database: Database, search: RequestSearch): Promise<ListedRequest[]> {
-  const { organizationId, tokenId, model, requestId, status, failure, route, metadata, chargedMin } = search;
+  const { organizationId, tokenId, model, id, requestId, status, failure, route, metadata, chargedMin } = search;
   const isOfOthers = status !== null && status !== "running";
   if (isOfOthers || failure !== null || (chargedMin ?? 0n) > 0n) return [];
   const records = await database.read<RowNames>(holdQuery(equal({ "organization.id": organizationId })));
   const isWanted = ({ facts }: ListedRequest) =>
     (tokenId === null || facts.tokenId === tokenId) &&
     (model === null || facts.model === model) &&
+    (id === null || facts.holdId === id) &&
     (requestId === null || facts.requestId === requestId) &&
     (route === null || facts.upstream === route) &&
     (search.budgetId === null || countersIn(facts.budgets).some(({ budgetId }) => budgetId === search.budgetId)) &&
