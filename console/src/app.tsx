@@ -14,7 +14,7 @@ import { SessionContext } from "./shell/session.ts";
 import { SessionEnded } from "./shell/session-ended.tsx";
 import { GuestShell, Shell } from "./shell/shell.tsx";
 import { Page } from "./ui/page.tsx";
-import { Empty, Failure, Skeleton } from "./ui/states.tsx";
+import { Empty, Failure, QueryFailure, Skeleton } from "./ui/states.tsx";
 
 export function App() {
   const who = useSteady(useQuery(session));
@@ -26,7 +26,7 @@ export function App() {
   if (who.data === undefined) {
     return who.isError ? (
       <main className="center">
-        <Failure error={who.error} onRetry={() => who.refetch()} retrying={who.isFetching} />
+        <QueryFailure query={who} />
       </main>
     ) : (
       <Starting />

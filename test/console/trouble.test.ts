@@ -107,6 +107,61 @@ describe.skipIf(!hasBrowser)("the console in trouble", () => {
     await page.getByText("No requests yet").waitFor();
   });
 
+  /** Makes requests to a path fail, with a status that the console does not retry by itself. Returns what ends that. */
+  async function failing(path: string, isMeant: (query: URLSearchParams) => boolean = () => true) {
+    const isFailed = (url: URL) => url.pathname === `/admin/v1${path}` && isMeant(url.searchParams);
+    await page.route(isFailed, (route) => route.fulfill({ status: 400, body: "{}" }));
+    return () => page.unroute(isFailed);
+  }
+
+  test("A search that fails says so, and finds on another try.", async () => {
+    const mend = await failing("/search");
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type(organization.id);
+    const dialog = page.getByRole("dialog", { name: "Go to" });
+    await dialog.getByRole("alert").getByText("Invalid request").waitFor();
+    await mend();
+    await dialog.getByRole("button", { name: "Try again" }).click();
+    await dialog.getByRole("option", { name: organization.id }).waitFor();
+    expect(await dialog.getByRole("alert").count()).toBe(0);
+  });
+
+  test("The overview says which figures failed to load, and loads them on another try.", async () => {
+    await send(service, "/v1/chat/completions", organization.token, {
+      model: "b-cheap",
+      messages: [{ role: "user", content: "Hello" }],
+    });
+    const today = new Date().toISOString().slice(0, 10);
+    const mend = await Promise.all([
+      failing("/requests/sums"),
+      failing("/overview", (query) => (query.get("to") ?? today) < today),
+    ]);
+    await page.goto("/?period=1");
+    const main = page.getByRole("main");
+    await main.getByText("No comparison available").first().waitFor();
+    await main.getByRole("alert").getByText("Invalid request").waitFor();
+    await Promise.all(mend.map((end) => end()));
+    await main.getByRole("button", { name: "Try again" }).click();
+    await main.getByRole("group", { name: /^Credits charged per hour/ }).waitFor();
+    await page.reload();
+    await main.getByText("None in the period before").first().waitFor();
+  });
+
+  test("The dialog of a new token says that the first request cannot be shown, and waits for it after that.", async () => {
+    const mend = await failing("/requests", (query) => query.get("limit") === "1");
+    await page.goto(`/organizations/${organization.id}?tab=tokens`);
+    await page.getByRole("button", { name: "Create token" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Name", { exact: true }).fill("first");
+    await dialog.getByRole("button", { name: "Create token" }).click();
+    await dialog.getByRole("alert").getByText("Invalid request").waitFor();
+    expect(await dialog.getByText("Waiting for a request").count()).toBe(0);
+    await mend();
+    await dialog.getByText("Waiting for a request with this token").waitFor();
+    expect(await dialog.getByRole("alert").count()).toBe(0);
+    await dialog.getByRole("button", { name: "Done" }).click();
+  });
+
   test("A path without a page is a page of the console that leads back.", async () => {
     const answer = await page.goto("/nope");
     expect(answer?.status()).toBe(404);

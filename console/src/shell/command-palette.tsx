@@ -5,7 +5,7 @@ import { searchResults } from "../api/queries.ts";
 import type { SearchResult } from "../api/types.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { useDebounced } from "../ui/search-field.tsx";
-import { Failure } from "../ui/states.tsx";
+import { type FailingQuery, QueryFailure } from "../ui/states.tsx";
 import { useAccess } from "./session.ts";
 
 interface Entry {
@@ -14,12 +14,6 @@ interface Entry {
   text: string;
   note?: string;
   path: string;
-}
-
-/** Error of a search, and how to repeat it. */
-interface SearchFailure {
-  error: unknown;
-  onRetry: () => void;
 }
 
 interface PaletteProps {
@@ -32,7 +26,7 @@ export function CommandPalette({ pages, onClose }: PaletteProps) {
   const [typed, setTyped] = useState("");
   const [at, setAt] = useState(0);
   const [, go] = useLocation();
-  const { entries, isStale, failure } = useEntries(pages, typed);
+  const { entries, isStale, failed } = useEntries(pages, typed);
   const id = useId();
   const active = Math.min(at, entries.length - 1);
   useEffect(() => {
@@ -73,7 +67,7 @@ export function CommandPalette({ pages, onClose }: PaletteProps) {
           onKeyDown={onKeyDown}
         />
       </form>
-      <Results id={id} entries={entries} active={active} isStale={isStale} failure={failure} onOpen={open} />
+      <Results id={id} entries={entries} active={active} isStale={isStale} failed={failed} onOpen={open} />
     </Dialog>
   );
 }
@@ -83,11 +77,12 @@ interface ResultsProps {
   entries: readonly Entry[];
   active: number;
   isStale: boolean;
-  failure: SearchFailure | null;
+  /** The search, if it failed. */
+  failed: FailingQuery | null;
   onOpen: (entry: Entry) => void;
 }
 
-function Results({ id, entries, active, isStale, failure, onOpen }: ResultsProps) {
+function Results({ id, entries, active, isStale, failed, onOpen }: ResultsProps) {
   return (
     <div className="palette-results">
       <div id={`${id}-list`} role="listbox" aria-label="Results" aria-busy={isStale}>
@@ -110,12 +105,12 @@ function Results({ id, entries, active, isStale, failure, onOpen }: ResultsProps
           </div>
         ))}
       </div>
-      {failure === null ? (
+      {failed === null ? (
         <p role="status" className={entries.length > 0 ? "visually-hidden" : "picker-note small faint"}>
           {statusOf(entries.length, isStale)}
         </p>
       ) : (
-        <Failure {...failure} />
+        <QueryFailure query={failed} />
       )}
     </div>
   );
@@ -129,7 +124,7 @@ function statusOf(count: number, isStale: boolean): string {
 function useEntries(
   pages: PaletteProps["pages"],
   typed: string,
-): { entries: Entry[]; isStale: boolean; failure: SearchFailure | null } {
+): { entries: Entry[]; isStale: boolean; failed: FailingQuery | null } {
   const { may } = useAccess();
   const text = typed.trim();
   const debounced = useDebounced(text);
@@ -151,8 +146,7 @@ function useEntries(
   const isMatch = ({ text: name }: Entry) => name.toLowerCase().includes(text.toLowerCase());
   const isStale = text !== "" && (text !== debounced || found.isFetching);
   const results = text === "" || isStale ? [] : (found.data?.data ?? []).map(foundEntry);
-  const failure = found.isError && !isStale ? { error: found.error, onRetry: () => found.refetch() } : null;
-  return { entries: [...named.filter(isMatch), ...results], isStale, failure };
+  return { entries: [...named.filter(isMatch), ...results], isStale, failed: found.isError && !isStale ? found : null };
 }
 
 function entryOf(group: string, text: string, path: string): Entry {

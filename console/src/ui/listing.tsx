@@ -1,17 +1,13 @@
 import type { ReactNode } from "react";
 import { Button } from "./button.tsx";
-import { Failure } from "./states.tsx";
+import { type FailingQuery, QueryFailure } from "./states.tsx";
 import { type Column, Table } from "./table.tsx";
 
 /** Paginated list, as returned by `useList`. */
-interface List<T> {
+interface List<T> extends FailingQuery {
   rows: T[] | undefined;
-  error: unknown;
-  isError: boolean;
-  isFetching: boolean;
   isFetchingNextPage: boolean;
   hasNextPage: boolean;
-  refetch: () => unknown;
   fetchNextPage: () => unknown;
 }
 
@@ -29,7 +25,7 @@ export function Listing<T>({ list, ...table }: ListingProps<T>) {
   const { rows, isError, hasNextPage } = list;
   return (
     <>
-      {isError && <Failure error={list.error} onRetry={() => list.refetch()} retrying={list.isFetching} />}
+      <QueryFailure query={list} />
       {(rows !== undefined || !isError) && <Table {...table} rows={rows} />}
       {hasNextPage && (
         <div className="more">

@@ -43,6 +43,19 @@ export function Failure({ error, onRetry, retrying }: { error: unknown; onRetry?
   );
 }
 
+/** Query whose error is shown. */
+export interface FailingQuery {
+  error: unknown;
+  isError: boolean;
+  isFetching: boolean;
+  refetch: () => unknown;
+}
+
+/** Shows the error of a query with a button to repeat it, or nothing if the query has not failed. */
+export function QueryFailure({ query }: { query: FailingQuery }) {
+  return query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />;
+}
+
 /** Titles of errors by code; see docs/errors.md. */
 const TITLES: Record<string, string> = {
   invalid_token: "Invalid token",

@@ -8,7 +8,7 @@ import { formatExactCredits, formatShort } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
-import { Badge, Empty, Failure, NoMatches, Skeleton } from "../../ui/states.tsx";
+import { Badge, Empty, NoMatches, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Choice, useFilters } from "../filters.tsx";
 import { Compare, cutoffLabel, ModelPanel } from "./details.tsx";
@@ -46,7 +46,7 @@ export default function Models() {
           onValue={(capability) => setFilters({ capability })}
         />
       </search>
-      {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
+      <QueryFailure query={query} />
       {catalog === undefined && compared.length > 1 && <Skeleton height="37rem" />}
       <Compare
         models={(catalog ?? []).filter(({ id }) => compared.includes(id))}

@@ -8,7 +8,7 @@ import { formatCredits, formatExactCredits } from "../../format/numbers.ts";
 import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Card, Page } from "../../ui/page.tsx";
-import { Failure, Skeleton } from "../../ui/states.tsx";
+import { QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { Allowances } from "./allowances.tsx";
 import { GrantForm, RefundForm, RevokeForm } from "./booking-forms.tsx";
 import { Budgets } from "./budgets.tsx";
@@ -21,7 +21,7 @@ export default function OwnCredits() {
   const query = useSteady(useQuery(organizationQuery(organization?.id ?? "")));
   return (
     <Page title="Credits" about={organization?.name}>
-      {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
+      <QueryFailure query={query} />
       {query.isPending && <Skeleton height="24rem" />}
       {query.data && (
         <>

@@ -11,7 +11,7 @@ import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
-import { Badge, Failure, Note, Skeleton } from "../../ui/states.tsx";
+import { Badge, Note, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { useFilters } from "../filters.tsx";
 import { limitsLabel } from "../form-fields.tsx";
 import { OrganizationUsage } from "../overview/usage.tsx";
@@ -24,18 +24,13 @@ import { Statement } from "./statement.tsx";
 
 export function OrganizationPage({ id }: { id: string }) {
   const query = useSteady(useQuery(organizationQuery(id)));
-  if (query.data === undefined) {
-    return (
-      <Page title="Organization">
-        {query.isError ? (
-          <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />
-        ) : (
-          <Skeleton height="24rem" />
-        )}
-      </Page>
-    );
-  }
-  return <Loaded organization={query.data} />;
+  if (query.data !== undefined) return <Loaded organization={query.data} />;
+  return (
+    <Page title="Organization">
+      <QueryFailure query={query} />
+      {query.isPending && <Skeleton height="24rem" />}
+    </Page>
+  );
 }
 
 type OpenDialog = "edit" | "pause" | null;

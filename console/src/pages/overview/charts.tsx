@@ -3,7 +3,7 @@ import type { Overview, SummedRequests } from "../../api/types.ts";
 import { Chart } from "../../charts/chart.tsx";
 import { formatCount, formatDuration, formatExactCredits, formatShort } from "../../format/numbers.ts";
 import { Card } from "../../ui/page.tsx";
-import { Failure, Skeleton } from "../../ui/states.tsx";
+import { QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { useRequestsPath } from "../requests/link.tsx";
 import { TimeChart } from "../requests/time-chart.tsx";
 import { merged, type View } from "../requests/view.ts";
@@ -91,7 +91,7 @@ function HourlySpend({ view, day }: { view: Partial<View>; day: string }) {
   const filter = { from, to, by: "hour", ...(organization_id && { organization_id }) };
   const parts = useParts<SummedRequests>("/admin/v1/requests/sums", filter, { refetchMs: 30_000 });
   if (parts.isError) {
-    return <Failure error={parts.error} onRetry={() => parts.refetch()} retrying={parts.isFetching} />;
+    return <QueryFailure query={parts} />;
   }
   if (!parts.isComplete) return <Skeleton height={PLACE} />;
   return <TimeChart groups={merged(parts.rows ?? [], "hour")} by="hour" view={view} firstMs={fromMs} />;

@@ -7,7 +7,7 @@ import type { Overview as Figures } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Card } from "../../ui/page.tsx";
-import { Empty, Failure, Note } from "../../ui/states.tsx";
+import { Empty, Note, QueryFailure } from "../../ui/states.tsx";
 import { useNow } from "../../ui/values.tsx";
 import { useFilters } from "../filters.tsx";
 import { daysBefore, daysOfPeriod, PeriodChoice } from "../period.tsx";
@@ -44,7 +44,7 @@ export function useUsage(organizationId: string) {
   );
   const shown = (
     <>
-      {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
+      <QueryFailure query={query} />
       {(query.data !== undefined || !query.isError) && (
         <Content
           figures={query.data}

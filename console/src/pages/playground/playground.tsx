@@ -10,7 +10,7 @@ import { daysLabel } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Page } from "../../ui/page.tsx";
-import { Failure, Note } from "../../ui/states.tsx";
+import { Note, QueryFailure } from "../../ui/states.tsx";
 import { useIsStored, usePlaygroundModels, useTokens } from "./api.ts";
 import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
@@ -59,9 +59,7 @@ export default function Playground() {
     >
       <GuestNote />
       {unknownModel !== null && <UnknownModel id={unknownModel} />}
-      {catalog.isError && (
-        <Failure error={catalog.error} onRetry={() => catalog.refetch()} retrying={catalog.isFetching} />
-      )}
+      <QueryFailure query={catalog} />
       <div className="playground">
         <div className="playground-talk">
           <Turns conversation={conversation} canSend={canSend} />

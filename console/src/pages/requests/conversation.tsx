@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { conversation } from "../../api/queries.ts";
 import type { Conversation as ConversationData } from "../../api/types.ts";
 import { formatMoment } from "../../format/times.ts";
-import { Failure, Note, Skeleton } from "../../ui/states.tsx";
+import { Note, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { Markdown } from "../playground/markdown.tsx";
 import "./conversation.css";
 
@@ -14,7 +14,7 @@ type Reply = NonNullable<ConversationData["answer"]>["message"];
 export default function Conversation({ id }: { id: string }) {
   const query = useQuery(conversation(id));
   if (query.isError) {
-    return <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />;
+    return <QueryFailure query={query} />;
   }
   if (query.data === undefined) return <Skeleton height="8rem" />;
   const { request, answer, is_truncated, kept_until } = query.data;

@@ -5,7 +5,7 @@ import type { SummedRequests } from "../../api/types.ts";
 import { countOf, formatAmount, formatCount } from "../../format/numbers.ts";
 import { formatDay, formatHour } from "../../format/times.ts";
 import { Card } from "../../ui/page.tsx";
-import { Empty, Failure } from "../../ui/states.tsx";
+import { Empty, QueryFailure } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
 import { TimeChart } from "./time-chart.tsx";
@@ -41,7 +41,7 @@ export function Groups({ view, by, filter }: GroupsProps) {
       about={<Total groups={groups} by={by} isComplete={parts.isComplete} />}
       flush
     >
-      {parts.isError && <Failure error={parts.error} onRetry={() => parts.refetch()} retrying={parts.isFetching} />}
+      <QueryFailure query={parts} />
       {isTime && groups !== undefined && groups.length > 0 && (
         <div className="card-body">
           <TimeChart groups={groups} by={by} view={view} />

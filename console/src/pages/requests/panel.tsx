@@ -12,7 +12,7 @@ import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Facts } from "../../ui/page.tsx";
-import { Badge, Failure, Skeleton, titleOfCode } from "../../ui/states.tsx";
+import { Badge, QueryFailure, Skeleton, titleOfCode } from "../../ui/states.tsx";
 import { RefundForm } from "../organizations/booking-forms.tsx";
 import { Costs } from "./costs.tsx";
 import { adviceOf, STATUS_DESCRIPTIONS, StatusBadge } from "./status.tsx";
@@ -25,7 +25,7 @@ export function RequestPanel({ id, onClose }: { id: string; onClose: () => void 
   return (
     <Dialog title="Request" side onClose={onClose}>
       <div className="dialog-body">
-        {query.isError && <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />}
+        <QueryFailure query={query} />
         {query.isPending && <Skeleton height="20rem" />}
         {query.data && <Explained detail={query.data} />}
       </div>

@@ -11,7 +11,7 @@ import { Button } from "../../ui/button.tsx";
 import { Segments } from "../../ui/field.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
-import { Empty, Failure } from "../../ui/states.tsx";
+import { Empty, QueryFailure } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { useNow } from "../../ui/values.tsx";
 import { Choice, useFilters } from "../filters.tsx";
@@ -142,7 +142,7 @@ function Ranked({ sort, filter, columns }: ListProps & { sort: NonNullable<Retur
   const rows = parts.rows && ranked(parts.rows, sort, RANKED_MAX);
   return (
     <Card flush>
-      {parts.isError && <Failure error={parts.error} onRetry={() => parts.refetch()} retrying={parts.isFetching} />}
+      <QueryFailure query={parts} />
       {(rows !== undefined || !parts.isError) && (
         <Table
           caption="Requests"

@@ -2,13 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { flushSync } from "react-dom";
 import { models, newestRequest } from "../../api/queries.ts";
+import { useSteady } from "../../api/steady.ts";
 import type { TokenWithSecret } from "../../api/types.ts";
 import { formatExactCredits } from "../../format/numbers.ts";
 import { Samples } from "../../snippets/samples.tsx";
 import { Button } from "../../ui/button.tsx";
 import { CopyButton } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
-import { Note } from "../../ui/states.tsx";
+import { Note, QueryFailure } from "../../ui/states.tsx";
 import { StatusBadge } from "../requests/status.tsx";
 
 /** Renders the dialog with a new secret, independent of the current page. */
@@ -78,14 +79,15 @@ function SecretText({ secret, model }: { secret: string; model: string }) {
 
 /** Waits for the first request of a new token, and shows it while it runs and when it has ended. */
 function FirstRequest({ tokenId }: { tokenId: string }) {
-  const first = useQuery(newestRequest(tokenId)).data?.data[0];
+  const query = useSteady(useQuery(newestRequest(tokenId)));
+  const first = query.data?.data[0];
   return (
     <section className="stack-small">
       <h3>First request</h3>
+      <QueryFailure query={query} />
       <p role="status" className="row">
-        {first === undefined ? (
-          <span className="soft">Waiting for a request with this token …</span>
-        ) : (
+        {first === undefined && !query.isError && <span className="soft">Waiting for a request with this token …</span>}
+        {first !== undefined && (
           <>
             <StatusBadge status={first.status} />
             <span className="wrap-anywhere">{first.model ?? first.refusal?.endpoint}</span>

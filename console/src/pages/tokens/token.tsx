@@ -10,7 +10,7 @@ import { useAccess } from "../../shell/session.ts";
 import { Samples } from "../../snippets/samples.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
-import { Failure, Skeleton } from "../../ui/states.tsx";
+import { QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { Ago, useNow } from "../../ui/values.tsx";
 import { limitsLabel } from "../form-fields.tsx";
 import { Budgets } from "../organizations/budgets.tsx";
@@ -33,11 +33,8 @@ export function TokenPage({ id }: { id: string }) {
   if (query.data !== undefined) return <Loaded token={query.data} />;
   return (
     <Page title="Token">
-      {query.isError ? (
-        <Failure error={query.error} onRetry={() => query.refetch()} retrying={query.isFetching} />
-      ) : (
-        <Skeleton height="24rem" />
-      )}
+      <QueryFailure query={query} />
+      {query.isPending && <Skeleton height="24rem" />}
     </Page>
   );
 }
@@ -104,7 +101,7 @@ function Spend({ token }: { token: Token }) {
         </>
       }
     >
-      {parts.isError && <Failure error={parts.error} onRetry={() => parts.refetch()} retrying={parts.isFetching} />}
+      <QueryFailure query={parts} />
       {!parts.isError && !parts.isComplete && <Skeleton height="16.6rem" />}
       {parts.isComplete && days.length === 0 && <p className="soft">No ended requests in this period.</p>}
       {parts.isComplete && days.length > 0 && (
