@@ -166,13 +166,17 @@ describe("a start", () => {
     expect(ended.stdout + ended.stderr).not.toMatch(SECRET);
   });
 
-  test("prints the command that makes another token where the first one cannot be written", async () => {
+  test("prints and logs the command that makes another token where the first one cannot be written", async () => {
     mkdirSync(join(tokenFile("access-token"), "full"), { recursive: true });
-    const printed = await start().prints(CURL);
+    const service = start();
+    const printed = await service.prints(CURL);
     const failure = /^Token +could not be written to the data directory \(\w+\); to create another: (.+)$/m;
     const pasted = await execute("sh", ["-c", `${failure.exec(printed)?.[1]} --json`], { cwd: directory, env: {} });
     expect(JSON.parse(pasted.stdout)).toMatchObject({ token: expect.stringMatching(SECRET) });
     expect(CURL.exec(printed)?.[0]).toContain('"Authorization: Bearer $TOLLGATE_TOKEN"');
+    // With --json, only the log says so.
+    service.child.kill("SIGTERM");
+    expect((await service.ended).stderr).toMatch(/"a new token could not be written to .* token create --org /);
   });
 
   test("names each kind of provider and each feature whose packages npm has left out, with the command that installs them", async () => {

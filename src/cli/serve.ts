@@ -60,7 +60,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const service = await startService(config, { ...terminal, ...given });
       started.resolve(service);
       if (isFirst()) {
-        const facts = await printStart(config, out, service, tokensTo);
+        const facts = await printStart(config, out, service, tokensTo, log);
         if (flags.json === true) terminal.out(JSON.stringify(facts));
       }
       joinSupervisor(() => shutdown.stop("the supervisor has ended"));

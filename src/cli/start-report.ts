@@ -9,8 +9,11 @@ import type { Config } from "../config.ts";
 import { installationFolder, installCommand, missingOf } from "../internals/optional-packages.ts";
 import { PROVIDER_KINDS } from "../providers/index.ts";
 import { describePlace } from "../stores/place.ts";
+import type { Log } from "../telemetry/logger.ts";
 import { writeTokenFile } from "./admin-token.ts";
 import { commandText, type PlaceFlags, shellWord } from "./command.ts";
+
+type TokenFile = Parameters<typeof writeTokenFile>[1];
 
 /** Place for the tokens of a first start: standard output or, since that may be a log, files in the data directory. */
 export type TokensTo = "output" | "files";
@@ -24,6 +27,7 @@ export async function printStart(
   out: (line: string) => void,
   { facts, catalog, firstOrganization }: RunningService,
   tokensTo: TokensTo,
+  log: Log,
 ): Promise<object> {
   const { version, url, token, adminToken } = facts;
   const { organization, isOnlyOne } = firstOrganization;
@@ -38,13 +42,19 @@ export async function printStart(
   for (const note of catalog.notes) fact("Note", note);
   for (const missing of missingFeatures()) fact("Missing", missing);
   const another = commandText(`token create --org ${organization.id}`, flags);
-  const first = placeToken(config, tokensTo, "access-token", token, another);
+  const place = (name: TokenFile, made: string | null, command: string) => {
+    const placed = made === null ? null : placeToken(config, tokensTo, name, made, command);
+    // The document of --json has no place for it.
+    if (placed !== null && placed.shellText === undefined) log.warn({ file: name }, `a new token ${placed.text}`);
+    return placed;
+  };
+  const first = place("access-token", token, another);
   const { id, name } = organization;
   if (first === null) {
     fact("Organization", isOnlyOne ? `${name} (${id})` : `more than one; list them: ${commandText("org list", flags)}`);
   } else fact("Organization", `${name} (${id}), created with ${FIRST_CREDITS} credits`);
   fact("Token", first?.text ?? `to create one: ${another}`);
-  const firstAdmin = placeToken(config, tokensTo, "admin-token", adminToken, commandText("admin token", flags));
+  const firstAdmin = place("admin-token", adminToken, commandText("admin token", flags));
   if (firstAdmin !== null) fact("Admin token", firstAdmin.text);
   fact("URL", url);
   const model = exampleModel(models);
@@ -84,16 +94,15 @@ function placeFlags({ file, dataDir }: Config): PlaceFlags {
 
 /**
  * Tells where a new token is: in the text itself, or in a file, at `path`. `shellText` is the token in double quotes of the shell.
- * Returns null without a new token. `another` is the command that creates one.
+ * Both are absent if it could not be written. `another` is the command that creates another token.
  */
 function placeToken(
   { dataDir }: Config,
   to: TokensTo,
-  name: Parameters<typeof writeTokenFile>[1],
-  token: string | null,
+  name: TokenFile,
+  token: string,
   another: string,
-): { text: string; shellText?: string; path?: string } | null {
-  if (token === null) return null;
+): { text: string; shellText?: string; path?: string } {
   if (to === "output") return { text: `${token} (shown only once)`, shellText: token };
   try {
     const path = writeTokenFile(dataDir, name, token);
