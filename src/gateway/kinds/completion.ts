@@ -206,7 +206,8 @@ export function routesFor(
   const maxTokens = Math.min(output.tokens ?? model.maxOutputTokens, model.maxOutputTokens);
   let prompts: Map<Route, object> | undefined;
   let refusal: UpstreamError | undefined;
-  const [first, ...others] = model.routes.flatMap((route): Route[] => {
+  const routes: Route[] = [];
+  for (const route of model.routes) {
     const provider = providers.get(route.providerId);
     const isForeign = provider?.isPrivate === true && address !== undefined;
     // The results of a search are prompt tokens, which only the hold of such a route covers.
@@ -218,15 +219,16 @@ export function routesFor(
     const prompt = refused ?? (isRefused ? refuseSearch(search) : converted);
     if (prompt instanceof UpstreamError) {
       refusal ??= prompt;
-      return [];
+      continue;
     }
     if (prompt !== undefined) {
       prompts ??= new Map();
       prompts.set(route, prompt);
     }
     const runsOnlyAsked = isNative && native?.wire !== "completions" && native?.search === undefined;
-    return [runsOnlyAsked ? withoutCalls(route) : route];
-  });
+    routes.push(runsOnlyAsked ? withoutCalls(route) : route);
+  }
+  const [first, ...others] = routes;
   if (first !== undefined) return { routes: [first, ...others], prompts };
   throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
 }
