@@ -76,6 +76,8 @@ export interface NativeRequest {
   needed?: string | undefined;
   /** Tools whose definitions the upstream writes into the prompt, and which are only on this wire: those of its maker. */
   typedTools?: number;
+  /** True if it has such a tool, or a call or a result of one, in a form that not every upstream of this wire knows. */
+  hasTypedParts?: boolean;
   /** Bytes of its parts that `messages` of the internal form lack: each may be a token of the prompt. */
   uncountedBytes?: number;
   /** The search that the upstream shall run, if the request asks for one. */

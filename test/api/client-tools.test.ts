@@ -168,7 +168,7 @@ describe("OpenAI's tools on another provider", () => {
     expect(JSON.stringify(bodyOf())).toContain("Deploys the site.");
   });
 
-  test("reach xAI, which has this wire but not these tools, as functions.", async () => {
+  test("reach xAI, which has this wire but not these tools, as functions, with their earlier calls.", async () => {
     const named = { id: "fc_1", type: "function_call", call_id: "call_1", name: "shell", status: "completed" };
     const output_tokens_details = { reasoning_tokens: 0 };
     const usage = { input_tokens: 5, output_tokens: 7, total_tokens: 12, output_tokens_details };
@@ -178,6 +178,15 @@ describe("OpenAI's tools on another provider", () => {
     const { output } = await openai().responses.create({ model: "grok", input: "Go", tools: [{ type: "shell" }] });
     expect(output).toMatchObject([{ type: "shell_call", call_id: "call_1", action: SHELL }]);
     expect(makers.requests.at(-1)?.body.tools).toMatchObject([{ type: "function", name: "shell" }]);
+    makers.answer({ body: JSON.stringify({ ...head, output: [call], usage }) });
+    const item = { id: "sh_1", call_id: "call_shell", status: "completed" as const, ...ACTIONS.shell };
+    const input = [{ role: "user", content: "Go" }, item, OUTPUTS.shell.sent] as OpenAI.Responses.ResponseInput;
+    await openai().responses.create({ model: "grok", input });
+    expect(makers.requests.at(-1)?.body.input).toMatchObject([
+      { role: "user" },
+      { type: "function_call", call_id: "call_shell", name: "shell" },
+      { type: "function_call_output", call_id: "call_shell" },
+    ]);
   });
 
   test.each([

@@ -13,7 +13,7 @@ import { type InputItem, ResponsesRequest, type ResponsesTool, WEB_SEARCHES } fr
 import type { ResponseObject } from "./response.ts";
 import { SAME_SETTINGS, settingsOf } from "./settings.ts";
 import { calledTools, isSearch, toChatTools } from "./tools.ts";
-import { isOfComputer, TYPED_TOOLS } from "./typed-tools.ts";
+import { isOfComputer, TYPED_ITEMS, TYPED_TOOLS } from "./typed-tools.ts";
 
 const readRequest = compileReader(ResponsesRequest);
 const LOGPROBS = "message.output_text.logprobs";
@@ -53,7 +53,7 @@ export function decodeResponses(body: unknown, kept?: KeptItems): DecodedComplet
     kind: "completion",
     request,
     output: { param: "max_output_tokens", tokens: asked.max_output_tokens, isLimitedBySetting: false },
-    native: nativeRequest(asked, earlier.length),
+    native: nativeRequest(asked, encoder.tools, earlier.length),
     ...(isKept && {
       keep: (answer) => {
         const response = answer as ResponseObject;
@@ -238,7 +238,11 @@ function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest
  * Returns the request for upstreams that speak this wire, with the items of earlier responses. The upstreams store nothing:
  * their ids would mean nothing to clients.
  */
-function nativeRequest(asked: ResponsesRequest, earlierCount: number): NativeRequest {
+function nativeRequest(
+  asked: ResponsesRequest,
+  called: ReturnType<typeof calledTools>,
+  earlierCount: number,
+): NativeRequest {
   const { input, include = [], previous_response_id: _previous, ...rest } = asked;
   const body: Record<string, unknown> = { ...rest, store: false };
   for (const name of [...NEVER_SENT, "metadata", "background"]) delete body[name];
@@ -248,9 +252,7 @@ function nativeRequest(asked: ResponsesRequest, earlierCount: number): NativeReq
   body.include = [...new Set([...included, "reasoning.encrypted_content"])];
   const search = searchIn(asked);
   if (search === undefined) delete body.max_tool_calls;
-  const typed = calledTools(asked)
-    .values()
-    .filter(({ type }) => (TYPED_TOOLS as string[]).includes(type));
+  const typedTools = [...called.values()].filter(({ type }) => (TYPED_TOOLS as string[]).includes(type)).length;
   return {
     wire: "responses",
     body,
@@ -258,17 +260,19 @@ function nativeRequest(asked: ResponsesRequest, earlierCount: number): NativeReq
     hints: nativeHints(asked, search),
     needed: search !== undefined && search.ignoredAs === undefined ? search.param : neededPath(asked, earlierCount),
     search,
-    typedTools: typed.toArray().length,
+    typedTools,
+    hasTypedParts: typedTools > 0 || itemsOf(input).some(({ type }) => TYPED_ITEMS.includes(type)),
     uncountedBytes: uncountedBytes(input),
   };
 }
 
 /** Returns the length of what items contain for upstreams on this wire alone. */
 function uncountedBytes(input: ResponsesRequest["input"]): number {
-  const parts = itemsOf(input).map((item) => {
-    if (item.type === "web_search_call") return item.action;
-    if (item.type === "computer_call") return item.pending_safety_checks;
-    return item.type === "computer_call_output" ? item.acknowledged_safety_checks : undefined;
+  const parts = itemsOf(input).flatMap((item): unknown[] => {
+    if (item.type === "message") return objectsIn(item.content).flatMap(({ annotations }) => annotations ?? []);
+    if (item.type === "web_search_call") return [item.action];
+    if (item.type === "computer_call") return [item.pending_safety_checks];
+    return item.type === "computer_call_output" ? [item.acknowledged_safety_checks] : [];
   });
   const sent = parts.filter((part) => part !== undefined);
   return sent.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(sent));

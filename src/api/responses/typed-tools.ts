@@ -103,6 +103,9 @@ export const typedItems = [
   }),
 ] as const;
 
+/** The types of these items. */
+export const TYPED_ITEMS: readonly string[] = typedItems.map(({ properties }) => properties.type.const);
+
 type TypedTool = Static<(typeof typedTools)[number]>;
 type TypedItem = Static<(typeof typedItems)[number]>;
 type TranslatedFields = Static<typeof ShellCall> | Static<typeof LocalShellCall> | Static<typeof PatchCall>;

@@ -239,7 +239,7 @@ function nativeFor(
   native: NativeRequest | undefined,
 ): NativeRequest | undefined {
   if (native === undefined || provider?.nativeWire !== native.wire) return undefined;
-  return provider.lacksTypedTools === true && (native.typedTools ?? 0) > 0 ? undefined : native;
+  return provider.lacksTypedTools === true && native.hasTypedParts === true ? undefined : native;
 }
 
 function convertFor(
