@@ -14,6 +14,8 @@ import { type ScriptedServer, startScriptedServer } from "../wires/scripted-serv
 /** Searches that the provider runs: on routes that `runsTools` marks, up to `callsMost`, with a price for each. */
 
 const PRICE = { input: 1, output: 1, perSearch: 0.01 };
+/** Without a price of searches, a hold is for the prompt and the answer alone. */
+const PLAIN_PRICE = { input: 1, output: 1 };
 const TOKENS = 0.000052;
 
 let makers: ScriptedServer;
@@ -23,8 +25,8 @@ let rich: Organization;
 beforeAll(async () => {
   makers = await startScriptedServer();
   const maker = (id: string, kind: string, host: string) => ({ id, kind, baseUrl: `http://${host}/v1`, apiKey: "key" });
-  const modelOf = (id: string, provider: string, marks: object) => {
-    return { id, price: PRICE, contextWindow: 10_000, routes: [{ provider, model: "m-1", ...marks }] };
+  const modelOf = (id: string, provider: string, marks: object, price: object = PRICE) => {
+    return { id, price, contextWindow: 10_000, routes: [{ provider, model: "m-1", ...marks }] };
   };
   const searching = { runsTools: true, callsMost: 3 };
   service = await startService({
@@ -36,9 +38,9 @@ beforeAll(async () => {
       ],
       models: [
         modelOf("gpt", "openai", searching),
-        modelOf("gpt-plain", "openai", {}),
+        modelOf("gpt-plain", "openai", {}, PLAIN_PRICE),
         modelOf("claude", "anthropic", searching),
-        modelOf("claude-plain", "anthropic", {}),
+        modelOf("claude-plain", "anthropic", {}, PLAIN_PRICE),
       ],
     },
   });
@@ -140,6 +142,14 @@ describe("A search on /v1/messages", () => {
     expect((await spent()) - before).toBeGreaterThan(0.01);
   });
 
+  test("is refused beside another one, because the hold covers callsMost of both together.", async () => {
+    const tools = [tool, { ...tool, type: "web_search_20260209" }];
+    const refused = anthropic().messages.create({ ...asked, tools: tools as never });
+    const details = { error_code: "invalid_value", param: "tools[1].type" };
+    await expect(refused).rejects.toMatchObject({ status: 400, error: { error: { details } } });
+    expect(makers.requests).toEqual([]);
+  });
+
   test("is refused by name where the route runs no tools, and elsewhere.", async () => {
     const refused = anthropic().messages.create({ ...asked, model: "claude-plain" });
     const details = { error_code: "unsupported_value", param: "tools[0].type" };
@@ -229,5 +239,41 @@ describe("A search on /v1/responses", () => {
     const sent = makers.requests[1]?.body.input as object[];
     expect(sent).toHaveLength(6);
     expect(sent.slice(1, 4)).toEqual(output.slice(0, 3));
+  });
+});
+
+describe("A hold covers, as a part of the prompt,", () => {
+  const long = "q".repeat(5_000);
+  const said = (part: object) => [
+    { role: "user", content: "Go" },
+    { role: "assistant", content: [part] },
+  ];
+
+  test.each<[string, object]>([
+    ["the citations of a text", { messages: said({ type: "text", text: "x", citations: [{ cited_text: long }] }) }],
+    [
+      "the toolset of a call",
+      { messages: said({ type: "tool_use", id: "c", name: "f", input: {}, toolset_name: long }) },
+    ],
+    [
+      "what a request states for a tool of Anthropic's",
+      {
+        messages: [{ role: "user", content: "Go" }],
+        tools: [{ type: "bash_20250124", name: "bash", description: long }],
+      },
+    ],
+  ])("%s on /v1/messages.", async (_name, fields) => {
+    const poor = await makeOrganization(service, "0.004");
+    const asked = { model: "claude-plain", max_tokens: 100, ...fields };
+    await expect(anthropic(poor).messages.create(asked as never)).rejects.toMatchObject({ status: 402 });
+    expect(makers.requests).toEqual([]);
+  });
+
+  test("the annotations of a text on /v1/responses.", async () => {
+    const poor = await makeOrganization(service, "0.004");
+    const input = said({ type: "output_text", text: "x", annotations: [{ type: "url_citation", url: long }] });
+    const asked = { model: "gpt-plain", max_output_tokens: 100, input };
+    await expect(openai(poor).responses.create(asked as never)).rejects.toMatchObject({ status: 402 });
+    expect(makers.requests).toEqual([]);
   });
 });

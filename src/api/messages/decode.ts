@@ -125,11 +125,20 @@ function isKnownTool(type: unknown): boolean {
 
 /** Returns the issue of a tool that lacks what only tools of Anthropic's definition may lack. */
 function toolIssue({ tools = [] }: MessagesRequest): ValidationIssue | undefined {
+  const search = searchIndex(tools);
   for (const [index, { type = "custom", name, input_schema: schema }] of tools.entries()) {
+    if (isWebSearch(type) && index > search) {
+      return invalid(`tools[${index}].type`, "a request can have one web search, whose 'max_uses' bounds all searches");
+    }
     if (name === undefined && !type.includes("_toolset_")) return missing(`tools[${index}].name`);
     if (type === "custom" && schema === undefined) return missing(`tools[${index}].input_schema`);
   }
   return undefined;
+}
+
+/** Returns the place of the first search; -1 if there is none. */
+function searchIndex(tools: readonly MessageTool[]): number {
+  return tools.findIndex(({ type = "" }) => isWebSearch(type));
 }
 
 function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): ValidationIssue | undefined {
@@ -224,6 +233,8 @@ function nativeOf(request: MessagesRequest, headers: Headers): NativeRequest {
   });
   // Node joins the values of repeated headers, except for a few, and `set-cookie` alone is a list.
   const passed = pick(headers as Record<string, string>, ["anthropic-version", "anthropic-beta"]);
+  const blocks = [...blocksIn(request.system, "system"), ...blocksOf(request.messages)].map(({ block }) => block);
+  const typedTools = request.tools?.filter(({ type = "custom" }) => type !== "custom") ?? [];
   return {
     wire: "messages",
     body: { ...request, messages },
@@ -231,8 +242,9 @@ function nativeOf(request: MessagesRequest, headers: Headers): NativeRequest {
     hints: hintsOf(request, passed["anthropic-beta"]),
     needed: neededField(request),
     search: searchIn(request),
-    typedTools: request.tools?.filter(({ type = "custom" }) => type !== "custom").length ?? 0,
-    hasHourCache: hasHourMark(request),
+    typedTools: typedTools.length,
+    uncountedBytes: uncountedBytes(blocks, typedTools),
+    hasHourCache: hasHourMark(request, blocks),
     // Elsewhere the budget of thinking becomes an effort.
     prefersNative: request.thinking?.type === "enabled",
   };
@@ -247,15 +259,25 @@ function hintsOf(request: MessagesRequest, beta: string | undefined): string[] {
   ];
 }
 
+/** Returns the length of what blocks and tools contain for upstreams on this wire alone. */
+function uncountedBytes(blocks: readonly MessageBlock[], typedTools: readonly MessageTool[]): number {
+  const parts = blocks.flatMap((block): unknown[] => {
+    if (block.type === "text") return block.citations ?? [];
+    return block.type === "tool_use" && block.toolset_name !== undefined ? [block.toolset_name] : [];
+  });
+  const sent = [...parts, ...typedTools];
+  return sent.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(sent));
+}
+
 /** Tests whether a part is marked to be cached for an hour, also where the internal form has no marks, such as on tool calls. */
-function hasHourMark(request: MessagesRequest): boolean {
-  const { system, messages, tools = [] } = request;
-  const blocks = [...blocksIn(system, "system"), ...blocksOf(messages)].map(({ block }) => block);
-  return [request, ...tools, ...blocks].some((part) => "cache_control" in part && part.cache_control?.ttl === "1h");
+function hasHourMark(request: MessagesRequest, blocks: readonly MessageBlock[]): boolean {
+  return [request, ...(request.tools ?? []), ...blocks].some(
+    (part) => "cache_control" in part && part.cache_control?.ttl === "1h",
+  );
 }
 
 function searchIn({ tools = [] }: MessagesRequest): NativeSearch | undefined {
-  const index = tools.findIndex(({ type = "" }) => isWebSearch(type));
+  const index = searchIndex(tools);
   return index < 0 ? undefined : { param: `tools[${index}].type` };
 }
 
