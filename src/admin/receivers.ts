@@ -1,33 +1,26 @@
-import { hash } from "node:crypto";
 import type { Receiver, WarningDelivery } from "../api/admin/receiver.ts";
 import { isoTime } from "../api/time.ts";
+import { isLoopback, isMailAddress } from "../config/formats.ts";
 import type { EventRow } from "../credits/warnings.ts";
 import type { DeliveryPage, DeliveryRow, EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
 import { cursorFor, type Page, type PageRequest, pageOf, positionOf } from "./directory.ts";
-import type { RandomBytes } from "./token.ts";
+import { idOfTexts, type RandomBytes } from "./token.ts";
 
 /** A mail arrives with all events of this time. */
 const DIGEST_MS = 60_000;
 const SECRET_MARK = "whsec_";
-const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
-const MAIL_ADDRESS = /^[^\s@<>"(),:;]{1,64}@[^\s@<>"(),:;]{1,255}$/;
 
 /** Returns the id of an event, the same in every delivery. */
 export function eventIdOf(key: string): string {
-  return `evt_${hash("sha256", key, "hex").slice(0, 32)}`;
+  return idOfTexts("evt", key);
 }
 
 /** Makes a delivery. Its id follows from the event and the receiver, so that two nodes make only one. */
 export function deliveryOf({ key }: EventRow, { id, format }: ReceiverRow, nowMs: number): DeliveryRow {
   return {
-    id: `dlv_${hash("sha256", `${id} ${key}`, "hex").slice(0, 32)}`,
-    ...{ receiverId: id, eventKey: key, state: "waiting", attempts: 0 },
-    ...{
-      nextAtMs: format === "mail" ? nowMs + DIGEST_MS : nowMs,
-      createdAtMs: nowMs,
-      attemptedAtMs: null,
-      result: null,
-    },
+    ...{ id: idOfTexts("dlv", id, key), receiverId: id, eventKey: key, state: "waiting", attempts: 0 },
+    nextAtMs: format === "mail" ? nowMs + DIGEST_MS : nowMs,
+    ...{ createdAtMs: nowMs, attemptedAtMs: null, result: null },
   };
 }
 
@@ -50,13 +43,14 @@ export function targetFault(
   { format, target }: Pick<ReceiverRow, "format" | "target">,
   isAllowedHost: ((hostname: string) => boolean) | null,
 ): string | undefined {
-  if (format === "mail")
-    return MAIL_ADDRESS.test(target) ? undefined : "expected a mail address such as ops@example.com";
+  if (format === "mail") {
+    return isMailAddress(target) ? undefined : "expected a mail address such as ops@example.com";
+  }
   const url = URL.parse(target);
   if (url === null || !/^https?:$/.test(url.protocol)) return "expected an https:// address";
   if (url.username !== "" || url.password !== "") return "expected an address without a user name or password";
-  const isLoopback = LOOPBACK.test(url.hostname);
-  if (url.protocol === "http:" && !(isAllowedHost === null && isLoopback)) return "expected an https:// address";
+  if (url.protocol === "http:" && !(isAllowedHost === null && isLoopback(url.hostname)))
+    return "expected an https:// address";
   if (isAllowedHost === null || isAllowedHost(url.hostname)) return undefined;
   return "expected a public host; warnings.allowPrivateAddresses allows others";
 }
@@ -74,14 +68,8 @@ export function toDelivery({ delivery, event }: EventDelivery): WarningDelivery 
   const { id, receiverId, state, attempts, result, createdAtMs, attemptedAtMs, nextAtMs } = delivery;
   const { key, kind, organizationId, data } = event;
   return {
-    ...{
-      object: "delivery",
-      id,
-      receiver_id: receiverId,
-      event_id: eventIdOf(key),
-      kind,
-      organization_id: organizationId,
-    },
+    ...{ object: "delivery", id, receiver_id: receiverId, event_id: eventIdOf(key) },
+    ...{ kind, organization_id: organizationId },
     ...{ data, state, attempts, result, created_at: isoTime(createdAtMs), attempted_at: isoTime(attemptedAtMs) },
     next_attempt_at: state === "waiting" ? isoTime(nextAtMs) : null,
   };

@@ -37,7 +37,7 @@ export const FORMATS: Record<string, { words: string; test: (text: string) => bo
   },
   "mail-address": {
     words: "a mail address, such as tollgate@example.com",
-    test: (text) => /^[^\s@<>"(),:;]+@[^\s@<>"(),:;]+$/.test(text),
+    test: isMailAddress,
   },
   "base-path": {
     words:
@@ -72,7 +72,12 @@ export function isSecureUrl(text: string): boolean {
   return url?.protocol === "https:" || (url?.protocol === "http:" && isLoopback(url.hostname));
 }
 
-function isLoopback(hostname: string): boolean {
+export function isMailAddress(text: string): boolean {
+  return /^[^\s@<>"(),:;]{1,64}@[^\s@<>"(),:;]{1,255}$/.test(text);
+}
+
+/** Tests the host name of an address. */
+export function isLoopback(hostname: string): boolean {
   return hostname === "localhost" || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
 }
 

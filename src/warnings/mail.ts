@@ -1,10 +1,10 @@
 import type { createTransport, Transporter } from "nodemailer";
+import { isLoopback } from "../config/formats.ts";
 import type { Sender } from "./dispatcher.ts";
 import { mailOf } from "./texts.ts";
 
 const TIMEOUT_MS = 15_000;
 const MESSAGES_MAX = 100;
-const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
 export interface MailOptions {
   createTransport: typeof createTransport;
@@ -38,7 +38,7 @@ function openTransport({ createTransport, url }: MailOptions): Transporter {
   const secure = protocol === "smtps:";
   return createTransport({
     ...{ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port) || (secure ? 465 : 587), secure },
-    requireTLS: !secure && !LOOPBACK.test(hostname),
+    requireTLS: !secure && !isLoopback(hostname),
     ...(username !== "" && { auth: { user: decodeURIComponent(username), pass: decodeURIComponent(password) } }),
     ...{ connectionTimeout: TIMEOUT_MS, greetingTimeout: TIMEOUT_MS, socketTimeout: TIMEOUT_MS },
   } as Parameters<typeof createTransport>[0]);

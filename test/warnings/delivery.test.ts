@@ -134,7 +134,7 @@ describe("a webhook", () => {
       timestamp: new Date(START_MS).toISOString(),
       data: { organization_id: ORGANIZATION, percent: 20, threshold: 20, credits_left: 19.5, last_top_up: 100 },
     });
-    expect(first.headers["webhook-id"]).toMatch(/^evt_[0-9a-f]{32}$/);
+    expect(first.headers["webhook-id"]).toMatch(/^evt_[0-9a-z]+$/);
     expect(() => verify({ ...first, body: first.body.replace("19.5", "99.5") })).toThrow("No matching signature");
     expect(await states()).toMatchObject([{ state: "delivered", attempts: 1, result: "HTTP 204" }]);
   });
