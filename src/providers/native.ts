@@ -1,7 +1,7 @@
 import { detailsOf, type JsonObject } from "../api/json.ts";
 import { isTypedTool, isWebSearch } from "../api/messages/typed-tools.ts";
+import { CLIENT_TOOLS } from "../api/responses/request.ts";
 import { isSearch } from "../api/responses/tools.ts";
-import { TYPED_TOOLS } from "../api/responses/typed-tools.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { thinkingWithin } from "./fields.ts";
 import { isEventStream } from "./http/answer.ts";
@@ -31,7 +31,11 @@ interface NativeWire {
   /** Headers of requests that state none of their own. */
   headers: Readonly<Record<string, string>>;
   /** Returns the body with the model and the bounds that the gateway has chosen. */
-  body(native: NativeRequest, request: UpstreamRequest, searchesMost: number): object;
+  body(native: NativeRequest, request: UpstreamRequest, searchesMost: number): NativeRequest["body"];
+  /** True for the type of a search that the upstream runs. */
+  isSearch(type: string): boolean;
+  /** True for the type of a tool that the client runs. */
+  isClientTool(type: string): boolean;
   /** The reader of an answer to a request on this wire. */
   reader(scrub: Scrub): WireReader;
 }
@@ -49,6 +53,8 @@ const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
       });
       return { ...body, tools, ...thinkingWithin(body.thinking, max_tokens), model, max_tokens, stream };
     },
+    isSearch: isWebSearch,
+    isClientTool: (type) => type === "custom" || isTypedTool(type),
     reader: () => new MessagesReader(),
   },
   responses: {
@@ -63,6 +69,8 @@ const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
       const bound = searches ? { max_tool_calls: leastOf(asked, searchesMost) } : {};
       return { ...others, tools, ...bound, model, max_output_tokens, stream, store: false };
     },
+    isSearch,
+    isClientTool: (type) => CLIENT_TOOLS.includes(type),
     reader: (scrub) => new ResponsesReader(scrub, { keepsEvents: true }),
   },
 };
@@ -104,25 +112,20 @@ const COVERED: Readonly<Record<string, readonly unknown[]>> = {
   service_tier: ["auto", "default", "standard_only"],
   speed: ["standard"],
 };
-/**
- * Types of tools that the client runs: the results of an upstream's own tools are prompt tokens, which only the holds of some
- * routes cover. Searches of the Responses API are left out on others.
- */
-const CLIENT_TOOLS = ["custom", "function", "namespace", "tool_search", ...TYPED_TOOLS];
-
-function isCovered({ type = "custom", environment }: JsonObject, searchesMost: number): boolean {
-  if (typeof type === "string" && (isSearch(type) || isWebSearch(type))) return searchesMost > 0 || isSearch(type);
-  const isKnown = typeof type === "string" && (CLIENT_TOOLS.includes(type) || isTypedTool(type));
-  return isKnown && (type !== "shell" || detailsOf(environment).type === "local");
+/** Tests whether a hold covers a tool: the results of an upstream's own tools are prompt tokens, which only some holds cover. */
+function isCovered(wire: NativeWire, { type = "custom", environment }: JsonObject, searchesMost: number): boolean {
+  if (typeof type !== "string") return false;
+  if (wire.isSearch(type)) return searchesMost > 0;
+  return wire.isClientTool(type) && (type !== "shell" || detailsOf(environment).type === "local");
 }
 
 /** Checks again what the wires check first, because the whole body passes. Throws UpstreamError `unsupported`. */
-function refuseUncovered(body: NativeRequest["body"], searchesMost: number): void {
+function refuseUncovered(wire: NativeWire, body: NativeRequest["body"], searchesMost: number): void {
   const dear = Object.entries(COVERED).find(([path, values]) => {
     const value = path.split(".").reduce<unknown>((parent, name) => detailsOf(parent)[name], body);
     return value !== undefined && value !== null && !values.includes(value);
   });
-  const tool = toolsOf(body)?.findIndex((one) => !isCovered(one, searchesMost)) ?? -1;
+  const tool = toolsOf(body)?.findIndex((one) => !isCovered(wire, one, searchesMost)) ?? -1;
   const param = tool < 0 ? dear?.[0] : `tools[${tool}].type`;
   if (param === undefined) return;
   throw unsupportedField(
@@ -171,10 +174,11 @@ async function pass(
   native: NativeRequest,
 ): Promise<ProviderAnswer> {
   const { searchesMost = 0 } = call;
-  refuseUncovered(native.body, searchesMost);
+  const body = wire.body(native, call.request, searchesMost);
+  refuseUncovered(wire, body, searchesMost);
   const { headers, ignored } = withoutDearBetas(native.headers);
   const sent = { ...wire, headers: { ...wire.headers, ...headers } };
-  return { ignored, chunks: await send(client, sent, call, wire.body(native, call.request, searchesMost)) };
+  return { ignored, chunks: await send(client, sent, call, body) };
 }
 
 /** Sends a chat completion to the Responses API. */

@@ -9,7 +9,7 @@ import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, PREVIOUS, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
 import { itemsToKeep, type KeptItems, keptConversation, withReferredItems } from "./references.ts";
-import { type InputItem, ResponsesRequest, type ResponsesTool, WEB_SEARCHES } from "./request.ts";
+import { CLIENT_TOOLS, type InputItem, ResponsesRequest, type ResponsesTool, WEB_SEARCHES } from "./request.ts";
 import type { ResponseObject } from "./response.ts";
 import { SAME_SETTINGS, settingsOf } from "./settings.ts";
 import { calledTools, isSearch, toChatTools } from "./tools.ts";
@@ -30,7 +30,6 @@ const UNSUPPORTED: Record<string, string> = {
 };
 /** Fields without an effect here, even if the upstream speaks this wire: some of them have a price of their own. */
 const NEVER_SENT = ["service_tier", "prompt_cache_retention", "prompt_cache_options"];
-const TOOL_TYPES = ["function", "custom", "namespace", "tool_search", ...TYPED_TOOLS];
 const CHOICE_TYPES = ["allowed_tools", "function", "custom", ...TYPED_TOOLS, ...WEB_SEARCHES];
 /** Items whose tools become tools of the request. */
 const TOOL_ITEMS = ["additional_tools", "tool_search_output"];
@@ -164,7 +163,7 @@ function unsupportedToolIssue(body: JsonObject): ValidationIssue | undefined {
     const { type } = tool;
     // Those of items are left out.
     const isKnown =
-      TOOL_TYPES.includes(String(type)) || (isSearch(String(type)) && (hasOthers || path.startsWith("tools")));
+      CLIENT_TOOLS.includes(String(type)) || (isSearch(String(type)) && (hasOthers || path.startsWith("tools")));
     if (typeof type === "string" && !isKnown) {
       return unsupportedTool(`${path}.type`, type);
     }
@@ -184,7 +183,7 @@ function unsupportedToolIssue(body: JsonObject): ValidationIssue | undefined {
 }
 
 function unsupportedTool(param: string, type: string): ValidationIssue {
-  const rule = `Supported tools are ${joinedChoices([...TOOL_TYPES, "web_search"])}.`;
+  const rule = `Supported tools are ${joinedChoices([...CLIENT_TOOLS, "web_search"])}.`;
   return {
     code: "unsupported_value",
     param,

@@ -103,8 +103,10 @@ const searchTools = (["web_search", "web_search_2025_08_26", "web_search_preview
 );
 /** The types of searches that OpenAI runs. */
 export const WEB_SEARCHES = searchTools.map(({ properties }) => properties.type.const);
-const toolTypes = [FunctionTool, CustomTool, NamespaceTool, ToolSearchTool, ...searchTools, ...typedTools] as const;
-const ResponsesTool = taggedUnion("type", [...toolTypes]);
+const clientTools = [FunctionTool, CustomTool, NamespaceTool, ToolSearchTool, ...typedTools] as const;
+/** The types of the tools that the client runs. */
+export const CLIENT_TOOLS: readonly string[] = clientTools.map(({ properties }) => properties.type.const);
+const ResponsesTool = taggedUnion("type", [...clientTools, ...searchTools]);
 
 const ToolSearchCall = Type.Object({
   type: Type.Literal("tool_search_call"),
