@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { MemoryBooks } from "../../test/support/memory-books.ts";
 import type { BudgetRow, HoldTransition, SettleTransition } from "./books.ts";
-import { countersIn } from "./budget-uses.ts";
+import { countersIn, RecentTexts } from "./budget-uses.ts";
 import { BudgetIndex, windowAt, windowEnd } from "./budgets.ts";
 import { FREE, NO_TOKENS } from "./price.ts";
 
@@ -86,6 +86,14 @@ describe("what requests record", () => {
     for (const [one = "", other = ""] of [...pairs, ...pairs]) {
       expect(valuesOf({ team: one, user: other })).toEqual([one, other]);
     }
+  });
+
+  test("Recent texts are kept up to a total size, and forgotten together above it.", () => {
+    const recent = new RecentTexts<number>();
+    for (let text = 0; text < 10; text += 1) recent.set(`${text}`, text, 50_000);
+    expect([recent.get("0"), recent.get("9")]).toEqual([0, 9]);
+    recent.set("10", 10, 1);
+    expect([recent.get("0"), recent.get("9"), recent.get("10")]).toEqual([undefined, undefined, 10]);
   });
 
   test("Budgets of others, or as they were before, do not answer for these.", () => {

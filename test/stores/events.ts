@@ -70,6 +70,10 @@ function outboxCases(subject: Subject): void {
       ["credits.low", 50],
     ]);
     expect(await subject.books.balance(organizationId)).toMatchObject({ topUp: 100n, announced: 50n });
+    const uses = await subject.read(
+      `select warned_limit, warned_percent from budget_use where organization_id = '${organizationId}'`,
+    );
+    expect(uses.map((use) => Object.values(use).map(Number))).toEqual([[60, 80]]);
     await subject.expectSound(organizationId);
   });
 

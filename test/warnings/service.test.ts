@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operator } from "../support/admin.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
@@ -21,6 +22,8 @@ interface Seen {
   id: string;
   type: string;
   organizationId: string | null;
+  /** Throws if the request is not signed with this secret. */
+  verify(secret: string): unknown;
 }
 
 /** A receiver that answers everything with 204. */
@@ -33,7 +36,8 @@ class TestReceiver {
       let body = "";
       for await (const piece of request) body += piece;
       const { type, data } = JSON.parse(body);
-      this.seen.push({ id: String(request.headers["webhook-id"]), type, organizationId: data.organization_id });
+      const verify = (secret: string) => new Webhook(secret).verify(body, request.headers as Record<string, string>);
+      this.seen.push({ id: String(request.headers["webhook-id"]), type, organizationId: data.organization_id, verify });
       response.writeHead(204).end();
     });
   }
@@ -149,6 +153,25 @@ describe("a service", () => {
     expect(JSON.stringify(audit.body) + service.output()).not.toContain("secretpath");
     expect((await operator(service).call("DELETE", `/receivers/${made.id}`)).status).toBe(204);
     expect((await operator(service).call("DELETE", `/receivers/${made.id}`)).status).toBe(404);
+  });
+
+  test("deliveries are signed with a replaced secret too, also after its successor was replaced", async () => {
+    const { id: organization_id } = await makeOrganization(service, "1");
+    const { id, secret } = await createReceiver(service, { target, organization_id });
+    const secrets = [secret];
+    for (const _ of [1, 2]) {
+      const { status, body } = await operator(service).call<Created>("POST", `/receivers/${id}/rotate`);
+      expect(status).toBe(201);
+      secrets.push(body.secret);
+    }
+    expect(new Set(secrets).size).toBe(3);
+    await operator(service).call("POST", `/receivers/${id}/test`);
+    await expect.poll(() => receiver.of(organization_id).length, LONG).toBe(1);
+    for (const one of secrets) {
+      expect(receiver.of(organization_id)[0]?.verify(one ?? "")).toMatchObject({ type: "receiver.test" });
+    }
+    const other = `whsec_${Buffer.alloc(32).toString("base64")}`;
+    expect(() => receiver.of(organization_id)[0]?.verify(other)).toThrow("No matching signature");
   });
 
   test("wrong terms are refused with the field", async () => {
