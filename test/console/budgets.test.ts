@@ -109,7 +109,7 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     await dialog.getByRole("status").getByText(`${covered}: 2.00 credits a day.`).waitFor();
     await confirm("Create budget");
     await row("web team").getByText(covered).waitFor();
-    await row("web team").getByText("By the caller's word").waitFor();
+    await row("web team").getByText("Caller-supplied").waitFor();
     expect(await budgets()).toMatchObject([
       {
         name: "web team",
@@ -181,7 +181,7 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     await dialog.getByLabel("Metadata key").fill("user");
     await dialog.getByLabel("Credits", { exact: true }).fill("2");
     await confirm("Create budget");
-    await row("every user").getByText("The whole amount for each value of user").waitFor();
+    await row("every user").getByText("Full amount for each value of user").waitFor();
     for (const user of ["ada", "bob"]) expect(await ask(user)).toBe(200);
     await press("Show values of every user");
     await dialog.getByRole("row").filter({ hasText: "bob" }).waitFor();
@@ -217,7 +217,7 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     const cap = row("Spending cap");
     await cap.getByText("Requests of web app").waitFor();
     expect(await cap.getByRole("button").count()).toBe(0);
-    await cap.getByRole("link", { name: "Changed with its token" }).click();
+    await cap.getByRole("link", { name: "Edit on the token's page" }).click();
     await page.getByRole("heading", { name: "web app", level: 1 }).waitFor();
     await page
       .getByText(/held of 40\.00$/)

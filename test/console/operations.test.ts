@@ -40,7 +40,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
   const statement = () => page.getByRole("region", { name: "Statement" });
   const tab = (name: string) =>
     page
-      .getByRole("navigation", { name: /^Parts of / })
+      .getByRole("navigation", { name: /^Sections of / })
       .getByRole("link", { name })
       .click();
   const available = async () => {

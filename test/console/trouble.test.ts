@@ -144,7 +144,7 @@ describe.skipIf(!hasBrowser)("the console in trouble", () => {
     await main.getByRole("button", { name: "Try again" }).click();
     await main.getByRole("group", { name: /^Credits charged per hour/ }).waitFor();
     await page.reload();
-    await main.getByText("None in the period before").first().waitFor();
+    await main.getByText("None in the previous period").first().waitFor();
   });
 
   test("The dialog of a new token says that the first request cannot be shown, and waits for it after that.", async () => {

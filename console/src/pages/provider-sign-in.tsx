@@ -26,7 +26,7 @@ export function ProviderButtons({ inNewWindow = false, another = false }: Provid
   const begin = useMutation({
     mutationFn: async ({ issuer, page }: { issuer: string; page: Window | null }) => {
       if (page === null) {
-        const text = "The browser blocked the window for the sign-in. Allow it, or sign in with a token.";
+        const text = "The browser blocked the sign-in window. Allow pop-ups, or sign in with a token.";
         throw new ApiFailure(0, text, { code: "window_blocked" });
       }
       const body = { issuer, ...(another && { prompt: "login" }) };

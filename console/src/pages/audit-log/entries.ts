@@ -75,7 +75,7 @@ const REASONS: Record<string, string> = {
   playground_token: "token of the playground organization",
   no_role: "account without a role",
   blocked: "blocked account",
-  rejected_response: "invalid answer of the identity provider",
+  rejected_response: "invalid answer from the identity provider",
 };
 
 /** Returns the label of an action. One without a label is named by its words if its verb is regular: "Token renamed". */

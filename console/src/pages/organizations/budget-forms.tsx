@@ -26,9 +26,9 @@ const AFFECTED = ["budgets", "audit"];
 
 const EACH = [
   ["", "All covered requests together"],
-  ["token", "Each token for itself"],
-  ["model", "Each model for itself"],
-  ["metadata", "Each value of a metadata key for itself"],
+  ["token", "Each token separately"],
+  ["model", "Each model separately"],
+  ["metadata", "Each value of a metadata key separately"],
 ] as const;
 
 interface CreateBudgetProps {
@@ -51,8 +51,8 @@ export function CreateBudget({ path, organizationId, onClose }: CreateBudgetProp
   return (
     <DialogForm title="Create budget" action="Create budget" attempt={create} onSubmit={submit} onClose={onClose}>
       <p>
-        Without tokens, models and metadata, it covers all requests of the organization. Only its name and its amount
-        can be changed later.
+        Without tokens, models or metadata, it covers all requests of the organization. Only its name and its amount can
+        be changed later.
       </p>
       <BudgetFields
         draft={draft}
@@ -101,14 +101,14 @@ function BudgetFields({ draft, organizationId, errors, nameOf, onDraft }: Budget
       />
       <TextField
         label="Models"
-        hint="Separated by commas. * at the end stands for every ending, such as sandbox/*. Leave blank for all models."
+        hint="Separate with commas. A * at the end matches any ending, such as sandbox/*. Leave blank for all models."
         value={draft.models}
         error={errors.models}
         onValue={(models) => onDraft({ models })}
       />
       <Field
         label="Metadata"
-        hint="One key=value in each line, such as team=red. Lines with the same key are alternatives. Callers state metadata themselves and can choose other values."
+        hint="One key=value per line, such as team=red. Lines with the same key are alternatives. Callers set metadata themselves and can choose other values."
         error={errors.metadata}
       >
         {(attributes) => (
@@ -179,7 +179,7 @@ interface TokensFieldProps {
 function TokensField({ organizationId, tokens, error, nameOf, onTokens }: TokensFieldProps) {
   return (
     <>
-      <Field label="Tokens" hint="With those before and after them in rotation." error={error}>
+      <Field label="Tokens" hint="Includes the tokens that they replaced and that replace them." error={error}>
         {(attributes) => (
           <Pick
             what="tokens"
@@ -244,7 +244,7 @@ export function ChangeBudget({ path, budget, onClose }: BudgetFormProps) {
       />
       <TextField
         label="Credits"
-        hint="For this window and all later ones. An amount below what is spent and held refuses new requests and interrupts none."
+        hint="Applies to this window and all later ones. If it is below what is spent and held, new requests are refused; running ones continue."
         inputMode="decimal"
         value={amount}
         error={shownError(credits, amount, true)}

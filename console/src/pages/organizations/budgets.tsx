@@ -58,7 +58,7 @@ export function Budgets({ organizationId, tokenId }: BudgetsProps) {
   return (
     <Card
       title="Budgets"
-      about="Limit what some requests may spend in each window of time"
+      about="Spending limits for a day, a week, a month or in total"
       flush
       actions={
         mayChange && (
@@ -76,7 +76,7 @@ export function Budgets({ organizationId, tokenId }: BudgetsProps) {
         skeletonRows={1}
         empty={
           <Empty icon={Gauge} title="No budgets">
-            Create one to limit what a team, a user, a token or a model may spend.
+            Create one to limit what a team, a user, a token or a model can spend.
           </Empty>
         }
       />
@@ -143,7 +143,7 @@ function Name({ budget: { id, organization_id, name, window, cap_of } }: { budge
       <RequestsLink view={{ organization_id, budget_id: id }}>{name}</RequestsLink>
       <span className="small faint">{WINDOWS.find(([known]) => known === window)?.[1] ?? window}</span>
       {cap_of !== null && may("tokens:read") && (
-        <Link href={`/tokens/${encodeURIComponent(cap_of)}`}>Changed with its token</Link>
+        <Link href={`/tokens/${encodeURIComponent(cap_of)}`}>Edit on the token's page</Link>
       )}
     </span>
   );
@@ -154,10 +154,10 @@ function Coverage({ budget: { selector, each, by_callers_word } }: { budget: Bud
   return (
     <span className="cell-two">
       <span className="wrap-anywhere">{coverageLabel(selector, nameOf)}</span>
-      {each !== null && <span className="small faint wrap-anywhere">The whole amount for {eachLabel(each)}</span>}
+      {each !== null && <span className="small faint wrap-anywhere">Full amount for {eachLabel(each)}</span>}
       {by_callers_word && (
-        <span title="Callers state metadata themselves and can choose other values.">
-          <Badge tone="warn">By the caller's word</Badge>
+        <span title="Callers set metadata themselves and can choose other values.">
+          <Badge tone="warn">Caller-supplied</Badge>
         </span>
       )}
     </span>

@@ -82,7 +82,7 @@ function Loaded({ organization }: { organization: Organization }) {
         </Note>
       )}
       <Balance organization={organization} />
-      <nav className="tabs" aria-label={`Parts of ${organization.name}`}>
+      <nav className="tabs" aria-label={`Sections of ${organization.name}`}>
         {TABS.map(([name, label]) => (
           <Link
             key={name}

@@ -83,10 +83,10 @@ function solvency({ active, out_of_credits: empty }: NonNullable<Overview["organ
 /** Compares a figure with that of the days before. */
 export function changeLabel(now: number, before: number | undefined): string {
   if (before === undefined) return "Comparing …";
-  if (before === 0) return now === 0 ? "Same as the period before" : "None in the period before";
+  if (before === 0) return now === 0 ? "Same as the previous period" : "None in the previous period";
   const change = now / before - 1;
-  if (change === 0) return "Same as the period before";
-  return `${formatShare(Math.abs(change))} ${change > 0 ? "more" : "less"} than the period before`;
+  if (change === 0) return "Same as the previous period";
+  return `${formatShare(Math.abs(change))} ${change > 0 ? "more" : "less"} than in the previous period`;
 }
 
 interface TileProps {

@@ -161,7 +161,7 @@ function Ranked({ sort, filter, columns }: ListProps & { sort: NonNullable<Retur
 }
 
 function rankedLabel(count: number): string {
-  return count === RANKED_MAX ? `The first ${RANKED_MAX} ended requests` : countOf(count, "ended request");
+  return count === RANKED_MAX ? `Top ${RANKED_MAX} ended requests` : countOf(count, "ended request");
 }
 
 /**
