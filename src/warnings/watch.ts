@@ -85,11 +85,12 @@ export class Watch {
     try {
       await this.#watchRoutes();
       await this.#watchDeadLetters();
-      if (hour === this.#hour) return;
-      await this.#watchSpending(hour * HOUR_MS);
-      await this.#watchTokens();
-      await this.#watchModels();
-      this.#hour = hour;
+      if (hour !== this.#hour) {
+        await this.#watchSpending(hour * HOUR_MS);
+        await this.#watchTokens();
+        await this.#watchModels();
+        this.#hour = hour;
+      }
       outage.succeeded();
     } catch (err) {
       outage.failed({ err });

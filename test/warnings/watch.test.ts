@@ -169,6 +169,21 @@ test("a route that is up from the start is not told of", async () => {
   expect(await toldRoutes()).toEqual([]);
 });
 
+test("the end of a failure is reported with the next look, not only in the next hour", async () => {
+  const reported: string[] = [];
+  const outage = { failed: () => void reported.push("failed"), succeeded: () => void reported.push("succeeded") };
+  let deadLetters = async () => 0;
+  const watch = watchOf({ outage, deadLetters: () => deadLetters() });
+  await watch.run();
+  deadLetters = async () => {
+    throw new Error("the file cannot be read");
+  };
+  await watch.run();
+  deadLetters = async () => 0;
+  await watch.run();
+  expect(reported).toEqual(["succeeded", "failed", "succeeded"]);
+});
+
 test("dead letters are told of by node and number, models before they are shut down", async () => {
   const models = ["2026-11-19", "2026-12-20", "2026-12-21"].map((shutdownDate, index) => {
     return { id: `m/${index}`, shutdownDate, replacement: "m/new" };
