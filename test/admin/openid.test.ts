@@ -7,7 +7,13 @@ import { parse } from "yaml";
 import { idOfPerson } from "../../src/admin/token.ts";
 import { AdminClient, type Answer, cookieOf, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
 import { ROOT } from "../support/documents.ts";
-import { type IdentityProvider, LoginBrowser, startIdentityProvider } from "../support/identity-provider.ts";
+import {
+  type IdentityProvider,
+  LoginBrowser,
+  sessionCookie,
+  signInAt,
+  startIdentityProvider,
+} from "../support/identity-provider.ts";
 import { freePort, MEMBER_SCOPES, makeOrganization, type RunningService, startService } from "../support/service.ts";
 
 const HOUR_MS = 3_600_000;
@@ -69,19 +75,6 @@ interface Attempt {
   provider?: IdentityProvider;
   onTheWay?: (parameters: URLSearchParams) => void;
   onReturn?: (parameters: URLSearchParams) => void;
-}
-
-const sessionCookie = ({ headers }: Pick<Answer, "headers">) =>
-  headers
-    .getSetCookie()
-    .find((line) => line.startsWith("tollgate_session="))
-    ?.split(";")[0] ?? "";
-
-async function signInAt(at: RunningService, issuer: string, account: string): Promise<Answer> {
-  const client = new AdminClient(at, FROM_CONSOLE);
-  const begun = await client.call<{ url: string }>("POST", "/session/authorization", { issuer });
-  const query = await new LoginBrowser().login(begun.body.url, account);
-  return client.call("POST", "/session/callback", { query }, { cookie: cookieOf(begun) });
 }
 
 describe("a sign-in with an identity provider", () => {

@@ -1,20 +1,38 @@
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { PERMISSIONS, ROLES, rolesWith } from "../../src/api/admin/roles.ts";
 import { type AdminEndpoint, adminEndpoints } from "../../src/http/admin/endpoint.ts";
 import { AdminClient, type Answer, FROM_CONSOLE, firstAdminToken, operator, signIn } from "../support/admin.ts";
-import { MEMBER_SCOPES, makeOrganization, type RunningService, startService } from "../support/service.ts";
+import { type IdentityProvider, sessionCookie, signInAt, startIdentityProvider } from "../support/identity-provider.ts";
+import { freePort, MEMBER_SCOPES, makeOrganization, type RunningService, startService } from "../support/service.ts";
 
 let service: RunningService;
+let provider: IdentityProvider;
 let memberToken: string;
 
 beforeAll(async () => {
-  service = await startService({ config: { playground: { openToGuests: true } } });
-  memberToken = (await makeOrganization(service, "10", { scopes: MEMBER_SCOPES })).token;
+  const port = await freePort();
+  provider = await startIdentityProvider([`http://127.0.0.1:${port}`]);
+  service = await startService({ config: { playground: { openToGuests: true } }, port });
+  const { id: organization, token } = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
+  memberToken = token;
+  const roles = ROLES_BY_CLAIMS.map((role) => ({ when: { sub: role }, role, organization }));
+  const config = { playground: { openToGuests: true }, identity: { issuers: [{ ...provider.settings, roles }] } };
+  await writeFile(join(service.dataDir, "tollgate.yaml"), JSON.stringify(config));
+  await vi.waitFor(() => expect(service.output()).toContain("the configuration was reloaded"), LONG);
 });
-afterAll(() => service?.end());
+afterAll(async () => {
+  await service?.end();
+  await provider?.close();
+});
+
+const LONG = { timeout: 60_000 };
+/** The roles that a token of an organization does not give. The accounts of the provider have their names. */
+const ROLES_BY_CLAIMS = ["owner", "developer", "billing"] as const;
 
 interface Created {
   id: string;
@@ -32,67 +50,67 @@ const codeOf = ({ body }: Pick<Answer, "body">) => (body as { error?: { code: st
 
 /** The roles that may call each operation: the same as in `src/api/admin/roles.ts`, written down a second time, by operation. */
 const TABLE = `
-operation              guest  operator  auditor  member
-showService            yes    yes       yes      yes
-signIn                 yes    yes       yes      yes
-beginSignIn            yes    yes       yes      yes
-completeSignIn         yes    yes       yes      yes
-showSession            yes    yes       yes      yes
-signOut                yes    yes       yes      yes
-listOperators          -      yes       yes      -
-createOperator         -      yes       -        -
-revokeOperator         -      yes       -        -
-listSessions           -      yes       yes      -
-endSession             -      yes       -        -
-listIdentities         -      yes       yes      -
-blockIdentity          -      yes       -        -
-unblockIdentity        -      yes       -        -
-showOverview           -      yes       yes      yes
-search                 -      yes       yes      yes
-listAudit              -      yes       yes      -
-listModelsWithRoutes   -      yes       yes      yes
-resumeRoute            -      yes       -        -
-listOrganizations      -      yes       yes      yes
-createOrganization     -      yes       -        -
-showOrganization       -      yes       yes      yes
-changeOrganization     -      yes       -        -
-listGrants             -      yes       yes      yes
-createGrant            -      yes       -        -
-createRevocation       -      yes       -        -
-createCredit           -      yes       -        -
-listAllowances         -      yes       yes      yes
-createAllowance        -      yes       -        -
-endAllowance           -      yes       -        -
-listBudgets            -      yes       yes      yes
-createBudget           -      yes       -        -
-showBudget             -      yes       yes      yes
-changeBudget           -      yes       -        -
-deleteBudget           -      yes       -        -
-raiseBudget            -      yes       -        -
-showStatement          -      yes       yes      yes
-exportStatement        -      yes       yes      yes
-listReceivers          -      yes       yes      -
-createReceiver         -      yes       -        -
-changeReceiver         -      yes       -        -
-deleteReceiver         -      yes       -        -
-rotateReceiverSecret   -      yes       -        -
-testReceiver           -      yes       -        -
-listDeliveries         -      yes       yes      -
-replayDelivery         -      yes       -        -
-listTokens             -      yes       yes      yes
-createToken            -      yes       -        -
-showToken              -      yes       yes      yes
-changeToken            -      yes       -        -
-rotateToken            -      yes       -        -
-revokeToken            -      yes       -        -
-listRequests           -      yes       yes      yes
-sumRequests            -      yes       yes      yes
-exportRequests         -      yes       yes      yes
-exportRequestLines     -      yes       yes      yes
-showRequest            -      yes       yes      yes
-showConversation       -      yes       yes      -
-removeConversations    -      yes       -        -
-createPlaygroundToken  yes    yes       -        yes
+operation              guest  operator  auditor  owner  developer  billing  member
+showService            yes    yes       yes      yes    yes        yes      yes
+signIn                 yes    yes       yes      yes    yes        yes      yes
+beginSignIn            yes    yes       yes      yes    yes        yes      yes
+completeSignIn         yes    yes       yes      yes    yes        yes      yes
+showSession            yes    yes       yes      yes    yes        yes      yes
+signOut                yes    yes       yes      yes    yes        yes      yes
+listOperators          -      yes       yes      -      -          -        -
+createOperator         -      yes       -        -      -          -        -
+revokeOperator         -      yes       -        -      -          -        -
+listSessions           -      yes       yes      -      -          -        -
+endSession             -      yes       -        -      -          -        -
+listIdentities         -      yes       yes      -      -          -        -
+blockIdentity          -      yes       -        -      -          -        -
+unblockIdentity        -      yes       -        -      -          -        -
+showOverview           -      yes       yes      yes    yes        yes      yes
+search                 -      yes       yes      yes    yes        yes      yes
+listAudit              -      yes       yes      -      -          -        -
+listModelsWithRoutes   -      yes       yes      yes    yes        yes      yes
+resumeRoute            -      yes       -        -      -          -        -
+listOrganizations      -      yes       yes      yes    yes        yes      yes
+createOrganization     -      yes       -        -      -          -        -
+showOrganization       -      yes       yes      yes    yes        yes      yes
+changeOrganization     -      yes       -        -      -          -        -
+listGrants             -      yes       yes      yes    -          yes      yes
+createGrant            -      yes       -        -      -          -        -
+createRevocation       -      yes       -        -      -          -        -
+createCredit           -      yes       -        -      -          -        -
+listAllowances         -      yes       yes      yes    -          yes      yes
+createAllowance        -      yes       -        -      -          -        -
+endAllowance           -      yes       -        -      -          -        -
+listBudgets            -      yes       yes      yes    yes        yes      yes
+createBudget           -      yes       -        yes    -          -        -
+showBudget             -      yes       yes      yes    yes        yes      yes
+changeBudget           -      yes       -        yes    -          -        -
+deleteBudget           -      yes       -        yes    -          -        -
+raiseBudget            -      yes       -        yes    -          -        -
+showStatement          -      yes       yes      yes    -          yes      yes
+exportStatement        -      yes       yes      yes    -          yes      yes
+listReceivers          -      yes       yes      yes    -          -        -
+createReceiver         -      yes       -        yes    -          -        -
+changeReceiver         -      yes       -        yes    -          -        -
+deleteReceiver         -      yes       -        yes    -          -        -
+rotateReceiverSecret   -      yes       -        yes    -          -        -
+testReceiver           -      yes       -        yes    -          -        -
+listDeliveries         -      yes       yes      yes    -          -        -
+replayDelivery         -      yes       -        yes    -          -        -
+listTokens             -      yes       yes      yes    -          -        yes
+createToken            -      yes       -        -      -          -        -
+showToken              -      yes       yes      yes    -          -        yes
+changeToken            -      yes       -        -      -          -        -
+rotateToken            -      yes       -        -      -          -        -
+revokeToken            -      yes       -        -      -          -        -
+listRequests           -      yes       yes      yes    -          -        yes
+sumRequests            -      yes       yes      yes    -          -        yes
+exportRequests         -      yes       yes      yes    -          -        yes
+exportRequestLines     -      yes       yes      yes    -          -        yes
+showRequest            -      yes       yes      yes    -          -        yes
+showConversation       -      yes       yes      -      -          -        -
+removeConversations    -      yes       -        -      -          -        -
+createPlaygroundToken  yes    yes       -        yes    yes        -        yes
 `.trim();
 
 /** Calls an operation on resources that do not exist; returns whether the caller's role permits it. */
@@ -108,11 +126,13 @@ async function isPermitted(client: AdminClient, { method, path }: AdminEndpoint)
 
 async function tableOf(callers: Record<string, () => Promise<AdminClient>>): Promise<string> {
   const rows = [["operation", ...Object.keys(callers)]];
+  const signInAll = () => Promise.all(Object.values(callers).map((signInOne) => signInOne()));
+  let clients = await signInAll();
   for (const endpoint of adminEndpoints) {
     const row = [endpoint.operationId];
-    // A session of its own for each call, because one of the calls signs out.
-    for (const call of Object.values(callers)) row.push((await isPermitted(await call(), endpoint)) ? "yes" : "-");
+    for (const client of clients) row.push((await isPermitted(client, endpoint)) ? "yes" : "-");
     rows.push(row);
+    if (endpoint.operationId === "signOut") clients = await signInAll();
   }
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
   return rows
@@ -127,10 +147,22 @@ async function tableOf(callers: Record<string, () => Promise<AdminClient>>): Pro
 
 test("every operation, called as every role, is permitted or refused as the table says", async () => {
   const [ada, eve] = [await create("Ada", "operator"), await create("Eve", "auditor")];
-  const tokens = { operator: ada.secret, auditor: eve.secret, member: memberToken };
-  const guest = async () => new AdminClient(service, FROM_CONSOLE);
-  const sessions = Object.entries(tokens).map(([role, token]) => [role, () => signIn(service, token)] as const);
-  const table = await tableOf({ guest, ...Object.fromEntries(sessions) });
+  const byClaims = (role: (typeof ROLES_BY_CLAIMS)[number]) => async () => {
+    const answer = await signInAt(service, provider.issuer, role);
+    expect(answer.body.role).toBe(role);
+    return new AdminClient(service, { ...FROM_CONSOLE, cookie: sessionCookie(answer) });
+  };
+  const callers = {
+    guest: async () => new AdminClient(service, FROM_CONSOLE),
+    operator: () => signIn(service, ada.secret),
+    auditor: () => signIn(service, eve.secret),
+    owner: byClaims("owner"),
+    developer: byClaims("developer"),
+    billing: byClaims("billing"),
+    member: () => signIn(service, memberToken),
+  };
+  expect(Object.keys(callers)).toEqual(["guest", ...ROLES]);
+  const table = await tableOf(callers);
   expect(table).toBe(TABLE);
 }, 120_000);
 

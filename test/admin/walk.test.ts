@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { rolesWith } from "../../src/api/admin/roles.ts";
+import { ORGANIZATION_ROLES, type Role, rolesWith } from "../../src/api/admin/roles.ts";
 import { type AdminEndpoint, adminEndpoints } from "../../src/http/admin/endpoint.ts";
 import { AdminClient, FROM_CONSOLE, operator, signIn } from "../support/admin.ts";
+import { AUDIENCE, type Issuer, startIssuer } from "../support/issuer.ts";
 import {
   MEMBER_SCOPES,
   makeOrganization,
@@ -13,17 +14,31 @@ import {
 
 /** Six digits behind the point, so that no id or time holds them by chance. */
 const FOREIGN_CREDITS = "777.314159";
+/** Nothing listens there. */
+const TARGET = "http://127.0.0.1:9/";
 
 let service: RunningService;
+let issuer: Issuer;
 let mine: Organization;
 let foreign: Organization;
-let member: AdminClient;
+/** Callers whose role is limited to `mine`. */
+const clients = new Map<Role, AdminClient>();
 
 beforeAll(async () => {
-  service = await startService();
+  issuer = await startIssuer();
+  const roles = ["owner", "developer", "billing"] as const;
+  const rules = roles.map((role) => ({ when: { role }, role, organization: { claim: "organization" } }));
+  const warnings = { allowPrivateAddresses: true };
+  service = await startService({
+    config: { identity: { issuers: [{ issuer: issuer.url, audience: AUDIENCE, roles: rules }] }, warnings },
+  });
   mine = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
   foreign = await makeOrganization(service, FOREIGN_CREDITS);
-  member = await signIn(service, mine.token);
+  clients.set("member", await signIn(service, mine.token));
+  for (const role of roles) {
+    const token = await issuer.token({ sub: role, role, organization: mine.id });
+    clients.set(role, new AdminClient(service, { authorization: `Bearer ${token}` }));
+  }
   for (const organization of [mine, foreign]) {
     await operator(service).call("PATCH", `/organizations/${organization.id}`, { keeps_conversations: true });
     await send(service, "/v1/chat/completions", organization.token, {
@@ -36,24 +51,37 @@ beforeAll(async () => {
     const show = () => operator(service).call("GET", `/requests/${id}/conversation`);
     await vi.waitFor(async () => expect((await show()).status).toBe(200), { timeout: 60_000 });
     requestIds.set(organization.id, id);
-    const budget = { name: "All", window: "month", amount: 1_000 };
-    const made = await operator(service).call<{ id: string }>(
-      "POST",
-      `/organizations/${organization.id}/budgets`,
-      budget,
-    );
-    budgetIds.set(organization.id, made.body.id);
+    await makeParts(organization);
   }
 });
-afterAll(() => service?.end());
+afterAll(async () => {
+  await service?.end();
+  await issuer?.close();
+});
+
+/** Creates a budget, a receiver and a delivery in an organization, which the paths name from then on. */
+async function makeParts({ id }: Organization): Promise<void> {
+  const make = async (path: string, body: object) => {
+    const made = await operator(service).call<{ id: string }>("POST", path, body);
+    expect(made.status, JSON.stringify(made.body)).toBe(201);
+    return made.body.id;
+  };
+  budgetIds.set(id, await make(`/organizations/${id}/budgets`, { name: "All", window: "month", amount: 1_000 }));
+  receiverIds.set(id, await make("/receivers", { organization_id: id, ...bodies.createReceiver }));
+  deliveryIds.set(id, await make(`/receivers/${receiverIds.get(id)}/test`, {}));
+}
 
 const requestIds = new Map<string, string>();
 const budgetIds = new Map<string, string>();
+const receiverIds = new Map<string, string>();
+const deliveryIds = new Map<string, string>();
 /** Ids of an organization for the parameters of paths, by the path's first word. */
 const idsOf: Record<string, (organization: Organization) => string> = {
   organizations: ({ id }) => id,
   tokens: ({ tokenId }) => tokenId,
   requests: ({ id }) => requestIds.get(id) ?? "none",
+  receivers: ({ id }) => receiverIds.get(id) ?? "none",
+  deliveries: ({ id }) => deliveryIds.get(id) ?? "none",
 };
 /** Bodies that would be taken, but for who sends them. */
 const bodies: Record<string, object> = {
@@ -74,7 +102,7 @@ const bodies: Record<string, object> = {
   createBudget: { name: "Team", window: "day", amount: 1 },
   changeBudget: { name: "Team" },
   raiseBudget: { amount: 1 },
-  createReceiver: { name: "Ops", format: "webhook", target: "https://hooks.example.com/" },
+  createReceiver: { name: "Ops", format: "webhook", target: TARGET },
   changeReceiver: { name: "Ops" },
   resumeRoute: { route: "sandbox/echo" },
 };
@@ -98,8 +126,7 @@ function ask(client: AdminClient, endpoint: AdminEndpoint, organization: Organiz
   return client.call(endpoint.method, `${path}${queryOf(endpoint)}`, body);
 }
 
-const isFor = (role: "guest" | "member", { permission }: AdminEndpoint) => rolesWith(permission).includes(role);
-const isOfMembers = (endpoint: AdminEndpoint) => isFor("member", endpoint) && !isFor("guest", endpoint);
+const isFor = (role: "guest" | Role, { permission }: AdminEndpoint) => rolesWith(permission).includes(role);
 const named = (filter: (endpoint: AdminEndpoint) => boolean) =>
   adminEndpoints.filter(filter).map((endpoint) => [`${endpoint.method} ${endpoint.path}`, endpoint] as const);
 test("every operation has a path and a name of its own, and few are open to guests", () => {
@@ -127,43 +154,52 @@ describe("a caller without a session", () => {
   });
 });
 
-describe("a member", () => {
-  test.each(named((endpoint) => !isFor("member", endpoint)))("%s: 403, and nothing is changed", async (_, endpoint) => {
+describe.each(ORGANIZATION_ROLES)("a caller with the role %s", (role) => {
+  const client = () => clients.get(role) ?? new AdminClient(service, {});
+  const isOwn = (endpoint: AdminEndpoint) => isFor(role, endpoint) && !isFor("guest", endpoint);
+
+  test.each(named((endpoint) => !isFor(role, endpoint)))("%s: 403, and nothing is changed", async (_, endpoint) => {
     for (const organization of [mine, foreign]) {
-      const { status, body } = await ask(member, endpoint, organization);
+      const { status, body } = await ask(client(), endpoint, organization);
       expect([status, body]).toEqual([403, { error: expect.objectContaining({ code: "insufficient_role" }) }]);
     }
   });
 
-  test.each(named((endpoint) => isOfMembers(endpoint) && endpoint.path.includes(":")))(
-    "%s: a member reads its own, and gets 404 for those of others, as if they did not exist",
+  test.each(named((endpoint) => isOwn(endpoint) && endpoint.path.includes(":")))(
+    "%s: takes their own, and answers 404 for those of others, as if they did not exist",
     async (_, endpoint) => {
-      expect((await ask(member, endpoint, mine)).status).toBe(200);
       const [other, absent] = await Promise.all([
-        ask(member, endpoint, foreign),
-        ask(member, endpoint, { id: "org_none", tokenId: "tok_none", token: "" }),
+        ask(client(), endpoint, foreign),
+        ask(client(), endpoint, { id: "org_none", tokenId: "tok_none", token: "" }),
       ]);
       expect(other.status).toBe(404);
       expect(other.body).toEqual(absent.body);
+      expect((await ask(client(), endpoint, mine)).status).toBe(endpoint.answer.status);
+      if (endpoint.method !== "GET") await makeParts(mine);
     },
   );
 
-  test.each(named((endpoint) => isOfMembers(endpoint) && !endpoint.path.includes(":")))(
+  test.each(named((endpoint) => isOwn(endpoint) && !endpoint.path.includes(":")))(
     "%s: tells of their organization alone",
     async (_, endpoint) => {
-      const plain = await ask(member, endpoint, mine);
-      expect(plain.status).toBe(200);
+      const plain = await ask(client(), endpoint, mine);
+      expect(plain.status).toBe(endpoint.answer.status);
       const text = JSON.stringify(plain.body);
-      for (const secret of [foreign.id, foreign.tokenId, mine.token, FOREIGN_CREDITS])
+      const parts = [budgetIds, receiverIds, deliveryIds].map((ids) => ids.get(foreign.id));
+      for (const secret of [foreign.id, foreign.tokenId, mine.token, FOREIGN_CREDITS, ...parts])
         expect(text).not.toContain(secret);
-      const takesOrganization = Object.hasOwn(
-        (endpoint.query as { properties?: object })?.properties ?? {},
-        "organization_id",
-      );
-      if (takesOrganization) {
-        const ofForeign = `${queryOf(endpoint) || "?"}&organization_id=${foreign.id}`.replace("?&", "?");
-        expect((await member.call("GET", `${endpoint.path}${ofForeign}`)).status).toBe(404);
-      }
+      const { method, path, query, body } = endpoint;
+      const input = (query ?? body) as { properties?: object } | undefined;
+      if (!Object.hasOwn(input?.properties ?? {}, "organization_id")) return;
+      const ofForeign = { organization_id: foreign.id };
+      const asked =
+        method === "GET"
+          ? client().call(
+              "GET",
+              `${path}${queryOf(endpoint) || "?"}&${new URLSearchParams(ofForeign)}`.replace("?&", "?"),
+            )
+          : client().call(method, path, { ...bodyOf(endpoint, mine), ...ofForeign });
+      expect((await asked).status).toBe(404);
     },
   );
 });

@@ -2,7 +2,8 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import { exportJWK, generateKeyPair } from "jose";
 import { Provider } from "oidc-provider";
-import { freePort } from "./service.ts";
+import { AdminClient, type Answer, cookieOf, FROM_CONSOLE } from "./admin.ts";
+import { freePort, type RunningService } from "./service.ts";
 
 /** Claims of the accounts, by login. The login is the subject, and any password is right. */
 const ACCOUNTS: Record<string, Record<string, unknown>> = {
@@ -125,4 +126,18 @@ export class LoginBrowser {
       options = {};
     }
   }
+}
+
+/** Signs in to the console as an account of a provider. Returns the answer that sets the cookie of the session. */
+export async function signInAt(service: RunningService, issuer: string, account: string): Promise<Answer> {
+  const client = new AdminClient(service, FROM_CONSOLE);
+  const begun = await client.call<{ url: string }>("POST", "/session/authorization", { issuer });
+  const query = await new LoginBrowser().login(begun.body.url, account);
+  return client.call("POST", "/session/callback", { query }, { cookie: cookieOf(begun) });
+}
+
+/** Name and value of the session's cookie that an answer sets; empty if it sets none. */
+export function sessionCookie({ headers }: Pick<Answer, "headers">): string {
+  const line = headers.getSetCookie().find((cookie) => cookie.startsWith("tollgate_session="));
+  return line?.split(";")[0] ?? "";
 }
