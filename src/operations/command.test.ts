@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { OperatorError } from "../errors.ts";
-import { duration, expiry, facts, futureDate, table } from "./command.ts";
+import { expiry, facts, futureDate, overlap, table } from "./command.ts";
 
 test("text is aligned to the left, numbers to the right", () => {
   expect(
@@ -24,7 +24,7 @@ test("the values of facts are aligned", () => {
 
 const NOW = Date.UTC(2030, 0, 1);
 
-describe("durations", () => {
+describe("overlaps", () => {
   test.each([
     ["0", 0],
     ["1s", 1_000],
@@ -33,16 +33,21 @@ describe("durations", () => {
     ["30d", 2_592_000_000],
     ["2w", 1_209_600_000],
   ])("%s", (text, durationMs) => {
-    expect(duration(text, "--overlap")).toBe(durationMs);
+    expect(overlap(text, "--overlap")).toBe(durationMs);
   });
 
   test.each(["", "1", "1 h", "-1h", "1.5h", "h", "1y", "9999999d"])("%j is not a duration", (text) => {
-    expect(() => duration(text, "--overlap")).toThrow(
+    expect(() => overlap(text, "--overlap")).toThrow(
       new OperatorError(
         `--overlap is ${JSON.stringify(text)}, but must be a number with s, m, h, d or w, such as 90m or 30d.`,
       ),
     );
   });
+});
+
+test.each(["5w", "31d", "43201m"])("an overlap of %s is longer than the API allows, and refused", (text) => {
+  const message = `--overlap is ${JSON.stringify(text)}, but must be at most 30d.`;
+  expect(() => overlap(text, "--overlap")).toThrow(new OperatorError(message));
 });
 
 describe("dates in the future", () => {
@@ -68,7 +73,7 @@ describe("dates in the future", () => {
   });
 
   test("a flag for a duration refuses a date, and a flag for a date refuses a duration", () => {
-    expect(() => duration("2030-01-02", "--overlap")).toThrow(OperatorError);
+    expect(() => overlap("2030-01-02", "--overlap")).toThrow(OperatorError);
     expect(() => futureDate("30d", "--expires", NOW)).toThrow(OperatorError);
   });
 });

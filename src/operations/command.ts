@@ -99,6 +99,8 @@ export function toggle(usage: string, description: string): Flag<boolean> {
   return { usage, description, read: (given) => given === stated };
 }
 
+/** Longest time for which a secret that was replaced stays valid: 30 days. */
+export const OVERLAP_SECONDS_MAX = 2_592_000;
 const UNIT_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
 const LINE = /^[^\p{Cc}]{1,200}$/u;
 const DURATION = /^(\d{1,6})([smhdw])$/;
@@ -136,9 +138,10 @@ export function line(text: string, name: string): string {
   return LINE.test(text) ? text : refuse(name, text.slice(0, 60), "1 to 200 characters on one line");
 }
 
-/** Parses a duration such as `1h` or `0` into milliseconds. */
-export function duration(text: string, name: string): number {
-  return (text === "0" ? 0 : parseDuration(text)) ?? refuse(name, text, DURATION_WORDS);
+/** Parses the time for which an old secret stays valid, such as `1h` or `0`, into milliseconds. */
+export function overlap(text: string, name: string): number {
+  const durationMs = (text === "0" ? 0 : parseDuration(text)) ?? refuse(name, text, DURATION_WORDS);
+  return durationMs <= OVERLAP_SECONDS_MAX * 1_000 ? durationMs : refuse(name, text, "at most 30d");
 }
 
 /** Parses a date or a time, past or future, into milliseconds since 1970. */

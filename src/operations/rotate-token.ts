@@ -2,7 +2,7 @@ import { makeTokenRow, type NewSecret } from "../admin/token.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
-import { argument, command, duration, facts, text, toggle, withDefault } from "./command.ts";
+import { argument, command, facts, OVERLAP_SECONDS_MAX, overlap, text, toggle, withDefault } from "./command.ts";
 import { type AccountCore, found, rowRecord } from "./core.ts";
 import { operation } from "./operation.ts";
 import { auditedToken, expectActive, SECRET, tokenRow } from "./token-terms.ts";
@@ -18,7 +18,7 @@ export const rotateToken = operation({
       overlap_seconds: s.Type.Optional(
         s.Type.Integer({
           minimum: 0,
-          maximum: 2_592_000,
+          maximum: OVERLAP_SECONDS_MAX,
           default: OVERLAP_SECONDS,
           description: "Time for which the old token remains valid.",
         }),
@@ -48,9 +48,9 @@ export const rotateToken = operation({
         id: argument("<id>", text),
         overlapMs: withDefault(
           "--overlap <duration>",
-          "time for which the old token keeps working; 0 to end it immediately",
+          "time for which the old token keeps working, at most 30d; 0 to end it immediately",
           "1h",
-          duration,
+          overlap,
         ),
         replace: toggle("--replace", "if its successor was never used, revoke that token and create another"),
       },
