@@ -248,6 +248,9 @@ test.each([
   [{ selector: { models: ["a*b"] } }, "selector.models[0]"],
   [{ selector: { metadata: {} } }, "selector.metadata"],
   [{ selector: { metadata: { team: [] } } }, "selector.metadata.team"],
+  [{ selector: { metadata: { "": 5 } } }, "selector.metadata"],
+  [{ selector: { metadata: { ["k".repeat(65)]: ["a"] } } }, "selector.metadata"],
+  [{ selector: { metadata: { "a\nb": { c: 1 } } } }, "selector.metadata"],
 ])("a budget with %j is refused at %s", async (terms, param) => {
   const { id } = await makeOrganization(service, "1");
   const draft = { name: "x", window: "day", amount: 1, ...terms };

@@ -9,16 +9,16 @@ const Models = Type.Array(Type.String({ minLength: 1, maxLength: 200, pattern: "
   maxItems: VALUES_MAX,
   description: "Ids of models; `*` at the end stands for every ending.",
 });
-const Metadata = Type.Record(
-  Type.String({ pattern: "^.{1,64}$" }),
-  Type.Array(Value, { minItems: 1, maxItems: VALUES_MAX }),
-  {
-    minProperties: 1,
-    maxProperties: METADATA_KEYS_MAX,
-    description:
-      "Values of `metadata` by key. A request needs one of the values of each key; `(none)` is the absence of one.",
-  },
-);
+/** Without a pattern of the record: values of keys that it does not match would not be checked. */
+const Metadata = Type.Unsafe<Record<string, string[]>>({
+  type: "object",
+  minProperties: 1,
+  maxProperties: METADATA_KEYS_MAX,
+  propertyNames: { pattern: "^.{1,64}$", description: "keys of 1 to 64 characters" },
+  additionalProperties: Type.Array(Value, { minItems: 1, maxItems: VALUES_MAX }),
+  description:
+    "Values of `metadata` by key. A request needs one of the values of each key; `(none)` is the absence of one.",
+});
 const Window = Type.Enum(["day", "week", "month", "lifetime"], {
   description: "In UTC, by the store's clock. Weeks begin on Monday.",
 });
