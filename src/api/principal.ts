@@ -20,6 +20,9 @@ export interface LimitSettings {
 
 /** Values of keys of `metadata` that a caller cannot choose; null: the key stays without a value. */
 export type Pins = Readonly<Record<string, string | null>>;
+export const PINS_MAX = 16;
+/** Keys of `metadata` that can be pinned. `requested_model` is stored by the service. */
+export const PIN_KEY = /^(?!requested_model$).{1,64}$/;
 
 /** Identity and permissions of a caller. */
 export interface Principal {

@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { ORGANIZATION_ROLES, SERVICE_ROLES } from "../api/admin/roles.ts";
+import { PIN_KEY, PINS_MAX } from "../api/principal.ts";
 import { Group } from "./upstream-schema.ts";
 
 /** Signature algorithms of RFC 7518 with a public key. A secret shared with an issuer could sign as the issuer. */
@@ -85,8 +86,8 @@ const IssuerSchema = Type.Object(
     }),
     pins: Type.Record(Type.String(), Text({}), {
       default: {},
-      maxProperties: 16,
-      propertyNames: { pattern: "^(?!requested_model$).{1,64}$" },
+      maxProperties: PINS_MAX,
+      propertyNames: { pattern: PIN_KEY.source },
       allowed: "at most 16 keys of `metadata` other than requested_model, with the name of a claim each",
       description:
         "Keys of `metadata` that always have the value of a claim, so that the caller cannot choose another one.",

@@ -87,16 +87,16 @@ export function labelsOf(
 
 /** Returns the labels that a caller cannot choose. Throws invalid_value if the request states another value of one. */
 function pinnedLabels(metadata: HoldFacts["metadata"], pins: NonNullable<Principal["pins"]>): Record<string, string> {
-  const labels: Record<string, string> = {};
+  const labels: [key: string, value: string][] = [];
   for (const [key, value] of Object.entries(pins)) {
     const stated = metadata !== null && Object.hasOwn(metadata, key) ? metadata[key] : undefined;
     if (stated !== undefined && stated !== value) {
       const message = `Invalid 'metadata.${key}': your access token has another value for it. Leave it out.`;
       throw new ApiError("invalid_value", message, { param: `metadata.${key}` });
     }
-    if (value !== null) labels[key] = value;
+    if (value !== null) labels.push([key, value]);
   }
-  return labels;
+  return Object.fromEntries(labels);
 }
 
 /**

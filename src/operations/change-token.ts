@@ -1,14 +1,16 @@
 import { SCOPES } from "../api/principal.ts";
 import { OperatorError } from "../errors.ts";
 import type { TokenWithBudget } from "../stores/queries/accounts.ts";
-import { argument, command, creditsOrNone, expiry, facts, list, optional, text, toggle } from "./command.ts";
-import { type AccountCore, checkExpiry, checkLimits, checkName, found, rowRecord } from "./core.ts";
+import { argument, command, creditsOrNone, expiry, facts, list, optional, pairs, text, toggle } from "./command.ts";
+import { type AccountCore, checkExpiry, checkLimits, checkName, checkPins, found, rowRecord } from "./core.ts";
 import { operation } from "./operation.ts";
 import {
   auditedTerms,
   capText,
   expectActive,
   makeCap,
+  pinsOf,
+  pinsText,
   scopesOf,
   type TokenTerms,
   termsOfBody,
@@ -40,8 +42,10 @@ export const changeToken = operation({
         noExpiry: toggle("--no-expires", "let it never expire"),
         cap: optional("--cap <credits>", "spending cap in credits; counts all that it has spent", creditsOrNone),
         noCap: toggle("--no-cap", "remove its spending cap"),
+        pins: pairs("--pin <key=value...>", "metadata that its requests always have, in place of the present one"),
+        noPins: toggle("--no-pin", "remove its pinned metadata"),
       },
-      input({ id, allModels, noExpiry, noCap, ...terms }) {
+      input({ id, allModels, noExpiry, noCap, pins, noPins, ...terms }) {
         if (allModels && terms.models !== null) {
           throw new OperatorError("--model and --all-models exclude each other.");
         }
@@ -50,6 +54,7 @@ export const changeToken = operation({
           ...(allModels && { models: null }),
           ...(noExpiry && { expiresAtMs: null }),
           ...(noCap && { cap: null }),
+          ...((pins !== null || noPins) && { pinned: pinsOf(pins) }),
         };
         if (Object.keys(change).length > 0) return { id, change };
         throw new OperatorError("Nothing to change: name at least one term.");
@@ -63,6 +68,7 @@ export const changeToken = operation({
           models: json.models?.join(", ") ?? "all",
           expires: json.expiresAt ?? "never",
           cap: capText(json),
+          pinned: pinsText(json.pinned),
         });
         return { json, text };
       },
@@ -81,6 +87,7 @@ export async function updateToken(
 ): Promise<TokenWithBudget> {
   if (change.name !== undefined) checkName(change.name);
   checkLimits(change.limits ?? null);
+  checkPins(change.pinned ?? null);
   checkExpiry(change.expiresAtMs ?? null, core.clock());
   const wanted = { ...change, ...(scopes !== undefined && { scopes: scopesOf(scopes) }) };
   const { cap, ...others } = wanted;

@@ -93,6 +93,16 @@ export function list(usage: string, description: string): Flag<string[] | null> 
   return { usage, description, read: (given) => (given as string[] | undefined) ?? null };
 }
 
+/** Declares a flag with values of the form KEY=VALUE; null by default. */
+export function pairs(usage: string, description: string): Flag<[key: string, value: string][] | null> {
+  const [name = ""] = usage.split(" ");
+  const pairOf = (given: string): [string, string] => {
+    const [, key, value] = /^([^=]{1,64})=(.{1,512})$/s.exec(given) ?? [];
+    return key === undefined || value === undefined ? refuse(name, given.slice(0, 60), "KEY=VALUE") : [key, value];
+  };
+  return { usage, description, read: (given) => (Array.isArray(given) ? given.map(pairOf) : null) };
+}
+
 /** Declares a flag without a value; `--no-cap` is true if it was stated. */
 export function toggle(usage: string, description: string): Flag<boolean> {
   const stated = !usage.startsWith("--no-");

@@ -1,7 +1,7 @@
 import { type Actor, type AuditTime, auditRow, type Change } from "../admin/audit.ts";
 import type { Page, PageRequest } from "../admin/directory.ts";
 import type { RandomBytes } from "../admin/token.ts";
-import type { LimitSettings } from "../api/principal.ts";
+import { type LimitSettings, PIN_KEY, PINS_MAX, type Pins } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import type { AuditRow } from "../credits/audit.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
@@ -91,6 +91,15 @@ export function checkLimits(limits: Partial<LimitSettings> | null): void {
   for (const [name, value] of Object.entries(limits ?? {})) {
     if (!Number.isSafeInteger(value) || value < 1) throw invalidValue(name, `${value}`, "an integer, 1 or more");
   }
+}
+
+/** Throws invalid_value for metadata that a token cannot pin. */
+export function checkPins(pinned: Pins | null): void {
+  const keys = Object.keys(pinned ?? {});
+  const wrong = keys.find((key) => !PIN_KEY.test(key));
+  const allowed = "a key of 1 to 64 characters, and not requested_model";
+  if (wrong !== undefined) throw invalidValue("pinned", shortText(wrong), allowed);
+  if (keys.length > PINS_MAX) throw invalidValue("pinned", `${keys.length} keys`, `${PINS_MAX} or fewer`);
 }
 
 export function invalidValue(param: string, found: string, expected: string): ApiError {

@@ -5,7 +5,7 @@ import type { BudgetRow, BudgetWindow } from "../credits/books.ts";
 import { auditedBudget, isModel, METADATA_PREFIX } from "../credits/budgets.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import { type BudgetCore, budgetAnswer, budgetOutput } from "./budget-terms.ts";
-import { command, credits, list, optional, required, text, withDefault } from "./command.ts";
+import { command, credits, list, optional, pairs, required, text, withDefault } from "./command.ts";
 import { checkName, invalidValue, knownOrganization, rowRecord, shortText } from "./core.ts";
 import { amountOf, type OperationServices, operation } from "./operation.ts";
 
@@ -36,7 +36,7 @@ export const createBudget = operation({
         window: withDefault("--window <window>", `one of: ${WINDOWS.join(", ")}`, "month", windowOf),
         tokens: list("--token <id...>", "only requests of these tokens and their successors by rotation"),
         models: list("--model <id...>", "only requests for these models; * at the end stands for every ending"),
-        metadata: list("--metadata <key=value...>", "only requests with one of these values of each key"),
+        metadata: pairs("--metadata <key=value...>", "only requests with one of these values of each key"),
         each: optional("--each <what>", "token, model or metadata.KEY: each value has the whole amount", text),
       },
       input({ tokens, models, metadata, amount, ...terms }) {
@@ -56,17 +56,10 @@ function windowOf(given: string, name: string): BudgetWindow {
   throw new OperatorError(`${name} is ${shortText(given)}, but must be one of: ${WINDOWS.join(", ")}.`);
 }
 
-function metadataOf(pairs: string[] | null): Record<string, string[]> | null {
-  if (pairs === null) return null;
-  const metadata: Record<string, string[]> = {};
-  for (const pair of pairs) {
-    const [, key, value] = /^([^=]{1,64})=(.{1,512})$/s.exec(pair) ?? [];
-    if (key === undefined || value === undefined) {
-      throw new OperatorError(`--metadata is ${shortText(pair)}, but must be KEY=VALUE.`);
-    }
-    metadata[key] = [...(metadata[key] ?? []), value];
-  }
-  return metadata;
+function metadataOf(stated: [key: string, value: string][] | null): Record<string, string[]> | null {
+  if (stated === null) return null;
+  const values = Map.groupBy(stated, ([key]) => key);
+  return Object.fromEntries([...values].map(([key, of]) => [key, of.map(([, value]) => value)]));
 }
 
 interface BudgetDraft extends Pick<BudgetRow, "organizationId" | "name" | "window"> {

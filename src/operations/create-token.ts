@@ -3,10 +3,31 @@ import { SCOPES } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
-import { command, creditsOrNone, expiry, facts, list, optional, required, text, withDefault } from "./command.ts";
-import { type AccountCore, checkExpiry, checkLimits, checkName, found, rowRecord } from "./core.ts";
+import {
+  command,
+  creditsOrNone,
+  expiry,
+  facts,
+  list,
+  optional,
+  pairs,
+  required,
+  text,
+  withDefault,
+} from "./command.ts";
+import { type AccountCore, checkExpiry, checkLimits, checkName, checkPins, found, rowRecord } from "./core.ts";
 import { operation } from "./operation.ts";
-import { auditedTerms, auditedToken, makeCap, SECRET, scopesOf, type TokenTerms, termsOfBody } from "./token-terms.ts";
+import {
+  auditedTerms,
+  auditedToken,
+  makeCap,
+  pinsOf,
+  pinsText,
+  SECRET,
+  scopesOf,
+  type TokenTerms,
+  termsOfBody,
+} from "./token-terms.ts";
 
 export const createToken = operation({
   route: "POST /tokens",
@@ -34,20 +55,24 @@ export const createToken = operation({
         models: list("--model <id...>", "models that it can call (default: all)"),
         expiresAtMs: optional("--expires <when>", "expiry: 30d, 12h, or a date (default: never)", expiry),
         cap: optional("--cap <credits>", "spending cap in credits (default: none)", creditsOrNone),
+        pinned: pairs("--pin <key=value...>", "metadata that its requests always have (default: none)"),
       },
+      input: ({ pinned, ...draft }) => ({ ...draft, pinned: pinsOf(pinned) }),
       async run(services, draft) {
         const { row, token } = await addToken(services, draft);
         const { id, scopes } = row;
         const expiresAt = isoTime(row.expiresAtMs);
-        const { cap } = draft;
+        const { cap, pinned } = draft;
         const text = facts({
           id,
           token,
           scopes: scopes.join(", "),
           expires: expiresAt ?? "never",
           ...(cap !== null && { cap: `${formatCredits(cap)} credits` }),
+          ...(pinned !== null && { pinned: pinsText(pinned) }),
         });
-        return { json: { id, token, scopes, expiresAt, ...(cap !== null && { cap: creditsFromMicro(cap) }) }, text };
+        const json = { id, token, scopes, expiresAt, ...(cap !== null && { cap: creditsFromMicro(cap) }) };
+        return { json: { ...json, ...(pinned !== null && { pinned }) }, text };
       },
     }),
   ],
@@ -57,10 +82,11 @@ export type TokenDraft = Pick<TokenTerms, "name"> & Partial<TokenTerms> & { orga
 
 /** Creates a token. Rejects with invalid_value. */
 export async function addToken(core: AccountCore, draft: TokenDraft): Promise<NewSecret> {
-  const { organizationId, models = null, limits = null, expiresAtMs = null, cap = null } = draft;
+  const { organizationId, models = null, limits = null, expiresAtMs = null, cap = null, pinned = null } = draft;
   checkName(draft.name);
   const scopes = scopesOf(draft.scopes ?? null);
   checkLimits(limits);
+  checkPins(pinned);
   const createdAtMs = core.clock();
   checkExpiry(expiresAtMs, createdAtMs);
   if ((await core.accounts.organization(organizationId)) === undefined) {
@@ -69,7 +95,7 @@ export async function addToken(core: AccountCore, draft: TokenDraft): Promise<Ne
     throw new ApiError("invalid_value", message, { param: "organization_id", command });
   }
   const made = makeTokenRow(core.random, {
-    ...{ ...draft, scopes, models, limits, createdAtMs, expiresAtMs },
+    ...{ ...draft, scopes, models, limits, createdAtMs, expiresAtMs, pinned },
     createdBy: core.actor.id,
   });
   const after = { ...auditedToken(made.row), ...auditedTerms({ cap }, ["cap"]) };

@@ -1,6 +1,6 @@
 import { makeId } from "../admin/token.ts";
 import type { NewToken } from "../api/admin/token.ts";
-import { DEFAULT_SCOPES, type LimitSettings, SCOPES, type Scope } from "../api/principal.ts";
+import { DEFAULT_SCOPES, type LimitSettings, type Pins, SCOPES, type Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BudgetRow } from "../credits/books.ts";
@@ -19,6 +19,8 @@ export interface TokenTerms {
   expiresAtMs: number | null;
   /** Credits that it may use in total; null: no cap of its own. */
   cap: MicroCredits | null;
+  /** `metadata` that its requests always have; null: none. */
+  pinned: Pins | null;
 }
 
 /** The secret in the answers of operations that make a token. */
@@ -39,8 +41,9 @@ export function termsOfBody({ limits, cap, expires_at, ...terms }: Partial<Omit<
 }
 
 /** Returns the terms of a token for the audit log, without its secret or hash. */
-export function auditedToken({ name, prefix, scopes, models, limits, expiresAtMs }: TokenRow): Record<string, unknown> {
-  return { name, prefix, scopes, models, limits, expiresAt: isoTime(expiresAtMs) };
+export function auditedToken(token: TokenRow): Record<string, unknown> {
+  const { name, prefix, scopes, models, limits, expiresAtMs, pinned } = token;
+  return { name, prefix, scopes, models, limits, expiresAt: isoTime(expiresAtMs), pinned };
 }
 
 /** Returns the values of some terms for the audit log. */
@@ -103,6 +106,7 @@ export function tokenJson(row: TokenWithBudget) {
     prefix: row.prefix,
     scopes: row.scopes,
     models: row.models,
+    pinned: row.pinned,
     createdAt: isoTime(row.createdAtMs),
     expiresAt: isoTime(row.expiresAtMs),
     revokedAt: isoTime(row.revokedAtMs),
@@ -111,6 +115,22 @@ export function tokenJson(row: TokenWithBudget) {
     creditsHeld: row.budget && creditsFromMicro(row.budget.held),
     creditsUsed: row.budget && creditsFromMicro(row.budget.spent),
   };
+}
+
+/** Returns the pinned metadata that a flag states. Throws OperatorError for two values of one key. */
+export function pinsOf(stated: [key: string, value: string][] | null): Pins | null {
+  const pins = stated && Object.fromEntries(stated);
+  if (Object.keys(pins ?? {}).length === (stated ?? []).length) return pins;
+  throw new OperatorError("--pin has two values of one key.");
+}
+
+/** Formats pinned metadata for people. */
+export function pinsText(pinned: Pins | null): string {
+  return (
+    Object.entries(pinned ?? {})
+      .map(([key, value]) => `${key}=${value}`)
+      .join(", ") || "none"
+  );
 }
 
 export function capText({ cap, creditsUsed, creditsHeld }: ReturnType<typeof tokenJson>): string {

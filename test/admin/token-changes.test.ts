@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operator, signIn } from "../support/admin.ts";
 import {
   MEMBER_SCOPES,
@@ -70,9 +70,82 @@ test.each([
   [{ expires_at: "2001-01-01T00:00:00Z" }, "expiry"],
   [{ organization_id: "org_playground" }, "organization_id"],
   [{ limits: { requests_per_minute: 0 } }, "limits.requests_per_minute"],
+  [{ pinned: {} }, "pinned"],
+  [{ pinned: { team: "" } }, "pinned.team"],
+  [{ pinned: { team: 1 } }, "pinned.team"],
+  [{ pinned: { team: "x".repeat(513) } }, "pinned.team"],
+  [{ pinned: { requested_model: "x" } }, "pinned"],
+  [{ pinned: { "a\nb": "x" } }, "pinned"],
+  [{ pinned: Object.fromEntries(Array.from({ length: 17 }, (_, index) => [`key${index}`, "x"])) }, "pinned"],
 ])("a change to %j is refused, naming %s", async (body, param) => {
   const answer = await admin().call("PATCH", `/tokens/${owner.tokenId}`, body);
   expect([answer.status, (answer.body.error as { param: string | null }).param]).toEqual([400, param]);
+});
+
+describe("pinned metadata", () => {
+  const ask = async (token: string, metadata: object) => {
+    const request = { model: "sandbox/echo", messages: [{ role: "user", content: "hello" }], metadata };
+    const answer = await send(service, "/v1/chat/completions", token, request);
+    return { answer, error: ((await answer.json()) as { error?: { code: string; param: string } }).error };
+  };
+
+  test("a request that states another value is refused with the field, and others are recorded with the value", async () => {
+    const pinned = { team: "red", user: "ada", ...JSON.parse('{ "__proto__": "x" }') };
+    const { tokenId, token } = await makeToken(service, owner.id, { pinned });
+    for (const key of ["team", "user"]) {
+      const { answer, error } = await ask(token, { [key]: "blue" });
+      expect([answer.status, error]).toMatchObject([400, { code: "invalid_value", param: `metadata.${key}` }]);
+    }
+    const { answer } = await ask(token, { team: "red", note: "mine" });
+    expect(answer.status).toBe(200);
+    const { body: listed } = await admin().call<Listed>("GET", `/requests?token_id=${tokenId}`);
+    const { body } = await admin().call("GET", `/requests/${listed.data[0]?.id}`);
+    expect(listed.data).toHaveLength(1);
+    expect(JSON.stringify(body.metadata)).toBe(JSON.stringify({ team: "red", note: "mine", ...pinned }));
+  });
+
+  test("it is changed and removed within a second, goes to successors, and is in the audit log", async () => {
+    const { tokenId, token } = await makeToken(service, owner.id, { pinned: { team: "red" } });
+    const change = (pinned: object | null) => admin().call("PATCH", `/tokens/${tokenId}`, { pinned });
+    expect((await change({ team: "blue" })).body).toMatchObject({ id: tokenId, pinned: { team: "blue" } });
+    await wait(IN_FORCE_MS);
+    expect([
+      (await ask(token, { team: "red" })).error?.param,
+      (await ask(token, { team: "blue" })).answer.status,
+    ]).toEqual(["metadata.team", 200]);
+    const rotated = await admin().call<{ secret: string }>("POST", `/tokens/${tokenId}/rotate`, {});
+    expect(rotated.body).toMatchObject({ pinned: { team: "blue" } });
+    expect((await ask(rotated.body.secret, { team: "red" })).error?.param).toBe("metadata.team");
+    expect((await change(null)).body.pinned).toBeNull();
+    await wait(IN_FORCE_MS);
+    expect((await ask(token, { team: "red" })).answer.status).toBe(200);
+    const { body: audit } = await admin().call<Listed>("GET", `/audit?organization_id=${owner.id}&limit=20`);
+    const ofToken = audit.data.filter(({ subject_id, action }) => subject_id === tokenId && action !== "token.rotate");
+    expect(ofToken).toMatchObject([
+      { action: "token.change", before: { pinned: { team: "blue" } }, after: { pinned: null } },
+      { action: "token.change", before: { pinned: { team: "red" } }, after: { pinned: { team: "blue" } } },
+      { action: "token.create", after: { pinned: { team: "red" } } },
+    ]);
+  });
+
+  test("commands pin, replace and remove it", async () => {
+    const words = ["--org", owner.id, "--pin", "team=red", "user=a=b"];
+    const made = await service.tollgate<{ id: string }>("token", "create", ...words);
+    expect(made).toMatchObject({ pinned: { team: "red", user: "a=b" } });
+    const update = (...more: string[]) => service.tollgate("token", "update", made.id, ...more);
+    expect(await update("--pin", "team=blue")).toMatchObject({ pinned: { team: "blue" } });
+    expect(await update("--name", "same")).toMatchObject({ pinned: { team: "blue" } });
+    expect(await update("--no-pin")).toMatchObject({ pinned: null });
+    for (const [pins, message] of [
+      [["team"], '--pin is "team", but must be KEY=VALUE.'],
+      [["team=a", "team=b"], "--pin has two values of one key."],
+      [["requested_model=x"], "a key of 1 to 64 characters, and not requested_model"],
+      [Array.from({ length: 17 }, (_, index) => `key${index}=x`), "pinned is 17 keys, but must be 16 or fewer."],
+    ] as const) {
+      await expect(update("--pin", ...pins)).rejects.toThrow(message);
+      await expect(service.tollgate("token", "create", "--org", owner.id, "--pin", ...pins)).rejects.toThrow(message);
+    }
+  });
 });
 
 test("a revoked token, an unknown one and a member's own are not changed", async () => {

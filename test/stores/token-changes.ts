@@ -61,6 +61,7 @@ function termCases({ subject, nodes, recordsOf, budgetOf }: Tools): void {
         { models: ["sandbox/echo"] },
         { scopes: ["models:read"] },
         { expiresAtMs: Date.now() + 3_600_000 },
+        { pinned: { round: String(round) } },
       ];
       const made = await Promise.all(
         changes.map((change, index) => updateToken(nodes()[(round + index) % 2 === 0 ? 0 : 1], id, change)),

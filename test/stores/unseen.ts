@@ -13,7 +13,7 @@ export const UNSEEN: Record<string, Record<string, string>> = {
     hash: "The token itself, from which it is computed, is not stored.",
     last_used_at: "A token may have been used without a request.",
     prefix: "The record of a rotation does not have that of the new token.",
-    ...named("created_by kind pinned", "It only decides who may use the token, and for what."),
+    ...named("created_by kind", "It only says who may use the token, and how it was made."),
   },
   operator: named("created_at hash id name prefix revoked_at role", NO_BOOKS),
   identity: named("blocked_at created_at id issuer name subject", NO_BOOKS),

@@ -191,6 +191,7 @@ interface TokenTerms {
   cap?: number;
   expires_at?: string;
   limits?: object;
+  pinned?: object;
 }
 
 /** Creates an organization with credits and a token, through the admin API: a command would take a process of its own. */

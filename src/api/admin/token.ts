@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
-import { SCOPES } from "../principal.ts";
+import { LABEL_CHARACTERS_MAX } from "../chat/request.ts";
+import { PIN_KEY, PINS_MAX, SCOPES } from "../principal.ts";
 import { Amount, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 
 export const TokenStatus = Type.Enum(["active", "expired", "revoked"]);
@@ -39,12 +40,21 @@ export const TokenWithSecret = Type.Object({ ...Token.properties, secret: Type.S
 
 export type TokenWithSecret = Static<typeof TokenWithSecret>;
 
+const Pinned = Type.Unsafe<Record<string, string>>({
+  type: "object",
+  minProperties: 1,
+  maxProperties: PINS_MAX,
+  propertyNames: { pattern: PIN_KEY.source, description: "keys of 1 to 64 characters, and not requested_model" },
+  additionalProperties: { type: "string", minLength: 1, maxLength: LABEL_CHARACTERS_MAX },
+  description: "Values of `metadata` that its requests always have: one that states another value is refused.",
+});
 const TERMS = {
   scopes: Type.Optional(Nullable(Type.Array(Type.Enum([...SCOPES]), { minItems: 1 }))),
   models: Type.Optional(Nullable(Type.Array(Type.String({ minLength: 1, maxLength: 200 }), { maxItems: 500 }))),
   limits: Type.Optional(Nullable(Limits)),
   cap: Type.Optional(Nullable(PositiveAmount)),
   expires_at: Type.Optional(Nullable(Time)),
+  pinned: Type.Optional(Nullable(Pinned)),
 };
 export const NewToken = Strict({ organization_id: Id, name: Name, ...TERMS });
 export type NewToken = Static<typeof NewToken>;

@@ -12,7 +12,7 @@ import { isClosed } from "./closings.ts";
 type TokenRow = RowOf<typeof TOKEN>;
 /** A token as it was read, with its cap. */
 type ReadToken = TokenRow & { budget: { cap: MicroCredits } | null };
-const TERMS = ["name", "scopes", "models", "limits", "expiresAtMs"] as const;
+const TERMS = ["name", "scopes", "models", "limits", "expiresAtMs", "pinned"] as const;
 
 /** Terms of a token to change; absent ones stay unchanged. */
 export type TokenUpdate = Partial<Pick<TokenRow, (typeof TERMS)[number]>> & {

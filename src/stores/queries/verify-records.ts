@@ -196,12 +196,12 @@ function asCreation(token: TokenRow, record: AuditRow, tokens: ReadonlyMap<strin
 
 /** Compares a token with its creation, its changes, and the last rotation, which names its successor and ends it. */
 function checkTokenTerms(token: TokenRow, creation: AuditRow | undefined, isFirst: boolean, records: Records): void {
-  const { id, name, prefix, scopes, models, limits, callerId, successorId: successor } = token;
+  const { id, name, prefix, scopes, models, limits, pinned, callerId, successorId: successor } = token;
   const rotations = records.of("token.rotate", id);
   const last = rotations.find(({ after }) => !rotations.some(({ before }) => before?.successor === after?.successor));
   const changes = [...records.of("token.change", id), ...(last === undefined ? [] : [last])];
   changes.sort((a, b) => a.madeAtMs - b.madeAtMs);
-  const stored = { name, scopes, models, limits, expiresAt: isoTime(token.expiresAtMs), callerId, successor };
+  const stored = { name, scopes, models, limits, pinned, expiresAt: isoTime(token.expiresAtMs), callerId, successor };
   // The prefix of a new token is not in the record of a rotation.
   const own = isFirst ? { ...stored, prefix } : stored;
   records.compare(`token ${id}`, own, { creation, changes, initial: { callerId: id } });

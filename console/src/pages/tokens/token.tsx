@@ -112,7 +112,7 @@ function Spend({ token }: { token: Token }) {
 }
 
 function settingsOf(token: Token, mayOpenOrganization: boolean): (readonly [string, ReactNode])[] {
-  const { organization_id, organization_name, scopes, models, limits, cap, successor_id } = token;
+  const { organization_id, organization_name, scopes, models, limits, cap, pinned, successor_id } = token;
   const labels = SCOPE_LABELS.filter(([scope]) => scopes.includes(scope)).map(([, label]) => label);
   const organization = mayOpenOrganization ? (
     <Link key="organization" href={`/organizations/${encodeURIComponent(organization_id)}`}>
@@ -121,6 +121,7 @@ function settingsOf(token: Token, mayOpenOrganization: boolean): (readonly [stri
   ) : (
     organization_name
   );
+  const pins = Object.entries(pinned ?? {});
   const used = cap && `${formatAmount(cap.spent)} spent, ${formatAmount(cap.held)} held of ${formatAmount(cap.amount)}`;
   return [
     ["Organization", organization],
@@ -134,6 +135,7 @@ function settingsOf(token: Token, mayOpenOrganization: boolean): (readonly [stri
     ["Models", models === null ? "All models" : models.join(", ")],
     ["Spending cap", used ?? "None"],
     ["Limits", limitsLabel(limits)],
+    ["Pinned metadata", pins.length === 0 ? "None" : pins.map(([key, value]) => `${key}: ${value}`).join(", ")],
     ["Created", formatMoment(token.created_at)],
     ["Last used", <Ago key="used" at={token.last_used_at} />],
     ["Expires", token.expires_at === null ? "Never" : formatMoment(token.expires_at)],
