@@ -65,6 +65,11 @@ export class Identities {
     return this.#administratorFor((await this.#verify(jwt)).who);
   }
 
+  /** Returns the configured issuers. */
+  issuers(): string[] {
+    return this.#options.issuers().map(({ issuer }) => issuer);
+  }
+
   /** Returns whom verified claims of an issuer identify. Throws `insufficient_role` if they give no access. */
   #identify(settings: IssuerSettings, claims: JsonObject): Identified {
     const access = accessOfClaims(settings, claims);

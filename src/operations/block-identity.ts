@@ -1,10 +1,10 @@
 import { auditRow, type Change } from "../admin/audit.ts";
 import { toIdentity } from "../admin/directory.ts";
-import { identityRowOf } from "../admin/token.ts";
+import { identityRowOf, idOfPerson } from "../admin/token.ts";
 import type { Identity } from "../api/admin/operator.ts";
 import { UnknownIdError } from "../errors.ts";
 import { command, jsonOf, required } from "./command.ts";
-import { type Core, notFound } from "./core.ts";
+import { type Core, invalidValue, notFound, shortText } from "./core.ts";
 import { operation } from "./operation.ts";
 
 const FLAGS = {
@@ -18,15 +18,25 @@ export const blockIdentity = operation({
   summary: "Block a person or a caller of an issuer everywhere, with the tokens that they created",
   body: (s) => s.IdentityName,
   answer: { status: 200, description: "The identity as it is now.", schema: (s) => s.Identity },
-  handle: (services, { body }) => block(services, body),
+  async handle(services, { body }) {
+    const { issuer } = body;
+    const issuers = services.identities.issuers();
+    if (issuers.includes(issuer) || (await isSeen(services, body))) return block(services, body);
+    const allowed = issuers.length === 0 ? "a configured one, and none is" : `one of: ${issuers.join(", ")}`;
+    throw invalidValue("issuer", shortText(issuer), allowed);
+  },
   commands: [
     command({
       usage: "identity block",
       flags: FLAGS,
       async run(services, name) {
+        const isNew = !(await isSeen(services, name));
         const identity = await block(services, name);
-        const text = `${identity.subject} of ${identity.issuer} (${identity.id}) has been blocked since ${identity.blocked_at}.`;
-        return { json: jsonOf(identity), text };
+        const done = `${identity.subject} of ${identity.issuer} (${identity.id}) has been blocked since ${identity.blocked_at}.`;
+        // Commands do not read the configured issuers.
+        const hint =
+          " The service has never seen this account: check that issuer and subject are exactly its iss and sub.";
+        return { json: jsonOf(identity), text: isNew ? done + hint : done };
       },
     }),
   ],
@@ -55,6 +65,10 @@ export const unblockIdentity = operation({
 });
 
 type IdentityName = Pick<Identity, "issuer" | "subject">;
+
+async function isSeen({ identityRows }: Core, name: IdentityName): Promise<boolean> {
+  return (await identityRows.identity(idOfPerson(name))) !== undefined;
+}
 
 /** Blocks an identity, also one that was never seen. A repetition changes nothing. */
 async function block(core: Core, { issuer, subject }: IdentityName): Promise<Identity> {

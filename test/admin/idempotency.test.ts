@@ -8,13 +8,20 @@ import { adminEndpoints } from "../../src/http/admin/endpoint.ts";
 import { AdminClient, type Answer, FROM_CONSOLE, firstAdminToken, operator, signIn } from "../support/admin.ts";
 import { makeDirectory, type RunningService, startService } from "../support/service.ts";
 
+const ISSUER = "https://login.example.com";
+const SIGN_IN = { issuer: ISSUER, clientId: "tollgate", clientSecret: "secret" };
+const CONFIG = {
+  playground: { openToGuests: true },
+  identity: { issuers: [{ ...SIGN_IN, roles: [{ when: { iss: ISSUER }, role: "auditor" }] }] },
+};
+
 let dataDir: string;
 let service: RunningService;
 let admin: AdminClient;
 
 beforeAll(async () => {
   dataDir = await makeDirectory();
-  service = await startService({ dataDir, config: { playground: { openToGuests: true } } });
+  service = await startService({ dataDir, config: CONFIG });
   admin = operator(service);
 });
 afterAll(() => service.end());
@@ -74,9 +81,9 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
     const { body } = await send(path, { name: "raised", window: "day", amount: 1 }, newKey());
     return { path: `${path}/${(body as { id: string }).id}/raises`, body: { amount: 1 } };
   },
-  "/identities/block": async () => ({ path: "/identities/block", body: { issuer: "https://a.example", subject: "s" } }),
+  "/identities/block": async () => ({ path: "/identities/block", body: { issuer: ISSUER, subject: "s" } }),
   "/identities/unblock": async () => {
-    const body = { issuer: "https://a.example", subject: "t" };
+    const body = { issuer: ISSUER, subject: "t" };
     await send("/identities/block", body, newKey());
     return { path: "/identities/unblock", body };
   },
@@ -252,7 +259,7 @@ test("a key outlives the process, and a request without a stored answer is never
   tamper("state = 'running', status = null, answer = null, created_at = created_at + 3600000", running);
   tamper("state = 'running', status = null, answer = null, created_at = created_at - 60001", lost);
   await service.end("SIGKILL");
-  service = await startService({ dataDir, config: { playground: { openToGuests: true } } });
+  service = await startService({ dataDir, config: CONFIG });
   admin = new AdminClient(service, admin.headers);
   const again = await send(path, { amount: 1 }, answered);
   expect([again.status, replayOf(again), again.body]).toEqual([201, "true", first.body]);

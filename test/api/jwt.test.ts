@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import { Provider } from "oidc-provider";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AdminClient, operator } from "../support/admin.ts";
+import { runTollgate } from "../support/command-line.ts";
 import { AUDIENCE, type Issuer, startIssuer } from "../support/issuer.ts";
 import {
   freePort,
@@ -278,7 +279,10 @@ test("a block is in force on every surface, for those who were never seen too, u
   expect(blocked).toMatchObject({ subject: "mallory", status: "blocked" });
   await expect.poll(async () => refusalOf(token)).toEqual([401, "invalid_token"]);
   expect((await admin(token).call("GET", "/organizations")).status).toBe(401);
-  await service.tollgate("identity", "block", ...names, "trudy");
+  const words = ["identity", "block", ...names, "trudy", "--data-dir", dataDir];
+  const [first, again] = [await runTollgate(words, dataDir), await runTollgate(words, dataDir)];
+  const unseen = "The service has never seen this account: check that issuer and subject are exactly its iss and sub.";
+  expect([first.stdout.includes(unseen), again.stdout.includes(unseen)]).toEqual([true, false]);
   const trudy = await staff({ sub: "trudy" });
   expect([await refusalOf(trudy), (await admin(trudy).call("GET", "/session")).status]).toEqual([
     [401, "invalid_token"],
@@ -286,6 +290,13 @@ test("a block is in force on every surface, for those who were never seen too, u
   ]);
   const listed = await operator(service).call<{ data: { subject: string }[] }>("GET", "/identities?status=blocked");
   expect(listed.body.data.map(({ subject }) => subject).sort()).toEqual(["mallory", "trudy"]);
+  const typo = { issuer: `${issuer.url}/`, subject: "mallory" };
+  expect(await operator(service).call("POST", "/identities/block", typo)).toMatchObject({
+    status: 400,
+    body: {
+      error: { code: "invalid_value", param: "issuer", message: expect.stringContaining(`one of: ${issuer.url}, `) },
+    },
+  });
   await service.tollgate("identity", "unblock", ...names, "mallory");
   await expect.poll(async () => (await complete(token)).status).toBe(200);
 });
