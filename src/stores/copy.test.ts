@@ -69,6 +69,7 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "credit_grant.is_used_up": 1n,
   "credit_grant.revoked": 0n,
   "budget.time_window": "week",
+  "budget_use.warned_percent": 80n,
   "request.basis": "bounded",
   "request.ending": "client_disconnected",
   "adjustment.kind": "late_settlement",
