@@ -11,7 +11,7 @@ import { MICRO_PER_CREDIT } from "../credits/amount.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { CreditCore } from "../operations/core.ts";
-import { addOrganization } from "../operations/create-organization.ts";
+import { addOrganization } from "../operations/organizations.ts";
 import { openPostgresStore } from "../stores/postgres/postgres.ts";
 import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
 import type { Store } from "../stores/store.ts";

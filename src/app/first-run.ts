@@ -1,8 +1,8 @@
 import { MICRO_PER_CREDIT } from "../credits/amount.ts";
 import type { CreditCore } from "../operations/core.ts";
-import { grantCredits } from "../operations/create-grant.ts";
-import { addOrganization } from "../operations/create-organization.ts";
-import { addToken } from "../operations/create-token.ts";
+import { grantCredits } from "../operations/credits.ts";
+import { addOrganization } from "../operations/organizations.ts";
+import { addToken } from "../operations/tokens.ts";
 import type { OrganizationRow } from "../stores/queries/accounts.ts";
 import type { Store } from "../stores/store.ts";
 

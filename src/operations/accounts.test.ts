@@ -11,10 +11,9 @@ import { Authenticator } from "../http/authenticator.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import { type AccountCore, allRows, oldestFirst } from "./core.ts";
-import { addOrganization } from "./create-organization.ts";
-import { addToken, type TokenDraft } from "./create-token.ts";
-import { endToken } from "./revoke-token.ts";
+import { addOrganization } from "./organizations.ts";
 import { replaceToken } from "./rotate-token.ts";
+import { addToken, endToken, type TokenDraft } from "./tokens.ts";
 
 const DAY_MS = 86_400_000;
 const directory = mkdtempSync(join(tmpdir(), "tollgate-accounts-"));

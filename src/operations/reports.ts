@@ -1,5 +1,27 @@
 import type { SearchResult } from "../api/admin/reports.ts";
-import { operation } from "./operation.ts";
+import { knownOrganization } from "./core.ts";
+import { operation, organizationIn, timeOf } from "./operation.ts";
+
+export const showOverview = operation({
+  route: "GET /overview",
+  permission: "usage:read",
+  summary: "Show credits and usage by day, with the models, tokens and organizations that spend most",
+  query: (s) =>
+    s.Strict({
+      organization_id: s.Type.Optional(s.Id),
+      from: s.Type.Optional(s.Day),
+      to: s.Type.Optional(s.Day),
+    }),
+  answer: { status: 200, description: "The overview.", schema: (s) => s.Overview },
+  async handle(services, { who, may, query }) {
+    return services.overviews.overview({
+      organizationId: await knownOrganization(services, organizationIn(who, query.organization_id)),
+      forOperator: may("upstreams:read"),
+      fromDay: timeOf("from", query.from),
+      toDay: timeOf("to", query.to),
+    });
+  },
+});
 
 /** Results of each kind. */
 const KIND_MAX = 5;
@@ -44,3 +66,18 @@ function result(
 ): SearchResult {
   return { object: "search_result", kind, id, name, organization_id, organization_name };
 }
+
+export const listAudit = operation({
+  route: "GET /audit",
+  permission: "audit:read",
+  summary: "List the audit log, the newest entries first",
+  query: (s) =>
+    s.Strict({
+      ...s.PageQuery,
+      organization_id: s.Type.Optional(s.Id),
+      action: s.Type.Optional(s.Type.String({ minLength: 1, maxLength: 100 })),
+    }),
+  answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.AuditEntry) },
+  handle: ({ audit }, { query: { organization_id: organizationId = null, action = null }, page }) =>
+    audit.entries({ organizationId, action, ...page }),
+});

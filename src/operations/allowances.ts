@@ -1,0 +1,184 @@
+import { pageOf } from "../admin/directory.ts";
+import { makeId } from "../admin/token.ts";
+import type { Allowance } from "../api/admin/credits.ts";
+import { isoTime } from "../api/time.ts";
+import { type AllowanceRow, auditedAllowance } from "../credits/allowance.ts";
+import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
+import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
+import { UnknownIdError } from "../errors.ts";
+import { closeAllowance, findAllowance, openAllowance } from "../ledger/allowances.ts";
+import {
+  argument,
+  command,
+  credits,
+  facts,
+  futureDate,
+  line,
+  optional,
+  required,
+  tableOf,
+  text,
+  toggle,
+} from "./command.ts";
+import { allRows, type CreditCore, knownOrganization, notFound, rowRecord } from "./core.ts";
+import { referenceMismatch, requireCredits } from "./credits.ts";
+import { amountOf, futureTimeOf, operation } from "./operation.ts";
+
+export const listAllowances = operation({
+  route: "GET /organizations/:id/allowances",
+  permission: "credits:read",
+  summary: "List an organization's allowances, including those that have ended",
+  query: (s) => s.Strict(s.PageQuery),
+  answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Allowance) },
+  async handle(services, { params: { id: organizationId }, page: { cursor: after, limit } }) {
+    const rows = await services.allowances.list({ organizationId, after, limit: limit + 1 });
+    return pageOf(rows, limit, allowanceAnswer, ({ id }) => id);
+  },
+  commands: [
+    command({
+      usage: "credits allowance list",
+      summary: "List the allowances, including those that have ended",
+      flags: { organizationId: optional("--org <id>", "only those of this organization", text) },
+      async run(services, input) {
+        const organizationId = await knownOrganization(services, input.organizationId);
+        const rows = await allRows((page) => services.allowances.list({ organizationId, ...page }));
+        const json = rows.map(allowanceJson);
+        const text = tableOf(json, {
+          ID: ({ id }) => id,
+          ORGANIZATION: ({ organizationId }) => organizationId,
+          MONTHLY: ({ monthly }) => monthly,
+          REMAINDER: ({ lapses }) => (lapses ? "expires" : "stays"),
+          NEXT: ({ nextAt, endedAt }) => (endedAt === null ? nextAt : `ended ${endedAt}`),
+        });
+        return { json, text };
+      },
+    }),
+  ],
+});
+
+function allowanceAnswer(row: AllowanceRow): Allowance {
+  const { id, lapses, reference } = row;
+  return {
+    object: "allowance",
+    id,
+    organization_id: row.organizationId,
+    amount: creditsFromMicro(row.amount),
+    lapses,
+    reference,
+    begins_at: isoTime(row.anchorAtMs),
+    next_at: isoTime(row.nextAtMs),
+    ended_at: isoTime(row.endedAtMs),
+    created_at: isoTime(row.createdAtMs),
+  };
+}
+
+/** Formats an allowance as commands do. */
+function allowanceJson(row: AllowanceRow) {
+  const { id, organization_id, amount, lapses, reference, begins_at, next_at, ended_at } = allowanceAnswer(row);
+  const times = { from: begins_at, nextAt: next_at, endedAt: ended_at };
+  return { id, organizationId: organization_id, monthly: amount, lapses, reference, ...times };
+}
+
+export const createAllowance = operation({
+  route: "POST /organizations/:id/allowances",
+  permission: "credits:write",
+  summary: "Grant credits every month from a given time; a duplicate reference is ignored",
+  body: (s) => s.NewAllowance,
+  answer: { status: 201, description: "The allowance.", schema: (s) => s.Allowance },
+  async handle(services, { params, body: { amount, begins_at, lapses = true, reference = null }, connection }) {
+    const { row, repeated } = await addAllowance(services, {
+      organizationId: params.id,
+      amount: amountOf("amount", amount),
+      anchorAtMs: futureTimeOf(services, "begins_at", begins_at),
+      lapses,
+      reference,
+    });
+    if (repeated) connection.repeated();
+    return allowanceAnswer(row);
+  },
+  commands: [
+    command({
+      usage: "credits allowance create <amount>",
+      summary: "Grant credits every month, starting now",
+      flags: {
+        amount: argument("<amount>", credits),
+        organizationId: required("--org <id>", "organization to grant them to"),
+        anchorAtMs: optional(
+          "--from <date>",
+          "start of the first month; the others start on the same day (default: now)",
+          futureDate,
+        ),
+        keep: toggle("--keep", "keep the remaining credits when the next month begins (default: they expire)"),
+        reference: optional("--reference <reference>", "purpose; a duplicate reference is ignored", line),
+      },
+      async run(services, { keep, ...terms }) {
+        const { row, repeated } = await addAllowance(services, { ...terms, lapses: !keep });
+        const json = { ...allowanceJson(row), repeated };
+        const monthly = repeated ? `${json.monthly}, made before under this reference` : json.monthly;
+        const text = facts({ id: json.id, monthly, next: json.nextAt, remainder: json.lapses ? "expires" : "stays" });
+        return { json, text };
+      },
+    }),
+  ],
+});
+
+interface AllowanceRequest extends Pick<AllowanceRow, "organizationId" | "amount" | "lapses" | "reference"> {
+  /** Null: now. */
+  anchorAtMs: number | null;
+}
+
+/** Grants credits every month from a time on, and at once if that time has come. Rejects with an ApiError. */
+export async function addAllowance(
+  core: CreditCore,
+  request: AllowanceRequest,
+): Promise<{ row: AllowanceRow; repeated: boolean }> {
+  const { organizationId, reference } = request;
+  await requireCredits(core, organizationId);
+  const { allowances, bookings, clock, random } = core;
+  const nowMs = clock();
+  const anchorAtMs = request.anchorAtMs ?? nowMs;
+  const wanted = { ...request, id: makeId("allowance", random), anchorAtMs, createdAtMs: nowMs };
+  const record = rowRecord(core, "allowance.create", wanted, { after: auditedAllowance(wanted) });
+  const grant = (first: GrantTransition) => bookings.grant(first);
+  const made = await openAllowance({ allowances, grant }, wanted, record);
+  if (made.outcome === "created") return made;
+  const { row: first } = made;
+  const rest = `of which the rest ${first.lapses ? "expires" : "stays"}`;
+  const terms = `${formatCredits(first.amount)} credits a month from ${isoTime(first.anchorAtMs)}, ${rest}`;
+  throw referenceMismatch(reference, `allowance ${first.id} of ${terms}`, first.createdAtMs);
+}
+
+export const endAllowance = operation({
+  route: "DELETE /organizations/:id/allowances/:allowance_id",
+  permission: "credits:write",
+  summary: "End an allowance; the current month's grant stays",
+  answer: { status: 200, description: "The allowance as it is now.", schema: (s) => s.Allowance },
+  async handle(services, { params: { id, allowance_id = "" } }) {
+    return allowanceAnswer((await stopAllowance(services, id, allowance_id)).row);
+  },
+  commands: [
+    command({
+      usage: "credits allowance end <id>",
+      flags: { id: argument("<id>", text) },
+      async run(services, { id }) {
+        const { row, repeated } = await stopAllowance(services, null, id);
+        const json = { ...allowanceJson(row), repeated };
+        return { json, text: repeated ? `${id} had ended before, at ${json.endedAt}.` : `${id} has ended.` };
+      },
+    }),
+  ],
+});
+
+/** Ends an allowance of an organization (null: of any); the current month's grant stays. Rejects with not_found. */
+export async function stopAllowance(
+  core: CreditCore,
+  organizationId: string | null,
+  id: string,
+): Promise<{ row: AllowanceRow; repeated: boolean }> {
+  const { allowances, bookings } = core;
+  const found = await findAllowance(allowances, organizationId, id);
+  if (found === undefined) throw notFound(new UnknownIdError("allowance", id, "credits allowance list"));
+  const grant = (next: GrantTransition) => bookings.grant(next);
+  const revoke = (revocation: RevokeTransition) => bookings.revoke(revocation);
+  return closeAllowance({ allowances, grant, revoke }, found, core.clock(), rowRecord(core, "allowance.end", found));
+}

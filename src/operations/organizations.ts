@@ -1,0 +1,312 @@
+import { auditRow } from "../admin/audit.ts";
+import { makeId } from "../admin/token.ts";
+import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
+import type { ConversationRemoval } from "../api/admin/request.ts";
+import type { LimitSettings } from "../api/principal.ts";
+import { creditsFromMicro, usageReport } from "../credits/amount.ts";
+import type { BalanceRow } from "../credits/books.ts";
+import type { OrganizationRow, OrganizationUpdate } from "../stores/queries/accounts.ts";
+import {
+  argument,
+  type CommandOutput,
+  type CommandServices,
+  command,
+  credits,
+  creditsOrNone,
+  facts,
+  list,
+  onOrOff,
+  optional,
+  required,
+  tableOf,
+  text,
+  toggle,
+  withDefault,
+} from "./command.ts";
+import {
+  type AccountCore,
+  allRows,
+  checkLimits,
+  checkName,
+  defined,
+  found,
+  invalidValue,
+  oldestFirst,
+  rowRecord,
+  unknownOrganization,
+} from "./core.ts";
+import { grantCredits } from "./credits.ts";
+import { amountOf, limitSettingsOf, operation } from "./operation.ts";
+
+export const listOrganizations = operation({
+  route: "GET /organizations",
+  permission: "organizations:read",
+  summary: "List organizations, the newest first; members see their own",
+  query: (s) =>
+    s.Strict({
+      ...s.PageQuery,
+      search: s.Type.Optional(s.Type.String({ maxLength: 200, description: "Part of the name, or an id." })),
+      status: s.Type.Optional(s.OrganizationStatus),
+    }),
+  answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Organization) },
+  async handle({ directory }, { who, query: { search = null, status = null }, page }) {
+    const organizationId = who?.organizationId ?? null;
+    if (organizationId === null) return directory.organizations({ search, status, ...page });
+    const own = await directory.organization(organizationId);
+    return { object: "list", data: own === undefined ? [] : [own], next_cursor: null };
+  },
+  commands: [
+    command({
+      usage: "org list",
+      summary: "List the organizations, the oldest first",
+      flags: {},
+      async run({ accounts, freshBalance }) {
+        const json = [];
+        for (const { id, name, kind } of oldestFirst(await allRows((page) => accounts.organizations(page)))) {
+          const { creditsTotal, creditsAvailable } = usageReport(await freshBalance(id));
+          json.push({ id, name, kind, creditsTotal, creditsAvailable });
+        }
+        const text = tableOf(json, {
+          ID: ({ id }) => id,
+          NAME: ({ name }) => name,
+          KIND: ({ kind }) => kind,
+          CREDITS: ({ creditsTotal }) => creditsTotal,
+          AVAILABLE: ({ creditsAvailable }) => creditsAvailable,
+        });
+        return { json, text };
+      },
+    }),
+  ],
+});
+
+export const createOrganization = operation({
+  route: "POST /organizations",
+  permission: "organizations:write",
+  summary: "Create an organization",
+  body: (s) => s.NewOrganization,
+  answer: { status: 201, description: "The organization.", schema: (s) => s.Organization },
+  async handle(services, { body }) {
+    const { id } = await addOrganization(services, body.name, limitSettingsOf(body.limits));
+    return found(services.directory.organization(id));
+  },
+  commands: [
+    command({
+      usage: "org create <name>",
+      summary: "Create an organization, optionally with credits",
+      flags: {
+        name: argument("<name>", text),
+        amount: withDefault("--credits <amount>", "credits to grant to it", "0", creditsOrNone),
+      },
+      createsStore: true,
+      async run(services, { name, amount }) {
+        const organization = await addOrganization(services, name);
+        const { id: organizationId } = organization;
+        if (amount === 0n) return organizationOutput(organization, await services.freshBalance(organizationId));
+        const { balance } = await grantCredits(services, { organizationId, amount });
+        return organizationOutput(organization, balance);
+      },
+    }),
+  ],
+});
+
+/** Creates an organization without credits. Rejects with invalid_value. */
+export async function addOrganization(
+  core: AccountCore,
+  name: string,
+  limits: Partial<LimitSettings> | null = null,
+): Promise<OrganizationRow> {
+  checkName(name);
+  checkLimits(limits);
+  const id = makeId("org", core.random);
+  const row = { id, name, kind: "standard", status: "active", limits, createdAtMs: core.clock() } as const;
+  const record = rowRecord(core, "organization.create", { organizationId: id, id }, { after: { name, limits } });
+  await core.accounts.insertOrganization(row, record);
+  return { ...row, keepsConversations: false, keepsResponses: true, pausesAllowances: false };
+}
+
+export const showOrganization = operation({
+  route: "GET /organizations/:id",
+  permission: "organizations:read",
+  summary: "Show an organization",
+  answer: { status: 200, description: "The organization.", schema: (s) => s.Organization },
+  handle: (services, { params }) => found(services.directory.organization(params.id)),
+  commands: [
+    command({
+      usage: "org show <id>",
+      summary: "Show an organization and its credits",
+      flags: { id: argument("<id>", text) },
+      async run(services, { id }) {
+        const organization = await services.accounts.organization(id);
+        if (organization === undefined) throw unknownOrganization(id);
+        return outputWithStatus(organization, await services.freshBalance(id));
+      },
+    }),
+    command({
+      usage: "credits balance",
+      summary: "Show an organization's total, available, used and held credits",
+      flags: { id: required("--org <id>", "organization") },
+      async run(services, { id }) {
+        const { object, organization_id: organizationId, ...credits } = usageReport(await services.freshBalance(id));
+        const { creditsTotal: total, creditsAvailable: available, creditsUsed: used, creditsHeld: held } = credits;
+        return { json: { organizationId, ...credits }, text: facts({ total, available, used, held }) };
+      },
+    }),
+  ],
+});
+
+function organizationOutput({ id, name, kind }: OrganizationRow, balance: BalanceRow): CommandOutput {
+  const { creditsTotal, creditsAvailable } = usageReport(balance);
+  return {
+    json: { id, name, kind, creditsTotal, creditsAvailable },
+    text: facts({ id, name, kind, credits: `${creditsAvailable} of ${creditsTotal} available` }),
+  };
+}
+
+/** Reports an organization that exists already, which may be paused. */
+function outputWithStatus(organization: OrganizationRow, balance: BalanceRow): CommandOutput {
+  const { status, pausesAllowances } = organization;
+  const { json, text } = organizationOutput(organization, balance);
+  const line = facts({ status: pausesAllowances ? "paused, with its allowances" : status });
+  return { json: { ...(json as object), status, pausesAllowances }, text: `${text}\n${line}` };
+}
+
+export const changeOrganization = operation({
+  route: "PATCH /organizations/:id",
+  permission: "organizations:write",
+  summary:
+    "Change an organization's name, limits or credit warnings, pause or resume it, turn the storage of its conversations or responses on or off",
+  body: (s) => s.OrganizationChange,
+  answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
+  async handle(services, { params, body }) {
+    const { name, status, limits, pauses_allowances: pausesAllowances } = body;
+    const warnings = body.credit_warnings?.map((credits) => amountOf("credit_warnings", credits)) ?? null;
+    const { keeps_conversations: keepsConversations, keeps_responses: keepsResponses } = body;
+    const change = { name, status, keepsConversations, keepsResponses, pausesAllowances };
+    const settings = limits === undefined ? {} : { limits: limitSettingsOf(limits) };
+    await updateOrganization(services, params.id, { ...defined(change), ...settings });
+    if (body.credit_warnings !== undefined) await updateCreditWarnings(services, params.id, warnings);
+    return found(services.directory.organization(params.id));
+  },
+  commands: [
+    command({
+      usage: "org pause <id>",
+      summary: "Refuse new requests of an organization; running ones complete",
+      flags: {
+        id: argument("<id>", text),
+        pausesAllowances: toggle("--allowances", "also grant no month of its allowances until it is resumed"),
+      },
+      run: (services, { id, pausesAllowances }) => changed(services, id, { status: "paused", pausesAllowances }),
+    }),
+    command({
+      usage: "org resume <id>",
+      summary: "Accept requests of an organization again, and continue its allowances",
+      flags: { id: argument("<id>", text) },
+      run: (services, { id }) => changed(services, id, { status: "active" }),
+    }),
+    command({
+      usage: "org warnings <id>",
+      summary: "Set the credits at which an organization is warned, in addition to shares of its last top-up",
+      flags: {
+        id: argument("<id>", text),
+        at: list("--at <credits...>", "amounts of credits, at most ten; without it all are removed"),
+      },
+      input: ({ id, at }) => ({ id, amounts: at?.map((one) => credits(one, "--at")) ?? null }),
+      async run(services, { id, amounts }) {
+        await updateCreditWarnings(services, id, amounts);
+        const creditWarnings = amounts?.map(creditsFromMicro) ?? null;
+        return { json: { id, creditWarnings }, text: facts({ id, warnings: creditWarnings?.join(", ") ?? "none" }) };
+      },
+    }),
+    command({
+      usage: "org storage <id>",
+      summary: "Show or change what is stored of an organization's prompts and answers",
+      flags: {
+        id: argument("<id>", text),
+        keepsConversations: optional("--conversations <on|off>", "prompts and answers, for the operator", onOrOff),
+        keepsResponses: optional(
+          "--responses <on|off>",
+          "items of responses, for requests that refer to them",
+          onOrOff,
+        ),
+      },
+      async run(services, { id, ...choices }) {
+        const change = Object.fromEntries(Object.entries(choices).filter(([, choice]) => choice !== null));
+        const isChanged = Object.keys(change).length > 0;
+        const organization = isChanged
+          ? await updateOrganization(services, id, change)
+          : await services.accounts.organization(id);
+        if (organization === undefined) throw unknownOrganization(id);
+        const { keepsConversations, keepsResponses } = organization;
+        const words = { conversations: onOff(keepsConversations), responses: onOff(keepsResponses) };
+        return { json: { id, keepsConversations, keepsResponses }, text: facts({ id, ...words }) };
+      },
+    }),
+  ],
+});
+
+/** Sets the thresholds at which an organization is warned. Rejects with not_found or invalid_value. */
+export async function updateCreditWarnings(core: AccountCore, id: string, amounts: bigint[] | null): Promise<void> {
+  if (amounts !== null && amounts.length > CREDIT_WARNINGS_MAX) {
+    throw invalidValue(
+      "credit_warnings",
+      `a list of ${amounts.length} amounts`,
+      `a list of at most ${CREDIT_WARNINGS_MAX}`,
+    );
+  }
+  const after = { creditWarnings: amounts?.map(creditsFromMicro) ?? null };
+  const change = { action: "organization.change", organizationId: id, subjectId: id, after };
+  const isKnown = await core.accounts.changeCreditWarnings(id, amounts, auditRow(core.actor, change, core));
+  if (!isKnown) throw unknownOrganization(id);
+}
+
+function onOff(isOn: boolean): string {
+  return isOn ? "on" : "off";
+}
+
+async function changed(services: CommandServices, id: string, change: OrganizationUpdate) {
+  const organization = await updateOrganization(services, id, change);
+  return outputWithStatus(organization, await services.freshBalance(id));
+}
+
+/**
+ * Changes an organization. Its allowances are paused only together with it, and resumed with it: the months that begin in
+ * between are not granted. Rejects with invalid_value, or not_found.
+ */
+export async function updateOrganization(
+  core: AccountCore,
+  id: string,
+  wanted: OrganizationUpdate,
+): Promise<OrganizationRow> {
+  const { status, pausesAllowances = false } = wanted;
+  if (pausesAllowances && status !== "paused") {
+    throw invalidValue("pauses_allowances", "true", 'false, or sent with "status": "paused"');
+  }
+  const change = { ...wanted, ...(status !== undefined && { pausesAllowances }) };
+  if (change.name !== undefined) checkName(change.name);
+  checkLimits(change.limits ?? null);
+  const row = await core.accounts.changeOrganization(id, change, (before, after) =>
+    rowRecord(core, "organization.change", { organizationId: id, id }, { before, after }),
+  );
+  if (row === undefined) throw unknownOrganization(id);
+  return row;
+}
+
+export const removeConversations = operation({
+  route: "DELETE /organizations/:id/conversations",
+  permission: "conversations:delete",
+  summary: "Delete the stored conversations of an organization now, and the kept items of its responses",
+  answer: {
+    status: 200,
+    description: "The number of conversations that were deleted.",
+    schema: (s) => s.ConversationRemoval,
+  },
+  async handle(services, { params: { id: organizationId } }): Promise<ConversationRemoval> {
+    const { conversations, responseItems, audit, actor } = services;
+    const change = { action: "conversations.remove", organizationId, subjectId: organizationId };
+    const removed = await conversations.remove(organizationId, (kept) =>
+      audit.record(actor, { ...change, before: { kept } }),
+    );
+    await responseItems.removeOf(organizationId);
+    return { object: "conversation_removal", organization_id: organizationId, removed };
+  },
+});

@@ -1,0 +1,184 @@
+import type { Static } from "typebox";
+import type { RequestFilters } from "../api/admin/request.ts";
+import { ApiError } from "../errors.ts";
+import { requestLines } from "../reports/request-lines.ts";
+import type { RequestFilter } from "../stores/queries/request-filter.ts";
+import type { RequestGrouping } from "../stores/queries/request-sums.ts";
+import { found } from "./core.ts";
+import {
+  amountOf,
+  type OperationCall,
+  type OperationServices,
+  operation,
+  organizationIn,
+  requireOwn,
+  timeOf,
+} from "./operation.ts";
+
+export const listRequests = operation({
+  route: "GET /requests",
+  permission: "requests:read",
+  summary: "List completion requests, the newest first or the highest first by a value",
+  query: (s) =>
+    s.Strict({
+      ...s.PageQuery,
+      ...s.RequestFilters,
+      sort: s.Type.Optional(
+        s.Type.Enum(["newest", "charged", "duration", "tokens"], {
+          default: "newest",
+          description: "By a value, each page has the highest of a part of the period, the latest part first.",
+        }),
+      ),
+    }),
+  answer: {
+    status: 200,
+    description: "A page. It may be short if the search took long.",
+    schema: (s) => s.PageOf(s.RequestSummary),
+  },
+  async handle({ requests }, call) {
+    const { sort: order = "newest" } = call.query;
+    if (order !== "newest") requireEnded("sort", call.query);
+    const found = await requests.list({ ...requestFilterOf(call), order, ...call.page });
+    return { ...found, data: found.data.map((request) => shownTo(call, request)) };
+  },
+});
+
+type Filters = { [Name in keyof typeof RequestFilters]?: Static<(typeof RequestFilters)[Name]> };
+
+/** Converts the filters of a query. Throws not_found for another organization, or invalid_value. */
+function requestFilterOf({ who, query }: Pick<OperationCall<Filters>, "who" | "query">): RequestFilter {
+  const { metadata_key: key, metadata_value: value, charged_min } = query;
+  if (value !== undefined && key === undefined) {
+    const message = "Invalid 'metadata_value': it needs 'metadata_key', the name of the value.";
+    throw new ApiError("invalid_value", message, { param: "metadata_value" });
+  }
+  return {
+    organizationId: organizationIn(who, query.organization_id),
+    tokenId: query.token_id ?? null,
+    model: query.model ?? null,
+    id: null,
+    requestId: query.request_id ?? null,
+    status: query.status ?? null,
+    failure: query.failure ?? null,
+    route: query.route ?? null,
+    budgetId: query.budget_id ?? null,
+    metadata: key === undefined || value === undefined ? null : { key, value },
+    chargedMin: charged_min === undefined ? null : amountOf("charged_min", charged_min),
+    fromMs: timeOf("from", query.from),
+    toMs: timeOf("to", query.to),
+  };
+}
+
+/** Throws invalid_value where a parameter needs ended requests and the query asks for others. */
+function requireEnded(param: string, { status }: Filters): void {
+  if (status !== "running" && status !== "refused") return;
+  const message = `Invalid '${param}': ${status} requests have no charge. Use the status complete, failed, client_disconnected or recovered.`;
+  throw new ApiError("invalid_value", message, { param });
+}
+
+/** Returns a request as the caller may see it: the costs of providers are for operators and auditors. */
+function shownTo<Request extends object>({ may }: Pick<OperationCall, "may">, request: Request): Request {
+  return may("upstreams:read") ? request : { ...request, provider_cost: null };
+}
+
+export const sumRequests = operation({
+  route: "GET /requests/sums",
+  permission: "requests:read",
+  summary: "Add up ended requests by token, model, organization, route, budget, value of metadata, hour or day",
+  query: (s) =>
+    s.Strict({
+      ...s.RequestFilters,
+      cursor: s.PageQuery.cursor,
+      by: s.Type.Enum(["organization", "token", "model", "route", "budget", "metadata", "hour", "day"], {
+        description: "`metadata`: by the value of `metadata_key`. Hours and days are in UTC.",
+      }),
+    }),
+  answer: {
+    status: 200,
+    description:
+      "The sums of a part of the period, the latest part first. The sums of a group are those of all pages together.",
+    schema: (s) => s.PageOf(s.SummedRequests),
+  },
+  handle({ requests }, call) {
+    const { by, metadata_key: key, cursor = null } = call.query;
+    requireEnded("status", call.query);
+    return requests.sums(requestFilterOf(call), groupingOf(by, key), cursor);
+  },
+});
+
+function groupingOf(by: RequestGrouping["by"], key: string | undefined): RequestGrouping {
+  if (by !== "metadata") return { by };
+  if (key !== undefined) return { by, key };
+  throw new ApiError("invalid_value", "Invalid 'by': 'metadata' needs 'metadata_key'.", { param: "by" });
+}
+
+/** Number of exports of an organization's requests, or of those of all, that may run at once in this process. */
+const EXPORTS_AT_ONCE_MAX = 2;
+
+export const exportRequests = operation({
+  route: "GET /requests.csv",
+  permission: "requests:read",
+  summary: "Export the requests that match filters as comma-separated values, the newest first",
+  query: (s) => s.Strict(s.RequestFilters),
+  answer: { status: 200, description: "The lines.", schema: (s) => s.Type.String(), contentType: "text/csv" },
+  handle: (services, call) => exported(services, call, "csv"),
+});
+
+export const exportRequestLines = operation({
+  route: "GET /requests.jsonl",
+  permission: "requests:read",
+  summary: "Export the requests that match filters as JSON Lines, the newest first",
+  query: (s) => s.Strict(s.RequestFilters),
+  answer: {
+    status: 200,
+    description: "A request in each line, as in the list.",
+    schema: (s) => s.Type.String(),
+    contentType: "application/jsonl",
+  },
+  handle: (services, call) => exported(services, call, "jsonl"),
+});
+
+type ExportCall = OperationCall<Parameters<typeof requestFilterOf>[0]["query"]>;
+
+async function exported(services: OperationServices, call: ExportCall, format: "csv" | "jsonl"): Promise<unknown> {
+  const filter = requestFilterOf(call);
+  const key = `requests:${filter.organizationId ?? "*"}`;
+  const leave = services.gateway.limits.enterExport({ key, limit: EXPORTS_AT_ONCE_MAX });
+  try {
+    const headers = {
+      "content-type": `${format === "csv" ? "text/csv" : "application/jsonl"}; charset=utf-8`,
+      "content-disposition": `attachment; filename="requests.${format}"`,
+    };
+    const text = requestLines(services.requests, filter, { format, shown: (request) => shownTo(call, request) });
+    return await call.connection.stream(headers, text);
+  } finally {
+    leave();
+  }
+}
+
+export const showRequest = operation({
+  route: "GET /requests/:id",
+  permission: "requests:read",
+  summary: "Explain one request: tokens, prices, hold, charge, route, attempts and times",
+  answer: { status: 200, description: "The request.", schema: (s) => s.RequestDetail },
+  async handle(services, { who, may, params }) {
+    const request = await found(services.requests.find(params.id));
+    requireOwn(who, request.organization_id);
+    if (may("upstreams:read")) return request;
+    return { ...request, provider_response_id: null, provider_cost: null };
+  },
+});
+
+export const showConversation = operation({
+  route: "GET /requests/:id/conversation",
+  permission: "conversations:read",
+  summary: "Show a stored conversation; the audit log records who reads it",
+  answer: { status: 200, description: "The conversation.", schema: (s) => s.Conversation },
+  async handle(services, { params }) {
+    const { organization_id: organizationId, id: subjectId } = await found(services.requests.find(params.id));
+    const conversation = await services.conversations.find(organizationId, subjectId);
+    if (conversation === undefined) throw new ApiError("not_found", "No conversation is stored for this request.");
+    await services.audit.record(services.actor, { action: "conversation.read", organizationId, subjectId });
+    return conversation;
+  },
+});
