@@ -28,8 +28,8 @@ export type DecodedRequest = DecodedCompletion | DecodedEmbedding;
 export interface DecodedCompletion extends Decoded {
   kind: "completion";
   request: ChatCompletionRequest;
-  /** Creates the encoder of a streamed answer. */
-  events(): EventEncoder;
+  /** Begins a streamed answer: adds its first events, and returns the encoder of the others. */
+  events(head: AnswerHead, add: AddEvent): EventEncoder;
   /**
    * Stores what later requests can refer to, before the last byte of the answer is sent. Takes the whole answer, as `document`
    * or the encoder's `close` returns it. Never rejects. Absent if nothing is stored.
@@ -99,15 +99,14 @@ export interface NativeSearch {
 /** Adds one server-sent event to the response: whole lines with the empty line at its end. */
 export type AddEvent = (event: string) => void;
 
-/** Writes one streamed answer as server-sent events. Called in this order; `close` or `fail` ends the answer. */
+/** Writes the rest of a streamed answer as server-sent events. `close` or `fail` ends the answer. */
 export interface EventEncoder {
   /** Event that is sent while nothing else is, so that proxies keep the connection open. */
   readonly keepAlive: string;
   /** Media type of the stream, if it does not consist of server-sent events. */
   readonly contentType?: string | undefined;
-  open(head: AnswerHead, add: AddEvent): void;
-  push(pieces: readonly AnswerPiece[], add: AddEvent): void;
+  push(pieces: readonly AnswerPiece[]): void;
   /** Returns the whole answer, where a wire keeps something of it. */
-  close(end: AnswerEnd, add: AddEvent): unknown;
-  fail(error: PublicError, add: AddEvent): void;
+  close(end: AnswerEnd): unknown;
+  fail(error: PublicError): void;
 }

@@ -144,7 +144,7 @@ function streamSink(reply: FastifyReply, decoded: DecodedCompletion, signal: Abo
   return new EventStreamSink({
     response: reply.raw,
     headers: reply.getHeaders() as OutgoingHttpHeaders,
-    encoder: decoded.events(),
+    events: decoded.events,
     keep: decoded.keep,
     onFailed: (error) => {
       reply.request.failure = { error };

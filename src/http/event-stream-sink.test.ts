@@ -42,7 +42,7 @@ function sinkOn(response: ServerResponse, slowClientMs = SLOW_CLIENT_MS) {
   const sink = new EventStreamSink({
     response,
     headers: {},
-    encoder: new ChatEventEncoder(false),
+    events: (head, add) => new ChatEventEncoder(head, add, { includeUsage: false, isLegacy: false }),
     slowClientMs,
     onStalled: () => {
       stalls += 1;

@@ -1,6 +1,6 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
-import type { AddEvent, EventEncoder } from "../api/wire.ts";
+import type { DecodedCompletion, EventEncoder } from "../api/wire.ts";
 import type { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
 import { dropSentHeader } from "../internals/response.ts";
@@ -12,7 +12,7 @@ export interface EventStreamOptions {
   response: ServerResponse;
   /** Response headers in addition to those of every event stream. */
   headers: OutgoingHttpHeaders;
-  encoder: EventEncoder;
+  events: DecodedCompletion["events"];
   /** Stores what later requests can refer to, before the last bytes are sent. Takes what the encoder returned. */
   keep?: ((answer: unknown) => Promise<void>) | undefined;
   /** Called with the error that ends the stream. */
@@ -25,48 +25,46 @@ export interface EventStreamOptions {
   slowClientMs?: number;
 }
 
-/** Writes an answer as server-sent events, in the format of its encoder. */
+/** Writes an answer as server-sent events, in the format of its wire. */
 export class EventStreamSink implements AnswerSink {
   readonly streams = true;
   readonly #options: EventStreamOptions;
-  readonly #encoder: EventEncoder;
   readonly #response: ServerResponse;
   readonly #events: EventWriter;
-  readonly #add: AddEvent;
+  /** Undefined before the answer is opened. */
+  #encoder: EventEncoder | undefined;
   /** True after the finish reason: only the usage and the end follow. */
   #isFinished = false;
   #keepAlive: NodeJS.Timeout | undefined;
 
   constructor(options: EventStreamOptions) {
     this.#options = options;
-    this.#encoder = options.encoder;
     this.#response = options.response;
-    const events = new EventWriter(options.response);
-    this.#events = events;
-    this.#add = (event) => events.add(event);
+    this.#events = new EventWriter(options.response);
   }
 
   open(head: AnswerHead): void {
+    const encoder = this.#options.events(head, (event) => this.#events.add(event));
+    this.#encoder = encoder;
     this.#events.begin({
       ...this.#options.headers,
       ...head.headers,
-      "content-type": this.#encoder.contentType ?? "text/event-stream; charset=utf-8",
+      "content-type": encoder.contentType ?? "text/event-stream; charset=utf-8",
       "cache-control": "no-cache",
       "x-accel-buffering": "no",
     });
-    this.#encoder.open(head, this.#add);
     this.#events.flush();
     // A destroyed response emits no further close event that would end the interval.
     if (this.#response.destroyed) return;
     this.#keepAlive = setInterval(() => {
-      this.#events.add(this.#encoder.keepAlive);
+      this.#events.add(encoder.keepAlive);
       this.#events.flush();
     }, KEEP_ALIVE_MS);
     onClosed(this.#response, () => clearInterval(this.#keepAlive));
   }
 
   push(pieces: readonly AnswerPiece[]): Promise<void> | undefined {
-    this.#encoder.push(pieces, this.#add);
+    this.#encoder?.push(pieces);
     if (pieces.some(({ finish_reason }) => finish_reason !== undefined)) this.#isFinished = true;
     if (this.#isFinished) this.#events.flushWithEnd();
     else this.#events.flush();
@@ -78,7 +76,7 @@ export class EventStreamSink implements AnswerSink {
     clearInterval(this.#keepAlive);
     const { keep } = this.#options;
     if (keep !== undefined) this.#events.hold();
-    const answer = this.#encoder.close(end, this.#add);
+    const answer = this.#encoder?.close(end);
     if (keep !== undefined) return keep(answer).then(() => this.#events.end());
     this.#events.end();
     return undefined;
@@ -87,7 +85,7 @@ export class EventStreamSink implements AnswerSink {
   fail(error: ApiError): void {
     this.#options.onFailed?.(error);
     clearInterval(this.#keepAlive);
-    this.#encoder.fail(error, this.#add);
+    this.#encoder?.fail(error);
     this.#events.end();
   }
 

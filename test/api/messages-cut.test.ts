@@ -21,16 +21,15 @@ const BODY = [
 /** Returns the types of the events that the client of a stream receives whose upstream sends these bytes. */
 async function typesAfter(bytes: Buffer): Promise<string[]> {
   const { chunks, error } = await hearBytes(bytes);
-  const encoder = new MessageEventEncoder();
   let text = "";
   const add = (one: string) => {
     text += one;
   };
-  encoder.open(HEAD, add);
-  encoder.push(chunks, add);
+  const encoder = new MessageEventEncoder(HEAD, add);
+  encoder.push(chunks);
   const end = { finishReason: "tool_calls" as const, headers: {} };
-  if (error !== undefined) encoder.fail(publicError(error), add);
-  else encoder.close({ ...end, usage: { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 } }, add);
+  if (error !== undefined) encoder.fail(publicError(error));
+  else encoder.close({ ...end, usage: { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 } });
   return text
     .trimEnd()
     .split("\n\n")

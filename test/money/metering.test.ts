@@ -294,14 +294,13 @@ function piecesOf(count: number, read: (index: number) => readonly (AnswerPiece 
 }
 
 function streamed(decoded: DecodedCompletion, pieces: readonly AnswerPiece[]): string {
-  const encoder = decoded.events();
   let sent = "";
   const add = (event: string) => {
     sent += event;
   };
-  encoder.open(HEAD, add);
-  for (const piece of pieces) encoder.push([piece], add);
-  encoder.close(END, add);
+  const encoder = decoded.events(HEAD, add);
+  for (const piece of pieces) encoder.push([piece]);
+  encoder.close(END);
   return sent;
 }
 

@@ -209,14 +209,13 @@ async function heardOf(batches: readonly (readonly UpstreamChunk[])[]): Promise<
   const { finishReason = "stop" } = meter;
   const end = { finishReason, usage: usageOf(tokens, microCredits), ended: 0, headers: {} };
   const events = Object.entries(DECODED).map(([name, decoded]) => {
-    const encoder = decoded.events();
     let text = "";
     const add = (event: string) => {
       text += event;
     };
-    encoder.open(HEAD, add);
-    for (const batch of pieces) encoder.push(batch, add);
-    encoder.close(end, add);
+    const encoder = decoded.events(HEAD, add);
+    for (const batch of pieces) encoder.push(batch);
+    encoder.close(end);
     return [name, text];
   });
   return { events: Object.fromEntries(events), message: fold.message(), tokens, microCredits };

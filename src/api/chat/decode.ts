@@ -3,7 +3,7 @@ import { compileReader } from "../known-fields.ts";
 import { invalid, missing, outOfRange, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, StatedOutput } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
-import { ChatEventEncoder, toChatCompletion } from "./encode.ts";
+import { ChatEventEncoder, type ChatStreamOptions, toChatCompletion } from "./encode.ts";
 import { partFault } from "./image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, SentRequest, TOOLS_MAX } from "./request.ts";
 import { translateRequest, withNestedTools } from "./translate.ts";
@@ -32,7 +32,7 @@ export function decodeChatCompletion(body: unknown, settings: ChatSettings = DEF
     output: statedOutput(request),
     ignored,
     paramOf: (param) => param,
-    ...chatAnswer(request, settings, { hasUsage: request.stream_options?.include_usage === true, isLegacy }),
+    ...chatAnswer(request, settings, { includeUsage: request.stream_options?.include_usage === true, isLegacy }),
   };
 }
 
@@ -40,12 +40,12 @@ export function decodeChatCompletion(body: unknown, settings: ChatSettings = DEF
 export function chatAnswer(
   request: ChatCompletionRequest,
   settings: ChatSettings,
-  { hasUsage, isLegacy }: { hasUsage: boolean; isLegacy: boolean },
+  options: ChatStreamOptions,
 ): Pick<DecodedCompletion, "events" | "document"> {
   const conversation = settings.messages === "conversation" ? request.messages : [];
   return {
-    events: () => new ChatEventEncoder(hasUsage, isLegacy),
-    document: (head, answer, end) => toChatCompletion(head, answer, end, conversation, isLegacy),
+    events: (head, add) => new ChatEventEncoder(head, add, options),
+    document: (head, answer, end) => toChatCompletion(head, answer, end, conversation, options.isLegacy),
   };
 }
 

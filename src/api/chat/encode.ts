@@ -4,6 +4,7 @@ import { isShortWord } from "../sent-text.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import type {
   ChatCompletion,
+  CompletionUsage,
   Delta,
   OtherFields,
   ReplyMessage,
@@ -76,49 +77,34 @@ export function toErrorEnvelope({ message, type, param, code, fields }: PublicEr
 /** Writes a streamed answer in the format of OpenAI's chat completions. */
 export class ChatEventEncoder implements EventEncoder {
   readonly keepAlive = ": keep-alive\n\n";
-  readonly #includeUsage: boolean;
-  /** Text after the choice of an event before the last one. */
-  readonly #suffix: string;
-  /** Beginning of every event, before its choice. */
+  readonly #options: ChatStreamOptions;
+  readonly #add: AddEvent;
+  /** Fields at the beginning of every event; those of the upstream are added when they arrive. */
+  readonly #common: Record<string, unknown>;
+  /** The JSON of these fields, which most events share. */
   #prefix = "";
-  /** Text around the content of an event with only content, which most events are. */
-  #beforeContent = "";
-  #afterContent = "";
   /** True when any text, refusal, tool call or other content was sent. */
   #hasContent = false;
-  readonly #isLegacy: boolean;
-  #customCalls: Set<number> | undefined;
-  /** Fields at the beginning of every event; those of the upstream are added when they arrive. */
-  #common: Record<string, unknown> = {};
+  readonly #customCalls = new Set<number>();
 
-  /** `isLegacy`: the request has `functions`. */
-  constructor(includeUsage: boolean, isLegacy = false) {
-    this.#includeUsage = includeUsage;
-    this.#isLegacy = isLegacy;
-    this.#suffix = includeUsage ? '],"usage":null}\n\n' : "]}\n\n";
-  }
-
-  open({ id, created, model, organizationId }: AnswerHead, add: AddEvent): void {
+  constructor({ id, created, model, organizationId }: AnswerHead, add: AddEvent, options: ChatStreamOptions) {
     const object = "chat.completion.chunk";
     this.#common = { id: `${ID_PREFIX}${id}`, object, created, model, organization_id: organizationId };
-    this.#setPrefix();
+    this.#prefix = prefixOf(this.#common);
+    this.#options = options;
+    this.#add = add;
     // Without content, because only text has content, and tool calls or a refusal may follow.
-    this.#addChoice(add, { role: "assistant" }, null);
+    this.#addEvent(choiceOf({ role: "assistant" }, null));
   }
 
-  #setPrefix(): void {
-    this.#prefix = `data: ${JSON.stringify(this.#common).slice(0, -1)},"choices":[`;
-    this.#beforeContent = `${this.#prefix}{"index":0,"delta":{"content":`;
-    this.#afterContent = `},"finish_reason":null}${this.#suffix}`;
-  }
-
-  push(pieces: readonly AnswerPiece[], add: AddEvent): void {
+  push(pieces: readonly AnswerPiece[]): void {
     for (const { delta, logprobs, whole, choice } of pieces) {
-      const once = whole === undefined ? undefined : this.#addCommon(whole);
-      const isPlain = logprobs === undefined && once === undefined && choice === undefined;
-      const content = delta === undefined || !isPlain ? undefined : onlyContentOf(delta);
-      if (content !== undefined) this.#addContent(add, content);
-      else this.#addDelta(add, delta, { logprobs, once, choice });
+      const once = whole && this.#addCommon(whole);
+      const sent = delta && withoutRole(delta);
+      const isEmpty = (value: unknown) => value === undefined || value === null;
+      if (isEmpty(sent) && isEmpty(logprobs) && isEmpty(once) && isEmpty(choice)) continue;
+      if (sent?.content || sent?.refusal || sent?.tool_calls || sent?.audio || sent?.images) this.#hasContent = true;
+      this.#addEvent(choiceOf(sent ? this.#toSentDelta(sent) : {}, null, { logprobs, choice }), { once });
     }
   }
 
@@ -129,45 +115,29 @@ export class ChatEventEncoder implements EventEncoder {
       if (once[name] === undefined || !isShortWord(once[name])) continue;
       this.#common[name] = once[name];
       delete once[name];
-      this.#setPrefix();
     }
+    this.#prefix = prefixOf(this.#common);
     return Object.keys(once).length === 0 ? undefined : once;
   }
 
-  close({ finishReason: reason, usage }: AnswerEnd, add: AddEvent): void {
-    const finishReason = this.#isLegacy && reason === "tool_calls" ? "function_call" : reason;
+  close({ finishReason: reason, usage }: AnswerEnd): void {
+    const { includeUsage, isLegacy } = this.#options;
     // An empty answer has empty content, as in a response that is not streamed.
-    if (!this.#hasContent) this.#addContent(add, "");
-    if (this.#includeUsage) {
-      this.#addChoice(add, {}, finishReason);
-      add(`${this.#prefix}],"usage":${JSON.stringify(usage)}}\n\n`);
-    } else {
-      add(`${this.#prefix}${choiceOf({}, finishReason)}],"usage":${JSON.stringify(usage)}}\n\n`);
-    }
-    add("data: [DONE]\n\n");
+    if (!this.#hasContent) this.#addEvent(choiceOf({ content: "" }, null));
+    const last = choiceOf({}, isLegacy && reason === "tool_calls" ? "function_call" : reason);
+    if (includeUsage) this.#addEvent(last);
+    this.#addEvent(includeUsage ? "" : last, { usage });
+    this.#add("data: [DONE]\n\n");
   }
 
-  fail(error: PublicError, add: AddEvent): void {
-    add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`);
-  }
-
-  #addContent(add: AddEvent, content: string): void {
-    this.#hasContent = true;
-    add(this.#beforeContent + JSON.stringify(content) + this.#afterContent);
-  }
-
-  #addDelta(add: AddEvent, delta: Delta | undefined, beside: Beside): void {
-    const sent = delta === undefined ? undefined : withoutRole(delta);
-    const isEmpty = (value: unknown) => value === undefined || value === null;
-    if (sent === undefined && isEmpty(beside.logprobs) && isEmpty(beside.once) && isEmpty(beside.choice)) return;
-    if (sent?.content || sent?.refusal || sent?.tool_calls || sent?.audio || sent?.images) this.#hasContent = true;
-    this.#addChoice(add, sent === undefined ? {} : this.#toSentDelta(sent), null, beside);
+  fail(error: PublicError): void {
+    this.#add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`);
   }
 
   #toSentDelta({ others, tool_calls: calls, ...named }: Delta): object {
     if (calls === undefined) return { ...others, ...named };
     const sent = calls.map((call) => this.#toSentCall(call));
-    if (!this.#isLegacy) return { ...others, ...named, tool_calls: sent };
+    if (!this.#options.isLegacy) return { ...others, ...named, tool_calls: sent };
     const [first, ...more] = calls;
     const isFirst = first?.index === 0;
     const rest = isFirst ? more : calls;
@@ -182,46 +152,39 @@ export class ChatEventEncoder implements EventEncoder {
 
   #toSentCall({ isCustom, ...call }: ToolCallDelta): object {
     const { index, id, function: called } = call;
-    if (isCustom === true) {
-      this.#customCalls ??= new Set();
-      this.#customCalls.add(index);
-    }
-    if (this.#customCalls?.has(index) !== true) return call;
+    if (isCustom === true) this.#customCalls.add(index);
+    if (!this.#customCalls.has(index)) return call;
     const custom = { ...(called?.name && { name: called.name }), input: called?.arguments ?? "" };
     return { index, ...(id !== undefined && { id, type: "custom" }), custom };
   }
 
-  #addChoice(add: AddEvent, delta: object, finishReason: string | null, beside: Beside = {}): void {
-    const { once } = beside;
-    const choice = choiceOf(delta, finishReason, beside);
-    if (once === undefined) add(`${this.#prefix}${choice}${this.#suffix}`);
-    else {
-      const prefix = `data: ${JSON.stringify({ ...once, ...this.#common }).slice(0, -1)},"choices":[`;
-      add(`${prefix}${choice}${this.#suffix}`);
-    }
+  /** Adds an event. `choice` is JSON, `once` has fields of the whole answer that are sent once. */
+  #addEvent(choice: string, { once, usage }: { once?: OtherFields | undefined; usage?: CompletionUsage } = {}): void {
+    const prefix = once === undefined ? this.#prefix : prefixOf({ ...once, ...this.#common });
+    // With `include_usage`, every event has the field.
+    const isCounted = usage !== undefined || this.#options.includeUsage;
+    this.#add(`${prefix}${choice}]${isCounted ? `,"usage":${JSON.stringify(usage ?? null)}` : ""}}\n\n`);
   }
 }
 
-/** Fields of an event beside its delta. */
-interface Beside {
-  logprobs?: unknown;
-  /** Fields of the whole answer, sent once. */
-  once?: OtherFields | undefined;
-  choice?: OtherFields | undefined;
+export interface ChatStreamOptions {
+  includeUsage: boolean;
+  /** True if the request has `functions`. */
+  isLegacy: boolean;
 }
 
-function choiceOf(delta: object, finishReason: string | null, { logprobs, choice }: Beside = {}): string {
-  const logprobsField = logprobs === undefined || logprobs === null ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
-  // A reader takes the last of two fields with one name.
-  const others = choice === undefined ? "" : `${JSON.stringify(choice).slice(1, -1)},`;
-  const reason = finishReason === null ? "null" : `"${finishReason}"`;
-  return `{${others}"index":0,"delta":${JSON.stringify(delta)}${logprobsField},"finish_reason":${reason}}`;
+/** Returns the beginning of an event, before its choice. */
+function prefixOf(fields: object): string {
+  return `data: ${JSON.stringify(fields).slice(0, -1)},"choices":[`;
 }
 
-/** Returns the content of a delta with no other field, else undefined. */
-function onlyContentOf(delta: Delta): string | undefined {
-  for (const field in delta) if (field !== "content") return undefined;
-  return delta.content || undefined;
+function choiceOf(
+  delta: object,
+  finishReason: string | null,
+  beside: Pick<AnswerPiece, "logprobs" | "choice"> = {},
+): string {
+  const logprobs = beside.logprobs ?? undefined;
+  return JSON.stringify({ ...beside.choice, index: 0, delta, logprobs, finish_reason: finishReason });
 }
 
 /**

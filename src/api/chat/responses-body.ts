@@ -17,8 +17,15 @@ export function decodeResponsesBody(body: JsonObject, settings: ChatSettings): D
   refuseIf(toolIssue(body) ?? temperatureIssue(decoded.request, settings));
   const { kind, output, ignored = [], paramOf } = decoded;
   const request = withCustomTools(decoded.request, body);
-  const hasUsage = isObject(body.stream_options) && body.stream_options.include_usage === true;
-  return { kind, request, output, ignored, paramOf, ...chatAnswer(request, settings, { hasUsage, isLegacy: false }) };
+  const includeUsage = isObject(body.stream_options) && body.stream_options.include_usage === true;
+  return {
+    kind,
+    request,
+    output,
+    ignored,
+    paramOf,
+    ...chatAnswer(request, settings, { includeUsage, isLegacy: false }),
+  };
 }
 
 /** Refuses the tools whose calls have no form in a chat completion. */

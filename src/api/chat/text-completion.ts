@@ -80,7 +80,7 @@ export function decodeTextCompletion(body: unknown): DecodedCompletion {
     ignored: unknown.names(),
     paramOf: (param) =>
       param.startsWith("messages") ? "prompt" : param.replace("max_completion_tokens", "max_tokens"),
-    events: () => new TextEventEncoder(hasUsage),
+    events: (head, add) => new TextEventEncoder(head, add, hasUsage),
     document: toTextCompletion,
   };
 }
@@ -127,37 +127,36 @@ function toTextCompletion(
 /** Writes a streamed answer: one event for each piece of the text. */
 class TextEventEncoder implements EventEncoder {
   readonly keepAlive = ": keep-alive\n\n";
+  readonly #head: object;
+  readonly #add: AddEvent;
   readonly #includeUsage: boolean;
-  #head: object = {};
 
-  constructor(includeUsage: boolean) {
+  constructor(head: AnswerHead, add: AddEvent, includeUsage: boolean) {
+    this.#head = headOf(head);
+    this.#add = add;
     this.#includeUsage = includeUsage;
   }
 
-  open(head: AnswerHead, _add: AddEvent): void {
-    this.#head = headOf(head);
-  }
-
-  push(pieces: readonly AnswerPiece[], add: AddEvent): void {
+  push(pieces: readonly AnswerPiece[]): void {
     for (const { delta } of pieces) {
       const text = (delta?.content ?? "") + (delta?.refusal ?? "");
-      if (text !== "") this.#add(add, [choiceOf(text, null)], null);
+      if (text !== "") this.#addEvent([choiceOf(text, null)], null);
     }
   }
 
-  close({ finishReason, usage }: AnswerEnd, add: AddEvent): void {
-    this.#add(add, [choiceOf("", finishReason)], this.#includeUsage ? null : usage);
-    if (this.#includeUsage) this.#add(add, [], usage);
-    add("data: [DONE]\n\n");
+  close({ finishReason, usage }: AnswerEnd): void {
+    this.#addEvent([choiceOf("", finishReason)], this.#includeUsage ? null : usage);
+    if (this.#includeUsage) this.#addEvent([], usage);
+    this.#add("data: [DONE]\n\n");
   }
 
-  fail(error: PublicError, add: AddEvent): void {
-    add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`);
+  fail(error: PublicError): void {
+    this.#add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`);
   }
 
   /** With `include_usage`, every event has the field (OpenAI's documentation, "Streaming"). */
-  #add(add: AddEvent, choices: readonly object[], usage: CompletionUsage | null): void {
+  #addEvent(choices: readonly object[], usage: CompletionUsage | null): void {
     const counted = usage !== null || this.#includeUsage ? { usage } : {};
-    add(`data: ${JSON.stringify({ ...this.#head, choices, ...counted })}\n\n`);
+    this.#add(`data: ${JSON.stringify({ ...this.#head, choices, ...counted })}\n\n`);
   }
 }

@@ -25,10 +25,9 @@ function issueOf(fields: object) {
 function answered(fields: object, pieces: AnswerPiece[]) {
   const { events, document } = decoded(fields);
   const sent: string[] = [];
-  const encoder = events();
-  encoder.open(HEAD, (event) => sent.push(event));
-  encoder.push(pieces, (event) => sent.push(event));
-  encoder.close(END, (event) => sent.push(event));
+  const encoder = events(HEAD, (event) => sent.push(event));
+  encoder.push(pieces);
+  encoder.close(END);
   const chunks = sent.filter((event) => !event.includes("[DONE]")).map((event) => JSON.parse(event.slice(6)));
   const fold = new AnswerFold();
   fold.add(pieces);

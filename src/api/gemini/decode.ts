@@ -55,7 +55,7 @@ export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedC
     },
     ignored: unknown.names(),
     paramOf: (param) => paramOf(param, request, contents),
-    events: () => new GeminiEventEncoder(call.isEvents),
+    events: (head, add) => new GeminiEventEncoder(head, add, call.isEvents),
     document: toGenerated,
   };
 }

@@ -144,59 +144,55 @@ export class GeminiEventEncoder implements EventEncoder {
   /** Empty lines are allowed in both formats. Google's clients expect events to begin with `data`. */
   readonly keepAlive = "\r\n";
   readonly contentType: string | undefined;
+  readonly #head: AnswerHead;
+  readonly #add: AddEvent;
   readonly #isEvents: boolean;
-  #head: AnswerHead | undefined;
   #hasBegun = false;
   readonly #calls = new Map<number, ToolCall>();
   readonly #sources: object[] = [];
 
-  constructor(isEvents: boolean) {
+  constructor(head: AnswerHead, add: AddEvent, isEvents: boolean) {
+    this.#head = head;
+    this.#add = add;
     this.#isEvents = isEvents;
     this.contentType = isEvents ? undefined : "application/json; charset=utf-8";
   }
 
-  open(head: AnswerHead): void {
-    this.#head = head;
-  }
-
-  push(pieces: readonly AnswerPiece[], add: AddEvent): void {
+  push(pieces: readonly AnswerPiece[]): void {
     for (const { delta, finish_reason } of pieces) {
       if (delta !== undefined) {
         const parts = partsOf(delta);
-        if (parts.length > 0) this.#addResponse(parts, add);
+        if (parts.length > 0) this.#addResponse(responseOf(this.#head, parts));
         // Calls are whole parts on this wire.
         for (const call of delta.tool_calls ?? []) joinCall(this.#calls, call);
         this.#sources.push(...sourcesOf(delta.annotations));
       }
-      if (finish_reason !== undefined) this.#addCalls(add);
+      if (finish_reason !== undefined) this.#addCalls();
     }
   }
 
-  close({ finishReason, usage }: AnswerEnd, add: AddEvent): void {
-    this.#addCalls(add);
-    this.#addResponse([{ text: "" }], add, { finishReason, usage, sources: this.#sources });
-    if (!this.#isEvents) add("]");
+  close({ finishReason, usage }: AnswerEnd): void {
+    this.#addCalls();
+    const end = { finishReason, usage, sources: this.#sources };
+    this.#addResponse(responseOf(this.#head, [{ text: "" }], end));
+    if (!this.#isEvents) this.#add("]");
   }
 
-  fail(error: PublicError, add: AddEvent): void {
-    this.#add(errorOf(error), add);
-    if (!this.#isEvents) add("]");
+  fail(error: PublicError): void {
+    this.#addResponse(errorOf(error));
+    if (!this.#isEvents) this.#add("]");
   }
 
-  #addCalls(add: AddEvent): void {
-    if (this.#calls.size > 0) this.#addResponse([...this.#calls.values()].map(toCallPart), add);
+  #addCalls(): void {
+    if (this.#calls.size === 0) return;
+    this.#addResponse(responseOf(this.#head, [...this.#calls.values()].map(toCallPart)));
     this.#calls.clear();
   }
 
-  #addResponse(parts: GeminiPart[], add: AddEvent, end?: End): void {
-    if (this.#head === undefined) throw new Error("An answer was written before it was opened");
-    this.#add(responseOf(this.#head, parts, end), add);
-  }
-
-  #add(response: object, add: AddEvent): void {
+  #addResponse(response: object): void {
     const json = JSON.stringify(response);
-    if (this.#isEvents) add(`data: ${json}\r\n\r\n`);
-    else add(`${this.#hasBegun ? "," : "["}${json}\r\n`);
+    if (this.#isEvents) this.#add(`data: ${json}\r\n\r\n`);
+    else this.#add(`${this.#hasBegun ? "," : "["}${json}\r\n`);
     this.#hasBegun = true;
   }
 }

@@ -63,7 +63,7 @@ function decode(
     ignored: unknown.names(),
     // The needed field is a path of the wire already.
     paramOf: (param) => (param === native.needed ? param : (PARAMS[param] ?? conversation.paramOf(param))),
-    events: () => new MessageEventEncoder(),
+    events: (head, add) => new MessageEventEncoder(head, add),
     document: toMessage,
   };
 }

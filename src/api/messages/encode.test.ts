@@ -22,7 +22,6 @@ function eventsOf(
   pieces: readonly AnswerPiece[],
   end: typeof END | { finishReason: "tool_calls" | "length"; usage: typeof USAGE; headers: object } = END,
 ): Event[] {
-  const encoder = new MessageEventEncoder();
   const events: Event[] = [];
   const add = (text: string) => {
     const [, type, data = ""] = /^event: (.*)\ndata: (.*)\n\n$/s.exec(text) ?? [];
@@ -30,9 +29,9 @@ function eventsOf(
     expect(event.type).toBe(type);
     events.push(event);
   };
-  encoder.open(HEAD, add);
-  for (const piece of pieces) encoder.push([piece], add);
-  encoder.close({ headers: {}, finishReason: end.finishReason, usage: end.usage }, add);
+  const encoder = new MessageEventEncoder(HEAD, add);
+  for (const piece of pieces) encoder.push([piece]);
+  encoder.close({ headers: {}, finishReason: end.finishReason, usage: end.usage });
   return events;
 }
 
@@ -149,13 +148,10 @@ describe("A stream", () => {
   });
 
   test("ends with an error event after a failure.", () => {
-    const encoder = new MessageEventEncoder();
-    let text = "";
+    const events: string[] = [];
     const error = { status: 503, code: "overloaded", type: "server_error", message: "Busy", param: null, fields: {} };
-    encoder.fail(error, (event) => {
-      text += event;
-    });
-    expect(text).toBe(
+    new MessageEventEncoder(HEAD, (event) => events.push(event)).fail(error);
+    expect(events.at(-1)).toBe(
       'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Busy","details":{"error_code":"overloaded","param":null}}}\n\n',
     );
   });

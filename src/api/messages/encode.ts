@@ -15,51 +15,54 @@ function eventOf(data: { type: string; [field: string]: unknown }): string {
 /** Writes a streamed answer in the format of Anthropic's Messages API. */
 export class MessageEventEncoder implements EventEncoder {
   readonly keepAlive = eventOf({ type: "ping" });
-  readonly #blocks = new BlockEvents();
+  readonly #add: AddEvent;
+  readonly #blocks: BlockEvents;
   /** The upstream's own end of the answer. */
   #ending: object | undefined;
   #hasRefusal = false;
 
-  open(head: AnswerHead, add: AddEvent): void {
+  constructor(head: AnswerHead, add: AddEvent) {
+    this.#add = add;
+    this.#blocks = new BlockEvents(add);
     add(eventOf({ type: "message_start", message: messageStart(head) }));
   }
 
-  push(pieces: readonly AnswerPiece[], add: AddEvent): void {
+  push(pieces: readonly AnswerPiece[]): void {
     for (const { delta, native } of pieces) {
-      if (native !== undefined) this.#passOn(native, add);
-      else if (delta !== undefined) this.#addDelta(delta, add);
+      if (native !== undefined) this.#passOn(native);
+      else if (delta !== undefined) this.#addDelta(delta);
     }
   }
 
-  close({ finishReason, usage }: AnswerEnd, add: AddEvent): void {
-    this.#blocks.end(add);
+  close({ finishReason, usage }: AnswerEnd): void {
+    this.#blocks.end();
     const calls = this.#blocks.hasCalls ? { tool_calls: [] } : {};
     const ending = this.#ending ?? endingOf(finishReason, { refusal: this.#hasRefusal ? "" : null, ...calls });
-    add(eventOf({ type: "message_delta", delta: ending, usage: toMessageUsage(usage) }));
-    add(eventOf({ type: "message_stop" }));
+    this.#add(eventOf({ type: "message_delta", delta: ending, usage: toMessageUsage(usage) }));
+    this.#add(eventOf({ type: "message_stop" }));
   }
 
-  fail(error: PublicError, add: AddEvent): void {
-    add(eventOf(errorEvent(error)));
+  fail(error: PublicError): void {
+    this.#add(eventOf(errorEvent(error)));
   }
 
-  #passOn(events: readonly NativeEvent[], add: AddEvent): void {
+  #passOn(events: readonly NativeEvent[]): void {
     for (const { type, data } of events) {
       if (type === "message_delta") this.#ending = { ...this.#ending, ...data };
-      else add(eventOf({ ...data, type }));
+      else this.#add(eventOf({ ...data, type }));
     }
   }
 
-  #addDelta(delta: Delta, add: AddEvent): void {
+  #addDelta(delta: Delta): void {
     const { reasoning_content, reasoning_details = [], content, annotations = [], refusal, tool_calls = [] } = delta;
-    this.#blocks.addReasoning(reasoning_content ?? "", reasoning_details, add);
-    if (content) this.#blocks.addText(content, add);
-    for (const citation of citationsOf(annotations)) this.#blocks.addCitation(citation, add);
+    this.#blocks.addReasoning(reasoning_content ?? "", reasoning_details);
+    if (content) this.#blocks.addText(content);
+    for (const citation of citationsOf(annotations)) this.#blocks.addCitation(citation);
     if (refusal) {
       this.#hasRefusal = true;
-      this.#blocks.addText(refusal, add);
+      this.#blocks.addText(refusal);
     }
-    for (const call of tool_calls) this.#blocks.addCall(call, add);
+    for (const call of tool_calls) this.#blocks.addCall(call);
   }
 }
 
@@ -77,36 +80,41 @@ class BlockEvents {
   #index = -1;
   #open: "text" | "thinking" | StreamedCall | undefined;
   readonly #calls = new Map<number, StreamedCall>();
+  readonly #add: AddEvent;
+
+  constructor(add: AddEvent) {
+    this.#add = add;
+  }
 
   get hasCalls(): boolean {
     return this.#calls.size > 0;
   }
 
-  addText(text: string, add: AddEvent): void {
-    if (this.#open !== "text") this.#begin("text", { type: "text", text: "" }, add);
-    this.#extend(`{"type":"text_delta","text":${JSON.stringify(text)}}`, add);
+  addText(text: string): void {
+    if (this.#open !== "text") this.#begin("text", { type: "text", text: "" });
+    this.#extend(`{"type":"text_delta","text":${JSON.stringify(text)}}`);
   }
 
   /** Adds a source of the text, which has to be in a block of text. */
-  addCitation(citation: object, add: AddEvent): void {
-    if (this.#open !== "text") this.#begin("text", { type: "text", text: "" }, add);
-    this.#extend(`{"type":"citations_delta","citation":${JSON.stringify(citation)}}`, add);
+  addCitation(citation: object): void {
+    if (this.#open !== "text") this.#begin("text", { type: "text", text: "" });
+    this.#extend(`{"type":"citations_delta","citation":${JSON.stringify(citation)}}`);
   }
 
   /**
    * Adds streamed text of reasoning, and the blocks that it ends. A delta with whole blocks may repeat their text, because
    * it contains a whole message; the text is then that of the blocks.
    */
-  addReasoning(text: string, details: readonly ReasoningDetail[], add: AddEvent): void {
+  addReasoning(text: string, details: readonly ReasoningDetail[]): void {
     const isRepeated = this.#open !== "thinking" && details.some(({ type }) => type !== "reasoning.encrypted");
-    if (text !== "" && !isRepeated) this.#addThinking(text, add);
+    if (text !== "" && !isRepeated) this.#addThinking(text);
     for (const detail of details) {
       const block = toReasoningBlock(detail);
-      if (block.type === "redacted_thinking") this.#addWhole(block, add);
+      if (block.type === "redacted_thinking") this.#addWhole(block);
       else {
-        if (this.#open !== "thinking") this.#addThinking(block.thinking, add);
-        this.#extend(`{"type":"signature_delta","signature":${JSON.stringify(block.signature)}}`, add);
-        this.#close(add);
+        if (this.#open !== "thinking") this.#addThinking(block.thinking);
+        this.#extend(`{"type":"signature_delta","signature":${JSON.stringify(block.signature)}}`);
+        this.#close();
       }
     }
   }
@@ -115,20 +123,20 @@ class BlockEvents {
    * Adds a part of a tool call. Parts of other calls wait while the arguments of the open one are incomplete, because
    * blocks cannot overlap.
    */
-  addCall({ index, id, function: called, extra_content }: ToolCallDelta, add: AddEvent): void {
+  addCall({ index, id, function: called, extra_content }: ToolCallDelta): void {
     const call = this.#callAt(index, id ?? "");
     call.name += call.state === "waiting" ? (called?.name ?? "") : "";
     call.arguments += called?.arguments ?? "";
     if (extra_content !== undefined) call.extraContent = extra_content;
-    if (call.state === "open") this.#addArguments(called?.arguments ?? "", add);
-    else if (call.state === "waiting" && !this.#isInCall()) this.#beginCall(call, add);
+    if (call.state === "open") this.#addArguments(called?.arguments ?? "");
+    else if (call.state === "waiting" && !this.#isInCall()) this.#beginCall(call);
   }
 
   /** Ends the content. */
-  end(add: AddEvent): void {
-    this.#close(add);
-    for (const call of this.#calls.values()) if (call.state === "waiting") this.#beginCall(call, add);
-    this.#close(add);
+  end(): void {
+    this.#close();
+    for (const call of this.#calls.values()) if (call.state === "waiting") this.#beginCall(call);
+    this.#close();
   }
 
   #callAt(index: number, id: string): StreamedCall {
@@ -150,45 +158,47 @@ class BlockEvents {
     return typeof this.#open === "object" && parseJson(this.#open.arguments) === undefined;
   }
 
-  #beginCall(call: StreamedCall, add: AddEvent): void {
-    this.#begin(call, { type: "tool_use", id: call.id, name: call.name, input: {} }, add);
+  #beginCall(call: StreamedCall): void {
+    this.#begin(call, { type: "tool_use", id: call.id, name: call.name, input: {} });
     call.state = "open";
-    this.#addArguments(call.arguments, add);
+    this.#addArguments(call.arguments);
   }
 
-  #addArguments(text: string, add: AddEvent): void {
-    if (text !== "") this.#extend(`{"type":"input_json_delta","partial_json":${JSON.stringify(text)}}`, add);
+  #addArguments(text: string): void {
+    if (text !== "") this.#extend(`{"type":"input_json_delta","partial_json":${JSON.stringify(text)}}`);
   }
 
-  #addThinking(text: string, add: AddEvent): void {
-    if (this.#open !== "thinking") this.#begin("thinking", { type: "thinking", thinking: "", signature: "" }, add);
-    if (text !== "") this.#extend(`{"type":"thinking_delta","thinking":${JSON.stringify(text)}}`, add);
+  #addThinking(text: string): void {
+    if (this.#open !== "thinking") this.#begin("thinking", { type: "thinking", thinking: "", signature: "" });
+    if (text !== "") this.#extend(`{"type":"thinking_delta","thinking":${JSON.stringify(text)}}`);
   }
 
-  #addWhole(block: ReasoningBlock, add: AddEvent): void {
-    this.#begin(undefined, block, add);
-    add(eventOf({ type: "content_block_stop", index: this.#index }));
+  #addWhole(block: ReasoningBlock): void {
+    this.#begin(undefined, block);
+    this.#add(eventOf({ type: "content_block_stop", index: this.#index }));
   }
 
-  #begin(open: "text" | "thinking" | StreamedCall | undefined, block: object, add: AddEvent): void {
-    this.#close(add);
+  #begin(open: "text" | "thinking" | StreamedCall | undefined, block: object): void {
+    this.#close();
     this.#index += 1;
     this.#open = open;
-    add(eventOf({ type: "content_block_start", index: this.#index, content_block: block }));
+    this.#add(eventOf({ type: "content_block_start", index: this.#index, content_block: block }));
   }
 
   /** Adds a delta, given as JSON. */
-  #extend(delta: string, add: AddEvent): void {
-    add(`event: content_block_delta\ndata: {"type":"content_block_delta","index":${this.#index},"delta":${delta}}\n\n`);
+  #extend(delta: string): void {
+    this.#add(
+      `event: content_block_delta\ndata: {"type":"content_block_delta","index":${this.#index},"delta":${delta}}\n\n`,
+    );
   }
 
-  #close(add: AddEvent): void {
+  #close(): void {
     const closed = this.#open;
     if (closed === undefined) return;
     this.#open = undefined;
-    add(eventOf({ type: "content_block_stop", index: this.#index }));
+    this.#add(eventOf({ type: "content_block_stop", index: this.#index }));
     if (typeof closed !== "object") return;
     closed.state = "closed";
-    if (closed.extraContent !== undefined) this.#addWhole(toCallStateBlock(closed.id, closed.extraContent), add);
+    if (closed.extraContent !== undefined) this.#addWhole(toCallStateBlock(closed.id, closed.extraContent));
   }
 }

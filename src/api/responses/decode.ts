@@ -61,7 +61,7 @@ export function decodeResponses(body: unknown, kept?: KeptItems): DecodedComplet
     }),
     ignored,
     paramOf: (param) => paramOf(param, input),
-    events: () => new ResponsesEventEncoder(encoder),
+    events: (head, add) => new ResponsesEventEncoder(encoder, head, add),
     document: (head, answer, end) => toResponse(encoder, head, answer, end),
   };
 }

@@ -28,15 +28,18 @@ function eventsOf(
     expect([event.type, event.sequence_number]).toEqual([type, events.length]);
     events.push(event);
   };
-  const encoder = request.events();
-  encoder.open(HEAD, add);
-  for (const piece of pieces) encoder.push([piece], add);
-  if (typeof finishReason === "string") encoder.close(end(finishReason), add);
+  const encoder = request.events(HEAD, add);
+  for (const piece of pieces) encoder.push([piece]);
+  if (typeof finishReason === "string") encoder.close(end(finishReason));
   else
-    encoder.fail(
-      { status: 504, code: "upstream_timeout", type: "server_error", message: "Late.", param: null, fields: {} },
-      add,
-    );
+    encoder.fail({
+      status: 504,
+      code: "upstream_timeout",
+      type: "server_error",
+      message: "Late.",
+      param: null,
+      fields: {},
+    });
   return events;
 }
 

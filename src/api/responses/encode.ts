@@ -2,7 +2,7 @@ import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.
 import type { AnswerFold } from "../answer-fold.ts";
 import type { CompletionUsage } from "../chat/completion.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
-import { OutputBuilder, type OutputEvents, type OutputOptions } from "./output.ts";
+import { OutputBuilder, type OutputOptions } from "./output.ts";
 import type { OutputItem, ResponseObject, ResponseSettings, ResponseUsage } from "./response.ts";
 
 const ID_PREFIX = "resp_";
@@ -88,99 +88,66 @@ function responseOf(
 }
 
 /** Writes a streamed answer in the format of OpenAI's Responses API. */
-export class ResponsesEventEncoder implements EventEncoder, OutputEvents {
+export class ResponsesEventEncoder implements EventEncoder {
   readonly keepAlive = ": keep-alive\n\n";
   readonly #options: EncoderOptions;
-  #head: AnswerHead | undefined;
-  #builder: OutputBuilder | undefined;
+  readonly #head: AnswerHead;
+  readonly #add: AddEvent;
+  readonly #builder: OutputBuilder;
   /** Ended items of an upstream that speaks this wire; undefined for other upstreams. */
   #nativeItems: OutputItem[] | undefined;
   #sequenceNumber = 0;
-  /** The place of the last piece of text, and its JSON. */
-  #place: object | undefined;
-  #placeText = "";
-  #add: AddEvent = () => {};
 
-  constructor(options: EncoderOptions) {
+  constructor(options: EncoderOptions, head: AnswerHead, add: AddEvent) {
     this.#options = options;
-  }
-
-  open(head: AnswerHead, add: AddEvent): void {
-    this.#add = add;
     this.#head = head;
-    this.#builder = new OutputBuilder({ ...this.#options, answerId: head.id }, this);
-    const response = fieldOf(this.#response(RUNNING));
-    for (const type of ["response.created", "response.in_progress"]) this.#emitText(type, response);
+    this.#add = add;
+    this.#builder = new OutputBuilder({ ...options, answerId: head.id }, (type, fields) => this.#emit(type, fields));
+    const response = this.#response(RUNNING);
+    for (const type of ["response.created", "response.in_progress"]) this.#emit(type, { response });
   }
 
-  push(pieces: readonly AnswerPiece[], add: AddEvent): void {
-    this.#add = add;
+  push(pieces: readonly AnswerPiece[]): void {
     for (const piece of pieces) {
       if (piece.native !== undefined) this.#passOn(piece.native);
-      else if (this.#nativeItems === undefined) this.#builder?.add(piece);
+      else if (this.#nativeItems === undefined) this.#builder.add(piece);
     }
   }
 
-  close(end: AnswerEnd, add: AddEvent): ResponseObject {
-    this.#add = add;
+  close(end: AnswerEnd): ResponseObject {
     const fields = endFields(end);
-    if (this.#nativeItems === undefined) this.#builder?.end(fields.status === "incomplete");
+    if (this.#nativeItems === undefined) this.#builder.end(fields.status === "incomplete");
     const response = this.#response(fields);
-    this.#emitText(`response.${fields.status}`, fieldOf(response));
+    this.#emit(`response.${fields.status}`, { response });
     return response;
   }
 
   /** Ends with two events: OpenAI's and Vercel's clients throw at the first, Codex reads the second. */
-  fail({ status, code: ownCode, message, param, type }: PublicError, add: AddEvent): void {
-    this.#add = add;
+  fail({ status, code: ownCode, message, param, type }: PublicError): void {
     const code = status === 429 ? "rate_limit_exceeded" : status < 500 ? "invalid_prompt" : "server_error";
     const failed: Lifecycle = { ...RUNNING, status: "failed", error: { code, message } };
     const error = { code: ownCode, message, param };
     // Some of their versions read the fields of the event, others those of its `error`.
-    this.emit("error", { ...error, error: { type, ...error } });
-    this.#emitText("response.failed", fieldOf(this.#response(failed)));
+    this.#emit("error", { ...error, error: { type, ...error } });
+    this.#emit("response.failed", { response: this.#response(failed) });
   }
 
   #passOn(events: readonly NativeEvent[]): void {
     this.#nativeItems ??= [];
     for (const { type, data } of events) {
       if (type === "response.output_item.done") this.#nativeItems.push(data.item as OutputItem);
-      this.#addEvent(type, JSON.stringify({ ...data, type, sequence_number: this.#sequenceNumber }));
+      this.#emit(type, data);
     }
   }
 
   #response(lifecycle: Lifecycle): ResponseObject {
-    const head = this.#head;
-    if (head === undefined) throw new Error("An answer was written before it was opened");
-    const items = this.#nativeItems ?? this.#builder?.items ?? [];
-    return responseOf(this.#options, head, items, lifecycle);
+    return responseOf(this.#options, this.#head, this.#nativeItems ?? this.#builder.items, lifecycle);
   }
 
-  emit(type: string, fields: object): void {
-    this.#emitText(type, JSON.stringify(fields).slice(1, -1));
-  }
-
-  emitDelta(type: string, place: object, delta: string, logprobs?: readonly unknown[]): void {
-    if (place !== this.#place) {
-      this.#place = place;
-      this.#placeText = `${JSON.stringify(place).slice(1, -1)},"delta":`;
-    }
-    const beside = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
-    this.#emitText(type, this.#placeText + JSON.stringify(delta) + beside);
-  }
-
-  /** Adds an event of the service; `fields` are JSON without the braces. */
-  #emitText(type: string, fields: string): void {
-    this.#addEvent(type, `{"type":"${type}","sequence_number":${this.#sequenceNumber},${fields}}`);
-  }
-
-  #addEvent(type: string, data: string): void {
+  #emit(type: string, fields: object): void {
+    // An upstream's event has a number of its own.
+    const data = { type, ...fields, sequence_number: this.#sequenceNumber };
     this.#sequenceNumber += 1;
-    this.#add(`event: ${type}\ndata: ${data}\n\n`);
+    this.#add(`event: ${type}\ndata: ${JSON.stringify(data)}\n\n`);
   }
-}
-
-/** Returns the field of the events that contain the whole response, as JSON. */
-function fieldOf(response: ResponseObject): string {
-  return `"response":${JSON.stringify(response)}`;
 }

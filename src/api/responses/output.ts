@@ -5,27 +5,19 @@ import { isObject, parseJson } from "../json.ts";
 import { toEncryptedContent } from "./reasoning.ts";
 import type { OutputItem } from "./response.ts";
 import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";
-import { isTranslated, type TranslatedType, translatedCall } from "./typed-tools.ts";
+import { isTranslated, translatedCall } from "./typed-tools.ts";
 
-/** Takes the events of an answer: their type and their fields besides the sequence number. */
-export interface OutputEvents {
-  emit(type: string, fields: object): void;
-  /** Adds a piece of a text. `place` is the same object for all pieces of one text. */
-  emitDelta(type: string, place: object, delta: string, logprobs?: readonly unknown[]): void;
-}
-
-const NO_EVENTS: OutputEvents = { emit() {}, emitDelta() {} };
+/** Takes an event of an answer: its type, and its fields besides the sequence number. */
+type EmitEvent = (type: string, fields: object) => void;
 
 type Item<T extends OutputItem["type"]> = Extract<OutputItem, { type: T }>;
-type StreamedItem = Item<"function_call"> | Item<"custom_tool_call"> | Item<"tool_search_call">;
 type Part = Item<"message">["content"][number];
 
 /** An item that further pieces may continue. */
 interface Open<T extends OutputItem> {
   item: T;
-  index: number;
   /** Fields of the events that are about its text. */
-  place: { item_id: string; output_index: number };
+  place: { item_id: string; output_index: number; summary_index?: number };
 }
 
 interface OpenPart {
@@ -33,20 +25,16 @@ interface OpenPart {
   place: Open<OutputItem>["place"] & { content_index: number };
 }
 
-interface OpenCall extends Open<StreamedItem> {
+/** A call of a tool. Calls other than those of functions become items when their arguments are complete. */
+interface Call {
+  tool: CalledTool;
+  callId: string;
   /** The arguments as the upstream sends them. */
   text: string;
   /** True if the arguments are the input itself, not those of a function that stands for a custom tool. */
   isCustom: boolean;
   extra: unknown;
-}
-
-/** A call of a tool that OpenAI defines: its item has no place for a part of the arguments. */
-interface WaitingCall {
-  type: TranslatedType;
-  callId: string;
-  text: string;
-  extra: unknown;
+  open?: Open<Item<"function_call">>;
 }
 
 export interface OutputOptions {
@@ -61,20 +49,19 @@ export interface OutputOptions {
 export class OutputBuilder {
   readonly items: OutputItem[] = [];
   readonly #options: OutputOptions;
-  readonly #events: OutputEvents;
+  readonly #emit: EmitEvent;
   #reasoning: Open<Item<"reasoning">> | undefined;
   #details: ReasoningDetail[] = [];
   #message: Open<Item<"message">> | undefined;
   /** The last part of the open message. */
   #part: OpenPart | undefined;
   /** Open until the answer ends, because upstreams may send the pieces of several calls in any order. */
-  readonly #calls = new Map<number, OpenCall>();
-  readonly #waiting = new Map<number, WaitingCall>();
+  readonly #calls = new Map<number, Call>();
 
-  /** Without `events` it only builds the items. */
-  constructor(options: OutputOptions, events: OutputEvents = NO_EVENTS) {
+  /** Without `emit` it only builds the items. */
+  constructor(options: OutputOptions, emit: EmitEvent = () => {}) {
     this.#options = options;
-    this.#events = events;
+    this.#emit = emit;
   }
 
   add({ delta, logprobs }: AnswerPiece): void {
@@ -92,49 +79,40 @@ export class OutputBuilder {
 
   /** Ends all items. An answer that was cut at its bound leaves the last one incomplete. */
   end(isIncomplete: boolean): void {
-    if (this.items.length + this.#waiting.size === 0 && !isIncomplete) this.#openPart("output_text");
-    const last = isIncomplete ? this.items.length + this.#waiting.size - 1 : -1;
+    const calls = [...this.#calls.values()];
+    const count = this.items.length + calls.filter(({ open }) => open === undefined).length;
+    if (count === 0 && !isIncomplete) this.#openPart("output_text");
+    const last = isIncomplete ? count - 1 : -1;
     this.#closeReasoning(last);
     this.#closeMessage(last);
-    for (const call of this.#calls.values()) this.#closeCall(call, last);
-    for (const call of this.#waiting.values()) this.#addWhole(call, last);
-    const opened = [...this.#calls.values()].map(({ item, extra }) => ({ callId: item.call_id, extra }));
-    const extras = [...opened, ...this.#waiting.values()].filter(({ extra }) => extra !== undefined);
+    for (const call of calls) this.#closeCall(call, last);
+    const extras = calls.filter(({ extra }) => extra !== undefined).map(({ callId, extra }) => [callId, extra]);
     if (extras.length === 0) return;
-    const { item, index } = this.#open<Item<"reasoning">>({
-      id: this.#newId("rs"),
-      type: "reasoning",
-      summary: [],
-      status: "in_progress",
-    });
-    item.encrypted_content = toEncryptedContent({
-      calls: Object.fromEntries(extras.map(({ callId, extra }) => [callId, extra])),
-    });
-    this.#done(item, index, -1);
+    const state = this.#openItem(this.#newReasoning());
+    state.item.encrypted_content = toEncryptedContent({ calls: Object.fromEntries(extras) });
+    this.#done(state, -1);
   }
 
   #think(text: string): void {
     const { item, place } = this.#openReasoning();
     const part = item.summary[0] ?? { type: "summary_text" as const, text: "" };
     if (item.summary.length === 0) {
-      this.#events.emit("response.reasoning_summary_part.added", { ...place, part });
+      this.#emit("response.reasoning_summary_part.added", { ...place, part });
       item.summary.push(part);
     }
     part.text += text;
-    this.#events.emitDelta("response.reasoning_summary_text.delta", place, text);
+    this.#emit("response.reasoning_summary_text.delta", { ...place, delta: text });
+  }
+
+  #newReasoning(): Item<"reasoning"> {
+    return { id: this.#newId("rs"), type: "reasoning", summary: [], status: "in_progress" };
   }
 
   #openReasoning(): Open<Item<"reasoning">> {
     if (this.#reasoning !== undefined) return this.#reasoning;
     this.#closeMessage(-1);
-    const opened = this.#open({
-      id: this.#newId("rs"),
-      type: "reasoning" as const,
-      summary: [],
-      status: "in_progress",
-    });
-    const place = { ...opened.place, summary_index: 0 };
-    this.#reasoning = { ...opened, place };
+    const opened = this.#openItem(this.#newReasoning());
+    this.#reasoning = { ...opened, place: { ...opened.place, summary_index: 0 } };
     return this.#reasoning;
   }
 
@@ -142,15 +120,15 @@ export class OutputBuilder {
     const open = this.#reasoning;
     if (open === undefined) return;
     this.#reasoning = undefined;
-    const { item, index, place } = open;
+    const { item, place } = open;
     const [part] = item.summary;
     if (part !== undefined) {
-      this.#events.emit("response.reasoning_summary_text.done", { ...place, text: part.text });
-      this.#events.emit("response.reasoning_summary_part.done", { ...place, part });
+      this.#emit("response.reasoning_summary_text.done", { ...place, text: part.text });
+      this.#emit("response.reasoning_summary_part.done", { ...place, part });
     }
     if (this.#details.length > 0) item.encrypted_content = toEncryptedContent({ details: this.#details });
     this.#details = [];
-    this.#done(item, index, last);
+    this.#done(open, last);
   }
 
   #say(text: string, logprobs: unknown): void {
@@ -159,7 +137,7 @@ export class OutputBuilder {
     const given = this.#options.hasLogprobs ? contentLogprobs(logprobs) : [];
     part.text += text;
     part.logprobs.push(...given);
-    this.#events.emitDelta("response.output_text.delta", place, text, given);
+    this.#emit("response.output_text.delta", { ...place, delta: text, logprobs: given });
   }
 
   #annotate(given: unknown): void {
@@ -168,14 +146,14 @@ export class OutputBuilder {
     const annotation = toAnnotation(given);
     const annotation_index = part.annotations.length;
     part.annotations.push(annotation);
-    this.#events.emit("response.output_text.annotation.added", { ...place, annotation_index, annotation });
+    this.#emit("response.output_text.annotation.added", { ...place, annotation_index, annotation });
   }
 
   #refuse(text: string): void {
     const { place, part } = this.#openPart("refusal");
     if (part.type !== "refusal") return;
     part.refusal += text;
-    this.#events.emitDelta("response.refusal.delta", place, text);
+    this.#emit("response.refusal.delta", { ...place, delta: text });
   }
 
   /** Returns the part that a piece continues: the last one of the open message if it has the same type. */
@@ -186,22 +164,16 @@ export class OutputBuilder {
     const part: Part = type === "refusal" ? { type, refusal: "" } : { type, text: "", annotations: [], logprobs: [] };
     this.#part = { part, place: { ...place, content_index: item.content.length } };
     item.content.push(part);
-    this.#events.emit("response.content_part.added", { ...this.#part.place, part });
+    this.#emit("response.content_part.added", { ...this.#part.place, part });
     return this.#part;
   }
 
   #openMessage(): Open<Item<"message">> {
     if (this.#message !== undefined) return this.#message;
     this.#closeReasoning(-1);
-    const opened = this.#open({
-      id: this.#newId("msg"),
-      type: "message" as const,
-      status: "in_progress",
-      role: "assistant" as const,
-      content: [],
-    });
-    this.#message = opened;
-    return opened;
+    const id = this.#newId("msg");
+    this.#message = this.#openItem({ id, type: "message", status: "in_progress", role: "assistant", content: [] });
+    return this.#message;
   }
 
   #closeMessage(last: number): void {
@@ -209,82 +181,78 @@ export class OutputBuilder {
     if (open === undefined) return;
     this.#message = undefined;
     this.#closePart();
-    this.#done(open.item, open.index, last);
+    this.#done(open, last);
   }
 
   #closePart(): void {
     if (this.#part === undefined) return;
     const { part, place } = this.#part;
     this.#part = undefined;
-    if (part.type === "refusal") this.#events.emit("response.refusal.done", { ...place, refusal: part.refusal });
-    else this.#events.emit("response.output_text.done", { ...place, text: part.text, logprobs: part.logprobs });
-    this.#events.emit("response.content_part.done", { ...place, part });
+    if (part.type === "refusal") this.#emit("response.refusal.done", { ...place, refusal: part.refusal });
+    else this.#emit("response.output_text.done", { ...place, text: part.text, logprobs: part.logprobs });
+    this.#emit("response.content_part.done", { ...place, part });
   }
 
-  #call({ index, id, function: called, extra_content: extra, isCustom }: ToolCallDelta): void {
-    const known = this.#calls.get(index) ?? this.#waiting.get(index);
-    const call = known ?? this.#openCall(index, id ?? "", called?.name ?? "", isCustom === true);
+  #call({ index, id = "", function: called, extra_content: extra, isCustom }: ToolCallDelta): void {
+    const call = this.#calls.get(index) ?? this.#beginCall(index, id, called?.name ?? "", isCustom === true);
     if (extra !== undefined) call.extra = extra;
     const text = called?.arguments ?? "";
     call.text += text;
-    if (text === "" || !("item" in call) || call.item.type !== "function_call") return;
-    call.item.arguments = call.text;
-    this.#events.emitDelta("response.function_call_arguments.delta", call.place, text);
+    if (text === "" || call.open === undefined) return;
+    call.open.item.arguments = call.text;
+    this.#emit("response.function_call_arguments.delta", { ...call.open.place, delta: text });
   }
 
-  #openCall(callIndex: number, callId: string, name: string, isCustom: boolean): OpenCall | WaitingCall {
+  #beginCall(index: number, callId: string, name: string, isCustom: boolean): Call {
     this.#closeReasoning(-1);
     this.#closeMessage(-1);
-    const { type, ...called }: CalledTool = this.#options.tools.get(name) ?? { type: "function", name };
-    if (isTranslated(type)) {
-      const waiting = { type, callId, text: "", extra: undefined };
-      this.#waiting.set(callIndex, waiting);
-      return waiting;
+    const tool = this.#options.tools.get(name) ?? { type: isCustom ? "custom" : "function", name };
+    const call: Call = { tool, callId, text: "", isCustom, extra: undefined };
+    if (tool.type === "function") {
+      const { type: _type, ...named } = tool;
+      const common = { id: this.#newId("fc"), status: "in_progress" as const, call_id: callId };
+      call.open = this.#openItem({ ...common, type: "function_call", ...named, arguments: "" });
     }
-    const common = { status: "in_progress" as const, call_id: callId };
-    const item: StreamedItem =
-      type === "tool_search"
-        ? { id: this.#newId("tsc"), type: "tool_search_call", ...common, execution: "client", arguments: {} }
-        : isCustom || type === "custom"
-          ? { id: this.#newId("ctc"), type: "custom_tool_call", ...common, ...called, input: "" }
-          : { id: this.#newId("fc"), type: "function_call", ...common, ...called, arguments: "" };
-    const call: OpenCall = { ...this.#open(item), text: "", isCustom, extra: undefined };
-    this.#calls.set(callIndex, call);
+    this.#calls.set(index, call);
     return call;
   }
 
-  #closeCall({ item, index, place, text, isCustom }: OpenCall, last: number): void {
-    if (item.type === "function_call") {
-      const { name, arguments: given } = item;
-      this.#events.emit("response.function_call_arguments.done", { ...place, name, arguments: given });
-    } else if (item.type === "tool_search_call") {
-      item.arguments = argumentsOf(text);
-    } else {
-      item.input = isCustom ? text : customInputOf(text);
-      this.#events.emitDelta("response.custom_tool_call_input.delta", place, item.input);
-      this.#events.emit("response.custom_tool_call_input.done", { ...place, input: item.input });
+  #closeCall({ tool, callId, text, isCustom, open }: Call, last: number): void {
+    if (open !== undefined) {
+      const { name, arguments: given } = open.item;
+      this.#emit("response.function_call_arguments.done", { ...open.place, name, arguments: given });
+      this.#done(open, last);
+      return;
     }
-    this.#done(item, index, last);
+    const { type, ...named } = tool;
+    const common = { status: "in_progress" as const, call_id: callId };
+    if (isTranslated(type)) {
+      const { prefix, fields } = translatedCall(type, parseJson(text));
+      this.#done(this.#openItem<OutputItem>({ id: this.#newId(prefix), ...common, ...fields }), last);
+    } else if (type === "tool_search") {
+      const fields = { type: "tool_search_call", execution: "client", arguments: argumentsOf(text) } as const;
+      this.#done(this.#openItem({ id: this.#newId("tsc"), ...common, ...fields }), last);
+    } else {
+      const call = { id: this.#newId("ctc"), ...common, ...named, type: "custom_tool_call" as const, input: "" };
+      const opened = this.#openItem(call);
+      call.input = isCustom ? text : customInputOf(text);
+      this.#emit("response.custom_tool_call_input.delta", { ...opened.place, delta: call.input });
+      this.#emit("response.custom_tool_call_input.done", { ...opened.place, input: call.input });
+      this.#done(opened, last);
+    }
   }
 
-  #addWhole({ type, callId, text }: WaitingCall, last: number): void {
-    const { prefix, fields } = translatedCall(type, parseJson(text));
-    const common = { id: this.#newId(prefix), status: "in_progress" as const, call_id: callId };
-    const { item, index } = this.#open<OutputItem>({ ...common, ...fields });
-    this.#done(item, index, last);
-  }
-
-  #open<T extends OutputItem>(item: T): Open<T> {
+  #openItem<T extends OutputItem>(item: T): Open<T> {
     const index = this.items.length;
     this.items.push(item);
-    this.#events.emit("response.output_item.added", { output_index: index, item });
-    return { item, index, place: { item_id: item.id, output_index: index } };
+    this.#emit("response.output_item.added", { output_index: index, item });
+    return { item, place: { item_id: item.id, output_index: index } };
   }
 
-  #done(item: OutputItem, index: number, last: number): void {
+  #done({ item, place: { output_index: index } }: Open<OutputItem>, last: number): void {
     const cut = item.type === "apply_patch_call" ? "in_progress" : "incomplete";
     item.status = index === last ? cut : "completed";
-    this.#events.emit("response.output_item.done", { output_index: index, item });
+    this.#emit("response.output_item.done", { output_index: index, item });
   }
 
   /** Ids contain that of the answer, so that they are unique among answers. */

@@ -52,10 +52,9 @@ function encoded(fields: object, calls: readonly ToolCallDelta[]) {
   const add = (text: string) => {
     events.push(JSON.parse(text.slice(text.indexOf("\ndata: ") + 7)));
   };
-  const encoder = createEncoder();
-  encoder.open(HEAD, add);
-  for (const piece of pieces) encoder.push([piece], add);
-  encoder.close(end, add);
+  const encoder = createEncoder(HEAD, add);
+  for (const piece of pieces) encoder.push([piece]);
+  encoder.close(end);
   const streamed = (events.at(-1) as { response?: { output: unknown } } | undefined)?.response?.output;
   const done = events.filter(({ type }) => type === "response.output_item.done").map(({ item }) => item);
   return { output, streamed, done, events };
