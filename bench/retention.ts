@@ -7,7 +7,7 @@ import { createLog } from "../src/telemetry/logger.ts";
  * that removes is a transaction: on SQLite, all others wait for it.
  */
 export async function closeMonths(store: Store, organizationId: string, requestMonths: number): Promise<void> {
-  const stepsMs = { digest: [] as number[], sum: [] as number[], removeMonth: [] as number[], remove: [] as number[] };
+  const stepsMs = { digest: [] as number[], sum: [] as number[], remove: [] as number[] };
   const timed = <Parameters extends unknown[], Result>(
     kind: keyof typeof stepsMs,
     step: (...parameters: Parameters) => Promise<Result>,
@@ -27,7 +27,6 @@ export async function closeMonths(store: Store, organizationId: string, requestM
       closings: {
         ...closings,
         sum: timed("sum", closings.sum),
-        removeMonth: timed("removeMonth", closings.removeMonth),
         remove: timed("remove", closings.remove),
       },
       monthDigests: { ...monthDigests, add: timed("digest", monthDigests.add) },

@@ -47,9 +47,6 @@ const EVENTS_KEPT_MS = 30 * DAY_MS;
 const REMOVED_ROWS = 50;
 /** More, because a busy service claims hundreds of keys a second. */
 const REMOVED_KEYS = 200;
-/** Attempts to remove a month that other transactions use. The next run continues. */
-const LOCKED_ATTEMPTS = 20;
-const LOCKED_PAUSE_MS = 2_000;
 /** Share of the time in which chunks of removals run, and the same for those of closings: the rest is left to requests. */
 const WORKING_SHARE = 1 / 4;
 
@@ -200,7 +197,7 @@ export class Retention {
     if ((await spooled()) > 0 || !(await isUsageSummedUp(beforeMs))) return;
     const organizations: Organizations = (after, limit) => closings.organizations(beforeMs, after, limit);
     await this.#ofEach(organizations, (organizationId) => this.#close(organizationId, beforeMs));
-    if (await this.#removeMonths(beforeMs)) await this.#ofEach(organizations, (id) => this.#remove(id));
+    await this.#ofEach(organizations, (organizationId) => this.#remove(organizationId));
   }
 
   /** Does something for each organization of a list. A failure of one does not affect the others. */
@@ -243,21 +240,6 @@ export class Retention {
     while (!(await this.#paced(() => closings.sum(tally))));
     if (!(await closings.close(tally))) return;
     log.info({ organizationId, before: isoTime(beforeMs), requests: tally.requests }, "old requests were closed");
-  }
-
-  /** Returns false if a month with closed requests is left, because other transactions used the requests all the time. */
-  async #removeMonths(beforeMs: number): Promise<boolean> {
-    const { log, store } = this.#options;
-    const { closings } = store;
-    for (let attempts = 0; attempts < LOCKED_ATTEMPTS; ) {
-      const outcome = await this.#paced(() => closings.removeMonth(beforeMs));
-      if (outcome === "none") return true;
-      if (outcome === "removed") continue;
-      attempts += 1;
-      await sleep(LOCKED_PAUSE_MS, undefined, { signal: this.#stopping.signal });
-    }
-    log.info({}, "old requests are removed later, because other transactions read them");
-    return false;
   }
 
   async #remove(organizationId: string): Promise<void> {

@@ -31,11 +31,6 @@ export interface StoreDriver {
    * dies is released. Rejects with OperatorError after a minute of waiting.
    */
   runExclusively<T>(work: () => Promise<T>): Promise<T>;
-  /**
-   * Removes the closed requests of one month at once, if the database stores the months before a time apart. Returns
-   * `locked` if other transactions use the requests at this moment, `none` if there is no such month.
-   */
-  removeClosedMonth(beforeMs: number): Promise<"removed" | "locked" | "none">;
   /** Resolves if the database answers and accepts writes. */
   ping(): Promise<void>;
   /** Returns how much each of its pools of connections or threads is used now. */

@@ -168,7 +168,6 @@ function serviceDriver(
     find: (query) => observe((driver) => driver.find(query)),
     snapshot: (queries) => observe((driver) => driver.snapshot(queries)),
     runExclusively: async (work) => current().runExclusively(work),
-    removeClosedMonth: async (beforeMs) => current().removeClosedMonth(beforeMs),
     ping: () => observe((driver) => driver.ping()),
     pools: () => opened()?.pools() ?? [],
     close,

@@ -41,7 +41,7 @@ export function storeOver(driver: StoreDriver) {
     usage: usageRows(database),
     conversations: conversationRows(database),
     responseItems: responseItemRows(database),
-    closings: closingRows(database, driver),
+    closings: closingRows(database),
     monthDigests: monthDigestRows(database),
     /** See `StoreDriver.runExclusively`. */
     runExclusively: <T>(work: () => Promise<T>) => driver.runExclusively(work),

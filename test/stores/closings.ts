@@ -99,10 +99,6 @@ export async function close({ store }: Subject, { organizationId }: Owner, befor
     return left < 0;
   };
   const remove = async (closing: ClosingRow) => {
-    // Nothing is removed before its closing is stored.
-    do {
-      if (isDead()) return false;
-    } while ((await closings.removeMonth(beforeMs)) === "removed");
     for (let after: string | undefined = ""; after !== undefined; ) {
       if (isDead()) return false;
       after = await closings.remove(closing, after, 2);

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { idAt } from "../../src/credits/request-id.ts";
-import { partitionOf } from "../../src/stores/postgres/migrate.ts";
+import { partitionOf } from "../../src/stores/postgres/partitions.ts";
 
 /** SQL that fills the books of one organization with charged requests, faster than any service could. */
 export interface Bulk {

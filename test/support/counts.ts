@@ -65,7 +65,6 @@ export const COUNTS = {
     soak: 10_000,
     unit: "sets of requests that are added up",
   },
-  months: { file: "src/stores/postgres/closed-months.test.ts", tests: 4, soak: 200, unit: "months that are removed" },
 } as const satisfies Record<string, Count>;
 
 export type CountName = keyof typeof COUNTS;

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
-import { idAt } from "../../credits/request-id.ts";
 import { OperatorError } from "../../errors.ts";
 import { programVersion } from "../../version.ts";
 import {
@@ -47,10 +46,6 @@ const TABLE_LOCK_TIMEOUT_MS = 50;
 const TABLES_AGAIN_AFTER_MS = 300;
 const TABLES_IN_USE =
   "The database's tables have been in use for a minute, so that its schema could not be changed; try again later.";
-const MONTHS_AHEAD = 2;
-const PARTITIONS_EVERY_MS = 3_600_000;
-/** Reads of requests queue behind a partition that waits to be attached. */
-const PARTITION_LOCK_TIMEOUT_MS = 500;
 
 /**
  * Migrates the schema in one transaction, which is tried again while a table that it changes is in use. Rejects with
@@ -125,51 +120,4 @@ async function takeTurn(transaction: Transaction): Promise<void> {
 function withTimeout(text: string, timeoutMs: number): pg.QueryConfig {
   const config: pg.QueryConfig & { query_timeout: number } = { text, query_timeout: timeoutMs };
   return config;
-}
-
-/**
- * Creates the partitions of this month and of the months to come, now and every hour. Several processes may do
- * it at the same time. If a partition cannot be created, the requests of its month go to the default partition and stay
- * there: nothing is lost, and that month gets no partition of its own. Returns a function that stops it.
- */
-export async function keepPartitions(pool: pg.Pool): Promise<() => void> {
-  const make = () => makePartitions(pool).catch(() => {});
-  await make();
-  const timer = setInterval(make, PARTITIONS_EVERY_MS);
-  timer.unref();
-  return () => clearInterval(timer);
-}
-
-/** Creates the missing partitions. Rejects if the store cannot be reached. */
-export async function makePartitions(pool: pg.Pool): Promise<void> {
-  const { rows } = await query<{ now: bigint }>(pool, {
-    text: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now",
-    isRepeatable: true,
-  });
-  const today = new Date(Number(rows[0]?.now));
-  for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead += 1) {
-    const { name, fromMs, toMs } = partitionOf(today, ahead);
-    const text = "SELECT to_regclass($1) IS NOT NULL AS exists";
-    const found = await query<{ exists: boolean }>(pool, { text, values: [name], isRepeatable: true });
-    // A failure for one month must not prevent the partitions of later months.
-    if (found.rows[0]?.exists === false) await makePartition(pool, name, fromMs, toMs).catch(() => {});
-  }
-}
-
-/** Returns the partition of the month that is `ahead` months after a time. */
-export function partitionOf(time: Date, ahead = 0): { name: string; fromMs: number; toMs: number } {
-  const month = (more: number) => Date.UTC(time.getUTCFullYear(), time.getUTCMonth() + ahead + more);
-  const name = `request_${new Date(month(0)).toISOString().slice(0, 7).replace("-", "")}`;
-  return { name, fromMs: month(0), toMs: month(1) };
-}
-
-/** Creates a table and attaches it: unlike CREATE TABLE … PARTITION OF, this does not block charges. */
-function makePartition(pool: pg.Pool, name: string, fromMs: number, toMs: number): Promise<void> {
-  return transact(pool, { kind: "booking", isRepeatable: false }, async (client) => {
-    await client.query(`SET LOCAL lock_timeout = ${PARTITION_LOCK_TIMEOUT_MS}`);
-    await client.query(`CREATE TABLE ${name} (LIKE request INCLUDING ALL)`);
-    await client.query(
-      `ALTER TABLE request ATTACH PARTITION ${name} FOR VALUES FROM ('${idAt(fromMs)}') TO ('${idAt(toMs)}')`,
-    );
-  });
 }

@@ -10,9 +10,9 @@ import { type MigratedDriver, readMigrations } from "../migrations.ts";
 import { raw, type Sql, type Statement, sql, statementOf } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
-import { LOCK_REQUESTS, removeClosedMonth } from "./closed-months.ts";
 import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
-import { expectSchema, keepPartitions, migrate } from "./migrate.ts";
+import { expectSchema, migrate } from "./migrate.ts";
+import { keepPartitions, LOCK_REQUESTS } from "./partitions.ts";
 import { closePools, openPools, type Pools, type PoolTimeouts, usesOf } from "./pools.ts";
 import { query, transact } from "./transact.ts";
 
@@ -137,7 +137,6 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
     pools: () => usesOf(pools),
     // The pools close idle connections by themselves.
     runExclusively: (work) => runExclusively(pools.durable, work),
-    removeClosedMonth: (beforeMs) => removeClosedMonth(pools.durable, beforeMs),
     async ping() {
       const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
       const { rows } = await query<{ refuses: boolean }>(pools.durable, { text, isRepeatable: true });

@@ -5,7 +5,7 @@ import { budgetOf, factsOf, grantOf, holdOf, one, PRICES, randomId, settleOf } f
 import { onOneDay } from "../../../test/support/patience.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import type { Store } from "../store.ts";
-import { makePartitions } from "./migrate.ts";
+import { makePartitions } from "./partitions.ts";
 import { closePools, openPools } from "./pools.ts";
 import { openPostgresStore } from "./postgres.ts";
 

@@ -3,7 +3,6 @@ import { windowAt } from "../../credits/budgets.ts";
 import type { ClosingPartRow, ClosingRow, ClosingTally } from "../../credits/closing.ts";
 import { idAt } from "../../credits/request-id.ts";
 import { type Database, listsOf } from "../database.ts";
-import type { StoreDriver } from "../driver.ts";
 import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
 import { join, type Sql, sql } from "../sql.ts";
 import { budgetRows } from "./budgets.ts";
@@ -22,11 +21,11 @@ export type Closings = ReturnType<typeof closingRows>;
 /**
  * Retention of requests. The requests of an organization that began before a time are closed in four steps. `freeze` lets
  * every later transition for them be refused, so they cannot change. `sum` adds up those that no earlier closing includes,
- * and `close` stores the sum in one transaction: from then on their rows count as absent, present or not. `removeMonth` and
- * `remove` remove the rows, at any time after. A process may die between any two steps, or parts of them, and several
- * processes may run them at once: a sum is stored only over the sums it was computed from.
+ * and `close` stores the sum in one transaction: from then on their rows count as absent, present or not. `remove` deletes the
+ * rows, at any time after. A process may die between any two steps, or parts of them, and several processes may run them at
+ * once: a sum is stored only over the sums it was computed from.
  */
-export function closingRows(database: Database, driver: Pick<StoreDriver, "removeClosedMonth">) {
+export function closingRows(database: Database) {
   return {
     /** Finds organizations with requests that began before a time, in the order of their ids. */
     organizations(beforeMs: number, after: string | null, limit: number): Promise<string[]> {
@@ -44,8 +43,6 @@ export function closingRows(database: Database, driver: Pick<StoreDriver, "remov
     /** Deletes counters of a budget, of windows that ended before the closing, at most `limit`; returns their number. */
     removeBudgetUses: (closing: ClosingRow, budget: BudgetRow, limit = REMOVED_ROWS) =>
       removeBudgetUses(database, closing, budget, limit),
-    /** See `StoreDriver.removeClosedMonth`. */
-    removeMonth: (beforeMs: number) => driver.removeClosedMonth(beforeMs),
     /** Deletes a chunk of closed requests after an id. Returns the last id, undefined at the end. */
     remove: (closing: ClosingRow, after: string, limit = REMOVED_ROWS) => removeChunk(database, closing, after, limit),
     /** Counts the ended requests that a closing before a time includes and whose rows are stored. */
