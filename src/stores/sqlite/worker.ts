@@ -7,13 +7,7 @@ import { BudgetCache } from "../budget-cache.ts";
 import type { SchemaVersions } from "../migrations.ts";
 import type { Statement } from "../sql.ts";
 import { readRows, writeRows } from "./book-rows.ts";
-import {
-  type CheckpointResult,
-  Connection,
-  type ConnectionOptions,
-  lengthenLog,
-  unavailableReason,
-} from "./connection.ts";
+import { type CheckpointResult, Connection, type ConnectionOptions, unavailableReason } from "./connection.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
 
 export interface WorkerData extends ConnectionOptions {
@@ -93,10 +87,6 @@ const CALLS = {
   },
   checkpoint(mode: "PASSIVE" | "TRUNCATE"): CheckpointResult {
     return connection.checkpoint(mode);
-  },
-  /** Extends the log to its size under load. */
-  lengthen(): void {
-    connection.transaction("BEGIN IMMEDIATE", false, () => lengthenLog(options.databasePath));
   },
   close(): void {
     connection.close();
