@@ -92,6 +92,7 @@ test("commands create, list, rotate and revoke tokens", async () => {
     cap: null,
     creditsHeld: null,
     creditsUsed: null,
+    pinned: null,
     successorId: null,
   });
   expect(JSON.stringify(listed)).not.toContain(made.token);

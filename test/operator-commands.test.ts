@@ -18,7 +18,9 @@ test("a command changes the terms of a token that its flags name", async () => {
   const free = await json(...update, "--all-models", "--no-expires", "--no-cap");
   expect(free).toMatchObject({ name: "shop", models: null, expiresAt: null, cap: null, creditsUsed: null });
   expect(await json("token", "list", "--org", org)).toEqual([free]);
-  expect((await run(...update, "--cap", "3", "--model", "b")).stdout).toMatch(/models +b\n.*\ncap +0 of 3, 0 held\n?$/);
+  expect((await run(...update, "--cap", "3", "--model", "b")).stdout).toMatch(
+    /models +b\n.*\ncap +0 of 3, 0 held\npinned +none\n?$/,
+  );
   expect(await line(1, ...update)).toBe("tollgate: Nothing to change: name at least one term.");
   expect(await line(1, ...update, "--all-models", "--model", "b")).toContain("exclude each other");
   expect(await line(1, ...update, "--scope", "all")).toContain("scope is ");
