@@ -76,7 +76,6 @@ async function fill({ store, run }: Place): Promise<void> {
     for (const statement of bulkStatements(store.kind, bulk)) await run(statement);
   }
   const startedAtMs = performance.now();
-  await store.books.recordBalances(ORGANIZATION);
   await new UsageDays({ rows: store.usage, books: store.books, clock: Date.now, log: console }).sumUp();
   const seconds = Math.round((performance.now() - startedAtMs) / 1_000);
   console.log(`balances recorded and days summed up: ${seconds} s, which a service does by the day`);

@@ -172,10 +172,10 @@ interface SearchResult {
   next: string | null;
 }
 
-function statusOf({ state, trace, end }: ListedRequest): RequestStatus {
-  if (state === "open") return "running";
+function statusOf({ trace, end }: ListedRequest): RequestStatus {
+  if (end === null) return "running";
   if (trace?.failure) return "failed";
-  if (state === "released") return "client_disconnected";
+  if (end === "released") return "client_disconnected";
   return end === "client_disconnected" || end === "recovered" ? end : "complete";
 }
 

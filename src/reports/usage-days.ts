@@ -6,7 +6,7 @@ import type { Log } from "../telemetry/logger.ts";
 
 export interface UsageDaysOptions {
   rows: UsageRows;
-  books: Pick<Books, "recordBalances">;
+  books: Pick<Books, "recordBalance">;
   /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
@@ -138,7 +138,7 @@ export class UsageDays {
     }
     for (const organizationId of tally.organizations()) {
       if (this.#isStopping) return;
-      await books.recordBalances(organizationId);
+      await books.recordBalance(organizationId, day + DAY_MS);
     }
     await rows.finishDay(day, tally.rows(), clock());
     this.#openDays.delete(day);

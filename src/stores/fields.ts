@@ -1,5 +1,6 @@
 import { formatDecimal, PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
 import { countersIn } from "../credits/budget-uses.ts";
+import { decodeLines } from "../credits/charge-lines.ts";
 import type { Attempt, CallerKey, Draw, HoldDetails, LateSettlement, RecordedUses, Trace } from "../credits/facts.ts";
 
 /** The value of a column. */
@@ -97,6 +98,11 @@ function expectObject(value: unknown): void {
   if (value !== null && typeof value !== "object") throw new Error("neither an object nor a list");
 }
 
+/** The lines of a charge: see `charge-lines.ts`. */
+export function chargeLines(name: string): Field<string> {
+  return { ...requiredText(name), check: (charge) => void decodeLines(charge) };
+}
+
 /** The counters of budgets that a request recorded; null for none. */
 export function recordedBudgets(name: string): Field<RecordedUses> {
   return { ...nullable(requiredText(name)), check: (recorded) => void countersIn(recorded) };
@@ -185,8 +191,8 @@ function decodeCost(cell: unknown): string | null {
 }
 
 /** The facts of an open hold, stored as JSON text. */
-export function details(name: string) {
-  return json<HoldDetails>(name, encodeDetails, decodeDetails);
+export function details(name: string): Field<HoldDetails> {
+  return { ...json(name, encodeDetails, decodeDetails), check: ({ charge }) => void decodeLines(charge) };
 }
 
 /** Encodes a list: with their names, the properties would take several times the space. */
@@ -212,6 +218,7 @@ export function settlement(): Field<LateSettlement | null> {
   return {
     columns: SETTLEMENT_COLUMNS,
     optional: Object.keys(SETTLEMENT_COLUMNS),
+    check: (value) => void (value && decodeLines(value.charge)),
     encode: (value, cells) => {
       if (value === null) return void cells.push(null, null, null, null);
       const { inputTokens, outputTokens, shortfall, ...rest } = value;

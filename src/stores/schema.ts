@@ -4,6 +4,7 @@ import {
   amounts,
   bytes,
   callerKey,
+  chargeLines,
   details,
   draws,
   flag,
@@ -134,8 +135,8 @@ export const REQUEST = declareTable("request", ["organizationId", "holdId"], {
   requestId: requiredText("request_id"),
   model: requiredText("model"),
   upstream: requiredText("upstream"),
-  /** Its tokens and prices: see `charge-lines.ts`. */
-  charge: requiredText("charge"),
+  /** Its tokens and prices. */
+  charge: chargeLines("charge"),
   /** Sums of these tokens. */
   inputTokens: number("input_tokens"),
   outputTokens: number("output_tokens"),

@@ -177,7 +177,7 @@ function historyCase(subject: Subject): void {
           asked = startOf(month + closes);
           await close(subject, closing, asked, dies ?? Number.POSITIVE_INFINITY);
           await expectSame(subject, closing, open, probes);
-          if (dies === null) await subject.books.recordBalances(closing.organizationId);
+          if (dies === null) await subject.books.recordBalance(closing.organizationId, startOf(month + 1));
         }
         if (asked === 0) return;
         expect(await close(subject, closing, asked, Number.POSITIVE_INFINITY)).toBe(true);

@@ -114,8 +114,8 @@ function searchCases(subject: Subject): void {
     await subject.one({ ...releaseOf(released), trace });
     const { rows } = await list({ organizationId });
     expect(rows).toMatchObject([
-      { state: "released", trace, organizationName: "Contract", tokenName: null, events: [] },
-      { state: "charged", charged: 3n, events: [{ sequence: 0, cost: 3n, end: "complete" }] },
+      { end: "released", trace, organizationName: "Contract", tokenName: null, events: [] },
+      { end: "complete", charged: 3n, events: [{ sequence: 0, cost: 3n, end: "complete" }] },
     ]);
     expect((await list({ organizationId, status: "failed" })).ids).toEqual(idsOf([released]));
     expect((await list({ organizationId, failure: "upstream_error" })).ids).toEqual(idsOf([released]));

@@ -5,9 +5,9 @@ import { ADMIN_KEY } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { BALANCE, KEY } from "../schema.ts";
-import { allOf, join, raw, sql } from "../sql.ts";
+import { join, raw, sql } from "../sql.ts";
 import { monthDigestsOf } from "./month-digests.ts";
-import { closedBefore, recordBalances, type StatementRange, statementPage, statementStart } from "./statement.ts";
+import { closedBefore, recordBalance, type StatementRange, statementPage, statementStart } from "./statement.ts";
 import { verifyOrganization } from "./verify.ts";
 import { verifyStore } from "./verify-store.ts";
 
@@ -26,6 +26,13 @@ export interface HoldSearch {
 
 export type Owners = { only: readonly string[] } | { allBut: string };
 
+/** The open holds of a store. */
+export interface OpenHolds {
+  count: number;
+  /** Milliseconds from now to the earliest expiry; negative if it has passed, and 0 without an open hold. */
+  earliestExpiryMs: number;
+}
+
 /** An open hold as it was read without a lock. */
 export interface SeenHold {
   organizationId: string;
@@ -38,26 +45,66 @@ export type Books = ReturnType<typeof bookRows>;
 
 /** Credits in motion: transitions, and the reads beside them. */
 export function bookRows(database: Database, driver: StoreDriver) {
+  return { ...transitions(database, driver), ...statements(database), ...verifications(database) };
+}
+
+function transitions({ find, findRow, now, read, remove }: Database, driver: StoreDriver) {
   return {
     /** Applies a batch as `StoreDriver.apply` says. */
-    apply<T extends Transition[]>(durability: Durability, transitions: [...T]): Promise<OutcomesOf<T>> {
-      return driver.apply(durability, transitions) as Promise<OutcomesOf<T>>;
+    apply<T extends Transition[]>(durability: Durability, batch: [...T]): Promise<OutcomesOf<T>> {
+      return driver.apply(durability, batch) as Promise<OutcomesOf<T>>;
     },
     /**
      * Finds open holds that may no longer be renewed: those past their expiry or with an expiry more than a life ahead by
      * the store's clock, and those of the named owners, in the order of their ids; and the store's time. Takes no locks:
      * `expire` checks again.
      */
-    recoverableHolds: (search: HoldSearch) => recoverableHolds(database, search),
+    async recoverableHolds({ lifeMs, owners, afterHoldId, limit }: HoldSearch) {
+      const isOf = "allBut" in owners ? sql`owner <> ${owners.allBut}` : sql`owner in (${join(["", ...owners.only])})`;
+      const rows = await find(sql`
+        select organization_id, id, owner, expires_at, ${now()} as now from hold
+        where (expires_at <= ${now()} or expires_at > ${now()} + ${raw(lifeMs)} or ${isOf}) and id > ${afterHoldId ?? ""}
+        order by id limit ${limit}`);
+      const holds = rows.map(({ organization_id, id, owner, expires_at }): SeenHold => {
+        const names = { organizationId: organization_id as string, holdId: id as string, owner: owner as string };
+        return { ...names, expiresAtMs: Number(expires_at) };
+      });
+      return { nowMs: Number(rows[0]?.now ?? 0), holds };
+    },
     /** Counts the open holds of all organizations, with the times of the oldest ones by the store's clock. */
-    openHolds: () => openHolds(database),
+    async openHolds(): Promise<OpenHolds> {
+      const [row] = await read<Record<"count" | "now" | "expires", bigint | null>>(
+        sql`select count(id) as count, min(expires_at) as expires, ${now()} as now from hold`,
+      );
+      const nowMs = Number(row?.now ?? 0);
+      return { count: Number(row?.count ?? 0), earliestExpiryMs: Number(row?.expires ?? nowMs) - nowMs };
+    },
     balance: (organizationId: string): Promise<BalanceRow | undefined> =>
-      database.findRow(BALANCE, sql`select * from balance where organization_id = ${organizationId}`),
+      findRow(BALANCE, sql`select * from balance where organization_id = ${organizationId}`),
     /**
      * Finds organizations that have a grant that is due to take effect or to expire, by the store's clock, in the order of
      * their ids. Takes no locks: `refresh` checks again.
      */
-    dueOrganizations: (page: IdPage) => dueOrganizations(database, page),
+    async dueOrganizations({ after, limit }: IdPage): Promise<string[]> {
+      const rows = await find(sql`
+        select organization_id from balance
+        where organization_id > ${after ?? ""} and next_change_at is not null and next_change_at <= ${now()}
+        order by organization_id limit ${limit}`);
+      return rows.map((row) => row.organization_id as string);
+    },
+    /**
+     * Removes expired idempotency keys, those of completions and those of administrators, at most `limit` of each; returns
+     * their number. They already counted as absent.
+     */
+    async removeOldKeys(limit: number): Promise<number> {
+      const isOld = sql`expires_at <= ${now()}`;
+      return (await remove(KEY, isOld, limit)) + (await remove(ADMIN_KEY, isOld, limit));
+    },
+  };
+}
+
+function statements(database: Database) {
+  return {
     /**
      * Returns everything that changed an organization's balance, oldest first: grants, also those not yet in force,
      * charges, and adjustments. Their sum is what is available, held and pending.
@@ -67,7 +114,7 @@ export function bookRows(database: Database, driver: StoreDriver) {
     monthDigests: (organizationId: string, period: Parameters<typeof monthDigestsOf>[2]) =>
       monthDigestsOf(database, organizationId, period),
     closedBefore: (organizationId: string) => closedBefore(database, organizationId),
-    recordBalances: (organizationId: string) => recordBalances(database, organizationId),
+    recordBalance: (organizationId: string, beforeMs: number) => recordBalance(database, organizationId, beforeMs),
     /** Returns the sum of the grants that have not taken effect. */
     async pendingCredits(organizationId: string): Promise<MicroCredits> {
       const [row] = await database.find(sql`
@@ -75,11 +122,11 @@ export function bookRows(database: Database, driver: StoreDriver) {
         where organization_id = ${organizationId} and state = 'pending'`);
       return row?.pending as MicroCredits;
     },
-    /**
-     * Removes expired idempotency keys, those of completions and those of administrators, at most `limit` of each; returns
-     * their number. They already counted as absent.
-     */
-    removeOldKeys: (limit: number) => removeOldKeys(database, limit),
+  };
+}
+
+function verifications(database: Database) {
+  return {
     /**
      * Checks every invariant of one organization that the store alone can show, in short snapshots. A hold may be open for
      * `endsWithinMs` after its expiry; absent: by the default configuration.
@@ -90,58 +137,4 @@ export function bookRows(database: Database, driver: StoreDriver) {
     /** Returns ids of organizations in their order, without reading the rows, which may be malformed. */
     organizationIds: (page: IdPage) => database.organizationIds(page),
   };
-}
-
-async function dueOrganizations(database: Database, { after, limit }: IdPage): Promise<string[]> {
-  const rows = await database.find(sql`
-    select organization_id from balance
-    where ${allOf(after !== null && sql`organization_id > ${after}`)}
-      and next_change_at is not null and next_change_at <= ${database.now()}
-    order by organization_id limit ${limit}`);
-  return rows.map((row) => row.organization_id as string);
-}
-
-async function recoverableHolds(
-  database: Database,
-  { lifeMs, owners, afterHoldId, limit }: HoldSearch,
-): Promise<{ nowMs: number; holds: SeenHold[] }> {
-  const now = database.now();
-  const found = "allBut" in owners ? sql`owner <> ${owners.allBut}` : sql`owner in (${join(["", ...owners.only])})`;
-  const rows = await database.find(sql`
-    select organization_id, id, owner, expires_at, ${now} as now from hold
-    where (expires_at <= ${now} or expires_at > ${now} + ${raw(lifeMs)} or ${found}) and id > ${afterHoldId ?? ""}
-    order by id limit ${limit}`);
-  const holds = rows.map(({ organization_id, id, owner, expires_at }): SeenHold => {
-    const names = { organizationId: organization_id as string, holdId: id as string, owner: owner as string };
-    return { ...names, expiresAtMs: Number(expires_at) };
-  });
-  return { nowMs: Number(rows[0]?.now ?? 0), holds };
-}
-
-/** The open holds of a store. */
-export interface OpenHolds {
-  count: number;
-  /** Milliseconds from now to the earliest expiry; negative if it has passed, and 0 without an open hold. */
-  earliestExpiryMs: number;
-}
-
-async function openHolds(database: Database): Promise<OpenHolds> {
-  type Row = Record<"count" | "now", bigint | number> & Record<"expires", bigint | number | null>;
-  const [row] = await database.read<Row>(
-    sql`select count(id) as count, min(expires_at) as expires, ${database.now()} as now from hold`,
-  );
-  const nowMs = Number(row?.now ?? 0);
-  return {
-    count: Number(row?.count ?? 0),
-    earliestExpiryMs: Number(row?.expires ?? nowMs) - nowMs,
-  };
-}
-
-async function removeOldKeys({ now, remove }: Database, limit: number): Promise<number> {
-  const isOld = sql`expires_at <= ${now()}`;
-  let removed = 0;
-  for (const table of [KEY, ADMIN_KEY]) {
-    removed += await remove(table, isOld, limit);
-  }
-  return removed;
 }

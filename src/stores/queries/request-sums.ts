@@ -1,19 +1,10 @@
-import { tokenTotals } from "../../credits/price.ts";
 import { timeOfId } from "../../credits/request-id.ts";
 import type { Database } from "../database.ts";
 import { flag, nullable, number, requiredText, signedAmount } from "../fields.ts";
 import { allOf, raw, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
 import { isMatch, type RequestFilter, type RequestValues, requestValues } from "./request-filter.ts";
-import {
-  type IdRange,
-  isWithin,
-  type ListedRequest,
-  listed,
-  type RowNames,
-  requestQuery,
-  walkBack,
-} from "./requests.ts";
+import { type IdRange, isWithin, listed, type RowNames, requestQuery, walkBack } from "./requests.ts";
 
 /** Orders of ended requests, highest first. */
 export type RequestOrder = "charged" | "duration" | "tokens";
@@ -51,14 +42,17 @@ export function requestSumRows(database: Database) {
     /** Returns the first requests of a stretch in an order, and `next`, where the stretch before it begins. */
     async ranked(search: RequestFilter & { order: RequestOrder; before: string | null; limit: number }) {
       const { order, limit } = search;
-      const by = sql`${MEASURES[order].expression(values)} desc, request.id desc`;
-      let rows: ListedRequest[] = [];
+      const measure = measureOf(order, values);
+      let found: (RowNames & { measure: bigint })[] = [];
       const next = await walkBack(database, search, search, async (range) => {
-        const wanted = requestQuery(allOf(isWithin(range), isMatch(values, search)));
-        const found = await database.read<RowNames>(sql`${wanted} order by ${by} limit ${limit}`);
-        rows = [...rows, ...(await listed(database, found))].sort(highestFirst(MEASURES[order].of)).slice(0, limit);
+        const wanted = requestQuery(allOf(isWithin(range), isMatch(values, search)), sql`, ${measure} as measure`);
+        const rows = await database.read<(typeof found)[number]>(
+          sql`${wanted} order by measure desc, request.id desc limit ${limit}`,
+        );
+        // The stretches come with the newest first, so equal ones stay in the order of their ids.
+        found = [...found, ...rows].sort((a, b) => Number(b.measure - a.measure)).slice(0, limit);
       });
-      return { rows, next };
+      return { rows: await listed(database, found), next };
     },
     /** Adds up the requests of a stretch by group, highest charge first. A group may come several times. */
     async sums(filter: RequestFilter, grouping: RequestGrouping, before: string | null) {
@@ -79,32 +73,8 @@ export function requestSumRows(database: Database) {
   };
 }
 
-interface Measure {
-  expression(values: RequestValues): Sql;
-  of(row: ListedRequest): bigint;
-}
-
-const MEASURES: Record<RequestOrder, Measure> = {
-  charged: { expression: ({ charged }) => charged, of: ({ charged }) => charged },
-  duration: {
-    expression: ({ durationMs }) => durationMs,
-    of: ({ endedAtMs, madeAtMs }) => BigInt((endedAtMs ?? madeAtMs) - madeAtMs),
-  },
-  tokens: {
-    expression: ({ inputTokens, outputTokens }) => sql`${inputTokens} + ${outputTokens}`,
-    of: ({ tokens }) => {
-      const { input, output } = tokenTotals(tokens);
-      return BigInt(input + output);
-    },
-  },
-};
-
-function highestFirst(measure: Measure["of"]) {
-  return (one: ListedRequest, other: ListedRequest) => {
-    const [first, second] = [measure(one), measure(other)];
-    if (first === second) return one.facts.holdId < other.facts.holdId ? 1 : -1;
-    return first < second ? 1 : -1;
-  };
+function measureOf(order: RequestOrder, { charged, durationMs, inputTokens, outputTokens }: RequestValues): Sql {
+  return { charged, duration: durationMs, tokens: sql`${inputTokens} + ${outputTokens}` }[order];
 }
 
 interface GroupKey {

@@ -1,5 +1,5 @@
 import type { MicroCredits } from "../../credits/amount.ts";
-import { type AdjustmentRow, endedStateOf, type HoldState, type RequestRow } from "../../credits/books.ts";
+import type { AdjustmentRow, RequestRow } from "../../credits/books.ts";
 import { countersIn } from "../../credits/budget-uses.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import type { Draw, HoldFacts, RequestEnd, Trace } from "../../credits/facts.ts";
@@ -20,7 +20,6 @@ export interface ListedRequest {
   organizationName: string;
   /** Null for a token that no longer exists. */
   tokenName: string | null;
-  state: HoldState;
   amount: MicroCredits;
   tokens: TokenCounts;
   charged: MicroCredits;
@@ -223,10 +222,13 @@ function holdQuery(condition: Sql): Sql {
     left join token on token.organization_id = hold.organization_id and token.id = hold.token_id where ${condition}`;
 }
 
-/** Reads organizations first, then their requests by key: a database without a better plan keeps this order. */
-export function requestQuery(condition: Sql): Sql {
+/**
+ * Returns a query of requests with their names and `further` columns. It reads organizations first, then their requests by key: a
+ * database without a better plan keeps this order.
+ */
+export function requestQuery(condition: Sql, further = sql``): Sql {
   return sql`
-    select request.*, organization.name as organization_name, token.name as token_name
+    select request.*, organization.name as organization_name, token.name as token_name ${further}
     from organization cross join request
     left join token on token.organization_id = request.organization_id and token.id = request.token_id
     where request.organization_id = organization.id and ${condition}`;
@@ -239,7 +241,6 @@ function listedHold(row: RowNames): ListedRequest {
   return {
     ...namesIn(row),
     facts: { ...names, prices, organizationId, holdId, tokenId, budgets },
-    state: "open",
     ...{ amount, tokens, draws, madeAtMs },
     ...{ charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, endedAtMs: null, events: [] },
   };
@@ -271,29 +272,20 @@ function listedRequest(
   request: RequestRow,
   adjustments: readonly AdjustmentRow[],
 ): Omit<ListedRequest, keyof ReturnType<typeof namesIn>> {
-  const late = adjustments.find(({ kind }) => kind === "late_settlement");
+  const late = adjustments.find(({ settlement }) => settlement !== null);
+  const more = late && lateEvent(request, late);
   const credits = adjustments.filter(({ kind }) => kind === "credit");
-  const { amount, madeAtMs, endedAtMs, cost, shortfall, draws, trace, end } = request;
+  const { amount, madeAtMs, endedAtMs, cost, shortfall, draws, end } = request;
   const { tokens, prices } = decodeLines(request.charge);
-  const common = { amount, madeAtMs, endedAtMs, credited: credits.reduce((sum, credit) => sum + credit.amount, 0n) };
-  const state = endedStateOf(end);
-  const events = end === "released" ? [] : [chargeEvent(request)];
-  if (late === undefined || late.settlement === null) {
-    const charges = { tokens, charged: cost, shortfall, draws, trace, end, events };
-    return { ...common, facts: { ...request, prices }, state, ...charges };
-  }
-  const { upstream, charge, shortfall: shortfallMore, trace: lateTrace, end: lateEnd } = late.settlement;
-  const more = decodeLines(charge);
+  const { trace, ...last } = { ...request, ...late?.settlement };
   return {
-    ...common,
-    facts: { ...request, upstream, prices: more.prices },
-    state,
-    tokens: addTokens(tokens, more.tokens),
-    charged: cost + late.amount,
-    shortfall: shortfall + shortfallMore,
-    draws: mergeDraws(draws, late.draws).filter((draw) => draw.amount !== 0n),
-    trace: lateTrace,
-    end: lateEnd,
-    events: [...events, lateEvent(request, late)],
+    ...{ amount, madeAtMs, endedAtMs, trace, end: last.end },
+    facts: { ...request, upstream: last.upstream, prices: more?.prices ?? prices },
+    tokens: more ? addTokens(tokens, more.tokens) : tokens,
+    charged: cost + (more?.cost ?? 0n),
+    shortfall: shortfall + (more?.shortfall ?? 0n),
+    credited: credits.reduce((sum, credit) => sum + credit.amount, 0n),
+    draws: mergeDraws(draws, late?.draws ?? []).filter((draw) => draw.amount !== 0n),
+    events: [...(end === "released" ? [] : [chargeEvent(request)]), ...(more ? [more] : [])],
   };
 }

@@ -8,7 +8,7 @@ import type { Database } from "../database.ts";
 import type { Cell } from "../fields.ts";
 import { ADJUSTMENT, GRANT, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
 import { allOf, join, raw, type Sql, sql } from "../sql.ts";
-import type { RowOf, Table } from "../table.ts";
+import type { Table } from "../table.ts";
 
 export interface StatementRange {
   /** Position of the last entry seen, from `LedgerEntry.position`. */
@@ -42,9 +42,6 @@ const FIRST_WINDOW_MS = 31 * 86_400_000;
 const WINDOW_GROWTH = 4;
 /** The clock of the store may be ahead. */
 const AHEAD_MS = 86_400_000;
-
-/** Number of requests between two recorded balances. Adding them up takes a few milliseconds. */
-const REQUESTS_BETWEEN = 10_000;
 /** Age of recorded times: no booking of an earlier time may follow, even if a clock is set back a little. */
 const RECORDED_AFTER_MS = 3_600_000;
 
@@ -238,8 +235,6 @@ export function idsBookedBetween(database: Database, fromMs: number, toMs: numbe
   return database.idsWithin("id", { from: idAt(fromMs - LATE_AFTER_MS), to });
 }
 
-type RecordedBalance = Pick<RowOf<typeof STATEMENT_BALANCE>, "beforeAtMs" | "balance">;
-
 /** Start of a statement: the time from which its entries are complete, and the balance at that time. */
 export interface StatementStart {
   /** Null: from the first entry on. */
@@ -276,70 +271,28 @@ export async function openingBalance(
   organizationId: string,
   beforeMs: number,
 ): Promise<MicroCredits> {
-  let last = await lastRecorded(database, organizationId, beforeMs);
-  for await (const next of balancesAfter(database, organizationId, last, beforeMs)) last = next;
+  const [row] = await database.read(sql`
+    select * from statement_balance
+    where organization_id = ${organizationId} and before_at <= ${beforeMs} order by before_at desc limit 1`);
+  const last = row === undefined ? { beforeAtMs: 0, balance: 0n } : STATEMENT_BALANCE.fromRecord(row);
   return last.balance + (await sumBetween(database, organizationId, last.beforeAtMs, beforeMs));
 }
 
 /**
- * Records the balance of an organization's statement after every 10,000 requests, up to an hour ago, so that an opening
- * balance is read quickly. Several processes may do it at once, and it may stop at any point: an opening balance is exact
- * with fewer records, too. Nothing is recorded once requests were closed meanwhile, because they may have been removed.
+ * Records the balance of an organization's statement before a time, so that later opening balances are read quickly. They are
+ * exact without it, too. Several processes may do it at once. Nothing is recorded for a time of the last hour, and none once
+ * requests were closed meanwhile, because they may have been removed.
  */
-export async function recordBalances(database: Database, organizationId: string): Promise<void> {
-  const [clock] = await database.read<{ now: bigint }>(sql`select ${database.now()} as now`);
-  const until = Number(clock?.now ?? 0n) - RECORDED_AFTER_MS;
-  const closedBeforeMs = await closedBefore(database, organizationId);
-  const last = await lastRecorded(database, organizationId, until);
-  for await (const { beforeAtMs, balance } of balancesAfter(database, organizationId, last, until)) {
-    const isAsRead = sql`
-      from organization where id = ${organizationId} and cast(${closedBeforeMs ?? 0} as bigint) =
-        coalesce((select before_at from closing where organization_id = ${organizationId}), 0)`;
-    const insertion = STATEMENT_BALANCE.insertFrom(isAsRead, { organizationId, beforeAtMs, balance });
-    await database.write([sql`${insertion} on conflict do nothing`]);
-  }
-}
-
-/** Adds up a statement between two times. Yields its balance after every 10,000 requests. */
-async function* balancesAfter(
-  database: Database,
-  organizationId: string,
-  { beforeAtMs, balance }: RecordedBalance,
-  until: number,
-): AsyncGenerator<RecordedBalance> {
-  let from = beforeAtMs;
-  let sum = balance;
-  for (;;) {
-    const next = await timeOfNext(database, organizationId, from, until);
-    if (next === undefined) return;
-    sum += await sumBetween(database, organizationId, from, next);
-    from = next;
-    yield { beforeAtMs: from, balance: sum };
-  }
-}
-
-/** Reads the latest balance recorded for a time, or for one before it. */
-async function lastRecorded(database: Database, organizationId: string, until: number): Promise<RecordedBalance> {
-  const [row] = await database.read(sql`
-    select * from statement_balance
-    where organization_id = ${organizationId} and before_at <= ${until} order by before_at desc limit 1`);
-  return row === undefined ? { beforeAtMs: 0, balance: 0n } : STATEMENT_BALANCE.fromRecord(row);
-}
-
-/** Finds the time after which 10,000 more requests were booked; undefined if fewer were booked before `to`. */
-async function timeOfNext(
-  database: Database,
-  organizationId: string,
-  from: number,
-  to: number,
-): Promise<number | undefined> {
-  const [row] = await database.read<{ ended_at: bigint }>(sql`
-    select ended_at from request
-    where organization_id = ${organizationId} and is_late = 0 and ending <> 'released'
-      and ended_at >= ${from} and ended_at < ${to} and ${idsBookedBetween(database, from, to)}
-    order by ended_at, id limit 1 offset ${REQUESTS_BETWEEN}`);
-  if (row === undefined) return undefined;
-  return Math.max(Number(row.ended_at), from + 1);
+export async function recordBalance(database: Database, organizationId: string, beforeAtMs: number): Promise<void> {
+  const closedBeforeMs = (await closedBefore(database, organizationId)) ?? 0;
+  if (closedBeforeMs > beforeAtMs) return;
+  const balance = await openingBalance(database, organizationId, beforeAtMs);
+  const isAsRead = sql`
+    from organization where id = ${organizationId}
+      and cast(${beforeAtMs + RECORDED_AFTER_MS} as bigint) <= ${database.now()}
+      and cast(${closedBeforeMs} as bigint) = coalesce((select before_at from closing where organization_id = ${organizationId}), 0)`;
+  const insertion = STATEMENT_BALANCE.insertFrom(isAsRead, { organizationId, beforeAtMs, balance });
+  await database.write([sql`${insertion} on conflict do nothing`]);
 }
 
 /** Adds up an organization's statement entries from a time on, and before another; of requests those that meet a condition. */

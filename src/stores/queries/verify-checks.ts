@@ -1,5 +1,4 @@
 import type { AdjustmentRow, GrantRow, RequestRow } from "../../credits/books.ts";
-import { decodeLines } from "../../credits/charge-lines.ts";
 import { addAmount, type ChargeSums, type ClosingRow } from "../../credits/closing.ts";
 import type { Draw } from "../../credits/facts.ts";
 import { beganBefore } from "../../credits/request-id.ts";
@@ -18,7 +17,8 @@ import {
   REQUEST,
   TOKEN,
 } from "../schema.ts";
-import { join, raw, sql } from "../sql.ts";
+import { join, raw, type Sql, sql } from "../sql.ts";
+import type { RowOf } from "../table.ts";
 import { checkBudgets } from "./verify-budgets.ts";
 import { COMPARED_ACTIONS, checkRecords } from "./verify-records.ts";
 import { checkEach, compare, type ReportViolation, soundRows } from "./verify-report.ts";
@@ -36,6 +36,12 @@ import {
 /** Time for which an idempotency key is kept. */
 const KEY_KEPT_MS = 86_400_000;
 
+/** The tables of which a check reads all rows of an organization. */
+const TABLES = {
+  ...{ balances: BALANCE, budgets: BUDGET, budgetUses: BUDGET_USE, grants: GRANT, holds: HOLD, keys: KEY },
+  ...{ adjustments: ADJUSTMENT, tokens: TOKEN, allowances: ALLOWANCE },
+};
+type RowsOfTables = { [Name in keyof typeof TABLES]: RowOf<(typeof TABLES)[Name]>[] };
 type ReadBooks = Awaited<ReturnType<typeof readBooks>>;
 
 /** Reads the rows of an organization that may change, and the requests that were booked last, in one snapshot. */
@@ -49,21 +55,13 @@ export async function readBooks(
   const entries = Object.keys(queries).map((name, index) => [name, results[index] ?? []]);
   const found: Record<keyof typeof queries, Record<string, unknown>[]> = Object.fromEntries(entries);
   const nowMs = Number(found.state[0]?.now);
+  const rows = Object.entries(TABLES).map(([name, table]) => {
+    return [name, checkEach<object>(table as never, found[name as keyof typeof TABLES], report, nowMs)];
+  });
   return {
+    ...(Object.fromEntries(rows) as RowsOfTables),
     nowMs,
     closedBeforeMs: Number(found.state[0]?.closed_before),
-    balances: checkEach(BALANCE, found.balances, report),
-    budgets: checkEach(BUDGET, found.budgets, report),
-    budgetUses: checkEach(BUDGET_USE, found.budgetUses, report),
-    grants: checkEach(GRANT, found.grants, report, { nowMs }),
-    holds: checkEach(HOLD, found.holds, report, { nowMs, check: ({ details }) => void decodeLines(details.charge) }),
-    keys: checkEach(KEY, found.keys, report),
-    adjustments: checkEach(ADJUSTMENT, found.adjustments, report, {
-      nowMs,
-      check: ({ settlement }) => void (settlement && decodeLines(settlement.charge)),
-    }),
-    tokens: checkEach(TOKEN, found.tokens, report, { nowMs }),
-    allowances: checkEach(ALLOWANCE, found.allowances, report, { nowMs }),
     // Requests are reported where all of them are read, the next two by `verifyStore`.
     newest: soundRows(REQUEST, found.newest),
     named: soundRows(REQUEST, found.named),
@@ -76,24 +74,16 @@ export async function readBooks(
 
 function queriesOf(database: Database, organizationId: string, newestFromMs: number) {
   const of = sql`where organization_id = ${organizationId}`;
-  const all = ({ name }: { name: string }) => sql`select * from ${raw(name)} ${of}`;
+  const whole = Object.entries(TABLES).map(([name, table]) => {
+    // The answers of keys may be long.
+    const columns = table.columns.map((column) => (column === "answer" ? "substr(answer, 1, 0) as answer" : column));
+    return [name, sql`select ${raw(columns.join(", "))} from ${raw(table.name)} ${of}`];
+  });
   const named = sql`select hold_id from adjustment ${of} union select hold_id from idempotency_key ${of}`;
   const dayAgo = sql`${database.now()} - ${raw(KEY_KEPT_MS)}`;
   return {
+    ...(Object.fromEntries(whole) as Record<keyof typeof TABLES, Sql>),
     state: sql`select ${database.now()} as now, coalesce((select before_at from closing ${of}), 0) as closed_before`,
-    balances: all(BALANCE),
-    budgets: all(BUDGET),
-    budgetUses: all(BUDGET_USE),
-    grants: all(GRANT),
-    holds: all(HOLD),
-    // Without the answers, which may be long.
-    keys: sql`
-      select organization_id, caller_id, key, fingerprint, hold_id, created_at, expires_at,
-        case when answer is null then null else '' end as answer
-      from idempotency_key ${of}`,
-    adjustments: all(ADJUSTMENT),
-    tokens: all(TOKEN),
-    allowances: all(ALLOWANCE),
     organization: sql`select * from organization where id = ${organizationId}`,
     records: sql`select * from audit_entry ${of} and action in (${join(COMPARED_ACTIONS)}) order by id`,
     newest: sql`select * from request ${of} and ended_at >= ${newestFromMs} and ending <> 'released'`,

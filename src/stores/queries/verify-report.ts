@@ -50,30 +50,24 @@ export class Violations {
 /** A later time than this from now is in the future. */
 export const AHEAD_MS = 60_000;
 
-interface RowChecks<Row> {
-  /** The store's time; absent: no time is compared with it. */
-  nowMs?: number;
-  /** Checks one row. If it throws, the row is malformed. */
-  check?: (row: Row) => void;
-}
-
 /**
- * Decodes records of a table, and checks their amounts and past times. A record that is malformed, and one whose check fails,
- * becomes a violation of its own and is left out, so that it does not hide what is wrong with others.
+ * Decodes records of a table, and checks their amounts, and their past times against the store's time if it is given. A record
+ * that is malformed, and one whose own `check` throws, becomes a violation of its own and is left out, so that it does not hide
+ * what is wrong with others.
  */
 export function checkEach<Row extends object>(
   table: Table<Row>,
   records: readonly object[],
   report: ReportViolation,
-  { nowMs = Number.POSITIVE_INFINITY, check = () => {} }: RowChecks<Row> = {},
+  nowMs = Number.POSITIVE_INFINITY,
+  check: (row: Row) => void = () => {},
 ): Row[] {
   const sound: Row[] = [];
   for (const record of records) {
     const fault = (invariant: number, what: string) => reportRow(table, record, invariant, what, report);
-    const found = table.examine(record);
-    const failure = typeof found === "string" ? found : failureOf(() => check(found));
-    if (typeof found === "string" || failure !== undefined) {
-      fault(11, `is malformed: ${failure}`);
+    const found = examined(table, record, check);
+    if (typeof found === "string") {
+      fault(11, `is malformed: ${found}`);
       continue;
     }
     for (const name of table.amountsBelowZero(found)) fault(6, `has ${String(name)} ${found[name]}, below 0`);
@@ -83,6 +77,16 @@ export function checkEach<Row extends object>(
     sound.push(found);
   }
   return sound;
+}
+
+function examined<Row extends object>(table: Table<Row>, record: object, check: (row: Row) => void): Row | string {
+  const found = table.examine(record);
+  try {
+    if (typeof found !== "string") check(found);
+    return found;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }
 
 /** Decodes those records of a table that are well-formed, where another step reports the others. */
@@ -100,23 +104,14 @@ function reportRow(
   const cells = record as Record<string, unknown>;
   const names = key.filter((column) => column !== ORGANIZATION_COLUMN || key.length === 1);
   const id = names.map((column) => idText(cells[column])).join(" ");
-  const holdId = name === "hold" || name === "request" ? id : null;
+  const holdId = name === "hold" || name === "request" ? id : cells.hold_id;
   const owner = cells[name === "organization" ? "id" : ORGANIZATION_COLUMN];
   const of = { row: { table: name, id }, ...(typeof owner === "string" && { organizationId: owner }) };
-  report(invariant, `The row ${id} of the table ${name} ${what}.`, holdId, of);
+  report(invariant, `The row ${id} of the table ${name} ${what}.`, typeof holdId === "string" ? holdId : null, of);
 }
 
 function idText(cell: unknown): string {
   return cell instanceof Uint8Array ? Buffer.from(cell).toString("hex") : String(cell);
-}
-
-function failureOf(check: () => void): string | undefined {
-  try {
-    check();
-    return undefined;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
 }
 
 /** Compares properties of a row with their expected values, which `source` says. Each difference is a violation. */

@@ -85,7 +85,7 @@ async function checkForm(database: Database, table: Table<object>, found: Violat
       sql`select * from ${raw(table.name)} where ${after} order by ${key} limit ${CHUNK_ROWS}`,
       sql`select ${database.now()} as now`,
     ]);
-    checkEach(table, rows, found.report, { nowMs: Number(clock?.now) });
+    checkEach(table, rows, found.report, Number(clock?.now));
     if (rows.length < CHUNK_ROWS) return;
     last = rows.at(-1);
   }

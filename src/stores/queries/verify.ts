@@ -125,15 +125,14 @@ class Check {
     ]);
     const { report } = this.#violations;
     const late = Map.groupBy(soundRows(ADJUSTMENT, adjustments), ({ holdId }) => holdId);
-    const check = (request: RowOf<typeof REQUEST>) => {
+    checkEach(REQUEST, rows, report, Number(clock?.now), (request) => {
       checkRequestRow(request, late.get(request.holdId) ?? [], report);
       checkRequestTimes(request, report);
       this.#requests += 1;
       this.#bookedMs = Math.max(this.#bookedMs, request.endedAtMs);
       if (request.end !== "released") this.#charges += 1;
       if (request.endedAtMs < newestFromMs || request.end === "released") this.#sums.add(request);
-    };
-    checkEach(REQUEST, rows, report, { nowMs: Number(clock?.now), check });
+    });
     return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
   }
 
