@@ -1,4 +1,4 @@
-import { type Document, isMap, isScalar, LineCounter, parseDocument, visit } from "yaml";
+import { type Document, isMap, isScalar, LineCounter, parseDocument, Scalar, visit } from "yaml";
 import { OperatorError } from "../errors.ts";
 import type { SchemaNode } from "./schema.ts";
 import type { Variables } from "./variables.ts";
@@ -70,22 +70,13 @@ function documentOf(name: string, text: string, lines: LineCounter): Document {
   throw new OperatorError(`${name}:${fault.linePos?.[0].line ?? 1}: this is not valid YAML: ${reason}`);
 }
 
-/** A number with the digits that were written. It passes aliases and merge keys together with its node. */
-class WrittenNumber {
-  readonly value: number;
-  readonly source: string | undefined;
-
-  constructor(value: number, source: string | undefined) {
-    this.value = value;
-    this.source = source;
-  }
-}
-
-/** Returns the values of a document, with aliases and merge keys resolved. */
+/** Returns the values of a document, with aliases and merge keys resolved. A number is a node, which has its digits. */
 function treeOf(name: string, document: Document): object {
   visit(document, {
     Scalar(key, node) {
-      if (key !== "key" && typeof node.value === "number") node.value = new WrittenNumber(node.value, node.source);
+      if (key === "key" || typeof node.value !== "number") return;
+      const written = new Scalar<unknown>(node.value);
+      node.value = Object.assign(written, { source: node.source });
     },
   });
   try {
@@ -104,9 +95,7 @@ interface Reading extends Required<Omit<ParseOptions, "only">> {
 function settle(value: unknown, path: Path, reading: Reading): unknown {
   if (typeof value === "string")
     return path.some((step) => reading.unread.has(step)) ? value : fillIn(value, path, reading);
-  if (value instanceof WrittenNumber) {
-    return isDecimal(reading.schemaAt(path)) ? decimalText(value) : value.value;
-  }
+  if (isScalar<number>(value)) return isDecimal(reading.schemaAt(path)) ? decimalText(value) : value.value;
   if (Array.isArray(value)) return value.map((item, index) => settle(item, [...path, index], reading));
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
@@ -152,7 +141,7 @@ function isDecimal(schema: SchemaNode | undefined): boolean {
   return schema?.format?.startsWith("decimal") ?? false;
 }
 
-function decimalText({ value, source }: WrittenNumber): string {
+function decimalText({ value, source }: Scalar<number>): string {
   return source !== undefined && /^\d+(\.\d+)?$/.test(source) ? source : String(value);
 }
 

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { Count, Group, IntegerIn, NumberIn } from "./upstream-schema.ts";
+import { Count, Group, IntegerIn, NumberIn, optional } from "./upstream-schema.ts";
 
 /** Prompts and answers. */
 export const ConversationsSchema = Group(
@@ -19,16 +19,12 @@ export const ConversationsSchema = Group(
 /** Items of responses. */
 export const Responses = Group(
   {
-    keepHours: Type.Integer({
+    keepHours: IntegerIn(0, 720, {
       default: 24,
-      minimum: 0,
-      maximum: 720,
       description: "Hours for which items of responses are kept for requests that refer to them; 0: they are not kept.",
     }),
-    limitBytes: Type.Integer({
+    limitBytes: IntegerIn(1024 * 1024, 1024 * 1024 * 1024, {
       default: 32 * 1024 * 1024,
-      minimum: 1024 * 1024,
-      maximum: 1024 * 1024 * 1024,
       description: "Maximum size of what is kept for one token; the oldest items are removed first.",
     }),
   },
@@ -37,17 +33,13 @@ export const Responses = Group(
 
 /** Requests and audit records. */
 export const RetentionSchema = Group(
-  {
-    requestMonths: Type.Optional(
-      Count(1_200, {
-        description:
-          "Months for which ended requests are stored; older months become one sum per organization. Absent: for ever.",
-      }),
-    ),
-    auditDays: Type.Optional(
-      Count(36_500, { description: "Days for which audit records are stored. Absent: for ever." }),
-    ),
-  },
+  optional({
+    requestMonths: Count(1_200, {
+      description:
+        "Months for which ended requests are stored; older months become one sum per organization. Absent: for ever.",
+    }),
+    auditDays: Count(36_500, { description: "Days for which audit records are stored. Absent: for ever." }),
+  }),
   { reload: true },
 );
 
@@ -59,27 +51,28 @@ export const WarningsSchema = Group({
     description:
       "True to send webhooks to private and loopback addresses, too, and to http:// addresses of this machine.",
   }),
-  forecastDays: Type.Integer({
-    ...{ reload: true, default: 7, minimum: 1, maximum: 90 },
+  forecastDays: Count(90, {
+    ...{ reload: true, default: 7 },
     description: "Days before the forecast end of an organization's credits at which it is warned.",
   }),
-  tokenExpiryDays: Type.Integer({
-    ...{ reload: true, default: 7, minimum: 1, maximum: 90 },
+  tokenExpiryDays: Count(90, {
+    ...{ reload: true, default: 7 },
     description: "Days before the expiry of a token at which its organization is warned.",
   }),
-  unusualFactor: Type.Number({
-    ...{ reload: true, default: 10, minimum: 2, maximum: 1_000 },
+  unusualFactor: NumberIn(2, 1_000, {
+    ...{ reload: true, default: 10 },
     description: "Multiple of the usual spending of an hour above which an organization is warned.",
   }),
-  smtp: Type.Optional(
-    Type.String({
+  ...optional({
+    smtp: Type.String({
       format: "smtp-url",
       description: "Mail server for warnings: smtps://user:password@host, or smtp:// with STARTTLS.",
     }),
-  ),
-  mailFrom: Type.Optional(
-    Type.String({ format: "mail-address", description: "Sender of these mails. Required with `warnings.smtp`." }),
-  ),
+    mailFrom: Type.String({
+      format: "mail-address",
+      description: "Sender of these mails. Required with `warnings.smtp`.",
+    }),
+  }),
 });
 
 export const LedgerSchema = Group({

@@ -13,6 +13,7 @@ import {
   ModelSchema,
   NumberIn,
   ONE_BILLION,
+  optional,
   ProviderSchema,
 } from "./upstream-schema.ts";
 
@@ -131,19 +132,17 @@ export const ConfigSchema = Group({
     description:
       "Directory of the embedded store, the spool and the dead letters. Also TOLLGATE_DATA_DIR and --data-dir.",
   }),
-  database: Type.Optional(
-    Type.String({
+  ...optional({
+    database: Type.String({
       format: "postgres-url",
       description: "Address of a PostgreSQL database; if absent, SQLite in the data directory. Also DATABASE_URL.",
     }),
-  ),
-  redis: Type.Optional(
-    Type.String({
+    redis: Type.String({
       format: "redis-url",
       description:
         "Address of a Redis or Valkey server in which several processes count their limits together. Also REDIS_URL.",
     }),
-  ),
+  }),
   credits: Group(
     {
       perDollar: DecimalText({
@@ -214,7 +213,7 @@ export const ConfigSchema = Group({
   ),
   providers: Type.Array(ProviderSchema, { reload: true, default: [], description: "Providers of models." }),
   models: Type.Array(ModelSchema, { reload: true, default: [], description: "Models that requests can name." }),
-  aliases: Type.Optional(Aliases),
+  ...optional({ aliases: Aliases }),
 });
 
 export type Settings = Static<typeof ConfigSchema>;

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { Count, Group, Headers, IntegerIn, NumberIn } from "./upstream-schema.ts";
+import { Count, Group, Headers, IntegerIn, NumberIn, optional } from "./upstream-schema.ts";
 
 const TOKEN_CHARACTERS_LEAST = 16;
 
@@ -10,18 +10,16 @@ export const Metrics = Group({
     format: "host",
     description: "Address of `metrics.port`. On other addresses than loopback, set `metrics.token` too.",
   }),
-  port: Type.Optional(
-    IntegerIn(1, 65535, {
+  ...optional({
+    port: IntegerIn(1, 65535, {
       description: "Port of its own for `/metrics`; if absent, `/metrics` is on `server.port` if there is a token.",
     }),
-  ),
-  token: Type.Optional(
-    Type.String({
+    token: Type.String({
       pattern: `^[A-Za-z0-9\\-._~+/]{${TOKEN_CHARACTERS_LEAST},512}=*$`,
       allowed: `at least ${TOKEN_CHARACTERS_LEAST} letters, digits and any of -._~+/`,
       description: "Bearer token that `/metrics` requires. Without a port and a token there is no `/metrics`.",
     }),
-  ),
+  }),
 });
 
 const Exporter = (signal: string) =>
@@ -30,15 +28,17 @@ const Exporter = (signal: string) =>
     description: `none to export no ${signal} to the endpoint. Also OTEL_${signal.toUpperCase()}_EXPORTER.`,
   });
 
+const SAMPLERS = ["always_on", "always_off", "traceidratio"] as const;
+
 /** Export to an OpenTelemetry collector. Each key has the meaning of its standard variable. */
 export const TelemetrySchema = Group({
-  endpoint: Type.Optional(
-    Type.String({
+  ...optional({
+    endpoint: Type.String({
       format: "http-url",
       description:
         "Base address of an OpenTelemetry collector (OTLP over HTTP in protobuf), such as http://127.0.0.1:4318; if absent, nothing is exported. Also OTEL_EXPORTER_OTLP_ENDPOINT.",
     }),
-  ),
+  }),
   headers: Headers("Headers of every export. Also OTEL_EXPORTER_OTLP_HEADERS, as name=value,name=value."),
   metrics: Exporter("metrics"),
   traces: Exporter("traces"),
@@ -55,21 +55,11 @@ export const TelemetrySchema = Group({
     allowed: "names and their values, as text",
     description: "Further resource attributes. Also OTEL_RESOURCE_ATTRIBUTES, as name=value,name=value.",
   }),
-  sampler: Type.Enum(
-    [
-      "parentbased_always_on",
-      "parentbased_always_off",
-      "parentbased_traceidratio",
-      "always_on",
-      "always_off",
-      "traceidratio",
-    ],
-    {
-      default: "parentbased_always_on",
-      description:
-        "The requests that are traced; parentbased: as the request's own `traceparent` says, if it has one. Also OTEL_TRACES_SAMPLER.",
-    },
-  ),
+  sampler: Type.Enum([...SAMPLERS.map((name) => `parentbased_${name}` as const), ...SAMPLERS], {
+    default: "parentbased_always_on",
+    description:
+      "The requests that are traced; parentbased: as the request's own `traceparent` says, if it has one. Also OTEL_TRACES_SAMPLER.",
+  }),
   sampleRatio: NumberIn(0, 1, {
     default: 1,
     description: "Share of the requests that the samplers with traceidratio trace. Also OTEL_TRACES_SAMPLER_ARG.",

@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { closeSync, openSync, readSync, statSync } from "node:fs";
 import { OperatorError } from "../errors.ts";
 
@@ -33,7 +34,9 @@ export function readTextFile(path: string, name: string, bytesMax: number): stri
       if (length > bytesMax) throw new OperatorError(`${name} is larger than ${bytesMax} bytes`);
       pieces.push(piece.subarray(0, read));
     }
-    return textOf(name, Buffer.concat(pieces));
+    const bytes = Buffer.concat(pieces);
+    if (!isUtf8(bytes) || bytes.includes(0)) throw new OperatorError(`${name} is not text in UTF-8`);
+    return new TextDecoder().decode(bytes);
   } finally {
     closeSync(file);
   }
@@ -44,14 +47,4 @@ export function expectRegularFile(path: string, name: string): void {
   const found = statSync(path);
   if (found.isDirectory()) throw Object.assign(new Error(path), { code: "EISDIR" });
   if (!found.isFile()) throw new OperatorError(`${name} is not a regular file`);
-}
-
-function textOf(name: string, bytes: Buffer): string {
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    if (!text.includes("\0")) return text;
-  } catch {
-    // Not UTF-8; refused below.
-  }
-  throw new OperatorError(`${name} is not text in UTF-8`);
 }

@@ -1,4 +1,4 @@
-import { type Static, type TSchema, Type } from "typebox";
+import { type Static, type TOptional, type TSchema, Type } from "typebox";
 import { CAPABILITIES, CATEGORIES } from "../api/model.ts";
 import { PRICE_ROWS, type PriceSetting } from "../api/price-classes.ts";
 import { DECIMAL_WORDS } from "./formats.ts";
@@ -18,8 +18,16 @@ export const NumberIn = (minimum: number, maximum: number, options: object) =>
 export const IntegerIn = (minimum: number, maximum: number, options: object) =>
   Type.Integer({ minimum, maximum, ...options });
 export const Count = (maximum: number, options: object) => IntegerIn(1, maximum, options);
+/** Schema of an object that has only these keys. */
+export const Entry = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
+  Type.Object(properties, { additionalProperties: false, ...options });
 export const Group = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
-  Type.Object(properties, { additionalProperties: false, default: {}, ...options });
+  Entry(properties, { default: {}, ...options });
+/** Marks keys without a default that may be absent. */
+export const optional = <T extends Record<string, TSchema>>(properties: T) =>
+  Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, Type.Optional(schema)])) as {
+    [Name in keyof T]: TOptional<T[Name]>;
+  };
 const Name = (options: object) =>
   Type.String({ pattern: "^[^\\s\\p{Cc}]{1,200}$", allowed: "1 to 200 characters without spaces", ...options });
 
@@ -44,98 +52,87 @@ const Secret = (options: object) => Type.String({ minLength: 1, ...options });
 /** The timeouts of a provider, in milliseconds, where the configuration states none. */
 export const PROVIDER_TIMEOUTS = { connectMs: 5_000, firstByteMs: 600_000, idleMs: 300_000 } as const;
 
-export const ProviderSchema = Type.Object(
-  {
-    id: Name({ description: "Name of the provider in routes." }),
-    kind: Type.String({ minLength: 1, description: "Kind of provider, which decides its API." }),
-    baseUrl: Type.Optional(Type.String({ format: "http-url", description: "Base URL of the provider's API." })),
-    apiKey: Type.Optional(
-      Type.String({ minLength: 1, description: "API key, usually from a variable as in the example." }),
-    ),
-    region: Type.Optional(HostPart({ description: "AWS region." })),
-    accessKeyId: Type.Optional(Secret({ description: "AWS access key ID, instead of apiKey." })),
-    secretAccessKey: Type.Optional(Secret({ description: "AWS secret access key." })),
-    sessionToken: Type.Optional(Secret({ description: "AWS session token of temporary keys." })),
-    project: Type.Optional(HostPart({ description: "Google Cloud project." })),
-    location: Type.Optional(HostPart({ description: "Google Cloud location, such as global." })),
-    credentialsFile: Type.Optional(
-      Type.String({
-        minLength: 1,
-        description: "Google Cloud credentials file; if absent, the credentials of the machine or of `gcloud auth`.",
-      }),
-    ),
-    resourceName: Type.Optional(HostPart({ description: "Azure OpenAI resource." })),
-    headers: Headers("Additional headers of every request to this provider."),
-    traceparent: Type.Optional(
-      Type.Boolean({
-        description:
-          "True to send this provider the trace context of requests, so that it can continue their traces; for providers of your own.",
-      }),
-    ),
-    promptCaching: Type.Optional(
-      Type.Enum(["auto", "caller", "off"], {
-        description:
-          "Anthropic and Bedrock cache what is marked. auto: the service marks where a request has no marks; caller: only the marks of requests; off: none.",
-      }),
-    ),
-    timeouts: Group({
-      connectMs: Milliseconds({
-        default: PROVIDER_TIMEOUTS.connectMs,
-        description: "Timeout for the connection.",
-      }),
-      firstByteMs: Milliseconds({
-        default: PROVIDER_TIMEOUTS.firstByteMs,
-        description: "Timeout for the first byte of the answer.",
-      }),
-      idleMs: Milliseconds({
-        default: PROVIDER_TIMEOUTS.idleMs,
-        description: "Timeout between two chunks of an answer.",
-      }),
+export const ProviderSchema = Entry({
+  id: Name({ description: "Name of the provider in routes." }),
+  kind: Type.String({ minLength: 1, description: "Kind of provider, which decides its API." }),
+  ...optional({
+    baseUrl: Type.String({ format: "http-url", description: "Base URL of the provider's API." }),
+    apiKey: Secret({ description: "API key, usually from a variable as in the example." }),
+    region: HostPart({ description: "AWS region." }),
+    accessKeyId: Secret({ description: "AWS access key ID, instead of apiKey." }),
+    secretAccessKey: Secret({ description: "AWS secret access key." }),
+    sessionToken: Secret({ description: "AWS session token of temporary keys." }),
+    project: HostPart({ description: "Google Cloud project." }),
+    location: HostPart({ description: "Google Cloud location, such as global." }),
+    credentialsFile: Type.String({
+      minLength: 1,
+      description: "Google Cloud credentials file; if absent, the credentials of the machine or of `gcloud auth`.",
     }),
-  },
-  { additionalProperties: false },
-);
+    resourceName: HostPart({ description: "Azure OpenAI resource." }),
+  }),
+  headers: Headers("Additional headers of every request to this provider."),
+  ...optional({
+    traceparent: Type.Boolean({
+      description:
+        "True to send this provider the trace context of requests, so that it can continue their traces; for providers of your own.",
+    }),
+    promptCaching: Type.Enum(["auto", "caller", "off"], {
+      description:
+        "Anthropic and Bedrock cache what is marked. auto: the service marks where a request has no marks; caller: only the marks of requests; off: none.",
+    }),
+  }),
+  timeouts: Group({
+    connectMs: Milliseconds({ default: PROVIDER_TIMEOUTS.connectMs, description: "Timeout for the connection." }),
+    firstByteMs: Milliseconds({
+      default: PROVIDER_TIMEOUTS.firstByteMs,
+      description: "Timeout for the first byte of the answer.",
+    }),
+    idleMs: Milliseconds({
+      default: PROVIDER_TIMEOUTS.idleMs,
+      description: "Timeout between two chunks of an answer.",
+    }),
+  }),
+});
 
-const part = (description: string) => Type.Optional(DecimalText({ description }));
 const INPUT = DecimalText({ description: "Prompt tokens." });
-const CLASSES = Object.fromEntries(
-  PRICE_ROWS.map(({ setting, description }) => [setting, part(description)]),
-) as Record<PriceSetting, ReturnType<typeof part>>;
+const CLASSES = optional(
+  Object.fromEntries(PRICE_ROWS.map(({ setting, description }) => [setting, DecimalText({ description })])) as Record<
+    PriceSetting,
+    ReturnType<typeof DecimalText>
+  >,
+);
 const TIERS = {
   ...CLASSES,
-  abovePromptTokens: Type.Optional(
-    Type.Record(Type.String(), Type.Object(CLASSES, { additionalProperties: false }), {
+  ...optional({
+    abovePromptTokens: Type.Record(Type.String(), Entry(CLASSES), {
       propertyNames: { pattern: "^[1-9]\\d{0,8}$" },
       allowed: "numbers of prompt tokens, such as 200000, and the prices above them",
       description:
         "Prices of longer prompts, by the number of prompt tokens above which they apply. What is not stated costs as much as for shorter prompts.",
     }),
-  ),
+  }),
 };
 const PRICE = {
   ...TIERS,
-  serviceTiers: Type.Optional(
-    Type.Record(Type.String(), Type.Object(TIERS, { additionalProperties: false }), {
+  ...optional({
+    serviceTiers: Type.Record(Type.String(), Entry(TIERS), {
       allowed: "names of service tiers, such as flex and priority, and their prices",
       description:
         "Prices of answers for which the provider reports another service tier. What is not stated costs as much as at the usual one.",
     }),
-  ),
+  }),
 };
-const ONE_PRICE = Type.Object({ ...PRICE, input: INPUT }, { additionalProperties: false });
-const DATED_PRICE = Type.Object(
-  {
-    from: Type.Optional(
-      Type.String({
-        format: "date",
-        description:
-          "Day, in UTC, on which the price takes effect; optional for the first one. What is not stated is as in the price before.",
-      }),
-    ),
-    ...PRICE,
-  },
-  { additionalProperties: false },
-);
+const ONE_PRICE = Entry({ ...PRICE, input: INPUT });
+const DATED_PRICE = Entry({
+  ...optional({
+    from: Type.String({
+      format: "date",
+      description:
+        "Day, in UTC, on which the price takes effect; optional for the first one. What is not stated is as in the price before.",
+    }),
+  }),
+  ...PRICE,
+});
 
 /** One price, or a list of them: both forms in one schema, so that a mistake in either names its own key. */
 const Price = (description: string) =>
@@ -148,64 +145,52 @@ const Price = (description: string) =>
     description,
   });
 
-export const ModelSchema = Type.Object(
-  {
-    id: Name({ description: "Value of `model` in requests." }),
-    routes: Type.Array(
-      Type.Object(
-        {
-          provider: Name({ description: "ID of a provider." }),
-          model: Name({ description: "The provider's name of the model." }),
-          price: Type.Optional(Price("Price of this route.")),
-          runsTools: Type.Optional(
-            Type.Boolean({
-              description:
-                "True if the provider runs tools of its own, such as a search. Holds then cover the context window.",
-            }),
-          ),
-          callsMost: Type.Optional(
-            Count(1_000, {
-              description:
-                "Most searches, and most images, that one answer is charged for if they have a price; 10 by default.",
-            }),
-          ),
-          weight: Type.Optional(
-            Count(1_000, {
-              description: "Relative frequency of being tried first; set for all routes of a model or for none.",
-            }),
-          ),
-        },
-        { additionalProperties: false },
-      ),
-      { minItems: 1, description: "Routes of the model, tried in this order or by weight." },
-    ),
-    price: Type.Optional(Price("Credits per million tokens, for routes without a price of their own.")),
-    name: Type.Optional(Type.String({ minLength: 1, description: "Display name." })),
-    category: Type.Optional(Type.Enum([...CATEGORIES], { description: "Kind of model." })),
-    description: Type.Optional(Type.String({ minLength: 1, description: "Short description." })),
-    capabilities: Type.Optional(Type.Array(Type.Enum([...CAPABILITIES]), { uniqueItems: true })),
-    contextWindow: Type.Optional(Count(ONE_BILLION, { description: "Maximum tokens of prompt and answer together." })),
-    maxOutputTokens: Type.Optional(
-      Count(ONE_BILLION, {
-        description: "Maximum output tokens of the model; the context window if absent and unknown.",
+export const ModelSchema = Entry({
+  id: Name({ description: "Value of `model` in requests." }),
+  routes: Type.Array(
+    Entry({
+      provider: Name({ description: "ID of a provider." }),
+      model: Name({ description: "The provider's name of the model." }),
+      ...optional({
+        price: Price("Price of this route."),
+        runsTools: Type.Boolean({
+          description:
+            "True if the provider runs tools of its own, such as a search. Holds then cover the context window.",
+        }),
+        callsMost: Count(1_000, {
+          description:
+            "Most searches, and most images, that one answer is charged for if they have a price; 10 by default.",
+        }),
+        weight: Count(1_000, {
+          description: "Relative frequency of being tried first; set for all routes of a model or for none.",
+        }),
       }),
+    }),
+    { minItems: 1, description: "Routes of the model, tried in this order or by weight." },
+  ),
+  ...optional({
+    price: Price("Credits per million tokens, for routes without a price of their own."),
+    name: Type.String({ minLength: 1, description: "Display name." }),
+    category: Type.Enum([...CATEGORIES], { description: "Kind of model." }),
+    description: Type.String({ minLength: 1, description: "Short description." }),
+    capabilities: Type.Array(Type.Enum([...CAPABILITIES]), { uniqueItems: true }),
+    contextWindow: Count(ONE_BILLION, { description: "Maximum tokens of prompt and answer together." }),
+    maxOutputTokens: Count(ONE_BILLION, {
+      description: "Maximum output tokens of the model; the context window if absent and unknown.",
+    }),
+    dimensions: Count(ONE_BILLION, { description: "Length of the vectors of an embedding model." }),
+    cutoffDate: Type.String({ format: "date", description: "Knowledge cutoff, YYYY-MM-DD." }),
+    playground: Type.Boolean({ description: "True to offer the model to guests." }),
+    limits: Entry(
+      optional({
+        requestsPerMinute: Count(ONE_BILLION, { description: "Requests per minute." }),
+        tokensPerMinute: Count(ONE_BILLION, { description: "Tokens per minute." }),
+        concurrentRequests: Count(1_000_000, { description: "Concurrent requests." }),
+      }),
+      { description: "Limits of the model for all callers together; none by default." },
     ),
-    dimensions: Type.Optional(Count(ONE_BILLION, { description: "Length of the vectors of an embedding model." })),
-    cutoffDate: Type.Optional(Type.String({ format: "date", description: "Knowledge cutoff, YYYY-MM-DD." })),
-    playground: Type.Optional(Type.Boolean({ description: "True to offer the model to guests." })),
-    limits: Type.Optional(
-      Type.Object(
-        {
-          requestsPerMinute: Type.Optional(Count(ONE_BILLION, { description: "Requests per minute." })),
-          tokensPerMinute: Type.Optional(Count(ONE_BILLION, { description: "Tokens per minute." })),
-          concurrentRequests: Type.Optional(Count(1_000_000, { description: "Concurrent requests." })),
-        },
-        { additionalProperties: false, description: "Limits of the model for all callers together; none by default." },
-      ),
-    ),
-  },
-  { additionalProperties: false },
-);
+  }),
+});
 
 /** Further names of models, by name or by the beginning of names. */
 export const Aliases = Type.Record(Type.String(), Name({ description: "ID of the model." }), {
