@@ -1,4 +1,4 @@
-import { closeSync, fsyncSync, openSync, rmSync, writeSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { replaceAdminToken } from "../admin/operators.ts";
 import { isoTime } from "../api/time.ts";
@@ -25,13 +25,7 @@ export function writeTokenFile(dataDir: string, name: TokenFile, token: string):
   const path = join(dataDir, name);
   rmSync(path, { force: true });
   // Exclusive, so that a file or link that was created meanwhile is not written through.
-  const file = openSync(path, "wx", 0o600);
-  try {
-    writeSync(file, `${token}\n`);
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
-  }
+  writeFileSync(path, `${token}\n`, { flag: "wx", mode: 0o600, flush: true });
   return path;
 }
 

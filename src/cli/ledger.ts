@@ -1,11 +1,14 @@
+import { readConfigText } from "../config/sources.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { areCounts, priceOf } from "../credits/price.ts";
 import { OperatorError, UnknownIdError } from "../errors.ts";
 import { retryDeadLetter } from "../ledger/dead-letter.ts";
 import { countDeadLetters, type DeadLetter, deadLetterFileOf, readDeadLetters } from "../ledger/dead-letter-file.ts";
 import type { SpooledTransition } from "../ledger/spool-file.ts";
+import { holdEndsWithinMs, type Verification, verifyBooks } from "../ledger/verify.ts";
 import { command, list, tableOf, toggle } from "../operations/command.ts";
-import { verifyAll } from "./store-verification.ts";
+import type { Store } from "../stores/store.ts";
+import type { CommonFlags } from "./command.ts";
 import type { Workspace } from "./workspace.ts";
 
 export const listDeadLetters = command({
@@ -105,3 +108,11 @@ export const verifyLedger = command({
     return { json: { ...found, deadLetters }, text: `The books balance: ${checked}.` };
   },
 });
+
+/** Verifies the books of all organizations, with the configured time within which a hold ends. */
+export async function verifyAll({ books }: Store, flags: CommonFlags): Promise<Verification> {
+  // Without a configuration file, no schema is loaded.
+  if (readConfigText({ flags }) === undefined) return verifyBooks(books, undefined);
+  const { loadLedgerSettings } = await import("../config.ts");
+  return verifyBooks(books, holdEndsWithinMs(loadLedgerSettings({ flags })));
+}

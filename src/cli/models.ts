@@ -5,7 +5,8 @@ import type { Upstreams } from "../app/upstreams.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
 import { UnknownIdError, UpstreamError } from "../errors.ts";
-import { table } from "../operations/command.ts";
+import { FairTurns } from "../ledger/fair-queue.ts";
+import { table, tableOf } from "../operations/command.ts";
 import type { Provider } from "../providers/provider.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { type ConfigUse, readConfig } from "./config.ts";
@@ -53,15 +54,12 @@ async function withCatalog(
     import("../app/upstreams.ts"),
     import("../telemetry/logger.ts"),
   ]);
-  const upstreams = createUpstreams(config);
-  try {
-    const log = createLog(config.log.level);
-    const catalog = createCatalog(config, upstreams, { ...terminal, ownPort: () => config.server.port, log });
-    await catalog.refresh();
-    await work({ config, catalog, upstreams });
-  } finally {
-    await upstreams.close();
-  }
+  await using opened = new AsyncDisposableStack();
+  const upstreams = opened.adopt(createUpstreams(config), (created) => created.close());
+  const log = createLog(config.log.level);
+  const catalog = createCatalog(config, upstreams, { ...terminal, ownPort: () => config.server.port, log });
+  await catalog.refresh();
+  await work({ config, catalog, upstreams });
 }
 
 async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
@@ -121,77 +119,59 @@ async function resume(terminal: Terminal, route: string, flags: CommonFlags): Pr
   print(terminal, flags, { json: { route }, text });
 }
 
-type CheckedRoute = Awaited<ReturnType<typeof checkRoute>>;
-
 async function check(terminal: Terminal, flags: CommonFlags): Promise<void> {
   await withCatalog(terminal, flags, async ({ catalog, upstreams }) => {
-    const routes = catalog.list().flatMap((model) => model.routes.map((route) => ({ model, route })));
-    const checked: CheckedRoute[] = [];
-    const waiting = routes.entries();
-    const work = async () => {
-      for (const [index, { model, route }] of waiting) {
-        checked[index] = await checkRoute(terminal, model, route, upstreams.providers.get(route.providerId));
-      }
+    const turns = new FairTurns(CHECKED_AT_ONCE);
+    const checkRoute = async (
+      { id, embedding }: CatalogModel,
+      { providerId: provider, model: upstreamModel }: Route,
+    ) => {
+      const startedMs = terminal.clock();
+      const error = await failureOf(upstreams.providers.get(provider), upstreamModel, embedding !== undefined);
+      const milliseconds = terminal.clock() - startedMs;
+      return { model: id, provider, upstreamModel, ok: error === null, milliseconds, error };
     };
-    await Promise.all(Array.from({ length: CHECKED_AT_ONCE }, work));
-    report(terminal, flags, checked);
+    const checks = catalog
+      .list()
+      .flatMap((model) =>
+        model.routes.map((route) => turns.run(`${route.providerId}/${route.model}`, () => checkRoute(model, route))),
+      );
+    const routes = await Promise.all(checks);
+    const failed = routes.filter(({ ok }) => !ok).length;
+    const text = tableOf(routes, {
+      MODEL: ({ model }) => model,
+      ROUTE: ({ provider, upstreamModel }) => `${provider}/${upstreamModel}`,
+      STATE: ({ ok }) => (ok ? "answers" : "fails"),
+      MS: ({ milliseconds }) => milliseconds,
+      WHY: ({ error }) => error?.replaceAll(/\s+/g, " "),
+    });
+    print(terminal, flags, { json: { ok: failed === 0, routes }, text });
+    if (failed === 0) return;
+    terminal.exitWith(1);
+    terminal.error(`tollgate: ${failed} of ${routes.length} routes failed`);
   });
 }
 
-async function checkRoute({ clock }: Terminal, model: CatalogModel, route: Route, provider: Provider | undefined) {
-  const startedMs = clock();
-  const error = await failureOf(model, route, provider);
-  const milliseconds = clock() - startedMs;
-  const { providerId, model: upstreamModel } = route;
-  return { model: model.id, provider: providerId, upstreamModel, ok: error === null, milliseconds, error };
-}
-
 /** Calls a route; returns null if it answered with at least one chunk or vector, otherwise the reason. */
-async function failureOf(
-  { embedding }: CatalogModel,
-  route: Route,
-  provider: Provider | undefined,
-): Promise<string | null> {
+async function failureOf(provider: Provider | undefined, model: string, isEmbedding: boolean): Promise<string | null> {
   if (provider === undefined) return "there is no such provider";
-  const request = { model: route.model, messages: [{ role: "user" as const, content: MESSAGE }] };
   try {
     const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
-    if (embedding !== undefined) {
-      if (provider.embed === undefined) return "the provider creates no embeddings";
-      const { vectors } = await provider.embed({
-        model: route.model,
-        inputs: [MESSAGE],
-        encoding: "float",
-        signal,
-        inTurn: async (work) => work(),
-      });
-      return vectors.length > 0 ? null : "the answer was empty";
-    }
-    const { chunks } = await provider.complete({ request: { ...request, max_tokens: 1, stream: true }, signal });
     let count = 0;
-    for await (const batch of chunks) count += batch.length;
+    if (isEmbedding) {
+      if (provider.embed === undefined) return "the provider creates no embeddings";
+      const inTurn = async <T>(work: () => T) => work();
+      const { vectors } = await provider.embed({ model, inputs: [MESSAGE], encoding: "float", signal, inTurn });
+      count = vectors.length;
+    } else {
+      const messages = [{ role: "user" as const, content: MESSAGE }];
+      const { chunks } = await provider.complete({ request: { model, messages, max_tokens: 1, stream: true }, signal });
+      for await (const batch of chunks) count += batch.length;
+    }
     return count > 0 ? null : "the answer was empty";
   } catch (error) {
     if (error instanceof UpstreamError)
       return error.said === undefined ? (error.publicReason ?? error.message) : `${error.message}: ${error.said}`;
     return error instanceof DOMException ? `no answer within ${ANSWER_WITHIN_MS / 1000} s` : String(error);
   }
-}
-
-function report(terminal: Terminal, flags: CommonFlags, routes: CheckedRoute[]): void {
-  const failed = routes.filter(({ ok }) => !ok);
-  const rows = routes.map(({ model, provider, upstreamModel, ok, milliseconds, error }) => [
-    model,
-    `${provider}/${upstreamModel}`,
-    ok ? "answers" : "fails",
-    `${milliseconds}`,
-    (error ?? "").replaceAll(/\s+/g, " "),
-  ]);
-  print(terminal, flags, {
-    json: { ok: failed.length === 0, routes },
-    text: table(["MODEL", "ROUTE", "STATE", "MS", "WHY"], rows),
-  });
-  if (failed.length === 0) return;
-  terminal.exitWith(1);
-  terminal.error(`tollgate: ${failed.length} of ${routes.length} routes failed`);
 }

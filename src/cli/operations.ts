@@ -80,6 +80,6 @@ function addStoreCommand(program: Command, terminal: Terminal, command: StoreCom
       const output = await command.run(workspace, input);
       if (output !== undefined) print(terminal, flags, output);
     };
-    await withWorkspace(terminal, flags, work, { creates: command.createsStore });
+    await withWorkspace(terminal, flags, work, command.createsStore);
   });
 }

@@ -6,7 +6,7 @@ import { uuidV7 } from "../internals/ids.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { CommandServices } from "../operations/command.ts";
 import { unknownOrganization } from "../operations/core.ts";
-import { openStore } from "../stores/open.ts";
+import { type OpenedStore, type OpenStoreOptions, openStore } from "../stores/open.ts";
 import { describePlace, expectKind, type StorePlace } from "../stores/place.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
@@ -29,6 +29,15 @@ export async function storeSettings(flags: CommonFlags): Promise<StoreSettings> 
   return settings;
 }
 
+/** Opens a store for a command. Rejects with OperatorError if there is none, unless `creates`, or if it is of another version. */
+export function openCommandStore(
+  { clock }: Terminal,
+  place: Pick<OpenStoreOptions, "database" | "dataDir" | "isCopyTarget">,
+  creates = false,
+): Promise<OpenedStore> {
+  return openStore({ ...place, role: "command", creates, clock });
+}
+
 /** Prints where the store of a command is, on standard error, so that a command in a wrong place is noticed. */
 export async function printStore(terminal: Terminal, place: StorePlace, isNew = false): Promise<void> {
   terminal.error(`Store: ${await describePlace(place)}${isNew ? ", created by this command" : ""}`);
@@ -42,24 +51,20 @@ export async function withWorkspace<T>(
   terminal: Terminal,
   flags: CommonFlags,
   work: (workspace: Workspace) => Promise<T>,
-  { creates = false }: { creates?: boolean } = {},
+  creates = false,
 ): Promise<T> {
   const config = await storeSettings(flags);
   const { clock, random } = terminal;
-  const store = await openStore({ ...config, role: "command", creates, clock });
-  try {
-    await printStore(terminal, config, store.isNew);
-    const { accounts, admin, allowances, budgets, books, events, identities: identityRows } = store;
-    // Commands do not know whether private addresses are allowed: the service checks again before it sends.
-    const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => targetFault(receiver, null);
-    const rows = { accounts, admin, allowances, budgets, events, identityRows };
-    const core = { ...rows, receiverFault, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
-    const newId = () => uuidV7(clock());
-    const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
-    return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });
-  } finally {
-    await store.close();
-  }
+  await using store = await openCommandStore(terminal, config, creates);
+  await printStore(terminal, config, store.isNew);
+  const { accounts, admin, allowances, budgets, books, events, identities: identityRows } = store;
+  // Commands do not know whether private addresses are allowed: the service checks again before it sends.
+  const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => targetFault(receiver, null);
+  const rows = { accounts, admin, allowances, budgets, events, identityRows };
+  const core = { ...rows, receiverFault, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
+  const newId = () => uuidV7(clock());
+  const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
+  return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });
 }
 
 /** Books each transition at once, in a transaction of its own. */

@@ -49,5 +49,6 @@ export function storeOver(driver: StoreDriver) {
     ping: () => driver.ping(),
     pools: () => driver.pools(),
     close: () => driver.close(),
+    [Symbol.asyncDispose]: () => driver.close(),
   };
 }

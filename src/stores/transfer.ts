@@ -55,5 +55,6 @@ export async function openTransferToPostgres(databasePath: string, url: string, 
     markComplete: () => to.markComplete(),
     analyze: () => to.analyze(),
     close: () => sides.disposeAsync(),
+    [Symbol.asyncDispose]: () => sides.disposeAsync(),
   };
 }

@@ -32,7 +32,7 @@ export interface DatabaseCopy {
   /** Moves the copy to its destination, unless a file of that name has appeared meanwhile. Throws OperatorError. */
   keep(): void;
   /** Removes the copy, if it was not moved, and its folder. */
-  discard(): void;
+  [Symbol.dispose](): void;
 }
 
 /**
@@ -68,7 +68,13 @@ export async function makeDatabase(destination: string, fill: (path: string) => 
     await fill(path);
     expectWhole(path);
     sync(path);
-    return { directory, path, bytes: statSync(path).size, keep: () => move(path, destination), discard };
+    return {
+      directory,
+      path,
+      bytes: statSync(path).size,
+      keep: () => move(path, destination),
+      [Symbol.dispose]: discard,
+    };
   } catch (error) {
     discard();
     throw writeFailure(destination, error);
