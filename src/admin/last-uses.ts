@@ -4,7 +4,6 @@ import type { Log } from "../telemetry/logger.ts";
 export interface LastUsesOptions {
   rows: Pick<AccountRows, "noteUses">;
   log: Log;
-  everyMs?: number;
 }
 
 const EVERY_MS = 30_000;
@@ -16,7 +15,7 @@ export type LastUses = ReturnType<typeof createLastUses>;
  * Records when tokens were last used, and writes the times every 30 s in batches. The first use of a token is written at
  * once, because it decides whether a rotation may still replace the token.
  */
-export function createLastUses({ rows, log, everyMs = EVERY_MS }: LastUsesOptions) {
+export function createLastUses({ rows, log }: LastUsesOptions) {
   const uses = new Map<string, number>();
   let timer: NodeJS.Timeout | undefined;
   /** Writes the recorded uses. Never rejects: what cannot be written is retried the next time. */
@@ -39,7 +38,7 @@ export function createLastUses({ rows, log, everyMs = EVERY_MS }: LastUsesOption
       if (isFirst) void write();
     },
     start(): void {
-      timer = setInterval(() => void write(), everyMs).unref();
+      timer = setInterval(() => void write(), EVERY_MS).unref();
     },
     /** Writes the remaining uses. */
     async stop(): Promise<void> {

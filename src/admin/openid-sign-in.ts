@@ -253,7 +253,7 @@ function refusal(
   account: string | null = null,
 ): RefusedSignIn {
   const error = new ApiError(reason === "rejected_response" ? "sign_in_failed" : "no_role", message);
-  return { failure: { reason, prefix: null, token: null, account }, error };
+  return { failure: { reason, ...(account === null ? { token: null } : { account }) }, error };
 }
 
 function unavailable(settings: IssuerSettings, cause: unknown): ApiError {

@@ -2,7 +2,7 @@ import type { Role } from "../api/admin/roles.ts";
 import type { Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError } from "../errors.ts";
-import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
+import type { AccountRows, TokenRow, TokenWithOrganization } from "../stores/queries/accounts.ts";
 import type { AdminRows, OperatorRow, Person, SessionRow } from "../stores/queries/admin.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
@@ -11,8 +11,8 @@ import {
   displayPrefix,
   hashOf,
   idOfPerson,
+  isToken,
   makeSecret,
-  parseToken,
   type RandomBytes,
   SESSION_IDLE_MS,
 } from "./token.ts";
@@ -78,12 +78,15 @@ export interface BegunSession {
 
 type TokenRefusal = "unknown_token" | "revoked_token" | "expired_token" | "insufficient_scope" | "playground_token";
 
+/** The holder of a token or a session, and why they are refused. An unknown token has no holder. */
+type Known = { holder: Holder; refusal: null } | Refused;
+
 interface Refused {
-  reason: TokenRefusal;
-  /** The token that was presented, where it is known. */
-  row?: { id: string; organizationId: string | null };
+  holder: Holder | null;
+  refusal: TokenRefusal;
 }
 
+const UNKNOWN: Known = { holder: null, refusal: "unknown_token" };
 const UNKNOWN_TOKEN = () => new ApiError("invalid_token", "The token is not valid.");
 const REFUSALS: Record<TokenRefusal, () => ApiError> = {
   unknown_token: UNKNOWN_TOKEN,
@@ -112,24 +115,20 @@ export class Sessions {
    * with ApiError.
    */
   async signIn(token: string, origin: Origin, countFailure: () => Promise<void>): Promise<BegunSession> {
-    const found = await this.#presenterOf(token);
-    if ("reason" in found) {
+    const isOperators = token.startsWith(ADMIN_TOKEN_MARK);
+    const { holder, refusal } = await (isOperators ? this.#byOperatorToken(token) : this.#byToken(token));
+    if (refusal !== null) {
       await countFailure();
-      await this.#recordRefusal(token, origin, found);
-      throw REFUSALS[found.reason]();
+      await this.#recordRefusal(token, origin, { holder, refusal });
+      throw REFUSALS[refusal]();
     }
     const { clock, noteUse } = this.#options;
-    const { id, token: memberToken } = found;
-    if (memberToken !== null) noteUse(id, clock(), memberToken.lastUsedAtMs === null);
-    return this.#begin(found, origin);
+    if (holder.token !== null) noteUse(holder.id, clock(), holder.token.lastUsedAtMs === null);
+    return this.#begin(holder, origin);
   }
 
-  /** Begins a session of a person whose claims an identity provider has confirmed. */
-  async signInPerson(person: Person, origin: Origin): Promise<BegunSession> {
-    if (!(await this.#options.isAdmitted(person))) {
-      await this.recordRefusedPerson({ reason: "blocked", prefix: null, token: null, account: person.name }, origin);
-      throw new ApiError("insufficient_role", "An operator has blocked your account.");
-    }
+  /** Begins a session of a person whom an identity provider has identified, and who is admitted. */
+  signInPerson(person: Person, origin: Origin): Promise<BegunSession> {
     return this.#begin(holderOfPerson(person), origin);
   }
 
@@ -160,34 +159,34 @@ export class Sessions {
     const row = await rows.session(hashOf(secret));
     const nowMs = clock();
     if (row === undefined || nowMs >= row.expiresAtMs || nowMs >= row.seenAtMs + SESSION_IDLE_MS) return undefined;
-    const held = await this.#holderOf(row);
-    if (held?.isValid !== true) {
-      // Its playground tokens end with it.
-      if (row.person !== null) await rows.deleteSession(row.hash);
-      return undefined;
+    const { holder, refusal } = await this.#bySession(row);
+    if (refusal === null) {
+      if (nowMs - row.seenAtMs >= TOUCH_AFTER_MS) await rows.touchSession(row.hash, nowMs);
+      return { ...holder, session: row };
     }
-    if (nowMs - row.seenAtMs >= TOUCH_AFTER_MS) await rows.touchSession(row.hash, nowMs);
-    return { ...held.holder, session: row };
+    // Its playground tokens end with it.
+    if (row.person !== null) await rows.deleteSession(row.hash);
+    return undefined;
   }
 
   /** Ends a session and the playground tokens that were created in it. */
   async end(secret: string, origin: Origin): Promise<void> {
-    const row = await this.#options.rows.session(hashOf(secret));
-    const held = row && (await this.#holderOf(row));
-    if (row === undefined || held === undefined) return;
-    await this.#options.rows.deleteSession(row.hash, this.#record(held.holder, origin, { action: "session.sign_out" }));
+    const { rows } = this.#options;
+    const row = await rows.session(hashOf(secret));
+    const holder = row && (await this.#bySession(row)).holder;
+    if (holder) await rows.deleteSession(hashOf(secret), this.#record(holder, origin, { action: "session.sign_out" }));
   }
 
   /** Finds the operator or auditor of a token. */
   async operatorOf(token: string): Promise<Administrator | undefined> {
-    const found = await this.#operatorOf(token);
-    return "reason" in found ? undefined : { ...found, session: null };
+    const { holder, refusal } = await this.#byOperatorToken(token);
+    return refusal === null ? { ...holder, session: null } : undefined;
   }
 
   /** Records a token that `operatorOf` refused. */
   async recordRefused(token: string, origin: Origin): Promise<void> {
-    const found = await this.#operatorOf(token);
-    if ("reason" in found) await this.#recordRefusal(token, origin, found);
+    const { holder, refusal } = await this.#byOperatorToken(token);
+    if (refusal !== null) await this.#recordRefusal(token, origin, { holder, refusal });
   }
 
   /** Records a sign-in with an identity provider that was refused. */
@@ -195,52 +194,39 @@ export class Sessions {
     return this.#options.failures.record(origin, failure);
   }
 
-  #recordRefusal(token: string, origin: Origin, { reason, row }: Refused): Promise<void> {
-    const failure = { reason, prefix: displayPrefix(token), token: row ?? null, account: null };
-    return this.#options.failures.record(origin, failure);
+  #recordRefusal(token: string, origin: Origin, { holder, refusal }: Refused): Promise<void> {
+    const after = { reason: refusal, token: displayPrefix(token) };
+    return this.#options.failures.record(origin, after, holder);
   }
 
-  async #presenterOf(token: string): Promise<Holder | Refused> {
-    if (token.startsWith(ADMIN_TOKEN_MARK)) return this.#operatorOf(token);
-    const fingerprint = parseToken(token);
-    const row = fingerprint && (await this.#options.accounts.tokenByHash(fingerprint.hash));
-    if (row === undefined) return { reason: "unknown_token" };
-    if (row.revokedAtMs !== null || row.creatorBlockedAtMs !== null) return { reason: "revoked_token", row };
-    if (this.#hasEnded(row)) return { reason: "expired_token", row };
-    if (row.organizationKind === "playground") return { reason: "playground_token", row };
-    if (!row.scopes.includes(MEMBER_SCOPE)) return { reason: "insufficient_scope", row };
-    return memberIn(row);
+  async #byToken(token: string): Promise<Known> {
+    return this.#member(isToken(token) ? await this.#options.accounts.tokenByHash(hashOf(token)) : undefined);
   }
 
-  async #operatorOf(token: string): Promise<Holder | Refused> {
-    const fingerprint = parseToken(token, ADMIN_TOKEN_MARK);
-    const row = fingerprint && (await this.#options.rows.operatorByHash(fingerprint.hash));
-    if (row === undefined) return { reason: "unknown_token" };
-    if (row.revokedAtMs !== null) return { reason: "revoked_token", row: { id: row.id, organizationId: null } };
-    return operatorIn(row);
+  async #byOperatorToken(token: string): Promise<Known> {
+    const isOne = isToken(token, ADMIN_TOKEN_MARK);
+    return operatorIn(isOne ? await this.#options.rows.operatorByHash(hashOf(token)) : undefined);
   }
 
-  /** Returns the holder of a session, and whether they may go on. */
-  async #holderOf({
-    operatorId,
-    tokenId,
-    person,
-  }: SessionRow): Promise<{ holder: Holder; isValid: boolean } | undefined> {
+  async #bySession({ operatorId, tokenId, person }: SessionRow): Promise<Known> {
     const { rows, accounts, isAdmitted } = this.#options;
-    if (person !== null) return { holder: holderOfPerson(person), isValid: await isAdmitted(person) };
-    const operator = operatorId === null ? undefined : await rows.operator(operatorId);
-    if (operator !== undefined) return { holder: operatorIn(operator), isValid: operator.revokedAtMs === null };
+    if (person !== null) {
+      return { holder: holderOfPerson(person), refusal: (await isAdmitted(person)) ? null : "revoked_token" };
+    }
+    if (operatorId !== null) return operatorIn(await rows.operator(operatorId));
     const token = tokenId === null ? undefined : await accounts.token(tokenId);
-    if (token === undefined) return undefined;
-    const isBlocked = (await accounts.tokenByHash(token.hash))?.creatorBlockedAtMs !== null;
-    // The scopes of a token may change after its sign-in.
-    const isValid =
-      !isBlocked && token.revokedAtMs === null && !this.#hasEnded(token) && token.scopes.includes(MEMBER_SCOPE);
-    return { holder: memberIn(token), isValid };
+    return this.#member(token && (await accounts.tokenByHash(token.hash)));
   }
 
-  #hasEnded({ expiresAtMs }: TokenRow): boolean {
-    return expiresAtMs !== null && this.#options.clock() >= expiresAtMs;
+  /** Returns the member with a token. Its scopes, too, may change after a sign-in. */
+  #member(token: TokenWithOrganization | undefined): Known {
+    if (token === undefined) return UNKNOWN;
+    const { id, name, prefix, organizationId, revokedAtMs, creatorBlockedAtMs, expiresAtMs } = token;
+    const holder: Holder = { role: "member", id, name, prefix, organizationId, token, person: null };
+    if (revokedAtMs !== null || creatorBlockedAtMs !== null) return { holder, refusal: "revoked_token" };
+    if (expiresAtMs !== null && this.#options.clock() >= expiresAtMs) return { holder, refusal: "expired_token" };
+    if (token.organizationKind === "playground") return { holder, refusal: "playground_token" };
+    return { holder, refusal: token.scopes.includes(MEMBER_SCOPE) ? null : "insufficient_scope" };
   }
 
   #record({ role: kind, id, name, organizationId }: Holder, origin: Origin, change: Pick<Change, "action" | "after">) {
@@ -249,13 +235,11 @@ export class Sessions {
   }
 }
 
-function operatorIn({ role, id, name, prefix }: OperatorRow): Holder {
-  return { role, id, name, prefix, organizationId: null, token: null, person: null };
-}
-
-function memberIn(token: TokenRow): Holder {
-  const { id, name, prefix, organizationId } = token;
-  return { role: "member", id, name, prefix, organizationId, token, person: null };
+function operatorIn(operator: OperatorRow | undefined): Known {
+  if (operator === undefined) return UNKNOWN;
+  const { role, id, name, prefix, revokedAtMs } = operator;
+  const holder: Holder = { role, id, name, prefix, organizationId: null, token: null, person: null };
+  return { holder, refusal: revokedAtMs === null ? null : "revoked_token" };
 }
 
 function holderOfPerson(person: Person): Holder {
@@ -268,14 +252,13 @@ export interface SignInFailuresOptions extends AuditTime {
   log: Log;
 }
 
+/** A failed sign-in, as the audit log has it. */
 export interface SignInFailure {
   reason: TokenRefusal | "no_role" | "blocked" | "rejected_response";
   /** First characters of the token that was presented; null where it does not look like a token. */
-  prefix: string | null;
-  /** The token that was presented; null if it is unknown. */
-  token: { id: string; organizationId: string | null } | null;
-  /** The account at an identity provider, or the provider; null for a token. */
-  account: string | null;
+  token?: string | null;
+  /** The account at an identity provider, or the provider. */
+  account?: string;
 }
 
 /** Origin of a request. */
@@ -295,54 +278,50 @@ export type SignInFailures = ReturnType<typeof createSignInFailures>;
 export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptions) {
   let windowBeganAtMs = Number.NEGATIVE_INFINITY;
   let entries = 0;
-  let omitted = 0;
+  let furtherAttempts = 0;
   let timer: NodeJS.Timeout | undefined;
-  const insert = async (
-    origin: Origin,
-    token: SignInFailure["token"],
-    after: Record<string, string | number | null>,
-  ) => {
-    const subject = { organizationId: token?.organizationId ?? null, subjectId: token?.id ?? null };
+  const insert = async (origin: Origin, after: object, presented: Pick<Holder, "id" | "organizationId"> | null) => {
+    const subject = { organizationId: presented?.organizationId ?? null, subjectId: presented?.id ?? null };
     const actor: Actor = { kind: "anonymous", id: null, name: null, ...origin };
-    const row = auditRow(actor, { action: "session.sign_in_failed", ...subject, after }, time);
-    await rows.insertFailedSignIn(row, KEPT_ENTRIES);
+    const change = { action: "session.sign_in_failed", ...subject, after: { ...after } };
+    await rows.insertFailedSignIn(auditRow(actor, change, time), KEPT_ENTRIES);
   };
   /** Writes the count of further failures. Never rejects: a count that cannot be written is added to the next one. */
-  const writeOmitted = async () => {
-    const furtherAttempts = omitted;
-    if (furtherAttempts === 0) return;
-    omitted = 0;
-    try {
-      await insert({ address: null, requestId: null }, null, { furtherAttempts });
-    } catch (error) {
-      omitted += furtherAttempts;
+  const writeFurther = async () => {
+    const counted = furtherAttempts;
+    if (counted === 0) return;
+    furtherAttempts = 0;
+    await insert({ address: null, requestId: null }, { furtherAttempts: counted }, null).catch((error: unknown) => {
+      furtherAttempts += counted;
       log.debug({ err: error }, "the count of failed sign-ins could not be written");
-    }
+    });
   };
   return {
     start(): void {
-      timer = setInterval(() => void writeOmitted(), WINDOW_MS).unref();
+      timer = setInterval(() => void writeFurther(), WINDOW_MS).unref();
     },
     /** Records the count of the failures that have no entry of their own. */
     async stop(): Promise<void> {
       clearInterval(timer);
-      await writeOmitted();
+      await writeFurther();
     },
-    /** Records a failed sign-in. Rejects with StoreUnavailableError. */
-    async record({ address, requestId }: Origin, { reason, prefix, token, account }: SignInFailure): Promise<void> {
+    /** Records a failed sign-in, and the token that was presented if it is known. Rejects with StoreUnavailableError. */
+    async record(
+      origin: Origin,
+      failure: SignInFailure,
+      presented: Pick<Holder, "id" | "organizationId"> | null = null,
+    ): Promise<void> {
       const nowMs = time.clock();
       const ageMs = nowMs - windowBeganAtMs;
       if (ageMs < 0 || ageMs >= WINDOW_MS) {
-        await writeOmitted();
+        await writeFurther();
         windowBeganAtMs = nowMs;
         entries = 0;
       }
-      if (entries >= ENTRIES_A_WINDOW) {
-        omitted += 1;
-        return;
-      }
-      entries += 1;
-      await insert({ address, requestId }, token, account === null ? { reason, token: prefix } : { reason, account });
+      if (entries < ENTRIES_A_WINDOW) {
+        entries += 1;
+        await insert(origin, failure, presented);
+      } else furtherAttempts += 1;
     },
   };
 }

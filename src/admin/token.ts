@@ -9,18 +9,6 @@ export const SIGN_IN_LIFE_MS = 600_000;
 /** Returns that many cryptographically random bytes. */
 export type RandomBytes = (count: number) => Uint8Array;
 
-export interface MadeToken extends TokenFingerprint {
-  /** The secret itself: shown once and never stored. */
-  token: string;
-}
-
-export interface TokenFingerprint {
-  /** SHA-256 of the whole token. */
-  hash: Buffer;
-  /** First characters of the token, to recognize it by. */
-  prefix: string;
-}
-
 /** Prefix of a token, by which people and secret scanners recognize it. */
 export const TOKEN_MARK = "sk-tg-";
 export const ADMIN_TOKEN_MARK = "tg-admin-";
@@ -34,29 +22,28 @@ const PREFIX_SECRET_LENGTH = 6;
 const ID_LENGTH = 20;
 const SECRET_SHAPE = /^[0-9A-Za-z]{49}$/;
 
-/** Makes a token: its mark, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. */
-export function makeToken(random: RandomBytes, mark: Mark = TOKEN_MARK): MadeToken {
+/**
+ * Makes a token: its mark, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. The token
+ * itself is shown once. Its SHA-256 is stored, and its first characters, to recognize it by.
+ */
+export function makeToken(random: RandomBytes, mark: Mark = TOKEN_MARK) {
   const body = mark + randomText(BASE_62, SECRET_LENGTH, random);
   const token = body + checksum(body);
-  return { token, ...fingerprint(token, mark) };
+  return { token, hash: hashOf(token), prefix: prefixOf(token, mark) };
+}
+
+/** Returns false for text that is no token, such as a mistyped one. */
+export function isToken(text: string, mark: Mark = TOKEN_MARK): boolean {
+  if (!text.startsWith(mark) || !SECRET_SHAPE.test(text.slice(mark.length))) return false;
+  return checksum(text.slice(0, -CHECKSUM_LENGTH)) === text.slice(-CHECKSUM_LENGTH);
 }
 
 /**
- * Returns the hash and prefix that the store knows a token by; undefined for text that is no token, such as a mistyped
- * one. Tokens are found by their hash and never compared character by character, so that timing reveals nothing.
+ * Returns the SHA-256 of an access token as hexadecimal digits; undefined for text that is no token. Tokens are found by their
+ * hash and never compared character by character, so that timing reveals nothing.
  */
-export function parseToken(text: string, mark: Mark = TOKEN_MARK): TokenFingerprint | undefined {
-  return isWellFormed(text, mark) ? fingerprint(text, mark) : undefined;
-}
-
-/** Returns the SHA-256 of an access token as hexadecimal digits; undefined for text that is no token. */
 export function tokenHashHex(text: string): string | undefined {
-  return isWellFormed(text, TOKEN_MARK) ? hash("sha256", text, "hex") : undefined;
-}
-
-function isWellFormed(text: string, mark: Mark): boolean {
-  if (!text.startsWith(mark) || !SECRET_SHAPE.test(text.slice(mark.length))) return false;
-  return checksum(text.slice(0, -CHECKSUM_LENGTH)) === text.slice(-CHECKSUM_LENGTH);
+  return isToken(text) ? hash("sha256", text, "hex") : undefined;
 }
 
 /**
@@ -65,8 +52,11 @@ function isWellFormed(text: string, mark: Mark): boolean {
  */
 export function displayPrefix(text: string): string | null {
   const mark = [TOKEN_MARK, ADMIN_TOKEN_MARK].find((one) => text.startsWith(one));
-  if (mark === undefined || !SECRET_SHAPE.test(text.slice(mark.length))) return null;
-  return text.slice(0, mark.length + PREFIX_SECRET_LENGTH);
+  return mark !== undefined && SECRET_SHAPE.test(text.slice(mark.length)) ? prefixOf(text, mark) : null;
+}
+
+function prefixOf(token: string, mark: string): string {
+  return token.slice(0, mark.length + PREFIX_SECRET_LENGTH);
 }
 
 /** A token at the only moment when its secret is known. */
@@ -88,21 +78,12 @@ export function makeTokenRow(
   id = makeId("tok", random),
 ): NewSecret {
   const { token, hash, prefix } = makeToken(random);
-  const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs, callerId = id } = fields;
-  const times = { createdAtMs, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null };
-  const { createdBy = null, pinned = null } = fields;
-  const terms = {
-    scopes,
-    models,
-    limits,
-    ...times,
-    successorId: null,
-    callerId,
-    kind: "secret",
-    createdBy,
-    pinned,
-  } as const;
-  return { token, row: { id, organizationId, name, hash, prefix, ...terms } };
+  const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs } = fields;
+  const { callerId = id, createdBy = null, pinned = null } = fields;
+  const terms = { scopes, models, limits, pinned, createdAtMs, expiresAtMs };
+  const unused = { revokedAtMs: null, lastUsedAtMs: null, successorId: null };
+  const origin = { kind: "secret", callerId, createdBy } as const;
+  return { token, row: { id, organizationId, name, hash, prefix, ...terms, ...unused, ...origin } };
 }
 
 /** Makes an id, such as `org_` and 20 random characters of base 36. */
@@ -142,10 +123,6 @@ export function hashOfSession(id: string): Uint8Array {
 /** Returns the id of a person at an identity provider. */
 export function idOfPerson({ issuer, subject }: { issuer: string; subject: string }): string {
   return idOfTexts("idn", issuer, subject);
-}
-
-function fingerprint(token: string, mark: Mark): TokenFingerprint {
-  return { hash: hashOf(token), prefix: token.slice(0, mark.length + PREFIX_SECRET_LENGTH) };
 }
 
 /** Returns the CRC-32 in base 62: six characters, padded with zeros, because 62^6 is more than 2^32. */
