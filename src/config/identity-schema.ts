@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { ORGANIZATION_ROLES, SERVICE_ROLES } from "../api/admin/roles.ts";
 import { PIN_KEY, PINS_MAX } from "../api/principal.ts";
-import { Entry, Group, optional } from "./upstream-schema.ts";
+import { Entry, Group, OptionalKeys } from "./upstream-schema.ts";
 
 /** Signature algorithms of RFC 7518 with a public key. A secret shared with an issuer could sign as the issuer. */
 const RSA_ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"] as const;
@@ -19,7 +19,7 @@ const RoleRule = Entry({
       "Claims with their values: each claim is the value, or a list that contains it. A dot leads into a claim, as in `realm_access.roles`; `email` and `email_domain` count only if the issuer has verified the address.",
   }),
   role: Type.Enum([...SERVICE_ROLES, ...ORGANIZATION_ROLES], { description: "Role of those who match." }),
-  ...optional({
+  ...OptionalKeys({
     organization: Type.Unsafe<string | { claim: string }>({
       ...Entry({ claim: Text({}) }),
       type: ["string", "object"],
@@ -35,7 +35,7 @@ const IssuerSchema = Entry({
     format: "issuer",
     description: "Issuer, as in the claim `iss`. Its metadata is read below this address.",
   }),
-  ...optional({
+  ...OptionalKeys({
     name: Type.String({
       minLength: 1,
       maxLength: 100,
@@ -51,7 +51,7 @@ const IssuerSchema = Entry({
     allowed: "a list of scopes, one of them openid",
     description: "Scopes that a sign-in requests.",
   }),
-  ...optional({
+  ...OptionalKeys({
     audience: Text({
       description: "Audience that JWT access tokens of this issuer must have; if absent, none is accepted.",
     }),

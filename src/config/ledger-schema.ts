@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { Count, Group, IntegerIn, NumberIn, optional } from "./upstream-schema.ts";
+import { Count, Group, IntegerIn, NumberIn, OptionalKeys } from "./upstream-schema.ts";
 
 /** Prompts and answers. */
 export const ConversationsSchema = Group(
@@ -33,7 +33,7 @@ export const Responses = Group(
 
 /** Requests and audit records. */
 export const RetentionSchema = Group(
-  optional({
+  OptionalKeys({
     requestMonths: Count(1_200, {
       description:
         "Months for which ended requests are stored; older months become one sum per organization. Absent: for ever.",
@@ -63,7 +63,7 @@ export const WarningsSchema = Group({
     ...{ reload: true, default: 10 },
     description: "Multiple of the usual spending of an hour above which an organization is warned.",
   }),
-  ...optional({
+  ...OptionalKeys({
     smtp: Type.String({
       format: "smtp-url",
       description: "Mail server for warnings: smtps://user:password@host, or smtp:// with STARTTLS.",

@@ -13,7 +13,7 @@ import {
   ModelSchema,
   NumberIn,
   ONE_BILLION,
-  optional,
+  OptionalKeys,
   ProviderSchema,
 } from "./upstream-schema.ts";
 
@@ -132,7 +132,7 @@ export const ConfigSchema = Group({
     description:
       "Directory of the embedded store, the spool and the dead letters. Also TOLLGATE_DATA_DIR and --data-dir.",
   }),
-  ...optional({
+  ...OptionalKeys({
     database: Type.String({
       format: "postgres-url",
       description: "Address of a PostgreSQL database; if absent, SQLite in the data directory. Also DATABASE_URL.",
@@ -213,7 +213,7 @@ export const ConfigSchema = Group({
   ),
   providers: Type.Array(ProviderSchema, { reload: true, default: [], description: "Providers of models." }),
   models: Type.Array(ModelSchema, { reload: true, default: [], description: "Models that requests can name." }),
-  ...optional({ aliases: Aliases }),
+  ...OptionalKeys({ aliases: Aliases }),
 });
 
 export type Settings = Static<typeof ConfigSchema>;

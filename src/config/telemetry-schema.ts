@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { Count, Group, Headers, IntegerIn, NumberIn, optional } from "./upstream-schema.ts";
+import { Count, Group, Headers, IntegerIn, NumberIn, OptionalKeys } from "./upstream-schema.ts";
 
 const TOKEN_CHARACTERS_LEAST = 16;
 
@@ -10,7 +10,7 @@ export const Metrics = Group({
     format: "host",
     description: "Address of `metrics.port`. On other addresses than loopback, set `metrics.token` too.",
   }),
-  ...optional({
+  ...OptionalKeys({
     port: IntegerIn(1, 65535, {
       description: "Port of its own for `/metrics`; if absent, `/metrics` is on `server.port` if there is a token.",
     }),
@@ -32,7 +32,7 @@ const SAMPLERS = ["always_on", "always_off", "traceidratio"] as const;
 
 /** Export to an OpenTelemetry collector. Each key has the meaning of its standard variable. */
 export const TelemetrySchema = Group({
-  ...optional({
+  ...OptionalKeys({
     endpoint: Type.String({
       format: "http-url",
       description:

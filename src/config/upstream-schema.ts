@@ -24,7 +24,7 @@ export const Entry = <T extends Record<string, TSchema>>(properties: T, options:
 export const Group = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
   Entry(properties, { default: {}, ...options });
 /** Marks keys without a default that may be absent. */
-export const optional = <T extends Record<string, TSchema>>(properties: T) =>
+export const OptionalKeys = <T extends Record<string, TSchema>>(properties: T) =>
   Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, Type.Optional(schema)])) as {
     [Name in keyof T]: TOptional<T[Name]>;
   };
@@ -55,7 +55,7 @@ export const PROVIDER_TIMEOUTS = { connectMs: 5_000, firstByteMs: 600_000, idleM
 export const ProviderSchema = Entry({
   id: Name({ description: "Name of the provider in routes." }),
   kind: Type.String({ minLength: 1, description: "Kind of provider, which decides its API." }),
-  ...optional({
+  ...OptionalKeys({
     baseUrl: Type.String({ format: "http-url", description: "Base URL of the provider's API." }),
     apiKey: Secret({ description: "API key, usually from a variable as in the example." }),
     region: HostPart({ description: "AWS region." }),
@@ -71,7 +71,7 @@ export const ProviderSchema = Entry({
     resourceName: HostPart({ description: "Azure OpenAI resource." }),
   }),
   headers: Headers("Additional headers of every request to this provider."),
-  ...optional({
+  ...OptionalKeys({
     traceparent: Type.Boolean({
       description:
         "True to send this provider the trace context of requests, so that it can continue their traces; for providers of your own.",
@@ -95,7 +95,7 @@ export const ProviderSchema = Entry({
 });
 
 const INPUT = DecimalText({ description: "Prompt tokens." });
-const CLASSES = optional(
+const CLASSES = OptionalKeys(
   Object.fromEntries(PRICE_ROWS.map(({ setting, description }) => [setting, DecimalText({ description })])) as Record<
     PriceSetting,
     ReturnType<typeof DecimalText>
@@ -103,7 +103,7 @@ const CLASSES = optional(
 );
 const TIERS = {
   ...CLASSES,
-  ...optional({
+  ...OptionalKeys({
     abovePromptTokens: Type.Record(Type.String(), Entry(CLASSES), {
       propertyNames: { pattern: "^[1-9]\\d{0,8}$" },
       allowed: "numbers of prompt tokens, such as 200000, and the prices above them",
@@ -114,7 +114,7 @@ const TIERS = {
 };
 const PRICE = {
   ...TIERS,
-  ...optional({
+  ...OptionalKeys({
     serviceTiers: Type.Record(Type.String(), Entry(TIERS), {
       allowed: "names of service tiers, such as flex and priority, and their prices",
       description:
@@ -124,7 +124,7 @@ const PRICE = {
 };
 const ONE_PRICE = Entry({ ...PRICE, input: INPUT });
 const DATED_PRICE = Entry({
-  ...optional({
+  ...OptionalKeys({
     from: Type.String({
       format: "date",
       description:
@@ -151,7 +151,7 @@ export const ModelSchema = Entry({
     Entry({
       provider: Name({ description: "ID of a provider." }),
       model: Name({ description: "The provider's name of the model." }),
-      ...optional({
+      ...OptionalKeys({
         price: Price("Price of this route."),
         runsTools: Type.Boolean({
           description:
@@ -168,7 +168,7 @@ export const ModelSchema = Entry({
     }),
     { minItems: 1, description: "Routes of the model, tried in this order or by weight." },
   ),
-  ...optional({
+  ...OptionalKeys({
     price: Price("Credits per million tokens, for routes without a price of their own."),
     name: Type.String({ minLength: 1, description: "Display name." }),
     category: Type.Enum([...CATEGORIES], { description: "Kind of model." }),
@@ -182,7 +182,7 @@ export const ModelSchema = Entry({
     cutoffDate: Type.String({ format: "date", description: "Knowledge cutoff, YYYY-MM-DD." }),
     playground: Type.Boolean({ description: "True to offer the model to guests." }),
     limits: Entry(
-      optional({
+      OptionalKeys({
         requestsPerMinute: Count(ONE_BILLION, { description: "Requests per minute." }),
         tokensPerMinute: Count(ONE_BILLION, { description: "Tokens per minute." }),
         concurrentRequests: Count(1_000_000, { description: "Concurrent requests." }),
