@@ -1,3 +1,4 @@
+import { type StatsListener, unwatchFile, watchFile } from "node:fs";
 import { configurationHash, differenceOf } from "../config/difference.ts";
 import type { Config } from "../config.ts";
 import { OperatorError } from "../errors.ts";
@@ -8,7 +9,6 @@ import { serverSettingsOf } from "./http.ts";
 import type { LiveParts, LiveValues } from "./live.ts";
 import type { ConfigSource } from "./parts.ts";
 import type { ConfigurationState } from "./telemetry/gauges.ts";
-import { watchFiles } from "./watch.ts";
 
 export interface ReloadsOptions {
   source: ConfigSource;
@@ -22,6 +22,9 @@ export interface ReloadsOptions {
 /** Reason for a reload: a signal, or a change of a file. */
 export type ReloadCause = "signal" | "file";
 
+/** Files are polled: network file systems report no changes, and nor do links, which Kubernetes replaces. */
+const POLL_MS = 250;
+
 /** Levels at which the line about a reload is written. */
 const VERBOSE: ReadonlySet<string> = new Set(["debug", "info"]);
 
@@ -29,8 +32,8 @@ const VERBOSE: ReadonlySet<string> = new Set(["debug", "info"]);
 export class Reloads {
   readonly #options: ReloadsOptions;
   readonly #started: Config;
-  #files: ReadonlySet<string>;
-  #stopWatching: (() => Promise<void>) | undefined;
+  #watched: ReadonlySet<string> = new Set();
+  #settling: NodeJS.Timeout | undefined;
   #running: Promise<void> = Promise.resolve();
   #isStopped = false;
   #lastMistake: string | undefined;
@@ -40,7 +43,6 @@ export class Reloads {
     this.#options = options;
     this.#started = options.live.config;
     this.#state = { hash: configurationHash(this.#started), isRead: true, needsRestart: false };
-    this.#files = options.source.files;
   }
 
   get state(): ConfigurationState {
@@ -48,17 +50,32 @@ export class Reloads {
   }
 
   start(): void {
-    this.#stopWatching = watchFiles(
-      () => this.#files,
-      () => this.reload("file"),
-    );
+    this.#watch(this.#options.source.files);
   }
 
   /** Stops watching. Resolves when a running reload has ended. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    await this.#stopWatching?.();
+    this.#watch(new Set());
+    clearTimeout(this.#settling);
     await this.#running;
+  }
+
+  /** Watches these files and no others. A file that is new here may have changed since it was read. */
+  #watch(files: ReadonlySet<string>): void {
+    const added = files.difference(this.#watched);
+    for (const file of added) watchFile(file, { interval: POLL_MS, persistent: false }, this.#changed);
+    for (const file of this.#watched.difference(files)) unwatchFile(file, this.#changed);
+    this.#watched = files;
+    if (added.size > 0) this.#reloadSoon();
+  }
+
+  readonly #changed: StatsListener = () => this.#reloadSoon();
+
+  /** Waits until no file changes any more, so that none is read half written. */
+  #reloadSoon(): void {
+    clearTimeout(this.#settling);
+    this.#settling = setTimeout(() => void this.reload("file"), POLL_MS).unref();
   }
 
   /** Reads the configuration again and applies it. Reloads run one after another. Never rejects. */
@@ -88,7 +105,7 @@ export class Reloads {
       this.#state = { ...this.#state, isRead: false };
       this.#report(cause, error);
     } finally {
-      this.#files = new Set([...source.files, ...files]);
+      if (!this.#isStopped) this.#watch(new Set([...source.files, ...files]));
     }
   }
 
@@ -112,7 +129,7 @@ export class Reloads {
       log.error({ cause, defect: error }, "the configuration could not be reloaded: nothing was changed");
       return;
     }
-    // The files of a mistake are read again when the list of files has changed.
+    // A file of a mistake is read again when it is new in the list of files.
     if (cause === "file" && error.message === this.#lastMistake) return;
     this.#lastMistake = error.message;
     log.error({ cause, mistake: error.message }, "the configuration has a mistake: nothing was changed");
