@@ -11,31 +11,17 @@ interface ErrorRow {
   message: string;
 }
 
-const invalid = (status: number, message: string, retryable = false): ErrorRow => ({
-  status,
-  type: "invalid_request_error",
-  retryable,
-  message,
-});
-const authentication = (message: string): ErrorRow => ({
-  status: 401,
-  type: "authentication_error",
-  retryable: false,
-  message,
-});
-const permission = (message: string): ErrorRow => ({
-  status: 403,
-  type: "permission_error",
-  retryable: false,
-  message,
-});
-const rateLimit = (message: string): ErrorRow => ({ status: 429, type: "rate_limit_error", retryable: true, message });
-const server = (status: number, message: string): ErrorRow => ({
-  status,
-  type: "server_error",
-  retryable: true,
-  message,
-});
+const invalid = (status: number, message: string, retryable = false) =>
+  row("invalid_request_error", status, message, retryable);
+const authentication = (message: string) => row("authentication_error", 401, message);
+const noCredits = (message: string) => row("insufficient_quota", 402, message);
+const permission = (message: string) => row("permission_error", 403, message);
+const rateLimit = (message: string) => row("rate_limit_error", 429, message, true);
+const server = (status: number, message: string) => row("server_error", status, message, true);
+
+function row(type: string, status: number, message: string, retryable = false): ErrorRow {
+  return { status, type, retryable, message };
+}
 
 export const errorCatalog = {
   invalid_json: invalid(400, "The request body is not valid JSON."),
@@ -55,18 +41,8 @@ export const errorCatalog = {
   invalid_token: authentication("The access token is not valid."),
   expired_token: authentication("The access token has expired."),
   sign_in_failed: authentication("The sign-in was not completed. Start again."),
-  insufficient_credits: {
-    status: 402,
-    type: "insufficient_quota",
-    retryable: false,
-    message: "The organization's credits do not cover this request.",
-  },
-  budget_exhausted: {
-    status: 402,
-    type: "insufficient_quota",
-    retryable: false,
-    message: "A budget does not cover this request.",
-  },
+  insufficient_credits: noCredits("The organization's credits do not cover this request."),
+  budget_exhausted: noCredits("A budget does not cover this request."),
   insufficient_scope: permission("The access token lacks the scope that this operation requires."),
   model_not_allowed: permission("The access token may not use this model."),
   organization_paused: permission("The organization is paused and accepts no new requests."),
@@ -161,13 +137,9 @@ export function invalidCursor(): ApiError {
 
 /** The store did not answer or rejected the operation. Callers receive `store_unavailable`. */
 export class StoreUnavailableError extends Error {
+  override name = "StoreUnavailableError";
   /** True if the change may be committed nevertheless, because the connection failed during the commit. */
   mayBeBooked = false;
-
-  constructor(message: string, options?: { cause?: unknown }) {
-    super(message, options);
-    this.name = "StoreUnavailableError";
-  }
 }
 
 /** True for the reason of an abort by the service itself, false for a client that disconnected. */
@@ -177,46 +149,38 @@ export function isOwnCut(reason: unknown): boolean {
 
 /** A batch was not committed, because another transaction has locked rows of its organizations. */
 export class OrganizationsLockedError extends StoreUnavailableError {
+  override name = "OrganizationsLockedError";
   readonly organizationIds: ReadonlySet<string>;
 
   constructor(organizationIds: Iterable<string>, options?: { cause?: unknown }) {
     super("The credits of the organization are locked by another transaction.", options);
-    this.name = "OrganizationsLockedError";
     this.organizationIds = new Set(organizationIds);
   }
 }
 
 /** A batch was not committed, because other sessions of the database have locked whole tables. */
 export class TablesLockedError extends StoreUnavailableError {
-  constructor(locks: readonly string[], options?: { cause?: unknown }) {
-    super(`Other sessions have locked tables of the store: ${locks.join(", ")}.`, options);
-    this.name = "TablesLockedError";
-  }
+  override name = "TablesLockedError";
 }
 
 /** Reason of an abort by the shutdown of the service. */
 export class StoppedError extends Error {
-  constructor() {
-    super("The service is shutting down");
-    this.name = "StoppedError";
-  }
+  override name = "StoppedError";
+  override message = "The service is shutting down";
 }
 
 /** An invalid command line or configuration: printed as one line without a stack, exit code 1. */
 export class OperatorError extends Error {
-  constructor(message: string, options?: { cause?: unknown }) {
-    super(message, options);
-    this.name = "OperatorError";
-  }
+  override name = "OperatorError";
 }
 
 /** An id that does not exist; the printed message adds the command that lists the ids. */
 export class UnknownIdError extends OperatorError {
+  override name = "UnknownIdError";
   readonly listedBy: string;
 
   constructor(what: string, id: string, listedBy: string) {
     super(`There is no ${what} with the id ${JSON.stringify(id)}.`);
-    this.name = "UnknownIdError";
     this.listedBy = listedBy;
   }
 }

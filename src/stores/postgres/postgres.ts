@@ -158,7 +158,10 @@ async function apply(pool: pg.Pool, budgets: BudgetCache, transitions: Transitio
     // First, because a service that waits for a table holds the locks of its organizations meanwhile.
     const { rows } = await query<{ lock: string }>(pool, { text: TABLE_LOCKS, isRepeatable: true });
     const tables = rows.map(({ lock }) => lock);
-    if (tables.length > 0) throw new TablesLockedError(tables, { cause: error });
+    if (tables.length > 0) {
+      const message = `Other sessions have locked tables of the store: ${tables.join(", ")}.`;
+      throw new TablesLockedError(message, { cause: error });
+    }
     const locked = await lockedOrganizations(pool, transitions);
     if (locked.length > 0) throw new OrganizationsLockedError(locked, { cause: error });
     // The lock has been released since.
