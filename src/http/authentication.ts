@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Identities } from "../admin/identities.ts";
 import { isJwt } from "../admin/jwt.ts";
 import type { Administrator } from "../admin/sessions.ts";
@@ -11,7 +11,8 @@ import type { Gateway } from "../gateway/gateway.ts";
 import type { LimitedRequest, LimitKey } from "../gateway/limits.ts";
 import { limitKeys } from "../gateway/wanted-limits.ts";
 import type { Authenticator } from "./authenticator.ts";
-import { clientAddressKey, ownConnection } from "./connection.ts";
+import { clientAddressKey, onClosed, ownConnection } from "./connection.ts";
+import type { RunningWork } from "./overload.ts";
 
 /** Who sends a request: the holder of an access token to `/v1`, or an administrator. */
 export type Caller = Readonly<
@@ -41,32 +42,25 @@ export function callerNamesOf(caller: Caller | null): { organizationId: string |
 
 /**
  * Returns the hook that runs before the body of an operation is read: it authenticates the token, checks its scope and
- * counts the request.
+ * counts the request. `work` counts operations that an overloaded service refuses.
  */
-export function authenticate(services: { gateway: Gateway }, accounts: CallerAccounts, scope: Scope) {
-  return async (request: FastifyRequest): Promise<void> => {
+export function authenticate(
+  services: { gateway: Gateway },
+  accounts: CallerAccounts,
+  scope: Scope,
+  work: RunningWork | undefined,
+) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const principal = await principalOfToken(accounts, bearerToken(request));
     request.caller = { principal };
     ownConnection(request.raw.socket, principal.organizationId);
+    if (work !== undefined) onClosed(reply.raw, work.begin(principal.organizationId));
     requireScope(principal, scope);
     const { gateway } = services;
     const limited = gateway.limits.begin(requestKeys(gateway, principal, request.ip));
     if (scope === "chat.completions:write") request.caller = { principal, limited };
     else await limited.counted();
   };
-}
-
-/** Returns the organization that a request will most likely be counted for, before it is authenticated; undefined if unknown. */
-export function likelyOrganization(
-  request: FastifyRequest,
-  authenticator: Pick<Authenticator, "knownOrganization">,
-): string | undefined {
-  try {
-    const hash = tokenHashHex(bearerToken(request));
-    return hash === undefined ? undefined : authenticator.knownOrganization(hash);
-  } catch {
-    return undefined;
-  }
 }
 
 /** Returns the principal of an authenticated operation. */
@@ -83,7 +77,7 @@ export function limitedOf({ caller }: FastifyRequest): LimitedRequest {
 
 /** The accounts of those who call `/v1`: with a token of this service, or with a JWT of an issuer. */
 export interface CallerAccounts {
-  authenticator: Pick<Authenticator, "authenticate" | "knownOrganization">;
+  authenticator: Pick<Authenticator, "authenticate">;
   identities: Pick<Identities, "principalOf">;
 }
 

@@ -79,11 +79,6 @@ export class Authenticator {
     return this.#lookUp(key).then((found) => this.#admit(found));
   }
 
-  /** Returns the organization of a token in the cache, without checking whether the token is still valid. */
-  knownOrganization(key: string): string | undefined {
-    return this.#known.get(key)?.principal.organizationId;
-  }
-
   #admit(known: CachedToken | undefined): Principal {
     if (known === undefined || known.revoked) throw new ApiError("invalid_token");
     if (known.expiresAtMs !== null && this.#clock() >= known.expiresAtMs) throw new ApiError("expired_token");

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { ApiError } from "../errors.ts";
 import { memoryBytesFor, memoryReader, Overload, RunningWork } from "./overload.ts";
 
 const LIMITS = { eventLoopDelayMs: 100, memoryShare: 0.9 };
@@ -133,16 +134,14 @@ test("The memory of this process is read.", () => {
 });
 
 test("An organization has its share while it has none running, or less than half the average, and no other does.", () => {
-  const work = new RunningWork();
-  expect(work.isLight("org_a")).toBe(true);
+  let refusal: ApiError | undefined;
+  const work = new RunningWork({ refusal: () => refusal });
   const ends = Array.from({ length: 12 }, () => work.begin("org_a"));
-  expect(work.isLight("org_a")).toBe(false);
+  refusal = new ApiError("overloaded");
+  expect(() => work.begin("org_a")).toThrow(refusal);
   // The averages are 12, 6.5, 7 and 7.5, and then 8.
-  for (let running = 0; running < 4; running += 1) {
-    expect(work.isLight("org_b")).toBe(true);
-    ends.push(work.begin("org_b"));
-  }
-  expect(work.isLight("org_b")).toBe(false);
+  for (let running = 0; running < 4; running += 1) ends.push(work.begin("org_b"));
+  expect(() => work.begin("org_b")).toThrow(refusal);
   for (const end of ends) end();
-  expect([work.isLight("org_a"), work.isLight("org_b")]).toEqual([true, true]);
+  for (const organization of ["org_a", "org_b"]) work.begin(organization)();
 });

@@ -1,8 +1,6 @@
 import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
-import type { FastifyRequest, onRequestHookHandler } from "fastify";
 import { ApiError } from "../errors.ts";
-import { sendError } from "./errors.ts";
 
 /** Load above which new work is refused. */
 export interface OverloadLimits {
@@ -129,20 +127,26 @@ export class Overload {
   }
 }
 
-/** Counts the requests of each organization that an overloaded service would refuse, from their beginning to their end. */
+/** Counts the requests of each organization that start work, and refuses some of them while the process is overloaded. */
 export class RunningWork {
+  readonly #overload: Pick<Overload, "refusal">;
   readonly #counts = new Map<string, number>();
   #total = 0;
 
-  /** Tells whether an organization has none running, or less than half as many as organizations have on average. */
-  isLight(organizationId: string): boolean {
-    const count = this.#counts.get(organizationId) ?? 0;
-    return count < Math.max(1, this.#total / (2 * Math.max(1, this.#counts.size)));
+  constructor(overload: Pick<Overload, "refusal">) {
+    this.#overload = overload;
   }
 
-  /** Counts a request until the returned function is called. */
+  /**
+   * Counts a request until the returned function is called. Throws overloaded if it is refused, unless its organization has none
+   * running, or less than half as many as organizations have on average.
+   */
   begin(organizationId: string): () => void {
-    this.#counts.set(organizationId, (this.#counts.get(organizationId) ?? 0) + 1);
+    const count = this.#counts.get(organizationId) ?? 0;
+    const isLight = count < Math.max(1, this.#total / (2 * Math.max(1, this.#counts.size)));
+    const refusal = this.#overload.refusal();
+    if (refusal !== undefined && !isLight) throw refusal;
+    this.#counts.set(organizationId, count + 1);
     this.#total += 1;
     return () => {
       this.#total -= 1;
@@ -151,21 +155,6 @@ export class RunningWork {
       else this.#counts.delete(organizationId);
     };
   }
-}
-
-/**
- * Returns the hook that refuses requests of an operation before they are authenticated and their bodies are read, except
- * those that the function exempts.
- */
-export function refuseWhenOverloaded(
-  overload: Pick<Overload, "refusal">,
-  isExempt: (request: FastifyRequest) => boolean,
-): onRequestHookHandler {
-  return (request, reply, done) => {
-    const refusal = overload.refusal();
-    if (refusal === undefined || isExempt(request)) done();
-    else sendError(reply, refusal);
-  };
 }
 
 /** With less, an idle process already uses most of its memory: docs/performance.md, section Memory. */

@@ -4,12 +4,7 @@ import type { AddressInfo } from "node:net";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
-import fastify, {
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  type onRequestHookHandler,
-} from "fastify";
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
@@ -18,7 +13,7 @@ import type { Log } from "../telemetry/logger.ts";
 import { type AccessSources, beginAccess, recordAccess, routeOf } from "./access.ts";
 import { ADMIN_PREFIX } from "./admin/endpoint.ts";
 import { type AdminServices, serveAdmin } from "./admin/index.ts";
-import { authenticate, type CallerAccounts, likelyOrganization, principalOf, takeQueryKey } from "./authentication.ts";
+import { authenticate, type CallerAccounts, takeQueryKey } from "./authentication.ts";
 import { acceptJsonBodies } from "./body.ts";
 import {
   closeWhenUnread,
@@ -35,7 +30,7 @@ import { serveConsole } from "./console.ts";
 import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
 import { type HealthSources, type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
-import { type Overload, RunningWork, refuseWhenOverloaded } from "./overload.ts";
+import { type Overload, RunningWork } from "./overload.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 import { endpoints, isGeminiPath, isPublicPath, requestPath, respondNoRoute } from "./routing.ts";
 import { RunningCompletions, Shutdown, type ShutdownOptions } from "./shutdown.ts";
@@ -289,23 +284,14 @@ async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointS
   });
   const methods = ["GET", "HEAD", "POST", "DELETE", "OPTIONS"];
   await api.register(cors, { origin: "*", methods, maxAge: 86_400, strictPreflight: false });
-  const work = new RunningWork();
-  const refuse = refuseWhenOverloaded(options.overload, (request) => {
-    const organizationId = likelyOrganization(request, options.authenticator);
-    return organizationId !== undefined && work.isLight(organizationId);
-  });
-  const begin: onRequestHookHandler = (request, reply, done) => {
-    onClosed(reply.raw, work.begin(principalOf(request).organizationId));
-    done();
-  };
+  const work = new RunningWork(options.overload);
   for (const endpoint of endpoints) {
-    const authenticated = authenticate(options, options, endpoint.scope);
     api.route({
       method: endpoint.method,
       url: endpoint.path,
       config: { errors: endpoint.errors },
       schema: documentationOf(endpoint, { ...options.completions, maxTokens: options.gateway.completionMaxTokens }),
-      onRequest: startsWork(endpoint) ? [refuse, authenticated, begin] : authenticated,
+      onRequest: authenticate(options, options, endpoint.scope, startsWork(endpoint) ? work : undefined),
       handler: (request, reply) => endpoint.handle(options, request, reply),
     });
   }

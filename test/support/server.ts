@@ -26,7 +26,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     longTasks: new FairTurns(1),
   };
   const server = await createServer({
-    authenticator: { authenticate: async () => PRINCIPAL, knownOrganization: () => undefined },
+    authenticator: { authenticate: async () => PRINCIPAL },
     identities: { principalOf: () => Promise.reject(new ApiError("invalid_token")) },
     admin: {} as ServerOptions["admin"],
     completions: { messages: "reply", maxTemperature: 1 },
@@ -81,7 +81,7 @@ export async function createTestServer(failing: { catalogFails?: boolean; storeF
   const gateway = { catalog: { find, list: () => [] } } as unknown as Gateway;
   const { url, server } = await startTestServer({
     gateway,
-    authenticator: { authenticate, knownOrganization: () => undefined },
+    authenticator: { authenticate },
   });
   try {
     const answer = await fetch(`${url}/v1/chat/completions`, {
