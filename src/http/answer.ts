@@ -1,6 +1,6 @@
 import type { OutgoingHttpHeaders } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { Type } from "typebox";
+import { type TProperties, Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
 import type { DecodedCompletion, DecodedRequest } from "../api/wire.ts";
@@ -9,7 +9,10 @@ import { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
 import { complete } from "../gateway/complete.ts";
 import type { GatewayCall } from "../gateway/gateway.ts";
+import { planPrompt } from "../gateway/kinds/completion.ts";
+import { rateLimitHeaders } from "../gateway/limits.ts";
 import type { CompletionReport } from "../gateway/report.ts";
+import { wantedLimits } from "../gateway/wanted-limits.ts";
 import { modelIn, traceparentOf } from "./access.ts";
 import { limitedOf, principalOf } from "./authentication.ts";
 import { holdBody } from "./body.ts";
@@ -21,7 +24,7 @@ import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 const MAX_COST = "x-tollgate-max-cost";
 
 /** Headers that every endpoint with a charge reads. */
-export const CHARGED_HEADERS = Type.Object({
+const CHARGED_HEADERS = {
   [IDEMPOTENCY_HEADER]: Type.Optional(
     Type.String({
       minLength: 1,
@@ -37,17 +40,38 @@ export const CHARGED_HEADERS = Type.Object({
         "The most that the request may cost, in credits, such as 0.05. No more is held or charged. A route that could cost more is not taken; if none is left, the response is 400 with the code max_cost_exceeded. A request without a bound of its output gets a shorter answer instead.",
     }),
   ),
-});
+};
 
-type Decode = (request: FastifyRequest, services: EndpointServices) => DecodedRequest | Promise<DecodedRequest>;
+type Decode<Decoded = DecodedRequest> = (
+  request: FastifyRequest,
+  services: EndpointServices,
+) => Decoded | Promise<Decoded>;
+
+/** Declares an operation that a model answers, with a charge. `decode` reads the body of a request on its wire. */
+export function answered({
+  decode,
+  headers,
+  ...declaration
+}: Omit<Endpoint, "method" | "scope" | "headers" | "handle"> & {
+  headers?: TProperties;
+  decode: Decode;
+}): Endpoint {
+  return {
+    ...declaration,
+    method: "POST",
+    scope: "chat.completions:write",
+    headers: Type.Object({ ...headers, ...CHARGED_HEADERS }),
+    handle: answerHandler(decode),
+  };
+}
 
 /**
- * Returns the handler of an inbound wire, of any kind of answer. `decode` reads the body of a request on this wire. Nothing is
- * awaited here: what it has read would stay in memory while a stream is open.
+ * Returns the handler of an inbound wire, of any kind of answer. Nothing is awaited here: what it has read would stay in memory
+ * while a stream is open.
  */
-export function answerHandler(decode: Decode): Endpoint["handle"] {
+function answerHandler(decode: Decode): Endpoint["handle"] {
   return (services, request, reply) => {
-    request.modelName = modelIn(request.body);
+    request.modelName ??= modelIn(request.body);
     const decoded = decode(request, services);
     if (decoded instanceof Promise) return decoded.then((one) => run(services, request, reply, one));
     return run(services, request, reply, decoded);
@@ -105,8 +129,36 @@ async function run(
   return reply.headers(headers).type("application/json; charset=utf-8").send(body);
 }
 
+/** Returns the handler that estimates the tokens of a prompt, within the limits of the caller. `encode` makes the response. */
+export function countHandler(
+  decode: Decode<DecodedCompletion>,
+  encode: (tokens: number) => object,
+): Endpoint["handle"] {
+  return async (services, request, reply) => {
+    const { gateway } = services;
+    request.modelName ??= modelIn(request.body);
+    const decoded = await decode(request, services);
+    const principal = principalOf(request);
+    const { signal } = abortOnClose(reply);
+    try {
+      const { estimate, promptTexts } = planPrompt(gateway, { native: undefined, ...decoded, principal, signal });
+      const { likely, likelyBesideText } = estimate;
+      const wanted = wantedLimits(gateway, principal, likely);
+      const { requestLimit, tokenLimit, leave } = await limitedOf(request).admit(wanted);
+      reply.headers(rateLimitHeaders([requestLimit, tokenLimit]));
+      const counter = gateway.tokenCounter.forPreviews(principal.organizationId, signal);
+      const [counted] = (await counter.count([promptTexts()])) ?? [];
+      const tokens = counted === undefined ? likely : counted + likelyBesideText;
+      leave(tokens);
+      return encode(tokens);
+    } catch (error) {
+      throw error instanceof ApiError ? renamed(error, decoded.paramOf) : error;
+    }
+  };
+}
+
 /** Returns the most that a request may cost; null where it does not state it. Throws invalid_value. */
-export function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
+function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
   const text = headers[MAX_COST];
   if (text === undefined) return null;
   const amount = typeof text === "string" ? parseCredits(text.trim()) : undefined;
@@ -119,7 +171,7 @@ export function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
 }
 
 /** Returns an error whose `param`, and the message that quotes it, have the wire's own name of the field. */
-export function renamed(error: ApiError, paramOf: (param: string) => string): ApiError {
+function renamed(error: ApiError, paramOf: (param: string) => string): ApiError {
   const { code, message, param, loggedMessage, fields, headers, cause } = error;
   if (param === null) return error;
   const name = paramOf(param);
@@ -130,7 +182,7 @@ export function renamed(error: ApiError, paramOf: (param: string) => string): Ap
 }
 
 /** Aborts the completion when its connection closes before the response is complete, or by calling `abort` or `cut`. */
-export function abortOnClose(reply: FastifyReply): Pick<GatewayCall, "signal" | "cut"> & { abort: () => void } {
+function abortOnClose(reply: FastifyReply): Pick<GatewayCall, "signal" | "cut"> & { abort: () => void } {
   const controller = new AbortController();
   const abort = () => controller.abort(new Error("The client disconnected"));
   onClosed(reply.raw, () => {
@@ -158,7 +210,7 @@ function streamSink(reply: FastifyReply, decoded: DecodedCompletion, signal: Abo
 }
 
 /** Folds the pieces of an answer into one response body. */
-export class DocumentSink implements AnswerSink {
+class DocumentSink implements AnswerSink {
   readonly streams = false;
   readonly #wire: Pick<DecodedCompletion, "document" | "keep">;
   readonly #fold = new AnswerFold();

@@ -11,7 +11,7 @@ import type { Gateway } from "../gateway/gateway.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { usualErrors } from "./errors.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
-import { createEmbedding } from "./routes/create-embedding.ts";
+import { createEmbedding } from "./routes/completions.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 
 /** Returns the parts of the OpenAPI document that do not come from endpoints. */

@@ -2,17 +2,13 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
 import { ADMIN_PREFIX, adminEndpoints } from "./admin/endpoint.ts";
 import { sendError } from "./errors.ts";
-import { countMessageTokens, countResponseTokens } from "./routes/count-tokens.ts";
-import { createChatCompletion } from "./routes/create-chat-completion.ts";
-import { createEmbedding } from "./routes/create-embedding.ts";
-import { createMessage } from "./routes/create-message.ts";
-import { createTextCompletion } from "./routes/create-text-completion.ts";
+import { createChatCompletion, createEmbedding, createTextCompletion } from "./routes/completions.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { createGeminiContent, createGeminiContentV1, listGeminiModels, retrieveGeminiModel } from "./routes/gemini.ts";
-import { showKey, showKeyInfo } from "./routes/key.ts";
+import { countMessageTokens, createMessage } from "./routes/messages.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
-import { reportUsage } from "./routes/report-usage.ts";
-import { createResponse, deleteResponse, retrieveResponse } from "./routes/responses.ts";
+import { countResponseTokens, createResponse, deleteResponse, retrieveResponse } from "./routes/responses.ts";
+import { reportUsage, showKey, showKeyInfo } from "./routes/usage.ts";
 
 /** All operations of callers. */
 export const endpoints: readonly Endpoint[] = [

@@ -1,47 +1,49 @@
-import type { FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import { decodeGeminiCount, decodeGenerateContent } from "../../api/gemini/decode.ts";
 import { GenerateContentResponse } from "../../api/gemini/encode.ts";
 import { geminiErrors } from "../../api/gemini/errors.ts";
 import { GenerateContentRequest } from "../../api/gemini/request.ts";
 import { ApiError } from "../../errors.ts";
-import { answerHandler, CHARGED_HEADERS } from "../answer.ts";
-import { estimateTokens } from "./count-tokens.ts";
-import type { Endpoint, EndpointServices } from "./endpoint.ts";
+import { answered, countHandler } from "../answer.ts";
+import type { Endpoint } from "./endpoint.ts";
 import { listModels, retrieveModel } from "./models.ts";
 
-const TokenCount = Type.Object({ totalTokens: Type.Integer({ minimum: 0 }) });
 const METHODS = ["generateContent", "streamGenerateContent", "countTokens"];
 
-const generate = answerHandler((request) => {
-  const { model, method } = callOf(request);
-  request.modelName = model;
-  const { alt } = request.query as { alt?: unknown };
-  const isStreamed = method === "streamGenerateContent";
-  return decodeGenerateContent(request.body, { model, isStreamed, isEvents: alt === "sse" });
-});
-
-export const createGeminiContent: Endpoint = {
-  method: "POST",
+const generating = answered({
   path: "/v1beta/models/*",
-  scope: "chat.completions:write",
   operationId: "createGeminiContent",
   summary: "Generate content, or count the tokens of a prompt",
   description:
     "The methods of Gemini's API. `generateContent` and `streamGenerateContent` generate a reply and charge the token's organization; a stream is server-sent events with `?alt=sse`, one JSON list without. `countTokens` estimates the tokens of a prompt without a charge. `null` counts as an absent field; unknown fields are ignored.",
-  headers: CHARGED_HEADERS,
   body: GenerateContentRequest,
   wildcard: { name: "call", description: `The model's id, a colon, and the method: ${METHODS.join(", ")}.` },
   response: {
     description: "The reply, its parts, or the estimated tokens.",
-    schema: Type.Union([GenerateContentResponse, TokenCount]),
+    schema: Type.Union([GenerateContentResponse, Type.Object({ totalTokens: Type.Integer({ minimum: 0 }) })]),
     eventSchema: GenerateContentResponse,
   },
   errors: geminiErrors,
+  decode: (request) => {
+    const { model, method } = callOf(request);
+    const { alt } = request.query as { alt?: unknown };
+    const isStreamed = method === "streamGenerateContent";
+    return decodeGenerateContent(request.body, { model, isStreamed, isEvents: alt === "sse" });
+  },
+});
+
+const countTokens = countHandler(
+  (request) => decodeGeminiCount(request.body, callOf(request).model),
+  (totalTokens) => ({ totalTokens }),
+);
+
+export const createGeminiContent: Endpoint = {
+  ...generating,
   handle(services, request, reply) {
-    return callOf(request).method === "countTokens"
-      ? count(services, request, reply)
-      : generate(services, request, reply);
+    const { model, method } = callOf(request);
+    request.modelName = model;
+    return (method === "countTokens" ? countTokens : generating.handle)(services, request, reply);
   },
 };
 
@@ -52,13 +54,6 @@ function callOf({ params }: FastifyRequest): { model: string; method: string } {
   const method = call.slice(colon + 1);
   if (colon > 0 && METHODS.includes(method)) return { model: call.slice(0, colon), method };
   throw new ApiError("not_found", `Route not found. Methods of a model are: ${METHODS.join(", ")}.`);
-}
-
-async function count(services: EndpointServices, request: FastifyRequest, reply: FastifyReply) {
-  const { model } = callOf(request);
-  request.modelName = model;
-  const decode = () => decodeGeminiCount(request.body, model);
-  return { totalTokens: await estimateTokens(services, request, reply, decode) };
 }
 
 /** The same under the path that Google's newer packages use. */

@@ -7,7 +7,7 @@ import { ResponsesRequest } from "../../api/responses/request.ts";
 import { ResponseEvent, ResponseObject } from "../../api/responses/response.ts";
 import type { DecodedCompletion } from "../../api/wire.ts";
 import { ApiError } from "../../errors.ts";
-import { answerHandler, CHARGED_HEADERS } from "../answer.ts";
+import { answered, countHandler } from "../answer.ts";
 import { principalOf } from "../authentication.ts";
 import { reserveBytes } from "../body.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
@@ -18,22 +18,37 @@ const REFERRED_BYTES_MAX = 8 * 1024 * 1024;
 const LOOKUPS_MAX = 3;
 const LOOKUP_PAUSE_MS = 250;
 
-export const createResponse: Endpoint = {
-  method: "POST",
+export const createResponse = answered({
   path: "/v1/responses",
-  scope: "chat.completions:write",
   operationId: "createResponse",
   summary: "Create a response",
   description:
     "Generates a response in the format of OpenAI's Responses API and charges the token's organization. `null` counts as an absent field; unknown fields are ignored and listed in the header `x-tollgate-ignored`.",
-  headers: CHARGED_HEADERS,
   body: ResponsesRequest,
   response: { description: "The response, or its events.", schema: ResponseObject, eventSchema: ResponseEvent },
-  handle: answerHandler(decodeResponse),
+  decode: decodeResponse,
+});
+
+export const countResponseTokens: Endpoint = {
+  method: "POST",
+  path: "/v1/responses/input_tokens",
+  scope: "chat.completions:write",
+  operationId: "countResponseTokens",
+  summary: "Count the tokens of a response's input",
+  description: "Estimates the input tokens of a request of POST /v1/responses, without calling a model or charging.",
+  body: ResponsesRequest,
+  response: {
+    description: "The estimated tokens.",
+    schema: Type.Object({
+      object: Type.Literal("response.input_tokens"),
+      input_tokens: Type.Integer({ minimum: 0 }),
+    }),
+  },
+  handle: countHandler(decodeResponse, (tokens) => ({ object: "response.input_tokens", input_tokens: tokens })),
 };
 
 /** Reads the body of a request, with the kept items of its token that it refers to. */
-export async function decodeResponse(request: FastifyRequest, services: EndpointServices): Promise<DecodedCompletion> {
+async function decodeResponse(request: FastifyRequest, services: EndpointServices): Promise<DecodedCompletion> {
   return decodeResponses(request.body, await keptItems(services, request, referencedIds(request.body)));
 }
 

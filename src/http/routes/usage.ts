@@ -1,7 +1,8 @@
 import type { FastifyRequest } from "fastify";
 import { type Static, Type } from "typebox";
 import { Nullable } from "../../api/admin/common.ts";
-import type { LimitSettings } from "../../api/principal.ts";
+import type { LimitSettings, Principal } from "../../api/principal.ts";
+import { UsageReport } from "../../api/usage.ts";
 import { ApiError } from "../../errors.ts";
 import { limitKeys } from "../../gateway/wanted-limits.ts";
 import { principalOf } from "../authentication.ts";
@@ -9,6 +10,26 @@ import type { Endpoint, EndpointServices } from "./endpoint.ts";
 
 const Amount = Nullable(Type.Number());
 const Models = Type.Array(Type.String());
+
+export const reportUsage: Endpoint = {
+  method: "GET",
+  path: "/v1/usage",
+  scope: "usage:read",
+  operationId: "reportUsage",
+  summary: "Report credits",
+  description: "The credits of the token's organization. Not available for the playground organization.",
+  response: { description: "The credits.", schema: UsageReport },
+  async handle({ usageReport }, request): Promise<UsageReport> {
+    return usageReport(customerOf(request));
+  },
+};
+
+/** Returns the principal of a request. Throws usage_not_available_for_playground. */
+function customerOf(request: FastifyRequest): Principal {
+  const principal = principalOf(request);
+  if (principal.organizationKind === "playground") throw new ApiError("usage_not_available_for_playground");
+  return principal;
+}
 
 /** The shape that clients of OpenRouter read, with further fields. */
 const Key = Type.Object({
@@ -107,8 +128,7 @@ export const showKeyInfo: Endpoint = {
 
 /** Returns the token of a request, its limits, and what may still be spent. Rejects for the playground organization. */
 async function keyOf({ gateway, directory, usageReport }: EndpointServices, request: FastifyRequest) {
-  const principal = principalOf(request);
-  if (principal.organizationKind === "playground") throw new ApiError("usage_not_available_for_playground");
+  const principal = customerOf(request);
   const [token, usage] = await Promise.all([directory.token(principal.tokenId), usageReport(principal)]);
   if (token === undefined) throw new ApiError("invalid_token");
   const limitOf = (unit: keyof LimitSettings) => limitKeys(gateway, principal, unit)[0].limit;
