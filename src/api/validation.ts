@@ -45,9 +45,22 @@ export class InvalidRequestError extends Error {
   }
 }
 
+/** Throws InvalidRequestError. */
+export function refuse(issue: ValidationIssue): never {
+  throw new InvalidRequestError(issue);
+}
+
 /** Throws InvalidRequestError if there is an issue. */
 export function refuseIf(issue: ValidationIssue | undefined): void {
-  if (issue !== undefined) throw new InvalidRequestError(issue);
+  if (issue !== undefined) refuse(issue);
+}
+
+/**
+ * Returns the schema of a field that a wire has and this service refuses, unless its value says the same as its absence.
+ * `reason` follows the name of the field and ends the sentence.
+ */
+export function refused(reason: string, ...neutral: unknown[]): object {
+  return { enum: [null, ...neutral], refusal: reason };
 }
 
 const FIELD_CHARACTERS_MAX = 128;
@@ -99,6 +112,10 @@ function specificity(error: ErrorObject): number {
 function issueOf(error: ErrorObject): ValidationIssue {
   const path = pathOf(error.instancePath);
   const param = path === "" ? null : path;
+  const refusal: string | undefined = error.parentSchema?.refusal;
+  if (refusal !== undefined) {
+    return { code: "unsupported_value", param, message: `Unsupported value of '${param}': ${refusal}.` };
+  }
   switch (error.keyword) {
     case "required":
       return missing(below(path, error.params.missingProperty));

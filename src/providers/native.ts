@@ -1,5 +1,5 @@
 import { detailsOf, type JsonObject } from "../api/json.ts";
-import { isTypedTool, isWebSearch } from "../api/messages/typed-tools.ts";
+import { isWebSearch, TYPED_TOOL } from "../api/messages/typed-tools.ts";
 import { CLIENT_TOOLS } from "../api/responses/request.ts";
 import { isSearch } from "../api/responses/tools.ts";
 import type { NativeRequest } from "../api/wire.ts";
@@ -54,7 +54,7 @@ const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
       return { ...body, tools, ...thinkingWithin(body.thinking, max_tokens), model, max_tokens, stream };
     },
     isSearch: isWebSearch,
-    isClientTool: (type) => type === "custom" || isTypedTool(type),
+    isClientTool: (type) => type === "custom" || TYPED_TOOL.test(type),
     reader: () => new MessagesReader(),
   },
   responses: {

@@ -4,7 +4,7 @@ import { invalid, missing, outOfRange, refuseIf, type ValidationIssue } from "..
 import type { DecodedCompletion, StatedOutput } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { ChatEventEncoder, type ChatStreamOptions, toChatCompletion } from "./encode.ts";
-import { partFault } from "./image-address.ts";
+import { checkParts } from "./image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, SentRequest, TOOLS_MAX } from "./request.ts";
 import { translateRequest, withNestedTools } from "./translate.ts";
 
@@ -80,7 +80,7 @@ export function checkRequest(
   refuseIf(temperatureIssue(sent, settings));
   const request = translateRequest(sent);
   refuseIf(checkTogether(request) ?? firstIssue(request.messages));
-  for (const message of request.messages) moveAddresses(message);
+  checkParts(request.messages, (param) => param);
   return { request, ignored: unknown.names(), isLegacy: sent.functions !== undefined };
 }
 
@@ -90,16 +90,6 @@ export function temperatureIssue(
   { maxTemperature: most }: Pick<ChatSettings, "maxTemperature">,
 ): ValidationIssue | undefined {
   return temperature > most ? outOfRange("temperature", "decimal", "above", most, temperature) : undefined;
-}
-
-/** OpenRouter's clients send the address of a file as its data. */
-function moveAddresses({ content }: RequestMessage): void {
-  if (!Array.isArray(content)) return;
-  for (const part of content) {
-    if (part.type !== "file" || part.file.file_data?.startsWith("data:") !== false) continue;
-    const { file_data: file_url, ...file } = part.file;
-    part.file = { ...file, file_url };
-  }
 }
 
 function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefined {
@@ -150,20 +140,6 @@ function firstIssue(messages: RequestMessage[]): ValidationIssue | undefined {
       return missing(`messages[${index}].content`);
     if (message.role === "tool" && message.tool_call_id === undefined)
       return missing(`messages[${index}].tool_call_id`);
-    const partIssue = firstPartIssue(message, index);
-    if (partIssue !== undefined) return partIssue;
-  }
-  return undefined;
-}
-
-function firstPartIssue({ content }: RequestMessage, messageIndex: number): ValidationIssue | undefined {
-  if (!Array.isArray(content)) return undefined;
-  for (const [index, part] of content.entries()) {
-    const found = partFault(part);
-    if (found === undefined) continue;
-    const param = `messages[${messageIndex}].content[${index}].${found.field}`;
-    const code = found.isUnsupported ? "unsupported_value" : "invalid_value";
-    return { code, param, message: `Invalid '${param}': ${found.fault}.` };
   }
   return undefined;
 }

@@ -1,4 +1,5 @@
 import ipaddr from "ipaddr.js";
+import { refuse } from "../validation.ts";
 import type { ContentPart, RequestMessage } from "./request.ts";
 
 type FilePart = Extract<ContentPart, { type: "file" }>;
@@ -58,6 +59,27 @@ function addressField(part: ContentPart): string | undefined {
   if (part.type === "image_url") return isFetched(part.image_url.url) ? "image_url.url" : undefined;
   if (part.type === "video_url") return isFetched(part.video_url.url) ? "video_url.url" : undefined;
   return part.type === "file" && isFetched(part.file.file_url) ? "file.file_url" : undefined;
+}
+
+/**
+ * Checks the parts of messages that are not text. `paramOf` returns the wire's name of a field. Throws InvalidRequestError.
+ */
+export function checkParts(messages: readonly RequestMessage[], paramOf: (param: string) => string): void {
+  for (const [index, { content }] of messages.entries()) {
+    if (!Array.isArray(content)) continue;
+    for (const [place, part] of content.entries()) {
+      const found = partFault(part);
+      if (found !== undefined) {
+        const param = paramOf(`messages[${index}].content[${place}].${found.field}`);
+        const code = found.isUnsupported ? "unsupported_value" : "invalid_value";
+        refuse({ code, param, message: `Invalid '${param}': ${found.fault}.` });
+      }
+      // OpenRouter's clients send the address of a file as its data.
+      if (part.type !== "file" || part.file.file_data?.startsWith("data:") !== false) continue;
+      const { file_data: file_url, ...file } = part.file;
+      part.file = { ...file, file_url };
+    }
+  }
 }
 
 const FILE_HEAD = /^data:[a-z]+\/[\w.+-]{1,100};base64,/;

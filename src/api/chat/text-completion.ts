@@ -1,9 +1,9 @@
 import { type Static, Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
-import { detailsOf, type JsonObject, pick } from "../json.ts";
+import { pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
-import { refuseIf, type ValidationIssue } from "../validation.ts";
+import { compileCheck, refused, refuseIf } from "../validation.ts";
 import type { AddEvent, DecodedCompletion, EventEncoder, PublicError } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { CompletionUsage, FinishReason } from "./completion.ts";
@@ -52,10 +52,19 @@ export const TextCompletion = Type.Object({
 type TextCompletion = Static<typeof TextCompletion>;
 
 const readRequest = compileReader(TextCompletionRequest);
+const checkRefused = compileCheck({
+  properties: {
+    n: refused("must be 1", 1),
+    best_of: refused("must be 1", 1),
+    echo: refused("must be false", false),
+    logprobs: refused("remove it"),
+    prompt: { maxItems: 1, refusal: "must be one text. Send several prompts in requests of their own" },
+  },
+});
 
 /** Reads the body of a completion in OpenAI's form from before chat completions. Throws InvalidRequestError. */
 export function decodeTextCompletion(body: unknown): DecodedCompletion {
-  refuseIf(unsupportedIssue(detailsOf(body)));
+  refuseIf(checkRefused(body));
   const unknown = new UnknownFields();
   const { model, prompt, suffix = "", max_tokens: tokens = MAX_TOKENS_OF_TEXT, ...others } = readRequest(body, unknown);
   const text = typeof prompt === "string" ? prompt : prompt.join("");
@@ -83,27 +92,6 @@ export function decodeTextCompletion(body: unknown): DecodedCompletion {
     events: (head, add) => new TextEventEncoder(head, add, hasUsage),
     document: toTextCompletion,
   };
-}
-
-/** Values of fields that this service does not have, and those that say the same as their absence. */
-const NEUTRAL: Readonly<Record<string, readonly unknown[]>> = { n: [1], best_of: [1], echo: [false], logprobs: [] };
-
-function unsupportedIssue(body: JsonObject): ValidationIssue | undefined {
-  const { prompt } = body;
-  if (Array.isArray(prompt) && (prompt.length > 1 || (prompt.length === 1 && typeof prompt[0] !== "string"))) {
-    const message = "Unsupported value: 'prompt' must be one text. Send several prompts in requests of their own.";
-    return { code: "unsupported_value", param: "prompt", message };
-  }
-  const param = Object.keys(NEUTRAL).find(
-    (name) => (body[name] ?? null) !== null && !NEUTRAL[name]?.includes(body[name]),
-  );
-  if (param === undefined) return undefined;
-  const [allowed] = NEUTRAL[param] ?? [];
-  const message =
-    allowed === undefined
-      ? `Unsupported parameter: '${param}'. Remove it.`
-      : `Unsupported value: '${param}' must be ${String(allowed)}.`;
-  return { code: "unsupported_value", param, message };
 }
 
 function headOf({ id, created, model, organizationId }: AnswerHead): Omit<TextCompletion, "choices"> {

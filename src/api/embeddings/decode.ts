@@ -1,9 +1,8 @@
 import { Type } from "typebox";
 import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
-import { detailsOf, type JsonObject } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
-import { compileCheck, refuseIf, type ValidationIssue, wrongType } from "../validation.ts";
+import { compileCheck, refused, refuseIf, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedEmbedding } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { type EmbeddingList, type EmbeddingOrder, EmbeddingRequest, INPUTS } from "./request.ts";
@@ -18,12 +17,15 @@ const checks = {
 };
 /** Fields of other embeddings APIs that change the vectors. */
 const CHANGING_FIELDS = ["input_type", "output_dimension", "output_dtype", "task", "task_type", "truncate"];
+const checkRefused = compileCheck({
+  properties: Object.fromEntries(CHANGING_FIELDS.map((field) => [field, refused("remove it")])),
+});
 
 /** Reads the body of a request of embeddings. `null` counts as absent. Throws InvalidRequestError. */
 export function decodeEmbedding(body: unknown): DecodedEmbedding {
   const unknown = new UnknownFields();
   const stated = readOthers(body, unknown) as EmbeddingRequest;
-  refuseIf(refusedField(detailsOf(body)) ?? checkInput(stated.input));
+  refuseIf(checkRefused(body) ?? checkInput(stated.input));
   const { model, input, dimensions, encoding_format: encoding = "float", user } = stated;
   return {
     kind: "embedding",
@@ -34,12 +36,6 @@ export function decodeEmbedding(body: unknown): DecodedEmbedding {
     paramOf: (param) => param,
     document: (head, answer, end) => toEmbeddingList(encoding, head, answer, end),
   };
-}
-
-function refusedField(body: JsonObject): ValidationIssue | undefined {
-  const param = CHANGING_FIELDS.find((field) => (body[field] ?? undefined) !== undefined);
-  if (param === undefined) return undefined;
-  return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}'. Remove it.` };
 }
 
 function inputsOf(input: EmbeddingRequest["input"]): EmbeddingOrder["inputs"] {

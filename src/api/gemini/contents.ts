@@ -1,20 +1,15 @@
 import { partFault } from "../chat/image-address.ts";
 import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
-import { InvalidRequestError, invalid } from "../validation.ts";
+import { Places } from "../places.ts";
+import { invalid, refuse } from "../validation.ts";
 import type { UnknownFields } from "../wording.ts";
 import type { GeminiContent, GeminiPart } from "./request.ts";
 import { detailOf, extraContentOf } from "./signatures.ts";
 
-/** Place of a message in the request, for the errors that name it. */
-interface Origin {
-  content: string;
-  /** Paths of its content parts. */
-  parts: string[];
-}
-
+/** The messages of contents, and their places in them. */
 export interface DecodedContents {
   messages: RequestMessage[];
-  origins: Origin[];
+  places: Places;
 }
 
 /**
@@ -28,7 +23,7 @@ export function messagesOfContents(contents: readonly GeminiContent[], ignored: 
 
 class ContentReader implements DecodedContents {
   readonly messages: RequestMessage[] = [];
-  readonly origins: Origin[] = [];
+  readonly places = new Places();
   readonly #ignored: UnknownFields;
   /** Calls without a result, the oldest first. */
   readonly #open: { id: string; name: string }[] = [];
@@ -43,30 +38,24 @@ class ContentReader implements DecodedContents {
     else this.#readUser(parts, path);
   }
 
-  #add(message: RequestMessage, content: string, parts: string[] = []): void {
-    this.messages.push(message);
-    this.origins.push({ content, parts });
+  #add(message: RequestMessage, path: string): void {
+    this.messages.push(this.places.note(message, path));
   }
 
   #readUser(parts: readonly GeminiPart[], path: string): void {
     const content: ContentPart[] = [];
-    const paths: string[] = [];
     for (const [index, part] of parts.entries()) {
       const at = `${path}.parts[${index}]`;
-      if (part.functionResponse !== undefined) {
-        this.#addResult(part.functionResponse, at);
-        continue;
-      }
-      content.push(contentOf(part, at));
-      paths.push(at);
+      if (part.functionResponse !== undefined) this.#addResult(part.functionResponse, at);
+      else content.push(this.places.note(contentOf(part, at), at));
     }
     const [first] = content;
     if (first === undefined) {
-      if (parts.length === 0) throw new InvalidRequestError(invalid(`${path}.parts`, "expected at least one part"));
+      if (parts.length === 0) refuse(invalid(`${path}.parts`, "expected at least one part"));
       return;
     }
     const isText = content.length === 1 && first.type === "text";
-    this.#add({ role: "user", content: isText ? first.text : content }, path, paths);
+    this.#add({ role: "user", content: isText ? first.text : content }, path);
   }
 
   #addResult({ id, name, response = {} }: NonNullable<GeminiPart["functionResponse"]>, at: string): void {
@@ -74,7 +63,7 @@ class ContentReader implements DecodedContents {
     const [call] = index < 0 ? [] : this.#open.splice(index, 1);
     if (call === undefined) {
       const reason = `no functionCall before it without a result has this ${id === undefined ? "name" : "id"}`;
-      throw new InvalidRequestError(invalid(`${at}.functionResponse`, reason));
+      refuse(invalid(`${at}.functionResponse`, reason));
     }
     this.#add({ role: "tool", tool_call_id: call.id, content: JSON.stringify(response) }, at);
   }
@@ -88,8 +77,7 @@ class ContentReader implements DecodedContents {
       } else if (part.thought === true) this.#think(message, part);
       else {
         const content = contentOf(part, at);
-        if (content.type !== "text")
-          throw new InvalidRequestError(invalid(at, "a model's content has only texts and calls"));
+        if (content.type !== "text") refuse(invalid(at, "a model's content has only texts and calls"));
         if (part.thoughtSignature !== undefined) this.#ignored.add("contents.parts.", "thoughtSignature");
         message.content = `${message.content ?? ""}${content.text}`;
       }
@@ -128,10 +116,10 @@ function contentOf(part: GeminiPart, at: string): ContentPart {
         ? undefined
         : ({ type: "text", text } as const);
   const kinds = "text, inlineData, fileData, functionCall or functionResponse";
-  if (content === undefined) throw new InvalidRequestError(invalid(at, `expected one of ${kinds}`));
+  if (content === undefined) refuse(invalid(at, `expected one of ${kinds}`));
   const found = partFault(content);
   if (found === undefined) return content;
-  throw new InvalidRequestError(invalid(inlineData ? `${at}.inlineData` : `${at}.fileData`, found.fault));
+  refuse(invalid(inlineData ? `${at}.inlineData` : `${at}.fileData`, found.fault));
 }
 
 function inlineContent({ mimeType, data }: NonNullable<GeminiPart["inlineData"]>): ContentPart {

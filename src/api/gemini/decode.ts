@@ -217,13 +217,11 @@ const PARAMS: Record<string, string> = {
   tool_choice: "toolConfig.functionCallingConfig",
   metadata: "labels",
 };
-const MESSAGE_PARAM = /^messages\[(\d+)\](?:\.content\[(\d+)\])?/;
 const TOOL_PARAM = /^tools\[(\d+)\](?:\.function)?(.*)$/;
 
-function paramOf(param: string, request: GenerateContentRequest, { origins }: DecodedContents): string {
-  const [, message, part] = MESSAGE_PARAM.exec(param) ?? [];
-  const origin = message === undefined ? undefined : origins[Number(message)];
-  if (origin !== undefined) return (part === undefined ? undefined : origin.parts[Number(part)]) ?? origin.content;
+function paramOf(param: string, request: GenerateContentRequest, { messages, places }: DecodedContents): string {
+  const place = places.find(messages, param);
+  if (place !== undefined) return place.path;
   const [, tool, rest = ""] = TOOL_PARAM.exec(param) ?? [];
   const declared = tool === undefined ? undefined : declarations(request)[Number(tool)];
   return declared === undefined ? (PARAMS[param] ?? param) : `${declared.path}${rest}`;

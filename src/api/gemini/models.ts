@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import type { Model } from "../model.ts";
-import { InvalidRequestError, invalid } from "../validation.ts";
+import { invalid, refuse } from "../validation.ts";
 
 /** A model in the format of Gemini's API. */
 export const GeminiModel = Type.Object({
@@ -31,9 +31,8 @@ export function toGeminiModels(
   { pageSize = String(PAGE_SIZE_DEFAULT), pageToken = "0" }: Record<string, unknown>,
 ): GeminiModelList {
   const [size, from] = [pageSize, pageToken].map((text) => (/^\d{1,9}$/.test(String(text)) ? Number(text) : undefined));
-  if (size === undefined || size < 1)
-    throw new InvalidRequestError(invalid("pageSize", `expected 1 to ${PAGE_SIZE_MAX}`));
-  if (from === undefined) throw new InvalidRequestError(invalid("pageToken", "expected the nextPageToken of a list"));
+  if (size === undefined || size < 1) refuse(invalid("pageSize", `expected 1 to ${PAGE_SIZE_MAX}`));
+  if (from === undefined) refuse(invalid("pageToken", "expected the nextPageToken of a list"));
   const to = from + Math.min(size, PAGE_SIZE_MAX);
   return {
     models: models.slice(from, to).map(toGeminiModel),

@@ -1,68 +1,52 @@
 import type { CacheControl, ContentPart, ReasoningDetail, RequestMessage, ToolCall } from "../chat/request.ts";
+import { Places } from "../places.ts";
 import { type ReasoningBlock, stateOf } from "./reasoning.ts";
-import type { BlockOf, InputMessage, MessageBlock, MessagesRequest } from "./request.ts";
-
-/** A part of the internal form, and the wire's path of the block that it was made from. */
-interface PlacedPart {
-  part: ContentPart;
-  path: string;
-}
-
-/** The wire's paths of a message and of its parts. */
-interface Place {
-  path: string;
-  parts: readonly string[];
-}
+import type { BlockOf, InputMessage, MessagesRequest } from "./request.ts";
 
 type TextOrMedia = BlockOf<"text" | "image" | "document" | "search_result">;
-
-const MESSAGE_PARAM = /^messages\[(\d+)\](?:\.content\[(\d+)\])?/;
+type AssistantBlocks = Extract<InputMessage, { role: "assistant" }>["content"];
 
 /** Converts the messages of the wire to the internal form, and remembers the place of each. */
 export class MessageConversation {
   readonly messages: RequestMessage[] = [];
-  readonly #places: Place[] = [];
+  readonly #places = new Places();
 
   constructor({ system, messages, cache_control }: Pick<MessagesRequest, "system" | "messages" | "cache_control">) {
-    if (system !== undefined && system.length > 0) this.#add("system", placedParts(system, "system"), "system");
+    if (system !== undefined && system.length > 0) this.#add("system", this.#parts(system, "system"), "system");
     for (const [index, message] of messages.entries()) this.#addMessage(message, `messages[${index}]`);
     if (cache_control !== undefined) this.#markLast(cache_control);
   }
 
   /** Returns the wire's path of a path in the internal form. */
   paramOf(param: string): string {
-    const [found, message, part] = MESSAGE_PARAM.exec(param) ?? [];
-    const place = message === undefined ? undefined : this.#places[Number(message)];
-    if (found === undefined || place === undefined) return param;
-    const block = part === undefined ? undefined : place.parts[Number(part)];
-    const rest = param.slice(found.length).replace(/^\.(image_url|file)\b.*$/, ".source");
-    return `${block ?? place.path}${rest}`;
+    const place = this.#places.find(this.messages, param);
+    return place === undefined ? param : place.path + place.rest.replace(/^\.(image_url|file)\b.*$/, ".source");
   }
 
   #addMessage({ role, content }: InputMessage, path: string): void {
-    const blocks = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
-    if (role === "assistant") {
-      this.#addAssistant(blocks, path);
-      return;
+    if (role === "assistant") this.#addAssistant(content, path);
+    else if (typeof content === "string") this.#add(role, this.#parts(content, path), path);
+    else {
+      const others: ContentPart[] = [];
+      for (const [index, block] of content.entries()) {
+        const blockPath = `${path}.content[${index}]`;
+        if (block.type === "tool_result") this.#addResult(block, blockPath);
+        else others.push(...this.#partsOf(block, blockPath));
+      }
+      if (others.length > 0 || content.length === 0) this.#add(role, others, path);
     }
-    const others: PlacedPart[] = [];
-    for (const [index, block] of blocks.entries()) {
-      const blockPath = `${path}.content[${index}]`;
-      if (block.type === "tool_result") this.#addResult(block, blockPath);
-      else if (isTextOrMedia(block)) others.push(...placedPart(block, blockPath));
-    }
-    if (others.length > 0 || blocks.length === 0) this.#add(role, others, path);
   }
 
   #addResult({ tool_use_id, content = "", is_error, cache_control }: BlockOf<"tool_result">, path: string): void {
-    const parts = placedParts(content, `${path}.content`);
-    if (is_error === true) parts.unshift({ part: { type: "text", text: "Error:" }, path });
-    mark(parts.at(-1)?.part, cache_control);
+    const parts = this.#parts(content, `${path}.content`);
+    if (is_error === true) parts.unshift({ type: "text", text: "Error:" });
+    mark(parts.at(-1), cache_control);
     this.#add("tool", parts, path, { tool_call_id: tool_use_id });
   }
 
-  #addAssistant(blocks: readonly MessageBlock[], path: string): void {
-    const parts: PlacedPart[] = [];
+  #addAssistant(content: AssistantBlocks, path: string): void {
+    const blocks = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
+    const parts: ContentPart[] = [];
     const calls: ToolCall[] = [];
     const details: ReasoningDetail[] = [];
     const extras = new Map<string, unknown>();
@@ -76,11 +60,9 @@ export class MessageConversation {
     for (const [index, block] of blocks.entries()) {
       if (block.type === "thinking" || block.type === "redacted_thinking") addReasoning(block);
       else if (block.type === "tool_use") calls.push(toolCallOf(block));
+      else if (block.type === "text") parts.push(...this.#partsOf(block, `${path}.content[${index}]`));
       // For the estimate of the prompt alone: only upstreams of this wire take it.
-      else if (block.type === "server_tool_use" || block.type === "web_search_tool_result") {
-        const text = JSON.stringify(block.type === "server_tool_use" ? block.input : block.content);
-        parts.push({ part: { type: "text", text }, path: `${path}.content[${index}]` });
-      } else if (isTextOrMedia(block)) parts.push(...placedPart(block, `${path}.content[${index}]`));
+      else parts.push({ type: "text", text: JSON.stringify("input" in block ? block.input : block.content) });
     }
     for (const call of calls) {
       if (extras.has(call.id)) call.extra_content = extras.get(call.id);
@@ -94,15 +76,20 @@ export class MessageConversation {
     });
   }
 
-  #add(
-    role: RequestMessage["role"],
-    placed: readonly PlacedPart[],
-    path: string,
-    fields: Partial<RequestMessage> = {},
-  ) {
-    const hasContent = placed.length > 0 || fields.tool_calls === undefined;
-    this.messages.push({ role, ...(hasContent && { content: contentOf(placed) }), ...fields });
-    this.#places.push({ path, parts: placed.map((one) => one.path) });
+  #add(role: RequestMessage["role"], parts: ContentPart[], path: string, fields: Partial<RequestMessage> = {}): void {
+    const hasContent = parts.length > 0 || fields.tool_calls === undefined;
+    this.messages.push(this.#places.note({ role, ...(hasContent && { content: contentOf(parts) }), ...fields }, path));
+  }
+
+  #parts(content: string | readonly TextOrMedia[], path: string): ContentPart[] {
+    if (typeof content === "string") return [{ type: "text", text: content }];
+    return content.flatMap((block, index) => this.#partsOf(block, `${path}[${index}]`));
+  }
+
+  #partsOf(block: TextOrMedia, path: string): ContentPart[] {
+    const parts = partsOf(block);
+    mark(parts.at(-1), block.cache_control);
+    return parts.map((part) => this.#places.note(part, path));
   }
 
   /** Marks the end of the prompt, as the upstream does where the whole request has a cache mark. */
@@ -113,32 +100,17 @@ export class MessageConversation {
   }
 }
 
-function isTextOrMedia(block: MessageBlock): block is TextOrMedia {
-  return ["text", "image", "document", "search_result"].includes(block.type);
-}
-
 function mark(part: ContentPart | undefined, cacheControl: CacheControl | undefined): void {
   const isMarkable = part?.type === "text" || part?.type === "image_url" || part?.type === "file";
   if (isMarkable && cacheControl !== undefined) part.cache_control ??= cacheControl;
 }
 
 /** Text without a cache mark is a string, which every upstream takes. */
-function contentOf(placed: readonly PlacedPart[]): string | ContentPart[] {
-  const [first, ...others] = placed.map(({ part }) => part);
+function contentOf(parts: ContentPart[]): string | ContentPart[] {
+  const [first, ...others] = parts;
   if (first === undefined) return "";
   const isPlain = others.length === 0 && first.type === "text" && first.cache_control === undefined;
-  return isPlain ? first.text : [first, ...others];
-}
-
-function placedParts(content: string | readonly TextOrMedia[], path: string): PlacedPart[] {
-  if (typeof content === "string") return [{ part: { type: "text", text: content }, path }];
-  return content.flatMap((block, index) => placedPart(block, `${path}[${index}]`));
-}
-
-function placedPart(block: TextOrMedia, path: string): PlacedPart[] {
-  const parts = partsOf(block);
-  mark(parts.at(-1), block.cache_control);
-  return parts.map((part) => ({ part, path }));
+  return isPlain ? first.text : parts;
 }
 
 function partsOf(block: TextOrMedia): ContentPart[] {
@@ -154,8 +126,7 @@ function partsOf(block: TextOrMedia): ContentPart[] {
   }
 }
 
-/** Returns the address of an image in the internal form. */
-export function imageUrlOf(source: BlockOf<"image">["source"]): string {
+function imageUrlOf(source: BlockOf<"image">["source"]): string {
   return source.type === "url" ? source.url : `data:${source.media_type};base64,${source.data}`;
 }
 

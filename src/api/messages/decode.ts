@@ -1,17 +1,16 @@
 import { choiceWithoutTools, effortOfBudget } from "../chat/decode.ts";
-import { imageAddressFault, isDataAddress } from "../chat/image-address.ts";
+import { checkParts } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
-import { detailsOf, isObject, type JsonObject, pick } from "../json.ts";
+import { pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
-import { invalid, missing, refuseIf, type ValidationIssue } from "../validation.ts";
+import { compileCheck, invalid, missing, refused, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
-import { shown, UnknownFields } from "../wording.ts";
-import { imageUrlOf, MessageConversation } from "./conversation.ts";
+import { UnknownFields } from "../wording.ts";
+import { MessageConversation } from "./conversation.ts";
 import { MessageEventEncoder } from "./encode.ts";
 import { toMessage } from "./message.ts";
 import { isClaudes } from "./reasoning.ts";
 import {
-  type BlockOf,
   CountTokensRequest,
   type InputMessage,
   MESSAGES_VERSIONS,
@@ -19,7 +18,7 @@ import {
   MessagesRequest,
   type MessageTool,
 } from "./request.ts";
-import { definitionOf, isOfScreen, isTypedTool, isWebSearch } from "./typed-tools.ts";
+import { definitionOf, isOfScreen, isWebSearch, TYPED_TOOL, WEB_SEARCH } from "./typed-tools.ts";
 
 /** Headers of a request. */
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
@@ -43,16 +42,11 @@ function decode(
   read: typeof readMessages | typeof readCountTokens,
 ): DecodedCompletion {
   const unknown = new UnknownFields();
-  refuseIf(messagesVersionIssue(headers) ?? bodyIssue(detailsOf(body)));
+  refuseIf(messagesVersionIssue(headers) ?? checkRefused(body));
   const request = read(body, unknown) as MessagesRequest;
-  refuseIf(
-    toolIssue(request) ??
-      toolChoiceIssue(request) ??
-      thinkingIssue(request) ??
-      formatIssue(request) ??
-      blockIssue(request.messages),
-  );
+  refuseIf(toolIssue(request) ?? toolChoiceIssue(request) ?? thinkingIssue(request) ?? formatIssue(request));
   const conversation = new MessageConversation(request);
+  checkParts(conversation.messages, (param) => conversation.paramOf(param));
   const native = nativeOf(request, headers);
   const asked = internalRequest(request, conversation);
   return {
@@ -86,42 +80,25 @@ export function messagesVersionIssue({ "anthropic-version": version }: Headers):
   return { code: "invalid_value", param: "anthropic-version", message };
 }
 
-/** Fields that make an upstream run tools, keep state or charge other prices, with the value that counts as absent. */
-const REFUSED: Record<string, unknown> = {
-  mcp_servers: undefined,
-  container: undefined,
-  compaction: undefined,
-  thread: undefined,
-  fallbacks: undefined,
-  billing_policy: undefined,
-  inference_geo: undefined,
-  speed: "standard",
+const NOT_HERE = refused("this service does not have it. Remove it", []);
+const KNOWN_TOOL = {
+  pattern: `^custom$|${TYPED_TOOL.source}|${WEB_SEARCH.source}`,
+  refusal: "supported tools are custom ones, bash, text_editor, memory, computer and web_search",
 };
-
-/** Returns the issue of a body that asks for what this service does not do. */
-function bodyIssue(body: JsonObject): ValidationIssue | undefined {
-  for (const [param, none] of Object.entries(REFUSED)) {
-    const value = body[param] ?? undefined;
-    if (value === none || value === undefined || (Array.isArray(value) && value.length === 0)) continue;
-    return { code: "unsupported_value", param, message: `'${param}' is not supported by this service.` };
-  }
-  return serverToolIssue(body);
-}
-
-function serverToolIssue({ tools }: JsonObject): ValidationIssue | undefined {
-  if (!Array.isArray(tools)) return undefined;
-  const index = tools.findIndex((tool) => isObject(tool) && !isKnownTool(tool.type ?? undefined));
-  if (index < 0) return undefined;
-  const param = `tools[${index}].type`;
-  const expected = "Supported tools are custom ones, bash, text_editor, memory, computer and web_search.";
-  const message = `Invalid '${param}': the tool ${shown(tools[index].type)} is not supported. ${expected}`;
-  return { code: "unsupported_value", param, message, loggedMessage: `Invalid '${param}'. ${expected}` };
-}
-
-function isKnownTool(type: unknown): boolean {
-  if (type === undefined || type === "custom") return true;
-  return typeof type === "string" && (isTypedTool(type) || isWebSearch(type));
-}
+/** Fields that make an upstream run tools, keep state or charge other prices. */
+const checkRefused = compileCheck({
+  properties: {
+    mcp_servers: NOT_HERE,
+    container: NOT_HERE,
+    compaction: NOT_HERE,
+    thread: NOT_HERE,
+    fallbacks: NOT_HERE,
+    billing_policy: NOT_HERE,
+    inference_geo: NOT_HERE,
+    speed: refused("must be 'standard'", "standard"),
+    tools: { items: { properties: { type: KNOWN_TOOL } } },
+  },
+});
 
 /** Returns the issue of a tool that lacks what only tools of Anthropic's definition may lack. */
 function toolIssue({ tools = [] }: MessagesRequest): ValidationIssue | undefined {
@@ -167,12 +144,6 @@ function formatIssue({ output_format, output_config }: MessagesRequest): Validat
   return { code: "invalid_value", param: "output_format", message };
 }
 
-const BLOCKS_OF_ROLES: Record<InputMessage["role"], readonly MessageBlock["type"][]> = {
-  user: ["text", "image", "document", "search_result", "tool_result"],
-  assistant: ["text", "thinking", "redacted_thinking", "tool_use", "server_tool_use", "web_search_tool_result"],
-  system: ["text"],
-};
-
 interface PlacedBlock {
   block: MessageBlock;
   path: string;
@@ -195,31 +166,6 @@ function* blocksOf(messages: readonly InputMessage[]): Generator<PlacedBlock & P
   for (const [index, { role, content }] of messages.entries()) {
     for (const placed of blocksIn(content, `messages[${index}].content`)) yield { ...placed, role };
   }
-}
-
-function blockIssue(messages: readonly InputMessage[]): ValidationIssue | undefined {
-  for (const { block, path, role } of blocksOf(messages)) {
-    if (!BLOCKS_OF_ROLES[role].includes(block.type)) {
-      return invalid(`${path}.type`, `a message with the role '${role}' cannot contain '${block.type}'`);
-    }
-    const fault = sourceFault(block);
-    if (fault !== undefined) return invalid(`${path}.source`, fault);
-  }
-  return undefined;
-}
-
-const NO_BASE64 = /[^A-Za-z0-9+/=]/;
-
-function sourceFault(block: MessageBlock): string | undefined {
-  if (block.type === "image") return imageAddressFault(imageUrlOf(block.source));
-  return block.type === "document" ? documentFault(block) : undefined;
-}
-
-function documentFault({ source }: BlockOf<"document">): string | undefined {
-  if (source.type === "base64") return NO_BASE64.test(source.data) ? "the document is not valid base64" : undefined;
-  if (source.type !== "url") return undefined;
-  const isPublic = !isDataAddress(source.url) && imageAddressFault(source.url) === undefined;
-  return isPublic ? undefined : "expected a public https:// address";
 }
 
 /** Thinking that Claude cannot read is left out of the request for upstreams of this wire, because they would refuse it. */

@@ -1,4 +1,4 @@
-import { type Static, Type } from "typebox";
+import { type Static, type TSchema, Type } from "typebox";
 import { CacheControl, MESSAGES_MAX, TOOLS_MAX, taggedUnion } from "../chat/request.ts";
 
 /** Versions of the wire that clients may name in `anthropic-version`. */
@@ -92,21 +92,17 @@ const ToolResultBlock = Type.Object({
   cache_control: cacheControl,
 });
 
-/** Every content block. Of the tools that a provider runs, only searches have some. */
-const MessageBlock = taggedUnion("type", [
-  ...resultBlocks,
-  ThinkingBlock,
-  RedactedThinkingBlock,
-  ToolUseBlock,
-  ToolResultBlock,
-  ServerToolUseBlock,
-  SearchToolResultBlock,
+/** A message with the blocks that its role can have. Of the tools that a provider runs, only searches have some. */
+function messageOf<Role extends string, Blocks extends TSchema[]>(role: Role, blocks: [...Blocks]) {
+  const content = Type.Union([Type.String(), Type.Array(taggedUnion("type", blocks))]);
+  return Type.Object({ role: Type.Literal(role), content });
+}
+const calls = [ToolUseBlock, ServerToolUseBlock, SearchToolResultBlock] as const;
+const Message = taggedUnion("role", [
+  messageOf("user", [...resultBlocks, ToolResultBlock]),
+  messageOf("assistant", [TextBlock, ThinkingBlock, RedactedThinkingBlock, ...calls]),
+  messageOf("system", [TextBlock]),
 ]);
-
-const Message = Type.Object({
-  role: Type.Enum(["user", "assistant", "system"]),
-  content: Type.Union([Type.String(), Type.Array(MessageBlock)]),
-});
 
 /** A custom tool, or one that Anthropic defines, such as `bash_20250124`. */
 const MessageTool = Type.Object({
@@ -204,6 +200,6 @@ export const MessagesRequest = Type.Object({
 export type MessagesRequest = Static<typeof MessagesRequest>;
 export type CountTokensRequest = Static<typeof CountTokensRequest>;
 export type InputMessage = Static<typeof Message>;
-export type MessageBlock = Static<typeof MessageBlock>;
+export type MessageBlock = Exclude<InputMessage["content"], string>[number];
 export type BlockOf<T extends MessageBlock["type"]> = Extract<MessageBlock, { type: T }>;
 export type MessageTool = Static<typeof MessageTool>;

@@ -5,16 +5,13 @@ import type { MessageTool } from "./request.ts";
  * tool", "Computer use tool"). For other providers they become tools with a schema; their calls are `tool_use` blocks with the
  * same name in any case.
  */
-const TYPED_TOOL = /^((bash|text_editor|memory|computer)|(computer|browser)_toolset)_(\d{8})$/;
+export const TYPED_TOOL = /^((bash|text_editor|memory|computer)|(computer|browser)_toolset)_(\d{8})$/;
 
-/** True for the type of such a tool, of any version. */
-export function isTypedTool(type: string): boolean {
-  return TYPED_TOOL.test(type);
-}
+/** Types of the searches that Anthropic runs, of any version. */
+export const WEB_SEARCH = /^web_search_\d{8}$/;
 
-/** True for the type of a search that Anthropic runs, of any version. */
 export function isWebSearch(type: string): boolean {
-  return /^web_search_\d{8}$/.test(type);
+  return WEB_SEARCH.test(type);
 }
 
 /** True for a tool that only a provider which trained its model for it can take. */

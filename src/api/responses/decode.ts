@@ -1,10 +1,11 @@
 import { excessIssue } from "../chat/decode.ts";
+import { checkParts } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
 import { detailsOf, isObject, type JsonObject, objectsIn, pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
-import { InvalidRequestError, refuseIf, type ValidationIssue } from "../validation.ts";
+import { compileCheck, invalid, refuse, refused, refuseIf } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
-import { joinedChoices, shown, UnknownFields } from "../wording.ts";
+import { joinedChoices, UnknownFields } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, PREVIOUS, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
@@ -12,7 +13,7 @@ import { itemsToKeep, type KeptItems, keptConversation, withReferredItems } from
 import { CLIENT_TOOLS, type InputItem, ResponsesRequest, type ResponsesTool, WEB_SEARCHES } from "./request.ts";
 import type { ResponseObject } from "./response.ts";
 import { SAME_SETTINGS, settingsOf } from "./settings.ts";
-import { calledTools, isSearch, toChatTools } from "./tools.ts";
+import { calledTools, isSearch, namedTools, toChatTools } from "./tools.ts";
 import { isOfComputer, TYPED_ITEMS, TYPED_TOOLS } from "./typed-tools.ts";
 
 const readRequest = compileReader(ResponsesRequest);
@@ -20,19 +21,45 @@ const LOGPROBS = "message.output_text.logprobs";
 /** Values of `include` that have an effect here. */
 const INCLUDED = new Set(["reasoning.encrypted_content", LOGPROBS]);
 
-/** Fields that would change the answer, or make tokens that no hold covers. */
-const UNSUPPORTED: Record<string, string> = {
-  background: "responses are not created in the background. Use 'stream' for long responses",
-  conversation: "this service has no conversations. Send the earlier items in 'input'",
-  prompt: "this service stores no prompt templates. Send 'instructions' and 'input'",
-  context_management: "the input is not shortened. Send the items that the model needs",
-  moderation: "responses are not moderated",
-};
 /** Fields without an effect here, even if the upstream speaks this wire: some of them have a price of their own. */
+const CHOICES = ["allowed_tools", "function", "custom", ...TYPED_TOOLS, ...WEB_SEARCHES];
 const NEVER_SENT = ["service_tier", "prompt_cache_retention", "prompt_cache_options"];
-const CHOICE_TYPES = ["allowed_tools", "function", "custom", ...TYPED_TOOLS, ...WEB_SEARCHES];
-/** Items whose tools become tools of the request. */
-const TOOL_ITEMS = ["additional_tools", "tool_search_output"];
+const NO_FILES = refused("this service stores no files. Send the image or the file itself");
+const PARTS = { properties: { file_id: NO_FILES }, items: { properties: { file_id: NO_FILES } } };
+/** Returns the refusals of tools that the provider would run, and of these fields unless they are false. */
+function refusedTools(...flags: string[]): object {
+  const refusedFlags = Object.fromEntries(flags.map((flag) => [flag, refused("must be false", false)]));
+  const type = refused(
+    `supported tools are ${joinedChoices([...CLIENT_TOOLS, "web_search"])}`,
+    ...[...CLIENT_TOOLS, ...WEB_SEARCHES],
+  );
+  const environment = { properties: { type: refused("must be 'local'", "local") } };
+  const tools = { items: { properties: refusedFlags } };
+  return { items: { properties: { type, environment, tools, ...refusedFlags } } };
+}
+
+/** Fields that would change the answer, or make tokens that no hold covers. */
+const checkRefused = compileCheck({
+  properties: {
+    background: refused("responses are not created in the background. Use 'stream' for long responses", false),
+    conversation: refused("this service has no conversations. Send the earlier items in 'input'", false),
+    prompt: refused("this service stores no prompt templates. Send 'instructions' and 'input'", false),
+    context_management: refused("the input is not shortened. Send the items that the model needs", false),
+    moderation: refused("responses are not moderated", false),
+    reasoning: { properties: { mode: refused("must be 'standard'", "standard") } },
+    tools: refusedTools("async", "defer_loading"),
+    tool_choice: { properties: { type: refused(`supported choices are ${joinedChoices(CHOICES)}`, ...CHOICES) } },
+    input: {
+      items: {
+        properties: { content: PARTS, output: PARTS },
+        anyOf: [
+          { properties: { type: { const: "tool_search_output" }, tools: refusedTools("async") } },
+          { properties: { tools: refusedTools("async", "defer_loading") } },
+        ],
+      },
+    },
+  },
+});
 
 /** Reads the body of a request of the Responses API. `kept` is undefined if nothing is kept. Throws InvalidRequestError. */
 export function decodeResponses(body: unknown, kept?: KeptItems): DecodedCompletion {
@@ -41,11 +68,13 @@ export function decodeResponses(body: unknown, kept?: KeptItems): DecodedComplet
   const asked = earlier.length === 0 ? read : { ...read, input: [...earlier, ...itemsOf(read.input)] };
   refuseIf(excessIssue(asked.input, "input", MESSAGES_MAX));
   const input = toMessages(asked.input, earlier.length);
-  const request = toChatRequest(asked, input.messages, toChatTools(asked));
+  checkParts(input.messages, (param) => paramOf(param, input));
+  const named = namedTools(asked);
+  const request = toChatRequest(asked, input.messages, toChatTools(named, asked.tool_choice));
   const isKept = kept !== undefined && asked.store !== false;
   const encoder = {
     settings: settingsOf(asked, isKept),
-    tools: calledTools(asked),
+    tools: calledTools(named),
     hasLogprobs: request.logprobs === true,
   };
   return {
@@ -79,7 +108,7 @@ function earlierItems(previousId: string | undefined, kept: KeptItems | undefine
       ? "responses of the organization are not kept, which the operator can change with keeps_responses"
       : "no response with this id is kept";
   const message = `Previous response not found: ${reason}. Send the items of the conversation in 'input' instead.`;
-  throw new InvalidRequestError({ code: "previous_response_not_found", param: "previous_response_id", message });
+  refuse({ code: "previous_response_not_found", param: "previous_response_id", message });
 }
 
 /** Validates a parsed body. Returns only the fields of the schema, and the names of the others that it ignores. */
@@ -88,7 +117,7 @@ function readBody(body: unknown): { read: ResponsesRequest; ignored: string[] } 
   refuseIf(
     excessIssue(given.input, "input", MESSAGES_MAX) ??
       excessIssue(given.tools, "tools", TOOLS_MAX) ??
-      unsupportedIssue(given),
+      checkRefused(body),
   );
   const unknown = new UnknownFields();
   const read = readRequest(isObject(body) ? withTypes(body) : body, unknown);
@@ -114,81 +143,20 @@ function withClientTools(asked: ResponsesRequest, unknown: UnknownFields): Respo
     return tools.map((tool) => (tool.type === "shell" ? { environment: { type: "local" as const }, ...tool } : tool));
   };
   const { input, tools } = asked;
-  const ofItem = (item: InputItem) => {
+  const ofItem = (item: InputItem, index: number) => {
     if (!("tools" in item)) return item;
     const left = item.tools.filter(({ type }) => !isSearch(type));
-    if (left.length < item.tools.length) unknown.add("input.tools.", "web_search");
+    if (left.length < item.tools.length) {
+      if (namedTools(asked).length === 0)
+        refuse(invalid(`input[${index}].tools[0].type`, "a search stands in 'tools'"));
+      unknown.add("input.tools.", "web_search");
+    }
     return { ...item, tools: run(left) };
   };
   return {
     ...asked,
     input: typeof input === "string" ? input : input.map(ofItem),
     ...(tools && { tools: run(tools) }),
-  };
-}
-
-function unsupportedIssue(body: JsonObject): ValidationIssue | undefined {
-  for (const [param, reason] of Object.entries(UNSUPPORTED)) {
-    const value = body[param] ?? false;
-    if (value === false) continue;
-    return { code: "unsupported_value", param, message: `Unsupported parameter: '${param}': ${reason}.` };
-  }
-  const toolIssue = unsupportedToolIssue(body);
-  if (toolIssue !== undefined) return toolIssue;
-  const mode = (isObject(body.reasoning) ? body.reasoning.mode : undefined) ?? "standard";
-  if (mode !== "standard") {
-    const message = "Unsupported value: 'reasoning.mode' must be 'standard'.";
-    return { code: "unsupported_value", param: "reasoning.mode", message };
-  }
-  const choice = body.tool_choice;
-  if (!isObject(choice) || typeof choice.type !== "string") return undefined;
-  return CHOICE_TYPES.includes(choice.type) ? undefined : unsupportedTool("tool_choice.type", choice.type);
-}
-
-/** Returns the tools of a body and of its items, each with its path; those of namespaces are not included. */
-function outerTools(body: JsonObject) {
-  const items: unknown[] = Array.isArray(body.input) ? body.input : [];
-  const places = items.map((item, index) => ({ owner: item, at: `input[${index}].tools` }));
-  return [{ owner: body, at: "tools" }, ...places].flatMap(({ owner, at }) => {
-    if (!isObject(owner) || (owner !== body && !TOOL_ITEMS.includes(String(owner.type)))) return [];
-    const isFound = owner.type === "tool_search_output";
-    return objectsIn(owner.tools).map((tool, index) => ({ tool, path: `${at}[${index}]`, isFound }));
-  });
-}
-
-function unsupportedToolIssue(body: JsonObject): ValidationIssue | undefined {
-  const tools = outerTools(body);
-  const hasOthers = tools.some(({ tool }) => !isSearch(String(tool.type)));
-  for (const { tool, path, isFound } of tools) {
-    const { type } = tool;
-    // Those of items are left out.
-    const isKnown =
-      CLIENT_TOOLS.includes(String(type)) || (isSearch(String(type)) && (hasOthers || path.startsWith("tools")));
-    if (typeof type === "string" && !isKnown) {
-      return unsupportedTool(`${path}.type`, type);
-    }
-    const environment = detailsOf(tool.environment).type;
-    if (type === "shell" && environment !== undefined && environment !== "local") {
-      return unsupportedTool(`${path}.environment.type`, String(environment));
-    }
-    const inner = objectsIn(tool.tools).map((one, number) => ({ one, place: `${path}.tools[${number}]` }));
-    for (const { one, place } of [{ one: tool, place: path }, ...inner]) {
-      const field = ["async", ...(isFound ? [] : ["defer_loading"])].find((name) => one[name] === true);
-      if (field === undefined) continue;
-      const param = `${place}.${field}`;
-      return { code: "unsupported_value", param, message: `Unsupported value: '${param}' must be false.` };
-    }
-  }
-  return undefined;
-}
-
-function unsupportedTool(param: string, type: string): ValidationIssue {
-  const rule = `Supported tools are ${joinedChoices([...CLIENT_TOOLS, "web_search"])}.`;
-  return {
-    code: "unsupported_value",
-    param,
-    message: `Unsupported value: '${param}' is ${shown(type)}. ${rule}`,
-    loggedMessage: `Unsupported value of '${param}'. ${rule}`,
   };
 }
 
@@ -320,14 +288,12 @@ const PARAMS: Record<string, string> = {
   max_tokens: "max_output_tokens",
   max_completion_tokens: "max_output_tokens",
 };
-const MESSAGE_PARAM = /^messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)$/;
 
-function paramOf(param: string, { origins }: DecodedInput): string {
-  const [, message, part, rest] = MESSAGE_PARAM.exec(param) ?? [];
-  const origin = message === undefined ? undefined : origins[Number(message)];
-  if (origin === undefined) return PARAMS[param] ?? param;
-  if (origin.item === PREVIOUS) return PREVIOUS;
-  const path = part === undefined ? undefined : origin.parts[Number(part)];
-  if (path !== undefined) return rest === ".image_url.url" ? `${path}.image_url` : path;
-  return rest === ".content" && origin.item !== "input" ? `${origin.item}.content` : origin.item;
+function paramOf(param: string, { messages, places }: DecodedInput): string {
+  const place = places.find(messages, param);
+  if (place === undefined) return PARAMS[param] ?? param;
+  const { path, rest, isPart } = place;
+  if (path.startsWith(PREVIOUS)) return PREVIOUS;
+  if (isPart) return path + rest.replace(/^\.file(?=\.|$)/, "").replace(".image_url.url", ".image_url");
+  return rest === ".content" && path !== "input" ? `${path}.content` : path;
 }

@@ -7,8 +7,7 @@ const ITEM = { id: Type.Optional(Type.String()), status: Type.Optional(Type.Stri
 const InputText = Type.Object({ type: Type.Literal("input_text"), text: Type.String() });
 const InputImage = Type.Object({
   type: Type.Literal("input_image"),
-  image_url: Type.Optional(Type.String()),
-  file_id: Type.Optional(Type.String()),
+  image_url: Type.String(),
   detail: Type.Optional(Type.Enum(["auto", "low", "high", "original"])),
 });
 const InputFile = Type.Object({
@@ -16,7 +15,6 @@ const InputFile = Type.Object({
   filename: Type.Optional(Type.String()),
   file_data: Type.Optional(Type.String({ description: "A data URL." })),
   file_url: Type.Optional(Type.String()),
-  file_id: Type.Optional(Type.String()),
 });
 /** The answers of this service have the optional fields; clients send them back. */
 const OutputText = Type.Object({

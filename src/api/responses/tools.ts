@@ -1,7 +1,7 @@
 import { choiceWithoutTools } from "../chat/decode.ts";
 import { type ChatCompletionRequest, TOOLS_MAX, type Tool } from "../chat/request.ts";
-import { detailsOf, parseJson, textOf } from "../json.ts";
-import { InvalidRequestError, invalid } from "../validation.ts";
+import { detailsOf, parseJson, pick, textOf } from "../json.ts";
+import { invalid, refuse } from "../validation.ts";
 import { type ResponsesRequest, type ResponsesTool, WEB_SEARCHES } from "./request.ts";
 import { functionOf } from "./typed-tools.ts";
 
@@ -47,7 +47,7 @@ export function internalNameOf({ name, namespace }: Pick<CalledTool, "name" | "n
 }
 
 /** Returns the tools of a request: those of `tools`, and those that items of its input add. */
-function namedTools({ tools = [], input }: Pick<ResponsesRequest, "tools" | "input">): NamedTool[] {
+export function namedTools({ tools = [], input }: Pick<ResponsesRequest, "tools" | "input">): NamedTool[] {
   const items = typeof input === "string" ? [] : input;
   const added = items.flatMap((item) => (item.type === "additional_tools" ? item.tools : []));
   const named = [...tools, ...added].flatMap(toNamedTools);
@@ -63,17 +63,16 @@ function namedTools({ tools = [], input }: Pick<ResponsesRequest, "tools" | "inp
 }
 
 function toNamedTools(tool: ResponsesTool): NamedTool[] {
-  switch (tool.type) {
-    case "namespace":
-      return tool.tools.map((inner, index) => {
-        // Once for all tools of the namespace, as the model would read it.
-        const told = index === 0 ? [tool.description, inner.description] : [inner.description];
-        return toNamedTool(inner, told, tool.name);
-      });
-    default:
-      if (isSearch(tool.type)) return [];
-      return [toNamedTool(tool as ClientTool, "description" in tool ? [tool.description] : [])];
+  if (tool.type !== "namespace") {
+    return isSearch(tool.type)
+      ? []
+      : [toNamedTool(tool as ClientTool, "description" in tool ? [tool.description] : [])];
   }
+  return tool.tools.map((inner, index) => {
+    // Once for all tools of the namespace, as the model would read it.
+    const told = index === 0 ? [tool.description, inner.description] : [inner.description];
+    return toNamedTool(inner, told, tool.name);
+  });
 }
 
 function toNamedTool(tool: ClientTool, told: readonly (string | undefined)[], namespace?: string): NamedTool {
@@ -84,27 +83,26 @@ function toNamedTool(tool: ClientTool, told: readonly (string | undefined)[], na
 }
 
 /** Returns the tools whose calls are not those of a function of the same name, by their names in the internal form. */
-export function calledTools(asked: Pick<ResponsesRequest, "tools" | "input">): ReadonlyMap<string, CalledTool> {
-  const others = namedTools(asked).filter(({ type, namespace }) => type !== "function" || namespace !== undefined);
+export function calledTools(tools: readonly NamedTool[]): ReadonlyMap<string, CalledTool> {
+  const others = tools.filter(({ type, namespace }) => type !== "function" || namespace !== undefined);
   return new Map(others.map(({ internalName, tool: _tool, ...called }) => [internalName, called]));
 }
 
 /** Converts the tools and their choice to the internal form. Throws InvalidRequestError for a choice that does not fit. */
 export function toChatTools(
-  asked: Pick<ResponsesRequest, "tools" | "tool_choice" | "input">,
+  tools: readonly NamedTool[],
+  choice: ResponsesRequest["tool_choice"],
 ): Pick<ChatCompletionRequest, "tools" | "tool_choice"> {
-  const { tool_choice: choice } = asked;
-  const tools = namedTools(asked);
   if (tools.length > TOOLS_MAX) {
     const message = `Invalid 'tools': too many tools. Expected at most ${TOOLS_MAX} with those of namespaces, but got ${tools.length}.`;
-    throw new InvalidRequestError({ code: "body_too_large", param: "tools", message });
+    refuse({ code: "body_too_large", param: "tools", message });
   }
   const all = tools.length === 0 ? {} : { tools: tools.map(({ tool }) => tool) };
   if (choice === undefined || choice === "none" || choice === "auto")
     return { ...all, ...(choice && { tool_choice: choice }) };
   // Only upstreams that search themselves receive it, on this wire.
   if (typeof choice === "object" && isSearch(choice.type)) return all;
-  if (tools.length === 0) throw new InvalidRequestError(choiceWithoutTools());
+  if (tools.length === 0) refuse(choiceWithoutTools());
   if (choice === "required") return { ...all, tool_choice: choice };
   const wanted = choice.type === "allowed_tools" ? choice.tools : [choice];
   const nameOf = (one: { type: string; name?: string }) => one.name ?? one.type;
@@ -113,7 +111,7 @@ export function toChatTools(
   if (missing >= 0 || wanted.length === 0) {
     const param =
       choice.type === "allowed_tools" ? `tool_choice.tools[${Math.max(missing, 0)}].name` : "tool_choice.name";
-    throw new InvalidRequestError(invalid(param, "'tools' has no tool of this type with this name"));
+    refuse(invalid(param, "'tools' has no tool of this type with this name"));
   }
   if (choice.type !== "allowed_tools") {
     return { ...all, tool_choice: { type: "function", function: { name: nameOf(choice) } } };
@@ -124,29 +122,28 @@ export function toChatTools(
 }
 
 function toChatTool(tool: ClientTool, name: string, told: readonly (string | undefined)[]): Tool {
-  const description = joined(told);
-  if (tool.type !== "custom" && tool.type !== "function" && tool.type !== TOOL_SEARCH) {
-    return { type: "function", function: { name, ...functionOf(tool) } };
+  switch (tool.type) {
+    case "function":
+    case TOOL_SEARCH: {
+      const description = joined(told);
+      const given = pick({ strict: undefined, ...tool }, ["parameters", "strict"]);
+      return { type: "function", function: { name, ...(description !== undefined && { description }), ...given } };
+    }
+    case "custom": {
+      const { format } = tool;
+      const grammar =
+        format?.type === "grammar"
+          ? `The input must match this ${format.syntax} grammar:\n${format.definition}`
+          : undefined;
+      const description = joined([...told, grammar]);
+      return {
+        type: "function",
+        function: { name, ...(description && { description }), parameters: CUSTOM_PARAMETERS },
+      };
+    }
+    default:
+      return { type: "function", function: { name, ...functionOf(tool) } };
   }
-  if (tool.type !== "custom") {
-    const { parameters } = tool;
-    const strict = tool.type === "function" ? tool.strict : undefined;
-    return {
-      type: "function",
-      function: {
-        name,
-        ...(description !== undefined && { description }),
-        ...(parameters && { parameters }),
-        ...(strict !== undefined && { strict }),
-      },
-    };
-  }
-  const grammar =
-    tool.format?.type === "grammar"
-      ? `The input must match this ${tool.format.syntax} grammar:\n${tool.format.definition}`
-      : undefined;
-  const whole = joined([description, grammar]);
-  return { type: "function", function: { name, ...(whole && { description: whole }), parameters: CUSTOM_PARAMETERS } };
 }
 
 function joined(texts: readonly (string | undefined)[]): string | undefined {

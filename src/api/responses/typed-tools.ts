@@ -1,9 +1,8 @@
 import { type Static, type TSchema, Type } from "typebox";
-import { imageAddressFault } from "../chat/image-address.ts";
 import { type ContentPart, type RequestMessage, taggedUnion } from "../chat/request.ts";
 import { detailsOf, type JsonObject, textOf } from "../json.ts";
 import { compileCopy } from "../known-fields.ts";
-import { compileCheck, InvalidRequestError, invalid } from "../validation.ts";
+import { compileCheck } from "../validation.ts";
 import { UnknownFields } from "../wording.ts";
 
 /**
@@ -69,11 +68,7 @@ export const ShellCall = Type.Object({
 });
 export const LocalShellCall = Type.Object({ type: Type.Literal("local_shell_call"), action: ExecAction });
 export const PatchCall = Type.Object({ type: Type.Literal("apply_patch_call"), operation: PatchOperation });
-const Screenshot = Type.Object({
-  type: Type.Literal("computer_screenshot"),
-  image_url: Type.Optional(Type.String()),
-  file_id: Type.Optional(Type.String()),
-});
+const Screenshot = Type.Object({ type: Type.Literal("computer_screenshot"), image_url: Type.String() });
 /** The calls of these tools, and their results. */
 export const typedItems = [
   Type.Object({ ...CALL, ...ShellCall.properties }),
@@ -206,7 +201,6 @@ export function translatedCall(type: TranslatedType, given: unknown): { prefix: 
 /** Returns the message that a call or a result becomes; the call of an assistant as its name and arguments. */
 export function messageOf(
   item: TypedItem,
-  path: string,
 ): { callId: string; called: { name: string; arguments: string } } | { result: RequestMessage } {
   const called = (name: string, given: unknown) => {
     return { callId: "call_id" in item ? item.call_id : "", called: { name, arguments: JSON.stringify(given) } };
@@ -230,13 +224,6 @@ export function messageOf(
     case "apply_patch_call_output":
       return result(item.call_id, [item.status, item.output].filter((text) => text !== undefined).join(": "));
     case "computer_call_output":
-      return result(item.call_id, [screenshotOf(item.output, `${path}.output`)]);
+      return result(item.call_id, [{ type: "image_url", image_url: { url: item.output.image_url } }]);
   }
-}
-
-function screenshotOf({ image_url: url }: Static<typeof Screenshot>, path: string): ContentPart {
-  const fault = url === undefined ? "this service stores no files. Send the image itself" : imageAddressFault(url);
-  if (fault !== undefined || url === undefined)
-    throw new InvalidRequestError(invalid(`${path}.image_url`, fault ?? ""));
-  return { type: "image_url", image_url: { url } };
 }

@@ -1,0 +1,31 @@
+import type { ContentPart, RequestMessage } from "./chat/request.ts";
+
+const MESSAGE_PARAM = /^messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)$/;
+
+/** The wire's paths of the messages and parts of the internal form, for the errors that name them. */
+export class Places {
+  readonly #paths = new Map<object, string>();
+
+  /** Notes the path from which a message or a part was made. Returns the message or the part. */
+  note<Made extends RequestMessage | ContentPart>(made: Made, path: string): Made {
+    this.#paths.set(made, path);
+    return made;
+  }
+
+  /**
+   * Returns the wire's path of the message or the part in a path of the internal form, and the rest of that path. Undefined
+   * for a path that has neither.
+   */
+  find(
+    messages: readonly RequestMessage[],
+    param: string,
+  ): { path: string; rest: string; isPart: boolean } | undefined {
+    const [, index, partIndex, rest = ""] = MESSAGE_PARAM.exec(param) ?? [];
+    const message = messages[Number(index)];
+    if (message === undefined) return undefined;
+    const part = Array.isArray(message.content) ? message.content[Number(partIndex)] : undefined;
+    const ofPart = part && this.#paths.get(part);
+    const path = ofPart ?? this.#paths.get(message);
+    return path === undefined ? undefined : { path, rest, isPart: ofPart !== undefined };
+  }
+}
