@@ -3,7 +3,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The longest files, which do not delay the end of the run if they start first. Those of the first row mostly wait. */
 const LONGEST = [
-  /\/test\/crash\/(partitions|interruptions|postgres)\.test/,
+  /\/test\/(crash\/(partitions|interruptions|postgres)|hostile\/attacks|shutdown)\.test/,
   /\/test\/(memory|model|crash\/(sqlite|fuzz)|books\/histories)\.test/,
   /\/test\//,
 ];
@@ -36,7 +36,7 @@ export default defineConfig({
     // Runs once, and provides its values to both projects; a project that extended this configuration would run it again.
     globalSetup: ["test/support/global-setup.ts"],
     // More than the two cores of a small machine, because many tests wait for a service or for a time to pass.
-    maxWorkers: 4,
+    maxWorkers: 6,
     sequence: { sequencer: LongestFirst },
     teardownTimeout: 60_000,
     projects: [

@@ -93,9 +93,11 @@ describe.skipIf(!hasBrowser)(
       const visitor = await visit(browser, service);
       await signIn(visitor.page, tokens[role]);
       const patterns = patternsOf(role);
+      // The pages of other roles are those of the operator with fewer actions, which the first example of each shows.
+      const rounds = role === "operator" ? ROUNDS : [0];
       const problems: string[] = [];
       // Never the same page twice in a row: the second would show the data of the first until its own is loaded.
-      for (const path of ROUNDS.flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
+      for (const path of rounds.flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
         await show(visitor.page, path);
         expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(
           /^(Page not found|Page failed to load)$/,

@@ -54,7 +54,7 @@ export const COUNTS = {
   histories: { file: "test/books/histories.test.ts", tests: 1_000, soak: 200, unit: "histories" },
   decisions: {
     file: "src/credits/decide.property.test.ts",
-    tests: 1_000,
+    tests: 300,
     soak: 100_000,
     unit: "histories of decisions",
   },
