@@ -1,22 +1,24 @@
 import { isoTime } from "../api/time.ts";
 import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
-import { type Batch, creditedOf, holdOf, recordBooking, requestOf, wholeChargeOf } from "./batch.ts";
+import { auditRowOf } from "./audit.ts";
+import type { Account } from "./batch.ts";
 import type { AdjustmentRow, CreditTransition, GrantRow, GrantTransition, RevokeTransition } from "./books.ts";
 import { countInBudgets } from "./budget-counters.ts";
-import { addCredit, addGrant, type Funds, revocableIn, revokeFrom, sumOfDraws } from "./funds.ts";
+import { addCredit, addGrant, NO_TERMS, revocableIn, revokeFrom, sumOfDraws } from "./funds.ts";
+import { creditedOf, wholeChargeOf } from "./holds.ts";
 import type { Outcomes } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
 
 /** Adds a grant. A repetition of an earlier one changes nothing. */
-export function grant(batch: Batch, funds: Funds, transition: GrantTransition): Outcomes["grant"] {
+export function grant(account: Account, transition: GrantTransition): Outcomes["grant"] {
   assertAmount(transition.amount);
-  const { grant, first } = addGrant(funds, transition, batch.nowMs);
+  const { grant, first } = addGrant(account, transition);
   if (!first && !isSameGrant(grant, transition)) {
     const { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } = grant;
     return { outcome: "reference_mismatch", first: { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } };
   }
-  if (first) recordBooking(batch, transition, grant);
-  return { outcome: "granted", grantId: grant.id, balance: { ...funds.balance }, repeated: !first };
+  if (first) recordBooking(account, transition, grant);
+  return { outcome: "granted", grantId: grant.id, balance: { ...account.balance }, repeated: !first };
 }
 
 /** Returns true if a transition repeats the one that made the grant: the same id, or the same reference and terms. */
@@ -30,50 +32,50 @@ function isSameGrant(grant: GrantRow, transition: GrantTransition): boolean {
 }
 
 /** Revokes an amount, or all available credits if none is named. */
-export function revoke(batch: Batch, funds: Funds, transition: RevokeTransition): Outcomes["revoke"] {
-  const earlier = findEarlier(batch, transition);
+export function revoke(account: Account, transition: RevokeTransition): Outcomes["revoke"] {
+  const earlier = findEarlier(account, transition);
   if (earlier !== undefined) {
     if (!isRepetition(earlier, transition)) return { outcome: "reference_mismatch", first: earlier };
-    return { outcome: "revoked", adjustment: earlier, balance: { ...funds.balance }, repeated: true };
+    return { outcome: "revoked", adjustment: earlier, balance: { ...account.balance }, repeated: true };
   }
   const { amount, grantId } = transition;
   if (amount !== null) assertAmount(amount);
-  const named = grantId === null ? null : funds.grants.get(grantId);
+  const named = grantId === null ? null : account.grants.get(grantId);
   if (named === undefined) return { outcome: "unknown_grant" };
-  const most = revocableIn(funds, named);
+  const most = revocableIn(account, named);
   if (amount !== null && amount > most) return { outcome: "excessive", most };
-  const draws = revokeFrom(funds, amount ?? most, named);
+  const draws = revokeFrom(account, amount ?? most, named);
   const terms = { isAll: amount === null, grantId, amount: sumOfDraws(draws), draws };
-  const adjustment = { ...newAdjustment(batch, transition), ...terms };
-  batch.adjustments.push(adjustment);
-  recordBooking(batch, transition, adjustment);
-  return { outcome: "revoked", adjustment, balance: { ...funds.balance }, repeated: false };
+  const adjustment = { ...newAdjustment(account, transition), ...terms };
+  account.adjustments.insert(adjustment.id, adjustment);
+  recordBooking(account, transition, adjustment);
+  return { outcome: "revoked", adjustment, balance: { ...account.balance }, repeated: false };
 }
 
 /** Refunds spent credits, of the named request or of any. */
-export function credit(batch: Batch, funds: Funds, transition: CreditTransition): Outcomes["credit"] {
-  const earlier = findEarlier(batch, transition);
+export function credit(account: Account, transition: CreditTransition): Outcomes["credit"] {
+  const earlier = findEarlier(account, transition);
   if (earlier !== undefined) {
     if (!isRepetition(earlier, transition)) return { outcome: "reference_mismatch", first: earlier };
-    return { outcome: "credited", adjustment: earlier, balance: { ...funds.balance }, repeated: true };
+    return { outcome: "credited", adjustment: earlier, balance: { ...account.balance }, repeated: true };
   }
-  const { amount, holdId, organizationId, expiresAtMs } = transition;
+  const { amount, holdId, expiresAtMs } = transition;
   assertAmount(amount);
-  const beforeMs = funds.balance.closedBeforeMs;
+  const beforeMs = account.balance.closedBeforeMs;
   if (holdId !== null && beganBefore(holdId, beforeMs)) return { outcome: "closed", beforeMs };
-  const corrected = holdId === null ? ANY_REQUEST : correctedBy(batch, { organizationId, holdId });
+  const corrected = holdId === null ? ANY_REQUEST : correctedBy(account, holdId);
   if (corrected === undefined) return { outcome: "missing" };
   const { tokenId, budgets } = corrected;
-  const most = minimum(funds.balance.spent, corrected.charged ?? funds.balance.spent);
+  const most = minimum(account.balance.spent, corrected.charged ?? account.balance.spent);
   if (amount > most || corrected.isRunning) return { outcome: "excessive", most };
-  const draws = [addCredit(funds, transition, batch.nowMs)];
-  funds.balance.spent -= amount;
+  const draws = [addCredit(account, transition)];
+  account.balance.spent -= amount;
   // The refund counts in the window in which its request was admitted.
-  countInBudgets(batch, { organizationId, budgets }, { spent: -amount }, "existing");
-  const adjustment = { ...newAdjustment(batch, transition), amount, draws, holdId, tokenId, budgets, expiresAtMs };
-  batch.adjustments.push(adjustment);
-  recordBooking(batch, transition, adjustment);
-  return { outcome: "credited", adjustment, balance: { ...funds.balance }, repeated: false };
+  countInBudgets(account, budgets, { spent: -amount }, "existing");
+  const adjustment = { ...newAdjustment(account, transition), amount, draws, holdId, tokenId, budgets, expiresAtMs };
+  account.adjustments.insert(adjustment.id, adjustment);
+  recordBooking(account, transition, adjustment);
+  return { outcome: "credited", adjustment, balance: { ...account.balance }, repeated: false };
 }
 
 /** The request or requests that a credit corrects. */
@@ -86,21 +88,23 @@ interface Corrected extends Pick<AdjustmentRow, "tokenId" | "budgets"> {
 const ANY_REQUEST: Corrected = { charged: null, tokenId: null, budgets: null, isRunning: false };
 
 /** Returns the request that a credit names; undefined if there is none. */
-function correctedBy(batch: Batch, name: { organizationId: string; holdId: string }): Corrected | undefined {
-  const request = requestOf(batch, name);
+function correctedBy(account: Account, holdId: string): Corrected | undefined {
+  const request = account.requests.get(holdId);
   if (request !== undefined) {
-    const charged = wholeChargeOf(batch, request).charged - creditedOf(batch, request);
+    const charged = wholeChargeOf(account, request).charged - creditedOf(account, request);
     return { charged, tokenId: request.tokenId, budgets: request.budgets, isRunning: false };
   }
-  const open = holdOf(batch, name);
+  const open = account.holds.get(holdId);
   return open && { charged: 0n, tokenId: open.tokenId, budgets: open.budgets, isRunning: true };
 }
 
-function findEarlier(batch: Batch, transition: RevokeTransition | CreditTransition): AdjustmentRow | undefined {
-  const { organizationId, kind, adjustmentId, reference } = transition;
-  const own = batch.adjustments.filter((row) => row.organizationId === organizationId && row.kind === kind);
-  const alike = (row: AdjustmentRow) => reference !== null && row.reference === reference;
-  return own.find(({ id }) => id === adjustmentId) ?? own.find(alike);
+function findEarlier(
+  { adjustments }: Account,
+  { kind, adjustmentId, reference }: RevokeTransition | CreditTransition,
+): AdjustmentRow | undefined {
+  const sameId = adjustments.get(adjustmentId);
+  if (sameId?.kind === kind) return sameId;
+  return adjustments.values().find((row) => row.kind === kind && reference !== null && row.reference === reference);
 }
 
 /**
@@ -119,11 +123,20 @@ function isRepetition(row: AdjustmentRow, transition: RevokeTransition | CreditT
 }
 
 function newAdjustment(
-  { nowMs }: Batch,
-  { organizationId, adjustmentId: id, kind, reference, note }: RevokeTransition | CreditTransition,
+  { organizationId, nowMs }: Account,
+  { adjustmentId: id, kind, reference, note }: RevokeTransition | CreditTransition,
 ): Omit<AdjustmentRow, "amount" | "draws"> {
-  const terms = { isAll: false, grantId: null, expiresAtMs: null, holdId: null, tokenId: null, settlement: null };
-  return { organizationId, id, kind, ...terms, budgets: null, reference, note, madeAtMs: nowMs };
+  return { ...NO_TERMS, organizationId, id, kind, reference, note, madeAtMs: nowMs };
+}
+
+/** Adds the audit record of a transition, if any. */
+function recordBooking(
+  { organizationId, nowMs, newAuditEntries }: Account,
+  { audit }: GrantTransition | RevokeTransition | CreditTransition,
+  { id: subjectId, amount }: { id: string; amount: MicroCredits },
+): void {
+  if (audit === undefined || audit === null) return;
+  newAuditEntries.push(auditRowOf(audit, { organizationId, subjectId, amount, madeAtMs: nowMs }));
 }
 
 /** The terms of a booking but for its amount, as they are requested or stored. */

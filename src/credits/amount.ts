@@ -94,6 +94,10 @@ export function minimum(a: bigint, b: bigint): bigint {
   return a < b ? a : b;
 }
 
+export function maximum(a: bigint, b: bigint): bigint {
+  return a > b ? a : b;
+}
+
 /** Throws RangeError for a negative amount, which is a defect of the caller. */
 export function assertAmount(amount: MicroCredits): void {
   if (amount < 0n) throw new RangeError("an amount of credits is below 0");

@@ -1,23 +1,17 @@
-import type { MicroCredits } from "./amount.ts";
-import { type AuditRow, auditRowOf } from "./audit.ts";
+import type { AuditRow } from "./audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
   BudgetUseRow,
-  CreditTransition,
   GrantRow,
-  GrantTransition,
   HoldRow,
   IdempotencyKeyRow,
   RequestRow,
-  RevokeTransition,
 } from "./books.ts";
 import { counterIdOf } from "./budget-uses.ts";
 import type { BudgetIndex } from "./budgets.ts";
-import { type Funds, openFunds } from "./funds.ts";
-import { keyIdOf, NameMap } from "./names.ts";
-import type { Outcome } from "./outcomes.ts";
-import { creditsLeft, type EventRow, warnOfCredits } from "./warnings.ts";
+import { keyIdOf } from "./names.ts";
+import type { EventRow } from "./warnings.ts";
 
 /** The rows that a batch needs, read under the locks of its balances. `names.ts` lists the rows that it names. */
 export interface BookRows {
@@ -64,216 +58,132 @@ export interface BookWrites {
   newEvents: EventRow[];
 }
 
-export interface Decision {
-  /** One outcome for each transition, in their order. */
-  outcomes: Outcome[];
-  writes: BookWrites;
-}
-
-/** State of a batch while it is decided, by organization and id. */
-export interface Batch {
+/**
+ * The books of one organization while a batch is decided. Balance and grants are copies, which are changed in place; other rows
+ * are replaced. Every function preserves granted = available + held + spent + expired, unless its comment names a part that the
+ * caller must book, and keeps available equal to the remaining amounts of the active grants.
+ */
+export interface Account {
+  organizationId: string;
   nowMs: number;
-  balances: Map<string, BalanceRow>;
-  budgets: BookRows["budgets"];
-  /** By `counterIdOf`. A counter is replaced, never changed in place. */
-  budgetUses: NameMap<BudgetUseRow>;
-  grants: Map<string, GrantRow[]>;
-  /** Funds of the organizations of the transitions so far. */
-  funds: Map<string, Funds>;
+  readBalance: BalanceRow;
+  balance: BalanceRow;
+  grants: Rows<GrantRow>;
+  /** Active grants in the order in which they are drawn down; null if the order must be computed again. */
+  drawOrder: GrantRow[] | null;
+  budgets: BudgetIndex | undefined;
+  /** By `counterIdOf`. */
+  budgetUses: Rows<BudgetUseRow>;
   /** Open holds. */
-  holds: NameMap<HoldRow>;
+  holds: Rows<HoldRow>;
   /** Ended requests. */
-  requests: NameMap<RequestRow>;
-  /** Requests that this batch ended. */
-  newRequests: RequestRow[];
+  requests: Rows<RequestRow>;
   /** By `keyIdOf`. */
-  keys: NameMap<IdempotencyKeyRow>;
-  adjustments: AdjustmentRow[];
+  keys: Rows<IdempotencyKeyRow>;
+  adjustments: Rows<AdjustmentRow>;
   newAuditEntries: AuditRow[];
   newEvents: EventRow[];
 }
 
-/** Opens a batch on copies of the rows that it may change. */
-export function openBatch(rows: BookRows): Batch {
-  const batch: Batch = {
-    nowMs: rows.nowMs,
-    balances: new Map(rows.balances.map((balance) => [balance.organizationId, balance])),
-    budgets: rows.budgets,
-    budgetUses: new NameMap(),
-    grants: Map.groupBy(rows.grants, (grant) => grant.organizationId),
-    funds: new Map(),
-    holds: new NameMap(),
-    requests: new NameMap(),
-    newRequests: [],
-    keys: new NameMap(),
-    adjustments: [...rows.adjustments],
+/** The rows of a table that belong to one organization, by id, and what they were when they were read. */
+class Rows<Row extends object> extends Map<string, Row> {
+  readonly #read = new Map<string, Row>();
+
+  /** Adds a row that was read, or a copy of it. */
+  load(id: string, read: Row, row = read): void {
+    this.#read.set(id, read);
+    this.set(id, row);
+  }
+
+  /** Adds a new row. Throws an error if there is one with its id. */
+  insert(id: string, row: Row): void {
+    if (this.has(id)) throw new Error(`the row ${id} exists already`);
+    this.set(id, row);
+  }
+
+  /** Adds to the lists: the rows that are new, those that have other values, and those that are gone. */
+  addChanges(added: Row[], changed: Row[] = [], removed: Partial<Row>[] = []): void {
+    for (const [id, row] of this) {
+      const read = this.#read.get(id);
+      if (read === undefined) added.push(row);
+      else if (differs(read, row)) changed.push(row);
+    }
+    for (const [id, row] of this.#read) if (!this.has(id)) removed.push(row);
+  }
+}
+
+/** Opens the accounts of a batch, by organization. */
+export function openAccounts(rows: BookRows): Map<string, Account> {
+  const accounts = new Map(rows.balances.map((balance) => [balance.organizationId, openAccount(rows, balance)]));
+  const of = ({ organizationId }: { organizationId: string }) => accounts.get(organizationId);
+  for (const row of rows.grants) of(row)?.grants.load(row.id, row, { ...row });
+  for (const row of rows.budgetUses) of(row)?.budgetUses.load(counterIdOf(row), row);
+  for (const row of rows.holds) of(row)?.holds.load(row.holdId, row);
+  for (const row of rows.requests) of(row)?.requests.load(row.holdId, row);
+  for (const row of rows.keys) of(row)?.keys.load(keyIdOf(row), row);
+  for (const row of rows.adjustments) of(row)?.adjustments.load(row.id, row);
+  return accounts;
+}
+
+function openAccount({ nowMs, budgets }: BookRows, balance: BalanceRow): Account {
+  const { organizationId } = balance;
+  return {
+    organizationId,
+    nowMs,
+    readBalance: balance,
+    balance: { ...balance },
+    grants: new Rows(),
+    drawOrder: null,
+    budgets: budgets.get(organizationId),
+    budgetUses: new Rows(),
+    holds: new Rows(),
+    requests: new Rows(),
+    keys: new Rows(),
+    adjustments: new Rows(),
     newAuditEntries: [],
     newEvents: [],
   };
-  for (const row of rows.budgetUses) batch.budgetUses.set(row.organizationId, counterIdOf(row), row);
-  for (const row of rows.holds) batch.holds.set(row.organizationId, row.holdId, row);
-  for (const row of rows.requests) batch.requests.set(row.organizationId, row.holdId, row);
-  for (const row of rows.keys) batch.keys.set(row.organizationId, keyIdOf(row), row);
-  return batch;
 }
 
-/** Returns the funds of an organization; undefined if it does not exist. */
-export function fundsOf(batch: Batch, organizationId: string): Funds | undefined {
-  const open = batch.funds.get(organizationId);
-  if (open !== undefined) return open;
-  const balance = batch.balances.get(organizationId);
-  if (balance === undefined) return undefined;
-  const funds = openFunds(balance, batch.grants.get(organizationId) ?? [], batch.nowMs);
-  batch.funds.set(organizationId, funds);
-  // Grants have expired.
-  if (creditsLeft(funds.balance) < creditsLeft(balance)) warnOfCredits(batch, funds.balance);
-  return funds;
-}
-
-/** Returns an open hold. */
-export function holdOf(batch: Batch, name: { organizationId: string; holdId: string }): HoldRow | undefined {
-  return batch.holds.get(name.organizationId, name.holdId);
-}
-
-/** Adds a hold, or replaces the one with the same id. */
-export function putHold(batch: Batch, row: HoldRow): void {
-  batch.holds.set(row.organizationId, row.holdId, row);
-}
-
-/** Ends a request and removes its hold, if any. */
-export function endRequest(batch: Batch, row: RequestRow): void {
-  batch.holds.delete(row.organizationId, row.holdId);
-  batch.requests.set(row.organizationId, row.holdId, row);
-  batch.newRequests.push(row);
-}
-
-/** Returns a request that has ended. */
-export function requestOf(batch: Batch, name: { organizationId: string; holdId: string }): RequestRow | undefined {
-  return batch.requests.get(name.organizationId, name.holdId);
-}
-
-/** Returns the late settlement of a recovered request. */
-export function lateSettlementOf(batch: Batch, request: RequestRow): AdjustmentRow | undefined {
-  return adjustmentsOf(batch, request).find(({ kind }) => kind === "late_settlement");
-}
-
-/** Returns the whole charge of a request, including its late settlement. */
-export function wholeChargeOf(batch: Batch, request: RequestRow): { charged: MicroCredits; shortfall: MicroCredits } {
-  const late = lateSettlementOf(batch, request);
-  const charged = request.cost + (late?.amount ?? 0n);
-  return { charged, shortfall: request.shortfall + (late?.settlement?.shortfall ?? 0n) };
-}
-
-/** Returns the sum of the credits that correct a request. */
-export function creditedOf(batch: Batch, request: RequestRow): MicroCredits {
-  const credits = adjustmentsOf(batch, request).filter(({ kind }) => kind === "credit");
-  return credits.reduce((sum, { amount }) => sum + amount, 0n);
-}
-
-function adjustmentsOf({ adjustments }: Batch, { organizationId, holdId }: RequestRow): AdjustmentRow[] {
-  return adjustments.filter((row) => row.holdId === holdId && row.organizationId === organizationId);
-}
-
-/** Adds the audit record of a transition, if any. */
-export function recordBooking(
-  batch: Batch,
-  { organizationId, audit }: GrantTransition | RevokeTransition | CreditTransition,
-  { id: subjectId, amount }: { id: string; amount: MicroCredits },
-): void {
-  if (audit === undefined || audit === null) return;
-  batch.newAuditEntries.push(auditRowOf(audit, { organizationId, subjectId, amount, madeAtMs: batch.nowMs }));
-}
-
-/** Returns the rows that have changed since they were read. */
-export function writesOf(batch: Batch, rows: BookRows): BookWrites {
-  return {
-    ...writesOfFunds(batch),
-    ...writesOfBudgets(batch, rows.budgetUses),
-    ...writesOfHolds(batch, rows.holds),
-    newRequests: batch.newRequests,
-    ...writesOfKeys(batch, rows.keys),
-    newAdjustments: [...batch.adjustments.slice(rows.adjustments.length), ...expiriesOf(batch)],
-    newAuditEntries: batch.newAuditEntries,
-    newEvents: batch.newEvents,
+/** Returns the rows that have changed since they were read. Throws an error for a balance that does not add up. */
+export function writesOf(accounts: Iterable<Account>): BookWrites {
+  const writes: BookWrites = {
+    balances: [],
+    newBudgetUses: [],
+    changedBudgetUses: [],
+    newGrants: [],
+    changedGrants: [],
+    newHolds: [],
+    renewedHolds: [],
+    removedHolds: [],
+    newRequests: [],
+    keys: [],
+    removedKeys: [],
+    newAdjustments: [],
+    newAuditEntries: [],
+    newEvents: [],
   };
-}
-
-/** A hold is replaced, never changed in place. */
-function writesOfHolds(
-  batch: Batch,
-  before: HoldRow[],
-): Pick<BookWrites, "newHolds" | "renewedHolds" | "removedHolds"> {
-  const writes: ReturnType<typeof writesOfHolds> = { newHolds: [], renewedHolds: [], removedHolds: [] };
-  const known = new Set<HoldRow>();
-  for (const row of before) {
-    const { organizationId, holdId } = row;
-    const after = batch.holds.get(organizationId, holdId);
-    if (after === undefined) writes.removedHolds.push({ organizationId, holdId });
-    else if (after !== row) writes.renewedHolds.push(after);
-    if (after !== undefined) known.add(after);
-  }
-  writes.newHolds = batch.holds.values().filter((row) => !known.has(row));
-  return writes;
-}
-
-/** The expired amount of an organization only grows, so it makes a unique id. */
-function expiriesOf({ funds, nowMs }: Batch): AdjustmentRow[] {
-  const terms = { isAll: false, grantId: null, holdId: null, tokenId: null, budgets: null, settlement: null };
-  const noted = { ...terms, reference: null, note: null, madeAtMs: nowMs };
-  return [...funds].flatMap(([organizationId, { expiries }]) =>
-    expiries.map(({ grantId, amount, expired, dueAtMs }) => {
-      const draws = [{ grantId, amount }];
-      return { organizationId, id: `lapse_${expired}`, kind: "lapse", amount, draws, expiresAtMs: dueAtMs, ...noted };
-    }),
-  );
-}
-
-function writesOfFunds(batch: Batch): Pick<BookWrites, "balances" | "newGrants" | "changedGrants"> {
-  const writes: ReturnType<typeof writesOfFunds> = { balances: [], newGrants: [], changedGrants: [] };
-  for (const [organizationId, funds] of batch.funds) {
-    assertBalanced(funds.balance);
-    const before = batch.balances.get(organizationId);
-    if (before === undefined || differs(before, funds.balance)) writes.balances.push(funds.balance);
-    const grantsBefore = new Map(batch.grants.get(organizationId)?.map((grant) => [grant.id, grant]));
-    for (const grant of funds.grants.values()) {
-      const grantBefore = grantsBefore.get(grant.id);
-      if (grantBefore === undefined) writes.newGrants.push(grant);
-      else if (differs(grantBefore, grant)) writes.changedGrants.push(grant);
-    }
-  }
-  return writes;
-}
-
-function writesOfKeys(batch: Batch, before: IdempotencyKeyRow[]): Pick<BookWrites, "keys" | "removedKeys"> {
-  return {
-    keys: batch.keys.values().filter((row) => !before.includes(row)),
-    removedKeys: before.filter((row) => !batch.keys.has(row.organizationId, keyIdOf(row))),
-  };
-}
-
-/** A row whose amounts are as they were read is not written, though it may have been replaced. */
-function writesOfBudgets(
-  { budgetUses }: Batch,
-  before: readonly BudgetUseRow[],
-): Pick<BookWrites, "newBudgetUses" | "changedBudgetUses"> {
-  const writes: ReturnType<typeof writesOfBudgets> = { newBudgetUses: [], changedBudgetUses: [] };
-  if (budgetUses.size === 0) return writes;
-  const known = new NameMap<BudgetUseRow>();
-  for (const row of before) known.set(row.organizationId, counterIdOf(row), row);
-  for (const row of budgetUses.values()) {
-    const earlier = known.get(row.organizationId, counterIdOf(row));
-    if (earlier === undefined) writes.newBudgetUses.push(row);
-    else if (differs(earlier, row)) writes.changedBudgetUses.push(row);
+  for (const account of accounts) {
+    assertBalanced(account.balance);
+    if (differs(account.readBalance, account.balance)) writes.balances.push(account.balance);
+    account.budgetUses.addChanges(writes.newBudgetUses, writes.changedBudgetUses);
+    account.grants.addChanges(writes.newGrants, writes.changedGrants);
+    account.holds.addChanges(writes.newHolds, writes.renewedHolds, writes.removedHolds);
+    account.requests.addChanges(writes.newRequests);
+    account.keys.addChanges(writes.keys, writes.keys, writes.removedKeys);
+    account.adjustments.addChanges(writes.newAdjustments);
+    writes.newAuditEntries.push(...account.newAuditEntries);
+    writes.newEvents.push(...account.newEvents);
   }
   return writes;
 }
 
 function differs<Row extends object>(before: Row, after: Row): boolean {
+  if (before === after) return false;
   return (Object.keys(after) as (keyof Row)[]).some((column) => before[column] !== after[column]);
 }
 
-function assertBalanced(balance: BalanceRow): void {
-  const { organizationId, granted, available, held, spent, expired } = balance;
+function assertBalanced({ organizationId, granted, available, held, spent, expired }: BalanceRow): void {
   const whole = granted === available + held + spent + expired;
   if (whole && [available, held, spent, expired].every((amount) => amount >= 0n)) return;
   throw new Error(`the batch would leave the balance of ${organizationId} inconsistent`);

@@ -1,12 +1,19 @@
 import { credit, grant, revoke } from "./adjustments.ts";
-import { type Batch, type BookRows, type Decision, fundsOf, openBatch, writesOf } from "./batch.ts";
+import { type Account, type BookRows, type BookWrites, openAccounts, writesOf } from "./batch.ts";
 import type { Transition } from "./books.ts";
 import type { HoldFacts } from "./facts.ts";
-import type { Funds } from "./funds.ts";
+import { applyDue } from "./funds.ts";
 import { expireHold, makeHold, releaseHold, renewHold, settleHold } from "./holds.ts";
+import { organizationIdOf } from "./names.ts";
 import type { Outcome } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
 import { creditsLeft, warnOfCredits } from "./warnings.ts";
+
+interface Decision {
+  /** One outcome for each transition, in their order. */
+  outcomes: Outcome[];
+  writes: BookWrites;
+}
 
 /**
  * Decides a batch: takes its rows, read under the locks of its balances, and its transitions in their order of arrival;
@@ -15,53 +22,57 @@ import { creditsLeft, warnOfCredits } from "./warnings.ts";
  * book nothing.
  */
 export function decide(rows: BookRows, transitions: readonly Transition[]): Decision {
-  const batch = openBatch(rows);
-  const outcomes = transitions.map((transition) => decideOne(batch, transition));
-  return { outcomes, writes: writesOf(batch, rows) };
+  const accounts = openAccounts(rows);
+  for (const account of accounts.values()) warningOfLess(account, () => applyDue(account));
+  const outcomes = transitions.map((transition): Outcome => {
+    const account = accounts.get(organizationIdOf(transition));
+    if (account === undefined) return { outcome: "unknown_organization" };
+    return warningOfLess(account, () => decideKnown(account, transition));
+  });
+  return { outcomes, writes: writesOf(accounts.values()) };
 }
 
-function decideOne(batch: Batch, transition: Transition): Outcome {
-  const { organizationId } = "facts" in transition ? transition.facts : transition;
-  const funds = fundsOf(batch, organizationId);
-  if (funds === undefined) return { outcome: "unknown_organization" };
-  const left = creditsLeft(funds.balance);
-  const outcome = decideKnown(batch, funds, transition);
-  if (creditsLeft(funds.balance) < left) warnOfCredits(batch, funds.balance);
-  return outcome;
+/** Runs a change of an account, and warns if fewer credits are left after it. */
+function warningOfLess<Result>(account: Account, change: () => Result): Result {
+  const left = creditsLeft(account.balance);
+  const result = change();
+  if (creditsLeft(account.balance) < left) warnOfCredits(account, account.balance);
+  return result;
 }
 
-function decideKnown(batch: Batch, funds: Funds, transition: Transition): Outcome {
+function decideKnown(account: Account, transition: Transition): Outcome {
   switch (transition.kind) {
     case "hold":
-      assertOpenPeriod(funds, transition.facts);
-      return makeHold(batch, funds, transition);
+      assertOpenPeriod(account, transition.facts);
+      return makeHold(account, transition);
     case "renew":
-      assertOpenPeriod(funds, transition.facts);
-      return renewHold(batch, funds, transition);
+      assertOpenPeriod(account, transition.facts);
+      return renewHold(account, transition);
     case "settle":
-      return closedFor(funds, transition.facts) ?? settleHold(batch, funds, transition);
+      return closedFor(account, transition.facts) ?? settleHold(account, transition);
     case "release":
-      return closedFor(funds, transition.facts) ?? releaseHold(batch, funds, transition);
+      return closedFor(account, transition.facts) ?? releaseHold(account, transition);
     case "expire":
-      return expireHold(batch, funds, transition);
+      return expireHold(account, transition);
     case "grant":
-      return grant(batch, funds, transition);
+      return grant(account, transition);
     case "revoke":
-      return revoke(batch, funds, transition);
+      return revoke(account, transition);
     case "credit":
-      return credit(batch, funds, transition);
+      return credit(account, transition);
     case "refresh":
-      return { outcome: "refreshed", balance: { ...funds.balance } };
+      return { outcome: "refreshed", balance: { ...account.balance } };
   }
 }
 
 /** The row of a closed request may have been removed, so its absence does not show that it never ended. */
-function closedFor({ balance }: Funds, { holdId }: HoldFacts): { outcome: "closed"; beforeMs: number } | undefined {
+function closedFor({ balance }: Account, { holdId }: HoldFacts): { outcome: "closed"; beforeMs: number } | undefined {
   const beforeMs = balance.closedBeforeMs;
   return beganBefore(holdId, beforeMs) ? { outcome: "closed", beforeMs } : undefined;
 }
 
 /** No period with an open hold is closed, so such a hold or renewal has the id of another time. */
-function assertOpenPeriod(funds: Funds, facts: HoldFacts): void {
-  if (closedFor(funds, facts) !== undefined) throw new Error(`the request ${facts.holdId} belongs to a closed period`);
+function assertOpenPeriod(account: Account, facts: HoldFacts): void {
+  if (closedFor(account, facts) !== undefined)
+    throw new Error(`the request ${facts.holdId} belongs to a closed period`);
 }

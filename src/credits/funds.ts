@@ -1,45 +1,31 @@
 import { type MicroCredits, minimum } from "./amount.ts";
-import type { BalanceRow, CreditTransition, GrantRow, GrantTransition } from "./books.ts";
+import type { Account } from "./batch.ts";
+import type { AdjustmentRow, CreditTransition, GrantRow, GrantTransition } from "./books.ts";
 import type { Draw } from "./facts.ts";
 import { armCredits } from "./warnings.ts";
 
-/**
- * The balance and the grants of one organization while a batch is decided, changed in place. Every function preserves
- * granted = available + held + spent + expired, unless its comment names a part that the caller must book, and
- * keeps available equal to the remaining amounts of the active grants.
- */
-export interface Funds {
-  balance: BalanceRow;
-  grants: Map<string, GrantRow>;
-  /** Active grants in the order in which they are drawn down; null if the order must be computed again. */
-  drawOrder: GrantRow[] | null;
-  expiries: Expiry[];
-}
-
-/** Expired part of a grant, with the organization's expired amount afterwards. */
-interface Expiry extends Draw {
-  expired: MicroCredits;
-  /** When the grant expired. */
-  dueAtMs: number | null;
-}
-
-/** Copies an organization's rows, and activates or expires every grant that is due by `nowMs`. */
-export function openFunds(balance: BalanceRow, grants: readonly GrantRow[], nowMs: number): Funds {
-  const funds: Funds = {
-    balance: { ...balance },
-    grants: new Map(grants.map((grant) => [grant.id, { ...grant }])),
-    drawOrder: null,
-    expiries: [],
-  };
-  if (balance.nextChangeAtMs !== null && balance.nextChangeAtMs <= nowMs) applyDue(funds, nowMs);
-  return funds;
+/** Activates or expires every grant that is due. */
+export function applyDue(account: Account): void {
+  const { balance, grants, nowMs } = account;
+  if (!isPast(balance.nextChangeAtMs, nowMs)) return;
+  balance.nextChangeAtMs = null;
+  for (const grant of grants.values()) {
+    if (grant.state === "pending" && grant.effectiveAtMs <= nowMs) activate(account, grant);
+    if (grant.state === "pending") scheduleChange(account, grant.effectiveAtMs);
+    // A grant with nothing remaining may be missing among the rows, so it is not changed.
+    else if (grant.remaining > 0n) expireOrSchedule(account, grant);
+  }
 }
 
 /** Draws `amount`, at most the available amount, from the grants in their order. The caller books it as held or spent. */
-export function take(funds: Funds, amount: MicroCredits): Draw[] {
+export function take(account: Account, amount: MicroCredits): Draw[] {
+  return amount > 0n ? drawFrom(account, inDrawOrder(account), amount) : [];
+}
+
+function drawFrom({ balance }: Account, grants: readonly GrantRow[], amount: MicroCredits): Draw[] {
   const draws: Draw[] = [];
   let missing = amount;
-  for (const grant of missing > 0n ? inDrawOrder(funds) : []) {
+  for (const grant of grants) {
     const drawn = minimum(grant.remaining, missing);
     if (drawn === 0n) continue;
     grant.remaining -= drawn;
@@ -48,7 +34,7 @@ export function take(funds: Funds, amount: MicroCredits): Draw[] {
     if (missing === 0n) break;
   }
   if (missing !== 0n) throw new Error("the grants have less than the balance has available");
-  funds.balance.available -= amount;
+  balance.available -= amount;
   return draws;
 }
 
@@ -56,57 +42,54 @@ export function take(funds: Funds, amount: MicroCredits): Draw[] {
  * Returns drawn amounts to their grants; the amount of a grant that has expired since is booked as expired. The caller
  * subtracts the amounts from those held or spent.
  */
-export function returnDraws(funds: Funds, draws: readonly Draw[], nowMs: number): void {
+export function returnDraws(account: Account, draws: readonly Draw[]): void {
+  const { balance, grants, nowMs } = account;
   for (const { grantId, amount } of draws) {
-    const grant = funds.grants.get(grantId);
+    const grant = grants.get(grantId);
     if (grant === undefined) throw new Error(`the grant ${grantId} of a hold is missing in the rows`);
     if (grant.state === "expired" || isPast(grant.expiresAtMs, nowMs)) {
-      bookExpiry(funds, grant, amount);
+      bookExpiry(account, grant, amount);
       continue;
     }
     grant.remaining += amount;
-    funds.balance.available += amount;
-    scheduleChange(funds, grant.expiresAtMs);
+    balance.available += amount;
+    scheduleChange(account, grant.expiresAtMs);
   }
+}
+
+type GrantTerms = Pick<GrantRow, "id" | "source" | "amount" | "expiresAtMs" | "priority" | "reference"> & {
+  effectiveAtMs: number | null;
+};
+
+/** Adds a pending grant; one without a time takes effect now. */
+function newGrant(account: Account, terms: GrantTerms): GrantRow {
+  const { organizationId, nowMs, grants } = account;
+  const nothing = { revoked: 0n, remaining: 0n, state: "pending" } as const;
+  const effectiveAtMs = terms.effectiveAtMs ?? nowMs;
+  const grant: GrantRow = { organizationId, ...terms, ...nothing, effectiveAtMs, createdAtMs: nowMs };
+  grants.insert(grant.id, grant);
+  return grant;
 }
 
 /**
  * Adds a grant: active at once if it has taken effect, expired at once if its expiry has passed. Returns the earlier
  * grant instead if the organization has one with the same id or reference.
  */
-export function addGrant(
-  funds: Funds,
-  transition: GrantTransition,
-  nowMs: number,
-): { grant: GrantRow; first: boolean } {
-  const earlier = findGrant(funds, transition);
+export function addGrant(account: Account, transition: GrantTransition): { grant: GrantRow; first: boolean } {
+  const earlier = findGrant(account, transition);
   if (earlier !== undefined) return { grant: earlier, first: false };
-  const grant: GrantRow = {
-    organizationId: transition.organizationId,
-    id: transition.grantId,
-    source: "grant",
-    amount: transition.amount,
-    revoked: 0n,
-    remaining: 0n,
-    state: "pending",
-    effectiveAtMs: transition.effectiveAtMs ?? nowMs,
-    expiresAtMs: transition.expiresAtMs,
-    priority: transition.priority,
-    reference: transition.reference,
-    createdAtMs: nowMs,
-  };
-  funds.grants.set(grant.id, grant);
-  if (grant.effectiveAtMs > nowMs) scheduleChange(funds, grant.effectiveAtMs);
+  const { grantId: id, amount, effectiveAtMs, expiresAtMs, priority, reference } = transition;
+  const grant = newGrant(account, { id, source: "grant", amount, effectiveAtMs, expiresAtMs, priority, reference });
+  if (grant.effectiveAtMs > account.nowMs) scheduleChange(account, grant.effectiveAtMs);
   else {
-    activate(funds, grant);
-    if (isPast(grant.expiresAtMs, nowMs)) expireGrant(funds, grant);
-    else if (grant.remaining > 0n) scheduleChange(funds, grant.expiresAtMs);
+    activate(account, grant);
+    expireOrSchedule(account, grant);
   }
   return { grant, first: true };
 }
 
 /** Returns the largest amount that can be revoked: of a grant, or of all active grants. */
-export function revocableIn({ balance }: Funds, named: GrantRow | null): MicroCredits {
+export function revocableIn({ balance }: Account, named: GrantRow | null): MicroCredits {
   if (named === null) return balance.available;
   return named.state === "pending" ? named.amount - named.revoked : named.remaining;
 }
@@ -115,96 +98,94 @@ export function revocableIn({ balance }: Funds, named: GrantRow | null): MicroCr
  * Revokes `amount`, at most that of `revocableIn`: from the named grant, or from the active grants in the order of drawing.
  * A pending grant is reduced before it takes effect.
  */
-export function revokeFrom(funds: Funds, amount: MicroCredits, named: GrantRow | null): Draw[] {
-  const { balance } = funds;
+export function revokeFrom(account: Account, amount: MicroCredits, named: GrantRow | null): Draw[] {
+  const { balance, grants } = account;
   if (named !== null && named.state === "pending") {
     named.revoked += amount;
     return amount === 0n ? [] : [{ grantId: named.id, amount }];
   }
-  const draws: Draw[] = [];
-  let left = amount;
-  for (const grant of named === null ? inDrawOrder(funds) : [named]) {
-    const revoked = minimum(left, grant.remaining);
-    if (revoked === 0n) continue;
-    left -= revoked;
-    grant.remaining -= revoked;
-    grant.revoked += revoked;
-    balance.available -= revoked;
-    balance.granted -= revoked;
-    draws.push({ grantId: grant.id, amount: revoked });
+  const draws = drawFrom(account, named === null ? inDrawOrder(account) : [named], amount);
+  balance.granted -= amount;
+  for (const draw of draws) {
+    const grant = grants.get(draw.grantId);
+    if (grant !== undefined) grant.revoked += draw.amount;
   }
-  if (left !== 0n) throw new Error("the grants have less than the balance has available");
   return draws;
 }
 
 /** Refunds spent credits as a grant of their own that is active at once. The caller subtracts them from those spent. */
-export function addCredit(funds: Funds, transition: CreditTransition, nowMs: number): Draw {
-  const { organizationId, adjustmentId: id, amount, expiresAtMs, priority } = transition;
-  if (funds.grants.has(id)) throw new Error(`the grant ${id} exists already`);
-  const lasting = { effectiveAtMs: nowMs, expiresAtMs, priority, reference: null, createdAtMs: nowMs };
-  const grant: GrantRow = {
-    organizationId,
-    id,
-    source: "credit",
-    amount,
-    revoked: 0n,
-    remaining: amount,
-    state: "active",
-    ...lasting,
-  };
-  funds.grants.set(id, grant);
-  funds.balance.available += amount;
-  funds.drawOrder = null;
-  if (isPast(expiresAtMs, nowMs)) expireGrant(funds, grant);
-  else if (amount > 0n) scheduleChange(funds, expiresAtMs);
+export function addCredit(account: Account, transition: CreditTransition): Draw {
+  const { adjustmentId: id, amount, expiresAtMs, priority } = transition;
+  const terms = { source: "credit", effectiveAtMs: null, expiresAtMs, priority, reference: null } as const;
+  const grant = newGrant(account, { id, amount, ...terms });
+  grant.state = "active";
+  grant.remaining = amount;
+  account.balance.available += amount;
+  account.drawOrder = null;
+  expireOrSchedule(account, grant);
   return { grantId: id, amount };
 }
 
-function applyDue(funds: Funds, nowMs: number): void {
-  for (const grant of funds.grants.values()) {
-    if (grant.state === "pending" && grant.effectiveAtMs <= nowMs) activate(funds, grant);
-    // A grant with nothing remaining may be missing among the rows, so it is not changed.
-    if (grant.remaining > 0n && isPast(grant.expiresAtMs, nowMs)) expireGrant(funds, grant);
-  }
-  funds.balance.nextChangeAtMs = null;
-  for (const grant of funds.grants.values()) {
-    if (grant.state === "pending") scheduleChange(funds, grant.effectiveAtMs);
-    else if (grant.remaining > 0n) scheduleChange(funds, grant.expiresAtMs);
-  }
-}
-
-function activate(funds: Funds, grant: GrantRow): void {
+function activate(account: Account, grant: GrantRow): void {
+  const { balance } = account;
   grant.state = "active";
   grant.remaining = grant.amount - grant.revoked;
-  funds.balance.granted += grant.remaining;
-  funds.balance.available += grant.remaining;
-  if (grant.remaining > 0n) armCredits(funds.balance, grant.remaining);
-  funds.drawOrder = null;
+  balance.granted += grant.remaining;
+  balance.available += grant.remaining;
+  if (grant.remaining > 0n) armCredits(balance, grant.remaining);
+  account.drawOrder = null;
 }
 
-function expireGrant(funds: Funds, grant: GrantRow): void {
-  funds.balance.available -= grant.remaining;
-  bookExpiry(funds, grant, grant.remaining);
+/** Expires an active grant that is due, or notes when it will be. */
+function expireOrSchedule(account: Account, grant: GrantRow): void {
+  if (!isPast(grant.expiresAtMs, account.nowMs)) {
+    if (grant.remaining > 0n) scheduleChange(account, grant.expiresAtMs);
+    return;
+  }
+  account.balance.available -= grant.remaining;
+  bookExpiry(account, grant, grant.remaining);
   grant.state = "expired";
   grant.remaining = 0n;
 }
 
-function bookExpiry({ balance, expiries }: Funds, grant: GrantRow, amount: MicroCredits): void {
+/** The terms of an adjustment that has none. */
+export const NO_TERMS = {
+  isAll: false,
+  grantId: null,
+  expiresAtMs: null,
+  holdId: null,
+  tokenId: null,
+  budgets: null,
+  reference: null,
+  note: null,
+  settlement: null,
+} satisfies Partial<AdjustmentRow>;
+
+/** Books an expired amount. The expired amount of an organization only grows, so it makes a unique id. */
+function bookExpiry(
+  { organizationId, balance, adjustments, nowMs }: Account,
+  grant: GrantRow,
+  amount: MicroCredits,
+): void {
   if (amount === 0n) return;
   balance.expired += amount;
-  expiries.push({ grantId: grant.id, amount, expired: balance.expired, dueAtMs: grant.expiresAtMs });
+  const id = `lapse_${balance.expired}`;
+  const draws = [{ grantId: grant.id, amount }];
+  const { expiresAtMs } = grant;
+  const terms = { ...NO_TERMS, amount, draws, expiresAtMs, madeAtMs: nowMs };
+  adjustments.insert(id, { organizationId, id, kind: "lapse", ...terms });
 }
 
-function findGrant(funds: Funds, { grantId, reference }: GrantTransition): GrantRow | undefined {
-  const sameId = funds.grants.get(grantId);
+function findGrant({ grants }: Account, { grantId, reference }: GrantTransition): GrantRow | undefined {
+  const sameId = grants.get(grantId);
   if (sameId !== undefined || reference === null) return sameId;
-  for (const grant of funds.grants.values()) if (grant.reference === reference) return grant;
-  return undefined;
+  return grants.values().find((grant) => grant.reference === reference);
 }
 
-function inDrawOrder(funds: Funds): GrantRow[] {
-  funds.drawOrder ??= [...funds.grants.values()].filter((grant) => grant.state === "active").sort(compareForDraw);
-  return funds.drawOrder;
+function inDrawOrder(account: Account): GrantRow[] {
+  const { grants } = account;
+  account.drawOrder ??= [...grants.values()].filter((grant) => grant.state === "active").sort(compareForDraw);
+  return account.drawOrder;
 }
 
 /** Orders grants by priority, then by the soonest expiry, then by id. */
@@ -217,8 +198,7 @@ function compareForDraw(a: GrantRow, b: GrantRow): number {
   return a.id < b.id ? -1 : 1;
 }
 
-function scheduleChange(funds: Funds, atMs: number | null): void {
-  const { balance } = funds;
+function scheduleChange({ balance }: Account, atMs: number | null): void {
   if (atMs === null) return;
   if (balance.nextChangeAtMs === null || atMs < balance.nextChangeAtMs) balance.nextChangeAtMs = atMs;
 }

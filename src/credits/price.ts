@@ -10,7 +10,15 @@ import {
   TOKEN_CLASSES,
   type TokenClass,
 } from "../api/price-classes.ts";
-import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits, powerOfTen, readDecimal } from "./amount.ts";
+import {
+  ceilDivide,
+  type MicroCredits,
+  maximum,
+  PICO_PER_MICRO,
+  type PicoCredits,
+  powerOfTen,
+  readDecimal,
+} from "./amount.ts";
 
 /** A value for each class of tokens, and for those parts and calls that have one. */
 type ByClass<Value> = Record<TokenClass, Value> & { [Class in FurtherClass]?: Value };
@@ -89,13 +97,9 @@ export function dearer(a: UnitPrices, b: UnitPrices): UnitPrices {
   const prices: UnitPrices = { ...FREE };
   for (const row of PRICE_ROWS) {
     if (a[row.class] !== undefined || b[row.class] !== undefined)
-      prices[row.class] = larger(unitPrice(a, row), unitPrice(b, row));
+      prices[row.class] = maximum(unitPrice(a, row), unitPrice(b, row));
   }
   return prices;
-}
-
-function larger(a: PicoCredits, b: PicoCredits): PicoCredits {
-  return a > b ? a : b;
 }
 
 /** Tells whether nothing has a price. */
