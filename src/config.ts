@@ -5,7 +5,7 @@ import { addDefaults, configNode, type Settings, schemaAt } from "./config/schem
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
 import { pairsOfText } from "./config/telemetry-schema.ts";
 import { Variables } from "./config/variables.ts";
-import { parseDollarPrice } from "./credits/price.ts";
+import { parsePrice } from "./credits/price.ts";
 import { OperatorError } from "./errors.ts";
 
 type ProviderEntry = Settings["providers"][number];
@@ -173,7 +173,7 @@ function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
   }
   const contradiction = identityContradiction(settings.identity.issuers);
   if (contradiction !== undefined) refuse(contradiction.path, contradiction.text);
-  if (parseDollarPrice("1", settings.credits) === undefined) {
+  if (parsePrice("1", settings.credits) === undefined) {
     refuse(["credits"], "is too high. A dollar and its markup must be at most a billion credits.");
   }
   const { smtp, mailFrom } = settings.warnings;

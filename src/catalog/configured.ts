@@ -1,7 +1,7 @@
 import type { Static } from "typebox";
 import { CALL_ROWS, PRICE_ROWS } from "../api/price-classes.ts";
 import type { ModelSchema } from "../config/upstream-schema.ts";
-import { FREE, type PriceTier, parseDollarPrice, parsePrice, type UnitPrices } from "../credits/price.ts";
+import { FREE, type PriceTier, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
 import { compose, type Knowledge } from "./compose.ts";
@@ -280,7 +280,7 @@ function readClasses(key: string, price: StatedClasses, isEmbedding: boolean): U
       if (costsAs !== undefined) prices[name] = prices[costsAs];
       continue;
     }
-    const parsed = isCall ? parseDollarPrice(text, { perDollar: A_MILLION, markup: "0" }) : parsePrice(text);
+    const parsed = isCall ? parsePrice(text, { perDollar: A_MILLION }) : parsePrice(text);
     prices[name] = parsed ?? refuse(`${key}.${setting}`, `found ${quote(text)}`, DECIMAL_WORDS);
   }
   return prices;

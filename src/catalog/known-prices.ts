@@ -1,6 +1,6 @@
 import { calcPrice, findProvider, type ModelInfo, type TieredPrices } from "@pydantic/genai-prices";
 import { PRICE_ROWS } from "../api/price-classes.ts";
-import { FREE, parseDollarPrice, type UnitPrices } from "../credits/price.ts";
+import { FREE, parsePrice, type UnitPrices } from "../credits/price.ts";
 import type { DollarPrice } from "./facts.ts";
 import { dearestList, type PriceList, priceList } from "./model.ts";
 
@@ -69,10 +69,10 @@ export function knownPrice(
 
 /** Converts a price of the service's own table to credits; undefined if it is not a valid price. */
 export function tablePrice(dollars: DollarPrice, credits: CreditSettings): UnitPrices | undefined {
-  const input = parseDollarPrice(dollars.input, credits);
-  const output = parseDollarPrice(dollars.output, credits);
-  const cachedInput = parseDollarPrice(dollars.cachedInput ?? dollars.input, credits);
-  const cacheWrite = parseDollarPrice(dollars.cacheWrite ?? dollars.input, credits);
+  const input = parsePrice(dollars.input, credits);
+  const output = parsePrice(dollars.output, credits);
+  const cachedInput = parsePrice(dollars.cachedInput ?? dollars.input, credits);
+  const cacheWrite = parsePrice(dollars.cacheWrite ?? dollars.input, credits);
   if (input === undefined || output === undefined) return undefined;
   if (cachedInput === undefined || cacheWrite === undefined) return undefined;
   return { input, cachedInput, cacheWrite, output, reasoning: output };
@@ -128,7 +128,7 @@ function unitPrices(
     if (value === undefined) return undefined;
     const dollars = isTiered(value) ? choose(value) : [value];
     // Printing a JSON number restores its decimal text, so that no price is computed with floats.
-    const parsed = dollars.map((number) => parseDollarPrice(String(number), credits));
+    const parsed = dollars.map((number) => parsePrice(String(number), credits));
     return parsed.reduce((a, b) => (a === undefined || b === undefined ? undefined : a > b ? a : b));
   };
   const prices: UnitPrices = { ...FREE };

@@ -9,7 +9,6 @@ import {
   FREE,
   fitted,
   NO_TOKENS,
-  parseDollarPrice,
   parsePrice,
   priceOf,
   pricesUsed,
@@ -75,7 +74,7 @@ describe("priceOf", () => {
           for (const [index, tokenClass] of TOKEN_CLASSES.entries()) {
             const price = five[index] as (typeof five)[0];
             const terms = { perDollar: perDollar.text, markup: markup.text };
-            unit[tokenClass] = parseDollarPrice(price.text, terms) as bigint;
+            unit[tokenClass] = parsePrice(price.text, terms) as bigint;
             // A price a token, with its markup, is rounded up to a pico-credit by definition; from there on nothing may be.
             const pico = price.exact.times(perDollar.exact).times(ONE.plus(markup.exact)).times(MILLION).roundedUp();
             // More than a billion credits per million tokens is refused, as below.
@@ -103,7 +102,7 @@ describe("parsePrice", () => {
     fc.assert(
       fc.property(decimalUpTo(6, 30), decimalUpTo(2, 30), (price, markup) => {
         const exact = price.exact.times(ONE.plus(markup.exact)).times(MILLION).roundedUp();
-        expect(parsePrice(price.text, markup.text)).toBe(exact <= 10n ** 15n ? exact : undefined);
+        expect(parsePrice(price.text, { markup: markup.text })).toBe(exact <= 10n ** 15n ? exact : undefined);
       }),
       { numRuns: 10_000 },
     );
@@ -114,7 +113,7 @@ describe("parsePrice", () => {
       fc.property(decimalUpTo(4, 12), decimalUpTo(3, 12), decimalUpTo(1, 12), (dollars, perDollar, markup) => {
         const factor = perDollar.exact.times(ONE.plus(markup.exact));
         const exact = dollars.exact.times(factor).times(MILLION).roundedUp();
-        const parsed = parseDollarPrice(dollars.text, { perDollar: perDollar.text, markup: markup.text });
+        const parsed = parsePrice(dollars.text, { perDollar: perDollar.text, markup: markup.text });
         expect(parsed).toBe(exact <= 10n ** 15n ? exact : undefined);
       }),
       { numRuns: 5_000 },
@@ -132,7 +131,7 @@ describe("parsePrice", () => {
     ["0.999999999999999999999999999999e-6", "0.000000000000000000000000000001", 1n],
     ["1.000000000000000000000000000000e-6", "0", 1n],
   ])("The price %s with a markup of %s is %s pico-credits.", (price, markup, pico) => {
-    expect(parsePrice(price, markup)).toBe(pico);
+    expect(parsePrice(price, { markup })).toBe(pico);
   });
 
   test.each([
@@ -142,7 +141,7 @@ describe("parsePrice", () => {
     ["more than a billion credits", "1000000000.000001", "0"],
     ["more than a billion credits by its markup", "1000000000", "0.1"],
   ])("An invalid price is refused: %s.", (_, price, markup) => {
-    expect(parsePrice(price, markup)).toBeUndefined();
+    expect(parsePrice(price, { markup })).toBeUndefined();
   });
 });
 
@@ -190,13 +189,6 @@ describe("parts and calls", () => {
       }),
       { numRuns: 3_000 },
     );
-  });
-
-  test("requests at one price share the prices that they need", () => {
-    const unitPrices = { ...FREE, input: 1n, searches: 2n };
-    const plain = pricesUsed(unitPrices, NO_TOKENS);
-    expect(plain).toEqual({ ...FREE, input: 1n });
-    expect(pricesUsed(unitPrices, { ...NO_TOKENS, input: 5 })).toBe(plain);
   });
 
   test("the dearer of two prices covers either", () => {

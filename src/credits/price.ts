@@ -117,19 +117,8 @@ export function withoutPrices(prices: UnitPrices, isLeftOut: (row: ClassRow) => 
 
 /** Returns the prices that a charge of these tokens needs, as the books keep them: of parts and calls only those used. */
 export function pricesUsed(prices: UnitPrices, tokens: TokenCounts): UnitPrices {
-  if (FURTHER_CLASSES.some((name) => tokens[name] !== undefined)) {
-    return withoutPrices(prices, (row) => tokens[row.class] === undefined);
-  }
-  let plain = plainPrices.get(prices);
-  if (plain === undefined) {
-    plain = withoutPrices(prices, () => true);
-    plainPrices.set(prices, plain);
-  }
-  return plain;
+  return withoutPrices(prices, (row) => tokens[row.class] === undefined);
 }
-
-/** Prices without parts and calls, by the prices that they were taken from: requests at one price share their text, too. */
-const plainPrices = new WeakMap<UnitPrices, UnitPrices>();
 
 /** Adds counts, class by class; `sign` -1 subtracts them. */
 export function addTokens(tokens: TokenCounts, more: TokenCounts, sign: 1 | -1 = 1): TokenCounts {
@@ -158,36 +147,22 @@ export function fitted(tokens: TokenCounts, callsMost: number): TokenCounts {
 }
 
 /**
- * Converts a price in credits per million tokens, as a decimal text, to pico-credits per token, rounded up at the
- * pico-credit. `markup` is a decimal text too: "0.2" makes the price a fifth dearer, applied before the one rounding.
- * Returns undefined if either is not a non-negative decimal, or the price is above a billion credits.
+ * Converts a price per million tokens to pico-credits per token, at `perDollar` credits per dollar (by default it is in credits)
+ * and with `markup` on top ("0.2" makes it a fifth dearer), rounded up once at the pico-credit. All are decimal texts. Returns
+ * undefined if one is not a non-negative decimal, or the price is above a billion credits.
  */
-export function parsePrice(creditsPerMillionTokens: string, markup = "0"): PicoCredits | undefined {
-  return parseDollarPrice(creditsPerMillionTokens, { perDollar: "1", markup });
-}
-
-/**
- * Converts a price in dollars per million tokens to pico-credits per token, at `perDollar` credits per dollar and with
- * `markup` on top, rounded up once at the pico-credit. All three are decimal texts. Returns undefined if one is not a
- * non-negative decimal, or the price is above a billion credits.
- */
-export function parseDollarPrice(
-  dollarsPerMillionTokens: string,
-  { perDollar, markup }: { perDollar: string; markup: string },
+export function parsePrice(
+  amountPerMillionTokens: string,
+  { perDollar = "1", markup = "0" }: { perDollar?: string; markup?: string } = {},
 ): PicoCredits | undefined {
-  const dollars = readDecimal(dollarsPerMillionTokens);
+  const amount = readDecimal(amountPerMillionTokens);
   const rate = readDecimal(perDollar);
   const part = readDecimal(markup);
-  if (dollars === undefined || rate === undefined || part === undefined) return undefined;
+  if (amount === undefined || rate === undefined || part === undefined) return undefined;
   const factor = powerOfTen(part.scale) + part.value;
-  const divisor = powerOfTen(dollars.scale + rate.scale + part.scale);
-  const price = ceilDivide(dollars.value * rate.value * factor * PICO_PER_MICRO, divisor);
+  const divisor = powerOfTen(amount.scale + rate.scale + part.scale);
+  const price = ceilDivide(amount.value * rate.value * factor * PICO_PER_MICRO, divisor);
   return price <= PICO_CREDITS_A_TOKEN_MAX ? price : undefined;
-}
-
-/** Converts pico-credits per token to credits per million tokens. */
-export function pricePerMillion(price: PicoCredits): number {
-  return Number(price) / 1e6;
 }
 
 /** Returns the counts. Throws RangeError if one is not a natural number or a part exceeds its class: a defect of the caller. */
@@ -226,7 +201,7 @@ const ALL_CLASSES: readonly PriceClass[] = [...TOKEN_CLASSES, ...FURTHER_CLASSES
 
 /** Converts a price of a class or a part to credits per million tokens, one of a call to credits a call. */
 export function displayPrice(price: PicoCredits, name: PriceClass): number {
-  return "isCall" in PRICE_CLASSES[name] ? pricePerMillion(price) / 1e6 : pricePerMillion(price);
+  return Number(price) / ("isCall" in PRICE_CLASSES[name] ? 1e12 : 1e6);
 }
 
 /** Returns the values of some classes by their names in the APIs. */
