@@ -9,28 +9,9 @@ const NONE: readonly Counter[] = [];
 /** A text of a hundred budgets with long values has 56,000. */
 const CHARACTERS_MAX = 500_000;
 
-/** Values of recent texts, all together of a bounded size. */
-export class RecentTexts<Value> {
-  readonly #values = new Map<string, Value>();
-  #characters = 0;
-
-  get(text: string): Value | undefined {
-    return this.#values.get(text);
-  }
-
-  /** Keeps a value, which has `characters` together with its text. */
-  set(text: string, value: Value, characters = text.length): void {
-    if (this.#characters + characters > CHARACTERS_MAX) {
-      this.#values.clear();
-      this.#characters = 0;
-    }
-    this.#characters += characters;
-    this.#values.set(text, value);
-  }
-}
-
-/** The counters of texts that were written or read lately: a request's are needed several times between admission and charge. */
-const lately = new RecentTexts<readonly Counter[]>();
+/** The counters of texts that were read lately: a request's are needed several times between admission and charge. */
+const lately = new Map<string, readonly Counter[]>();
+let latelyCharacters = 0;
 
 /** Returns a text that identifies a counter within its organization. Ids of budgets have no spaces. */
 export function counterIdOf({ budgetId, windowAtMs, value }: BudgetUse): string {
@@ -53,6 +34,11 @@ export function countersIn(recorded: RecordedUses | undefined): readonly Counter
     const use = { budgetId, windowAtMs, value };
     return { id: counterIdOf(use), ...use };
   });
+  latelyCharacters += recorded.length;
+  if (latelyCharacters > CHARACTERS_MAX) {
+    lately.clear();
+    latelyCharacters = recorded.length;
+  }
   lately.set(recorded, counters);
   return counters;
 }

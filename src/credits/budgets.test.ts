@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { MemoryBooks } from "../../test/support/memory-books.ts";
 import type { BudgetRow, HoldTransition, SettleTransition } from "./books.ts";
-import { countersIn, RecentTexts } from "./budget-uses.ts";
+import { countersIn } from "./budget-uses.ts";
 import { BudgetIndex, windowAt, windowEnd } from "./budgets.ts";
 import { FREE, NO_TOKENS } from "./price.ts";
 
@@ -89,11 +89,12 @@ describe("what requests record", () => {
   });
 
   test("Recent texts are kept up to a total size, and forgotten together above it.", () => {
-    const recent = new RecentTexts<number>();
-    for (let text = 0; text < 10; text += 1) recent.set(`${text}`, text, 50_000);
-    expect([recent.get("0"), recent.get("9")]).toEqual([0, 9]);
-    recent.set("10", 10, 1);
-    expect([recent.get("0"), recent.get("9"), recent.get("10")]).toEqual([undefined, undefined, 10]);
+    const textOf = (value: string) => JSON.stringify([["b_1", 0, value]]);
+    const first = countersIn(textOf("first"));
+    expect(countersIn(textOf("first"))).toBe(first);
+    for (let number = 0; number < 10; number += 1) countersIn(textOf(`${number}`.padEnd(50_000)));
+    expect(countersIn(textOf("first"))).not.toBe(first);
+    expect(countersIn(textOf("first"))).toEqual(first);
   });
 
   test("Budgets of others, or as they were before, do not answer for these.", () => {

@@ -1,6 +1,6 @@
 import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
 import type { BudgetRow, BudgetUseRow, BudgetWindow, HoldTransition } from "./books.ts";
-import { RecentTexts, recordedTextOf } from "./budget-uses.ts";
+import { recordedTextOf } from "./budget-uses.ts";
 import type { BudgetUse, RecordedUses } from "./facts.ts";
 
 /** The value of a request that states none for the metadata key of a budget. */
@@ -44,22 +44,13 @@ interface BudgetSubject {
   metadata: Readonly<Record<string, string>> | null;
 }
 
-/** Records of recent requests of all organizations, by the index that made them and all that decides them. */
-const recentRecords = new RecentTexts<RecordedUses>();
-let indexCount = 0;
-
 /** The budgets of one organization. Those of single callers, which can be many, are found by the caller. */
 export class BudgetIndex {
-  readonly #number: number;
   readonly #byId = new Map<string, BudgetRow>();
   readonly #ofAll: BudgetRow[] = [];
   readonly #byCaller = new Map<string, BudgetRow[]>();
-  /** The metadata keys that a selector or an `each` names. */
-  readonly #metadataKeys: readonly string[];
 
   constructor(rows: readonly BudgetRow[]) {
-    indexCount += 1;
-    this.#number = indexCount;
     for (const row of rows) {
       this.#byId.set(row.id, row);
       if (row.callerIds === null) this.#ofAll.push(row);
@@ -67,28 +58,15 @@ export class BudgetIndex {
         this.#byCaller.set(callerId, [...(this.#byCaller.get(callerId) ?? []), row]);
       }
     }
-    const named = rows.flatMap(({ metadata, each }) => {
-      const own = each?.startsWith(METADATA_PREFIX) ? [each.slice(METADATA_PREFIX.length)] : [];
-      return [...own, ...Object.keys(metadata ?? {})];
-    });
-    this.#metadataKeys = [...new Set(named)];
   }
 
   get(id: string): BudgetRow | undefined {
     return this.#byId.get(id);
   }
 
-  /** Returns what a request records of the counters that its hold uses. Every window begins with a day. */
+  /** Returns what a request records of the counters that its hold uses. */
   recordFor(hold: HoldTransition, nowMs: number): RecordedUses {
-    const { callerId, facts } = hold;
-    const values = this.#metadataKeys.map((key) => metadataValue(key, facts));
-    const key = JSON.stringify([this.#number, Math.floor(nowMs / DAY_MS), callerId, facts.model, ...values]);
-    let recorded = recentRecords.get(key);
-    if (recorded === undefined) {
-      recorded = recordedTextOf(this.usesOf(hold, nowMs));
-      recentRecords.set(key, recorded, key.length + (recorded?.length ?? 0));
-    }
-    return recorded;
+    return recordedTextOf(this.usesOf(hold, nowMs));
   }
 
   /** Returns the counters that a hold uses: of each budget that covers its request. */

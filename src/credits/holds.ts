@@ -209,14 +209,12 @@ function isEnded(open: HoldRow, claim: HoldClaim | undefined, nowMs: number): bo
   return claim.afterExpiryMs === null || open.expiresAtMs + claim.afterExpiryMs <= nowMs;
 }
 
-interface Charge {
-  upstream: string;
-  prices: UnitPrices;
+type Charge = Pick<HoldFacts, "upstream" | "prices"> & {
   tokens: TokenCounts;
   basis: EventBasis;
   end: EventEnd;
   trace: Trace | null;
-}
+};
 
 /**
  * Ends a request with a charge. The held amount covers the cost first, and its rest returns to its grants, the last one
