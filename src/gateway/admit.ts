@@ -1,7 +1,8 @@
+import { isoTime } from "../api/time.ts";
 import type { StatedOutput } from "../api/wire.ts";
 import { type CatalogModel, highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
-import type { BudgetState } from "../credits/budgets.ts";
+import { type BudgetState, budgetRest, windowEnd } from "../credits/budgets.ts";
 import {
   affordableOutputTokens,
   type HoldNeed,
@@ -14,13 +15,11 @@ import type { Outcomes } from "../credits/outcomes.ts";
 import { FREE, NO_TOKENS, pricesUsed } from "../credits/price.ts";
 import { ApiError, type ErrorFields } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
-import { budgetHeaders, limitFields, limitName } from "./budget-answers.ts";
 import { tokenBoundsOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
-import type { LimitEntry } from "./limits.ts";
+import { type LimitEntry, wantedLimits } from "./limits.ts";
 import { type OutputRange, outputRange } from "./output-bound.ts";
 import type { Plan } from "./plan.ts";
-import { wantedLimits } from "./wanted-limits.ts";
 
 /** Time for which a repeated request with the same idempotency key gets the first answer. */
 const KEY_KEPT_MS = 24 * 60 * 60 * 1000;
@@ -225,4 +224,44 @@ function refusal(
   const message = `${credits} do not cover this request: ${figures}.${hint}`;
   const code = budget === undefined || budget.isCap ? "insufficient_credits" : "budget_exhausted";
   return new ApiError(code, message, { fields, headers: { ...headers, "x-should-retry": "false" } });
+}
+
+/** Share of a budget, in percent, from which answers warn. */
+const WARNING_PERCENT = 80n;
+
+/** Returns the headers that tell a caller about the budget with the least left. */
+export function budgetHeaders(state: BudgetState | undefined): Record<string, string> {
+  if (state === undefined) return {};
+  const { limit, spent, held } = state;
+  const resetsAt = resetOf(state);
+  const percent = limit === 0n ? 100n : ((spent + held) * 100n) / limit;
+  return {
+    "x-budget-limit": formatCredits(limit),
+    "x-budget-remaining": formatCredits(budgetRest(state)),
+    ...(resetsAt !== null && { "x-budget-reset": resetsAt }),
+    ...(percent >= WARNING_PERCENT && { "x-budget-warning": `${percent}% of the budget is spent or held` }),
+  };
+}
+
+/** Returns the fields of an error that say which limit refused a request: the credits, or a budget. */
+function limitFields(state: BudgetState | undefined): ErrorFields {
+  if (state === undefined) return { limit_source: "organization" };
+  if (state.isCap) return { limit_source: "token" };
+  const { budgetId: id, name, window, limit } = state;
+  return {
+    limit_source: "budget",
+    budget: { id, name, window, amount: creditsFromMicro(limit) },
+    budget_remaining: creditsFromMicro(budgetRest(state)),
+    resets_at: resetOf(state),
+  };
+}
+
+/** Names the credits that do not suffice, as the subject of a sentence. */
+function limitName(state: BudgetState | undefined): string {
+  if (state === undefined) return "The organization's credits";
+  return state.isCap ? "The credits that the token's cap allows" : `The credits of the budget "${state.name}"`;
+}
+
+function resetOf({ window, windowAtMs }: BudgetState): string | null {
+  return isoTime(windowEnd(window, windowAtMs));
 }

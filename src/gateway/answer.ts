@@ -1,9 +1,12 @@
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
+import type { AnswerFold } from "../api/answer-fold.ts";
+import type { FinishReason } from "../api/chat/completion.ts";
+import { type EmbeddingVector, NumbersText } from "../api/embeddings/vector.ts";
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
+import type { TokenCounts } from "../credits/price.ts";
 import type { ApiError } from "../errors.ts";
-import type { Admission } from "./admit.ts";
-import { budgetHeaders } from "./budget-answers.ts";
+import { type Admission, budgetHeaders } from "./admit.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import { rateLimitHeaders } from "./limits.ts";
 
@@ -70,4 +73,50 @@ export function headOfReplay(
     ...deprecationHeaders(model),
   };
   return { id, created, model: model.id, organizationId: principal.organizationId, headers: replayHeaders };
+}
+
+/** A longer answer is not stored: its idempotency key then counts as interrupted. */
+const STORED_CHARACTERS_MAX = 1024 * 1024;
+
+/** An answer as it is stored under its idempotency key. The conversation before it is in the request. */
+export interface StoredAnswer extends Pick<AnswerHead, "id" | "created"> {
+  /** Unix seconds. */
+  ended: number;
+  /** The headers `x-tollgate-…` of the answer. */
+  headers: Record<string, string>;
+  /** The whole answer; the fold of this piece is the answer again. */
+  piece: AnswerPiece;
+  finishReason: FinishReason;
+  tokens: TokenCounts;
+}
+
+/** Returns the JSON text of a complete answer to store under its idempotency key; null where it is too long. */
+export function storedText(
+  { id, created, headers }: AnswerHead,
+  fold: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice" | "vectors">,
+  { tokens, ended }: Pick<StoredAnswer, "tokens" | "ended">,
+  finishReason: FinishReason = "stop",
+): string | null {
+  const { vectors, logprobs, whole, choice } = fold;
+  // Their text is as long, and would be made only to be measured.
+  if (vectors !== undefined && charactersOf(vectors) > STORED_CHARACTERS_MAX) return null;
+  const { role: _role, tool_calls, ...rest } = fold.message();
+  const calls = tool_calls?.map((call, index) => ({ index, ...call }));
+  const delta = { ...rest, ...(calls && { tool_calls: calls }) };
+  const own = Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-")));
+  const piece: AnswerPiece = {
+    delta,
+    logprobs,
+    ...(vectors && { vectors }),
+    ...(Object.keys(whole).length > 0 && { whole }),
+    ...(Object.keys(choice).length > 0 && { choice }),
+  };
+  const stored: StoredAnswer = { id, created, ended, headers: own, piece, finishReason, tokens };
+  const text = JSON.stringify(stored);
+  return text.length > STORED_CHARACTERS_MAX ? null : text;
+}
+
+/** Returns the characters of the JSON of vectors, or fewer. */
+function charactersOf(vectors: readonly EmbeddingVector[]): number {
+  return vectors.reduce((sum, vector) => sum + (vector instanceof NumbersText ? vector.json : vector).length, 0);
 }

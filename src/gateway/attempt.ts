@@ -5,9 +5,8 @@ import type { Provider, ProviderAnswer, UpstreamChunk } from "../providers/provi
 import type { Admission } from "./admit.ts";
 import type { Circuit, CircuitChange } from "./circuit.ts";
 import { CONSEQUENCES } from "./failures.ts";
-import type { Gateway, GatewayCall } from "./gateway.ts";
+import type { Gateway, GatewayCall, UpstreamCall } from "./gateway.ts";
 import { inOrder, type Plan } from "./plan.ts";
-import type { UpstreamCall } from "./report.ts";
 
 /** The upstream calls of a request. */
 interface Calls {
@@ -218,9 +217,11 @@ export async function awaitBeginning(
   const buffered: (readonly UpstreamChunk[])[] = [];
   const late = Promise.withResolvers<undefined>();
   const timer = isStreamed ? setTimeout(late.resolve, FIRST_TEXT_WAIT_MS, undefined) : undefined;
-  const resumed = (pending?: ReturnType<typeof source.next>) => ({
-    answer: { ...answer, chunks: resume(source, buffered, pending) },
-  });
+  const resumed = (pending?: ReturnType<typeof source.next>) => {
+    // A later read reports the rejection; until then it must not count as unhandled.
+    pending?.catch(() => undefined);
+    return { answer: { ...answer, chunks: resume(source, buffered, pending) } };
+  };
   try {
     for (;;) {
       const next = source.next();
@@ -237,27 +238,18 @@ export async function awaitBeginning(
 }
 
 /** Returns an answer from its beginning. `pending` is the read after the buffered items, if it has begun. */
-function resume(
+async function* resume(
   source: AsyncIterator<readonly UpstreamChunk[]>,
   buffered: (readonly UpstreamChunk[])[],
   pending?: ReturnType<typeof source.next>,
-): AsyncIterableIterator<readonly UpstreamChunk[]> {
-  let begun = pending;
-  // The next read reports the rejection; until then it must not count as unhandled.
-  begun?.catch(() => undefined);
-  return {
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-    next: () => {
-      const value = buffered.shift();
-      if (value !== undefined) return Promise.resolve({ done: false, value });
-      const next = begun ?? source.next();
-      begun = undefined;
-      return next;
-    },
-    return: async () => (await source.return?.()) ?? { done: true, value: undefined },
-  };
+): AsyncGenerator<readonly UpstreamChunk[], void, undefined> {
+  try {
+    for (let items = buffered.shift(); items !== undefined; items = buffered.shift()) yield items;
+    let next = await (pending ?? source.next());
+    for (; next.done !== true; next = await source.next()) yield next.value;
+  } finally {
+    await source.return?.();
+  }
 }
 
 function hasText({ delta, finish_reason }: UpstreamChunk): boolean {

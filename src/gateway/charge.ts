@@ -1,9 +1,8 @@
-import { CALL_ROWS, FURTHER_CLASSES } from "../api/price-classes.ts";
+import { PRICE_ROWS } from "../api/price-classes.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { type PromptEstimate, possiblePrices } from "../credits/estimate.ts";
 import type { EventBasis, HoldFacts } from "../credits/facts.ts";
 import {
-  areCounts,
   isFree as areFree,
   FREE,
   fitted,
@@ -20,14 +19,10 @@ import type { TextCounter } from "./token-counter.ts";
 
 /** The parts of an admission that a charge depends on. */
 interface Admitted {
-  estimate: PromptEstimate;
-  maxTokens: number;
-}
-
-interface AdmittedFacts {
   facts: HoldFacts;
   isFree: boolean;
   estimate: PromptEstimate;
+  maxTokens: number;
 }
 
 /** Tokens to charge, the basis of the charge, and the upstream's report where it differs. */
@@ -69,21 +64,13 @@ export function tokenBoundsOf(
 
 /** Limits tokens to the bounds: cached and written input and visible output first. Returns the same object where they are within. */
 export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
-  const promptTokens = tokens.input + tokens.cachedInput + tokens.cacheWrite;
-  const isWithin = promptTokens <= bounds.prompt && tokens.output + tokens.reasoning <= bounds.completion;
-  if (isWithin && areFurtherWithin(tokens, bounds)) return tokens;
   const cachedInput = Math.min(tokens.cachedInput, bounds.prompt);
   const cacheWrite = Math.min(tokens.cacheWrite, bounds.prompt - cachedInput);
   const input = Math.min(tokens.input, bounds.prompt - cachedInput - cacheWrite);
   const output = Math.min(tokens.output, bounds.completion);
   const reasoning = Math.min(tokens.reasoning, bounds.completion - output);
-  return fitted({ ...tokens, input, cachedInput, cacheWrite, output, reasoning }, callsMostOf(bounds));
-}
-
-function areFurtherWithin(tokens: TokenCounts, bounds: TokenBounds): boolean {
-  if (FURTHER_CLASSES.every((name) => tokens[name] === undefined)) return true;
-  const most = callsMostOf(bounds);
-  return CALL_ROWS.every((row) => row.onlyIf !== "callsMost" || (tokens[row.class] ?? 0) <= most) && areCounts(tokens);
+  const most = fitted({ ...tokens, input, cachedInput, cacheWrite, output, reasoning }, callsMostOf(bounds));
+  return PRICE_ROWS.every(({ class: name }) => tokens[name] === most[name]) ? tokens : most;
 }
 
 /** Calls without a price need no bound. */
@@ -99,18 +86,24 @@ export function roughCharge(
   report = meter.report(),
 ): Charge {
   if (report?.isFinal === true) return limited(report.tokens, "reported", report.tokens, bounds);
-  const counted = meter.roughCounts();
-  if (report === undefined) {
-    const seen = withSearches({ ...NO_TOKENS, input: likelyPromptTokens, ...counted }, meter);
-    return limited(seen, "counted", undefined, bounds);
-  }
-  const seen = withSearches({ ...report.tokens, ...atLeast(counted, report.tokens) }, meter);
-  return limited(seen, "counted", report.tokens, bounds);
+  return countedCharge(report, { input: likelyPromptTokens, ...meter.roughCounts() }, meter, bounds);
 }
 
-/** Adds the searches that the answer shows, and no report contains yet. */
-function withSearches(tokens: TokenCounts, { searches }: Pick<MeterReading, "searches">): TokenCounts {
-  return searches > (tokens.searches ?? 0) ? { ...tokens, searches } : tokens;
+/**
+ * Charges the reported prompt, or the counted one without a report; the larger completion of count and report; and the searches
+ * that the answer shows, which a report may not contain yet.
+ */
+function countedCharge(
+  report: ReportedTokens | undefined,
+  { input, output, reasoning }: Completion & Pick<TokenCounts, "input">,
+  { searches }: Pick<MeterReading, "searches">,
+  bounds: TokenBounds,
+): Charge {
+  const prompt = report?.tokens ?? { ...NO_TOKENS, input };
+  const isCountLarger = output + reasoning >= prompt.output + prompt.reasoning;
+  const tokens = { ...prompt, ...(isCountLarger && { output, reasoning }) };
+  if (searches > (tokens.searches ?? 0)) tokens.searches = searches;
+  return limited(tokens, "counted", report?.tokens, bounds);
 }
 
 /**
@@ -118,7 +111,7 @@ function withSearches(tokens: TokenCounts, { searches }: Pick<MeterReading, "sea
  * the upstream reported; and the tokens with the request itself where it has a price.
  */
 export function chargedAt(
-  { facts, isFree, estimate }: AdmittedFacts,
+  { facts, isFree, estimate }: Omit<Admitted, "maxTokens">,
   route: Route,
   counts: TokenCounts,
   serviceTier: string | undefined,
@@ -135,7 +128,7 @@ export function chargedAt(
 export function checkpointOf(
   model: CatalogModel,
   route: Route,
-  admission: AdmittedFacts & Admitted,
+  admission: Admitted,
   meter: MeterReading,
 ): { facts: HoldFacts; tokens: TokenCounts } {
   if (!meter.hasContent) return { facts: admission.facts, tokens: NO_TOKENS };
@@ -146,7 +139,7 @@ export function checkpointOf(
 export function roughTokens(
   model: CatalogModel,
   route: Route,
-  { estimate, maxTokens }: Admitted,
+  { estimate, maxTokens }: Pick<Admitted, "estimate" | "maxTokens">,
   meter: MeterReading,
 ): TokenCounts {
   return roughCharge(meter, estimate.likely, tokenBoundsOf(model, route, estimate, maxTokens)).tokens;
@@ -185,7 +178,8 @@ export async function chargeOf(
     return corrected === undefined ? rough : limited(corrected, "counted", report.tokens, bounds);
   }
   const counts = await countAll(tokenCounter, meter, report === undefined ? plan.promptTexts() : []);
-  const seen = counts === undefined ? rough : countedCharge(report, counts, one);
+  const input = plan.estimate.likelyBesideText + (counts?.prompt ?? 0);
+  const seen = counts === undefined ? rough : countedCharge(report, { input, ...counts.answer }, meter, bounds);
   return isHidden(one) ? withHidden(seen, outputRates.estimate(upstreamOf(one.route), one.elapsedMs), one) : seen;
 }
 
@@ -248,11 +242,6 @@ function withHidden(seen: Charge, estimated: number, { bounds, plan: { isStreame
 
 type Completion = Pick<TokenCounts, "output" | "reasoning">;
 
-/** Returns the larger of the count and the report. */
-function atLeast(counted: Completion, { output, reasoning }: Completion): Completion {
-  return counted.output + counted.reasoning >= output + reasoning ? counted : { output, reasoning };
-}
-
 interface Counts {
   /** Tokens of everything that the client received. */
   answer: Completion;
@@ -276,19 +265,6 @@ async function countAll(
   return { answer: meter.counts(outputTokens, reasoningTokens, otherTokens), text, prompt };
 }
 
-/** Charges the reported prompt, or the counted one without a report, and the larger completion of count and report. */
-function countedCharge(
-  report: ReportedTokens | undefined,
-  { answer, prompt }: Counts,
-  { plan: { estimate }, bounds, meter }: Charged,
-): Charge {
-  const tokens =
-    report === undefined
-      ? { ...NO_TOKENS, input: estimate.likelyBesideText + prompt, ...answer }
-      : { ...report.tokens, ...atLeast(answer, report.tokens) };
-  return limited(withSearches(tokens, meter), "counted", report?.tokens, bounds);
-}
-
 /** Makes a charge within the bounds. Its basis is `bounded` where a report was above them. */
 function limited(
   tokens: TokenCounts,
@@ -297,7 +273,7 @@ function limited(
   bounds: TokenBounds,
 ): Charge {
   const charged = within(tokens, bounds);
-  const isAbove = reported !== undefined && within(reported, bounds) !== reported;
+  const isAbove = reported !== undefined && (reported === tokens ? charged : within(reported, bounds)) !== reported;
   const isReported = reported === undefined || charged === reported;
   return { tokens: charged, basis: isAbove ? "bounded" : basis, reported: isReported ? null : reported };
 }

@@ -3,7 +3,8 @@ import { UpstreamError, type UpstreamFailure } from "../errors.ts";
 import type { Provider } from "../providers/provider.ts";
 import { CONSEQUENCES } from "./failures.ts";
 import { RecentMap } from "./recent-map.ts";
-import { RouteFigures, type RouteHealth } from "./route-health.ts";
+import { RollingCount } from "./retry-budget.ts";
+import type { RouteHealth } from "./route-health.ts";
 
 /** Failures of an organization in a row that open its circuit. */
 const FAILURES_MAX = 5;
@@ -17,6 +18,9 @@ const SEVERAL = 2;
 const SUCCESS_COUNTS_MS = 10_000;
 /** An organization that does not call for this long is forgotten, and its circuit with it. */
 const REMEMBERED = { idleMs: 60_000, entriesMax: 10_000 };
+const RECENT_MINUTES = 5;
+/** Weight of the newest answer in the mean of the time to the first byte. */
+const NEWEST_WEIGHT = 0.2;
 const LONG_AGO = Number.NEGATIVE_INFINITY;
 
 /** Change of an organization's circuit by a call, for the log. */
@@ -106,7 +110,11 @@ export class Circuit {
   readonly #open = new RecentMap<OrganizationCircuit>(REMEMBERED);
   /** Closed circuits of organizations that had a failure. */
   readonly #closed = new RecentMap<OrganizationCircuit>(REMEMBERED);
-  readonly #figures = new RouteFigures();
+  #lastFailure: RouteHealth["lastFailure"] = null;
+  #lastSuccessAtMs: number | null = null;
+  #firstByteMs: number | null = null;
+  readonly #successes = new RollingCount(RECENT_MINUTES, 60_000);
+  readonly #failures = new RollingCount(RECENT_MINUTES, 60_000);
   /** Last sign that the upstream works: an answer, or the refusal of a wrong request. */
   #workedAtMs = LONG_AGO;
   /** Time when the circuits of several organizations were last open for the first time. */
@@ -140,14 +148,18 @@ export class Circuit {
     const { providerId, model } = this.#route;
     const untilMs = this.#nextCallAtMs(organizationId, nowMs, isOnlyRoute) ?? nowMs;
     const retryAfterSeconds = Math.max(1, Math.ceil((untilMs - nowMs) / 1000));
-    const failure = this.#isPaused(nowMs) ? "rate_limited" : (this.#figures.lastFailure?.failure ?? "unavailable");
+    const failure = this.#isPaused(nowMs) ? "rate_limited" : (this.#lastFailure?.failure ?? "unavailable");
     const what = this.#isPaused(nowMs) ? "asked for a pause" : "failed repeatedly and is not called now";
     return new UpstreamError(failure, `${providerId}/${model} ${what}`, { retryAfterSeconds });
   }
 
   /** Notes that an answer has begun. */
   answered(organizationId: string, startedMs: number, nowMs: number): CircuitChange {
-    this.#figures.answered(startedMs, nowMs);
+    const tookMs = nowMs - startedMs;
+    const averageMs = this.#firstByteMs ?? tookMs;
+    this.#firstByteMs = averageMs + NEWEST_WEIGHT * (tookMs - averageMs);
+    this.#lastSuccessAtMs = nowMs;
+    this.#successes.add(nowMs);
     return this.#worked(organizationId, startedMs, nowMs);
   }
 
@@ -160,7 +172,7 @@ export class Circuit {
   broke(organizationId: string, failure: UpstreamFailure, nowMs: number): CircuitChange {
     const { circuit } = CONSEQUENCES[failure];
     if (circuit === "works" || circuit === "unchanged") return undefined;
-    this.#figures.failed(failure, nowMs);
+    this.#countFailure(failure, nowMs);
     return this.#noteFailure(organizationId, nowMs, (own) => own.broke(nowMs));
   }
 
@@ -170,7 +182,7 @@ export class Circuit {
     const { circuit } = CONSEQUENCES[failure];
     if (circuit === "unchanged") return undefined;
     if (circuit === "works") return this.#worked(organizationId, startedMs, nowMs);
-    this.#figures.failed(failure, nowMs);
+    this.#countFailure(failure, nowMs);
     if (circuit === "failed" || retryAfterSeconds === 0) {
       return this.#noteFailure(organizationId, nowMs, (own) => own.failed(startedMs, nowMs));
     }
@@ -196,7 +208,10 @@ export class Circuit {
       failingOrganizations: open.length,
       nextProbeAtMs: open.length === 0 ? null : Math.min(...probeTimes),
       limitedUntilMs: this.#isPaused(nowMs) ? this.#pausedUntilMs : null,
-      ...this.#figures.at(nowMs),
+      lastFailure: this.#lastFailure,
+      lastSuccessAtMs: this.#lastSuccessAtMs,
+      recent: { successes: this.#successes.total(nowMs), failures: this.#failures.total(nowMs) },
+      firstByteMs: this.#firstByteMs === null ? null : Math.round(this.#firstByteMs),
     };
   }
 
@@ -211,6 +226,11 @@ export class Circuit {
     const created = new OrganizationCircuit();
     this.#closed.set(organizationId, created, nowMs);
     return created;
+  }
+
+  #countFailure(failure: UpstreamFailure, nowMs: number): void {
+    this.#lastFailure = { failure, atMs: nowMs };
+    this.#failures.add(nowMs);
   }
 
   /** Notes a failure in the circuit of its organization. */

@@ -1,17 +1,15 @@
 import type { CatalogModel } from "../catalog/model.ts";
 import { type ApiError, isOwnCut } from "../errors.ts";
 import { admit, type Replay } from "./admit.ts";
-import { type AnswerSink, headOfReplay } from "./answer.ts";
+import { type AnswerSink, headOfReplay, type StoredAnswer } from "./answer.ts";
 import { attempt, attemptsOf } from "./attempt.ts";
 import { deliver, undelivered } from "./deliver.ts";
 import { publicError } from "./failures.ts";
-import type { Gateway, GatewayCall } from "./gateway.ts";
+import type { CompletionReport, Gateway, GatewayCall } from "./gateway.ts";
 import { planCompletion } from "./kinds/completion.ts";
 import { planEmbedding } from "./kinds/embedding.ts";
 import type { Plan } from "./plan.ts";
-import type { CompletionReport } from "./report.ts";
 import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } from "./settle.ts";
-import { pieceOf, type StoredAnswer } from "./stored-answer.ts";
 
 /**
  * Runs one request of any kind, from its plan to a committed charge. Each step takes the values of the steps before it
@@ -149,9 +147,8 @@ function replay(
   { answer, charged, available, ...limits }: Replay,
   client: AnswerSink,
 ): Promise<void> | undefined {
-  const stored = JSON.parse(answer) as StoredAnswer;
-  const { finishReason, tokens, ended, ...head } = stored;
+  const { piece, finishReason, tokens, ended, ...head } = JSON.parse(answer) as StoredAnswer;
   client.open(headOfReplay(call, model, head, { available, ...limits }));
-  void client.push([pieceOf(stored)]);
+  void client.push([piece]);
   return client.close(endOfAnswer({ tokens, charged, available, ended }, finishReason));
 }

@@ -1,8 +1,10 @@
 import type { LimitSettings, Principal } from "../api/principal.ts";
 import type { DecodedRequest, NativeRequest, StatedOutput } from "../api/wire.ts";
-import type { Catalog } from "../catalog/model.ts";
+import type { Catalog, Route } from "../catalog/model.ts";
 import type { MicroCredits } from "../credits/amount.ts";
-import type { StoppedError, StoreUnavailableError } from "../errors.ts";
+import type { Attempt } from "../credits/facts.ts";
+import type { TokenCounts } from "../credits/price.ts";
+import type { ErrorCode, StoppedError, StoreUnavailableError } from "../errors.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
 import type { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
@@ -11,7 +13,7 @@ import type { Log } from "../telemetry/logger.ts";
 import type { Circuits } from "./circuit.ts";
 import type { LimitedRequest, RateLimiter } from "./limits.ts";
 import type { OutputRates } from "./output-rates.ts";
-import type { CompletionReport } from "./report.ts";
+import type { Plan } from "./plan.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
@@ -86,4 +88,33 @@ interface CallFacts {
   signal: AbortSignal;
   /** Aborts the signal. */
   cut(reason: StoreUnavailableError | StoppedError): void;
+}
+
+/** A request that held credits and has ended, for metrics and traces: without prompt and answer. Times are milliseconds since 1970. */
+export interface CompletionReport {
+  operation: Plan["operation"];
+  /** Id of the model in the catalog. */
+  model: string;
+  /** The route that was called last, or would have been called first. */
+  route: Pick<Route, "providerId" | "model">;
+  calls: readonly UpstreamCall[];
+  startedMs: number;
+  admittedMs: number;
+  firstTokenAtMs: number | null;
+  deliveredMs: number;
+  settledMs: number;
+  /** Null for a complete answer that is settled. */
+  code: ErrorCode | "client_disconnected" | null;
+  finishReason: string | null;
+  /** The charge; null if the hold was released, or could not be settled. */
+  charge: { tokens: TokenCounts; amount: MicroCredits } | null;
+  /** The provider's own cost, as a decimal number in its own unit. */
+  providerCost: string | null;
+}
+
+/** A call of an upstream, until its answer began or its failure was known. */
+export interface UpstreamCall extends Pick<Attempt, "outcome" | "durationMs"> {
+  route: Route;
+  /** Milliseconds since 1970. */
+  startedMs: number;
 }

@@ -1,3 +1,5 @@
+import type { LimitSettings, Principal } from "../api/principal.ts";
+import type { CatalogModel } from "../catalog/model.ts";
 import { ApiError } from "../errors.ts";
 
 const SECONDS_A_DAY = 86_400;
@@ -80,6 +82,50 @@ export function windowUses(kind: WindowUse["kind"], keys: readonly LimitKey[], a
   return keys.map(({ key, limit }) => ({ kind, key, limit, amount }));
 }
 
+type LimitUnit = keyof LimitSettings;
+/** The settings of limits that a gateway has. */
+interface LimitSetting {
+  limitSettings: LimitSettings;
+  playground: { tokensPerDay: number };
+}
+/** Returns the limits of a token and of its organization, in this order. */
+export function limitKeys(
+  { limitSettings }: Pick<LimitSetting, "limitSettings">,
+  { tokenId, organizationId, limits, organizationLimits }: Principal,
+  unit: LimitUnit,
+): readonly [LimitKey, LimitKey] {
+  const organizationLimit = organizationLimits?.[unit] ?? limitSettings[unit];
+  return [
+    { key: `token:${tokenId}`, limit: limits?.[unit] ?? organizationLimit },
+    { key: `organization:${organizationId}`, limit: organizationLimit },
+  ];
+}
+
+/** Returns the limit of a model, for all callers together; none if the configuration sets none. */
+export function modelLimit({ id, limits }: CatalogModel, unit: LimitUnit): readonly LimitKey[] {
+  const limit = limits?.[unit];
+  return limit === undefined ? [] : [{ key: `model:${id}`, limit }];
+}
+
+/** Returns what a request takes from the limits of its caller and of a model, if it names one to be called. */
+export function wantedLimits(
+  settings: LimitSetting,
+  principal: Principal,
+  tokens: number,
+  model?: CatalogModel,
+): WantedLimits {
+  const ofModel = (unit: LimitUnit) => (model === undefined ? [] : modelLimit(model, unit));
+  const uses = windowUses("requests", ofModel("requestsPerMinute"), 1);
+  uses.push(...windowUses("tokens", limitKeys(settings, principal, "tokensPerMinute"), tokens));
+  uses.push(...windowUses("tokens", ofModel("tokensPerMinute"), tokens));
+  if (principal.organizationKind === "playground") {
+    const day = { key: `organization:${principal.organizationId}`, limit: settings.playground.tokensPerDay };
+    uses.push(...windowUses("tokensOfDay", [day], tokens));
+  }
+  const concurrent = [...limitKeys(settings, principal, "concurrentRequests"), ...ofModel("concurrentRequests")];
+  return { uses, tokens, concurrent };
+}
+
 /** Returns the state of a window of which `used` is counted, and which ends in `leftMs`. */
 export function limitStateOf({ kind, limit }: WindowUse, used: number, leftMs: number): LimitState {
   return {
@@ -154,29 +200,14 @@ export function fullError(unit: string, limit: number): ApiError {
   return new ApiError("rate_limit_exceeded", message, { headers: { "retry-after": "1" } });
 }
 
-/** OpenAI's names of the headers of a limit. A name that is put together for each request would be hashed each time. */
-const HEADERS_OF = {
-  requests: {
-    limit: "x-ratelimit-limit-requests",
-    remaining: "x-ratelimit-remaining-requests",
-    reset: "x-ratelimit-reset-requests",
-  },
-  tokens: {
-    limit: "x-ratelimit-limit-tokens",
-    remaining: "x-ratelimit-remaining-tokens",
-    reset: "x-ratelimit-reset-tokens",
-  },
-} as const;
-
 /** Returns the headers of limits, by OpenAI's names and by those of draft-ietf-httpapi-ratelimit-headers. */
 export function rateLimitHeaders(states: readonly LimitState[]): Record<string, string> {
   const headers: Record<string, string> = {};
   let [policies, lefts] = ["", ""];
   for (const { unit, limit, remaining, resetSeconds, windowSeconds } of states) {
-    const names = HEADERS_OF[unit];
-    headers[names.limit] = String(limit);
-    headers[names.remaining] = String(remaining);
-    headers[names.reset] = `${resetSeconds}s`;
+    headers[`x-ratelimit-limit-${unit}`] = String(limit);
+    headers[`x-ratelimit-remaining-${unit}`] = String(remaining);
+    headers[`x-ratelimit-reset-${unit}`] = `${resetSeconds}s`;
     const separator = policies === "" ? "" : ", ";
     policies += `${separator}"${unit}";q=${limit};w=${windowSeconds}`;
     lefts += `${separator}"${unit}";r=${remaining};t=${resetSeconds}`;

@@ -5,7 +5,7 @@ import { type CatalogModel, isUndescribed } from "../catalog/model.ts";
 import { OUTPUT_TOKENS_LEAST, type PromptEstimate } from "../credits/estimate.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "./gateway.ts";
-import { limitKeys, modelLimit } from "./wanted-limits.ts";
+import { limitKeys, modelLimit } from "./limits.ts";
 
 /** Refuses a `max_tokens` above the setting `completions.maxTokens`, whatever the model. Throws invalid_value. */
 export function refuseAboveSetting({ completionMaxTokens: bound }: OutputSetting, output: StatedOutput): void {

@@ -10,8 +10,6 @@ export class RecentMap<Value> {
   readonly #limits: RecentMapLimits;
   /** The least recently used entry comes first. */
   readonly #entries = new Map<string, { value: Value; usedAtMs: number }>();
-  /** Key of the entry that was used last. */
-  #newest: string | undefined;
 
   constructor(limits: RecentMapLimits) {
     this.#limits = limits;
@@ -28,16 +26,13 @@ export class RecentMap<Value> {
     this.#removeIdle(nowMs);
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
-    // V8 makes a new table for every few entries that are moved.
-    if (key === this.#newest) entry.usedAtMs = nowMs;
-    else this.set(key, entry.value, nowMs);
+    this.set(key, entry.value, nowMs);
     return entry.value;
   }
 
   set(key: string, value: Value, nowMs: number): void {
     this.#entries.delete(key);
     this.#entries.set(key, { value, usedAtMs: nowMs });
-    this.#newest = key;
     this.#removeIdle(nowMs);
   }
 

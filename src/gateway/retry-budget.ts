@@ -46,39 +46,32 @@ export class RetryBudget {
   }
 }
 
-/** Counts the events of a recent period in a ring of equal spans of time. The oldest span is dropped as a whole. */
+/** Counts the events of a recent period by equal spans of time. The oldest span is dropped as a whole. */
 export class RollingCount {
+  readonly #spans: number;
   readonly #spanMs: number;
-  readonly #counts: number[];
-  #newest = 0;
+  readonly #counts = new Map<number, number>();
 
   /** Counts `spans` spans of `spanMs` each, the current one included. */
   constructor(spans: number, spanMs: number) {
+    this.#spans = spans;
     this.#spanMs = spanMs;
-    this.#counts = Array<number>(spans).fill(0);
   }
 
   add(nowMs: number): void {
-    const place = this.#advance(nowMs);
-    this.#counts[place] = (this.#counts[place] ?? 0) + 1;
+    const span = this.#advance(nowMs);
+    this.#counts.set(span, (this.#counts.get(span) ?? 0) + 1);
   }
 
   total(nowMs: number): number {
     this.#advance(nowMs);
-    return this.#counts.reduce((sum, count) => sum + count, 0);
+    return this.#counts.values().reduce((sum, count) => sum + count, 0);
   }
 
-  /** Clears the spans that have passed and returns the index of the newest. */
+  /** Drops the spans that have passed, and after the clock was set back those that it has not reached, and returns the current one. */
   #advance(nowMs: number): number {
-    const span = Math.floor(nowMs / this.#spanMs);
-    const { length } = this.#counts;
-    // After the clock was set back, old counts would remain until it has caught up.
-    const isSetBack = this.#newest - span >= length;
-    if (isSetBack || span > this.#newest) {
-      const passed = isSetBack ? length : Math.min(span - this.#newest, length);
-      for (let step = 0; step < passed; step += 1) this.#counts[(span - step) % length] = 0;
-      this.#newest = span;
-    }
-    return this.#newest % length;
+    const now = Math.floor(nowMs / this.#spanMs);
+    for (const span of this.#counts.keys()) if (span <= now - this.#spans || span > now) this.#counts.delete(span);
+    return now;
   }
 }

@@ -7,24 +7,9 @@ import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
 import { pricesByClass } from "../credits/price.ts";
 import type { UpstreamFailure } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { RollingCount } from "./retry-budget.ts";
-
-const RECENT_MINUTES = 5;
-/** Weight of the newest answer in the mean of the time to the first byte. */
-const NEWEST_WEIGHT = 0.2;
-
-/** Figures of the calls of an upstream. Times are milliseconds since 1970. */
-interface Figures {
-  lastFailure: { failure: UpstreamFailure; atMs: number } | null;
-  lastSuccessAtMs: number | null;
-  /** Counts of the last five minutes. */
-  recent: { successes: number; failures: number };
-  /** Moving average of the time until an answer begins; null before the first answer. */
-  firstByteMs: number | null;
-}
 
 /** Health of an upstream, as its requests have shown it. Times are milliseconds since 1970. */
-export interface RouteHealth extends Figures {
+export interface RouteHealth {
   provider: string;
   /** The upstream's own name of the model. */
   model: string;
@@ -36,41 +21,12 @@ export interface RouteHealth extends Figures {
   nextProbeAtMs: number | null;
   /** End of the pause that the upstream asked for. */
   limitedUntilMs: number | null;
-}
-
-/** Collects the figures of an upstream. */
-export class RouteFigures {
-  #lastFailure: Figures["lastFailure"] = null;
-  #lastSuccessAtMs: number | null = null;
-  #firstByteMs: number | null = null;
-  readonly #successes = new RollingCount(RECENT_MINUTES, 60_000);
-  readonly #failures = new RollingCount(RECENT_MINUTES, 60_000);
-
-  get lastFailure(): Figures["lastFailure"] {
-    return this.#lastFailure;
-  }
-
-  answered(startedMs: number, nowMs: number): void {
-    const tookMs = nowMs - startedMs;
-    this.#firstByteMs =
-      this.#firstByteMs === null ? tookMs : this.#firstByteMs + NEWEST_WEIGHT * (tookMs - this.#firstByteMs);
-    this.#lastSuccessAtMs = nowMs;
-    this.#successes.add(nowMs);
-  }
-
-  failed(failure: UpstreamFailure, nowMs: number): void {
-    this.#lastFailure = { failure, atMs: nowMs };
-    this.#failures.add(nowMs);
-  }
-
-  at(nowMs: number): Figures {
-    return {
-      lastFailure: this.#lastFailure,
-      lastSuccessAtMs: this.#lastSuccessAtMs,
-      recent: { successes: this.#successes.total(nowMs), failures: this.#failures.total(nowMs) },
-      firstByteMs: this.#firstByteMs === null ? null : Math.round(this.#firstByteMs),
-    };
-  }
+  lastFailure: { failure: UpstreamFailure; atMs: number } | null;
+  lastSuccessAtMs: number | null;
+  /** Counts of the last five minutes. */
+  recent: { successes: number; failures: number };
+  /** Moving average of the time until an answer begins; null before the first answer. */
+  firstByteMs: number | null;
 }
 
 const EVERY_MS = 1_000;

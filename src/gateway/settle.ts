@@ -5,6 +5,7 @@ import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/facts.ts";
 import { type TokenCounts, tokenTotals } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
+import { storedText } from "./answer.ts";
 import { type Answered, attemptsOf, type Unanswered } from "./attempt.ts";
 import { type Charge, chargedAt, chargeOf, roughTokens, tokenBoundsOf } from "./charge.ts";
 import type { Delivery } from "./deliver.ts";
@@ -12,7 +13,6 @@ import { publicError } from "./failures.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import { usageOf } from "./meter.ts";
 import type { Plan } from "./plan.ts";
-import { storedText } from "./stored-answer.ts";
 
 /** A request that has run, as the results of its steps. */
 export interface Completed {

@@ -1,6 +1,5 @@
 import { parentPort } from "node:worker_threads";
 import { countTokens, setMergeCacheSize } from "gpt-tokenizer/encoding/o200k_base";
-import type { CounterReply } from "./token-counter.ts";
 
 /** Time after which no further window of a piece is begun [the worst window takes 2 ms]. */
 const PIECE_MS = 5;
@@ -12,8 +11,6 @@ const AS_TEXT = { disallowedSpecial: new Set<string>() };
 
 setMergeCacheSize(CACHED_MERGES_MAX);
 
-const reply = (message: CounterReply) => parentPort?.postMessage(message);
-
 parentPort?.on("message", (windows: readonly string[]) => {
   const untilMs = performance.now() + PIECE_MS;
   const counts: number[] = [];
@@ -21,6 +18,5 @@ parentPort?.on("message", (windows: readonly string[]) => {
     counts.push(countTokens(window, AS_TEXT));
     if (performance.now() >= untilMs) break;
   }
-  reply(counts);
+  parentPort?.postMessage(counts);
 });
-reply("ready");

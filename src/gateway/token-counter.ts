@@ -151,7 +151,8 @@ export class TokenCounter {
       this.#thread = thread;
       clearTimeout(this.#idle);
       this.#idle = setTimeout(() => void this.#endThread(), IDLE_MS).unref();
-      if (await thread.started) return thread;
+      // It can count once it has replied to a piece without windows.
+      if ((await thread.count([], PIECE_TIMEOUT_MS)) !== undefined) return thread;
       this.#thread = undefined;
       if (signal.aborted) return undefined;
       log.warn({ reason: thread.failure }, "the token counter's thread could not be started");
@@ -175,13 +176,12 @@ export class TokenCounter {
   }
 }
 
-/** Replies to a piece with the tokens of its first windows: at least of one, unless it is empty. */
-export type CounterReply = "ready" | number[];
-
-/** A worker thread, which gets one piece of work at a time, so that nothing waits in its port. */
+/**
+ * A worker thread, which gets one piece of work at a time, so that nothing waits in its port. It replies with the tokens of the
+ * first windows of the piece: at least of one, unless it is empty.
+ */
 class CounterThread {
   readonly #worker: Worker;
-  readonly #ready = Promise.withResolvers<boolean>();
   #reply: ((counts: number[] | undefined) => void) | undefined;
   /** Why it ended, if it did not end by itself. */
   failure: string | undefined;
@@ -190,22 +190,13 @@ class CounterThread {
     const resourceLimits = { maxOldGenerationSizeMb: heapMiBMax };
     this.#worker = new Worker(WORKER, { name: "token counter", env: {}, resourceLimits });
     this.#worker.unref();
-    this.#worker.on("message", (reply: CounterReply) => {
-      if (reply === "ready") this.#ready.resolve(true);
-      else this.#reply?.(reply);
-    });
+    this.#worker.on("message", (counts: number[]) => this.#reply?.(counts));
     this.#worker.on("error", ({ message }) => {
       this.failure = message;
     });
     this.#worker.on("exit", () => {
-      this.#ready.resolve(false);
       this.#reply?.(undefined);
     });
-  }
-
-  /** Resolves with false if the thread has ended before it could count. */
-  get started(): Promise<boolean> {
-    return this.#ready.promise;
   }
 
   /** Counts the first windows of a piece; undefined if the thread has ended. It is ended if it takes too long. */

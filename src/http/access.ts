@@ -4,7 +4,7 @@ import { upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
 import { tokenTotals } from "../credits/price.ts";
 import type { ApiError } from "../errors.ts";
-import type { CompletionReport } from "../gateway/report.ts";
+import type { CompletionReport } from "../gateway/gateway.ts";
 import type { Refusal } from "../reports/refusal-log.ts";
 import type { AccessEntry, AccessLog } from "../telemetry/logger.ts";
 import { callerNamesOf } from "./authentication.ts";

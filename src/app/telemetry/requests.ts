@@ -2,7 +2,7 @@ import type { Attributes, Meter } from "@opentelemetry/api";
 import { PRICE_CLASSES, TOKEN_CLASSES } from "../../api/price-classes.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import { tokenTotals } from "../../credits/price.ts";
-import type { CompletionReport } from "../../gateway/report.ts";
+import type { CompletionReport } from "../../gateway/gateway.ts";
 import type { AccessEntry } from "../../telemetry/logger.ts";
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];

@@ -1,7 +1,7 @@
 import type { Attributes, Context, Span, Tracer } from "@opentelemetry/api";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import { tokenTotals } from "../../credits/price.ts";
-import type { CompletionReport } from "../../gateway/report.ts";
+import type { CompletionReport } from "../../gateway/gateway.ts";
 import { type BegunRequest, type RequestObserver, toTraceparent } from "../../http/access.ts";
 import type { AccessEntry } from "../../telemetry/logger.ts";
 import { OPERATIONS } from "./requests.ts";

@@ -10,7 +10,6 @@ import {
   shownLimits,
   tightestOf,
   tooManyAtOnce,
-  type WantedLimits,
   type WindowUse,
   windowUses,
 } from "../limits.ts";
@@ -30,6 +29,12 @@ const NODES_ASSUMED = 10;
 /** A request is counted at the second tick after its beginning, unless it was admitted or refused before. */
 const TICK_MS = 1_000;
 const REQUESTS_PER_MESSAGE_MAX = 500;
+
+interface SharedRequest extends LimitedRequest {
+  step: Step;
+  /** Takes the outcome of the request's count, which is on its way. */
+  countWith(outcome: Promise<StepOutcome | undefined>): Promise<LimitState>;
+}
 
 /**
  * Counts in Redis, together with other nodes: a request in one round trip, with its admission or with its refusal. This
@@ -60,19 +65,15 @@ export class SharedLimiter implements RateLimiter {
   }
 
   begin(keys: readonly LimitKey[]): LimitedRequest {
-    const uses = windowUses("requests", keys, 1);
-    const request = new SharedRequest(this, uses);
-    if (this.#node.isJoined) {
-      this.#refuseUsedUp(uses);
-      this.#begun.add(request);
-    } else {
-      request.countAs(this.counted(request.step, undefined));
-    }
+    const request = this.#request(keys);
+    if (!this.#node.isJoined) return this.#request(keys, this.#counted(request.step, undefined));
+    this.#refuseUsedUp(request.step.uses);
+    this.#begun.add(request);
     return request;
   }
 
   async countRequest(keys: readonly LimitKey[]): Promise<LimitState> {
-    return new SharedRequest(this, windowUses("requests", keys, 1)).counted();
+    return this.#request(keys).counted();
   }
 
   enterExport(key: LimitKey): () => void {
@@ -93,19 +94,39 @@ export class SharedLimiter implements RateLimiter {
     await this.#node.stop();
   }
 
+  /** Returns a request that is counted when its admission or its error needs it. `state`: it was counted already. */
+  #request(keys: readonly LimitKey[], state?: LimitState): SharedRequest {
+    const step: Step = { uses: windowUses("requests", keys, 1), concurrent: [], followsPrevious: false };
+    let counting = state && Promise.resolve(state);
+    const request: SharedRequest = {
+      step,
+      countWith: (outcome) => {
+        for (const begun of [this.#begun, this.#begunBefore]) begun.delete(request);
+        counting = outcome.then((found) => this.#counted(step, found));
+        // The client may be gone, so that nobody waits for a refusal.
+        counting.catch(() => undefined);
+        return counting;
+      },
+      counted: () => counting ?? request.countWith(this.#send([step]).then((outcomes) => outcomes?.[0])),
+      admit: async ({ uses, tokens, concurrent }) => {
+        const isCounted = counting !== undefined;
+        if (isCounted) await counting;
+        const admission = { uses, concurrent, followsPrevious: !isCounted };
+        const sent = this.#send(isCounted ? [admission] : [step, admission]);
+        if (!isCounted) void request.countWith(sent.then((outcomes) => outcomes?.[0]));
+        return this.#admitted(await request.counted(), tokens, admission, (await sent)?.at(-1));
+      },
+    };
+    return request;
+  }
+
   /** Sends steps in one round trip. Resolves with undefined while Redis is away. */
-  async send(steps: readonly Step[]): Promise<readonly StepOutcome[] | undefined> {
+  async #send(steps: readonly Step[]): Promise<readonly StepOutcome[] | undefined> {
     return (await this.#node.count(steps))?.outcomes;
   }
 
-  /** Called when the count of a request is sent. */
-  counting(request: SharedRequest): void {
-    this.#begun.delete(request);
-    this.#begunBefore.delete(request);
-  }
-
   /** Returns the state of a request that Redis has counted, or counts it while Redis is away. Throws rate_limit_exceeded. */
-  counted(step: Step, outcome: StepOutcome | undefined): LimitState {
+  #counted(step: Step, outcome: StepOutcome | undefined): LimitState {
     const { uses } = step;
     if (outcome === undefined) return tightestOf(this.#local.take(this.#partsOf(uses), []).states);
     if (outcome.refused !== undefined) throw this.#refusal(step, outcome);
@@ -114,7 +135,7 @@ export class SharedLimiter implements RateLimiter {
   }
 
   /** Returns the entry of a request whose admission Redis has decided, or decides it while Redis is away. Throws rate_limit_exceeded. */
-  admitted(counted: LimitState, tokens: number, step: Step, outcome: StepOutcome | undefined): LimitEntry {
+  #admitted(counted: LimitState, tokens: number, step: Step, outcome: StepOutcome | undefined): LimitEntry {
     const { uses, concurrent } = step;
     if (outcome?.refused !== undefined) throw this.#refusal(step, outcome);
     const local =
@@ -172,47 +193,9 @@ export class SharedLimiter implements RateLimiter {
     this.#begun = new Set();
     for (let from = 0; from < requests.length; from += REQUESTS_PER_MESSAGE_MAX) {
       const batch = requests.slice(from, from + REQUESTS_PER_MESSAGE_MAX);
-      const outcomes = this.send(batch.map(({ step }) => step));
+      const outcomes = this.#send(batch.map(({ step }) => step));
       for (const [index, request] of batch.entries()) request.countWith(outcomes.then((found) => found?.[index]));
     }
-  }
-}
-
-class SharedRequest implements LimitedRequest {
-  readonly step: Step;
-  readonly #limiter: SharedLimiter;
-  #counted: Promise<LimitState> | undefined;
-
-  constructor(limiter: SharedLimiter, uses: readonly WindowUse[]) {
-    this.#limiter = limiter;
-    this.step = { uses, concurrent: [], followsPrevious: false };
-  }
-
-  counted(): Promise<LimitState> {
-    return this.#counted ?? this.countWith(this.#limiter.send([this.step]).then((outcomes) => outcomes?.[0]));
-  }
-
-  async admit({ uses, tokens, concurrent }: WantedLimits): Promise<LimitEntry> {
-    const step = { uses, concurrent, followsPrevious: true };
-    const isCounted = this.#counted !== undefined;
-    if (isCounted) await this.#counted;
-    const sent = this.#limiter.send(isCounted ? [{ ...step, followsPrevious: false }] : [this.step, step]);
-    if (!isCounted) void this.countWith(sent.then((outcomes) => outcomes?.[0]));
-    const counted = await this.counted();
-    return this.#limiter.admitted(counted, tokens, step, (await sent)?.at(-1));
-  }
-
-  countAs(counted: LimitState): void {
-    this.#counted = Promise.resolve(counted);
-  }
-
-  /** Takes the outcome of the request's count, which is on its way. */
-  countWith(outcome: Promise<StepOutcome | undefined>): Promise<LimitState> {
-    this.#limiter.counting(this);
-    this.#counted = outcome.then((found) => this.#limiter.counted(this.step, found));
-    // The client may be gone, so that nobody waits for a refusal.
-    this.#counted.catch(() => undefined);
-    return this.#counted;
   }
 }
 

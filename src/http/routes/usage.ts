@@ -4,7 +4,7 @@ import { Nullable } from "../../api/admin/common.ts";
 import type { LimitSettings, Principal } from "../../api/principal.ts";
 import { UsageReport } from "../../api/usage.ts";
 import { ApiError } from "../../errors.ts";
-import { limitKeys } from "../../gateway/wanted-limits.ts";
+import { limitKeys } from "../../gateway/limits.ts";
 import { principalOf } from "../authentication.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
 
