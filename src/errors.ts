@@ -58,7 +58,7 @@ export const errorCatalog = {
   reference_mismatch: invalid(409, "The reference was already used with other terms. Use another reference."),
   request_closed: invalid(
     409,
-    "The request belongs to a closed period and can no longer be corrected. Without `request_id`, the credit is goodwill.",
+    "The request belongs to a closed period and can no longer be corrected. A credit without a request is goodwill.",
   ),
   idempotency_in_progress: invalid(409, "A request with this Idempotency-Key is still running. Try again later.", true),
   idempotency_interrupted: invalid(

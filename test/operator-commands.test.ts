@@ -88,3 +88,45 @@ test("a command prints what retention would remove, and another one removes it",
   expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });
   database.close();
 });
+
+test("a command refuses the receivers that the service refuses", async () => {
+  const create = (target: string, ...words: string[]) => [
+    "receiver",
+    "create",
+    "--name",
+    "R",
+    "--target",
+    target,
+    ...words,
+  ];
+  for (const target of [
+    "http://hooks.example.com/",
+    "https://127.0.0.1/",
+    "http://localhost:8080/",
+    "https://a:b@example.com/",
+  ]) {
+    expect(await line(1, ...create(target))).toMatch(
+      /^tollgate: Invalid 'target': expected an? (https:\/\/ |public )?\w+/,
+    );
+  }
+  const mail = await line(1, ...create("ops@example.com"));
+  expect(mail).toContain("expected an https:// address; to send mail, set the format to mail (--format mail)");
+  expect(await json(...create("ops@example.com", "--format", "mail"))).toMatchObject({ format: "mail", secret: "" });
+  expect(await json(...create("https://hooks.example.com/"))).toMatchObject({
+    secret: expect.stringMatching(/^whsec_/),
+  });
+
+  const allowing = ["--config", join(directory, "private.yaml")];
+  // The mail server's variable is not set: a command that sends no mail does not need it.
+  writeFileSync(
+    join(directory, "private.yaml"),
+    `warnings: { allowPrivateAddresses: true, smtp: "\${SMTP_NOT_SET}" }\n`,
+  );
+  expect(await json(...create("http://127.0.0.1:8080/", ...allowing))).toMatchObject({
+    target: "http://127.0.0.1:8080/",
+  });
+  writeFileSync(join(directory, "private.yaml"), "warnings: { allowPrivateAddresses: maybe }\n");
+  expect(await line(1, ...create("https://hooks.example.com/", ...allowing))).toMatch(
+    /^tollgate: \S+private\.yaml:1: warnings\.allowPrivateAddresses is "maybe", but must be true or false/,
+  );
+});

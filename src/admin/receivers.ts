@@ -46,6 +46,8 @@ export function targetFault(
   if (format === "mail") {
     return isMailAddress(target) ? undefined : "expected a mail address such as ops@example.com";
   }
+  if (isMailAddress(target))
+    return "expected an https:// address; to send mail, set the format to mail (--format mail)";
   const url = URL.parse(target);
   if (url === null || !/^https?:$/.test(url.protocol)) return "expected an https:// address";
   if (url.username !== "" || url.password !== "") return "expected an address without a user name or password";

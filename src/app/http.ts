@@ -159,7 +159,7 @@ function adminServices(
     budgets,
     identityRows: store.identities,
     events,
-    receiverFault: (receiver) => receiverFault(receiver, live.config.warnings),
+    receiverFault: async (receiver) => receiverFault(receiver, live.config.warnings),
     responseItems: new ResponseItems({ rows: store.responseItems, live, clock, log }),
     bookings: ledger,
     sessions: new Sessions({

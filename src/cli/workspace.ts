@@ -1,6 +1,7 @@
 import { COMMAND_ACTOR } from "../admin/audit.ts";
+import { directoryOver } from "../admin/directory.ts";
 import { targetFault } from "../admin/receivers.ts";
-import { loadStoreSettings, type StoreSettings } from "../config/sources.ts";
+import { loadAllowsPrivateAddresses, loadStoreSettings, type StoreSettings } from "../config/sources.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import type { Ledger } from "../ledger/ledger.ts";
@@ -58,13 +59,22 @@ export async function withWorkspace<T>(
   await using store = await openCommandStore(terminal, config, creates);
   await printStore(terminal, config, store.isNew);
   const { accounts, admin, allowances, budgets, books, events, identities: identityRows } = store;
-  // Commands do not know whether private addresses are allowed: the service checks again before it sends.
-  const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => targetFault(receiver, null);
-  const rows = { accounts, admin, allowances, budgets, events, identityRows };
+  const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => readTargetFault(receiver, flags);
+  const directory = directoryOver({ rows: store.directory, clock });
+  const rows = { accounts, admin, allowances, budgets, directory, events, identityRows };
   const core = { ...rows, receiverFault, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
   return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });
+}
+
+/** Returns why a receiver is refused, as the service would; undefined if it is not. */
+async function readTargetFault(receiver: Pick<ReceiverRow, "format" | "target">, flags: CommonFlags) {
+  const [allowsPrivate, { isPublicHost }] = await Promise.all([
+    loadAllowsPrivateAddresses({ flags }),
+    import("../api/chat/image-address.ts"),
+  ]);
+  return targetFault(receiver, allowsPrivate ? null : isPublicHost);
 }
 
 /** Books each transition at once, in a transaction of its own. */

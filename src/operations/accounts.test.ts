@@ -5,12 +5,13 @@ import { join } from "node:path";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { COMMAND_ACTOR } from "../admin/audit.ts";
+import { directoryOver } from "../admin/directory.ts";
 import { tokenHashHex } from "../admin/token.ts";
 import { ApiError } from "../errors.ts";
 import { Authenticator } from "../http/authenticator.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
-import { type AccountCore, allRows, oldestFirst } from "./core.ts";
+import { type AccountCore, allPages } from "./core.ts";
 import { addOrganization } from "./organizations.ts";
 import { replaceToken } from "./rotate-token.ts";
 import { addToken, endToken, type TokenDraft } from "./tokens.ts";
@@ -37,9 +38,12 @@ async function create(changes: Partial<TokenDraft> = {}) {
   const { id: organizationId } = await addOrganization(core, "Test");
   return addToken(core, { organizationId, name: "test", ...changes });
 }
-const organizations = async () => oldestFirst(await allRows((page) => store.accounts.organizations(page)));
+const organizations = async () => {
+  const directory = directoryOver({ rows: store.directory, clock });
+  return (await allPages((page) => directory.organizations({ search: null, status: null, ...page }))).reverse();
+};
 const tokensOf = (organizationId: string | null) =>
-  allRows((page) => store.accounts.tokens({ ...page, organizationId }));
+  store.accounts.tokens({ organizationId, after: null, limit: 1_000 });
 const alreadyRotated = (successorId: string, hint: RegExp) => ({
   code: "already_rotated",
   fields: { successor_id: successorId },

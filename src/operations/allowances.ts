@@ -7,50 +7,35 @@ import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { UnknownIdError } from "../errors.ts";
 import { closeAllowance, findAllowance, openAllowance } from "../ledger/allowances.ts";
-import {
-  argument,
-  command,
-  credits,
-  facts,
-  futureDate,
-  line,
-  optional,
-  required,
-  tableOf,
-  text,
-  toggle,
-} from "./command.ts";
-import { allRows, type CreditCore, knownOrganization, notFound, rowRecord } from "./core.ts";
+import { argument, credits, facts, futureDate, jsonOf, line, optional, required, text, toggle } from "./command.ts";
+import { type CreditCore, notFound, rowRecord } from "./core.ts";
 import { referenceMismatch, requireCredits } from "./credits.ts";
-import { amountOf, futureTimeOf, operation } from "./operation.ts";
+import { amountOf, futureTimeOf, sharedOperation } from "./operation.ts";
 
-export const listAllowances = operation({
+export const listAllowances = sharedOperation({
   route: "GET /organizations/:id/allowances",
   permission: "credits:read",
   summary: "List an organization's allowances, including those that have ended",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Allowance) },
-  async handle(services, { params: { id: organizationId }, page: { cursor: after, limit } }) {
-    const rows = await services.allowances.list({ organizationId, after, limit: limit + 1 });
+  async handle({ allowances }, { params: { id: organizationId }, page: { cursor: after, limit } }) {
+    const rows = await allowances.list({ organizationId, after, limit: limit + 1 });
     return pageOf(rows, limit, allowanceAnswer, ({ id }) => id);
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.list({
       usage: "credits allowance list",
       summary: "List the allowances, including those that have ended",
       flags: { organizationId: optional("--org <id>", "only those of this organization", text) },
-      async run(services, input) {
-        const organizationId = await knownOrganization(services, input.organizationId);
-        const rows = await allRows((page) => services.allowances.list({ organizationId, ...page }));
-        const json = rows.map(allowanceJson);
-        const text = tableOf(json, {
-          ID: ({ id }) => id,
-          ORGANIZATION: ({ organizationId }) => organizationId,
-          MONTHLY: ({ monthly }) => monthly,
-          REMAINDER: ({ lapses }) => (lapses ? "expires" : "stays"),
-          NEXT: ({ nextAt, endedAt }) => (endedAt === null ? nextAt : `ended ${endedAt}`),
-        });
-        return { json, text };
+      // Null: those of all organizations.
+      call: ({ organizationId: id }) => ({ params: { id } }),
+      json: allowanceJson,
+      columns: {
+        ID: ({ id }) => id,
+        ORGANIZATION: ({ organization_id }) => organization_id,
+        MONTHLY: ({ amount }) => amount,
+        REMAINDER: ({ lapses }) => (lapses ? "expires" : "stays"),
+        NEXT: ({ next_at, ended_at }) => (ended_at === null ? next_at : `ended ${ended_at}`),
       },
     }),
   ],
@@ -73,37 +58,34 @@ function allowanceAnswer(row: AllowanceRow): Allowance {
 }
 
 /** Formats an allowance as commands do. */
-function allowanceJson(row: AllowanceRow) {
-  const { id, organization_id, amount, lapses, reference, begins_at, next_at, ended_at } = allowanceAnswer(row);
-  const times = { from: begins_at, nextAt: next_at, endedAt: ended_at };
-  return { id, organizationId: organization_id, monthly: amount, lapses, reference, ...times };
+function allowanceJson(allowance: Allowance) {
+  return { ...jsonOf(allowance), monthly: allowance.amount, from: allowance.begins_at };
 }
 
-export const createAllowance = operation({
+export const createAllowance = sharedOperation({
   route: "POST /organizations/:id/allowances",
   permission: "credits:write",
   summary: "Grant credits every month from a given time; a duplicate reference is ignored",
   body: (s) => s.NewAllowance,
-  answer: { status: 201, description: "The allowance.", schema: (s) => s.Allowance },
-  async handle(services, { params, body: { amount, begins_at, lapses = true, reference = null }, connection }) {
-    const { row, repeated } = await addAllowance(services, {
+  answer: { status: 201, description: "The allowance.", schema: (s) => s.ChangedAllowance },
+  async handle(core, { params, body: { amount, begins_at, lapses = true, reference = null } }) {
+    const { row, repeated } = await addAllowance(core, {
       organizationId: params.id,
       amount: amountOf("amount", amount),
-      anchorAtMs: futureTimeOf(services, "begins_at", begins_at),
+      anchorAtMs: futureTimeOf(core, "begins_at", begins_at),
       lapses,
       reference,
     });
-    if (repeated) connection.repeated();
-    return allowanceAnswer(row);
+    return { ...allowanceAnswer(row), repeated };
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.command({
       usage: "credits allowance create <amount>",
       summary: "Grant credits every month, starting now",
       flags: {
         amount: argument("<amount>", credits),
-        organizationId: required("--org <id>", "organization to grant them to"),
-        anchorAtMs: optional(
+        id: required("--org <id>", "organization to grant them to"),
+        begins_at: optional(
           "--from <date>",
           "start of the first month; the others start on the same day (default: now)",
           futureDate,
@@ -111,12 +93,11 @@ export const createAllowance = operation({
         keep: toggle("--keep", "keep the remaining credits when the next month begins (default: they expire)"),
         reference: optional("--reference <reference>", "purpose; a duplicate reference is ignored", line),
       },
-      async run(services, { keep, ...terms }) {
-        const { row, repeated } = await addAllowance(services, { ...terms, lapses: !keep });
-        const json = { ...allowanceJson(row), repeated };
-        const monthly = repeated ? `${json.monthly}, made before under this reference` : json.monthly;
-        const text = facts({ id: json.id, monthly, next: json.nextAt, remainder: json.lapses ? "expires" : "stays" });
-        return { json, text };
+      call: ({ id, keep, ...body }) => ({ params: { id }, body: { ...body, lapses: !keep } }),
+      json: allowanceJson,
+      text: ({ id, amount, next_at: next, lapses, repeated }) => {
+        const monthly = repeated ? `${amount}, made before under this reference` : amount;
+        return facts({ id, monthly, next, remainder: lapses ? "expires" : "stays" });
       },
     }),
   ],
@@ -148,23 +129,22 @@ export async function addAllowance(
   throw referenceMismatch(reference, `allowance ${first.id} of ${terms}`, first.createdAtMs);
 }
 
-export const endAllowance = operation({
+export const endAllowance = sharedOperation({
   route: "DELETE /organizations/:id/allowances/:allowance_id",
   permission: "credits:write",
   summary: "End an allowance; the current month's grant stays",
-  answer: { status: 200, description: "The allowance as it is now.", schema: (s) => s.Allowance },
-  async handle(services, { params: { id, allowance_id = "" } }) {
-    return allowanceAnswer((await stopAllowance(services, id, allowance_id)).row);
+  answer: { status: 200, description: "The allowance as it is now.", schema: (s) => s.ChangedAllowance },
+  async handle(core, { params: { id, allowance_id = "" } }) {
+    const { row, repeated } = await stopAllowance(core, id, allowance_id);
+    return { ...allowanceAnswer(row), repeated };
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.command({
       usage: "credits allowance end <id>",
-      flags: { id: argument("<id>", text) },
-      async run(services, { id }) {
-        const { row, repeated } = await stopAllowance(services, null, id);
-        const json = { ...allowanceJson(row), repeated };
-        return { json, text: repeated ? `${id} had ended before, at ${json.endedAt}.` : `${id} has ended.` };
-      },
+      flags: { allowance_id: argument("<id>", text) },
+      call: ({ allowance_id }) => ({ params: { id: null, allowance_id } }),
+      json: allowanceJson,
+      text: ({ id, ended_at, repeated }) => (repeated ? `${id} had ended before, at ${ended_at}.` : `${id} has ended.`),
     }),
   ],
 });

@@ -1,82 +1,85 @@
-import { type PageRequest, pageOf } from "../admin/directory.ts";
+import { pageOf } from "../admin/directory.ts";
 import { makeId } from "../admin/token.ts";
-import type { NewBudget } from "../api/admin/budget.ts";
+import type { Budget, BudgetCounter, NewBudget } from "../api/admin/budget.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
-import type { BudgetRow, BudgetWindow } from "../credits/books.ts";
-import { auditedBudget, budgetState, isModel, METADATA_PREFIX } from "../credits/budgets.ts";
-import { ApiError, OperatorError } from "../errors.ts";
-import type { BudgetKey } from "../stores/queries/budgets.ts";
+import type { BudgetRow, BudgetUseRow, BudgetWindow } from "../credits/books.ts";
 import {
-  BUDGET_FLAGS,
-  type BudgetCore,
-  budgetAnswer,
-  budgetIn,
-  budgetJson,
-  budgetOutput,
-  changeableBudget,
-  counterAnswer,
-  coverageOf,
-  currentUse,
-  findBudget,
-  spentText,
-} from "./budget-terms.ts";
+  auditedBudget,
+  type BudgetState,
+  budgetRest,
+  budgetState,
+  isModel,
+  METADATA_PREFIX,
+  windowAt,
+  windowEnd,
+} from "../credits/budgets.ts";
+import type { BudgetUse } from "../credits/facts.ts";
+import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
 import {
   argument,
   command,
   credits,
   facts,
+  jsonOf,
   list,
   optional,
   pairs,
   required,
-  tableOf,
   text,
   withDefault,
+  wordOf,
 } from "./command.ts";
-import { type Core, checkName, invalidValue, knownOrganization, notFound, rowRecord, shortText } from "./core.ts";
-import { amountOf, type OperationServices, operation } from "./operation.ts";
+import {
+  type AccountCore,
+  type Core,
+  checkName,
+  invalidValue,
+  knownOrganization,
+  notFound,
+  rowRecord,
+  shortText,
+  wholeList,
+} from "./core.ts";
+import { amountOf, type OperationCall, type OperationServices, operation, sharedOperation } from "./operation.ts";
 
-export const listBudgets = operation({
+type BudgetCore = AccountCore & Pick<Core, "budgets">;
+
+/** The flags by which commands name a budget. */
+const BUDGET_FLAGS = {
+  budget_id: argument("<id>", text),
+  id: required("--org <id>", "organization that it belongs to"),
+};
+
+export const listBudgets = sharedOperation({
   route: "GET /organizations/:id/budgets",
   permission: "budgets:read",
   summary: "List an organization's budgets and the spending caps of its tokens",
   answer: { status: 200, description: "All of them, in one page.", schema: (s) => s.PageOf(s.Budget) },
-  async handle(services, { params }) {
-    return { object: "list", data: await budgetsOf(services, params.id), next_cursor: null };
+  async handle({ budgets }, { params }) {
+    const [rows, nowMs] = await Promise.all([budgets.budgets(params.id), budgets.budgetTime()]);
+    const shared = rows.filter(({ each }) => each === null).map((row) => currentUse(row, nowMs));
+    const uses = await budgets.namedUses(params.id, shared);
+    rows.sort((a, b) => a.createdAtMs - b.createdAtMs);
+    return wholeList(rows.map((row) => budgetAnswer(row, uses, nowMs)));
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.list({
       usage: "budget list",
       flags: { organizationId: required("--org <id>", "organization whose budgets are listed") },
-      async run(services, { organizationId }) {
-        const answers = await budgetsOf(services, organizationId);
-        const text = tableOf(answers, {
-          ID: ({ id }) => id,
-          NAME: ({ name }) => name,
-          COVERS: coverageOf,
-          WINDOW: ({ window }) => window,
-          AMOUNT: ({ amount }) => amount,
-          SPENT: ({ current }) => spentText(current),
-          RESETS: ({ current }) => current?.resets_at ?? "-",
-        });
-        return { json: answers.map(budgetJson), text };
+      call: ({ organizationId: id }) => ({ params: { id } }),
+      columns: {
+        ID: ({ id }) => id,
+        NAME: ({ name }) => name,
+        COVERS: coverageOf,
+        WINDOW: ({ window }) => window,
+        AMOUNT: ({ amount }) => amount,
+        SPENT: ({ current }) => spentText(current),
+        RESETS: ({ current }) => current?.resets_at ?? "-",
       },
     }),
   ],
 });
-
-/** Reads the budgets of an organization, the oldest first. Rejects with not_found. */
-async function budgetsOf(core: Pick<Core, "accounts" | "budgets">, organizationId: string) {
-  await knownOrganization(core, organizationId);
-  const [rows, nowMs] = await Promise.all([core.budgets.budgets(organizationId), core.budgets.budgetTime()]);
-  const shared = rows.filter(({ each }) => each === null);
-  const uses = await core.budgets.namedUses(
-    organizationId,
-    shared.map((row) => currentUse(row, nowMs)),
-  );
-  return rows.sort((a, b) => a.createdAtMs - b.createdAtMs).map((row) => budgetAnswer(row, uses, nowMs));
-}
 
 /** A hold compares its request with each budget of the organization but the caps of other tokens. */
 const BUDGETS_MAX = 100;
@@ -102,28 +105,27 @@ export const createBudget = operation({
         organizationId: required("--org <id>", "organization whose requests it limits"),
         name: required("--name <name>", "name that identifies it"),
         amount: { ...optional("--amount <credits>", "credits for each window", credits), isRequired: true },
-        window: withDefault("--window <window>", `one of: ${WINDOWS.join(", ")}`, "month", windowOf),
+        window: withDefault("--window <window>", `one of: ${WINDOWS.join(", ")}`, "month", wordOf(WINDOWS)),
         tokens: list("--token <id...>", "only requests of these tokens and their successors by rotation"),
         models: list("--model <id...>", "only requests for these models; * at the end stands for every ending"),
         metadata: pairs("--metadata <key=value...>", "only requests with one of these values of each key"),
         each: optional("--each <what>", "token, model or metadata.KEY: each value has the whole amount", text),
       },
       input({ tokens, models, metadata, amount, ...terms }) {
-        return { ...terms, amount: amount ?? 0n, selector: { tokens, models, metadata: metadataOf(metadata) } };
+        return {
+          ...terms,
+          amount: amountOf("amount", amount ?? 0),
+          selector: { tokens, models, metadata: metadataOf(metadata) },
+        };
       },
       async run(services, draft) {
         const row = await addBudget(services, draft);
-        return budgetOutput(budgetAnswer(row, [], row.createdAtMs));
+        const budget = budgetAnswer(row, [], row.createdAtMs);
+        return { json: jsonOf(budget), text: budgetText(budget) };
       },
     }),
   ],
 });
-
-function windowOf(given: string, name: string): BudgetWindow {
-  const window = WINDOWS.find((known) => known === given);
-  if (window !== undefined) return window;
-  throw new OperatorError(`${name} is ${shortText(given)}, but must be one of: ${WINDOWS.join(", ")}.`);
-}
 
 function metadataOf(stated: [key: string, value: string][] | null): Record<string, string[]> | null {
   if (stated === null) return null;
@@ -180,93 +182,75 @@ function checkModels({ gateway }: Pick<OperationServices, "gateway">, models: re
 
 const SHOWN_MAX = 50;
 
-export const showBudget = operation({
+export const showBudget = sharedOperation({
   route: "GET /organizations/:id/budgets/:budget_id",
   permission: "budgets:read",
   summary: "Show a budget with the counters of its current window, by value",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "The budget.", schema: (s) => s.BudgetWithCounters },
-  handle: (services, call) => budgetWithCounters(services, budgetIn(call), call.page),
-  commands: [
-    command({
+  async handle(core, { params, page: { cursor, limit } }) {
+    const { budgets } = core;
+    const [row, nowMs] = await Promise.all([findBudget(core, params), budgets.budgetTime()]);
+    const use = currentUse(row, nowMs);
+    const [uses, own] = await Promise.all([
+      budgets.usesInWindow(row, use.windowAtMs, { after: cursor, limit: limit + 1 }),
+      budgets.namedUses(row.organizationId, [use]),
+    ]);
+    const toEntry = (counted: BudgetUseRow) => counterAnswer(budgetState(row, counted, counted));
+    const counters = pageOf(uses, limit, toEntry, ({ value }) => value);
+    return { ...budgetAnswer(row, own, nowMs), counters };
+  },
+  commands: (make) => [
+    make.command({
       usage: "budget show <id>",
       flags: BUDGET_FLAGS,
-      async run(services, key) {
-        const { counters, ...answer } = await budgetWithCounters(services, key, { cursor: null, limit: SHOWN_MAX });
-        const { current } = answer;
-        const values = counters.data.filter(({ value }) => value !== null);
-        const { json, text } = budgetOutput(answer, {
-          ...{ spent: spentText(current), resets: (current ?? counters.data[0])?.resets_at ?? "-" },
+      call: (params) => ({ params, page: { cursor: null, limit: SHOWN_MAX } }),
+      json: ({ counters, ...budget }) => ({ ...jsonOf(budget), counters: counters.data }),
+      text({ counters: { data }, ...budget }) {
+        const values = data.filter(({ value }) => value !== null);
+        return budgetText(budget, {
+          ...{ spent: spentText(budget.current), resets: (budget.current ?? data[0])?.resets_at ?? "-" },
           ...Object.fromEntries(values.map((counter) => [String(counter.value), spentText(counter)])),
         });
-        return { json: { ...(json as object), counters: counters.data }, text };
       },
     }),
   ],
 });
 
-/** Reads a budget and a page of its counters. Rejects with not_found. */
-async function budgetWithCounters(core: Pick<Core, "budgets">, key: BudgetKey, { cursor, limit }: PageRequest) {
-  const [row, nowMs] = await Promise.all([findBudget(core, key), core.budgets.budgetTime()]);
-  const { windowAtMs } = currentUse(row, nowMs);
-  const [uses, own] = await Promise.all([
-    core.budgets.usesInWindow(row, windowAtMs, { after: cursor, limit: limit + 1 }),
-    core.budgets.namedUses(key.organizationId, [currentUse(row, nowMs)]),
-  ]);
-  const counters = pageOf(
-    uses,
-    limit,
-    (use) => counterAnswer(budgetState(row, use, use)),
-    ({ value }) => value,
-  );
-  return { ...budgetAnswer(row, own, nowMs), counters };
-}
-
-export const changeBudget = operation({
+export const changeBudget = sharedOperation({
   route: "PATCH /organizations/:id/budgets/:budget_id",
   permission: "budgets:write",
   summary: "Change the name or the amount of a budget; an amount below what is spent interrupts no request",
   body: (s) => s.BudgetChange,
   answer: { status: 200, description: "The budget as it is now.", schema: (s) => s.Budget },
-  async handle(services, call) {
-    const { name, amount } = call.body;
-    const change = { name, amount: amount === undefined ? undefined : amountOf("amount", amount) };
-    return answerOf(services, await updateBudget(services, budgetIn(call), change));
+  async handle(core, { params, body }) {
+    const { name } = body;
+    const amount = body.amount === undefined ? undefined : amountOf("amount", body.amount);
+    if (name !== undefined) checkName(name);
+    for (;;) {
+      const old = await changeableBudget(core, params);
+      const changed = { ...old, name: name ?? old.name, amount: amount ?? old.amount };
+      if (changed.name === old.name && changed.amount === old.amount) return answerOf(core, old);
+      const record = rowRecord(core, "budget.change", old, { before: termsOf(old), after: termsOf(changed) });
+      if (await core.budgets.changeBudget(old, changed, record)) return answerOf(core, changed);
+    }
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.command({
       usage: "budget update <id>",
       flags: {
         ...BUDGET_FLAGS,
         name: optional("--name <name>", "name that identifies it", text),
         amount: optional("--amount <credits>", "credits for each window", credits),
       },
-      input({ name, amount, ...key }) {
+      call({ name, amount, ...params }) {
         if (name === null && amount === null) throw new OperatorError("Nothing to change: name at least one term.");
-        return { key, change: { name: name ?? undefined, amount: amount ?? undefined } };
+        return { params, body: { name: name ?? undefined, amount: amount ?? undefined } };
       },
-      run: async (services, { key, change }) =>
-        budgetOutput(await answerOf(services, await updateBudget(services, key, change))),
+      text: (budget) => budgetText(budget),
     }),
   ],
 });
-
-interface BudgetTerms {
-  name?: string | undefined;
-  amount?: MicroCredits | undefined;
-}
-
-/** Changes a budget; absent terms stay unchanged. Rejects with not_found or invalid_value. */
-async function updateBudget(core: BudgetCore, key: BudgetKey, { name, amount }: BudgetTerms): Promise<BudgetRow> {
-  if (name !== undefined) checkName(name);
-  for (;;) {
-    const old = await changeableBudget(core, key);
-    const changed = { ...old, name: name ?? old.name, amount: amount ?? old.amount };
-    if (changed.name === old.name && changed.amount === old.amount) return old;
-    const record = rowRecord(core, "budget.change", old, { before: termsOf(old), after: termsOf(changed) });
-    if (await core.budgets.changeBudget(old, changed, record)) return changed;
-  }
-}
 
 function termsOf({ name, amount }: BudgetRow) {
   return { name, amount: creditsFromMicro(amount) };
@@ -278,79 +262,131 @@ async function answerOf({ budgets }: Pick<BudgetCore, "budgets">, row: BudgetRow
   return budgetAnswer(row, await budgets.namedUses(row.organizationId, [currentUse(row, nowMs)]), nowMs);
 }
 
-export const deleteBudget = operation({
+export const deleteBudget = sharedOperation({
   route: "DELETE /organizations/:id/budgets/:budget_id",
   permission: "budgets:write",
   summary: "Delete a budget with its counters; other budgets stay as they are",
   answer: { status: 204, description: "The budget is deleted." },
-  handle: (services, call) => removeBudget(services, budgetIn(call)),
-  commands: [
-    command({
+  async handle(core, { params }) {
+    const row = await changeableBudget(core, params);
+    const record = rowRecord(core, "budget.delete", row, { before: auditedBudget(row) });
+    // False: another request has deleted it meanwhile.
+    await core.budgets.deleteBudget(row, record);
+  },
+  commands: (make) => [
+    make.command({
       usage: "budget delete <id>",
       flags: BUDGET_FLAGS,
-      async run(services, key) {
-        await removeBudget(services, key);
-        return { json: { id: key.id, deleted: true }, text: `${key.id} is deleted.` };
-      },
+      json: (_, { budget_id: id }) => ({ id, deleted: true }),
+      text: (_, { budget_id: id }) => `${id} is deleted.`,
     }),
   ],
 });
 
-/** Deletes a budget. Rejects with not_found or invalid_value. */
-async function removeBudget(core: BudgetCore, key: BudgetKey): Promise<void> {
-  const row = await changeableBudget(core, key);
-  const record = rowRecord(core, "budget.delete", row, { before: auditedBudget(row) });
-  // False: another request has deleted it meanwhile.
-  await core.budgets.deleteBudget(row, record);
-}
-
-export const raiseBudget = operation({
+export const raiseBudget = sharedOperation({
   route: "POST /organizations/:id/budgets/:budget_id/raises",
   permission: "budgets:write",
   summary: "Add credits to a budget in its current window only",
   body: (s) => s.BudgetRaise,
   answer: { status: 201, description: "The counter with its new limit.", schema: (s) => s.BudgetCounter },
-  async handle(services, call) {
-    const { amount, value = null } = call.body;
-    return addRaise(services, { ...budgetIn(call), amount: amountOf("amount", amount), value });
+  async handle(core, { params, body }) {
+    const { value = null } = body;
+    const amount = amountOf("amount", body.amount);
+    const row = await changeableBudget(core, params);
+    const { organizationId, each } = row;
+    if (each === null && value !== null) {
+      throw invalidValue("value", shortText(value), "absent: the budget has no `each`");
+    }
+    if (each !== null && value === null) throw invalidValue("value", "absent", `a value of ${each}`);
+    const use = currentUse(row, await core.budgets.budgetTime(), value ?? "");
+    const window = { window_at: use.windowAtMs === 0 ? null : isoTime(use.windowAtMs) };
+    const after = { amount: creditsFromMicro(amount), value: use.value, ...window };
+    const record = rowRecord(core, "budget.raise", row, { after });
+    if (!(await core.budgets.raiseBudget(organizationId, use, amount, record))) throw notFound();
+    const [raised] = await core.budgets.namedUses(organizationId, [use]);
+    return counterAnswer(budgetState(row, use, raised));
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.command({
       usage: "budget raise <id> <amount>",
       flags: {
         ...BUDGET_FLAGS,
         amount: argument("<amount>", credits),
         value: optional("--value <value>", "the value whose amount is raised, of a budget with --each", text),
       },
-      async run(services, terms) {
-        const counter = await addRaise(services, terms);
-        const { limit, resets_at: resets } = counter;
-        return {
-          json: counter,
-          text: facts({ id: terms.id, limit, spent: spentText(counter), resets: resets ?? "-" }),
-        };
-      },
+      call: ({ amount, value, ...params }) => ({ params, body: { amount, value } }),
+      json: (counter) => counter,
+      text: (counter, { budget_id: id }) =>
+        facts({ id, limit: counter.limit, spent: spentText(counter), resets: counter.resets_at ?? "-" }),
     }),
   ],
 });
 
-interface Raise extends BudgetKey {
-  amount: MicroCredits;
-  value: string | null;
+/** Reads the budget that a path names. Rejects with not_found. */
+async function findBudget({ budgets }: Core, { id, budget_id: budgetId = "" }: OperationCall["params"]) {
+  const row = (await budgets.budgets(id)).find((budget) => budget.id === budgetId);
+  if (row === undefined) throw notFound(new UnknownIdError("budget", budgetId, "budget list"));
+  return row;
 }
 
-/** Raises the limit of one counter of a budget in the current window. Rejects with not_found or invalid_value. */
-async function addRaise(core: BudgetCore, { amount, value, ...key }: Raise) {
-  const row = await changeableBudget(core, key);
-  if (row.each === null && value !== null) {
-    throw invalidValue("value", shortText(value), "absent: the budget has no `each`");
-  }
-  if (row.each !== null && value === null) throw invalidValue("value", "absent", `a value of ${row.each}`);
-  const use = currentUse(row, await core.budgets.budgetTime(), value ?? "");
-  const window = { window_at: use.windowAtMs === 0 ? null : isoTime(use.windowAtMs) };
-  const after = { amount: creditsFromMicro(amount), value: use.value, ...window };
-  const record = rowRecord(core, "budget.raise", row, { after });
-  if (!(await core.budgets.raiseBudget(key.organizationId, use, amount, record))) throw notFound();
-  const [raised] = await core.budgets.namedUses(key.organizationId, [use]);
-  return counterAnswer(budgetState(row, use, raised));
+/** Reads a budget that can be changed. Rejects with not_found, or invalid_value for the spending cap of a token. */
+async function changeableBudget(core: Core, params: OperationCall["params"]): Promise<BudgetRow> {
+  const row = await findBudget(core, params);
+  if (row.capOf === null) return row;
+  const message = "The budget is the spending cap of a token.";
+  const command = new OperatorError(`${message} Change it with: tollgate token update ${row.capOf} --cap`);
+  throw new ApiError("invalid_value", `${message} Change it with PATCH /admin/v1/tokens/${row.capOf}.`, { command });
+}
+
+/** Returns the counter that a budget without `each` uses at a time. */
+function currentUse({ id, window }: BudgetRow, atMs: number, value = ""): BudgetUse {
+  return { budgetId: id, windowAtMs: windowAt(window, atMs), value };
+}
+
+/** Formats a budget for the admin API, with the counter of its current window if all share the amount. */
+function budgetAnswer(budget: BudgetRow, uses: readonly BudgetUseRow[], nowMs: number): Budget {
+  const { organizationId, id, each, metadata, capOf, createdAtMs } = budget;
+  const { windowAtMs } = currentUse(budget, nowMs);
+  const own = uses.find((use) => use.budgetId === id && use.windowAtMs === windowAtMs && use.value === "");
+  return {
+    object: "budget",
+    id,
+    organization_id: organizationId,
+    ...auditedBudget(budget),
+    cap_of: capOf,
+    by_callers_word: metadata !== null || each?.startsWith("metadata.") === true,
+    current: each === null ? counterAnswer(budgetState(budget, currentUse(budget, nowMs), own)) : null,
+    created_at: isoTime(createdAtMs),
+  };
+}
+
+function counterAnswer(state: BudgetState): BudgetCounter {
+  const { value, window, windowAtMs, limit, spent, held } = state;
+  return {
+    value: value === "" ? null : value,
+    begins_at: window === "lifetime" ? null : isoTime(windowAtMs),
+    resets_at: isoTime(windowEnd(window, windowAtMs)),
+    limit: creditsFromMicro(limit),
+    spent: creditsFromMicro(spent),
+    held: creditsFromMicro(held),
+    remaining: creditsFromMicro(budgetRest(state)),
+  };
+}
+
+/** Describes a budget, with further facts. */
+function budgetText(budget: Budget, further: Record<string, string> = {}): string {
+  const { id, name, window, amount } = budget;
+  return facts({ id, name, covers: coverageOf(budget), window, amount, ...further });
+}
+
+/** Describes whom and what a budget covers, in words. */
+function coverageOf({ selector: { tokens, models, metadata }, each }: Budget): string {
+  const values = Object.entries(metadata ?? {}).map(([key, allowed]) => `${key} ${allowed.join(" or ")}`);
+  const parts = [...(tokens ?? []), ...(models ?? []), ...values];
+  return `${parts.length === 0 ? "all requests" : parts.join(", ")}${each === null ? "" : `, each ${each}`}`;
+}
+
+/** Describes the use of a counter, in words. */
+function spentText(current: BudgetCounter | null): string {
+  return current === null ? "by value" : `${current.spent} of ${current.limit}, ${current.held} held`;
 }

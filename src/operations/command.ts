@@ -1,9 +1,10 @@
-import { parseTime } from "../api/time.ts";
-import { type MicroCredits, parseCredits } from "../credits/amount.ts";
+import type { Page, PageRequest } from "../admin/directory.ts";
+import { isoTime, parseTime } from "../api/time.ts";
+import { creditsFromMicro, type MicroCredits, microCreditsOf, parseCredits } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import type { Store } from "../stores/store.ts";
-import type { Core } from "./core.ts";
+import { allPages, type Core, knownOrganization } from "./core.ts";
 
 /** Services of commands: an opened store, which a running service may use at the same time. */
 export interface CommandServices extends Core {
@@ -41,6 +42,71 @@ export function command<Own extends CommandFlags, Input = ValuesOf<Own>, Service
   declaration: OperationCommand<Own, Input, Services>,
 ): OperationCommand<CommandFlags, unknown, Services> {
   return declaration as unknown as OperationCommand<CommandFlags, unknown, Services>;
+}
+
+/** The input of a command's call, which may do everything. */
+export interface CommandCall {
+  params?: Readonly<Record<string, unknown>>;
+  query?: object;
+  body?: object;
+  page?: PageRequest;
+}
+
+/** A command that calls its operation. */
+type CallingCommand<Own extends CommandFlags> = Pick<OperationCommand<Own>, "usage" | "summary" | "flags"> & {
+  /** Default: the flags and arguments are the parameters of the path. Throws OperatorError. */
+  call?(values: ValuesOf<Own>): CommandCall;
+};
+
+/** A command that prints the answer of its operation. */
+interface AnswerCommand<Own extends CommandFlags, Answer> extends CallingCommand<Own> {
+  /** Default: the answer, with the names of its fields in camel case. */
+  json?(answer: Answer, values: ValuesOf<Own>): unknown;
+  text(answer: Answer, values: ValuesOf<Own>): string;
+}
+
+/** A command that prints a list of its operation as a table. */
+interface ListCommand<Own extends CommandFlags, Entry> extends CallingCommand<Own> {
+  /** Number of entries to print; all by default. */
+  limit?: number;
+  isOldestFirst?: boolean;
+  json?(entry: Entry): object;
+  columns: Columns<Entry>;
+}
+
+/** Makes the commands of an operation with this answer. */
+export interface CommandMaker<Answer> {
+  command<Own extends CommandFlags>(declaration: AnswerCommand<Own, Answer>): OperationCommand;
+  list<Own extends CommandFlags>(
+    declaration: ListCommand<Own, Answer extends Page<infer Entry> ? Entry : never>,
+  ): OperationCommand;
+}
+
+export function commandMaker<Answer>(
+  handle: (services: CommandServices, call: CommandCall) => Promise<Answer>,
+): CommandMaker<Answer> {
+  return {
+    command: ({ call = (params) => ({ params }), json = jsonOf, text, ...rest }) =>
+      command({
+        ...rest,
+        async run(services, values) {
+          const answer = await handle(services, call(values));
+          return { json: json(answer, values), text: text(answer, values) };
+        },
+      }),
+    list: ({ call = () => ({}), limit, isOldestFirst = false, json = jsonOf, columns, ...rest }) =>
+      command({
+        ...rest,
+        async run(services, values) {
+          const { organizationId } = values as { organizationId?: string | null };
+          await knownOrganization(services, organizationId ?? null);
+          const read = async (page: PageRequest) => (await handle(services, { ...call(values), page })) as Page<never>;
+          const entries = limit === undefined ? await allPages(read) : (await read({ cursor: null, limit })).data;
+          if (isOldestFirst) entries.reverse();
+          return { json: entries.map((entry) => json(entry)), text: tableOf(entries, columns) };
+        },
+      }),
+  };
 }
 
 /** A flag (`--org <id>`) or an argument (`<id>`). */
@@ -118,19 +184,22 @@ const DURATION_WORDS = "a number with s, m, h, d or w, such as 90m or 30d";
 const DATE_WORDS = "a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z";
 
 /** Parses an amount of credits. 0 is refused. */
-export function credits(text: string, name: string): MicroCredits {
+export function credits(text: string, name: string): number {
   return amountFrom(text, name, 1n, "above 0");
 }
 
 /** Parses an amount of credits, which may be 0. */
-export function creditsOrNone(text: string, name: string): MicroCredits {
+export function creditsOrNone(text: string, name: string): number {
   return amountFrom(text, name, 0n, "0 or more");
 }
 
-function amountFrom(text: string, name: string, least: MicroCredits, leastWords: string): MicroCredits {
+function amountFrom(text: string, name: string, least: MicroCredits, leastWords: string): number {
   const amount = /[eE]/.test(text) ? undefined : parseCredits(text);
-  if (amount !== undefined && amount >= least) return amount;
-  refuse(name, text, `a decimal number of credits, ${leastWords}, with at most 6 decimals`);
+  if (amount === undefined || amount < least) {
+    refuse(name, text, `a decimal number of credits, ${leastWords}, with at most 6 decimals`);
+  }
+  const number = creditsFromMicro(amount);
+  return microCreditsOf(number) === amount ? number : refuse(name, text, "an amount with fewer digits");
 }
 
 /** Parses a switch. */
@@ -148,10 +217,10 @@ export function line(text: string, name: string): string {
   return LINE.test(text) ? text : refuse(name, text.slice(0, 60), "1 to 200 characters on one line");
 }
 
-/** Parses the time for which an old secret stays valid, such as `1h` or `0`, into milliseconds. */
-export function overlap(text: string, name: string): number {
+/** Parses the time for which an old secret stays valid, such as `1h` or `0`. */
+export function overlapSeconds(text: string, name: string): number {
   const durationMs = (text === "0" ? 0 : parseDuration(text)) ?? refuse(name, text, DURATION_WORDS);
-  return durationMs <= OVERLAP_SECONDS_MAX * 1_000 ? durationMs : refuse(name, text, "at most 30d");
+  return durationMs <= OVERLAP_SECONDS_MAX * 1_000 ? durationMs / 1_000 : refuse(name, text, "at most 30d");
 }
 
 /** Parses a date or a time, past or future, into milliseconds since 1970. */
@@ -159,20 +228,20 @@ export function date(text: string, name: string): number {
   return parseTime(text) ?? refuse(name, text, DATE_WORDS);
 }
 
-/** Parses a date or a time in the future into milliseconds since 1970. */
-export function futureDate(text: string, name: string, nowMs: number): number {
+/** Parses a date or a time in the future into the time that a request has. */
+export function futureDate(text: string, name: string, nowMs: number): string {
   const timeMs = date(text, name);
-  return timeMs > nowMs ? timeMs : refuse(name, text, "a time in the future");
+  return timeMs > nowMs ? isoTime(timeMs) : refuse(name, text, "a time in the future");
 }
 
-/** Parses a date or a time in the future, or a duration from now on, into milliseconds since 1970. */
-export function expiry(text: string, name: string, nowMs: number): number {
+/** Parses a date or a time in the future, or a duration from now on, into the time that a request has. */
+export function expiry(text: string, name: string, nowMs: number): string {
   const durationMs = parseDuration(text);
   if (durationMs === undefined && parseTime(text) === undefined) {
     refuse(name, text, `${DURATION_WORDS}, or ${DATE_WORDS}`);
   }
   if (durationMs === 0) refuse(name, text, "a time in the future");
-  return durationMs === undefined ? futureDate(text, name, nowMs) : nowMs + durationMs;
+  return durationMs === undefined ? futureDate(text, name, nowMs) : isoTime(nowMs + durationMs);
 }
 
 function parseDuration(text: string): number | undefined {
@@ -191,10 +260,14 @@ export interface CommandOutput {
 }
 
 /** Returns a resource of the admin API as commands print it: with the names of its fields in camel case. */
-export function jsonOf({ object, ...fields }: { object: string }): Record<string, unknown> {
+export function jsonOf(resource: unknown): Record<string, unknown> {
+  const { object, ...fields } = resource as Record<string, unknown>;
   const inCamelCase = (name: string) => name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
   return Object.fromEntries(Object.entries(fields).map(([name, value]) => [inCamelCase(name), value]));
 }
+
+/** The columns of a table: each heading, and the cell of a value. */
+type Columns<Value> = Record<string, (value: Value) => unknown>;
 
 /** Formats rows under their headings in columns; a column of numbers is aligned to the right. */
 export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {
@@ -212,7 +285,7 @@ export function table(headings: readonly string[], rows: readonly (readonly stri
 }
 
 /** Formats values as a table with these columns. */
-export function tableOf<Value>(values: readonly Value[], columns: Record<string, (value: Value) => unknown>): string {
+export function tableOf<Value>(values: readonly Value[], columns: Columns<Value>): string {
   const cells = values.map((value) => Object.values(columns).map((cell) => String(cell(value) ?? "")));
   return table(Object.keys(columns), cells);
 }

@@ -1,5 +1,5 @@
 import { type Actor, type AuditTime, auditRow, type Change } from "../admin/audit.ts";
-import type { Page, PageRequest } from "../admin/directory.ts";
+import type { Directory, Page, PageRequest } from "../admin/directory.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import { type LimitSettings, PIN_KEY, PINS_MAX, type Pins } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
@@ -19,9 +19,10 @@ export interface Core extends AuditTime {
   admin: AdminRows;
   allowances: AllowanceRows;
   budgets: BudgetRows;
+  directory: Directory;
   events: EventRows;
   /** Returns why a receiver is refused; undefined if it is not. */
-  receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): string | undefined;
+  receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): Promise<string | undefined>;
   identityRows: IdentityRows;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   bookings: Pick<Ledger, "grant" | "revoke" | "credit">;
@@ -117,19 +118,6 @@ export function defined<Values extends object>(
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
 }
 
-/** Reads all rows, page by page in the order of their ids. */
-export async function allRows<Row extends { id: string }>(
-  read: (page: { after: string | null; limit: number }) => Promise<Row[]>,
-): Promise<Row[]> {
-  const rows: Row[] = [];
-  let page: Row[];
-  do {
-    page = await read({ after: rows.at(-1)?.id ?? null, limit: PAGE_ROWS });
-    rows.push(...page);
-  } while (page.length === PAGE_ROWS);
-  return rows;
-}
-
 /** Reads all pages of a list, the newest entries first. */
 export async function allPages<Entry>(read: (page: PageRequest) => Promise<Page<Entry>>): Promise<Entry[]> {
   const entries: Entry[] = [];
@@ -142,6 +130,7 @@ export async function allPages<Entry>(read: (page: PageRequest) => Promise<Page<
   return entries;
 }
 
-export function oldestFirst<Row extends { createdAtMs: number }>(rows: Row[]): Row[] {
-  return rows.sort((a, b) => a.createdAtMs - b.createdAtMs);
+/** Returns a list that is not paged. */
+export function wholeList<Entry>(data: Entry[]): Page<Entry> {
+  return { object: "list", data, next_cursor: null };
 }

@@ -1,15 +1,13 @@
 import { deliveryPage, toDelivery } from "../admin/receivers.ts";
-import type { Administrator } from "../admin/sessions.ts";
 import { DELIVERY_STATES } from "../api/admin/event-kinds.ts";
-import type { WarningDelivery } from "../api/admin/receiver.ts";
 import { UnknownIdError } from "../errors.ts";
 import type { EventDelivery } from "../stores/queries/events.ts";
-import { argument, command, jsonOf, optional, tableOf, text } from "./command.ts";
+import { argument, optional, text } from "./command.ts";
 import { type Core, notFound } from "./core.ts";
-import { operation, organizationIn } from "./operation.ts";
+import { organizationIn, sharedOperation } from "./operation.ts";
 import { receiverRecord, receiverRow } from "./receivers.ts";
 
-export const listDeliveries = operation({
+export const listDeliveries = sharedOperation({
   route: "GET /deliveries",
   permission: "receivers:read",
   summary: "List deliveries of warnings, the newest first",
@@ -25,53 +23,46 @@ export const listDeliveries = operation({
     const { organization_id, receiver_id: receiverId = null, state = null } = query;
     return deliveryPage(events, { organizationId: organizationIn(who, organization_id), receiverId, state, ...page });
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.list({
       usage: "receiver deliveries",
       summary: "List the newest deliveries of warnings",
-      flags: { receiverId: optional("--receiver <id>", "only those of this receiver", text) },
-      async run({ events }, { receiverId }) {
-        const filter = { organizationId: null, receiverId, state: null };
-        const { data } = await deliveryPage(events, { ...filter, cursor: null, limit: 50 });
-        const text = tableOf(data, {
-          ID: ({ id }) => id,
-          RECEIVER: ({ receiver_id }) => receiver_id,
-          KIND: ({ kind }) => kind,
-          CREATED: ({ created_at }) => created_at,
-          STATE: ({ state }) => state,
-          ATTEMPTS: ({ attempts }) => attempts,
-          RESULT: ({ result }) => result ?? "-",
-        });
-        return { json: data.map(jsonOf), text };
+      flags: { receiver_id: optional("--receiver <id>", "only those of this receiver", text) },
+      call: (query) => ({ query }),
+      limit: 50,
+      columns: {
+        ID: ({ id }) => id,
+        RECEIVER: ({ receiver_id }) => receiver_id,
+        KIND: ({ kind }) => kind,
+        CREATED: ({ created_at }) => created_at,
+        STATE: ({ state }) => state,
+        ATTEMPTS: ({ attempts }) => attempts,
+        RESULT: ({ result }) => result ?? "-",
       },
     }),
   ],
 });
 
-export const replayDelivery = operation({
+export const replayDelivery = sharedOperation({
   route: "POST /deliveries/:id/replay",
   permission: "receivers:write",
   summary: "Deliver an event again, with the same id",
   answer: { status: 200, description: "The delivery, which waits.", schema: (s) => s.WarningDelivery },
-  handle: (services, { who, params }) => replay(services, who, params.id),
-  commands: [
-    command({
+  async handle(core, { who, params: { id } }) {
+    const { delivery } = await deliveryRow(core, id);
+    const receiver = await receiverRow(core, who, delivery.receiverId);
+    await core.events.replayDelivery(id, core.clock(), receiverRecord(core, "receiver.replay", receiver));
+    return toDelivery(await deliveryRow(core, id));
+  },
+  commands: (make) => [
+    make.command({
       usage: "receiver replay <id>",
       summary: "Deliver an event again; the id is that of a delivery",
       flags: { id: argument("<id>", text) },
-      async run(services, { id }) {
-        return { json: jsonOf(await replay(services, null, id)), text: `${id} waits for its delivery.` };
-      },
+      text: ({ id }) => `${id} waits for its delivery.`,
     }),
   ],
 });
-
-async function replay(core: Core, who: Administrator | null, id: string): Promise<WarningDelivery> {
-  const { delivery } = await deliveryRow(core, id);
-  const receiver = await receiverRow(core, who, delivery.receiverId);
-  await core.events.replayDelivery(id, core.clock(), receiverRecord(core, "receiver.replay", receiver));
-  return toDelivery(await deliveryRow(core, id));
-}
 
 async function deliveryRow({ events }: Core, id: string): Promise<EventDelivery> {
   const found = await events.delivery(id);

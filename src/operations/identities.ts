@@ -3,11 +3,11 @@ import { pageOf, toIdentity } from "../admin/directory.ts";
 import { identityRowOf, idOfPerson } from "../admin/token.ts";
 import type { Identity } from "../api/admin/operator.ts";
 import { UnknownIdError } from "../errors.ts";
-import { command, jsonOf, required, tableOf, toggle } from "./command.ts";
-import { allRows, type Core, invalidValue, notFound, shortText } from "./core.ts";
-import { operation } from "./operation.ts";
+import { command, jsonOf, required, toggle } from "./command.ts";
+import { type Core, invalidValue, notFound, shortText } from "./core.ts";
+import { operation, sharedOperation } from "./operation.ts";
 
-export const listIdentities = operation({
+export const listIdentities = sharedOperation({
   route: "GET /identities",
   permission: "identities:read",
   summary: "List the people and callers whom issuers identified, and those who are blocked",
@@ -17,21 +17,17 @@ export const listIdentities = operation({
     const rows = await identityRows.identities({ after: cursor, limit: limit + 1, status: status ?? null });
     return pageOf(rows, limit, toIdentity, ({ id }) => id);
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.list({
       usage: "identity list",
       flags: { blocked: toggle("--blocked", "only those who are blocked") },
-      async run({ identityRows }, { blocked }) {
-        const status = blocked ? "blocked" : null;
-        const identities = (await allRows((page) => identityRows.identities({ ...page, status }))).map(toIdentity);
-        const text = tableOf(identities, {
-          ID: ({ id }) => id,
-          ISSUER: ({ issuer }) => issuer,
-          SUBJECT: ({ subject }) => subject,
-          NAME: ({ name }) => name ?? "-",
-          STATUS: ({ status, blocked_at }) => (blocked_at === null ? status : `blocked ${blocked_at}`),
-        });
-        return { json: identities.map(jsonOf), text };
+      call: ({ blocked }) => ({ query: blocked ? { status: "blocked" } : {} }),
+      columns: {
+        ID: ({ id }) => id,
+        ISSUER: ({ issuer }) => issuer,
+        SUBJECT: ({ subject }) => subject,
+        NAME: ({ name }) => name ?? "-",
+        STATUS: ({ status, blocked_at }) => (blocked_at === null ? status : `blocked ${blocked_at}`),
       },
     }),
   ],
@@ -72,24 +68,25 @@ export const blockIdentity = operation({
   ],
 });
 
-export const unblockIdentity = operation({
+export const unblockIdentity = sharedOperation({
   route: "POST /identities/unblock",
   permission: "identities:block",
   summary: "Let a blocked person or caller of an issuer in again, with the tokens that they created",
   body: (s) => s.IdentityName,
   answer: { status: 200, description: "The identity as it is now.", schema: (s) => s.Identity },
-  handle: (services, { body }) => unblock(services, body),
-  commands: [
-    command({
+  // A repetition changes nothing.
+  async handle(core, { body: { issuer, subject } }) {
+    const row = identityRowOf(issuer, subject, core.clock());
+    await identity(core, row.id);
+    await core.identityRows.unblockIdentity(row.id, recordOf(core, "identity.unblock", row));
+    return identity(core, row.id);
+  },
+  commands: (make) => [
+    make.command({
       usage: "identity unblock",
       flags: FLAGS,
-      async run(services, name) {
-        const identity = await unblock(services, name);
-        return {
-          json: jsonOf(identity),
-          text: `${identity.subject} of ${identity.issuer} (${identity.id}) is not blocked.`,
-        };
-      },
+      call: (body) => ({ body }),
+      text: ({ id, issuer, subject }) => `${subject} of ${issuer} (${id}) is not blocked.`,
     }),
   ],
 });
@@ -105,14 +102,6 @@ async function block(core: Core, { issuer, subject }: IdentityName): Promise<Ide
   const atMs = core.clock();
   const row = identityRowOf(issuer, subject, atMs);
   await core.identityRows.blockIdentity(row, atMs, recordOf(core, "identity.block", row));
-  return identity(core, row.id);
-}
-
-/** Ends the block of an identity. A repetition changes nothing. Rejects with not_found. */
-async function unblock(core: Core, { issuer, subject }: IdentityName): Promise<Identity> {
-  const row = identityRowOf(issuer, subject, core.clock());
-  await identity(core, row.id);
-  await core.identityRows.unblockIdentity(row.id, recordOf(core, "identity.unblock", row));
   return identity(core, row.id);
 }
 

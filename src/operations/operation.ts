@@ -1,6 +1,6 @@
 import type { Static, TSchema } from "typebox";
 import type { AuditLog } from "../admin/audit.ts";
-import type { Directory, PageRequest } from "../admin/directory.ts";
+import type { PageRequest } from "../admin/directory.ts";
 import type { Identities } from "../admin/identities.ts";
 import type { OpenIdSignIn } from "../admin/openid-sign-in.ts";
 import type { Administrator, Origin, Sessions } from "../admin/sessions.ts";
@@ -18,7 +18,7 @@ import type { ResponseItems } from "../ledger/response-items.ts";
 import type { Overviews } from "../reports/overview.ts";
 import type { Conversations, Requests } from "../reports/requests.ts";
 import type { Statements } from "../reports/statement.ts";
-import type { OperationCommand } from "./command.ts";
+import { type CommandCall, type CommandMaker, commandMaker, type OperationCommand } from "./command.ts";
 import { type Core, defined, notFound } from "./core.ts";
 
 /** Services that the operations of a running service use. */
@@ -27,7 +27,6 @@ export interface OperationServices extends Core {
   sessions: Sessions;
   openIdSignIn: OpenIdSignIn;
   identities: Pick<Identities, "administratorOf" | "issuers">;
-  directory: Directory;
   audit: AuditLog;
   requests: Requests;
   conversations: Conversations;
@@ -42,7 +41,7 @@ export interface OperationServices extends Core {
 
 /** One request, after the checks of its caller and its input. */
 export interface OperationCall<Query = unknown, Body = unknown> {
-  /** Null for a guest. */
+  /** Null for a guest, and for a command. */
   who: Administrator | null;
   /** Returns whether the caller's role has a further permission, which decides what the answer shows. */
   may(permission: Permission): boolean;
@@ -66,8 +65,6 @@ export interface CallConnection {
   setCookie(cookie: "session" | "signIn", secret?: string, lifeMs?: number): void;
   /** Counts a failed sign-in of this address. Rejects with rate_limit_exceeded. */
   countFailedSignIn(): Promise<void>;
-  /** Answers 200 instead of 201: an earlier request made the change. */
-  repeated(): void;
   /** Streams a text as the answer, and resolves when it has been sent. */
   stream(headers: Record<string, string>, text: AsyncIterable<string>): Promise<unknown>;
 }
@@ -86,6 +83,7 @@ export interface Operation {
   query?: SchemaMaker<TSchema>;
   body?: SchemaMaker<TSchema>;
   answer: {
+    /** 201 becomes 200 where the answer has `repeated`: an earlier request made the change. */
     status: 200 | 201 | 204;
     description: string;
     schema?: SchemaMaker<TSchema>;
@@ -117,14 +115,37 @@ export function operation<Query extends TSchema | undefined = undefined, Body ex
   return declaration as Operation;
 }
 
+/**
+ * Declares an operation that commands call too. It uses only the services that both have, and knows nothing of a connection.
+ */
+export function sharedOperation<
+  Answer,
+  Query extends TSchema | undefined = undefined,
+  Body extends TSchema | undefined = undefined,
+>(
+  declaration: Omit<Operation, "handle" | "query" | "body" | "commands"> & {
+    query?: SchemaMaker<Query>;
+    body?: SchemaMaker<Body>;
+    handle(core: Core, call: SharedCall<InputOf<Query>, InputOf<Body>>): Promise<Answer>;
+    commands(make: CommandMaker<Answer>): readonly OperationCommand[];
+  },
+): Operation {
+  const { handle } = declaration;
+  const call = (core: Core, input: CommandCall) => handle(core, { ...NO_INPUT, ...input } as never);
+  return { ...declaration, commands: declaration.commands(commandMaker(call)) } as Operation;
+}
+
+type SharedCall<Query, Body> = Pick<OperationCall<Query, Body>, "who" | "params" | "query" | "page" | "body">;
+const NO_INPUT = { who: null, params: {}, query: {}, body: {} };
+
 /** Throws not_found where the caller's role is limited to another organization. */
 export function requireOwn(who: Administrator | null, organizationId: string): void {
   if (who === null || (who.organizationId ?? organizationId) !== organizationId) throw notFound();
 }
 
-/** Returns the organization to list: the one that the caller's role is limited to, or the one that they name; null for all. */
+/** Returns the organization to list: the one that the caller's role is limited to, or the one that they or a command name; null for all. */
 export function organizationIn(who: Administrator | null, named: string | undefined): string | null {
-  if (named !== undefined) requireOwn(who, named);
+  if (who !== null && named !== undefined) requireOwn(who, named);
   return who?.organizationId ?? named ?? null;
 }
 

@@ -1,9 +1,10 @@
 import { auditRow } from "../admin/audit.ts";
 import { makeId } from "../admin/token.ts";
 import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
+import type { Organization } from "../api/admin/organization.ts";
 import type { ConversationRemoval } from "../api/admin/request.ts";
 import type { LimitSettings } from "../api/principal.ts";
-import { creditsFromMicro, usageReport } from "../credits/amount.ts";
+import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import type { OrganizationRow, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import {
@@ -14,6 +15,7 @@ import {
   credits,
   creditsOrNone,
   facts,
+  jsonOf,
   list,
   onOrOff,
   optional,
@@ -25,18 +27,17 @@ import {
 } from "./command.ts";
 import {
   type AccountCore,
-  allRows,
+  allPages,
   checkLimits,
   checkName,
   defined,
   found,
   invalidValue,
-  oldestFirst,
   rowRecord,
   unknownOrganization,
 } from "./core.ts";
-import { grantCredits } from "./credits.ts";
-import { amountOf, limitSettingsOf, operation } from "./operation.ts";
+import { creditsJson, grantCredits } from "./credits.ts";
+import { amountOf, limitSettingsOf, operation, sharedOperation } from "./operation.ts";
 
 export const listOrganizations = operation({
   route: "GET /organizations",
@@ -60,11 +61,11 @@ export const listOrganizations = operation({
       usage: "org list",
       summary: "List the organizations, the oldest first",
       flags: {},
-      async run({ accounts, freshBalance }) {
+      async run({ directory, freshBalance }) {
+        const all = await allPages((page) => directory.organizations({ search: null, status: null, ...page }));
         const json = [];
-        for (const { id, name, kind } of oldestFirst(await allRows((page) => accounts.organizations(page)))) {
-          const { creditsTotal, creditsAvailable } = usageReport(await freshBalance(id));
-          json.push({ id, name, kind, creditsTotal, creditsAvailable });
+        for (const organization of all.reverse()) {
+          json.push(organizationJson(organization, await freshBalance(organization.id)));
         }
         const text = tableOf(json, {
           ID: ({ id }) => id,
@@ -99,11 +100,9 @@ export const createOrganization = operation({
       },
       createsStore: true,
       async run(services, { name, amount }) {
-        const organization = await addOrganization(services, name);
-        const { id: organizationId } = organization;
-        if (amount === 0n) return organizationOutput(organization, await services.freshBalance(organizationId));
-        const { balance } = await grantCredits(services, { organizationId, amount });
-        return organizationOutput(organization, balance);
+        const { id } = await addOrganization(services, name);
+        if (amount > 0) await grantCredits(services, { organizationId: id, amount: amountOf("amount", amount) });
+        return organizationOutput(services, id);
       },
     }),
   ],
@@ -135,59 +134,55 @@ export const showOrganization = operation({
       usage: "org show <id>",
       summary: "Show an organization and its credits",
       flags: { id: argument("<id>", text) },
-      async run(services, { id }) {
-        const organization = await services.accounts.organization(id);
-        if (organization === undefined) throw unknownOrganization(id);
-        return outputWithStatus(organization, await services.freshBalance(id));
-      },
+      run: (services, { id }) => organizationOutput(services, id),
     }),
     command({
       usage: "credits balance",
       summary: "Show an organization's total, available, used and held credits",
       flags: { id: required("--org <id>", "organization") },
-      async run(services, { id }) {
-        const { object, organization_id: organizationId, ...credits } = usageReport(await services.freshBalance(id));
-        const { creditsTotal: total, creditsAvailable: available, creditsUsed: used, creditsHeld: held } = credits;
-        return { json: { organizationId, ...credits }, text: facts({ total, available, used, held }) };
+      async run({ freshBalance }, { id }) {
+        const { total, available, used, held } = creditsOf(await freshBalance(id));
+        const json = { organizationId: id, ...creditsJson({ total, available, used, held }) };
+        return { json, text: facts({ total, available, used, held }) };
       },
     }),
   ],
 });
 
-function organizationOutput({ id, name, kind }: OrganizationRow, balance: BalanceRow): CommandOutput {
-  const { creditsTotal, creditsAvailable } = usageReport(balance);
-  return {
-    json: { id, name, kind, creditsTotal, creditsAvailable },
-    text: facts({ id, name, kind, credits: `${creditsAvailable} of ${creditsTotal} available` }),
-  };
+/** Reports an organization, after every grant that has taken effect or expired. Rejects with not_found. */
+async function organizationOutput({ freshBalance, directory }: CommandServices, id: string): Promise<CommandOutput> {
+  const balance = await freshBalance(id);
+  const json = organizationJson(await found(directory.organization(id)), balance);
+  const { name, kind, creditsTotal, creditsAvailable, status, pausesAllowances } = json;
+  const credits = `${creditsAvailable} of ${creditsTotal} available`;
+  const text = facts({ id, name, kind, credits, status: pausesAllowances ? "paused, with its allowances" : status });
+  return { json, text };
 }
 
-/** Reports an organization that exists already, which may be paused. */
-function outputWithStatus(organization: OrganizationRow, balance: BalanceRow): CommandOutput {
-  const { status, pausesAllowances } = organization;
-  const { json, text } = organizationOutput(organization, balance);
-  const line = facts({ status: pausesAllowances ? "paused, with its allowances" : status });
-  return { json: { ...(json as object), status, pausesAllowances }, text: `${text}\n${line}` };
+/** Formats an organization as commands do. */
+function organizationJson({ credits, ...organization }: Organization, balance: BalanceRow) {
+  const { id, name, kind, status, pauses_allowances: pausesAllowances } = organization;
+  return { id, name, kind, ...creditsJson(creditsOf(balance)), status, pausesAllowances, ...jsonOf(organization) };
 }
 
-export const changeOrganization = operation({
+export const changeOrganization = sharedOperation({
   route: "PATCH /organizations/:id",
   permission: "organizations:write",
   summary:
     "Change an organization's name, limits or credit warnings, pause or resume it, turn the storage of its conversations or responses on or off",
   body: (s) => s.OrganizationChange,
   answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
-  async handle(services, { params, body }) {
+  async handle(core, { params, body }) {
     const { name, status, limits, pauses_allowances: pausesAllowances } = body;
     const warnings = body.credit_warnings?.map((credits) => amountOf("credit_warnings", credits)) ?? null;
     const { keeps_conversations: keepsConversations, keeps_responses: keepsResponses } = body;
     const change = { name, status, keepsConversations, keepsResponses, pausesAllowances };
     const settings = limits === undefined ? {} : { limits: limitSettingsOf(limits) };
-    await updateOrganization(services, params.id, { ...defined(change), ...settings });
-    if (body.credit_warnings !== undefined) await updateCreditWarnings(services, params.id, warnings);
-    return found(services.directory.organization(params.id));
+    await updateOrganization(core, params.id, { ...defined(change), ...settings });
+    if (body.credit_warnings !== undefined) await updateCreditWarnings(core, params.id, warnings);
+    return found(core.directory.organization(params.id));
   },
-  commands: [
+  commands: (make) => [
     command({
       usage: "org pause <id>",
       summary: "Refuse new requests of an organization; running ones complete",
@@ -203,42 +198,41 @@ export const changeOrganization = operation({
       flags: { id: argument("<id>", text) },
       run: (services, { id }) => changed(services, id, { status: "active" }),
     }),
-    command({
+    make.command({
       usage: "org warnings <id>",
       summary: "Set the credits at which an organization is warned, in addition to shares of its last top-up",
       flags: {
         id: argument("<id>", text),
         at: list("--at <credits...>", "amounts of credits, at most ten; without it all are removed"),
       },
-      input: ({ id, at }) => ({ id, amounts: at?.map((one) => credits(one, "--at")) ?? null }),
-      async run(services, { id, amounts }) {
-        await updateCreditWarnings(services, id, amounts);
-        const creditWarnings = amounts?.map(creditsFromMicro) ?? null;
-        return { json: { id, creditWarnings }, text: facts({ id, warnings: creditWarnings?.join(", ") ?? "none" }) };
+      call({ id, at }) {
+        const credit_warnings = at?.map((one) => credits(one, "--at")) ?? null;
+        return { params: { id }, body: { credit_warnings } };
       },
+      json: ({ id, credit_warnings: creditWarnings }) => ({ id, creditWarnings }),
+      text: ({ id, credit_warnings: warnings }) => facts({ id, warnings: warnings?.join(", ") ?? "none" }),
     }),
-    command({
+    make.command({
       usage: "org storage <id>",
       summary: "Show or change what is stored of an organization's prompts and answers",
       flags: {
         id: argument("<id>", text),
-        keepsConversations: optional("--conversations <on|off>", "prompts and answers, for the operator", onOrOff),
-        keepsResponses: optional(
+        keeps_conversations: optional("--conversations <on|off>", "prompts and answers, for the operator", onOrOff),
+        keeps_responses: optional(
           "--responses <on|off>",
           "items of responses, for requests that refer to them",
           onOrOff,
         ),
       },
-      async run(services, { id, ...choices }) {
-        const change = Object.fromEntries(Object.entries(choices).filter(([, choice]) => choice !== null));
-        const isChanged = Object.keys(change).length > 0;
-        const organization = isChanged
-          ? await updateOrganization(services, id, change)
-          : await services.accounts.organization(id);
-        if (organization === undefined) throw unknownOrganization(id);
-        const { keepsConversations, keepsResponses } = organization;
-        const words = { conversations: onOff(keepsConversations), responses: onOff(keepsResponses) };
-        return { json: { id, keepsConversations, keepsResponses }, text: facts({ id, ...words }) };
+      call: ({ id, keeps_conversations: conversations, keeps_responses: responses }) => ({
+        params: { id },
+        body: { keeps_conversations: conversations ?? undefined, keeps_responses: responses ?? undefined },
+      }),
+      json: ({ id, keeps_conversations, keeps_responses }) => ({
+        ...{ id, keepsConversations: keeps_conversations, keepsResponses: keeps_responses },
+      }),
+      text({ id, keeps_conversations, keeps_responses }) {
+        return facts({ id, conversations: onOff(keeps_conversations), responses: onOff(keeps_responses) });
       },
     }),
   ],
@@ -264,8 +258,8 @@ function onOff(isOn: boolean): string {
 }
 
 async function changed(services: CommandServices, id: string, change: OrganizationUpdate) {
-  const organization = await updateOrganization(services, id, change);
-  return outputWithStatus(organization, await services.freshBalance(id));
+  await updateOrganization(services, id, change);
+  return organizationOutput(services, id);
 }
 
 /**

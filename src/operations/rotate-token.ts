@@ -1,15 +1,15 @@
 import { makeTokenRow, type NewSecret } from "../admin/token.ts";
 import { isoTime } from "../api/time.ts";
-import { ApiError, OperatorError } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
-import { argument, command, facts, OVERLAP_SECONDS_MAX, overlap, text, toggle, withDefault } from "./command.ts";
+import { argument, facts, OVERLAP_SECONDS_MAX, overlapSeconds, text, toggle, withDefault } from "./command.ts";
 import { type AccountCore, found, rowRecord } from "./core.ts";
-import { operation } from "./operation.ts";
-import { auditedToken, expectActive, SECRET, tokenRow } from "./token-terms.ts";
+import { sharedOperation } from "./operation.ts";
+import { auditedToken, expectActive, SECRET, secretJson, tokenRow, tokenText } from "./token-terms.ts";
 
 const OVERLAP_SECONDS = 3600;
 
-export const rotateToken = operation({
+export const rotateToken = sharedOperation({
   route: "POST /tokens/:id/rotate",
   permission: "tokens:write",
   summary: "Replace an access token with a new one of the same permissions and lifetime",
@@ -36,36 +36,32 @@ export const rotateToken = operation({
     schema: (s) => s.RotatedToken,
     secret: SECRET,
   },
-  async handle(services, { params: { id }, body: { overlap_seconds = OVERLAP_SECONDS, replace = false } }) {
-    const { row, token } = await replaceToken(services, id, overlap_seconds * 1000, replace);
-    const [made, replaces] = await Promise.all([row.id, id].map((one) => found(services.directory.token(one))));
+  async handle(core, { params: { id }, body: { overlap_seconds = OVERLAP_SECONDS, replace = false } }) {
+    const { row, token } = await replaceToken(core, id, overlap_seconds * 1000, replace);
+    const [made, replaces] = await Promise.all([found(core.directory.token(row.id)), found(core.directory.token(id))]);
     return { ...made, secret: token, replaces };
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.command({
       usage: "token rotate <id>",
       flags: {
         id: argument("<id>", text),
-        overlapMs: withDefault(
+        overlap_seconds: withDefault(
           "--overlap <duration>",
           "time for which the old token keeps working, at most 30d; 0 to end it immediately",
           "1h",
-          overlap,
+          overlapSeconds,
         ),
         replace: toggle("--replace", "if its successor was never used, revoke that token and create another"),
       },
-      async run(services, { id, overlapMs, replace }) {
-        const { row, token, oldExpiresAtMs } = await replaceToken(services, id, overlapMs, replace);
-        const { scopes } = row;
-        const [expiresAt, oldExpiresAt] = [isoTime(row.expiresAtMs), isoTime(oldExpiresAtMs)];
-        const text = facts({
-          id: row.id,
-          token,
-          scopes: scopes.join(", "),
-          expires: expiresAt ?? "never",
-          replaces: `${id}, which works until ${oldExpiresAt}`,
-        });
-        return { json: { id: row.id, token, scopes, expiresAt, replaces: { id, expiresAt: oldExpiresAt } }, text };
+      call: ({ id, ...body }) => ({ params: { id }, body }),
+      json: ({ replaces: { id, expires_at: expiresAt }, ...token }) => ({
+        ...secretJson(token),
+        replaces: { id, expiresAt },
+      }),
+      text: ({ replaces, ...token }) => {
+        const end = facts({ replaces: `${replaces.id}, which works until ${replaces.expires_at}` });
+        return `${tokenText(token)}\n${end}`;
       },
     }),
   ],
@@ -122,11 +118,9 @@ async function rotate(
 }
 
 function alreadyRotated(id: string, successorId: string, isUsed: boolean): ApiError {
-  const rest = (ifUnused: string) => {
-    const hint = isUsed ? "used; rotate it instead." : `never used; ${ifUnused} in its place.`;
-    return `was already rotated; its successor is ${successorId}. That token was ${hint}`;
-  };
-  const command = new OperatorError(`The token ${id} ${rest("add --replace to create another")}`);
-  const message = `The token ${rest("send `replace: true` to get a new one")}`;
-  return new ApiError("already_rotated", message, { fields: { successor_id: successorId }, command });
+  const hint = isUsed
+    ? "used; rotate it instead."
+    : "never used; send `replace: true` (--replace) to create another in its place.";
+  const message = `The token ${id} was already rotated; its successor is ${successorId}. That token was ${hint}`;
+  return new ApiError("already_rotated", message, { fields: { successor_id: successorId } });
 }

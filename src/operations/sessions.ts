@@ -1,5 +1,5 @@
 import { auditRow } from "../admin/audit.ts";
-import { directoryOver, holderIdOf } from "../admin/directory.ts";
+import { holderIdOf } from "../admin/directory.ts";
 import type { Administrator, BegunSession } from "../admin/sessions.ts";
 import { hashOfSession, SIGN_IN_LIFE_MS } from "../admin/token.ts";
 import { PERMISSIONS, permits } from "../api/admin/roles.ts";
@@ -7,9 +7,9 @@ import type { Session, SignInAddress } from "../api/admin/session.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { Person } from "../stores/queries/admin.ts";
-import { argument, command, jsonOf, tableOf, text } from "./command.ts";
-import { allPages, type Core, notFound } from "./core.ts";
-import { type CallConnection, type OperationServices, operation } from "./operation.ts";
+import { argument, text } from "./command.ts";
+import { type Core, notFound } from "./core.ts";
+import { type CallConnection, type OperationServices, operation, sharedOperation } from "./operation.ts";
 
 /** More than people behind one address need, with sessions of an hour. */
 const PER_MINUTE = 60;
@@ -151,58 +151,49 @@ export const signOut = operation({
   },
 });
 
-export const listSessions = operation({
+export const listSessions = sharedOperation({
   route: "GET /sessions",
   permission: "sessions:read",
   summary: "List the open sessions of the console, the newest first",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.OpenSession) },
   handle: ({ directory }, { page }) => directory.sessions(page),
-  commands: [
-    command({
+  commands: (make) => [
+    make.list({
       usage: "session list",
       flags: {},
-      async run({ store, clock }) {
-        const directory = directoryOver({ rows: store.directory, clock });
-        const sessions = await allPages((page) => directory.sessions(page));
-        const text = tableOf(sessions, {
-          ID: ({ id }) => id,
-          ROLE: ({ role }) => role,
-          NAME: ({ holder }) => holder.name,
-          ORGANIZATION: ({ organization_id }) => organization_id,
-          "LAST SEEN": ({ last_seen_at }) => last_seen_at,
-          EXPIRES: ({ expires_at }) => expires_at,
-        });
-        return { json: sessions.map(jsonOf), text };
+      columns: {
+        ID: ({ id }) => id,
+        ROLE: ({ role }) => role,
+        NAME: ({ holder }) => holder.name,
+        ORGANIZATION: ({ organization_id }) => organization_id,
+        "LAST SEEN": ({ last_seen_at }) => last_seen_at,
+        EXPIRES: ({ expires_at }) => expires_at,
       },
     }),
   ],
 });
 
-export const endSession = operation({
+export const endSession = sharedOperation({
   route: "DELETE /sessions/:id",
   permission: "sessions:end",
   summary: "End a session of the console at once; its holder can sign in again",
   answer: { status: 204, description: "The session has ended." },
-  handle: (services, { params }) => closeSession(services, params.id),
-  commands: [
-    command({
+  async handle(core, { params: { id } }) {
+    const session = await core.admin.session(hashOfSession(id));
+    if (session === undefined) throw notFound(new UnknownIdError("session", id, "session list"));
+    const { hash, tokenId, person } = session;
+    const token = tokenId === null ? undefined : await core.accounts.token(tokenId);
+    const organizationId = token?.organizationId ?? person?.organizationId ?? null;
+    const subject = { organizationId, subjectId: holderIdOf(session) };
+    await core.admin.deleteSession(hash, auditRow(core.actor, { action: "session.end", ...subject }, core));
+  },
+  commands: (make) => [
+    make.command({
       usage: "session end <id>",
       flags: { id: argument("<id>", text) },
-      async run(services, { id }) {
-        await closeSession(services, id);
-        return { json: { id }, text: `${id} has ended.` };
-      },
+      json: (_, { id }) => ({ id }),
+      text: (_, { id }) => `${id} has ended.`,
     }),
   ],
 });
-
-async function closeSession(core: Core, id: string): Promise<void> {
-  const session = await core.admin.session(hashOfSession(id));
-  if (session === undefined) throw notFound(new UnknownIdError("session", id, "session list"));
-  const { hash, tokenId, person } = session;
-  const token = tokenId === null ? undefined : await core.accounts.token(tokenId);
-  const organizationId = token?.organizationId ?? person?.organizationId ?? null;
-  const subject = { organizationId, subjectId: holderIdOf(session) };
-  await core.admin.deleteSession(hash, auditRow(core.actor, { action: "session.end", ...subject }, core));
-}

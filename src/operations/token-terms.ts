@@ -1,11 +1,12 @@
 import { makeId } from "../admin/token.ts";
-import type { NewToken } from "../api/admin/token.ts";
+import type { NewToken, Token, TokenWithSecret } from "../api/admin/token.ts";
 import { DEFAULT_SCOPES, type LimitSettings, type Pins, SCOPES, type Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BudgetRow } from "../credits/books.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
 import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
+import { facts, jsonOf } from "./command.ts";
 import { type AccountCore, type Core, invalidValue, notFound, shortText } from "./core.ts";
 import { amountOf, limitSettingsOf, timeOf } from "./operation.ts";
 
@@ -93,28 +94,32 @@ export function expectActive({ clock }: AccountCore, token: TokenRow, change: st
   const { id, revokedAtMs, expiresAtMs } = token;
   if (revokedAtMs === null && (expiresAtMs === null || expiresAtMs > clock())) return;
   const end = revokedAtMs === null ? `expired at ${isoTime(expiresAtMs)}` : `was revoked at ${isoTime(revokedAtMs)}`;
-  const command = new OperatorError(`The token ${id} cannot be ${change}: it ${end}.`);
-  throw new ApiError("token_ended", undefined, { command });
+  throw new ApiError("token_ended", `The token ${id} cannot be ${change}: it ${end}.`);
 }
 
 /** Formats a token as commands do. */
-export function tokenJson(row: TokenWithBudget) {
-  return {
-    id: row.id,
-    organizationId: row.organizationId,
-    name: row.name,
-    prefix: row.prefix,
-    scopes: row.scopes,
-    models: row.models,
-    pinned: row.pinned,
-    createdAt: isoTime(row.createdAtMs),
-    expiresAt: isoTime(row.expiresAtMs),
-    revokedAt: isoTime(row.revokedAtMs),
-    successorId: row.successorId,
-    cap: row.budget && creditsFromMicro(row.budget.cap),
-    creditsHeld: row.budget && creditsFromMicro(row.budget.held),
-    creditsUsed: row.budget && creditsFromMicro(row.budget.spent),
-  };
+export function tokenJson({ cap, ...token }: Token) {
+  const { amount = null, held = null, spent = null } = cap ?? {};
+  return { ...jsonOf(token), cap: amount, creditsHeld: held, creditsUsed: spent };
+}
+
+/** Formats a new token as commands do. */
+export function secretJson({ secret, ...token }: TokenWithSecret) {
+  return { ...tokenJson(token), token: secret };
+}
+
+/** Describes a token, with its secret if it is new. */
+export function tokenText({ secret, ...token }: Token & { secret?: string }): string {
+  return facts({
+    id: token.id,
+    ...(secret !== undefined && { token: secret }),
+    name: token.name,
+    scopes: token.scopes.join(", "),
+    models: token.models?.join(", ") ?? "all",
+    expires: token.expires_at ?? "never",
+    cap: capText(token),
+    pinned: pinsText(token.pinned),
+  });
 }
 
 /** Returns the pinned metadata that a flag states. Throws OperatorError for two values of one key. */
@@ -125,14 +130,11 @@ export function pinsOf(stated: [key: string, value: string][] | null): Pins | nu
 }
 
 /** Formats pinned metadata for people. */
-export function pinsText(pinned: Pins | null): string {
-  return (
-    Object.entries(pinned ?? {})
-      .map(([key, value]) => `${key}=${value}`)
-      .join(", ") || "none"
-  );
+function pinsText(pinned: Pins | null): string {
+  const pairs = Object.entries(pinned ?? {}).map(([key, value]) => `${key}=${value}`);
+  return pairs.join(", ") || "none";
 }
 
-export function capText({ cap, creditsUsed, creditsHeld }: ReturnType<typeof tokenJson>): string {
-  return cap === null ? "-" : `${creditsUsed} of ${cap}, ${creditsHeld} held`;
+export function capText({ cap }: Pick<Token, "cap">): string {
+  return cap === null ? "-" : `${cap.spent} of ${cap.amount}, ${cap.held} held`;
 }

@@ -1,7 +1,6 @@
 import { makeTokenRow, type NewSecret } from "../admin/token.ts";
 import { SCOPES } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
 import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
 import {
@@ -9,29 +8,16 @@ import {
   command,
   creditsOrNone,
   expiry,
-  facts,
   list,
   optional,
   pairs,
   required,
-  tableOf,
   text,
   toggle,
   withDefault,
 } from "./command.ts";
-import {
-  type AccountCore,
-  allRows,
-  checkExpiry,
-  checkLimits,
-  checkName,
-  checkPins,
-  found,
-  knownOrganization,
-  oldestFirst,
-  rowRecord,
-} from "./core.ts";
-import { operation, organizationIn, requireOwn } from "./operation.ts";
+import { type AccountCore, checkExpiry, checkLimits, checkName, checkPins, found, rowRecord } from "./core.ts";
+import { operation, organizationIn, requireOwn, sharedOperation } from "./operation.ts";
 import {
   auditedTerms,
   auditedToken,
@@ -39,16 +25,17 @@ import {
   expectActive,
   makeCap,
   pinsOf,
-  pinsText,
   SECRET,
   scopesOf,
+  secretJson,
   type TokenTerms,
   termsOfBody,
   tokenJson,
   tokenRow,
+  tokenText,
 } from "./token-terms.ts";
 
-export const listTokens = operation({
+export const listTokens = sharedOperation({
   route: "GET /tokens",
   permission: "tokens:read",
   summary: "List access tokens, the newest first, without their secrets",
@@ -63,31 +50,29 @@ export const listTokens = operation({
   async handle({ directory }, { who, query: { organization_id, search = null, status = null }, page }) {
     return directory.tokens({ organizationId: organizationIn(who, organization_id), search, status, ...page });
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.list({
       usage: "token list",
       summary: "List the access tokens, the oldest first, without their secrets",
       flags: { organizationId: optional("--org <id>", "only those of this organization", text) },
-      async run(services, input) {
-        const organizationId = await knownOrganization(services, input.organizationId);
-        const rows = await allRows((page) => services.accounts.tokens({ ...page, organizationId }));
-        const json = oldestFirst(rows).map(tokenJson);
-        const text = tableOf(json, {
-          ID: ({ id }) => id,
-          ORGANIZATION: ({ organizationId }) => organizationId,
-          NAME: ({ name }) => name,
-          TOKEN: ({ prefix }) => `${prefix}…`,
-          EXPIRES: ({ revokedAt, expiresAt }) => (revokedAt === null ? (expiresAt ?? "never") : `revoked ${revokedAt}`),
-          CAP: capText,
-          SCOPES: ({ scopes }) => scopes.join(" "),
-        });
-        return { json, text };
+      call: ({ organizationId }) => ({ query: { organization_id: organizationId ?? undefined } }),
+      isOldestFirst: true,
+      json: tokenJson,
+      columns: {
+        ID: ({ id }) => id,
+        ORGANIZATION: ({ organization_id }) => organization_id,
+        NAME: ({ name }) => name,
+        TOKEN: ({ prefix }) => `${prefix}…`,
+        EXPIRES: ({ revoked_at, expires_at }) =>
+          revoked_at === null ? (expires_at ?? "never") : `revoked ${revoked_at}`,
+        CAP: capText,
+        SCOPES: ({ scopes }) => scopes.join(" "),
       },
     }),
   ],
 });
 
-export const createToken = operation({
+export const createToken = sharedOperation({
   route: "POST /tokens",
   permission: "tokens:write",
   summary: "Create an access token; only this response contains its secret",
@@ -98,40 +83,26 @@ export const createToken = operation({
     schema: (s) => s.TokenWithSecret,
     secret: SECRET,
   },
-  async handle(services, { body: { organization_id: organizationId, name, ...terms } }) {
-    const { row, token } = await addToken(services, { organizationId, name, ...termsOfBody(terms) });
-    return { ...(await found(services.directory.token(row.id))), secret: token };
+  async handle(core, { body: { organization_id: organizationId, name, ...terms } }) {
+    const { row, token } = await addToken(core, { organizationId, name, ...termsOfBody(terms) });
+    return { ...(await found(core.directory.token(row.id))), secret: token };
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.command({
       usage: "token create",
       summary: "Create an access token, shown once",
       flags: {
-        organizationId: required("--org <id>", "organization that the token belongs to"),
+        organization_id: required("--org <id>", "organization that the token belongs to"),
         name: withDefault("--name <name>", "name that identifies it", "unnamed", text),
         scopes: list("--scope <scope...>", `permissions: ${SCOPES.join(", ")} (default: all but console:read)`),
         models: list("--model <id...>", "models that it can call (default: all)"),
-        expiresAtMs: optional("--expires <when>", "expiry: 30d, 12h, or a date (default: never)", expiry),
+        expires_at: optional("--expires <when>", "expiry: 30d, 12h, or a date (default: never)", expiry),
         cap: optional("--cap <credits>", "spending cap in credits (default: none)", creditsOrNone),
         pinned: pairs("--pin <key=value...>", "metadata that its requests always have (default: none)"),
       },
-      input: ({ pinned, ...draft }) => ({ ...draft, pinned: pinsOf(pinned) }),
-      async run(services, draft) {
-        const { row, token } = await addToken(services, draft);
-        const { id, scopes } = row;
-        const expiresAt = isoTime(row.expiresAtMs);
-        const { cap, pinned } = draft;
-        const text = facts({
-          id,
-          token,
-          scopes: scopes.join(", "),
-          expires: expiresAt ?? "never",
-          ...(cap !== null && { cap: `${formatCredits(cap)} credits` }),
-          ...(pinned !== null && { pinned: pinsText(pinned) }),
-        });
-        const json = { id, token, scopes, expiresAt, ...(cap !== null && { cap: creditsFromMicro(cap) }) };
-        return { json: { ...json, ...(pinned !== null && { pinned }) }, text };
-      },
+      call: ({ pinned, ...body }) => ({ body: { ...body, pinned: pinsOf(pinned) } }),
+      json: secretJson,
+      text: tokenText,
     }),
   ],
 });
@@ -174,18 +145,18 @@ export const showToken = operation({
   },
 });
 
-export const changeToken = operation({
+export const changeToken = sharedOperation({
   route: "PATCH /tokens/:id",
   permission: "tokens:write",
   summary: "Change an access token; takes effect within 1 s on one node and within 5 s on all nodes",
   body: (s) => s.TokenChange,
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },
-  async handle(services, { params, body }) {
-    await updateToken(services, params.id, termsOfBody(body));
-    return found(services.directory.token(params.id));
+  async handle(core, { params, body }) {
+    await updateToken(core, params.id, termsOfBody(body));
+    return found(core.directory.token(params.id));
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.command({
       usage: "token update <id>",
       summary: "Change an access token; terms without a flag stay as they are",
       flags: {
@@ -194,40 +165,29 @@ export const changeToken = operation({
         scopes: list("--scope <scope...>", `permissions, in place of the present ones: ${SCOPES.join(", ")}`),
         models: list("--model <id...>", "models that it can call, in place of the present ones"),
         allModels: toggle("--all-models", "let it call every model"),
-        expiresAtMs: optional("--expires <when>", "expiry: 30d, 12h from now, or a date", expiry),
+        expires_at: optional("--expires <when>", "expiry: 30d, 12h from now, or a date", expiry),
         noExpiry: toggle("--no-expires", "let it never expire"),
         cap: optional("--cap <credits>", "spending cap in credits; counts all that it has spent", creditsOrNone),
         noCap: toggle("--no-cap", "remove its spending cap"),
         pins: pairs("--pin <key=value...>", "metadata that its requests always have, in place of the present one"),
         noPins: toggle("--no-pin", "remove its pinned metadata"),
       },
-      input({ id, allModels, noExpiry, noCap, pins, noPins, ...terms }) {
+      call({ id, allModels, noExpiry, noCap, pins, noPins, ...terms }) {
         if (allModels && terms.models !== null) {
           throw new OperatorError("--model and --all-models exclude each other.");
         }
-        const change: Partial<TokenTerms> = {
+        const body = {
           ...Object.fromEntries(Object.entries(terms).filter(([, value]) => value !== null)),
           ...(allModels && { models: null }),
-          ...(noExpiry && { expiresAtMs: null }),
+          ...(noExpiry && { expires_at: null }),
           ...(noCap && { cap: null }),
           ...((pins !== null || noPins) && { pinned: pinsOf(pins) }),
         };
-        if (Object.keys(change).length > 0) return { id, change };
+        if (Object.keys(body).length > 0) return { params: { id }, body };
         throw new OperatorError("Nothing to change: name at least one term.");
       },
-      async run(services, { id, change }) {
-        const json = tokenJson(await updateToken(services, id, change));
-        const text = facts({
-          id,
-          name: json.name,
-          scopes: json.scopes.join(", "),
-          models: json.models?.join(", ") ?? "all",
-          expires: json.expiresAt ?? "never",
-          cap: capText(json),
-          pinned: pinsText(json.pinned),
-        });
-        return { json, text };
-      },
+      json: tokenJson,
+      text: tokenText,
     }),
   ],
 });

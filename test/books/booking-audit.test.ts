@@ -83,7 +83,7 @@ async function play(store: Store, dataDir: string): Promise<void> {
   const revoke = { organizationId: ORGANIZATION, amount: null, grantId: null, reference: "chargeback", note: null };
   await expect(revokeCredits(impatient.core, revoke)).rejects.toMatchObject({ mayBeBooked: true });
   const repeated = await revokeCredits(patient.core, revoke);
-  expect(repeated).toMatchObject({ amount: 5_000_000n, repeated: true });
+  expect(repeated).toMatchObject({ amount: 5, repeated: true });
   expect(await recorded()).toEqual([
     ["credits.revoke", repeated.id, 5],
     ["credits.grant", grantId, 5],

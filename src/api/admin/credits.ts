@@ -91,6 +91,10 @@ export const Allowance = Type.Object({
   created_at: Time,
 });
 export type Allowance = Static<typeof Allowance>;
+export const ChangedAllowance = Type.Object({
+  ...Allowance.properties,
+  repeated: Type.Boolean({ description: "True if an earlier request made the change; this request changed nothing." }),
+});
 export const NewAllowance = Strict({
   amount: PositiveAmount,
   begins_at: Type.Optional(Nullable(Time)),

@@ -113,7 +113,6 @@ function connectionOf(
     secretOf: (cookie) => cookieSecret(request, cookie),
     setCookie: (cookie, secret = "", lifeMs = 0) => setCookie({ request, reply }, cookie, secret, lifeMs),
     countFailedSignIn: () => countFailedSignIn(gateway.limits, request),
-    repeated: () => void reply.code(200),
     async stream(headers, text) {
       await streamText(reply, headers, text);
       return reply.hijack();
@@ -153,7 +152,11 @@ function refuseNul(value: unknown): void {
  * that it contained. Throws idempotency_mismatch, idempotency_in_progress or idempotency_interrupted.
  */
 export async function handleOnce(services: AdminServices, endpoint: AdminEndpoint, call: AdminCall): Promise<unknown> {
-  const handle = () => endpoint.handle({ ...services, actor: actorOf(call.request) }, call);
+  const handle = async () => {
+    const answer = await endpoint.handle({ ...services, actor: actorOf(call.request) }, call);
+    if ((answer as { repeated?: boolean } | undefined)?.repeated === true) call.reply.code(200);
+    return answer;
+  };
   const key = endpoint.method === "POST" ? idempotencyKeyOf(call.request) : null;
   if (key === null) return handle();
   const { keys } = services;
