@@ -24,16 +24,12 @@ const NOUNS: Record<string, string> = {
   ledger: "verification of the books, and charges that could not be booked",
   "ledger dead-letters": "charges that could not be booked",
 };
-/** Commands that help lists first; the others follow in the order of the operations. */
-const FIRST = ["create", "update", "list", "grant", "show", "revoke", "credit", "allowance"];
-
 /** Adds the commands of all operations, and the statement, which is printed while it is read. */
 export function addOperations(program: Command, terminal: Terminal): void {
   for (const noun of ["org", "token", "credits"]) nounAt(program, noun);
   const commands = Object.values(operations).flatMap(({ summary, commands = [] }) =>
     commands.map((command) => ({ summary, ...command })),
   );
-  commands.sort((a, b) => rankOf(a) - rankOf(b));
   for (const command of [...commands, creditsStatement]) addStoreCommand(program, terminal, command);
 }
 
@@ -48,13 +44,6 @@ function nounAt(program: Command, path: string): Command {
   const word = path.split(" ").at(-1) ?? "";
   const parent = path === word ? program : nounAt(program, path.slice(0, -word.length - 1));
   return parent.commands.find((noun) => noun.name() === word) ?? parent.command(word).description(NOUNS[path] ?? "");
-}
-
-/** Returns the place of a command in the help of its noun; all that are not in `FIRST` have the same. */
-function rankOf({ usage }: OperationCommand): number {
-  const placeOf = (word = "") => (FIRST.includes(word) ? FIRST.indexOf(word) : FIRST.length);
-  const [, verb, further] = usage.split(" ");
-  return placeOf(verb) * 10 + placeOf(further);
 }
 
 function addStoreCommand(program: Command, terminal: Terminal, command: StoreCommand): void {

@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { addCommand, type CommonFlags, type Terminal } from "./command.ts";
 import { readConfig } from "./config.ts";
-import { isFirst, isWorker, joinSupervisor, requireSharedStore, Supervisor, workersFlag } from "./workers.ts";
+import { isFirst, isWorker, joinSupervisor, requireSharedStore, supervise, workersFlag } from "./workers.ts";
 
 /** npm forwards a signal that the terminal has sent to the whole group already. Two signals this close are one. */
 const SAME_SIGNAL_MS = 100;
@@ -31,7 +31,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const { createLog } = await import("../telemetry/logger.ts");
       const log = createLog(config.log.level);
       if (workers > 1 && !isWorker()) {
-        terminal.exitWith(await new Supervisor(workers, log).run());
+        terminal.exitWith(await supervise(workers, log));
         return;
       }
       // Loaded here, so that no other command waits for them.
@@ -45,12 +45,13 @@ export function addServe(program: Command, terminal: Terminal, version: string):
         if (flags.json !== true && isFirst()) terminal.out(line);
       };
       const tokensTo = terminal.isInteractive ? "output" : "files";
-      const shutdown = createShutdown(config.server, terminal.clock, log);
+      let { server } = config;
+      const shutdown = createShutdown(() => server, terminal.clock, log);
       const onServing = () => shutdown.handleSignals();
       const apply = (changed: Config) => {
         log.setLevel(changed.log.level);
         accessLog.configure(changed.log);
-        shutdown.configure(changed.server);
+        server = changed.server;
       };
       // The file of the start must exist from then on: without it, every setting would have its default.
       const again = { ...flags, ...(config.file !== null && { config: config.file }) };
@@ -72,16 +73,18 @@ export function addServe(program: Command, terminal: Terminal, version: string):
  * Stops the service at a signal or a defect; one during the start takes effect at its end. A second signal ends the drain
  * delay, or the process if the delay is over.
  */
-function createShutdown(settings: Config["server"], clock: () => number, log: Log) {
-  let times = timesOf(settings);
+function createShutdown(settings: () => Config["server"], clock: () => number, log: Log) {
+  const times = () => {
+    const { drainDelaySeconds, drainSeconds } = settings();
+    return { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
+  };
   const started = Promise.withResolvers<RunningService>();
   const exitCode = Promise.withResolvers<number>();
   const skipDelay = new AbortController();
-  let stoppingSinceMs: number | undefined;
+  let delayEndsAtMs: number | undefined;
   let signalledAtMs = Number.NEGATIVE_INFINITY;
-  const begin = async (code: number, delayMs: number) => {
-    stoppingSinceMs = clock();
-    const { drainMs } = times;
+  const begin = async (code: number, { delayMs, drainMs }: ReturnType<typeof times>) => {
+    delayEndsAtMs = clock() + delayMs;
     try {
       const service = await started.promise;
       await service.stop({ delayMs, drainMs, skipDelay: skipDelay.signal });
@@ -93,23 +96,19 @@ function createShutdown(settings: Config["server"], clock: () => number, log: Lo
   };
   const receive = (signal: string, code: number) => {
     const nowMs = clock();
-    if (stoppingSinceMs === undefined) {
-      log.info({ signal, ...times }, STOPPING);
-      void begin(0, times.delayMs);
+    if (delayEndsAtMs === undefined) {
+      log.info({ signal, ...times() }, STOPPING);
+      void begin(0, times());
     } else if (nowMs - signalledAtMs <= SAME_SIGNAL_MS) return;
-    else if (!skipDelay.signal.aborted && nowMs - stoppingSinceMs < times.delayMs) skipDelay.abort();
+    else if (!skipDelay.signal.aborted && nowMs < delayEndsAtMs) skipDelay.abort();
     else process.exit(code);
     signalledAtMs = nowMs;
   };
   const fail = (error: unknown) => {
     log.error({ defect: error }, "a defect stops the service");
-    if (stoppingSinceMs === undefined) void begin(1, 0);
+    if (delayEndsAtMs === undefined) void begin(1, { ...times(), delayMs: 0 });
   };
   return {
-    /** Changes the times of a shutdown that has not begun. */
-    configure(changed: Config["server"]): void {
-      times = timesOf(changed);
-    },
     /** Handles signals and defects from now on. Before that, while nothing is served, they end the process. */
     handleSignals(): void {
       for (const [signal, code] of Object.entries(SIGNALS)) process.on(signal, () => receive(signal, code));
@@ -123,13 +122,9 @@ function createShutdown(settings: Config["server"], clock: () => number, log: Lo
     },
     /** Stops the service as at a signal, for another reason. */
     stop(reason: string): void {
-      if (stoppingSinceMs !== undefined) return;
-      log.warn({ reason, ...times }, STOPPING);
-      void begin(0, times.delayMs);
+      if (delayEndsAtMs !== undefined) return;
+      log.warn({ reason, ...times() }, STOPPING);
+      void begin(0, times());
     },
   };
-}
-
-function timesOf({ drainDelaySeconds, drainSeconds }: Config["server"]): { delayMs: number; drainMs: number } {
-  return { delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 };
 }

@@ -31,7 +31,15 @@ export const creditsStatement = command({
   },
   async run({ store: { books }, freshBalance, terminal, flags }: Workspace, { organizationId, csv, asked }) {
     const balance = await freshBalance(organizationId);
-    if (csv) return printCsv(terminal, books, { ...asked, organizationId });
+    if (csv) {
+      const selection = { ...asked, organizationId, kind: null };
+      for await (const lines of new Statements(books).csv(selection, { forOperator: true })) {
+        // The terminal ends what it prints with a line feed.
+        if (lines !== "") terminal.out(lines.slice(0, -1));
+        await terminal.drained();
+      }
+      return undefined;
+    }
     const statement = await readStatement(books, organizationId, balance, asked);
     await (flags.json === true ? printJson : printText)(terminal, statement);
     await assertUnchanged(books, organizationId, statement);
@@ -87,18 +95,6 @@ async function printText(terminal: Terminal, statement: Statement): Promise<void
   const held = balance.held > 0n ? ` ${formatCredits(balance.held)} are held by running requests.` : "";
   const later = pending > 0n ? ` ${formatCredits(pending)} take effect later.` : "";
   terminal.out(`${formatCredits(balance.available)} credits are available.${held}${later}`);
-}
-
-async function printCsv(
-  terminal: Terminal,
-  books: Books,
-  selection: Period & { organizationId: string },
-): Promise<undefined> {
-  for await (const lines of new Statements(books).csv({ ...selection, kind: null }, { forOperator: true })) {
-    // The terminal ends what it prints with a line feed.
-    if (lines !== "") terminal.out(lines.slice(0, -1));
-    await terminal.drained();
-  }
 }
 
 /** Prints one JSON document, piece by piece. */

@@ -49,97 +49,67 @@ export function joinSupervisor(stop: () => void): void {
   else stop();
 }
 
-/** Keeps a number of workers running, which run this command line and share its port. */
-export class Supervisor {
-  readonly #count: number;
-  readonly #log: Log;
-  readonly #ended = Promise.withResolvers<number>();
-  /** Start times of the running workers, on the monotonic clock. */
-  readonly #startedAtMs = new Map<Worker, number>();
-  /** Workers that accept requests. */
-  readonly #serving = new Set<Worker>();
-  #isComplete = false;
-  #isStopping = false;
-  #exitCode = 0;
-  #quickEnds = 0;
-
-  constructor(count: number, log: Log) {
-    this.#count = count;
-    this.#log = log;
-  }
-
-  /**
-   * Starts the workers, replaces each one that ends, and passes signals on. Resolves with the code to exit with, once a signal
-   * has stopped all workers, the first one could not start, or several ended soon after their starts.
-   */
-  run(): Promise<number> {
-    for (const signal of SIGNALS) {
-      process.on(signal, () => {
-        this.#isStopping = true;
-        this.#signalAll(signal);
-      });
-    }
-    // A worker that is still starting reads the new configuration anyway.
-    process.on("SIGHUP", () => {
-      for (const worker of this.#serving) worker.process.kill("SIGHUP");
-    });
-    cluster.on("exit", (worker, code: number | null, signal) => this.#onExit(worker, code, signal));
-    // The first worker creates the tables and the first organization, and prints the report of the start.
-    this.#fork();
-    return this.#ended.promise;
-  }
-
-  #onStarted(worker: Worker): void {
-    this.#log.info({ workerPid: worker.process.pid }, "a worker accepts requests");
-    if (this.#isComplete || this.#isStopping) return;
-    this.#isComplete = true;
-    for (let started = 1; started < this.#count; started += 1) this.#fork();
-  }
-
-  #fork(): void {
-    const worker = cluster.fork();
-    this.#startedAtMs.set(worker, performance.now());
-    worker.on("message", (message) => {
-      if (message !== STARTED) return;
-      this.#serving.add(worker);
-      this.#onStarted(worker);
-    });
-  }
-
-  #signalAll(signal: NodeJS.Signals): void {
-    for (const worker of this.#startedAtMs.keys()) worker.process.kill(signal);
-    this.#endIfStopped();
-  }
-
-  #onExit(worker: Worker, code: number | null, signal: string | null): void {
-    const livedMs = performance.now() - (this.#startedAtMs.get(worker) ?? 0);
-    this.#startedAtMs.delete(worker);
-    this.#serving.delete(worker);
-    if (this.#isStopping || !this.#isComplete) {
-      this.#isStopping = true;
+/**
+ * Keeps a number of workers running, which run this command line and share its port: starts them, replaces each one that ends,
+ * and passes signals on. Resolves with the code to exit with, once a signal has stopped all workers, the first one could not
+ * start, or several ended soon after their starts.
+ */
+export function supervise(count: number, log: Log): Promise<number> {
+  const ended = Promise.withResolvers<number>();
+  /** The running workers; true for those that accept requests. */
+  const workers = new Map<Worker, boolean>();
+  let [isComplete, isStopping] = [false, false];
+  let [exitCode, quickEnds] = [0, 0];
+  const endIfStopped = () => {
+    if (isStopping && workers.size === 0) ended.resolve(exitCode);
+  };
+  const stop = (signal: NodeJS.Signals) => {
+    isStopping = true;
+    for (const worker of workers.keys()) worker.process.kill(signal);
+    endIfStopped();
+  };
+  const onExit = (workerPid: number | undefined, code: number | null, signal: string | null, livedMs: number) => {
+    if (isStopping || !isComplete) {
+      isStopping = true;
       // A worker that is still starting does not handle the signals, which is no failure of a stop.
-      const isStopped = this.#isComplete && SIGNALS.some((one) => one === signal);
-      this.#exitCode = Math.max(this.#exitCode, code ?? (isStopped ? 0 : 1));
-      this.#endIfStopped();
-      return;
+      const isStopped = isComplete && SIGNALS.some((one) => one === signal);
+      exitCode = Math.max(exitCode, code ?? (isStopped ? 0 : 1));
+      return endIfStopped();
     }
-    this.#quickEnds = livedMs < QUICK_END_MS ? this.#quickEnds + 1 : 0;
-    const fields = { workerPid: worker.process.pid, code, signal, livedMs: Math.round(livedMs) };
-    if (this.#quickEnds >= QUICK_ENDS_MAX) {
-      this.#log.error(fields, "workers end soon after their starts: the service stops");
-      this.#isStopping = true;
-      this.#exitCode = 1;
-      this.#signalAll("SIGTERM");
-      return;
+    quickEnds = livedMs < QUICK_END_MS ? quickEnds + 1 : 0;
+    const fields = { workerPid, code, signal, livedMs: Math.round(livedMs) };
+    if (quickEnds >= QUICK_ENDS_MAX) {
+      log.error(fields, "workers end soon after their starts: the service stops");
+      exitCode = 1;
+      return stop("SIGTERM");
     }
-    this.#log.error(fields, "a worker has ended: another one is started");
-    const waitMs = this.#quickEnds <= 1 ? 0 : FIRST_WAIT_MS * 2 ** (this.#quickEnds - 2);
-    setTimeout(() => {
-      if (!this.#isStopping) this.#fork();
-    }, waitMs);
-  }
-
-  #endIfStopped(): void {
-    if (this.#isStopping && this.#startedAtMs.size === 0) this.#ended.resolve(this.#exitCode);
-  }
+    log.error(fields, "a worker has ended: another one is started");
+    const waitMs = quickEnds <= 1 ? 0 : FIRST_WAIT_MS * 2 ** (quickEnds - 2);
+    setTimeout(() => isStopping || fork(), waitMs);
+  };
+  const fork = () => {
+    const worker = cluster.fork();
+    const startedAtMs = performance.now();
+    workers.set(worker, false);
+    worker.on("message", (message) => {
+      if (message !== STARTED || !workers.has(worker)) return;
+      workers.set(worker, true);
+      log.info({ workerPid: worker.process.pid }, "a worker accepts requests");
+      if (isComplete || isStopping) return;
+      isComplete = true;
+      for (let started = 1; started < count; started += 1) fork();
+    });
+    worker.on("exit", (code, signal) => {
+      workers.delete(worker);
+      onExit(worker.process.pid, code, signal, performance.now() - startedAtMs);
+    });
+  };
+  for (const signal of SIGNALS) process.on(signal, () => stop(signal));
+  process.on("SIGHUP", () => {
+    // A worker that is still starting reads the new configuration anyway.
+    for (const [worker, isServing] of workers) if (isServing) worker.process.kill("SIGHUP");
+  });
+  // The first worker creates the tables and the first organization, and prints the report of the start.
+  fork();
+  return ended.promise;
 }
