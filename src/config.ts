@@ -63,19 +63,22 @@ const NO_PROXY_VARIABLES = ["NO_PROXY", "no_proxy"];
  * setting, its value and what it must be.
  */
 export function loadConfig(sources: ConfigSources = {}): Config {
-  const variables = new Variables(sources.environment ?? process.env, sources.files);
-  try {
-    return readConfig(sources, variables);
-  } catch (error) {
-    throw variables.masked(error);
-  }
+  return withVariables(sources, (variables) => readConfig(sources, variables));
 }
 
 /** Reads the settings of the ledger alone, so that a missing provider key does not stop a command. Throws OperatorError. */
 export function loadLedgerSettings(sources: ConfigSources): Config["ledger"] {
-  const variables = new Variables(sources.environment ?? process.env, sources.files);
+  return withVariables(
+    sources,
+    (variables) => readFileSettings(sources, { variables, only: ["ledger"] }).settings.ledger,
+  );
+}
+
+/** Runs work with the variables of the environment. Its errors do not show the contents of files. */
+function withVariables<T>({ environment = process.env, files }: ConfigSources, work: (variables: Variables) => T): T {
+  const variables = new Variables(environment, files);
   try {
-    return readFileSettings(sources, { variables, only: ["ledger"] }).settings.ledger;
+    return work(variables);
   } catch (error) {
     throw variables.masked(error);
   }

@@ -43,14 +43,10 @@ export function auditRow(actor: Actor, change: Change, { clock, newId }: AuditTi
   return { id: newId(), madeAtMs: clock(), actorKind, actorId, actorName, ...origin, ...subject, before, after };
 }
 
-export interface AuditLogOptions extends AuditTime {
-  rows: Pick<AdminRows, "insertAudit" | "audit">;
-}
-
 export type AuditLog = ReturnType<typeof auditLogOver>;
 
 /** The audit log: who changed what. */
-export function auditLogOver({ rows, ...time }: AuditLogOptions) {
+export function auditLogOver({ rows, ...time }: AuditTime & { rows: Pick<AdminRows, "insertAudit" | "audit"> }) {
   return {
     /** Records an action that changes nothing in the store, or a change that takes more than one transaction. */
     record: (actor: Actor, change: Change): Promise<void> => rows.insertAudit(auditRow(actor, change, time)),

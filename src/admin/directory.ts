@@ -9,15 +9,16 @@ import { creditsFromMicro, creditsOf, type MicroCredits } from "../credits/amoun
 import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
 import type { OperatorRow, SessionRow } from "../stores/queries/admin.ts";
-import type { DirectoryRows, ListedOrganization, ListedSession, ListedToken } from "../stores/queries/directory.ts";
+import type {
+  DirectoryRows,
+  ListedOrganization,
+  ListedSession,
+  ListedToken,
+  OrganizationSearch,
+  TokenSearch,
+} from "../stores/queries/directory.ts";
 import type { IdentityRow } from "../stores/queries/identities.ts";
 import { hashOfSession, idOfPerson, idOfSession, SESSION_IDLE_MS } from "./token.ts";
-
-export interface DirectoryOptions {
-  rows: DirectoryRows;
-  /** Milliseconds since 1970. */
-  clock: () => number;
-}
 
 /** Position and length of a page. */
 export interface PageRequest {
@@ -36,13 +37,10 @@ export interface Page<Entry> {
 export type Directory = ReturnType<typeof directoryOver>;
 
 /** Lists organizations, tokens, grants, operators and sessions for the admin API, the newest first. Throws ApiError for an invalid cursor. */
-export function directoryOver({ rows, clock }: DirectoryOptions) {
+export function directoryOver({ rows, clock }: { rows: DirectoryRows; clock: () => number }) {
   return {
-    async organizations({
-      cursor,
-      limit,
-      ...filter
-    }: { search: string | null; status: Organization["status"] | null } & PageRequest): Promise<Page<Organization>> {
+    async organizations(search: Pick<OrganizationSearch, "search" | "status"> & PageRequest) {
+      const { cursor, limit, ...filter } = search;
       const spentIn = paceDays(clock());
       const page = { ...filter, id: null, spentIn, before: positionOf(cursor), limit: limit + 1 };
       const toEntry = (row: ListedOrganization) => toOrganization(row, spentIn.toDay);
@@ -53,13 +51,8 @@ export function directoryOver({ rows, clock }: DirectoryOptions) {
       const [row] = await rows.organizations({ id, search: null, status: null, before: null, limit: 1, spentIn });
       return row && toOrganization(row, spentIn.toDay);
     },
-    async tokens({
-      cursor,
-      limit,
-      ...filter
-    }: { organizationId: string | null; search: string | null; status: Token["status"] | null } & PageRequest): Promise<
-      Page<Token>
-    > {
+    async tokens(search: Pick<TokenSearch, "organizationId" | "search" | "status"> & PageRequest) {
+      const { cursor, limit, ...filter } = search;
       const nowMs = clock();
       const page = { ...filter, id: null, nowMs, before: positionOf(cursor), limit: limit + 1 };
       const toEntry = (row: ListedToken) => toToken(row, nowMs);

@@ -6,18 +6,13 @@ const KEPT_MS = 24 * 60 * 60 * 1000;
 /** Longer than any change takes: the process that claimed the key must have ended. */
 const RUNNING_MS_MAX = 60_000;
 
-export interface AdminKeysOptions {
-  rows: AdminKeyRows;
-  log: Log;
-}
-
 export type AdminKeys = ReturnType<typeof adminKeysOver>;
 
 /**
  * Idempotency keys of the admin API. A key is claimed durably before its request changes anything, and stored for 24 hours
  * with the response. A claim without a response is never run again; only a refused request frees its key.
  */
-export function adminKeysOver({ rows, log }: AdminKeysOptions) {
+export function adminKeysOver({ rows, log }: { rows: AdminKeyRows; log: Log }) {
   const logged = (write: Promise<void>) =>
     write.catch((error: unknown) => {
       const text = "the end of a request with an Idempotency-Key was not stored: it counts as interrupted";

@@ -62,7 +62,16 @@ export class Identities {
 
   /** Returns the administrator of a JWT on `/admin/v1`. Rejects with ApiError. */
   async administratorOf(jwt: string): Promise<Administrator> {
-    return this.#administratorFor((await this.#verify(jwt)).who);
+    const { role, organizationId, pins, identity } = (await this.#verify(jwt)).who;
+    const { rows, accounts } = this.#options;
+    const { id, issuer, subject } = identity;
+    const stored = await rows.identity(id);
+    if (stored === undefined) await rows.insertIdentity(identity);
+    else if (stored.blockedAtMs !== null) throw new ApiError("invalid_token", "An operator has blocked your account.");
+    if (organizationId !== null && (await accounts.organization(organizationId)) === undefined) throw noOrganization();
+    const name = nameOfIdentity(identity);
+    const person = { issuer, subject, name, role, organizationId, pins, signOutUrl: null };
+    return { role, id, name, prefix: null, organizationId, token: null, person, session: null };
   }
 
   /** Returns the configured issuers. */
@@ -78,18 +87,6 @@ export class Identities {
       throw new ApiError("insufficient_role", "Your account at the identity provider has no role in this service.");
     }
     return { ...access, identity: identityRowOf(settings.issuer, sub, this.#options.clock(), nameIn(claims)) };
-  }
-
-  async #administratorFor({ role, organizationId, pins, identity }: Identified): Promise<Administrator> {
-    const { rows, accounts } = this.#options;
-    const { id, issuer, subject } = identity;
-    const stored = await rows.identity(id);
-    if (stored === undefined) await rows.insertIdentity(identity);
-    else if (stored.blockedAtMs !== null) throw new ApiError("invalid_token", "An operator has blocked your account.");
-    if (organizationId !== null && (await accounts.organization(organizationId)) === undefined) throw noOrganization();
-    const name = nameOfIdentity(identity);
-    const person = { issuer, subject, name, role, organizationId, pins, signOutUrl: null };
-    return { role, id, name, prefix: null, organizationId, token: null, person, session: null };
   }
 
   /** Verifies a JWT, or finds it among those that were verified with the present keys and settings. */
@@ -122,9 +119,7 @@ export class Identities {
     const hash = hashOf(JSON.stringify([identity.issuer, identity.subject, organizationId]));
     const key = hash.toString("hex");
     if (this.#booked.has(key)) return key;
-    if ((await accounts.organization(organizationId)) === undefined) {
-      throw noOrganization();
-    }
+    if ((await accounts.organization(organizationId)) === undefined) throw noOrganization();
     const id = idOfTexts("tok", identity.issuer, identity.subject, organizationId);
     const name = nameOfIdentity(identity);
     const terms = { scopes: [...DEFAULT_SCOPES], models: null, limits: null, pinned: null };

@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from "node:util";
 import { createLocalJWKSet, type LocalJWKSet } from "jose";
+import { Agent, request } from "undici";
 import { isObject, type JsonObject, objectsIn, parseJson, pick } from "../api/json.ts";
 import { isSecureUrl } from "../config/formats.ts";
 import { ApiError } from "../errors.ts";
@@ -14,13 +16,6 @@ export interface IssuerKeysOptions {
   log: Log;
 }
 
-interface KnownKeys {
-  set: LocalJWKSet;
-  /** The keys as JSON text. */
-  text: string;
-  readAtMs: number;
-}
-
 const REFRESH_EVERY_MS = 3_600_000;
 const VALID_MS = 24 * 3_600_000;
 const LOOK_EVERY_MS = 60_000;
@@ -29,7 +24,7 @@ const ASK_GAP_MS = 30_000;
 /** Time after which the store is read again while another node asks. */
 const READ_GAP_MS = 1_000;
 const TIMEOUT_MS = 5_000;
-const BYTES_MAX = 256 * 1024;
+const AGENT = new Agent({ maxResponseSize: 256 * 1024 });
 const KEYS_MAX = 100;
 /** The public members of a key. Everything else, also a private part that was published by mistake, is dropped. */
 const MEMBERS = ["kty", "kid", "alg", "use", "key_ops", "crv", "x", "y", "n", "e"];
@@ -40,7 +35,7 @@ const MEMBERS = ["kty", "kid", "alg", "use", "key_ops", "crv", "x", "y", "n", "e
  */
 export class IssuerKeys {
   readonly #options: IssuerKeysOptions;
-  readonly #known = new Map<string, KnownKeys>();
+  readonly #known = new Map<string, { set: LocalJWKSet; readAtMs: number }>();
   readonly #reads = new Map<string, { again: number; done: Promise<void> }>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -60,11 +55,9 @@ export class IssuerKeys {
 
   /** Returns the keys of an issuer. Rejects with `issuer_unavailable` if there are none of the last 24 h. */
   async of(issuer: string): Promise<LocalJWKSet> {
-    const found = this.#valid(issuer);
-    if (found !== undefined) return found;
-    await this.refresh(issuer);
-    const read = this.#valid(issuer);
-    if (read !== undefined) return read;
+    if (this.#valid(issuer) === undefined) await this.refresh(issuer);
+    const keys = this.#valid(issuer);
+    if (keys !== undefined) return keys;
     throw new ApiError("issuer_unavailable", undefined, { headers: { "retry-after": "30" } });
   }
 
@@ -114,11 +107,11 @@ export class IssuerKeys {
     }
     const stored = await rows.issuerKeys(issuer);
     if (stored === undefined) return isAsked;
-    const text = JSON.stringify(stored.keys);
-    const known = this.#known.get(issuer);
+    const keys = stored.keys as { kty: string }[];
+    const known = this.#known.get(issuer)?.set;
     // The same set while the keys are the same: what was verified with it stays verified.
-    const set = known?.text === text ? known.set : createLocalJWKSet({ keys: stored.keys as { kty: string }[] });
-    this.#known.set(issuer, { set, text, readAtMs: clock() - stored.ageMs });
+    const set = known !== undefined && isDeepStrictEqual(known.jwks().keys, keys) ? known : createLocalJWKSet({ keys });
+    this.#known.set(issuer, { set, readAtMs: clock() - stored.ageMs });
     return isAsked;
   }
 }
@@ -139,16 +132,11 @@ async function fetchKeys(issuer: string): Promise<JsonObject[]> {
 /** Fetches a JSON object of bounded size, without following redirects. */
 async function fetchObject(address: string): Promise<JsonObject> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const answer = await fetch(address, { redirect: "error", signal, headers: { accept: "application/json" } });
-  if (!answer.ok || answer.body === null) throw new Error(`${new URL(address).pathname} answered ${answer.status}`);
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of answer.body) {
-    bytes += chunk.length;
-    if (bytes > BYTES_MAX) throw new Error("The answer is too large");
-    chunks.push(chunk);
-  }
-  const value = parseJson(Buffer.concat(chunks).toString());
+  const headers = { accept: "application/json" };
+  const { statusCode, body } = await request(address, { dispatcher: AGENT, signal, headers });
+  const text = await body.text();
+  if (statusCode !== 200) throw new Error(`${new URL(address).pathname} answered ${statusCode}`);
+  const value = parseJson(text);
   if (!isObject(value)) throw new Error("The answer is not a JSON object");
   return value;
 }

@@ -124,7 +124,7 @@ export class OpenIdSignIn {
       return { claims: { ...more, ...stated }, signOutUrl };
     } catch (error) {
       const { issuer } = settings;
-      this.#options.log.warn({ issuer, reason: reasonOf(error) }, "a sign-in with an identity provider failed");
+      this.#options.log.warn({ issuer, err: error }, "a sign-in with an identity provider failed");
       if (isAway(error)) throw unavailable(settings, error);
       return refusal("rejected_response", refusalText(settings, error), labelOf(settings));
     }
@@ -163,10 +163,7 @@ export class OpenIdSignIn {
       return await this.#configurations.forceFetch(settings, options);
     } catch (error) {
       const { issuer } = settings;
-      this.#options.log.warn(
-        { issuer, reason: reasonOf(error) },
-        "the metadata of an identity provider cannot be read",
-      );
+      this.#options.log.warn({ issuer, err: error }, "the metadata of an identity provider cannot be read");
       throw unavailable(settings, error);
     }
   }
@@ -276,11 +273,4 @@ function isAway(error: unknown): boolean {
   const { code, cause } = error as { code?: unknown; cause?: unknown };
   if (error instanceof TypeError || code === "OAUTH_TIMEOUT") return true;
   return isObject(cause) && typeof cause.status === "number" && cause.status >= 500;
-}
-
-/** Returns the messages of an error and of its causes, for the log. */
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return "";
-  const { message, cause } = error;
-  return cause instanceof Error ? `${message}: ${reasonOf(cause)}` : message;
 }

@@ -19,16 +19,15 @@ const ADMIN = { name: "admin", role: "operator" } as const;
 
 /** Creates the admin token of a store that never had an operator; otherwise returns null. Only one of several callers gets it. */
 export async function firstAdminToken(options: OperatorsOptions): Promise<string | null> {
-  const { token, row } = newOperator(options, ADMIN);
-  const record = auditRow(SERVICE_ACTOR, changeOf("admin_token.create", row), options);
+  const { row, token, record } = newOperator(options, SERVICE_ACTOR, "admin_token.create", ADMIN);
   return (await options.admin.insertFirstOperator(row, record)) ? token : null;
 }
 
 /** Creates an admin token. All earlier operators end, and so do their sessions. */
 export async function replaceAdminToken(options: OperatorsOptions, actor: Actor): Promise<NewOperatorToken> {
-  const made = newOperator(options, ADMIN);
-  await options.admin.replaceOperators(made.row, auditRow(actor, changeOf("admin_token.replace", made.row), options));
-  return made;
+  const { row, token, record } = newOperator(options, actor, "admin_token.replace", ADMIN);
+  await options.admin.replaceOperators(row, record);
+  return { row, token };
 }
 
 /** Creates an operator. Returns undefined if an operator who is not revoked has the same name. */
@@ -37,23 +36,21 @@ export async function insertOperator(
   actor: Actor,
   fields: { name: string; role: ServiceRole },
 ): Promise<NewOperatorToken | undefined> {
-  const made = newOperator(options, fields);
-  const { prefix } = made.row;
-  const record = auditRow(actor, { ...changeOf("operator.create", made.row), after: { ...fields, prefix } }, options);
-  return (await options.admin.insertOperator(made.row, record)) ? made : undefined;
+  const { row, token, record } = newOperator(options, actor, "operator.create", fields, fields);
+  return (await options.admin.insertOperator(row, record)) ? { row, token } : undefined;
 }
 
-function changeOf(action: string, { id, prefix }: OperatorRow) {
-  return { action, organizationId: null, subjectId: id, after: { prefix } };
-}
-
+/** Makes an operator, their token, and the audit record, which has the fields that are `shown`. */
 function newOperator(
-  { random, clock }: OperatorsOptions,
+  options: OperatorsOptions,
+  actor: Actor,
+  action: string,
   fields: { name: string; role: ServiceRole },
-): NewOperatorToken {
+  shown: object = {},
+) {
+  const { random, clock } = options;
   const { token, hash, prefix } = makeToken(random, ADMIN_TOKEN_MARK);
-  return {
-    token,
-    row: { id: makeId("adm", random), hash, prefix, ...fields, createdAtMs: clock(), revokedAtMs: null },
-  };
+  const row = { id: makeId("adm", random), hash, prefix, ...fields, createdAtMs: clock(), revokedAtMs: null };
+  const change = { action, organizationId: null, subjectId: row.id, after: { ...shown, prefix } };
+  return { token, row, record: auditRow(actor, change, options) };
 }

@@ -14,7 +14,7 @@ import type { Store } from "../stores/store.ts";
 import { COMMAND_ACTOR } from "./audit.ts";
 import { firstAdminToken, replaceAdminToken } from "./operators.ts";
 import { createSignInFailures, Sessions, type SignInFailures } from "./sessions.ts";
-import { ShortTokens } from "./short-tokens.ts";
+import { shortTokensOver } from "./short-tokens.ts";
 import { idOfPerson, makeToken as makeTokenSecret } from "./token.ts";
 
 const HOUR_MS = 3_600_000;
@@ -182,7 +182,7 @@ describe("the record of sign-ins", () => {
 
 describe("a short token", () => {
   const shortTokens = () =>
-    new ShortTokens({ rows: store.admin, accounts: store.accounts, clock, random: randomBytes, newId: v7 });
+    shortTokensOver({ rows: store.admin, accounts: store.accounts, clock, random: randomBytes, newId: v7 });
   const guest = { actor: COMMAND_ACTOR, session: null, operatorId: null };
 
   test("a short token lives for 15 minutes, is reused while it is new, and ends with the token that it represents", async () => {

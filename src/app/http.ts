@@ -7,7 +7,7 @@ import type { IssuerKeys } from "../admin/issuer-keys.ts";
 import type { LastUses } from "../admin/last-uses.ts";
 import { labelOf, OpenIdSignIn } from "../admin/openid-sign-in.ts";
 import { Sessions, type SignInFailures } from "../admin/sessions.ts";
-import { ShortTokens } from "../admin/short-tokens.ts";
+import { shortTokensOver } from "../admin/short-tokens.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";
 import type { Config } from "../config.ts";
 import { usageReport } from "../credits/amount.ts";
@@ -169,7 +169,7 @@ function adminServices(
       isAdmitted: (person) => openIdSignIn.admits(person),
       noteUse: (...use) => lastUses.note(...use),
     }),
-    shortTokens: new ShortTokens({ ...core, rows: admin }),
+    shortTokens: shortTokensOver({ ...core, rows: admin }),
     keys: adminKeysOver({ rows: admin, log }),
     directory: directoryOver({ rows: store.directory, clock }),
     audit: auditLogOver({ ...core, rows: admin }),

@@ -1,4 +1,4 @@
-import { type Document, isMap, isScalar, LineCounter, parseDocument, Scalar, visit } from "yaml";
+import { type Document, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, Scalar, visit } from "yaml";
 import { OperatorError } from "../errors.ts";
 import type { SchemaNode } from "./schema.ts";
 import type { Variables } from "./variables.ts";
@@ -40,8 +40,8 @@ export function parseFile(name: string, text: string, options: ParseOptions): Co
   const document = documentOf(name, text, lines);
   const place = (path: Path): string => {
     for (let length = path.length; length > 0; length -= 1) {
-      const range = nodeAt(document.contents, path.slice(0, length));
-      if (range !== undefined) return `${name}:${lines.linePos(range).line}`;
+      const offset = offsetAt(document, path.slice(0, length));
+      if (offset !== undefined) return `${name}:${lines.linePos(offset).line}`;
     }
     return name;
   };
@@ -145,19 +145,12 @@ function decimalText({ value, source }: Scalar<number>): string {
   return source !== undefined && /^\d+(\.\d+)?$/.test(source) ? source : String(value);
 }
 
-/** Returns the offset in the text of the value at a path; for a value of several lines, that of its key. */
-function nodeAt(root: unknown, path: Path): number | undefined {
-  let node: unknown = root;
-  let start: number | undefined;
-  for (const step of path) {
-    if (typeof step === "number") {
-      node = (node as { items?: unknown[] } | null)?.items?.[step];
-      start = (node as { range?: number[] } | undefined)?.range?.[0];
-    } else {
-      const pair = isMap(node) ? node.items.find(({ key }) => isScalar(key) && key.value === step) : undefined;
-      node = pair?.value;
-      start = isScalar(pair?.key) ? pair.key.range?.[0] : undefined;
-    }
-  }
-  return start;
+/** Returns the offset in the text of the entry at a path in a list, or of the key there. */
+function offsetAt(document: Document, path: Path): number | undefined {
+  const step = path.at(-1);
+  const group = document.getIn(path.slice(0, -1), true);
+  const found = isMap(group)
+    ? group.items.find(({ key }) => isScalar(key) && key.value === step)?.key
+    : isSeq(group) && group.items[Number(step)];
+  return isNode(found) ? found.range?.[0] : undefined;
 }

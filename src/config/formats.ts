@@ -18,27 +18,18 @@ export const FORMATS: Record<string, { words: string; test: (text: string) => bo
     words: "an http:// or https:// address without a user name or password",
     test: (text) => hasScheme(text, ["http:", "https:"]) && !hasCredentials(text),
   },
-  issuer: {
-    words: "an https:// address without a query (http:// on this machine only)",
-    test: isIssuer,
-  },
+  issuer: { words: "an https:// address without a query (http:// on this machine only)", test: isIssuer },
   "postgres-url": {
     words: "a postgres:// or postgresql:// address",
     // An @ after the host belongs to a password with an unescaped slash. Such an address would be misread, and shown.
     test: (text) => hasScheme(text, ["postgres:", "postgresql:"]) && !URL.parse(text)?.pathname.includes("@"),
   },
-  "redis-url": {
-    words: "a redis:// or rediss:// address, such as redis://127.0.0.1:6379/0",
-    test: isRedisUrl,
-  },
+  "redis-url": { words: "a redis:// or rediss:// address, such as redis://127.0.0.1:6379/0", test: isRedisUrl },
   "smtp-url": {
     words: "an smtp:// or smtps:// address, such as smtps://user:password@mail.example.com",
     test: (text) => hasScheme(text, ["smtp:", "smtps:"]),
   },
-  "mail-address": {
-    words: "a mail address, such as tollgate@example.com",
-    test: isMailAddress,
-  },
+  "mail-address": { words: "a mail address, such as tollgate@example.com", test: isMailAddress },
   "base-path": {
     words:
       "a path such as /tollgate, without a slash at its end, that does not begin with a path of the service itself",
