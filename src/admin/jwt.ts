@@ -12,8 +12,6 @@ const COMPACT = /^[\w-]+\.[\w-]+\.[\w-]+$/;
 const TYPES = ["at+jwt", "application/at+jwt"];
 /** Parameters by which a token would choose its own key, or change what is signed. None of them has a use here. */
 const REFUSED_PARAMETERS = ["jku", "jwk", "x5u", "x5c", "crit", "b64", "enc", "zip"];
-/** Claims that RFC 9068, section 2.2, requires in addition to `iss` and `aud`. */
-const REQUIRED_CLAIMS = ["exp", "iat", "sub", "client_id", "jti"];
 
 /** A JWT access token whose signature and claims are valid. */
 export interface VerifiedJwt {
@@ -51,15 +49,7 @@ export async function verifyJwt(
   const fault = headerFault(header, settings) ?? claimsFault(payload, nowMs);
   if (fault !== undefined) throw refused(fault);
   const { issuer, audience, algorithms } = settings;
-  const currentDate = new Date(nowMs);
-  const options = {
-    issuer,
-    audience,
-    algorithms,
-    currentDate,
-    clockTolerance: SKEW_SECONDS,
-    requiredClaims: REQUIRED_CLAIMS,
-  };
+  const options = { issuer, audience, algorithms, currentDate: new Date(nowMs), clockTolerance: SKEW_SECONDS };
   const verify = async (): Promise<VerifiedJwt> => {
     const set = await keys.of(issuer);
     const { payload: claims } = await jwtVerify(token, set, options);
@@ -107,7 +97,10 @@ function headerFault(header: JsonObject, { algorithms }: IssuerSettings): string
   return parameter === undefined ? undefined : `its header has the parameter ${parameter}`;
 }
 
-/** Returns what is wrong with the types of claims. Their values are checked with the signature. */
+/**
+ * Returns what is wrong with the types of the claims that RFC 9068, section 2.2, requires in addition to `iss`. Their values are
+ * checked with the signature.
+ */
 function claimsFault({ sub, client_id, jti, aud, exp, nbf, iat }: JsonObject, nowMs: number): string | undefined {
   for (const [name, value] of Object.entries({ sub, client_id, jti })) {
     if (typeof value !== "string" || value === "") return `its claim ${name} is not a text`;

@@ -276,7 +276,6 @@ export type SignInFailures = ReturnType<typeof createSignInFailures>;
  * failures of that minute are counted in one entry. The store keeps the newest 10,000 of these entries.
  */
 export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptions) {
-  let windowBeganAtMs = Number.NEGATIVE_INFINITY;
   let entries = 0;
   let furtherAttempts = 0;
   let timer: NodeJS.Timeout | undefined;
@@ -287,10 +286,10 @@ export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptio
     await rows.insertFailedSignIn(auditRow(actor, change, time), KEPT_ENTRIES);
   };
   /** Writes the count of further failures. Never rejects: a count that cannot be written is added to the next one. */
-  const writeFurther = async () => {
+  const endWindow = async () => {
     const counted = furtherAttempts;
+    [entries, furtherAttempts] = [0, 0];
     if (counted === 0) return;
-    furtherAttempts = 0;
     await insert({ address: null, requestId: null }, { furtherAttempts: counted }, null).catch((error: unknown) => {
       furtherAttempts += counted;
       log.debug({ err: error }, "the count of failed sign-ins could not be written");
@@ -298,12 +297,12 @@ export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptio
   };
   return {
     start(): void {
-      timer = setInterval(() => void writeFurther(), WINDOW_MS).unref();
+      timer = setInterval(() => void endWindow(), WINDOW_MS).unref();
     },
     /** Records the count of the failures that have no entry of their own. */
     async stop(): Promise<void> {
       clearInterval(timer);
-      await writeFurther();
+      await endWindow();
     },
     /** Records a failed sign-in, and the token that was presented if it is known. Rejects with StoreUnavailableError. */
     async record(
@@ -311,13 +310,6 @@ export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptio
       failure: SignInFailure,
       presented: Pick<Holder, "id" | "organizationId"> | null = null,
     ): Promise<void> {
-      const nowMs = time.clock();
-      const ageMs = nowMs - windowBeganAtMs;
-      if (ageMs < 0 || ageMs >= WINDOW_MS) {
-        await writeFurther();
-        windowBeganAtMs = nowMs;
-        entries = 0;
-      }
       if (entries < ENTRIES_A_WINDOW) {
         entries += 1;
         await insert(origin, failure, presented);

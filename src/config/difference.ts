@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import type { Config } from "../config.ts";
 import type { Path } from "./file.ts";
@@ -66,7 +66,7 @@ export function configurationHash(config: Config): number {
     return isSecret || config.hidden.some((text) => value.includes(text)) ? "set" : maskCredentials(value);
   };
   const text = JSON.stringify(comparable(settingsOf(config), []));
-  return createHash("sha256").update(text).digest().readUIntBE(0, HASH_BYTES);
+  return hash("sha256", text, "buffer").readUIntBE(0, HASH_BYTES);
 }
 
 /** Returns a PostgreSQL address without its password. */

@@ -24,17 +24,11 @@ export function reasonOf(error: unknown): string {
 export function readTextFile(path: string, name: string, bytesMax: number): string {
   const file = openSync(path, "r");
   try {
-    const pieces: Buffer[] = [];
+    const buffer = Buffer.alloc(bytesMax + 1);
     let length = 0;
-    for (;;) {
-      const piece = Buffer.alloc(64 * 1024);
-      const read = readSync(file, piece);
-      if (read === 0) break;
-      length += read;
-      if (length > bytesMax) throw new OperatorError(`${name} is larger than ${bytesMax} bytes`);
-      pieces.push(piece.subarray(0, read));
-    }
-    const bytes = Buffer.concat(pieces);
+    for (let read = 1; read > 0; length += read) read = readSync(file, buffer, { offset: length });
+    if (length > bytesMax) throw new OperatorError(`${name} is larger than ${bytesMax} bytes`);
+    const bytes = buffer.subarray(0, length);
     if (!isUtf8(bytes) || bytes.includes(0)) throw new OperatorError(`${name} is not text in UTF-8`);
     return new TextDecoder().decode(bytes);
   } finally {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { OperatorError } from "../errors.ts";
@@ -66,9 +66,7 @@ export class Variables {
     this.#files.add(path);
     try {
       expectRegularFile(path, path);
-      return createHash("sha256")
-        .update(readTextFile(path, path, SECRET_BYTES_MAX))
-        .digest("hex");
+      return hash("sha256", readTextFile(path, path, SECRET_BYTES_MAX));
     } catch {
       return undefined;
     }
