@@ -79,16 +79,6 @@ export class Identities {
     return this.#options.issuers().map(({ issuer }) => issuer);
   }
 
-  /** Returns whom verified claims of an issuer identify. Throws `insufficient_role` if they give no access. */
-  #identify(settings: IssuerSettings, claims: JsonObject): Identified {
-    const access = accessOfClaims(settings, claims);
-    const { sub } = claims;
-    if (access === undefined || typeof sub !== "string") {
-      throw new ApiError("insufficient_role", "Your account at the identity provider has no role in this service.");
-    }
-    return { ...access, identity: identityRowOf(settings.issuer, sub, this.#options.clock(), nameIn(claims)) };
-  }
-
   /** Verifies a JWT, or finds it among those that were verified with the present keys and settings. */
   async #verify(jwt: string): Promise<CachedJwt> {
     const { keys, issuers, clock } = this.#options;
@@ -101,7 +91,12 @@ export class Identities {
     }
     const verified = await verifyJwt(jwt, { issuers: issuers(), keys, nowMs });
     const { settings, claims } = verified;
-    const cached = { ...verified, who: this.#identify(settings, claims), scopes: scopesIn(claims) };
+    const access = accessOfClaims(settings, claims);
+    if (access === undefined) {
+      throw new ApiError("insufficient_role", "Your account at the identity provider has no role in this service.");
+    }
+    const who = { ...access, identity: identityRowOf(settings.issuer, String(claims.sub), nowMs, nameIn(claims)) };
+    const cached = { ...verified, who, scopes: scopesIn(claims) };
     this.#verified.set(key, cached);
     return cached;
   }

@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
 import { createLocalJWKSet, type LocalJWKSet } from "jose";
-import { Agent, request } from "undici";
 import { isObject, type JsonObject, objectsIn, parseJson, pick } from "../api/json.ts";
 import { isSecureUrl } from "../config/formats.ts";
 import { ApiError } from "../errors.ts";
@@ -24,7 +23,7 @@ const ASK_GAP_MS = 30_000;
 /** Time after which the store is read again while another node asks. */
 const READ_GAP_MS = 1_000;
 const TIMEOUT_MS = 5_000;
-const AGENT = new Agent({ maxResponseSize: 256 * 1024 });
+const BYTES_MAX = 256 * 1024;
 const KEYS_MAX = 100;
 /** The public members of a key. Everything else, also a private part that was published by mistake, is dropped. */
 const MEMBERS = ["kty", "kid", "alg", "use", "key_ops", "crv", "x", "y", "n", "e"];
@@ -132,11 +131,16 @@ async function fetchKeys(issuer: string): Promise<JsonObject[]> {
 /** Fetches a JSON object of bounded size, without following redirects. */
 async function fetchObject(address: string): Promise<JsonObject> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const headers = { accept: "application/json" };
-  const { statusCode, body } = await request(address, { dispatcher: AGENT, signal, headers });
-  const text = await body.text();
-  if (statusCode !== 200) throw new Error(`${new URL(address).pathname} answered ${statusCode}`);
-  const value = parseJson(text);
+  const answer = await fetch(address, { redirect: "error", signal, headers: { accept: "application/json" } });
+  if (!answer.ok || answer.body === null) throw new Error(`${new URL(address).pathname} answered ${answer.status}`);
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of answer.body) {
+    bytes += chunk.length;
+    if (bytes > BYTES_MAX) throw new Error("The answer is too large");
+    chunks.push(chunk);
+  }
+  const value = parseJson(Buffer.concat(chunks).toString());
   if (!isObject(value)) throw new Error("The answer is not a JSON object");
   return value;
 }

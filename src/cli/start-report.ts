@@ -42,12 +42,8 @@ export async function printStart(
   for (const note of catalog.notes) fact("Note", note);
   for (const missing of missingFeatures()) fact("Missing", missing);
   const another = commandText(`token create --org ${organization.id}`, flags);
-  const place = (name: TokenFile, made: string | null, command: string) => {
-    const placed = made === null ? null : placeToken(config, tokensTo, name, made, command);
-    // The document of --json has no place for it.
-    if (placed !== null && placed.shellText === undefined) log.warn({ file: name }, `a new token ${placed.text}`);
-    return placed;
-  };
+  const place = (name: TokenFile, made: string | null, command: string) =>
+    made === null ? null : placeToken({ ...config, tokensTo, log }, name, made, command);
   const first = place("access-token", token, another);
   const { id, name } = organization;
   if (first === null) {
@@ -97,23 +93,22 @@ function placeFlags({ file, dataDir }: Config): PlaceFlags {
  * Both are absent if it could not be written. `another` is the command that creates another token.
  */
 function placeToken(
-  { dataDir }: Config,
-  to: TokensTo,
+  { dataDir, tokensTo, log }: { dataDir: string; tokensTo: TokensTo; log: Log },
   name: TokenFile,
   token: string,
   another: string,
 ): { text: string; shellText?: string; path?: string } {
-  if (to === "output") return { text: `${token} (shown only once)`, shellText: token };
+  if (tokensTo === "output") return { text: `${token} (shown only once)`, shellText: token };
   try {
     const path = writeTokenFile(dataDir, name, token);
-    return {
-      text: `in ${path} (keep it elsewhere, then delete the file)`,
-      shellText: `$(cat ${shellWord(path)})`,
-      path,
-    };
+    const text = `in ${path} (keep it elsewhere, then delete the file)`;
+    return { text, shellText: `$(cat ${shellWord(path)})`, path };
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code ?? "unknown error";
-    return { text: `could not be written to the data directory (${reason}); to create another: ${another}` };
+    const text = `could not be written to the data directory (${reason}); to create another: ${another}`;
+    // The document of --json has no place for it.
+    log.warn({ file: name }, `a new token ${text}`);
+    return { text };
   }
 }
 
