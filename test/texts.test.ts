@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { type TSchema, Type } from "typebox";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EVENT_KINDS, type EventKind } from "../src/api/admin/event-kinds.ts";
-import { checkRequest } from "../src/api/chat/decode.ts";
+import { decodeChatCompletion } from "../src/api/chat/decode.ts";
 import { MESSAGES_MAX, TOOLS_MAX } from "../src/api/chat/request.ts";
 import { compileCheck } from "../src/api/validation.ts";
 import { createProgram } from "../src/cli/program.ts";
@@ -139,7 +139,7 @@ const INVALID_REQUESTS: unknown[] = [
 
 function requestLines(): string[] {
   return INVALID_REQUESTS.map((body) => {
-    const issue = issueIn(() => checkRequest(Array.isArray(body) ? body : { model: "m", ...(body as object) }));
+    const issue = issueIn(() => decodeChatCompletion(Array.isArray(body) ? body : { model: "m", ...(body as object) }));
     if (issue === undefined) throw new Error("The request is valid");
     return `${issue.code}\n    ${issue.message}`;
   });

@@ -1,5 +1,6 @@
 import type { CompletionUsage, Delta, FinishReason, OtherFields } from "./chat/completion.ts";
 import type { EmbeddingVector } from "./embeddings/vector.ts";
+import type { ReportField } from "./price-classes.ts";
 
 /**
  * A piece of an answer. The internal form is the chunk of the chat completions wire, so that compatible upstreams are
@@ -29,17 +30,8 @@ export interface AnswerPiece {
 }
 
 /** Returns the pieces of an answer that is not streamed as the only item of an iteration. */
-export function once(pieces: readonly AnswerPiece[]): AsyncIterableIterator<readonly AnswerPiece[], undefined> {
-  const rest = [pieces];
-  return {
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-    async next() {
-      const value = rest.pop();
-      return value === undefined ? { done: true, value } : { done: false, value };
-    },
-  };
+export async function* once(pieces: readonly AnswerPiece[]): AsyncGenerator<readonly AnswerPiece[], undefined> {
+  yield pieces;
 }
 
 /** The type of a native event that is a whole answer, which is not streamed. */
@@ -55,33 +47,13 @@ export interface NativeEvent {
   counted?: Pick<ReadonlySet<unknown>, "has">;
 }
 
-/** Counters as the upstream reported them: untrusted, checked by whoever charges them. */
-export interface ReportedUsage {
-  prompt_tokens?: unknown;
-  completion_tokens?: unknown;
-  cached_tokens?: unknown;
-  /** Cache writes of both kinds. */
-  cache_write_tokens?: unknown;
-  /** Part of the cache writes that is kept for an hour. */
-  cache_write_1h_tokens?: unknown;
-  /** Part of the prompt that is audio, cached audio included. */
-  input_audio_tokens?: unknown;
-  /** Part of the audio that was cached. */
-  cached_audio_tokens?: unknown;
-  /** Part of the prompt that is images. */
-  input_image_tokens?: unknown;
-  reasoning_tokens?: unknown;
-  /** Part of the completion that is audio. */
-  output_audio_tokens?: unknown;
-  /** Part of the completion that is images. */
-  output_image_tokens?: unknown;
-  /** Searches that the upstream made itself. */
-  searches?: unknown;
-  /** Images that the upstream made and charges by the image. */
-  images?: unknown;
-  /** The upstream's own cost of the answer, in its own unit (OpenRouter's documentation, "Usage Accounting": `cost`). */
-  cost?: unknown;
-}
+type TokenReport = "prompt_tokens" | "completion_tokens" | "cached_tokens" | "cache_write_tokens" | "reasoning_tokens";
+
+/**
+ * Counters as the upstream reported them: untrusted, checked by whoever charges them. The cache writes are those of both
+ * kinds; `cost` is in the upstream's own unit (OpenRouter's documentation, "Usage Accounting").
+ */
+export type ReportedUsage = { [Field in TokenReport | ReportField | "cost"]?: unknown };
 
 /** The part of an answer that is known when the upstream has begun it. */
 export interface AnswerHead {

@@ -45,3 +45,19 @@ export function objectsIn(value: unknown): JsonObject[] {
 export function detailsOf(value: unknown): JsonObject {
   return isObject(value) ? value : {};
 }
+
+/**
+ * Reads the arguments of a tool call. Text that is no object, because the answer may have ended in the middle of it, is kept
+ * under a name that Anthropic's documentation proposes.
+ */
+export function argumentsObject(text: string): JsonObject {
+  const given = text.trim() === "" ? {} : parseJson(text);
+  return isObject(given) ? given : { INVALID_JSON: text };
+}
+
+/** Returns the sources that the annotations of an answer cite. */
+export function citedSources(annotations: readonly unknown[] = []): JsonObject[] {
+  return objectsIn(annotations)
+    .map(({ url_citation: citation }) => citation)
+    .filter(isObject);
+}

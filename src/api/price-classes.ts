@@ -174,7 +174,8 @@ export type ByName<Value> = { [Class in TokenClass as NameOf<Class>]: Value } & 
 /** The name of a call in the APIs. */
 export type CallName = NameOf<With<"isCall">>;
 
-type ReportField = {
+/** A field of an upstream's usage that reports a part of a class, or calls. */
+export type ReportField = {
   [Class in PriceClass]: Rows[Class] extends { reportedAs: infer Field } ? Field : never;
 }[PriceClass];
 interface References {

@@ -1,6 +1,6 @@
 import { Ajv, type ErrorObject, type ValidateFunction } from "ajv";
 import { type Static, type TSchema, Type } from "typebox";
-import { joinedChoices, pathOf, printable, shown, typeOf } from "./wording.ts";
+import { joinedChoices, pathOf, printable, shown, typeOf, withArticle } from "./wording.ts";
 
 /** Body of every error response; some errors have additional fields. */
 export const ErrorEnvelope = Type.Object({
@@ -136,34 +136,25 @@ function issueOf(error: ErrorObject): ValidationIssue {
     case "minimum":
     case "maximum":
       return rangeIssue(path, error);
-    default:
-      return { code: "invalid_value", param, message: `Invalid ${nameOf(param)}${faultOf(error)}` };
+    default: {
+      const fault = FAULTS[error.keyword]?.(error) ?? `: it ${error.message ?? "is not allowed"}.`;
+      return { code: "invalid_value", param, message: `Invalid ${nameOf(param)}${fault}` };
+    }
   }
 }
 
-/** Returns the end of the sentence about a value that breaks a rule of its own type. */
-function faultOf({ keyword, params: { limit }, data, parentSchema, message = "is not allowed" }: ErrorObject): string {
-  switch (keyword) {
-    case "minItems":
-      return ": empty array. Expected an array with minimum length 1.";
-    case "maxItems":
-      return `: array too long. Expected at most ${limit} items.`;
-    case "minLength":
-      return ": empty string. Expected a string with minimum length 1.";
-    case "maxLength":
-      return `: string too long. Expected at most ${limit} characters.`;
-    case "pattern":
-      return `. Expected: ${parentSchema?.description}`;
-    case "exclusiveMinimum":
-      return `: expected a value > ${limit}, but got ${shown(data)}.`;
-    case "minProperties":
-      return `: empty object. Expected at least ${limit} ${limit === 1 ? "field" : "fields"}.`;
-    case "maxProperties":
-      return `: too many entries. Expected at most ${limit}.`;
-    default:
-      return `: it ${message}.`;
-  }
-}
+/** The end of the sentence about a value that breaks a rule of its own type, by the keyword of the rule. */
+const FAULTS: Record<string, (error: ErrorObject) => string> = {
+  minItems: () => ": empty array. Expected an array with minimum length 1.",
+  maxItems: ({ params: { limit } }) => `: array too long. Expected at most ${limit} items.`,
+  minLength: () => ": empty string. Expected a string with minimum length 1.",
+  maxLength: ({ params: { limit } }) => `: string too long. Expected at most ${limit} characters.`,
+  pattern: ({ parentSchema }) => `. Expected: ${parentSchema?.description}`,
+  exclusiveMinimum: ({ params: { limit }, data }) => `: expected a value > ${limit}, but got ${shown(data)}.`,
+  minProperties: ({ params: { limit } }) =>
+    `: empty object. Expected at least ${limit} ${limit === 1 ? "field" : "fields"}.`,
+  maxProperties: ({ params: { limit } }) => `: too many entries. Expected at most ${limit}.`,
+};
 
 /** Returns the issue of a value that is not allowed; `reason` follows its name and ends the sentence. */
 export function invalid(param: string, reason: string): ValidationIssue {
@@ -230,21 +221,11 @@ function tagValues(error: ErrorObject): unknown[] {
   return branches.map((branch) => branch.properties[tag]?.const);
 }
 
-const ARTICLES: Record<string, string> = {
-  array: "an array",
-  boolean: "a boolean",
-  integer: "an integer",
-  null: "null",
-  number: "a number",
-  object: "an object",
-  string: "a string",
-};
-
 function typesOf(type: string | string[]): string[] {
-  return [type].flat().map((one) => ARTICLES[one] ?? one);
+  return [type].flat().map(withArticle);
 }
 
 function unionTypes(schema: unknown): string[] {
-  const branches = schema as { type?: string; enum?: unknown[] }[];
-  return [...new Set(branches.map((branch) => ARTICLES[branch.type ?? "string"] ?? "a value"))];
+  const branches = schema as { type?: string | undefined }[];
+  return [...new Set(branches.map(({ type = "string" }) => withArticle(type)))];
 }

@@ -28,23 +28,24 @@ export function printable(text: string, charactersMax: number): string {
 
 /** Returns the JSON type of a value with its article. */
 export function typeOf(value: unknown): string {
-  if (value === null) return "null";
   if (value === undefined) return "nothing";
   if (Array.isArray(value)) return "an array";
-  if (typeof value === "number") {
-    if (!Number.isFinite(value)) return "a number out of range";
-    return Number.isInteger(value) ? "an integer" : "a decimal";
-  }
-  if (typeof value === "object") return "an object";
-  return `a ${typeof value}`;
+  if (typeof value !== "number") return withArticle(value === null ? "null" : typeof value);
+  if (!Number.isFinite(value)) return "a number out of range";
+  return Number.isInteger(value) ? "an integer" : "a decimal";
 }
+
+/** Puts the article before the name of a JSON type. */
+export function withArticle(type: string): string {
+  if (type === "null") return type;
+  return `${/^[aeiou]/.test(type) ? "an" : "a"} ${type}`;
+}
+
+const LIST = new Intl.ListFormat("en");
 
 /** Joins values as in "'a', 'b', and 'c'". */
 export function joinedChoices(values: readonly unknown[]): string {
-  const quoted = values.map((value) => `'${value}'`);
-  if (quoted.length <= 1) return quoted.join("");
-  if (quoted.length === 2) return quoted.join(" and ");
-  return `${quoted.slice(0, -1).join(", ")}, and ${quoted.at(-1)}`;
+  return LIST.format(values.map((value) => `'${value}'`));
 }
 
 const FIELDS_LISTED_MAX = 16;

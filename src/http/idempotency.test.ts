@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { checkRequest } from "../api/chat/decode.ts";
+import { decodeChatCompletion } from "../api/chat/decode.ts";
 import { JSON_DEPTH_MAX } from "../api/chat/request.ts";
 import { fingerprintOf } from "./idempotency.ts";
 
 function fingerprint(body: object): string {
-  return fingerprintOf(checkRequest(structuredClone(body)).request);
+  return fingerprintOf(decodeChatCompletion(structuredClone(body)).request);
 }
 
 const body = { model: "m", messages: [{ role: "user", content: "hello" }] };
@@ -60,7 +60,7 @@ test.each(["a", "__proto__"])("The fingerprint accepts any body that is read, an
     ...body,
     tools: [{ ...tool, function: { name: "f", parameters: deep(inner) } }],
   });
-  const fingerprintAsIs = (whole: object) => fingerprintOf(checkRequest(whole).request);
+  const fingerprintAsIs = (whole: object) => fingerprintOf(decodeChatCompletion(whole).request);
   expect(fingerprintAsIs(asked("1"))).toBe(fingerprintAsIs(asked("1")));
   expect(fingerprintAsIs(asked("1"))).not.toBe(fingerprintAsIs(asked("2")));
 });

@@ -71,12 +71,19 @@ export const ReplyMessage = Type.Object({
   ...BESIDE_TEXT,
 });
 
-export const ChatCompletion = Type.Object({
+/** Fields of every body and every event. */
+const COMMON = {
   id: Type.String({ pattern: "^chatcmpl-" }),
-  object: Type.Literal("chat.completion"),
   created: Type.Integer({ description: "Unix time in seconds." }),
   model: Type.String(),
   organization_id: Type.String(),
+  system_fingerprint: Type.Optional(Type.String()),
+  service_tier: Type.Optional(Type.String()),
+};
+
+export const ChatCompletion = Type.Object({
+  ...COMMON,
+  object: Type.Literal("chat.completion"),
   messages: Type.Array(ResultingMessage),
   choices: Type.Array(
     Type.Object({
@@ -88,8 +95,6 @@ export const ChatCompletion = Type.Object({
     { minItems: 1, maxItems: 1 },
   ),
   usage: CompletionUsage,
-  system_fingerprint: Type.Optional(Type.String()),
-  service_tier: Type.Optional(Type.String()),
 });
 
 const SentToolCallDelta = Type.Object({
@@ -116,11 +121,8 @@ export const Delta = Type.Object({
 
 /** Event of a streamed response. */
 export const ChatCompletionChunk = Type.Object({
-  id: Type.String({ pattern: "^chatcmpl-" }),
+  ...COMMON,
   object: Type.Literal("chat.completion.chunk"),
-  created: Type.Integer(),
-  model: Type.String(),
-  organization_id: Type.String(),
   choices: Type.Array(
     Type.Object({
       index: Type.Literal(0),
@@ -131,8 +133,6 @@ export const ChatCompletionChunk = Type.Object({
     { maxItems: 1 },
   ),
   usage: Type.Optional(Nullable(CompletionUsage)),
-  system_fingerprint: Type.Optional(Type.String()),
-  service_tier: Type.Optional(Type.String()),
 });
 
 export type FinishReason = Static<typeof FinishReason>;

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { issueIn } from "../../../test/support/issue.ts";
-import { checkRequest } from "./decode.ts";
+import { decodeChatCompletion } from "./decode.ts";
 
 const messages = [{ role: "user", content: "hello" }];
-const check = (fields: object) => checkRequest({ model: "m", messages, ...fields });
+const check = (fields: object) => decodeChatCompletion({ model: "m", messages, ...fields });
 const issueOf = (fields: object) => issueIn(() => check(fields));
 
 describe("An invalid request is rejected with the code, the field and a message", () => {
@@ -94,7 +94,7 @@ describe("An invalid request is rejected with the code, the field and a message"
 
   test("A body that is not an object is rejected.", () => {
     for (const body of [[], null, "x", 5, undefined]) {
-      expect(issueIn(() => checkRequest(body))).toMatchObject({ code: "invalid_type", param: null });
+      expect(issueIn(() => decodeChatCompletion(body))).toMatchObject({ code: "invalid_type", param: null });
     }
   });
 
@@ -196,7 +196,7 @@ describe("A valid request is accepted", () => {
     const body = JSON.parse(
       '{"model":"m","messages":[{"role":"user","content":"x","__proto__":{"name":"evil"}}],"__proto__":{"n":7}}',
     );
-    expect(checkRequest(body)).toHaveProperty("request");
+    expect(decodeChatCompletion(body)).toHaveProperty("request");
     expect(({} as Record<string, unknown>).n).toBeUndefined();
   });
 });

@@ -23,14 +23,25 @@ export interface ChatSettings {
 
 const DEFAULT_SETTINGS: ChatSettings = { messages: "reply", maxTemperature: 1 };
 
-/** Reads the body of a chat completion. Throws InvalidRequestError. */
+/**
+ * Reads the body of a chat completion: only the fields of the schema, in the internal form. Throws InvalidRequestError.
+ */
 export function decodeChatCompletion(body: unknown, settings: ChatSettings = DEFAULT_SETTINGS): DecodedCompletion {
-  const { request, ignored, isLegacy } = checkRequest(body, settings);
+  const { messages, tools, max_tokens } = detailsOf(body);
+  refuseIf(excessIssue(messages, "messages", MESSAGES_MAX) ?? excessIssue(tools, "tools", TOOLS_MAX));
+  const unknown = new UnknownFields();
+  const nested = isObject(body) ? withNestedTools(body) : body;
+  const sent = readRequest(max_tokens === NO_BOUND ? { ...detailsOf(nested), max_tokens: null } : nested, unknown);
+  refuseIf(temperatureIssue(sent, settings));
+  const isLegacy = sent.functions !== undefined;
+  const request = translateRequest(sent);
+  refuseIf(checkTogether(request) ?? firstIssue(request.messages));
+  checkParts(request.messages, (param) => param);
   return {
     kind: "completion",
     request,
     output: statedOutput(request),
-    ignored,
+    ignored: unknown.names(),
     paramOf: (param) => param,
     ...chatAnswer(request, settings, { includeUsage: request.stream_options?.include_usage === true, isLegacy }),
   };
@@ -53,35 +64,6 @@ export function chatAnswer(
 export function statedOutput({ max_tokens, max_completion_tokens }: ChatCompletionRequest): StatedOutput {
   if (max_completion_tokens === undefined) return { param: "max_tokens", tokens: max_tokens, isLimitedBySetting: true };
   return { param: "max_completion_tokens", tokens: max_completion_tokens, isLimitedBySetting: false };
-}
-
-/** A valid request. */
-interface CheckedRequest {
-  request: ChatCompletionRequest;
-  /** Names of the fields that the schema does not have. */
-  ignored: readonly string[];
-  /** True if the request has `functions`, so that its answer has `function_call`. */
-  isLegacy: boolean;
-}
-
-/**
- * Validates a parsed body against the schema and the rules beyond it. Returns the request in the internal form with only
- * the fields of the schema. Throws InvalidRequestError.
- */
-export function checkRequest(
-  body: unknown,
-  settings: Pick<ChatSettings, "maxTemperature"> = DEFAULT_SETTINGS,
-): CheckedRequest {
-  const { messages, tools, max_tokens } = detailsOf(body);
-  refuseIf(excessIssue(messages, "messages", MESSAGES_MAX) ?? excessIssue(tools, "tools", TOOLS_MAX));
-  const unknown = new UnknownFields();
-  const nested = isObject(body) ? withNestedTools(body) : body;
-  const sent = readRequest(max_tokens === NO_BOUND ? { ...detailsOf(nested), max_tokens: null } : nested, unknown);
-  refuseIf(temperatureIssue(sent, settings));
-  const request = translateRequest(sent);
-  refuseIf(checkTogether(request) ?? firstIssue(request.messages));
-  checkParts(request.messages, (param) => param);
-  return { request, ignored: unknown.names(), isLegacy: sent.functions !== undefined };
 }
 
 /** Returns the issue of a temperature that the operator does not allow. */

@@ -22,12 +22,17 @@ const EXPECTED = "Expected a public https:// address, or data:image/…;base64,�
  * private address is not detected.
  */
 export function imageAddressFault(address: string): string | undefined {
-  if (isDataAddress(address)) return dataFault(address);
-  return addressFault(address, EXPECTED);
+  if (!isDataAddress(address)) return addressFault(address, EXPECTED);
+  if (DATA_HEAD.test(address.slice(0, DATA_HEAD_LENGTH_MAX))) return base64Fault(address, "image");
+  return `expected data:image/…;base64,… with one of the image types ${MEDIA_TYPES.join(", ")}`;
+}
+
+function base64Fault(dataAddress: string, what: string): string | undefined {
+  return isBase64(dataAddress.slice(dataAddress.indexOf(",") + 1)) ? undefined : `the ${what} is not valid base64`;
 }
 
 /** Tests whether an address is a `data:` URL, valid or not. */
-export function isDataAddress(address: string): boolean {
+function isDataAddress(address: string): boolean {
   return /^\s*data:/i.test(address.slice(0, DATA_HEAD_LENGTH_MAX));
 }
 
@@ -93,7 +98,7 @@ export function partFault(part: ContentPart): { field: string; fault: string; is
     case "image_url":
       return at("image_url.url", imageAddressFault(part.image_url.url));
     case "video_url":
-      return at("video_url.url", dataOrAddressFault(part.video_url.url));
+      return at("video_url.url", dataOrAddressFault(part.video_url.url, "video"));
     case "input_audio": {
       const { data, format } = part.input_audio;
       if (!AUDIO_FORMAT.test(format)) return at("input_audio.format", "expected a format such as 'wav' or 'mp3'");
@@ -112,15 +117,12 @@ function fileFault({ file_id: id, file_data: data, file_url: url }: FilePart["fi
     return { field: "file.file_id", fault, isUnsupported: true };
   }
   if ((data === undefined) === (url === undefined)) return { field: "file", fault: "expected file_data or file_url" };
-  const fault =
-    data === undefined ? addressFault(url ?? "", EXPECTED_FILE) : dataOrAddressFault(data, "the file is not base64");
+  const fault = data === undefined ? addressFault(url ?? "", EXPECTED_FILE) : dataOrAddressFault(data, "file");
   return fault === undefined ? undefined : { field: data === undefined ? "file.file_url" : "file.file_data", fault };
 }
 
-function dataOrAddressFault(address: string, notBase64 = "the video is not valid base64"): string | undefined {
-  const [head] = FILE_HEAD.exec(address.slice(0, 128)) ?? [];
-  if (head === undefined) return addressFault(address, EXPECTED_FILE);
-  return isBase64(address.slice(head.length)) ? undefined : notBase64;
+function dataOrAddressFault(address: string, what: string): string | undefined {
+  return FILE_HEAD.test(address.slice(0, 128)) ? base64Fault(address, what) : addressFault(address, EXPECTED_FILE);
 }
 
 /** Special-use domains (RFC 6761, RFC 6762, RFC 8375, ICANN's .internal) and common domains of private networks. */
@@ -144,14 +146,6 @@ const PUBLIC_V6: [ipaddr.IPv6, number] = [ipaddr.IPv6.parse("2000::"), 3];
 function isPublicAddress(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
   if (address.range() !== "unicast") return false;
   return address instanceof ipaddr.IPv4 || address.match(PUBLIC_V6);
-}
-
-function dataFault(address: string): string | undefined {
-  const [head] = DATA_HEAD.exec(address.slice(0, DATA_HEAD_LENGTH_MAX)) ?? [];
-  if (head === undefined) {
-    return `expected data:image/…;base64,… with one of the image types ${MEDIA_TYPES.join(", ")}`;
-  }
-  return isBase64(address.slice(head.length)) ? undefined : "the image is not valid base64";
 }
 
 function isBase64(text: string): boolean {

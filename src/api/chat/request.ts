@@ -116,7 +116,7 @@ export const RequestMessage = Type.Unsafe<
   Omit<Static<typeof SentMessage>, "role" | "function_call"> & { role: (typeof MESSAGE_ROLES)[number] }
 >(SentMessage);
 
-const FunctionDefinition = Type.Object({
+export const FunctionDefinition = Type.Object({
   name: Type.String({ minLength: 1 }),
   description: Type.Optional(Type.String()),
   parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),

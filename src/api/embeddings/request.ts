@@ -63,12 +63,8 @@ export type EmbeddingList = Static<typeof EmbeddingList>;
 /** A text, or the ids of its tokens. */
 export type EmbeddingInput = string | readonly number[];
 
-/** A checked request of embeddings. */
-export interface EmbeddingOrder {
-  model: string;
-  /** All texts, or all token ids. */
+/** A checked request of embeddings: all inputs are texts, or all are token ids. */
+export interface EmbeddingOrder extends Omit<EmbeddingRequest, "input" | "encoding_format"> {
   inputs: readonly EmbeddingInput[];
-  dimensions?: number;
-  encoding: "float" | "base64";
-  user?: string;
+  encoding: NonNullable<EmbeddingRequest["encoding_format"]>;
 }

@@ -45,20 +45,12 @@ export function toEncodedText(vector: EmbeddingVector, encoding: Encoding): stri
   return JSON.stringify(typeof vector === "string" ? toNumbers(vector) : vector);
 }
 
+/** A typed array has the byte order of the machine, which is little-endian on x64 and arm64. */
 function toBase64(vector: readonly number[] | NumbersText): string {
   const numbers: readonly number[] = vector instanceof NumbersText ? JSON.parse(vector.json) : vector;
-  const bytes = new DataView(new ArrayBuffer(numbers.length * BYTES_A_NUMBER));
-  let offset = 0;
-  for (const number of numbers) {
-    bytes.setFloat32(offset, number, true);
-    offset += BYTES_A_NUMBER;
-  }
-  return Buffer.from(bytes.buffer).toString("base64");
+  return Buffer.from(new Float32Array(numbers).buffer).toString("base64");
 }
 
 function toNumbers(vector: string): number[] {
-  const bytes = Buffer.from(vector, "base64");
-  const numbers: number[] = [];
-  for (let offset = 0; offset < bytes.length; offset += BYTES_A_NUMBER) numbers.push(bytes.readFloatLE(offset));
-  return numbers;
+  return [...new Float32Array(Uint8Array.from(Buffer.from(vector, "base64")).buffer)];
 }

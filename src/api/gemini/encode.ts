@@ -3,7 +3,7 @@ import type { AnswerEnd, AnswerHead, AnswerPiece } from "../answer.ts";
 import { type AnswerFold, joinCall } from "../answer-fold.ts";
 import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
 import type { ToolCall } from "../chat/request.ts";
-import { isObject, objectsIn, parseJson } from "../json.ts";
+import { argumentsObject, citedSources, isObject, objectsIn } from "../json.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import { errorOf } from "./errors.ts";
 import type { GeminiPart } from "./request.ts";
@@ -123,20 +123,16 @@ function audioOf(audio: unknown): GeminiPart | undefined {
   return { inlineData: { mimeType: `audio/${format}`, data: audio.data } };
 }
 
-/** Returns a call; arguments that are no object are kept under a name of their own. */
 function toCallPart({ id, function: { name, arguments: text }, extra_content: extra }: ToolCall): GeminiPart {
-  const given = text.trim() === "" ? {} : parseJson(text);
-  const args = isObject(given) ? given : { INVALID_JSON: text };
   return {
-    functionCall: { id, name, args },
+    functionCall: { id, name, args: argumentsObject(text) },
     ...(extra !== undefined && { thoughtSignature: signatureOfCall(id, extra) }),
   };
 }
 
 /** Returns the addresses that an answer cites. */
-function sourcesOf(annotations: readonly unknown[] = []): object[] {
-  const cited = annotations.map((annotation) => (isObject(annotation) ? annotation.url_citation : undefined));
-  return cited.filter(isObject).map(({ url, title }) => ({ web: { uri: url, ...(title ? { title } : {}) } }));
+function sourcesOf(annotations?: readonly unknown[]): object[] {
+  return citedSources(annotations).map(({ url, title }) => ({ web: { uri: url, ...(title ? { title } : {}) } }));
 }
 
 /** Writes a streamed answer: as server-sent events, or as one list in JSON. */

@@ -7,8 +7,7 @@ import { compileCheck, invalid, missing, refused, refuseIf, type ValidationIssue
 import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { MessageConversation } from "./conversation.ts";
-import { MessageEventEncoder } from "./encode.ts";
-import { toMessage } from "./message.ts";
+import { MessageEventEncoder, toMessage } from "./encode.ts";
 import { isClaudes } from "./reasoning.ts";
 import {
   CountTokensRequest,

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type AnswerPiece, NATIVE_DOCUMENT, type NativeEvent } from "../answer.ts";
 import { AnswerFold } from "../answer-fold.ts";
-import { MessageEventEncoder } from "./encode.ts";
-import { toMessage } from "./message.ts";
+import { MessageEventEncoder, toMessage } from "./encode.ts";
 
 const HEAD = { id: "0".repeat(32), created: 0, model: "m", organizationId: "org", headers: {} };
 const USAGE = {

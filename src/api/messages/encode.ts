@@ -1,10 +1,11 @@
 import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.ts";
+import type { AnswerFold } from "../answer-fold.ts";
 import type { Delta, ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
-import { parseJson } from "../json.ts";
+import { argumentsObject, parseJson } from "../json.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import { errorEvent } from "./errors.ts";
-import { citationsOf, endingOf, messageStart, toMessageUsage, toToolUseId } from "./message.ts";
+import { citationsOf, endingOf, messageStart, type OutputBlock, toMessageUsage, toToolUseId } from "./message.ts";
 import { type ReasoningBlock, toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 
 /** Returns an event as text. */
@@ -16,28 +17,26 @@ function eventOf(data: { type: string; [field: string]: unknown }): string {
 export class MessageEventEncoder implements EventEncoder {
   readonly keepAlive = eventOf({ type: "ping" });
   readonly #add: AddEvent;
-  readonly #blocks: BlockEvents;
+  readonly #blocks: MessageBlocks;
   /** The upstream's own end of the answer. */
   #ending: object | undefined;
-  #hasRefusal = false;
 
   constructor(head: AnswerHead, add: AddEvent) {
     this.#add = add;
-    this.#blocks = new BlockEvents(add);
+    this.#blocks = new MessageBlocks(add);
     add(eventOf({ type: "message_start", message: messageStart(head) }));
   }
 
   push(pieces: readonly AnswerPiece[]): void {
     for (const { delta, native } of pieces) {
       if (native !== undefined) this.#passOn(native);
-      else if (delta !== undefined) this.#addDelta(delta);
+      else if (delta !== undefined) this.#blocks.add(delta);
     }
   }
 
   close({ finishReason, usage }: AnswerEnd): void {
     this.#blocks.end();
-    const calls = this.#blocks.hasCalls ? { tool_calls: [] } : {};
-    const ending = this.#ending ?? endingOf(finishReason, { refusal: this.#hasRefusal ? "" : null, ...calls });
+    const ending = this.#ending ?? endingOf(finishReason, this.#blocks);
     this.#add(eventOf({ type: "message_delta", delta: ending, usage: toMessageUsage(usage) }));
     this.#add(eventOf({ type: "message_stop" }));
   }
@@ -52,37 +51,43 @@ export class MessageEventEncoder implements EventEncoder {
       else this.#add(eventOf({ ...data, type }));
     }
   }
-
-  #addDelta(delta: Delta): void {
-    const { reasoning_content, reasoning_details = [], content, annotations = [], refusal, tool_calls = [] } = delta;
-    this.#blocks.addReasoning(reasoning_content ?? "", reasoning_details);
-    if (content) this.#blocks.addText(content);
-    for (const citation of citationsOf(annotations)) this.#blocks.addCitation(citation);
-    if (refusal) {
-      this.#hasRefusal = true;
-      this.#blocks.addText(refusal);
-    }
-    for (const call of tool_calls) this.#blocks.addCall(call);
-  }
 }
+
+/** Returns the body of a complete answer. */
+export function toMessage(head: AnswerHead, answer: Pick<AnswerFold, "message" | "document">, end: AnswerEnd) {
+  const { content, stop_reason, stop_sequence } = answer.document ?? {};
+  const common = { ...messageStart(head), usage: toMessageUsage(end.usage) };
+  if (Array.isArray(content)) return { ...common, content, stop_reason, stop_sequence };
+  const { tool_calls: calls = [], ...message } = answer.message();
+  const built = new MessageBlocks();
+  built.add({ ...message, tool_calls: calls.map((call, index) => ({ index, ...call })) });
+  built.end();
+  return { ...common, content: built.blocks, ...endingOf(end.finishReason, built) };
+}
+
+type TextBlock = { type: "text"; text: string; citations?: object[] };
+type ThinkingBlock = { type: "thinking"; thinking: string; signature: string };
+type ToolUseBlock = { type: "tool_use"; id: string; name: string; input: object };
 
 /** A tool call of the answer. */
 interface StreamedCall {
-  id: string;
-  name: string;
+  block: ToolUseBlock;
   arguments: string;
   extraContent: unknown;
   state: "waiting" | "open" | "closed";
 }
 
-/** Writes the content blocks of an answer one after the other, as the wire requires. */
-class BlockEvents {
-  #index = -1;
-  #open: "text" | "thinking" | StreamedCall | undefined;
+/** Builds the content blocks of an answer one after the other, as the wire requires, and adds the events of a stream. */
+class MessageBlocks {
+  readonly blocks: OutputBlock[] = [];
+  hasRefusal = false;
+  /** The last block, if further pieces may continue it. */
+  #open: TextBlock | ThinkingBlock | ToolUseBlock | undefined;
   readonly #calls = new Map<number, StreamedCall>();
   readonly #add: AddEvent;
 
-  constructor(add: AddEvent) {
+  /** Without `add` it only builds the blocks. */
+  constructor(add: AddEvent = () => {}) {
     this.#add = add;
   }
 
@@ -90,46 +95,16 @@ class BlockEvents {
     return this.#calls.size > 0;
   }
 
-  addText(text: string): void {
-    if (this.#open !== "text") this.#begin("text", { type: "text", text: "" });
-    this.#extend(`{"type":"text_delta","text":${JSON.stringify(text)}}`);
-  }
-
-  /** Adds a source of the text, which has to be in a block of text. */
-  addCitation(citation: object): void {
-    if (this.#open !== "text") this.#begin("text", { type: "text", text: "" });
-    this.#extend(`{"type":"citations_delta","citation":${JSON.stringify(citation)}}`);
-  }
-
-  /**
-   * Adds streamed text of reasoning, and the blocks that it ends. A delta with whole blocks may repeat their text, because
-   * it contains a whole message; the text is then that of the blocks.
-   */
-  addReasoning(text: string, details: readonly ReasoningDetail[]): void {
-    const isRepeated = this.#open !== "thinking" && details.some(({ type }) => type !== "reasoning.encrypted");
-    if (text !== "" && !isRepeated) this.#addThinking(text);
-    for (const detail of details) {
-      const block = toReasoningBlock(detail);
-      if (block.type === "redacted_thinking") this.#addWhole(block);
-      else {
-        if (this.#open !== "thinking") this.#addThinking(block.thinking);
-        this.#extend(`{"type":"signature_delta","signature":${JSON.stringify(block.signature)}}`);
-        this.#close();
-      }
+  add(delta: Delta): void {
+    const { reasoning_content, reasoning_details = [], content, annotations, refusal, tool_calls = [] } = delta;
+    this.#addReasoning(reasoning_content ?? "", reasoning_details);
+    if (content) this.#addText(content);
+    for (const citation of citationsOf(annotations)) this.#addCitation(citation);
+    if (refusal) {
+      this.hasRefusal = true;
+      this.#addText(refusal);
     }
-  }
-
-  /**
-   * Adds a part of a tool call. Parts of other calls wait while the arguments of the open one are incomplete, because
-   * blocks cannot overlap.
-   */
-  addCall({ index, id, function: called, extra_content }: ToolCallDelta): void {
-    const call = this.#callAt(index, id ?? "");
-    call.name += call.state === "waiting" ? (called?.name ?? "") : "";
-    call.arguments += called?.arguments ?? "";
-    if (extra_content !== undefined) call.extraContent = extra_content;
-    if (call.state === "open") this.#addArguments(called?.arguments ?? "");
-    else if (call.state === "waiting" && !this.#isInCall()) this.#beginCall(call);
+    for (const call of tool_calls) this.#addCall(call);
   }
 
   /** Ends the content. */
@@ -139,27 +114,77 @@ class BlockEvents {
     this.#close();
   }
 
-  #callAt(index: number, id: string): StreamedCall {
-    const known = this.#calls.get(index);
-    if (known !== undefined) return known;
-    const call: StreamedCall = {
-      id: toToolUseId(id),
-      name: "",
-      arguments: "",
-      extraContent: undefined,
-      state: "waiting",
-    };
-    this.#calls.set(index, call);
-    return call;
+  #addText(text: string): void {
+    this.#openText().text += text;
+    this.#extend(`{"type":"text_delta","text":${JSON.stringify(text)}}`);
   }
 
-  /** True if the arguments of the open call are incomplete. */
-  #isInCall(): boolean {
-    return typeof this.#open === "object" && parseJson(this.#open.arguments) === undefined;
+  /** Adds a source of the text, which has to be in a block of text. */
+  #addCitation(citation: object): void {
+    const block = this.#openText();
+    block.citations ??= [];
+    block.citations.push(citation);
+    this.#extend(`{"type":"citations_delta","citation":${JSON.stringify(citation)}}`);
+  }
+
+  #openText(): TextBlock {
+    return this.#open?.type === "text" ? this.#open : this.#begin({ type: "text", text: "" });
+  }
+
+  /**
+   * Adds streamed text of reasoning, and the blocks that it ends. A delta with whole blocks may repeat their text, because
+   * it contains a whole message; the text is then that of the blocks.
+   */
+  #addReasoning(text: string, details: readonly ReasoningDetail[]): void {
+    const isRepeated = this.#open?.type !== "thinking" && details.some(({ type }) => type !== "reasoning.encrypted");
+    if (text !== "" && !isRepeated) this.#addThinking(text);
+    for (const detail of details) {
+      const block = toReasoningBlock(detail);
+      if (block.type === "redacted_thinking") this.#addWhole(block);
+      else {
+        const open = this.#open?.type === "thinking" ? this.#open : this.#addThinking(block.thinking);
+        open.signature = block.signature ?? "";
+        this.#extend(`{"type":"signature_delta","signature":${JSON.stringify(open.signature)}}`);
+        this.#close();
+      }
+    }
+  }
+
+  #addThinking(text: string): ThinkingBlock {
+    const open = this.#open;
+    const block = open?.type === "thinking" ? open : this.#begin({ type: "thinking", thinking: "", signature: "" });
+    block.thinking += text;
+    if (text !== "") this.#extend(`{"type":"thinking_delta","thinking":${JSON.stringify(text)}}`);
+    return block;
+  }
+
+  /**
+   * Adds a part of a tool call. Parts of other calls wait while the arguments of the open one are incomplete, because
+   * blocks cannot overlap.
+   */
+  #addCall({ index, id = "", function: { name = "", arguments: text = "" } = {}, extra_content }: ToolCallDelta): void {
+    const block: ToolUseBlock = { type: "tool_use", id: toToolUseId(id), name: "", input: {} };
+    const call = this.#calls.get(index) ?? { block, arguments: "", extraContent: undefined, state: "waiting" };
+    this.#calls.set(index, call);
+    if (call.state === "waiting") call.block.name += name;
+    call.arguments += text;
+    if (extra_content !== undefined) call.extraContent = extra_content;
+    if (call.state === "open") this.#addArguments(text);
+    else if (call.state === "waiting" && this.#isBetweenCalls()) this.#beginCall(call);
+  }
+
+  /** False if the arguments of the open call are incomplete. */
+  #isBetweenCalls(): boolean {
+    const open = this.#openCall();
+    return open === undefined || parseJson(open.arguments) !== undefined;
+  }
+
+  #openCall(): StreamedCall | undefined {
+    return this.#open?.type === "tool_use" ? this.#calls.values().find(({ state }) => state === "open") : undefined;
   }
 
   #beginCall(call: StreamedCall): void {
-    this.#begin(call, { type: "tool_use", id: call.id, name: call.name, input: {} });
+    this.#begin(call.block);
     call.state = "open";
     this.#addArguments(call.arguments);
   }
@@ -168,37 +193,42 @@ class BlockEvents {
     if (text !== "") this.#extend(`{"type":"input_json_delta","partial_json":${JSON.stringify(text)}}`);
   }
 
-  #addThinking(text: string): void {
-    if (this.#open !== "thinking") this.#begin("thinking", { type: "thinking", thinking: "", signature: "" });
-    if (text !== "") this.#extend(`{"type":"thinking_delta","thinking":${JSON.stringify(text)}}`);
-  }
-
   #addWhole(block: ReasoningBlock): void {
-    this.#begin(undefined, block);
-    this.#add(eventOf({ type: "content_block_stop", index: this.#index }));
+    this.#close();
+    this.#addStart(block);
+    this.#addStop();
   }
 
-  #begin(open: "text" | "thinking" | StreamedCall | undefined, block: object): void {
+  #begin<Block extends TextBlock | ThinkingBlock | ToolUseBlock>(block: Block): Block {
     this.#close();
-    this.#index += 1;
-    this.#open = open;
-    this.#add(eventOf({ type: "content_block_start", index: this.#index, content_block: block }));
+    this.#addStart(block);
+    this.#open = block;
+    return block;
+  }
+
+  #addStart(block: OutputBlock): void {
+    this.blocks.push(block);
+    this.#add(eventOf({ type: "content_block_start", index: this.blocks.length - 1, content_block: block }));
+  }
+
+  #addStop(): void {
+    this.#add(eventOf({ type: "content_block_stop", index: this.blocks.length - 1 }));
   }
 
   /** Adds a delta, given as JSON. */
   #extend(delta: string): void {
-    this.#add(
-      `event: content_block_delta\ndata: {"type":"content_block_delta","index":${this.#index},"delta":${delta}}\n\n`,
-    );
+    const index = this.blocks.length - 1;
+    this.#add(`event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":${delta}}\n\n`);
   }
 
   #close(): void {
-    const closed = this.#open;
-    if (closed === undefined) return;
+    if (this.#open === undefined) return;
+    const call = this.#openCall();
     this.#open = undefined;
-    this.#add(eventOf({ type: "content_block_stop", index: this.#index }));
-    if (typeof closed !== "object") return;
-    closed.state = "closed";
-    if (closed.extraContent !== undefined) this.#addWhole(toCallStateBlock(closed.id, closed.extraContent));
+    this.#addStop();
+    if (call === undefined) return;
+    call.state = "closed";
+    call.block.input = argumentsObject(call.arguments);
+    if (call.extraContent !== undefined) this.#addWhole(toCallStateBlock(call.block.id, call.extraContent));
   }
 }

@@ -1,10 +1,7 @@
 import { type Static, Type } from "typebox";
-import type { AnswerEnd, AnswerHead } from "../answer.ts";
-import type { AnswerFold } from "../answer-fold.ts";
-import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
-import type { ToolCall } from "../chat/request.ts";
-import { isObject, type JsonObject, parseJson } from "../json.ts";
-import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
+import type { AnswerHead } from "../answer.ts";
+import type { CompletionUsage, FinishReason } from "../chat/completion.ts";
+import { citedSources } from "../json.ts";
 
 const MessageUsage = Type.Object({
   input_tokens: Type.Integer({ minimum: 0, description: "Prompt tokens that no cache served or stored." }),
@@ -53,23 +50,10 @@ export const MessageEvent = Type.Object({
 
 export type MessageDocument = Static<typeof MessageDocument>;
 type MessageUsage = Static<typeof MessageUsage>;
-type OutputBlock = Static<typeof OutputBlock> & Record<string, unknown>;
+export type OutputBlock = Static<typeof OutputBlock>;
 
 const ID_PREFIX = "msg_";
 const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
-
-/** Returns the body of a complete answer. */
-export function toMessage(head: AnswerHead, answer: Pick<AnswerFold, "message" | "document">, end: AnswerEnd) {
-  const message = answer.message();
-  const { content, stop_reason, stop_sequence } = answer.document ?? {};
-  const isNative = Array.isArray(content);
-  return {
-    ...messageStart(head),
-    content: isNative ? content : blocksOf(message),
-    ...(isNative ? { stop_reason, stop_sequence } : endingOf(end.finishReason, message)),
-    usage: toMessageUsage(end.usage),
-  };
-}
 
 /** Returns a message without content, as a stream begins with it. */
 export function messageStart({ id, model }: AnswerHead): MessageDocument {
@@ -95,11 +79,11 @@ const STOP_REASONS: Record<FinishReason, string> = {
 /** Returns why an answer ended. The internal form does not tell which stop sequence ended it. */
 export function endingOf(
   finishReason: FinishReason,
-  { refusal, tool_calls }: Pick<ReplyMessage, "refusal" | "tool_calls">,
+  { hasRefusal, hasCalls }: { hasRefusal: boolean; hasCalls: boolean },
 ) {
   let reason = STOP_REASONS[finishReason];
-  if (finishReason === "stop" && refusal !== null) reason = "refusal";
-  else if (finishReason === "stop" && tool_calls !== undefined) reason = "tool_use";
+  if (finishReason === "stop" && hasRefusal) reason = "refusal";
+  else if (finishReason === "stop" && hasCalls) reason = "tool_use";
   return { stop_reason: reason, stop_sequence: null };
 }
 
@@ -120,45 +104,14 @@ export function toMessageUsage(usage: CompletionUsage): MessageUsage {
   };
 }
 
-function blocksOf(message: ReplyMessage) {
-  const { content, annotations = [], refusal, tool_calls = [], reasoning_content, reasoning_details = [] } = message;
-  const hasText = reasoning_details.some(({ type }) => type !== "reasoning.encrypted");
-  const blocks: OutputBlock[] = [];
-  if (reasoning_content && !hasText) blocks.push({ type: "thinking", thinking: reasoning_content, signature: "" });
-  blocks.push(...reasoning_details.map(toReasoningBlock));
-  const citations = citationsOf(annotations);
-  if (content) {
-    blocks.push({ type: "text", text: content, ...(citations.length > 0 && { citations }) });
-  }
-  if (refusal) blocks.push({ type: "text", text: refusal });
-  for (const call of tool_calls) {
-    blocks.push(toolUseOf(call));
-    if (call.extra_content !== undefined) blocks.push(toCallStateBlock(toToolUseId(call.id), call.extra_content));
-  }
-  return blocks;
-}
-
 /** Returns the addresses that a text cites. They are no results of a search that could be sent back to its model. */
-export function citationsOf(annotations: readonly unknown[]): object[] {
-  const citations = annotations.map((annotation) => (isObject(annotation) ? annotation.url_citation : undefined));
-  return citations.filter(isObject).map(({ url, title }) => {
+export function citationsOf(annotations?: readonly unknown[]): object[] {
+  return citedSources(annotations).map(({ url, title }) => {
     return { type: "web_search_result_location", url, title: title ?? null, cited_text: "", encrypted_index: "" };
   });
-}
-
-function toolUseOf({ id, function: { name, arguments: text } }: ToolCall): OutputBlock {
-  return { type: "tool_use", id: toToolUseId(id), name, input: inputOf(text) };
 }
 
 /** Returns an id with only the characters that the wire allows. */
 export function toToolUseId(id: string): string {
   return id.replace(/[^\w-]/g, "_");
-}
-
-/** Reads the arguments of a tool call. Text that is no object is kept under a name that Anthropic's documentation proposes. */
-function inputOf(text: string): JsonObject {
-  if (text.trim() === "") return {};
-  const input = parseJson(text);
-  // The answer may have ended in the middle of the arguments.
-  return isObject(input) ? input : { INVALID_JSON: text };
 }

@@ -1,5 +1,6 @@
 import { type Static, type TSchema, Type } from "typebox";
-import { CacheControl, MESSAGES_MAX, TOOLS_MAX, taggedUnion } from "../chat/request.ts";
+import { CacheControl, MESSAGES_MAX, SentRequest, TOOLS_MAX, taggedUnion } from "../chat/request.ts";
+import { pick } from "../json.ts";
 
 /** Versions of the wire that clients may name in `anthropic-version`. */
 export const MESSAGES_VERSIONS = ["2026-10-21", "2023-06-01", "2023-01-01"] as const;
@@ -148,7 +149,7 @@ const OutputFormat = Type.Object({ type: Type.Literal("json_schema"), schema: Js
 
 /** Fields of a request whose tokens are counted. `null` counts as absent. */
 const promptFields = {
-  model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
+  model: SentRequest.properties.model,
   messages: Type.Array(Message, { minItems: 1, maxItems: MESSAGES_MAX }),
   system: Type.Optional(Type.Union([Type.String(), Type.Array(taggedUnion("type", [TextBlock]))])),
   tools: Type.Optional(Type.Array(MessageTool, { maxItems: TOOLS_MAX })),
@@ -189,10 +190,8 @@ export const MessagesRequest = Type.Object({
     description: "Maximum tokens to generate; at most the model's own maximum.",
   }),
   stop_sequences: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
-  stream: Type.Optional(Type.Boolean()),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  top_k: Type.Optional(Type.Integer({ minimum: 0 })),
+  ...pick(SentRequest.properties, ["stream", "top_p", "top_k"] as const),
   metadata: Type.Optional(Type.Object({ user_id: Type.Optional(Type.String()) })),
   service_tier: Type.Optional(Type.Enum(["auto", "standard_only"])),
 });

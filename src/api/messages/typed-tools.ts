@@ -42,12 +42,12 @@ const BASH = {
 };
 const EDITOR_COMMANDS = ["view", "create", "str_replace", "insert"];
 const MEMORY_COMMANDS = [...EDITOR_COMMANDS, "delete", "rename"];
-/** The fields that a command of `filesTool` has besides its path. */
-const FIELDS: Record<string, readonly string[]> = {
-  view: ["view_range"],
-  create: ["file_text"],
-  str_replace: ["old_str", "new_str"],
-  rename: ["old_path", "new_path"],
+/** The fields that a command of `filesTool` has besides its path, without those that its versions name differently. */
+const FIELDS: Record<string, string> = {
+  view: " (view_range)",
+  create: " (file_text)",
+  str_replace: " (old_str, new_str)",
+  rename: " (old_path, new_path)",
 };
 const PROPERTIES = {
   path: { ...text, description: "For every command except rename." },
@@ -66,10 +66,8 @@ const PROPERTIES = {
 };
 
 function filesTool(what: string, commands: readonly string[], inserted = "insert_text") {
-  const named = commands.map((command) => {
-    const fields = command === "insert" ? ["insert_line", inserted] : (FIELDS[command] ?? []);
-    return fields.length === 0 ? command : `${command} (${fields.join(", ")})`;
-  });
+  const fields: typeof FIELDS = { ...FIELDS, insert: ` (insert_line, ${inserted})` };
+  const named = commands.map((command) => command + (fields[command] ?? ""));
   return {
     description: `Views and edits ${what}. Commands and their fields: ${named.join(", ")}.`,
     input_schema: {

@@ -10,9 +10,16 @@ import { ResponsesEventEncoder, toResponse } from "./encode.ts";
 import { type DecodedInput, PREVIOUS, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
 import { itemsToKeep, type KeptItems, keptConversation, withReferredItems } from "./references.ts";
-import { CLIENT_TOOLS, type InputItem, ResponsesRequest, type ResponsesTool, WEB_SEARCHES } from "./request.ts";
+import {
+  CLIENT_TOOLS,
+  type InputItem,
+  ResponsesRequest,
+  type ResponsesTool,
+  SAME_FIELDS,
+  WEB_SEARCHES,
+} from "./request.ts";
 import type { ResponseObject } from "./response.ts";
-import { SAME_SETTINGS, settingsOf } from "./settings.ts";
+import { settingsOf } from "./settings.ts";
 import { calledTools, isSearch, namedTools, toChatTools } from "./tools.ts";
 import { isOfComputer, TYPED_ITEMS, TYPED_TOOLS } from "./typed-tools.ts";
 
@@ -182,7 +189,7 @@ function toChatRequest(
   const { max_output_tokens: tokens, text: { format, verbosity } = {}, reasoning, top_logprobs, include } = asked;
   const logprobs = include?.includes(LOGPROBS) || (top_logprobs ?? 0) > 0;
   return {
-    ...pick(asked, [...SAME_SETTINGS, "stream", "parallel_tool_calls"]),
+    ...pick(asked, [...SAME_FIELDS, "instructions"]),
     messages,
     ...tools,
     ...(tokens !== undefined && { max_completion_tokens: tokens }),

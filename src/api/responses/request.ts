@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
-import { Metadata, taggedUnion } from "../chat/request.ts";
+import { FunctionDefinition, SentRequest, taggedUnion } from "../chat/request.ts";
+import { pick } from "../json.ts";
 import { TYPED_TOOLS, typedItems, typedTools } from "./typed-tools.ts";
 
 const ITEM = { id: Type.Optional(Type.String()), status: Type.Optional(Type.String()) };
@@ -36,14 +37,14 @@ const Message = Type.Object({
   phase: Type.Optional(Type.String()),
 });
 /** The tool that a call names. */
-export const CALLED = { call_id: Type.String(), name: Type.String(), namespace: Type.Optional(Type.String()) };
-const FunctionCall = Type.Object({
+const CALLED = { call_id: Type.String(), name: Type.String(), namespace: Type.Optional(Type.String()) };
+export const FunctionCall = Type.Object({
   type: Type.Literal("function_call"),
   ...ITEM,
   ...CALLED,
   arguments: Type.String(),
 });
-const CustomToolCall = Type.Object({
+export const CustomToolCall = Type.Object({
   type: Type.Literal("custom_tool_call"),
   ...ITEM,
   ...CALLED,
@@ -53,10 +54,7 @@ const CallOutput = <T extends string>(type: T) =>
   Type.Object({ type: Type.Literal(type), ...ITEM, call_id: Type.String(), output: ToolOutput });
 const FunctionTool = Type.Object({
   type: Type.Literal("function"),
-  name: Type.String({ minLength: 1 }),
-  description: Type.Optional(Type.String()),
-  parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
-  strict: Type.Optional(Type.Boolean()),
+  ...FunctionDefinition.properties,
   defer_loading: Type.Optional(Type.Boolean({ description: "True only in the result of a `tool_search`." })),
 });
 const CustomTool = Type.Object({
@@ -85,8 +83,7 @@ const NamespaceTool = Type.Object({
 const ToolSearchTool = Type.Object({
   type: Type.Literal("tool_search"),
   execution: Type.Literal("client"),
-  description: Type.Optional(Type.String()),
-  parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  ...pick(FunctionDefinition.properties, ["description", "parameters"] as const),
 });
 const Json = Type.Record(Type.String(), Type.Unknown());
 const searchTools = (["web_search", "web_search_2025_08_26", "web_search_preview"] as const).map((type) =>
@@ -106,7 +103,7 @@ const clientTools = [FunctionTool, CustomTool, NamespaceTool, ToolSearchTool, ..
 export const CLIENT_TOOLS: readonly string[] = clientTools.map(({ properties }) => properties.type.const);
 const ResponsesTool = taggedUnion("type", [...clientTools, ...searchTools]);
 
-const ToolSearchCall = Type.Object({
+export const ToolSearchCall = Type.Object({
   type: Type.Literal("tool_search_call"),
   ...ITEM,
   call_id: Type.String(),
@@ -194,32 +191,29 @@ const ReasoningSettings = Type.Object({
 });
 const StreamSettings = Type.Object({ include_obfuscation: Type.Optional(Type.Boolean()) });
 
+/** Fields that chat completions have in the same form. */
+export const SAME_FIELDS = [
+  ...(["model", "temperature", "top_p", "stream", "parallel_tool_calls"] as const),
+  ...(["user", "metadata", "prompt_cache_key", "safety_identifier"] as const),
+];
+
 /** Body of POST /v1/responses. `null` counts as absent. */
 export const ResponsesRequest = Type.Object({
-  model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
+  ...pick(SentRequest.properties, [...SAME_FIELDS, "top_logprobs"] as const),
   input: Type.Union([Type.String(), Type.Array(InputItem, { minItems: 1 })]),
   instructions: Type.Optional(Type.String({ description: "Placed before the input as a system message." })),
   tools: Type.Optional(Type.Array(ResponsesTool)),
   tool_choice: Type.Optional(ResponsesToolChoice),
-  parallel_tool_calls: Type.Optional(Type.Boolean()),
   text: Type.Optional(TextSettings),
   reasoning: Type.Optional(ReasoningSettings),
   max_output_tokens: Type.Optional(
     Type.Integer({ minimum: 1, description: "Maximum tokens to generate; at most the model's own maximum." }),
   ),
-  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
-  top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  top_logprobs: Type.Optional(Type.Integer({ minimum: 0, maximum: 20 })),
   include: Type.Optional(Type.Array(Type.String())),
-  stream: Type.Optional(Type.Boolean()),
   stream_options: Type.Optional(StreamSettings),
   store: Type.Optional(Type.Boolean()),
   previous_response_id: Type.Optional(Type.String()),
   truncation: Type.Optional(Type.Enum(["auto", "disabled"])),
-  metadata: Type.Optional(Metadata),
-  user: Type.Optional(Type.String()),
-  safety_identifier: Type.Optional(Type.String({ maxLength: 128 })),
-  prompt_cache_key: Type.Optional(Type.String({ maxLength: 1024 })),
   service_tier: Type.Optional(Type.String()),
   max_tool_calls: Type.Optional(Type.Integer({ minimum: 1 })),
   background: Type.Optional(Type.Boolean({ description: "Only false." })),

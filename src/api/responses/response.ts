@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Metadata } from "../chat/request.ts";
-import { CALLED } from "./request.ts";
+import { CustomToolCall, FunctionCall, ToolSearchCall } from "./request.ts";
 import { LocalShellCall, PatchCall, ShellCall } from "./typed-tools.ts";
 
 const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
@@ -27,25 +27,9 @@ export const OutputItem = Type.Union([
     role: Type.Literal("assistant"),
     content: Type.Array(Type.Union([OutputTextPart, RefusalPart])),
   }),
-  Type.Object({
-    ...ITEM,
-    type: Type.Literal("function_call"),
-    ...CALLED,
-    arguments: Type.String(),
-  }),
-  Type.Object({
-    ...ITEM,
-    type: Type.Literal("custom_tool_call"),
-    ...CALLED,
-    input: Type.String(),
-  }),
-  Type.Object({
-    ...ITEM,
-    type: Type.Literal("tool_search_call"),
-    call_id: Type.String(),
-    execution: Type.Literal("client"),
-    arguments: Type.Unknown(),
-  }),
+  Type.Object({ ...FunctionCall.properties, ...ITEM }),
+  Type.Object({ ...CustomToolCall.properties, ...ITEM }),
+  Type.Object({ ...ToolSearchCall.properties, ...ITEM, execution: Type.Literal("client") }),
   Type.Object({ ...ITEM, call_id: Type.String(), ...ShellCall.properties }),
   Type.Object({ ...ITEM, call_id: Type.String(), ...LocalShellCall.properties }),
   Type.Object({ ...ITEM, call_id: Type.String(), ...PatchCall.properties }),

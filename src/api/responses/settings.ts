@@ -5,12 +5,6 @@ import type { ResponseSettings } from "./response.ts";
 const DEFAULT_TEMPERATURE = 1;
 const DEFAULT_TOP_P = 1;
 
-/** Settings that the internal form has under the same name. */
-export const SAME_SETTINGS = [
-  ...(["model", "instructions", "temperature", "top_p"] as const),
-  ...(["user", "metadata", "prompt_cache_key", "safety_identifier"] as const),
-];
-
 /** Returns the settings that a response repeats. */
 export function settingsOf(asked: ResponsesRequest, isStored: boolean): ResponseSettings {
   const { reasoning, text, user, tools = [] } = asked;
