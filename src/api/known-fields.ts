@@ -1,7 +1,7 @@
 import type { Static, TSchema } from "typebox";
 import { isObject } from "./json.ts";
 import { compileCheck, refuseIf } from "./validation.ts";
-import type { UnknownFields } from "./wording.ts";
+import { UnknownFields } from "./wording.ts";
 
 /** Copies a value; `unknown` collects the fields that the schema does not have. */
 type Copy = (value: unknown, unknown: UnknownFields) => unknown;
@@ -31,6 +31,16 @@ export function compileReader<Schema extends TSchema>(
     const copied = copy(body, unknown);
     refuseIf(check(copied));
     return copied as Static<Schema>;
+  };
+}
+
+/** Compiles a schema to a function that returns a value with only the fields of the schema; undefined if that is invalid. */
+export function compileKnown<Schema extends TSchema>(schema: Schema): (value: unknown) => Static<Schema> | undefined {
+  const copy = compileCopy(schema);
+  const check = compileCheck(schema);
+  return (value) => {
+    const known = copy(value, new UnknownFields());
+    return check(known) === undefined ? (known as Static<Schema>) : undefined;
   };
 }
 

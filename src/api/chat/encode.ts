@@ -7,12 +7,11 @@ import type {
   CompletionUsage,
   Delta,
   OtherFields,
-  ReplyMessage,
   ResultingMessage,
   ToolCallDelta,
 } from "./completion.ts";
-import type { RequestMessage } from "./request.ts";
-import { withSentCalls } from "./translate.ts";
+import type { RequestMessage, ToolCall } from "./request.ts";
+import { toSentCall, withSentCalls } from "./translate.ts";
 
 const ID_PREFIX = "chatcmpl-";
 
@@ -27,7 +26,7 @@ export function toChatCompletion(
   conversation: readonly RequestMessage[],
   isLegacy = false,
 ): ChatCompletion {
-  const message = toSentMessage(answer.message(), isLegacy);
+  const message = toSent(answer.message(), isLegacy, toSentCall) as ChatCompletion["choices"][number]["message"];
   return {
     ...answer.whole,
     id: `${ID_PREFIX}${id}`,
@@ -52,14 +51,24 @@ export function toChatCompletion(
   };
 }
 
-/** Converts a message of an answer to the form that callers see: custom tools, and the first call of a legacy request. */
-function toSentMessage(message: ReplyMessage, isLegacy: boolean): ChatCompletion["choices"][number]["message"] {
-  if (message.others === undefined && message.tool_calls === undefined) return message;
-  const { others, ...named } = message;
-  const sent = { ...others, ...withSentCalls(named) };
-  if (!isLegacy || named.tool_calls === undefined) return sent;
-  const { tool_calls: [first, ...more] = [], ...rest } = sent;
-  return { ...rest, ...(first && { function_call: first.function }), ...(more.length > 0 && { tool_calls: more }) };
+/**
+ * Converts a message of an answer, or a piece of one, to the form that callers see. The first call of a legacy request has a
+ * field of its own; `toCall` converts the others.
+ */
+function toSent<Call extends ToolCall | ToolCallDelta, Named extends object>(
+  { others, tool_calls: calls = [], ...named }: Named & { others?: OtherFields; tool_calls?: Call[] },
+  isLegacy: boolean,
+  toCall: (call: Call) => object,
+) {
+  const [first] = calls;
+  const isFirst = isLegacy && first !== undefined && (!("index" in first) || first.index === 0);
+  const sent = (isFirst ? calls.slice(1) : calls).map(toCall);
+  return {
+    ...others,
+    ...named,
+    ...(isFirst && { function_call: first.function }),
+    ...(sent.length > 0 && { tool_calls: sent }),
+  };
 }
 
 /** Converts a message of the request for the response: its content becomes text, and images are left out. */
@@ -104,7 +113,8 @@ export class ChatEventEncoder implements EventEncoder {
       const isEmpty = (value: unknown) => value === undefined || value === null;
       if (isEmpty(sent) && isEmpty(logprobs) && isEmpty(once) && isEmpty(choice)) continue;
       if (sent?.content || sent?.refusal || sent?.tool_calls || sent?.audio || sent?.images) this.#hasContent = true;
-      this.#addEvent(choiceOf(sent ? this.#toSentDelta(sent) : {}, null, { logprobs, choice }), { once });
+      const fields = sent ? toSent(sent, this.#options.isLegacy, (call) => this.#toSentCall(call)) : {};
+      this.#addEvent(choiceOf(fields, null, { logprobs, choice }), { once });
     }
   }
 
@@ -132,22 +142,6 @@ export class ChatEventEncoder implements EventEncoder {
 
   fail(error: PublicError): void {
     this.#add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`);
-  }
-
-  #toSentDelta({ others, tool_calls: calls, ...named }: Delta): object {
-    if (calls === undefined) return { ...others, ...named };
-    const sent = calls.map((call) => this.#toSentCall(call));
-    if (!this.#options.isLegacy) return { ...others, ...named, tool_calls: sent };
-    const [first, ...more] = calls;
-    const isFirst = first?.index === 0;
-    const rest = isFirst ? more : calls;
-    const function_call = isFirst ? first.function : undefined;
-    return {
-      ...others,
-      ...named,
-      ...(function_call && { function_call }),
-      ...(rest.length > 0 && { tool_calls: rest }),
-    };
   }
 
   #toSentCall({ isCustom, ...call }: ToolCallDelta): object {

@@ -92,7 +92,7 @@ const EXPECTED_FILE = "Expected a public https:// address, or data:â€¦;base64,â€
 const AUDIO_FORMAT = /^[a-z0-9]{2,10}$/;
 
 /** Returns the fault of a content part that is not text: its field, and a sentence that follows the field's name. */
-export function partFault(part: ContentPart): { field: string; fault: string; isUnsupported?: true } | undefined {
+function partFault(part: ContentPart): { field: string; fault: string; isUnsupported?: true } | undefined {
   const at = (field: string, fault: string | undefined) => (fault === undefined ? undefined : { field, fault });
   switch (part.type) {
     case "image_url":

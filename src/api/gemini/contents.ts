@@ -1,35 +1,27 @@
-import { partFault } from "../chat/image-address.ts";
 import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
-import { Places } from "../places.ts";
+import { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuse } from "../validation.ts";
 import type { UnknownFields } from "../wording.ts";
 import type { GeminiContent, GeminiPart } from "./request.ts";
 import { detailOf, extraContentOf } from "./signatures.ts";
 
-/** The messages of contents, and their places in them. */
-export interface DecodedContents {
-  messages: RequestMessage[];
-  places: Places;
-}
-
 /**
  * Converts contents to messages. `ignored` gets the fields that have no place in them. Throws InvalidRequestError.
  */
-export function messagesOfContents(contents: readonly GeminiContent[], ignored: UnknownFields): DecodedContents {
+export function messagesOfContents(contents: readonly GeminiContent[], ignored: UnknownFields): PlacedMessages {
   const reader = new ContentReader(ignored);
   for (const [index, content] of contents.entries()) reader.read(content, `contents[${index}]`);
   return reader;
 }
 
-class ContentReader implements DecodedContents {
-  readonly messages: RequestMessage[] = [];
-  readonly places = new Places();
+class ContentReader extends PlacedMessages {
   readonly #ignored: UnknownFields;
   /** Calls without a result, the oldest first. */
   readonly #open: { id: string; name: string }[] = [];
   #calls = 0;
 
   constructor(ignored: UnknownFields) {
+    super();
     this.#ignored = ignored;
   }
 
@@ -38,16 +30,15 @@ class ContentReader implements DecodedContents {
     else this.#readUser(parts, path);
   }
 
-  #add(message: RequestMessage, path: string): void {
-    this.messages.push(this.places.note(message, path));
-  }
-
   #readUser(parts: readonly GeminiPart[], path: string): void {
     const content: ContentPart[] = [];
     for (const [index, part] of parts.entries()) {
       const at = `${path}.parts[${index}]`;
       if (part.functionResponse !== undefined) this.#addResult(part.functionResponse, at);
-      else content.push(this.places.note(contentOf(part, at), at));
+      else
+        content.push(
+          this.note(contentOf(part, at), `${at}${part.inlineData ? ".inlineData" : part.fileData ? ".fileData" : ""}`),
+        );
     }
     const [first] = content;
     if (first === undefined) {
@@ -55,7 +46,7 @@ class ContentReader implements DecodedContents {
       return;
     }
     const isText = content.length === 1 && first.type === "text";
-    this.#add({ role: "user", content: isText ? first.text : content }, path);
+    this.add({ role: "user", content: isText ? first.text : content }, path);
   }
 
   #addResult({ id, name, response = {} }: NonNullable<GeminiPart["functionResponse"]>, at: string): void {
@@ -65,7 +56,7 @@ class ContentReader implements DecodedContents {
       const reason = `no functionCall before it without a result has this ${id === undefined ? "name" : "id"}`;
       refuse(invalid(`${at}.functionResponse`, reason));
     }
-    this.#add({ role: "tool", tool_call_id: call.id, content: JSON.stringify(response) }, at);
+    this.add({ role: "tool", tool_call_id: call.id, content: JSON.stringify(response) }, at);
   }
 
   #readAnswer(parts: readonly GeminiPart[], path: string): void {
@@ -83,7 +74,7 @@ class ContentReader implements DecodedContents {
       }
     }
     if (message.content === undefined && message.tool_calls === undefined) message.content = "";
-    this.#add(message, path);
+    this.add(message, path);
   }
 
   #think(message: RequestMessage, { text = "", thoughtSignature: signature }: GeminiPart): void {
@@ -106,20 +97,12 @@ class ContentReader implements DecodedContents {
   }
 }
 
-function contentOf(part: GeminiPart, at: string): ContentPart {
-  const { text, inlineData, fileData } = part;
-  const content = inlineData
-    ? inlineContent(inlineData)
-    : fileData
-      ? fileContent(fileData)
-      : text === undefined
-        ? undefined
-        : ({ type: "text", text } as const);
+function contentOf({ text, inlineData, fileData }: GeminiPart, at: string): ContentPart {
+  if (inlineData !== undefined) return inlineContent(inlineData);
+  if (fileData !== undefined) return fileContent(fileData);
+  if (text !== undefined) return { type: "text", text };
   const kinds = "text, inlineData, fileData, functionCall or functionResponse";
-  if (content === undefined) refuse(invalid(at, `expected one of ${kinds}`));
-  const found = partFault(content);
-  if (found === undefined) return content;
-  refuse(invalid(inlineData ? `${at}.inlineData` : `${at}.fileData`, found.fault));
+  refuse(invalid(at, `expected one of ${kinds}`));
 }
 
 function inlineContent({ mimeType, data }: NonNullable<GeminiPart["inlineData"]>): ContentPart {

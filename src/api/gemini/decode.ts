@@ -1,11 +1,13 @@
 import { choiceWithoutTools, effortOfBudget } from "../chat/decode.ts";
+import { checkParts } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, TOOLS_MAX, type Tool } from "../chat/request.ts";
 import { detailsOf, isObject, type JsonObject, objectsIn } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
+import type { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
-import { type DecodedContents, messagesOfContents } from "./contents.ts";
+import { messagesOfContents } from "./contents.ts";
 import { GeminiEventEncoder, toGenerated } from "./encode.ts";
 import { type GeminiContent, GenerateContentRequest, withCamelCase, withLists } from "./request.ts";
 
@@ -45,6 +47,7 @@ export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedC
   const request = readRequest(named, unknown);
   refuseIf(refusedIssue(unknown) ?? formatIssue(request) ?? choiceIssue(request) ?? instructionIssue(request));
   const contents = messagesOfContents(request.contents, unknown);
+  checkParts(contents.messages, (param) => paramOf(param, request, contents));
   return {
     kind: "completion",
     request: internalRequest(request, contents, call),
@@ -119,7 +122,7 @@ function declarations({ tools = [] }: GenerateContentRequest) {
 
 function internalRequest(
   request: GenerateContentRequest,
-  { messages }: DecodedContents,
+  { messages }: PlacedMessages,
   { model, isStreamed }: GeminiCall,
 ): ChatCompletionRequest {
   const { systemInstruction, labels, generationConfig: config = {} } = request;
@@ -219,8 +222,8 @@ const PARAMS: Record<string, string> = {
 };
 const TOOL_PARAM = /^tools\[(\d+)\](?:\.function)?(.*)$/;
 
-function paramOf(param: string, request: GenerateContentRequest, { messages, places }: DecodedContents): string {
-  const place = places.find(messages, param);
+function paramOf(param: string, request: GenerateContentRequest, contents: PlacedMessages): string {
+  const place = contents.find(param);
   if (place !== undefined) return place.path;
   const [, tool, rest = ""] = TOOL_PARAM.exec(param) ?? [];
   const declared = tool === undefined ? undefined : declarations(request)[Number(tool)];

@@ -1,5 +1,5 @@
 import type { CacheControl, ContentPart, ReasoningDetail, RequestMessage, ToolCall } from "../chat/request.ts";
-import { Places } from "../places.ts";
+import { PlacedMessages } from "../placed-messages.ts";
 import { type ReasoningBlock, stateOf } from "./reasoning.ts";
 import type { BlockOf, InputMessage, MessagesRequest } from "./request.ts";
 
@@ -7,11 +7,9 @@ type TextOrMedia = BlockOf<"text" | "image" | "document" | "search_result">;
 type AssistantBlocks = Extract<InputMessage, { role: "assistant" }>["content"];
 
 /** Converts the messages of the wire to the internal form, and remembers the place of each. */
-export class MessageConversation {
-  readonly messages: RequestMessage[] = [];
-  readonly #places = new Places();
-
+export class MessageConversation extends PlacedMessages {
   constructor({ system, messages, cache_control }: Pick<MessagesRequest, "system" | "messages" | "cache_control">) {
+    super();
     if (system !== undefined && system.length > 0) this.#add("system", this.#parts(system, "system"), "system");
     for (const [index, message] of messages.entries()) this.#addMessage(message, `messages[${index}]`);
     if (cache_control !== undefined) this.#markLast(cache_control);
@@ -19,7 +17,7 @@ export class MessageConversation {
 
   /** Returns the wire's path of a path in the internal form. */
   paramOf(param: string): string {
-    const place = this.#places.find(this.messages, param);
+    const place = this.find(param);
     return place === undefined ? param : place.path + place.rest.replace(/^\.(image_url|file)\b.*$/, ".source");
   }
 
@@ -78,7 +76,7 @@ export class MessageConversation {
 
   #add(role: RequestMessage["role"], parts: ContentPart[], path: string, fields: Partial<RequestMessage> = {}): void {
     const hasContent = parts.length > 0 || fields.tool_calls === undefined;
-    this.messages.push(this.#places.note({ role, ...(hasContent && { content: contentOf(parts) }), ...fields }, path));
+    this.add({ role, ...(hasContent && { content: contentOf(parts) }), ...fields }, path);
   }
 
   #parts(content: string | readonly TextOrMedia[], path: string): ContentPart[] {
@@ -89,7 +87,7 @@ export class MessageConversation {
   #partsOf(block: TextOrMedia, path: string): ContentPart[] {
     const parts = partsOf(block);
     mark(parts.at(-1), block.cache_control);
-    return parts.map((part) => this.#places.note(part, path));
+    return parts.map((part) => this.note(part, path));
   }
 
   /** Marks the end of the prompt, as the upstream does where the whole request has a cache mark. */

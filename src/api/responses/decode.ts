@@ -3,11 +3,12 @@ import { checkParts } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
 import { detailsOf, isObject, type JsonObject, objectsIn, pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
+import type { PlacedMessages } from "../placed-messages.ts";
 import { compileCheck, invalid, refuse, refused, refuseIf } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
 import { joinedChoices, UnknownFields } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
-import { type DecodedInput, PREVIOUS, toMessages } from "./input.ts";
+import { PREVIOUS, toMessages } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
 import { itemsToKeep, type KeptItems, keptConversation, withReferredItems } from "./references.ts";
 import {
@@ -18,8 +19,7 @@ import {
   SAME_FIELDS,
   WEB_SEARCHES,
 } from "./request.ts";
-import type { ResponseObject } from "./response.ts";
-import { settingsOf } from "./settings.ts";
+import { type ResponseObject, settingsOf } from "./response.ts";
 import { calledTools, isSearch, namedTools, toChatTools } from "./tools.ts";
 import { isOfComputer, TYPED_ITEMS, TYPED_TOOLS } from "./typed-tools.ts";
 
@@ -296,8 +296,8 @@ const PARAMS: Record<string, string> = {
   max_completion_tokens: "max_output_tokens",
 };
 
-function paramOf(param: string, { messages, places }: DecodedInput): string {
-  const place = places.find(messages, param);
+function paramOf(param: string, input: PlacedMessages): string {
+  const place = input.find(param);
   if (place === undefined) return PARAMS[param] ?? param;
   const { path, rest, isPart } = place;
   if (path.startsWith(PREVIOUS)) return PREVIOUS;

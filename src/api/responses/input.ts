@@ -1,16 +1,10 @@
 import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
-import { Places } from "../places.ts";
+import { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuse } from "../validation.ts";
 import { readReasoning } from "./reasoning.ts";
 import type { InputItem, MessagePart } from "./request.ts";
 import { internalNameOf, toCustomArguments } from "./tools.ts";
 import { messageOf } from "./typed-tools.ts";
-
-/** The messages of an input, and their places in it. */
-export interface DecodedInput {
-  messages: RequestMessage[];
-  places: Places;
-}
 
 /** Path of everything that comes from the previous response. */
 export const PREVIOUS = "previous_response_id";
@@ -19,9 +13,9 @@ export const PREVIOUS = "previous_response_id";
  * Converts input items to messages. An assistant's items in a row, such as reasoning, a text and function calls, become
  * one message. The first `earlierCount` items are those of the previous response. Throws InvalidRequestError.
  */
-export function toMessages(input: string | readonly InputItem[], earlierCount: number): DecodedInput {
+export function toMessages(input: string | readonly InputItem[], earlierCount: number): PlacedMessages {
   const reader = new InputReader();
-  if (typeof input === "string") reader.add("input", { role: "user", content: input });
+  if (typeof input === "string") reader.add({ role: "user", content: input }, "input");
   else {
     for (const [index, item] of input.entries()) {
       reader.read(item, index < earlierCount ? PREVIOUS : `input[${index - earlierCount}]`);
@@ -31,9 +25,7 @@ export function toMessages(input: string | readonly InputItem[], earlierCount: n
   return reader;
 }
 
-class InputReader implements DecodedInput {
-  readonly messages: RequestMessage[] = [];
-  readonly places = new Places();
+class InputReader extends PlacedMessages {
   readonly #extras = new Map<string, unknown>();
   /** The assistant message that further items belong to. */
   #turn: RequestMessage | undefined;
@@ -58,7 +50,7 @@ class InputReader implements DecodedInput {
         this.#call(item.call_id, { name: "tool_search", arguments: JSON.stringify(item.arguments ?? {}) }, path);
         return;
       case "tool_search_output":
-        this.add(path, { role: "tool", tool_call_id: item.call_id, content: JSON.stringify(item.tools) });
+        this.add({ role: "tool", tool_call_id: item.call_id, content: JSON.stringify(item.tools) }, path);
         return;
       case "reasoning":
         this.#reason(item, path);
@@ -73,15 +65,14 @@ class InputReader implements DecodedInput {
       default: {
         const read = messageOf(item);
         if ("called" in read) this.#call(read.callId, read.called, path);
-        else this.add(Array.isArray(read.result.content) ? `${path}.output` : path, read.result);
+        else this.add(read.result, Array.isArray(read.result.content) ? `${path}.output` : path);
       }
     }
   }
 
-  add(path: string, message: RequestMessage): RequestMessage {
-    this.messages.push(this.places.note(message, path));
+  override add(message: RequestMessage, path: string): void {
+    super.add(message, path);
     this.#turn = message.role === "assistant" ? message : undefined;
-    return message;
   }
 
   end(): void {
@@ -100,11 +91,11 @@ class InputReader implements DecodedInput {
   }
 
   #addWithParts(path: string, message: RequestMessage, content: string | readonly MessagePart[], at: string): void {
-    this.add(path, { ...message, content: typeof content === "string" ? content : this.#parts(content, at) });
+    this.add({ ...message, content: typeof content === "string" ? content : this.#parts(content, at) }, path);
   }
 
   #parts(content: readonly MessagePart[], at: string): ContentPart[] {
-    return content.map((part, index) => this.places.note(toPart(part), `${at}[${index}]`));
+    return content.map((part, index) => this.note(toPart(part), `${at}[${index}]`));
   }
 
   #say({ content }: Extract<InputItem, { type: "message" }>, path: string): void {
@@ -121,7 +112,7 @@ class InputReader implements DecodedInput {
   }
 
   #call(id: string, called: ToolCall["function"], path: string): void {
-    const message = this.#turn ?? this.add(path, { role: "assistant" });
+    const message = this.#turn ?? this.#begin(path);
     message.tool_calls ??= [];
     message.tool_calls.push({ id, type: "function", function: called });
   }
@@ -140,7 +131,13 @@ class InputReader implements DecodedInput {
   #openTurn(path: string): RequestMessage {
     const turn = this.#turn;
     const isOpen = turn !== undefined && (turn.content === undefined || turn.tool_calls !== undefined);
-    return isOpen ? turn : this.add(path, { role: "assistant" });
+    return isOpen ? turn : this.#begin(path);
+  }
+
+  #begin(path: string): RequestMessage {
+    const message: RequestMessage = { role: "assistant" };
+    this.add(message, path);
+    return message;
   }
 }
 

@@ -1,8 +1,6 @@
 import { MESSAGES_MAX } from "../chat/request.ts";
 import { detailsOf, isObject, objectsIn, parseJson } from "../json.ts";
-import { compileCopy } from "../known-fields.ts";
-import { compileCheck } from "../validation.ts";
-import { UnknownFields } from "../wording.ts";
+import { compileKnown } from "../known-fields.ts";
 import { InputItem } from "./request.ts";
 import type { ResponseObject } from "./response.ts";
 
@@ -15,8 +13,8 @@ export interface KeptItems {
 }
 
 const ID = /^[\w.:-]{1,128}$/;
-const copyItem = compileCopy(InputItem);
-const checkItem = compileCheck(InputItem);
+/** Returns an item with the fields that requests have; undefined for an item of a type that they cannot contain. */
+const knownItem = compileKnown(InputItem);
 
 /** Returns the ids that a body refers to: that of its previous response, and those of items. */
 export function referencedIds(body: unknown): string[] {
@@ -61,12 +59,6 @@ export function keptConversation(responseId: string, kept: KeptItems | undefined
   const found = keptResponse(responseId, kept);
   if (found === undefined) return undefined;
   return [...found.input, ...found.response.output].map(knownItem).filter((item) => item !== undefined);
-}
-
-/** Returns an item with the fields that requests have; undefined for an item of a type that they cannot contain. */
-function knownItem(item: unknown): InputItem | undefined {
-  const known = copyItem(item, new UnknownFields());
-  return checkItem(known) === undefined ? (known as InputItem) : undefined;
 }
 
 /** Returns what is kept of a response: its items, and the whole response with all items of the conversation before it. */

@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Metadata } from "../chat/request.ts";
-import { CustomToolCall, FunctionCall, ToolSearchCall } from "./request.ts";
+import { pick } from "../json.ts";
+import { CustomToolCall, FunctionCall, type ResponsesRequest, ToolSearchCall } from "./request.ts";
 import { LocalShellCall, PatchCall, ShellCall } from "./typed-tools.ts";
 
 const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
@@ -49,32 +50,64 @@ export const ResponseUsage = Type.Object({
 });
 export type ResponseUsage = Static<typeof ResponseUsage>;
 
-/** Fields of a response that repeat the settings of its request. */
+const orNull = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
+  Type.Union([schema, Type.Null()], { default: null });
+/**
+ * Fields of a response that repeat the settings of its request, with their values where it does not state them. The defaults
+ * are those of OpenAI: clients of Open Responses expect numbers, whatever the upstream's own defaults are.
+ */
 export const ResponseSettings = Type.Object({
-  access_programs: Type.Null(),
-  frequency_penalty: Type.Literal(0),
-  instructions: Nullable(Type.String()),
-  max_output_tokens: Nullable(Type.Integer()),
-  max_tool_calls: Nullable(Type.Integer()),
-  metadata: Metadata,
-  parallel_tool_calls: Type.Boolean(),
-  presence_penalty: Type.Literal(0),
-  previous_response_id: Nullable(Type.String()),
-  prompt_cache_key: Nullable(Type.String()),
+  access_programs: Type.Null({ default: null }),
+  frequency_penalty: Type.Literal(0, { default: 0 }),
+  instructions: orNull(Type.String()),
+  max_output_tokens: orNull(Type.Integer()),
+  max_tool_calls: orNull(Type.Integer()),
+  metadata: Type.Unsafe<Static<typeof Metadata>>({ ...Metadata, default: {} }),
+  parallel_tool_calls: Type.Boolean({ default: true }),
+  presence_penalty: Type.Literal(0, { default: 0 }),
+  previous_response_id: orNull(Type.String()),
+  prompt_cache_key: orNull(Type.String()),
   reasoning: Type.Object({ effort: Nullable(Type.String()), summary: Nullable(Type.String()) }),
-  safety_identifier: Nullable(Type.String()),
-  service_tier: Type.Literal("default"),
+  safety_identifier: orNull(Type.String()),
+  service_tier: Type.Literal("default", { default: "default" }),
   store: Type.Boolean({ description: "True if `previous_response_id` can continue the response." }),
-  temperature: Type.Number(),
+  temperature: Type.Number({ default: 1 }),
   text: Type.Object({ format: Type.Object({ type: Type.String() }), verbosity: Type.Optional(Type.String()) }),
-  tool_choice: Type.Unknown(),
+  tool_choice: Type.Unknown({ default: "auto" }),
   tools: Type.Array(Type.Unknown()),
-  top_logprobs: Type.Integer(),
-  top_p: Type.Number(),
-  truncation: Type.Enum(["auto", "disabled"]),
+  top_logprobs: Type.Integer({ default: 0 }),
+  top_p: Type.Number({ default: 1 }),
+  truncation: Type.Enum(["auto", "disabled"], { default: "disabled" }),
   user: Type.Optional(Type.String()),
 });
 export type ResponseSettings = Static<typeof ResponseSettings>;
+
+const DEFAULTS = Object.fromEntries(
+  Object.entries(ResponseSettings.properties).flatMap(([name, schema]) =>
+    "default" in schema ? [[name, schema.default]] : [],
+  ),
+);
+
+/** Returns the settings that a response repeats. */
+export function settingsOf(asked: ResponsesRequest, isStored: boolean): ResponseSettings {
+  const { reasoning, text, tools = [] } = asked;
+  const stated = pick(asked as Partial<ResponseSettings>, Object.keys(DEFAULTS) as (keyof ResponseSettings)[]);
+  return {
+    ...(DEFAULTS as ResponseSettings),
+    ...stated,
+    ...pick(asked, ["user"]),
+    service_tier: "default",
+    reasoning: {
+      effort: reasoning?.effort ?? null,
+      summary: reasoning?.summary ?? reasoning?.generate_summary ?? null,
+    },
+    store: isStored,
+    text: { format: { type: "text" }, ...text },
+    tools: tools.map((tool) =>
+      tool.type === "function" ? { description: null, parameters: null, strict: null, ...tool } : tool,
+    ),
+  };
+}
 
 /** Response of POST /v1/responses. */
 export const ResponseObject = Type.Object({

@@ -1,9 +1,7 @@
-import { type Static, type TSchema, Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { type ContentPart, type RequestMessage, taggedUnion } from "../chat/request.ts";
 import { detailsOf, type JsonObject, textOf } from "../json.ts";
-import { compileCopy } from "../known-fields.ts";
-import { compileCheck } from "../validation.ts";
-import { UnknownFields } from "../wording.ts";
+import { compileKnown } from "../known-fields.ts";
 
 /**
  * Tools that OpenAI defines and the client runs ("Shell", "Apply patch" and "Computer use" in OpenAI's documentation). For
@@ -110,19 +108,13 @@ interface TranslatedTool {
   parameters: object;
   /** Begins the ids of its calls: OpenAI refuses others. */
   prefix: string;
-  /** Returns the fields of a call's item that depend on the arguments, which a model wrote. */
+  /** Returns the fields of a call's item that depend on the arguments, which a model wrote, in the form of the item. */
   fields(given: JsonObject): TranslatedFields;
 }
 
-const readShellAction = reader(ShellAction, ({ commands }) => ({ commands: textsIn(commands) }));
-const readExecAction = reader(ExecAction, ({ command }) => ({
-  type: "exec" as const,
-  command: textsIn(command),
-  env: {},
-}));
-const readOperation = reader(PatchOperation, ({ path, diff: text }) => {
-  return { type: "update_file" as const, path: textOf(path) ?? "", diff: textOf(text) ?? "" };
-});
+const knownShellAction = compileKnown(ShellAction);
+const knownExecAction = compileKnown(ExecAction);
+const knownOperation = compileKnown(PatchOperation);
 
 /** The tools that become functions. */
 const FUNCTIONS = {
@@ -130,13 +122,24 @@ const FUNCTIONS = {
     prefix: "sh",
     description: "Runs shell commands on the user's machine and returns the output of each.",
     parameters: ShellAction,
-    fields: (given) => ({ type: "shell_call", action: readShellAction(given), environment: { type: "local" } }),
+    fields: (given) => ({
+      type: "shell_call",
+      action: knownShellAction(given) ?? { commands: textsIn(given.commands) },
+      environment: { type: "local" },
+    }),
   },
   local_shell: {
     prefix: "lsh",
     description: "Runs one command, given as its program and arguments, on the user's machine and returns its output.",
     parameters: Type.Partial(Type.Omit(ExecAction, ["type"])),
-    fields: (given) => ({ type: "local_shell_call", action: readExecAction({ env: {}, ...given, type: "exec" }) }),
+    fields: (given) => ({
+      type: "local_shell_call",
+      action: knownExecAction({ env: {}, ...given, type: "exec" }) ?? {
+        type: "exec",
+        command: textsIn(given.command),
+        env: {},
+      },
+    }),
   },
   apply_patch: {
     prefix: "apc",
@@ -148,22 +151,16 @@ has only added lines; a deletion needs none.`,
       path: Type.String(),
       diff: Type.Optional(Type.String()),
     }),
-    fields: (given) => ({ type: "apply_patch_call", operation: readOperation(given) }),
+    fields: (given) => ({
+      type: "apply_patch_call",
+      operation: knownOperation(given) ?? {
+        type: "update_file",
+        path: textOf(given.path) ?? "",
+        diff: textOf(given.diff) ?? "",
+      },
+    }),
   },
 } as const satisfies Record<string, TranslatedTool>;
-
-/**
- * Returns a function that reads arguments which a model wrote: only the fields of the schema, or what `repair` makes of them
- * where they do not have its form.
- */
-function reader<Schema extends TSchema>(schema: Schema, repair: (given: JsonObject) => Static<Schema>) {
-  const copy = compileCopy(schema);
-  const check = compileCheck(schema);
-  return (given: JsonObject): Static<Schema> => {
-    const copied = copy(given, new UnknownFields()) as JsonObject;
-    return check(copied) === undefined ? (copied as Static<Schema>) : repair(copied);
-  };
-}
 
 function textsIn(value: unknown): string[] {
   const values: unknown[] = Array.isArray(value) ? value : [value];

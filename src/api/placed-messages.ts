@@ -2,9 +2,15 @@ import type { ContentPart, RequestMessage } from "./chat/request.ts";
 
 const MESSAGE_PARAM = /^messages\[(\d+)\](?:\.content\[(\d+)\])?(.*)$/;
 
-/** The wire's paths of the messages and parts of the internal form, for the errors that name them. */
-export class Places {
+/** Messages of the internal form, with the wire's paths of them and of their parts for the errors that name them. */
+export class PlacedMessages {
+  readonly messages: RequestMessage[] = [];
   readonly #paths = new Map<object, string>();
+
+  /** Adds the message that was made from what the path names. */
+  add(message: RequestMessage, path: string): void {
+    this.messages.push(this.note(message, path));
+  }
 
   /** Notes the path from which a message or a part was made. Returns the message or the part. */
   note<Made extends RequestMessage | ContentPart>(made: Made, path: string): Made {
@@ -16,12 +22,9 @@ export class Places {
    * Returns the wire's path of the message or the part in a path of the internal form, and the rest of that path. Undefined
    * for a path that has neither.
    */
-  find(
-    messages: readonly RequestMessage[],
-    param: string,
-  ): { path: string; rest: string; isPart: boolean } | undefined {
+  find(param: string): { path: string; rest: string; isPart: boolean } | undefined {
     const [, index, partIndex, rest = ""] = MESSAGE_PARAM.exec(param) ?? [];
-    const message = messages[Number(index)];
+    const message = this.messages[Number(index)];
     if (message === undefined) return undefined;
     const part = Array.isArray(message.content) ? message.content[Number(partIndex)] : undefined;
     const ofPart = part && this.#paths.get(part);
