@@ -108,6 +108,13 @@ export class ChatEventEncoder implements EventEncoder {
 
   push(pieces: readonly AnswerPiece[]): void {
     for (const { delta, logprobs, whole, choice } of pieces) {
+      const isPlain = logprobs === undefined && whole === undefined && choice === undefined;
+      const content = isPlain && delta !== undefined ? onlyContentOf(delta) : undefined;
+      if (content !== undefined) {
+        this.#hasContent = true;
+        this.#addEvent(`{"index":0,"delta":{"content":${JSON.stringify(content)}},"finish_reason":null}`);
+        continue;
+      }
       const once = whole && this.#addCommon(whole);
       const sent = delta && withoutRole(delta);
       const isEmpty = (value: unknown) => value === undefined || value === null;
@@ -179,6 +186,12 @@ function choiceOf(
 ): string {
   const logprobs = beside.logprobs ?? undefined;
   return JSON.stringify({ ...beside.choice, index: 0, delta, logprobs, finish_reason: finishReason });
+}
+
+/** Returns the content of a delta with no other field, as most have; undefined for another delta. */
+function onlyContentOf(delta: Delta): string | undefined {
+  for (const field in delta) if (field !== "content") return undefined;
+  return delta.content || undefined;
 }
 
 /**

@@ -1,13 +1,20 @@
 import type { CacheControl, ContentPart, ReasoningDetail, RequestMessage, ToolCall } from "../chat/request.ts";
 import { PlacedMessages } from "../placed-messages.ts";
 import { type ReasoningBlock, stateOf } from "./reasoning.ts";
-import type { BlockOf, InputMessage, MessagesRequest } from "./request.ts";
+import type { BlockOf, InputMessage, MessageBlock, MessagesRequest } from "./request.ts";
 
 type TextOrMedia = BlockOf<"text" | "image" | "document" | "search_result">;
 type AssistantBlocks = Extract<InputMessage, { role: "assistant" }>["content"];
 
-/** Converts the messages of the wire to the internal form, and remembers the place of each. */
+/** Converts the messages of the wire to the internal form, and notes what only upstreams of this wire take. */
 export class MessageConversation extends PlacedMessages {
+  /** Path of the first block that changes the answer, and that other wires do not have. */
+  needed: string | undefined;
+  /** True if a block is marked to be cached for an hour, also where the internal form has no marks. */
+  hasHourMark = false;
+  /** Parts of blocks that the internal form lacks. */
+  readonly uncounted: unknown[] = [];
+
   constructor({ system, messages, cache_control }: Pick<MessagesRequest, "system" | "messages" | "cache_control">) {
     super();
     if (system !== undefined && system.length > 0) this.#add("system", this.#parts(system, "system"), "system");
@@ -35,7 +42,9 @@ export class MessageConversation extends PlacedMessages {
     }
   }
 
-  #addResult({ tool_use_id, content = "", is_error, cache_control }: BlockOf<"tool_result">, path: string): void {
+  #addResult(block: BlockOf<"tool_result">, path: string): void {
+    this.#visit(block, path);
+    const { tool_use_id, content = "", is_error, cache_control } = block;
     const parts = this.#parts(content, `${path}.content`);
     if (is_error === true) parts.unshift({ type: "text", text: "Error:" });
     mark(parts.at(-1), cache_control);
@@ -56,9 +65,11 @@ export class MessageConversation extends PlacedMessages {
       for (const [callId, extra] of Object.entries(state?.calls ?? {})) extras.set(callId, extra);
     };
     for (const [index, block] of blocks.entries()) {
+      const blockPath = `${path}.content[${index}]`;
+      if (block.type !== "text") this.#visit(block, blockPath);
       if (block.type === "thinking" || block.type === "redacted_thinking") addReasoning(block);
       else if (block.type === "tool_use") calls.push(toolCallOf(block));
-      else if (block.type === "text") parts.push(...this.#partsOf(block, `${path}.content[${index}]`));
+      else if (block.type === "text") parts.push(...this.#partsOf(block, blockPath));
       // For the estimate of the prompt alone: only upstreams of this wire take it.
       else parts.push({ type: "text", text: JSON.stringify("input" in block ? block.input : block.content) });
     }
@@ -85,9 +96,20 @@ export class MessageConversation extends PlacedMessages {
   }
 
   #partsOf(block: TextOrMedia, path: string): ContentPart[] {
+    this.#visit(block, path);
     const parts = partsOf(block);
     mark(parts.at(-1), block.cache_control);
     return parts.map((part) => this.note(part, path));
+  }
+
+  #visit(block: MessageBlock, path: string): void {
+    if ("cache_control" in block && block.cache_control?.ttl === "1h") this.hasHourMark = true;
+    if (block.type === "text") this.uncounted.push(...(block.citations ?? []));
+    if (block.type === "tool_use" && block.toolset_name !== undefined) this.uncounted.push(block.toolset_name);
+    if (block.type === "server_tool_use" || block.type === "web_search_tool_result") this.needed ??= `${path}.type`;
+    if (block.type !== "document" && block.type !== "search_result") return;
+    if (block.citations?.enabled === true) this.needed ??= `${path}.citations`;
+    for (const inner of innerBlocks(block)) this.#visit(inner, path);
   }
 
   /** Marks the end of the prompt, as the upstream does where the whole request has a cache mark. */
@@ -96,6 +118,11 @@ export class MessageConversation extends PlacedMessages {
     if (typeof last?.content === "string") last.content = [{ type: "text", text: last.content }];
     mark(last?.content?.at(-1), cacheControl);
   }
+}
+
+function innerBlocks(block: BlockOf<"document" | "search_result">): readonly BlockOf<"text" | "image">[] {
+  if (block.type === "search_result") return block.content;
+  return block.source.type === "content" && typeof block.source.content !== "string" ? block.source.content : [];
 }
 
 function mark(part: ContentPart | undefined, cacheControl: CacheControl | undefined): void {

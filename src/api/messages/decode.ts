@@ -9,14 +9,7 @@ import { UnknownFields } from "../wording.ts";
 import { MessageConversation } from "./conversation.ts";
 import { MessageEventEncoder, toMessage } from "./encode.ts";
 import { isClaudes } from "./reasoning.ts";
-import {
-  CountTokensRequest,
-  type InputMessage,
-  MESSAGES_VERSIONS,
-  type MessageBlock,
-  MessagesRequest,
-  type MessageTool,
-} from "./request.ts";
+import { CountTokensRequest, MESSAGES_VERSIONS, MessagesRequest, type MessageTool } from "./request.ts";
 import { definitionOf, isOfScreen, isWebSearch, TYPED_TOOL, WEB_SEARCH } from "./typed-tools.ts";
 
 /** Headers of a request. */
@@ -46,7 +39,7 @@ function decode(
   refuseIf(toolIssue(request) ?? toolChoiceIssue(request) ?? thinkingIssue(request) ?? formatIssue(request));
   const conversation = new MessageConversation(request);
   checkParts(conversation.messages, (param) => conversation.paramOf(param));
-  const native = nativeOf(request, headers);
+  const native = nativeOf(request, headers, conversation);
   const asked = internalRequest(request, conversation);
   return {
     kind: "completion",
@@ -143,32 +136,8 @@ function formatIssue({ output_format, output_config }: MessagesRequest): Validat
   return { code: "invalid_value", param: "output_format", message };
 }
 
-interface PlacedBlock {
-  block: MessageBlock;
-  path: string;
-}
-
-/** Returns the blocks of some content, each followed by those in it. */
-function blocksIn(content: string | readonly MessageBlock[] | undefined, path: string): PlacedBlock[] {
-  if (content === undefined || typeof content === "string") return [];
-  return content.flatMap((block, index) => {
-    const placed = { block, path: `${path}[${index}]` };
-    if (block.type === "tool_result" || block.type === "search_result") {
-      return [placed, ...blocksIn(block.content, `${placed.path}.content`)];
-    }
-    if (block.type !== "document" || block.source.type !== "content") return [placed];
-    return [placed, ...blocksIn(block.source.content, `${placed.path}.source.content`)];
-  });
-}
-
-function* blocksOf(messages: readonly InputMessage[]): Generator<PlacedBlock & Pick<InputMessage, "role">> {
-  for (const [index, { role, content }] of messages.entries()) {
-    for (const placed of blocksIn(content, `messages[${index}].content`)) yield { ...placed, role };
-  }
-}
-
 /** Thinking that Claude cannot read is left out of the request for upstreams of this wire, because they would refuse it. */
-function nativeOf(request: MessagesRequest, headers: Headers): NativeRequest {
+function nativeOf(request: MessagesRequest, headers: Headers, conversation: MessageConversation): NativeRequest {
   const messages = request.messages.flatMap((message) => {
     if (message.role !== "assistant" || typeof message.content === "string") return [message];
     const content = message.content.filter((block) => {
@@ -178,18 +147,21 @@ function nativeOf(request: MessagesRequest, headers: Headers): NativeRequest {
   });
   // Node joins the values of repeated headers, except for a few, and `set-cookie` alone is a list.
   const passed = pick(headers as Record<string, string>, ["anthropic-version", "anthropic-beta"]);
-  const blocks = [...blocksIn(request.system, "system"), ...blocksOf(request.messages)].map(({ block }) => block);
-  const typedTools = request.tools?.filter(({ type = "custom" }) => type !== "custom") ?? [];
+  const { tools = [] } = request;
+  const typedTools = tools.filter(({ type = "custom" }) => type !== "custom");
+  const uncounted = [...conversation.uncounted, ...typedTools];
+  // Other wires have no tools for a screen, and no searches.
+  const needed = tools.findIndex((tool) => isOfScreen(tool) || isWebSearch(tool.type ?? ""));
   return {
     wire: "messages",
     body: { ...request, messages },
     headers: passed,
     hints: hintsOf(request, passed["anthropic-beta"]),
-    needed: neededField(request),
+    needed: needed < 0 ? conversation.needed : `tools[${needed}].type`,
     search: searchIn(request),
     typedTools: typedTools.length,
-    uncountedBytes: uncountedBytes(blocks, typedTools),
-    hasHourCache: hasHourMark(request, blocks),
+    uncountedBytes: uncounted.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(uncounted)),
+    hasHourCache: conversation.hasHourMark || [request, ...tools].some((one) => one.cache_control?.ttl === "1h"),
     // Elsewhere the budget of thinking becomes an effort.
     prefersNative: request.thinking?.type === "enabled",
   };
@@ -204,38 +176,9 @@ function hintsOf(request: MessagesRequest, beta: string | undefined): string[] {
   ];
 }
 
-/** Returns the length of what blocks and tools contain for upstreams on this wire alone. */
-function uncountedBytes(blocks: readonly MessageBlock[], typedTools: readonly MessageTool[]): number {
-  const parts = blocks.flatMap((block): unknown[] => {
-    if (block.type === "text") return block.citations ?? [];
-    return block.type === "tool_use" && block.toolset_name !== undefined ? [block.toolset_name] : [];
-  });
-  const sent = [...parts, ...typedTools];
-  return sent.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(sent));
-}
-
-/** Tests whether a part is marked to be cached for an hour, also where the internal form has no marks, such as on tool calls. */
-function hasHourMark(request: MessagesRequest, blocks: readonly MessageBlock[]): boolean {
-  return [request, ...(request.tools ?? []), ...blocks].some(
-    (part) => "cache_control" in part && part.cache_control?.ttl === "1h",
-  );
-}
-
 function searchIn({ tools = [] }: MessagesRequest): NativeSearch | undefined {
   const index = searchIndex(tools);
   return index < 0 ? undefined : { param: `tools[${index}].type` };
-}
-
-/** Returns the path of what other wires do not have: a tool for a screen, a search, or a document that asks for citations. */
-function neededField({ messages, tools = [] }: MessagesRequest): string | undefined {
-  const tool = tools.findIndex((one) => isOfScreen(one) || isWebSearch(one.type ?? ""));
-  if (tool >= 0) return `tools[${tool}].type`;
-  for (const { block, path } of blocksOf(messages)) {
-    if (block.type === "server_tool_use" || block.type === "web_search_tool_result") return `${path}.type`;
-    const hasCitations = block.type === "document" || block.type === "search_result";
-    if (hasCitations && block.citations?.enabled === true) return `${path}.citations`;
-  }
-  return undefined;
 }
 
 /** Upstreams of other wires take user ids up to this length. */

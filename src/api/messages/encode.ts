@@ -163,9 +163,12 @@ class MessageBlocks {
    * blocks cannot overlap.
    */
   #addCall({ index, id = "", function: { name = "", arguments: text = "" } = {}, extra_content }: ToolCallDelta): void {
-    const block: ToolUseBlock = { type: "tool_use", id: toToolUseId(id), name: "", input: {} };
-    const call = this.#calls.get(index) ?? { block, arguments: "", extraContent: undefined, state: "waiting" };
-    this.#calls.set(index, call);
+    let call = this.#calls.get(index);
+    if (call === undefined) {
+      const block: ToolUseBlock = { type: "tool_use", id: toToolUseId(id), name: "", input: {} };
+      call = { block, arguments: "", extraContent: undefined, state: "waiting" };
+      this.#calls.set(index, call);
+    }
     if (call.state === "waiting") call.block.name += name;
     call.arguments += text;
     if (extra_content !== undefined) call.extraContent = extra_content;

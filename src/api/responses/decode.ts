@@ -1,14 +1,14 @@
 import { excessIssue } from "../chat/decode.ts";
 import { checkParts } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, TOOLS_MAX } from "../chat/request.ts";
-import { detailsOf, isObject, type JsonObject, objectsIn, pick } from "../json.ts";
+import { detailsOf, isObject, type JsonObject, pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import type { PlacedMessages } from "../placed-messages.ts";
 import { compileCheck, invalid, refuse, refused, refuseIf } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
 import { joinedChoices, UnknownFields } from "../wording.ts";
 import { ResponsesEventEncoder, toResponse } from "./encode.ts";
-import { PREVIOUS, toMessages } from "./input.ts";
+import { InputMessages, PREVIOUS } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
 import { itemsToKeep, type KeptItems, keptConversation, withReferredItems } from "./references.ts";
 import {
@@ -21,7 +21,7 @@ import {
 } from "./request.ts";
 import { type ResponseObject, settingsOf } from "./response.ts";
 import { calledTools, isSearch, namedTools, toChatTools } from "./tools.ts";
-import { isOfComputer, TYPED_ITEMS, TYPED_TOOLS } from "./typed-tools.ts";
+import { isOfComputer, TYPED_TOOLS } from "./typed-tools.ts";
 
 const readRequest = compileReader(ResponsesRequest);
 const LOGPROBS = "message.output_text.logprobs";
@@ -74,7 +74,7 @@ export function decodeResponses(body: unknown, kept?: KeptItems): DecodedComplet
   const earlier = earlierItems(read.previous_response_id, kept);
   const asked = earlier.length === 0 ? read : { ...read, input: [...earlier, ...itemsOf(read.input)] };
   refuseIf(excessIssue(asked.input, "input", MESSAGES_MAX));
-  const input = toMessages(asked.input, earlier.length);
+  const input = new InputMessages(asked.input, earlier.length);
   checkParts(input.messages, (param) => paramOf(param, input));
   const named = namedTools(asked);
   const request = toChatRequest(asked, input.messages, toChatTools(named, asked.tool_choice));
@@ -88,7 +88,7 @@ export function decodeResponses(body: unknown, kept?: KeptItems): DecodedComplet
     kind: "completion",
     request,
     output: { param: "max_output_tokens", tokens: asked.max_output_tokens, isLimitedBySetting: false },
-    native: nativeRequest(asked, encoder.tools, earlier.length),
+    native: nativeRequest(asked, encoder.tools, input),
     ...(isKept && {
       keep: (answer) => {
         const response = answer as ResponseObject;
@@ -215,7 +215,7 @@ function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest
 function nativeRequest(
   asked: ResponsesRequest,
   called: ReturnType<typeof calledTools>,
-  earlierCount: number,
+  { needed, hasTypedItems, uncounted }: InputMessages,
 ): NativeRequest {
   const { input, include = [], previous_response_id: _previous, ...rest } = asked;
   const body: Record<string, unknown> = { ...rest, store: false };
@@ -224,32 +224,23 @@ function nativeRequest(
   // Without it, clients could not send the reasoning back to an upstream that stores nothing.
   const included = include.filter((one) => INCLUDED.has(one));
   body.include = [...new Set([...included, "reasoning.encrypted_content"])];
+  const { tools = [] } = asked;
+  const ofComputer = tools.findIndex(isOfComputer);
   const search = searchIn(asked);
   if (search === undefined) delete body.max_tool_calls;
   const typedTools = [...called.values()].filter(({ type }) => (TYPED_TOOLS as string[]).includes(type)).length;
+  const isSearchNeeded = search !== undefined && search.ignoredAs === undefined;
   return {
     wire: "responses",
     body,
     headers: {},
     hints: nativeHints(asked, search),
-    needed: search !== undefined && search.ignoredAs === undefined ? search.param : neededPath(asked, earlierCount),
+    needed: isSearchNeeded ? search.param : ofComputer < 0 ? needed : `tools[${ofComputer}].type`,
     search,
     typedTools,
-    hasTypedParts: typedTools > 0 || itemsOf(input).some(({ type }) => TYPED_ITEMS.includes(type)),
-    uncountedBytes: uncountedBytes(input),
+    hasTypedParts: typedTools > 0 || hasTypedItems,
+    uncountedBytes: uncounted.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(uncounted)),
   };
-}
-
-/** Returns the length of what items contain for upstreams on this wire alone. */
-function uncountedBytes(input: ResponsesRequest["input"]): number {
-  const parts = itemsOf(input).flatMap((item): unknown[] => {
-    if (item.type === "message") return objectsIn(item.content).flatMap(({ annotations }) => annotations ?? []);
-    if (item.type === "web_search_call") return [item.action];
-    if (item.type === "computer_call") return [item.pending_safety_checks];
-    return item.type === "computer_call_output" ? [item.acknowledged_safety_checks] : [];
-  });
-  const sent = parts.filter((part) => part !== undefined);
-  return sent.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(sent));
 }
 
 /** Clients such as Codex offer a search with each request, and the model need not use it: it is left out where it is not run. */
@@ -259,15 +250,6 @@ function searchIn({ tools = [], tool_choice: choice }: ResponsesRequest): Native
   const isDemanded = typeof choice === "object" && isSearch(choice.type);
   const hasOthers = tools.some(({ type }) => !isSearch(type));
   return { param: `tools[${index}].type`, ...(hasOthers && !isDemanded && { ignoredAs: "tools.web_search" }) };
-}
-
-/** Returns the path of the first tool or item of a computer: no function can stand for it. */
-function neededPath({ tools = [], input }: ResponsesRequest, earlierCount: number): string | undefined {
-  const tool = tools.findIndex(isOfComputer);
-  if (tool >= 0) return `tools[${tool}].type`;
-  const item = itemsOf(input).findIndex((one) => isOfComputer(one) || ("tools" in one && one.tools.some(isOfComputer)));
-  if (item < 0) return undefined;
-  return item < earlierCount ? PREVIOUS : `input[${item - earlierCount}].type`;
 }
 
 /** True for reasoning of other upstreams. */

@@ -97,12 +97,15 @@ export class ResponsesEventEncoder implements EventEncoder {
   /** Ended items of an upstream that speaks this wire; undefined for other upstreams. */
   #nativeItems: OutputItem[] | undefined;
   #sequenceNumber = 0;
+  /** The place of the last piece of text, and its JSON. */
+  #place: object | undefined;
+  #placeText = "";
 
   constructor(options: EncoderOptions, head: AnswerHead, add: AddEvent) {
     this.#options = options;
     this.#head = head;
     this.#add = add;
-    this.#builder = new OutputBuilder({ ...options, answerId: head.id }, (type, fields) => this.#emit(type, fields));
+    this.#builder = new OutputBuilder({ ...options, answerId: head.id }, (...event) => this.#emit(...event));
     const response = this.#response(RUNNING);
     for (const type of ["response.created", "response.in_progress"]) this.#emit(type, { response });
   }
@@ -144,10 +147,20 @@ export class ResponsesEventEncoder implements EventEncoder {
     return responseOf(this.#options, this.#head, this.#nativeItems ?? this.#builder.items, lifecycle);
   }
 
-  #emit(type: string, fields: object): void {
-    // An upstream's event has a number of its own.
-    const data = { type, ...fields, sequence_number: this.#sequenceNumber };
+  #emit(type: string, fields: object, delta?: string, logprobs?: readonly unknown[]): void {
+    const sequence_number = this.#sequenceNumber;
     this.#sequenceNumber += 1;
-    this.#add(`event: ${type}\ndata: ${JSON.stringify(data)}\n\n`);
+    if (delta === undefined) {
+      this.#add(`event: ${type}\ndata: ${JSON.stringify({ type, ...fields, sequence_number })}\n\n`);
+      return;
+    }
+    // Most events have a piece of a text: the fields beside it are converted once.
+    if (fields !== this.#place) {
+      this.#place = fields;
+      this.#placeText = JSON.stringify(fields).slice(1, -1);
+    }
+    const common = `"type":"${type}","sequence_number":${sequence_number},${this.#placeText}`;
+    const beside = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
+    this.#add(`event: ${type}\ndata: {${common},"delta":${JSON.stringify(delta)}${beside}}\n\n`);
   }
 }

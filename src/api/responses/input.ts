@@ -1,36 +1,57 @@
 import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
+import { objectsIn } from "../json.ts";
 import { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuse } from "../validation.ts";
 import { readReasoning } from "./reasoning.ts";
 import type { InputItem, MessagePart } from "./request.ts";
 import { internalNameOf, toCustomArguments } from "./tools.ts";
-import { messageOf } from "./typed-tools.ts";
+import { isOfComputer, messageOf, TYPED_ITEMS } from "./typed-tools.ts";
 
 /** Path of everything that comes from the previous response. */
 export const PREVIOUS = "previous_response_id";
 
 /**
- * Converts input items to messages. An assistant's items in a row, such as reasoning, a text and function calls, become
- * one message. The first `earlierCount` items are those of the previous response. Throws InvalidRequestError.
+ * Converts input items to messages, and notes what only upstreams of this wire take. An assistant's items in a row, such as
+ * reasoning, a text and function calls, become one message.
  */
-export function toMessages(input: string | readonly InputItem[], earlierCount: number): PlacedMessages {
-  const reader = new InputReader();
-  if (typeof input === "string") reader.add({ role: "user", content: input }, "input");
-  else {
-    for (const [index, item] of input.entries()) {
-      reader.read(item, index < earlierCount ? PREVIOUS : `input[${index - earlierCount}]`);
-    }
-  }
-  reader.end();
-  return reader;
-}
-
-class InputReader extends PlacedMessages {
+export class InputMessages extends PlacedMessages {
+  /** Path of the first tool or item of a computer: no function can stand for it. */
+  needed: string | undefined;
+  hasTypedItems = false;
+  /** Parts of items that the messages lack. */
+  readonly uncounted: unknown[] = [];
   readonly #extras = new Map<string, unknown>();
   /** The assistant message that further items belong to. */
   #turn: RequestMessage | undefined;
 
-  read(item: InputItem, path: string): void {
+  /** The first `earlierCount` items are those of the previous response. Throws InvalidRequestError. */
+  constructor(input: string | readonly InputItem[], earlierCount: number) {
+    super();
+    if (typeof input === "string") this.add({ role: "user", content: input }, "input");
+    else {
+      for (const [index, item] of input.entries()) {
+        const path = index < earlierCount ? PREVIOUS : `input[${index - earlierCount}]`;
+        this.#visit(item, path);
+        this.#read(item, path);
+      }
+    }
+    this.#end();
+  }
+
+  #visit(item: InputItem, path: string): void {
+    const isNeeded = isOfComputer(item) || ("tools" in item && item.tools.some(isOfComputer));
+    if (isNeeded) this.needed ??= path === PREVIOUS ? PREVIOUS : `${path}.type`;
+    this.hasTypedItems ||= TYPED_ITEMS.includes(item.type);
+    const parts = () => {
+      if (item.type === "message") return objectsIn(item.content).flatMap(({ annotations }) => annotations ?? []);
+      if (item.type === "web_search_call") return [item.action];
+      if (item.type === "computer_call") return [item.pending_safety_checks];
+      return item.type === "computer_call_output" ? [item.acknowledged_safety_checks] : [];
+    };
+    this.uncounted.push(...parts().filter((part) => part !== undefined));
+  }
+
+  #read(item: InputItem, path: string): void {
     switch (item.type) {
       case "message":
         if (item.role === "assistant") this.#say(item, path);
@@ -75,7 +96,7 @@ class InputReader extends PlacedMessages {
     this.#turn = message.role === "assistant" ? message : undefined;
   }
 
-  end(): void {
+  #end(): void {
     // The last call with an id gets its data. Calls with the same id would otherwise make any number of copies of it.
     for (const message of this.messages.toReversed()) {
       const { role, content, refusal, tool_calls: calls } = message;

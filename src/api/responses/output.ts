@@ -7,8 +7,11 @@ import type { OutputItem } from "./response.ts";
 import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";
 import { isTranslated, translatedCall } from "./typed-tools.ts";
 
-/** Takes an event of an answer: its type, and its fields besides the sequence number. */
-type EmitEvent = (type: string, fields: object) => void;
+/**
+ * Takes an event of an answer: its type, and its fields besides the sequence number. For a piece of a text, `fields` is the
+ * same object for all its pieces.
+ */
+type EmitEvent = (type: string, fields: object, delta?: string, logprobs?: readonly unknown[]) => void;
 
 type Item<T extends OutputItem["type"]> = Extract<OutputItem, { type: T }>;
 type Part = Item<"message">["content"][number];
@@ -101,7 +104,7 @@ export class OutputBuilder {
       item.summary.push(part);
     }
     part.text += text;
-    this.#emit("response.reasoning_summary_text.delta", { ...place, delta: text });
+    this.#emit("response.reasoning_summary_text.delta", place, text);
   }
 
   #newReasoning(): Item<"reasoning"> {
@@ -137,7 +140,7 @@ export class OutputBuilder {
     const given = this.#options.hasLogprobs ? contentLogprobs(logprobs) : [];
     part.text += text;
     part.logprobs.push(...given);
-    this.#emit("response.output_text.delta", { ...place, delta: text, logprobs: given });
+    this.#emit("response.output_text.delta", place, text, given);
   }
 
   #annotate(given: unknown): void {
@@ -153,7 +156,7 @@ export class OutputBuilder {
     const { place, part } = this.#openPart("refusal");
     if (part.type !== "refusal") return;
     part.refusal += text;
-    this.#emit("response.refusal.delta", { ...place, delta: text });
+    this.#emit("response.refusal.delta", place, text);
   }
 
   /** Returns the part that a piece continues: the last one of the open message if it has the same type. */
@@ -200,7 +203,7 @@ export class OutputBuilder {
     call.text += text;
     if (text === "" || call.open === undefined) return;
     call.open.item.arguments = call.text;
-    this.#emit("response.function_call_arguments.delta", { ...call.open.place, delta: text });
+    this.#emit("response.function_call_arguments.delta", call.open.place, text);
   }
 
   #beginCall(index: number, callId: string, name: string, isCustom: boolean): Call {
@@ -236,7 +239,7 @@ export class OutputBuilder {
       const call = { id: this.#newId("ctc"), ...common, ...named, type: "custom_tool_call" as const, input: "" };
       const opened = this.#openItem(call);
       call.input = isCustom ? text : customInputOf(text);
-      this.#emit("response.custom_tool_call_input.delta", { ...opened.place, delta: call.input });
+      this.#emit("response.custom_tool_call_input.delta", opened.place, call.input);
       this.#emit("response.custom_tool_call_input.done", { ...opened.place, input: call.input });
       this.#done(opened, last);
     }
