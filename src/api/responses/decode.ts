@@ -29,17 +29,17 @@ const LOGPROBS = "message.output_text.logprobs";
 const INCLUDED = new Set(["reasoning.encrypted_content", LOGPROBS]);
 
 /** Fields without an effect here, even if the upstream speaks this wire: some of them have a price of their own. */
-const CHOICES = ["allowed_tools", "function", "custom", ...TYPED_TOOLS, ...WEB_SEARCHES];
 const NEVER_SENT = ["service_tier", "prompt_cache_retention", "prompt_cache_options"];
+const CHOICES = ["allowed_tools", "function", "custom", ...TYPED_TOOLS, ...WEB_SEARCHES];
 const NO_FILES = refused("this service stores no files. Send the image or the file itself");
+/** The parts of an item, or the screenshot that stands in their place. */
 const PARTS = { properties: { file_id: NO_FILES }, items: { properties: { file_id: NO_FILES } } };
+
 /** Returns the refusals of tools that the provider would run, and of these fields unless they are false. */
 function refusedTools(...flags: string[]): object {
   const refusedFlags = Object.fromEntries(flags.map((flag) => [flag, refused("must be false", false)]));
-  const type = refused(
-    `supported tools are ${joinedChoices([...CLIENT_TOOLS, "web_search"])}`,
-    ...[...CLIENT_TOOLS, ...WEB_SEARCHES],
-  );
+  const rule = `supported tools are ${joinedChoices([...CLIENT_TOOLS, "web_search"])}`;
+  const type = refused(rule, ...CLIENT_TOOLS, ...WEB_SEARCHES);
   const environment = { properties: { type: refused("must be 'local'", "local") } };
   const tools = { items: { properties: refusedFlags } };
   return { items: { properties: { type, environment, tools, ...refusedFlags } } };
