@@ -4,7 +4,6 @@ import { KNOWN_PROVIDERS, type KnownProvider } from "../providers/registry.ts";
 import { type AliasSettings, resolveAliases } from "./aliases.ts";
 import { compose } from "./compose.ts";
 import { type CatalogContext, configuredModel, type ModelSettings, priceOfRoute } from "./configured.ts";
-import { composeEmbedding, isKnownEmbedding, offeredEmbeddings } from "./embeddings.ts";
 import { findFacts, offeredBy } from "./facts.ts";
 import type { CreditSettings } from "./known-prices.ts";
 import { identify, type ProviderIdentity } from "./known-providers.ts";
@@ -107,7 +106,7 @@ function addKnownModels(models: Map<string, CatalogModel>, context: CatalogConte
   for (const known of KNOWN_PROVIDERS) {
     for (const { provider } of present.filter((candidate) => candidate.known === known)) {
       const unpriced: string[] = [];
-      for (const name of [...offeredBy(known.id), ...offeredEmbeddings(known.id)]) {
+      for (const name of offeredBy(known.id)) {
         const id = models.has(name) ? `${provider.id}/${name}` : name;
         const model = knownModel(id, name, { provider, known }, context);
         if (model === "charged beyond the report") unpriced.push(name);
@@ -126,7 +125,7 @@ function knownModel(
   context: CatalogContext,
 ): CatalogModel | "charged beyond the report" | undefined {
   const facts = findFacts(known.id, name);
-  if (facts === undefined ? !isKnownEmbedding(name) : hasPassed(facts.shutdownDate, context.nowMs)) return undefined;
+  if (facts === undefined || hasPassed(facts.shutdownDate, context.nowMs)) return undefined;
   const priced = priceOfRoute(provider, name, context);
   if (typeof priced === "string") return priced === "unknown" ? undefined : priced;
   return configuredModel("models", { id, routes: [{ provider: provider.id, model: name }] }, context);
@@ -143,20 +142,17 @@ function unpricedNote({ id }: ProviderIdentity, names: string[]): string {
 function foundModels(server: FoundServer): CatalogModel[] {
   return server.models.map(({ name, embedding, contextWindow, fileDate, can }) => {
     const kind = embedding === undefined ? "model" : "embedding model";
-    const knowledge = {
-      id: `${server.id}/${name}`,
-      routes: [{ providerId: server.id, model: name, prices: FREE }] as const,
-      knownContextWindow: contextWindow,
-      fileDate,
-      sentence: `The ${kind} ${name} on the ${server.name} server of this machine.`,
-    };
-    if (embedding !== undefined) return { ...composeEmbedding(knowledge, embedding), ownedBy: server.id };
     const facts = findFacts(undefined, name);
     return compose({
-      ...knowledge,
+      id: `${server.id}/${name}`,
+      routes: [{ providerId: server.id, model: name, prices: FREE }],
       facts: facts && { ...facts, ownedBy: server.id },
-      ...(can && { stated: { capabilities: [...can] } }),
+      stated: { ...embedding, ...(can && { capabilities: [...can] }) },
+      knownContextWindow: contextWindow,
+      fileDate,
       refuses: server.refuses,
+      isEmbedding: embedding !== undefined,
+      sentence: `The ${kind} ${name} on the ${server.name} server of this machine.`,
     });
   });
 }

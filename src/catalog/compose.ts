@@ -2,7 +2,7 @@ import type { Static } from "typebox";
 import type { Capability, Category, CutoffBasis } from "../api/model.ts";
 import type { ModelSchema } from "../config/upstream-schema.ts";
 import { IMAGE_TOKENS_MAX, type ModelFacts } from "./facts.ts";
-import { type CatalogModel, dearestList, type Route } from "./model.ts";
+import { type CatalogModel, dearestList, type EmbeddingSizes, type Route } from "./model.ts";
 
 /** Everything that may be known of a model. Most of it is optional. */
 export interface Knowledge {
@@ -21,12 +21,14 @@ export interface Knowledge {
   lacks?: readonly Capability[];
   refuses?: readonly string[] | undefined;
   isDeprecated?: boolean;
+  /** True for a model that creates embeddings instead of chatting. */
+  isEmbedding?: boolean;
   /** A sentence for a model without facts. */
   sentence: string;
 }
 
 /** Settings of a model itself, in the configuration. */
-export type Stated = Omit<Static<typeof ModelSchema>, "id" | "routes" | "price" | "dimensions" | "limits">;
+export type Stated = Omit<Static<typeof ModelSchema>, "id" | "routes" | "price" | "limits">;
 
 /**
  * Bound of an unknown context window: hardly any model has more. Holds cover it, and a prompt within it is not refused here
@@ -43,13 +45,17 @@ const ASSUMED: readonly Capability[] = ["tools", "structured_output"];
 const DEPRECATIONS_KNOWN_SINCE = Date.parse("2026-11-21") / 1000;
 
 /** Creates a model of the catalog. Configured values take precedence over known ones, and these over assumed ones. */
-export function compose(knowledge: Knowledge): CatalogModel {
-  const { id, routes, facts, stated = {}, isDeprecated = false } = knowledge;
+export function compose({ facts: given, ...others }: Knowledge): CatalogModel {
+  const { id, routes, stated = {}, isDeprecated = false, isEmbedding = false } = others;
+  // Facts of a model of the other kind do not hold.
+  const facts = (given?.embedding !== undefined) === isEmbedding ? given : undefined;
+  const knowledge = { ...others, facts };
   const capabilities = capabilitiesOf(knowledge);
-  const category = stated.category ?? categoryOf(capabilities, facts);
+  const category = isEmbedding ? "embedding" : (stated.category ?? categoryOf(capabilities, facts));
   const name = stated.name ?? facts?.name ?? knowledge.knownName ?? id;
   const contextWindow = stated.contextWindow ?? knowledge.knownContextWindow ?? facts?.contextWindow;
   const window = contextWindow ?? UNKNOWN_CONTEXT_WINDOW_TOKENS_MAX;
+  const maxOutputTokens = Math.min(stated.maxOutputTokens ?? facts?.maxOutputTokens ?? window, window);
   const cutoff = cutoffOf(knowledge);
   return {
     id,
@@ -60,7 +66,7 @@ export function compose(knowledge: Knowledge): CatalogModel {
     capabilities,
     contextWindow: window,
     ...(contextWindow === undefined && { hasUnknownWindow: true }),
-    maxOutputTokens: Math.min(stated.maxOutputTokens ?? facts?.maxOutputTokens ?? window, window),
+    maxOutputTokens: isEmbedding ? 0 : maxOutputTokens,
     cutoffDate: cutoff.date,
     cutoffBasis: cutoff.basis,
     created: Date.parse(facts?.released ?? knowledge.fileDate ?? cutoff.date) / 1000,
@@ -70,12 +76,20 @@ export function compose(knowledge: Knowledge): CatalogModel {
     playground: stated.playground ?? false,
     refusedParameters: new Set([...(facts?.refuses ?? []), ...(knowledge.refuses ?? [])]),
     imageTokensMax: facts?.imageTokensMax ?? IMAGE_TOKENS_MAX,
+    ...(isEmbedding && { embedding: sizesOf(stated.dimensions, facts?.embedding) }),
     ...dearestList(routes),
     routes,
   };
 }
 
-function capabilitiesOf({ facts, stated, routes, lacks = [] }: Knowledge): ReadonlySet<Capability> {
+function sizesOf(stated: number | undefined, known: ModelFacts["embedding"]): EmbeddingSizes {
+  const dimensions = stated ?? known?.dimensions;
+  if (dimensions === undefined) return {};
+  return dimensions === known?.dimensions ? known : { dimensions };
+}
+
+function capabilitiesOf({ facts, stated, routes, lacks = [], isEmbedding }: Knowledge): ReadonlySet<Capability> {
+  if (isEmbedding) return new Set(["embeddings"]);
   if (stated?.capabilities !== undefined) return new Set([...ALWAYS, ...stated.capabilities]);
   const isCachingCheaper = routes.some(({ prices }) => prices.cachedInput < prices.input);
   const known = [...(facts?.can ?? ASSUMED), ...(isCachingCheaper ? ["prompt_caching" as const] : [])];
@@ -114,12 +128,15 @@ function describe(
   contextWindow: number,
 ): string {
   if (facts === undefined) return sentence;
+  const window = contextWindow.toLocaleString("en-US");
+  if (facts.embedding !== undefined) {
+    return `${facts.name}: an embedding model with vectors of ${facts.embedding.dimensions} numbers, for inputs of up to ${window} tokens.`;
+  }
   const month = new Date(facts.released).toLocaleDateString("en-US", {
     month: "long",
     year: "numeric",
     timeZone: "UTC",
   });
   const takes = capabilities.has("vision") ? "text and images" : "text";
-  const window = contextWindow.toLocaleString("en-US");
   return `${facts.name} by ${facts.maker}: ${KINDS[category]} of ${month} that takes ${takes}, with a context window of ${window} tokens.`;
 }

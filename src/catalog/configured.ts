@@ -4,21 +4,12 @@ import type { ModelSchema } from "../config/upstream-schema.ts";
 import { FREE, type PriceTier, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import type { KnownProvider } from "../providers/registry.ts";
-import { compose, type Knowledge } from "./compose.ts";
-import { composeEmbedding, isKnownEmbedding } from "./embeddings.ts";
+import { compose } from "./compose.ts";
 import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
-import {
-  type CreditSettings,
-  dearerOf,
-  knownPrice,
-  type PricedModel,
-  pricesIdOf,
-  tablePrice,
-  type Unpriced,
-} from "./known-prices.ts";
-import { chargingOf, identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
+import { type CreditSettings, knownPrice, type PricedModel, pricesIdOf, type Unpriced } from "./known-prices.ts";
+import { identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
 import { allPrices, CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, priceList, type Route } from "./model.ts";
-import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
+import { SANDBOX_PROVIDER, sandboxModel } from "./sandbox.ts";
 
 /** A model of the configuration. */
 export type ModelSettings = Static<typeof ModelSchema>;
@@ -53,18 +44,25 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
     const place = `${key}.routes[${index}]`;
     const provider = providerOf(place, route, context.providers);
     const priced = priceOfRoute(provider, route.model, context);
-    const known = identify(provider);
-    const facts = findFacts(known?.id, route.model);
-    return { ...route, provider, known, facts, priced, stated: priceOf(place, route.price) ?? stated };
+    const facts = factsAt(provider, route.model);
+    return {
+      ...route,
+      provider,
+      known: identify(provider),
+      facts,
+      priced,
+      stated: priceOf(place, route.price) ?? stated,
+    };
   });
   checkWeights(`${key}.routes`, settings.routes);
   const [first, ...others] = found;
   if (first === undefined) return refuse(`${key}.routes`, "found an empty list", "at least one { provider, model }");
-  const routeOf = (route: FoundRoute) => pricedRoute(`${key}.price`, route);
+  const routeOf = (route: FoundRoute) => pricedRoute(`${key}.price`, route, isEmbedding);
   const priced = typeof first.priced === "string" ? undefined : first.priced;
   const facts = factsOfAll(first, others);
   const limits = found.flatMap(({ known, provider }) => (known === undefined ? [] : [limitsOf(known, provider)]));
-  const knowledge: Knowledge = {
+  checkEmbedding(key, settings, isEmbedding);
+  const model = compose({
     id: settings.id,
     routes: [routeOf(first), ...others.map(routeOf)],
     facts,
@@ -74,20 +72,19 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
     lacks: limits.flatMap(({ lacks }) => lacks),
     refuses: limits.flatMap(({ refuses }) => refuses),
     isDeprecated: priced?.deprecated ?? false,
+    isEmbedding,
     sentence: `The model ${first.model} of the provider ${first.provider.id}.`,
-  };
-  checkEmbedding(key, settings, isEmbedding);
-  const model = isEmbedding ? composeEmbedding(knowledge, settings) : compose(knowledge);
+  });
   return settings.limits === undefined ? model : { ...model, limits: settings.limits };
 }
 
 function createsEmbeddings({ category, capabilities, routes }: ModelSettings, { providers }: CatalogContext): boolean {
   if (category === "embedding" || capabilities?.includes("embeddings")) return true;
-  const { provider: id, model } = routes[0] ?? {};
-  if (category !== undefined || model === undefined) return false;
-  return providers.find((provider) => provider.id === id)?.kind === SANDBOX_PROVIDER.kind
-    ? sandboxModels().some(({ routes, embedding }) => embedding !== undefined && routes[0]?.model === model)
-    : isKnownEmbedding(model);
+  const [route] = routes;
+  const provider = providers.find(({ id }) => id === route?.provider);
+  if (category !== undefined || route === undefined || provider === undefined) return false;
+  const known = provider.kind === SANDBOX_PROVIDER.kind ? sandboxModel(route.model) : factsAt(provider, route.model);
+  return known?.embedding !== undefined;
 }
 
 /** Refuses settings that mean nothing for a model of its kind. */
@@ -110,6 +107,10 @@ interface FoundRoute extends Pick<RouteSettings, "model" | "weight" | "runsTools
   facts: ModelFacts | undefined;
   priced: PricedModel | Unpriced;
   stated: PriceList | undefined;
+}
+
+function factsAt(provider: ProviderIdentity, model: string): ModelFacts | undefined {
+  return findFacts(identify(provider)?.id, model);
 }
 
 /** Returns the facts of the first route's model, reduced to what holds on every route, with the largest context window. */
@@ -136,16 +137,17 @@ function checkWeights(key: string, routes: ModelSettings["routes"]): void {
   refuse(`${key}[${without}].weight`, "found none beside routes that have one", "a weight for each route, or for none");
 }
 
-function pricedRoute(key: string, found: FoundRoute): Route {
+function pricedRoute(key: string, found: FoundRoute, isEmbedding: boolean): Route {
   const { provider, model, weight, runsTools, callsMost, known, facts, priced, stated } = found;
   const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
   const route = {
     providerId: provider.id,
     model,
     ...(weight !== undefined && { weight }),
-    ...(contextWindow !== undefined && { contextWindow }),
-    ...chargingOf(known),
-    ...(runsTools === true && { runsTools, callsMost: CALLS_MOST_DEFAULT }),
+    // The context window of an embedding model bounds each input alone, not their sum.
+    ...(contextWindow !== undefined && !isEmbedding && { contextWindow }),
+    ...((known?.runsTools || runsTools) && { runsTools: true, callsMost: CALLS_MOST_DEFAULT }),
+    ...(known?.countsReasoningBeside && { countsReasoningBeside: true }),
     ...(stated !== undefined && hasCallPrice(stated) && { callsMost: CALLS_MOST_DEFAULT }),
     ...(callsMost !== undefined && { callsMost }),
   };
@@ -169,17 +171,16 @@ export function priceOfRoute(
   { credits, nowMs }: CatalogContext,
 ): PricedModel | Unpriced {
   if (provider.kind === SANDBOX_PROVIDER.kind) {
-    const sandbox = sandboxModels().find(({ routes }) => routes[0]?.model === model);
+    const sandbox = sandboxModel(model);
     if (sandbox === undefined) return "unknown";
     const { name, contextWindow, prices } = sandbox;
     return { name, contextWindow, prices, deprecated: false };
   }
   const known = identify(provider);
-  const pricesId = known?.pricesId ?? pricesIdOf(provider.baseUrl);
-  const options = { credits, nowMs, isEmbedding: isKnownEmbedding(model) };
-  const priced = pricesId === undefined ? "unknown" : knownPrice(pricesId, model, options);
   const dollars = known === undefined ? undefined : offeredDollars(known.id, model);
-  return dearerOf(priced, dollars && tablePrice(dollars, credits));
+  const isEmbedding = factsAt(provider, model)?.embedding !== undefined;
+  const pricesId = known?.pricesId ?? pricesIdOf(provider.baseUrl);
+  return knownPrice(pricesId, model, { credits, nowMs, isEmbedding, dollars });
 }
 
 function providerOf(

@@ -39,8 +39,10 @@ describe("The table", () => {
       expect(isDay(facts.shutdownDate) && facts.shutdownDate > facts.released).toBe(true);
       expect(facts.deprecated).toBe(true);
     }
-    expect(Number.isInteger(facts.contextWindow) && facts.contextWindow >= 4_096).toBe(true);
-    expect(Number.isInteger(facts.maxOutputTokens) && facts.maxOutputTokens >= 1).toBe(true);
+    const { contextWindow, maxOutputTokens, embedding } = facts;
+    expect(Number.isInteger(contextWindow) && contextWindow >= (embedding === undefined ? 4_096 : 2_048)).toBe(true);
+    expect(Number.isInteger(maxOutputTokens) && maxOutputTokens >= 1).toBe(embedding === undefined);
+    if (embedding !== undefined) expect(embedding.dimensions).toBeGreaterThan(0);
     for (const capability of facts.can) expect(CAPABILITIES).toContain(capability);
     expect(facts.imageTokensMax).toBeGreaterThan(0);
     expect(facts.name.trim()).toBe(facts.name);
@@ -83,8 +85,9 @@ describe("The table", () => {
     for (const name of ["gpt-4o", "gpt-4.1-mini"]) expect(factsOf("openai", name).refuses).toEqual([]);
   });
 
-  test("offers only models that write text.", () => {
-    expect(offeredBy("openai").filter((name) => /embedding|audio|image|realtime/.test(name))).toEqual([]);
+  test("offers only models that write text, and embeddings.", () => {
+    const writing = offeredBy("openai").filter((name) => factsOf("openai", name).embedding === undefined);
+    expect(writing.filter((name) => /embedding|audio|image|realtime/.test(name))).toEqual([]);
   });
 });
 

@@ -1,5 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
+import type { ModelInfo } from "@pydantic/genai-prices";
 import type { Capability } from "../api/model.ts";
+import type { EmbeddingSizes } from "./model.ts";
 
 /**
  * Facts about a model that hold at every provider. `facts/makers/` has one file per maker. If only the month of a cutoff is
@@ -25,6 +27,8 @@ export interface ModelFacts {
   deprecated: boolean;
   shutdownDate: string | null;
   replacement: string | null;
+  /** Present for models that create embeddings. Their context window bounds each input. */
+  embedding?: Required<EmbeddingSizes>;
 }
 
 /** Facts as a file has them: without those that are as usual. */
@@ -41,16 +45,11 @@ interface MakerFile {
 interface WrittenOffer extends Partial<Omit<ModelFacts, "can">> {
   model: string;
   lacks?: Capability[];
-  dollars?: DollarPrice;
+  dollars?: ListedPrice;
 }
 
-/** Dollars per million tokens, as decimal texts. */
-export interface DollarPrice {
-  input: string;
-  cachedInput?: string;
-  cacheWrite?: string;
-  output: string;
-}
+/** A price in dollars, in the form of the price data. */
+export type ListedPrice = Exclude<ModelInfo["prices"], unknown[]>;
 
 /** Bound of the tokens of one image if the model's documentation states none: the largest of the usual bounds. */
 export const IMAGE_TOKENS_MAX = 4_800;
@@ -102,7 +101,7 @@ function offeredFacts(
 }
 
 /** Returns a provider's price of a model from `offers.json`, which lists only prices that the price data lacks or has too low. */
-export function offeredDollars(providerId: string, model: string): DollarPrice | undefined {
+export function offeredDollars(providerId: string, model: string): ListedPrice | undefined {
   const offer = offers[providerId]?.[model];
   return typeof offer === "object" ? offer.dollars : undefined;
 }

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { priceOf } from "../credits/price.ts";
 import { KNOWN_PROVIDERS } from "../providers/registry.ts";
 import { offeredBy, offeredDollars } from "./facts.ts";
-import { dearerOf, knownPrice, pricesIdOf, tablePrice } from "./known-prices.ts";
+import { knownPrice, pricesIdOf } from "./known-prices.ts";
 import { pricesAt } from "./model.ts";
 
 const CREDITS = { perDollar: "1", markup: "0" };
@@ -147,26 +147,26 @@ describe("The table's own prices", () => {
       for (const name of offeredBy(id)) {
         const dollars = offeredDollars(id, name);
         if (dollars === undefined) continue;
-        const table = tablePrice(dollars, CREDITS);
-        expect(table, name).toBeDefined();
+        const table = knownPrice(undefined, name, { ...AT, dollars });
+        if (typeof table === "string") throw new Error(`${name}: ${table}`);
         const data = knownPrice(pricesId, name, AT);
-        if (typeof data === "string" || table === undefined) continue;
+        if (typeof data === "string") continue;
         const usual = data.tiers?.[0]?.prices ?? data.prices;
-        expect(table.input > usual.input || table.output > usual.output, `${id} ${name}`).toBe(true);
+        expect(table.prices.input > usual.input || table.prices.output > usual.output, `${id} ${name}`).toBe(true);
       }
     }
   });
 
   test("raise a known price, never lower it, and never replace a fee per request.", () => {
     const data = known("mistral", "mistral-small-latest");
-    const table = tablePrice({ input: "0.15", output: "0.01" }, CREDITS);
-    const both = dearerOf(data, table);
+    const withTable = { ...AT, dollars: { input_mtok: 0.15, output_mtok: 0.01 } };
+    const both = knownPrice("mistral", "mistral-small-latest", withTable);
     if (typeof both === "string") throw new Error(both);
     expect(both.prices.input).toBe(150_000n);
     expect(both.prices.output).toBe(data.prices.output);
-    expect(dearerOf("unknown", table)).toMatchObject({ prices: table });
-    expect(dearerOf("charged beyond the report", table)).toBe("charged beyond the report");
-    expect(tablePrice({ input: "cheap", output: "1" }, CREDITS)).toBeUndefined();
+    expect(knownPrice("openai", "gpt-99", withTable)).toMatchObject({ prices: { input: 150_000n, output: 10_000n } });
+    expect(knownPrice("openrouter", "perplexity/sonar", withTable)).toBe("charged beyond the report");
+    expect(knownPrice(undefined, "m", { ...AT, dollars: { input_mtok: 1 } })).toBe("unknown");
   });
 });
 

@@ -1,7 +1,7 @@
 import { calcPrice, findProvider, type ModelInfo, type TieredPrices } from "@pydantic/genai-prices";
 import { PRICE_ROWS } from "../api/price-classes.ts";
 import { FREE, parsePrice, type UnitPrices } from "../credits/price.ts";
-import type { DollarPrice } from "./facts.ts";
+import type { ListedPrice } from "./facts.ts";
 import { dearestList, type PriceList, priceList } from "./model.ts";
 
 /** Conversion of dollars to credits, as decimal texts. */
@@ -26,10 +26,11 @@ interface PriceOptions {
   nowMs: number;
   /** True if output needs no price, because there is none. */
   isEmbedding: boolean;
+  /** A further price of the model: the higher one applies, so that an outdated price causes no loss. */
+  dollars?: ListedPrice | undefined;
 }
-type ReadOptions = Omit<PriceOptions, "nowMs">;
+type ReadOptions = Pick<PriceOptions, "credits" | "isEmbedding">;
 
-type ModelPrice = Exclude<ModelInfo["prices"], unknown[]>;
 type ConditionalPrice = Extract<ModelInfo["prices"], unknown[]>[number];
 
 /** A price of tokens that no answer reports. */
@@ -46,45 +47,27 @@ const ALWAYS_SEARCHES = /search-preview|deep-research|sonar/;
  * prompts. Cached and written input without a price of its own costs as much as input, and reasoning as much as output.
  */
 export function knownPrice(
-  pricesId: string,
+  pricesId: string | undefined,
   model: string,
-  { nowMs, ...options }: PriceOptions,
+  { nowMs, dollars, ...options }: PriceOptions,
 ): PricedModel | Unpriced {
-  const provider = findProvider({ providerId: pricesId });
+  const provider = pricesId === undefined ? undefined : findProvider({ providerId: pricesId });
   const listed =
     provider === undefined ? undefined : calcPrice({}, model, { provider, timestamp: new Date(nowMs) })?.model;
-  if (listed === undefined) return "unknown";
-  const now = pricesNow(listed.prices, nowMs);
+  const now = listed === undefined ? [] : pricesNow(listed.prices, nowMs);
   const isByRequest = now.every((price) => price[REQUESTS] !== undefined);
   if ((ALWAYS_SEARCHES.test(model) && !isByRequest) || now.some((price) => price[CITATIONS] !== undefined)) {
     return "charged beyond the report";
   }
   const read = now.map((price) => readPrice(price, options)).filter((list) => list !== undefined);
-  if (read.length < now.length || read.length === 0) return "unknown";
-  const { id, name, deprecated = false } = listed;
+  const own = dollars && readPrice(dollars, options);
+  // A price of which one part cannot be read counts as none.
+  const lists = [...(read.length < now.length ? [] : read), ...(own === undefined ? [] : [own])];
+  if (lists.length === 0) return "unknown";
+  const { id, name, context_window, deprecated = false } = listed ?? {};
   // The price data finds models by parts of their names, which need not have the same context window.
-  const contextWindow = id === model ? listed.context_window : undefined;
-  return { ...dearestList(read), name, contextWindow, deprecated };
-}
-
-/** Converts a price of the service's own table to credits; undefined if it is not a valid price. */
-export function tablePrice(dollars: DollarPrice, credits: CreditSettings): UnitPrices | undefined {
-  const input = parsePrice(dollars.input, credits);
-  const output = parsePrice(dollars.output, credits);
-  const cachedInput = parsePrice(dollars.cachedInput ?? dollars.input, credits);
-  const cacheWrite = parsePrice(dollars.cacheWrite ?? dollars.input, credits);
-  if (input === undefined || output === undefined) return undefined;
-  if (cachedInput === undefined || cacheWrite === undefined) return undefined;
-  return { input, cachedInput, cacheWrite, output, reasoning: output };
-}
-
-/** Returns the higher of a price of the price data and one of the table, so that an outdated price causes no loss. */
-export function dearerOf(priced: PricedModel | Unpriced, table: UnitPrices | undefined): PricedModel | Unpriced {
-  if (table === undefined || priced === "charged beyond the report") return priced;
-  if (priced === "unknown") {
-    return { prices: table, name: undefined, contextWindow: undefined, deprecated: false };
-  }
-  return { ...priced, ...dearestList([priced, { prices: table }]) };
+  const contextWindow = id === model ? context_window : undefined;
+  return { ...dearestList(lists), name, contextWindow, deprecated };
 }
 
 /** Returns the id in the price data of the provider at an address; undefined if it has none. */
@@ -93,7 +76,7 @@ export function pricesIdOf(baseUrl: string | null): string | undefined {
 }
 
 /** Returns the dated price that is in force, and all prices that depend on the time of day. */
-function pricesNow(prices: ModelInfo["prices"], nowMs: number): ModelPrice[] {
+function pricesNow(prices: ModelInfo["prices"], nowMs: number): ListedPrice[] {
   if (!Array.isArray(prices)) return [prices];
   const isInForce = ({ constraint }: ConditionalPrice) =>
     constraint === undefined ||
@@ -104,7 +87,7 @@ function pricesNow(prices: ModelInfo["prices"], nowMs: number): ModelPrice[] {
 }
 
 /** Undefined if input or output has no price and needs one. */
-function readPrice(price: ModelPrice, options: ReadOptions): PriceList | undefined {
+function readPrice(price: ListedPrice, options: ReadOptions): PriceList | undefined {
   const starts = Object.values(price).flatMap((value) =>
     isTiered(value) ? value.tiers.map(({ start }) => start) : [],
   );
@@ -119,7 +102,7 @@ function readPrice(price: ModelPrice, options: ReadOptions): PriceList | undefin
 }
 
 function unitPrices(
-  price: ModelPrice,
+  price: ListedPrice,
   { credits, isEmbedding }: ReadOptions,
   choose: (tiered: TieredPrices) => number[],
 ): UnitPrices | undefined {
@@ -144,6 +127,6 @@ function unitPrices(
 /** A price by the thousand is read as one by the million. */
 const UNITS_A_THOUSAND = 1_000n;
 
-function isTiered(value: ModelPrice[string]): value is TieredPrices {
+function isTiered(value: ListedPrice[string]): value is TieredPrices {
   return typeof value === "object";
 }

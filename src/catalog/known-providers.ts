@@ -4,7 +4,6 @@ import {
   OPENAI_COMPATIBLE,
   type UnsupportedFeatures,
 } from "../providers/registry.ts";
-import { CALLS_MOST_DEFAULT, type Route } from "./model.ts";
 
 /** The settings by which a provider is recognized. */
 export interface ProviderIdentity {
@@ -28,16 +27,6 @@ export function identify({ kind, baseUrl }: Pick<ProviderIdentity, "kind" | "bas
   return KNOWN_PROVIDERS.find((known) => hostOf(known.baseUrl) === host || known.otherHosts.includes(host));
 }
 
-/** Returns the deviations of a provider that affect the largest possible charge of a request. */
-export function chargingOf(
-  known: KnownProvider | undefined,
-): Pick<Route, "runsTools" | "callsMost" | "countsReasoningBeside"> {
-  return {
-    ...(known?.runsTools === true && { runsTools: true, callsMost: CALLS_MOST_DEFAULT }),
-    ...(known?.countsReasoningBeside === true && { countsReasoningBeside: true }),
-  };
-}
-
 /** Returns the limits of a known provider on the wire that a configured kind uses. */
 export function limitsOf(known: KnownProvider, { kind }: Pick<ProviderIdentity, "kind">): UnsupportedFeatures {
   const compatible = kind === OPENAI_COMPATIBLE ? known.compatible : undefined;
@@ -53,19 +42,18 @@ export function deviationsOf({
   kind,
   baseUrl,
 }: Pick<ProviderIdentity, "kind" | "baseUrl">): Pick<KnownProvider, "baseUrl" | "requestFormat" | "secondWire"> {
-  const none = { baseUrl };
   const host = hostOf(baseUrl);
-  if (kind !== OPENAI_COMPATIBLE) {
-    const own = KNOWN_PROVIDERS.find((row) => row.kind === kind);
-    return own?.secondWire === undefined ? none : { baseUrl: baseUrl ?? own.baseUrl, secondWire: own.secondWire };
-  }
-  if (host === undefined) return none;
-  const known = KNOWN_PROVIDERS.find((row) => `.${host}`.endsWith(`.${hostOf(row.baseUrl)}`));
-  if (known === undefined) return none;
+  const isKnown = (row: KnownProvider) =>
+    kind === OPENAI_COMPATIBLE ? host && `.${host}`.endsWith(`.${hostOf(row.baseUrl)}`) : row.kind === kind;
+  const known = KNOWN_PROVIDERS.find(isKnown);
+  if (known === undefined) return { baseUrl };
   const { requestFormat, secondWire } = known;
-  // The chat completions of a provider with a wire of its own have another address than that wire.
-  const second = known.kind === OPENAI_COMPATIBLE ? secondWire : undefined;
-  return { baseUrl, requestFormat: { servesTexts: false, ...requestFormat }, ...(second && { secondWire: second }) };
+  return {
+    baseUrl: baseUrl ?? known.baseUrl,
+    ...(kind === OPENAI_COMPATIBLE && { requestFormat: { servesTexts: false, ...requestFormat } }),
+    // The chat completions of a provider with a wire of its own have another address than that wire.
+    ...(known.kind === kind && secondWire && { secondWire }),
+  };
 }
 
 function hostOf(baseUrl: string | null): string | undefined {

@@ -19,7 +19,7 @@ export interface FoundModel {
   /** Capabilities, if the server reports them. */
   can?: readonly Capability[];
   /** Present for a model that creates embeddings; the length of its vectors, if the server reports it. */
-  embedding?: EmbeddingSizes;
+  embedding?: Pick<EmbeddingSizes, "dimensions">;
 }
 
 /** Fetches a JSON document from a server; undefined if there is none in time. */

@@ -129,13 +129,10 @@ export function allPrices({ prices, tiers = [], serviceTiers = {} }: PriceList):
 }
 
 /** Returns the highest price of each class for a prompt of at most this length, at any service tier. */
-export function highestPricesAt({ prices, tiers, serviceTiers }: PriceList, promptTokensMost: number): UnitPrices {
-  if (tiers === undefined && serviceTiers === undefined) return prices;
-  const shorter = (tiers ?? []).filter((_, index, all) => promptTokensMost > (all[index - 1]?.promptTokensMax ?? -1));
-  const isWithin = promptTokensMost <= (tiers?.at(-1)?.promptTokensMax ?? -1);
-  const others = Object.values(serviceTiers ?? {}).map((list) => highestPricesAt(list, promptTokensMost));
-  const usual = [...shorter.map((tier) => tier.prices), ...(isWithin ? [] : [prices])];
-  return [...usual, ...others].reduce(dearer);
+export function highestPricesAt(list: PriceList, promptTokensMost: number): UnitPrices {
+  if (list.tiers === undefined && list.serviceTiers === undefined) return list.prices;
+  const possible = allPrices(list).filter(({ tier }) => promptTokensMost > (tier?.abovePromptTokens ?? -1));
+  return possible.reduce(dearer);
 }
 
 /** Capabilities that a model needs to take a field of a request. */

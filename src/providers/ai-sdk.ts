@@ -4,12 +4,13 @@ import { isObject } from "../api/json.ts";
 import { OperatorError } from "../errors.ts";
 import { missingOf, notInstalledText } from "../internals/optional-packages.ts";
 import { AnswerReader } from "./ai-sdk/answer.ts";
-import { CallFetch, Connections } from "./ai-sdk/call-fetch.ts";
+import { CallFetch, type CallSetup } from "./ai-sdk/call-fetch.ts";
 import { leftOut, toCall } from "./ai-sdk/call-options.ts";
 import { embedInCalls } from "./ai-sdk/embed.ts";
 import type { AiSdkPrompt } from "./ai-sdk/prompt.ts";
 import type { Connect, EmbeddingWire, Fetch, Wire } from "./ai-sdk/wire.ts";
 import { complaintFailure, readComplaint, toComplaint } from "./errors.ts";
+import { createDispatcher } from "./http/exchange.ts";
 import {
   type Provider,
   type ProviderAnswer,
@@ -21,7 +22,7 @@ import {
   type UpstreamFailure,
   unlessRefused,
 } from "./provider.ts";
-import { createScrub, privateTextsOf, type Scrub, scrubFor } from "./scrub.ts";
+import { createScrub, privateTextsOf, scrubFor } from "./scrub.ts";
 import {
   type Environment,
   identityHeaders,
@@ -32,26 +33,22 @@ import {
 } from "./settings.ts";
 
 /**
- * Returns the function that creates providers of a wire that an AI SDK package speaks. `defaultBaseUrl` is used if the
- * settings have none. The function throws OperatorError if the settings are wrong or the package is not installed.
+ * Returns the function that creates providers of a wire that an AI SDK package speaks. It throws OperatorError if the
+ * settings are wrong or the package is not installed.
  */
-export function aiSdk(
-  wire: Wire,
-  defaultBaseUrl: string | null,
-): (settings: ProviderSettings, environment: Environment) => Provider {
+export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Environment) => Provider {
   return (settings, environment) => {
     refuseWithoutPackage(wire, settings);
     refuseOwnHeaders(settings);
     const fault = wire.fault(settings);
     if (fault !== undefined) throw new OperatorError(`providers '${settings.id}': the kind ${settings.kind} ${fault}`);
-    const { id, baseUrl, promptCaching: caching = "auto" } = settings;
+    const { id, baseUrl, timeouts, promptCaching: caching = "auto" } = settings;
     const { embedding } = wire;
-    const connections = new Connections(settings.timeouts, environment);
-    const scrub = createScrub(privateTextsOf(settings, environment));
+    const dispatcher = createDispatcher(timeouts, environment, { readsAhead: false });
+    const setup: CallSetup = { dispatcher, timeouts, scrub: createScrub(privateTextsOf(settings, environment)) };
     const closing = new AbortController();
-    const fetchToken = tokenFetch(() => new CallFetch(connections, scrub, closing.signal));
-    const connect = wire.connect({ ...settings, baseUrl: baseUrl ?? defaultBaseUrl }, fetchToken);
-    const upstream: Upstream = { wire, settings, caching, connections, scrub, connect };
+    const fetchToken = tokenFetch(() => new CallFetch(setup, closing.signal));
+    const upstream: Upstream = { ...setup, wire, settings, caching, connect: wire.connect(settings, fetchToken) };
     return {
       id,
       isPrivate: isPrivateUpstream(baseUrl),
@@ -60,7 +57,7 @@ export function aiSdk(
       ...(embedding && { embed: (call: ProviderEmbeddingCall) => embed(upstream, embedding, call) }),
       close: async () => {
         closing.abort();
-        await connections.close();
+        await dispatcher.destroy();
       },
     };
   };
@@ -74,23 +71,21 @@ function refuseWithoutPackage({ packages }: Wire, { id, kind }: ProviderSettings
 }
 
 /** Parts that the calls of one provider share. */
-interface Upstream {
+interface Upstream extends CallSetup {
   wire: Wire;
   settings: ProviderSettings;
   caching: PromptCaching;
-  connections: Connections;
-  scrub: Scrub;
   connect: Connect;
 }
 
 async function complete(upstream: Upstream, call: ProviderCall): Promise<ProviderAnswer> {
-  const { wire, caching, connections } = upstream;
+  const { wire, caching } = upstream;
   const { request, prompt, signal } = call;
   signal.throwIfAborted();
   const { options, ignored } = toCall(wire, request, caching, prompt as AiSdkPrompt | undefined);
   const headers = identityHeaders(upstream.settings, call);
   const scrub = scrubFor(request, upstream.scrub);
-  const http = new CallFetch(connections, scrub, signal, { headers, closing: wire.closing });
+  const http = new CallFetch({ ...upstream, scrub }, signal, { headers, closing: wire.closing });
   const reader = new AnswerReader(wire);
   try {
     const model = (await connected(upstream, http)).languageModel(request.model);
@@ -116,9 +111,8 @@ async function embed(
   wire: EmbeddingWire,
   call: ProviderEmbeddingCall,
 ): Promise<ProviderEmbeddings> {
-  const { connections, scrub, settings } = upstream;
   call.signal.throwIfAborted();
-  const http = new CallFetch(connections, scrub, call.signal, { headers: identityHeaders(settings, call) });
+  const http = new CallFetch(upstream, call.signal, { headers: identityHeaders(upstream.settings, call) });
   try {
     const model = (await connected(upstream, http)).embeddingModel(call.model);
     return await embedInCalls(model, wire, { ...call, signal: http.signal });

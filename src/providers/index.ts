@@ -20,8 +20,8 @@ interface Kind {
 /** The values that a provider's `kind` may have: the adapters of this service, and each wire of the registry. */
 export const PROVIDER_KINDS: readonly Kind[] = [
   { kind: OPENAI_COMPATIBLE, create: createOpenAiCompatible, keys: ["apiKey", "baseUrl"] },
-  ...KNOWN_PROVIDERS.flatMap(({ kind, wire, baseUrl }) =>
-    wire === undefined ? [] : [{ kind, create: aiSdk(wire, baseUrl), keys: wire.keys, wire }],
+  ...KNOWN_PROVIDERS.flatMap(({ kind, wire }) =>
+    wire === undefined ? [] : [{ kind, create: aiSdk(wire), keys: wire.keys, wire }],
   ),
   { kind: AZURE, create: createAzure, keys: ["apiKey", "baseUrl", "resourceName"] },
   { kind: "sandbox", create: createSandbox, keys: [] },

@@ -73,10 +73,10 @@ export const AZURE_FORMAT: Partial<RequestFormat> = {
   reasoningField: null,
   acceptsExtraContent: false,
   servesTexts: false,
-  fields: passing(
-    ...(["verbosity", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"] as const),
-    ...(["content.file", "content.input_audio"] as const),
-  ),
+  fields: {
+    ...passing("verbosity", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
+    ...passing("content.file", "content.input_audio"),
+  },
   schemas: AZURE_SCHEMAS,
 };
 
@@ -92,24 +92,10 @@ const ROWS: readonly Row[] = [
     documentation: "https://platform.openai.com/docs/api-reference/chat",
     // OpenAI refuses message fields that other providers require to be sent back.
     requestFormat: {
-      maxTokensField: "max_completion_tokens",
+      ...AZURE_FORMAT,
       acceptsDeveloperRole: true,
-      reasoningField: null,
-      acceptsExtraContent: false,
       encodesEmbeddings: true,
-      fields: passing(
-        "modalities",
-        "audio",
-        "service_tier",
-        "verbosity",
-        "store",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "tools.custom",
-        "content.file",
-        "content.input_audio",
-      ),
+      fields: { ...AZURE_FORMAT.fields, ...passing("modalities", "audio", "service_tier", "tools.custom") },
       schemas: OPENAI_SCHEMAS,
     },
     // "Available in the Responses API only" (pages of the Codex and pro models in OpenAI's documentation).
@@ -275,19 +261,9 @@ const ROWS: readonly Row[] = [
       acceptsReasoningDetails: true,
       acceptsExtraContent: false,
       fields: {
-        ...passing(
-          "modalities",
-          "audio",
-          "service_tier",
-          "verbosity",
-          "top_k",
-          "min_p",
-          "repetition_penalty",
-          "cache_control",
-          "content.file",
-          "content.input_audio",
-          "content.video_url",
-        ),
+        ...passing("modalities", "audio", "service_tier", "verbosity", "cache_control"),
+        ...passing("top_k", "min_p", "repetition_penalty"),
+        ...passing("content.file", "content.input_audio", "content.video_url"),
         "content.file.file_url": "translated",
       },
       // It passes the schemas of Claude on unchanged.

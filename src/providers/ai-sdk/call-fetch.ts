@@ -1,42 +1,17 @@
 import type { Dispatcher } from "undici";
 import { accepted, EVENT_STREAM, JSON_TYPE, mediaTypeOf, unknownType } from "../http/answer.ts";
-import { createDispatcher, exchange, type HttpAnswer, type HttpBody } from "../http/exchange.ts";
+import { exchange, type HttpBody } from "../http/exchange.ts";
 import { type Scrub, withoutHeaders } from "../scrub.ts";
-import { type Environment, OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
+import { OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
 import { AMAZON_EVENT_STREAM, byteBoundsOf, PIECE_BYTES } from "./bounds.ts";
 import type { Fetch } from "./wire.ts";
 
-/** Connections of one provider, to each origin that its package calls. */
-export class Connections {
-  readonly #dispatchers = new Map<string, Dispatcher>();
-  readonly #timeouts: ProviderTimeouts;
-  readonly #environment: Environment;
-
-  constructor(timeouts: ProviderTimeouts, environment: Environment) {
-    this.#timeouts = timeouts;
-    this.#environment = environment;
-  }
-
-  async send(url: URL, init: RequestInit, headers: string[], signal: AbortSignal): Promise<HttpAnswer> {
-    const { firstByteMs, idleMs } = this.#timeouts;
-    const method = init.method === "GET" ? "GET" : "POST";
-    const address = { origin: url.origin, path: `${url.pathname}${url.search}` };
-    const timeouts = { headersTimeout: firstByteMs, bodyTimeout: idleMs };
-    const options = { ...address, ...timeouts, method, headers, body: bodyOf(init.body) } as const;
-    return exchange(this.#dispatcherOf(url), options, signal);
-  }
-
-  async close(): Promise<void> {
-    await Promise.all([...this.#dispatchers.values()].map((dispatcher) => dispatcher.destroy()));
-  }
-
-  #dispatcherOf(url: URL): Dispatcher {
-    const known = this.#dispatchers.get(url.origin);
-    if (known !== undefined) return known;
-    const dispatcher = createDispatcher(url, this.#timeouts, this.#environment, { readsAhead: false });
-    this.#dispatchers.set(url.origin, dispatcher);
-    return dispatcher;
-  }
+/** What the calls of one provider share. */
+export interface CallSetup {
+  /** Connections to each origin that the package calls. */
+  dispatcher: Dispatcher;
+  timeouts: ProviderTimeouts;
+  scrub: Scrub;
 }
 
 interface CallFetchOptions {
@@ -59,15 +34,13 @@ export class CallFetch {
   readonly signal: AbortSignal;
   /** Removes private text, and the credentials that were sent. */
   scrub: Scrub;
-  readonly #connections: Connections;
-  readonly #scrub: Scrub;
+  readonly #setup: CallSetup;
   readonly #ended = new AbortController();
   readonly #options: CallFetchOptions;
 
-  constructor(connections: Connections, scrub: Scrub, signal: AbortSignal, options: CallFetchOptions = {}) {
-    this.#connections = connections;
-    this.scrub = scrub;
-    this.#scrub = scrub;
+  constructor(setup: CallSetup, signal: AbortSignal, options: CallFetchOptions = {}) {
+    this.#setup = setup;
+    this.scrub = setup.scrub;
     this.signal = AbortSignal.any([signal, this.#ended.signal]);
     this.#options = options;
   }
@@ -79,9 +52,20 @@ export class CallFetch {
 
   readonly fetch: Fetch = async (address, init = {}) => {
     try {
+      const { dispatcher, timeouts, scrub } = this.#setup;
       const headers = headersOf(init, this.#options.headers);
-      this.scrub = withoutHeaders(this.#scrub, headers);
-      const answer = await this.#connections.send(new URL(String(address)), init, headers, this.signal);
+      this.scrub = withoutHeaders(scrub, headers);
+      const { origin, pathname, search } = new URL(String(address));
+      const sent = {
+        origin,
+        path: `${pathname}${search}`,
+        method: init.method === "GET" ? "GET" : "POST",
+        headers,
+        body: bodyOf(init.body),
+        headersTimeout: timeouts.firstByteMs,
+        bodyTimeout: timeouts.idleMs,
+      } as const;
+      const answer = await exchange(dispatcher, sent, this.signal);
       await accepted(answer, this.scrub);
       const type = mediaTypeOf(answer.headers);
       if (!KNOWN_TYPES.has(type)) throw unknownType(answer);

@@ -48,8 +48,7 @@ export interface Wire {
   /** Returns the fault of the settings, worded to follow "the kind … "; undefined if they are valid. */
   fault(settings: ProviderSettings): string | undefined;
   /**
-   * Called once per provider, so that it may keep credentials. `settings.baseUrl` is the registry's if none is configured.
-   * `fetchToken` sends requests for access tokens.
+   * Called once per provider, so that it may keep credentials. `fetchToken` sends requests for access tokens.
    */
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
   /** Absent where the provider, or its package, has no embeddings. */

@@ -1,21 +1,22 @@
 import type { IncomingHttpHeaders } from "node:http";
-import ipaddr from "ipaddr.js";
-import { type Dispatcher, EnvHttpProxyAgent, errors, Pool } from "undici";
+import { Agent, type Dispatcher, EnvHttpProxyAgent, errors, Pool } from "undici";
 import { detailsOf } from "../../api/json.ts";
 import { UpstreamError, type UpstreamFailure } from "../provider.ts";
 import type { Environment, ProviderTimeouts } from "../settings.ts";
 
+/** Hosts of this machine, to which no proxy leads. */
+const LOOPBACK = "localhost,127.0.0.1,[::1]";
+
 /**
- * Creates the connections to one origin: kept alive, as many as there are concurrent requests, each with one request at a
- * time. They use the proxy that HTTPS_PROXY or HTTP_PROXY names, unless NO_PROXY lists the host or it is a loopback
- * address. Variables in lower case take precedence, as in curl. A socket reads up to 128 KiB ahead of its reader; without
- * `readsAhead` it reads nothing ahead, and each read costs about a microsecond more.
+ * Creates the connections to one origin, or without `origin` to any: kept alive, as many as there are concurrent requests,
+ * each with one request at a time. They use the proxy that HTTPS_PROXY or HTTP_PROXY names, unless NO_PROXY lists the host
+ * or it is a loopback address. Variables in lower case take precedence, as in curl. A socket reads up to 128 KiB ahead of
+ * its reader; without `readsAhead` it reads nothing ahead, and each read costs about a microsecond more.
  */
 export function createDispatcher(
-  origin: URL,
   timeouts: ProviderTimeouts,
   environment: Environment,
-  { readsAhead = true }: { readsAhead?: boolean } = {},
+  { origin, readsAhead = true }: { origin?: string; readsAhead?: boolean },
 ): Dispatcher {
   const options = {
     ...(!readsAhead && { connect: WITHOUT_READING_AHEAD, proxyTls: WITHOUT_READING_AHEAD }),
@@ -28,13 +29,13 @@ export function createDispatcher(
   };
   const httpProxy = environment.http_proxy || environment.HTTP_PROXY || "";
   const httpsProxy = environment.https_proxy || environment.HTTPS_PROXY || "";
-  const isProxied = httpProxy !== "" || (httpsProxy !== "" && origin.protocol === "https:");
-  if (!isProxied || isLoopback(origin.hostname)) return new Pool(origin.origin, options);
+  if (httpProxy === "" && httpsProxy === "")
+    return origin === undefined ? new Agent(options) : new Pool(origin, options);
   return new EnvHttpProxyAgent({
     ...options,
     httpProxy,
     httpsProxy,
-    noProxy: environment.no_proxy || environment.NO_PROXY || "",
+    noProxy: `${LOOPBACK},${environment.no_proxy || environment.NO_PROXY || ""}`,
     // A proxy that accepts a connection but does not open the tunnel in time counts as unreachable.
     clientFactory: (proxy, proxyOptions) => new Pool(proxy, { ...proxyOptions, headersTimeout: timeouts.connectMs }),
   });
@@ -42,12 +43,6 @@ export function createDispatcher(
 
 /** A stream option that undici passes on to the socket. undici's types do not have it. */
 const WITHOUT_READING_AHEAD: object = { highWaterMark: 0 };
-
-function isLoopback(hostname: string): boolean {
-  const host = hostname.replace(/^\[(.*)\]$/, "$1");
-  if (ipaddr.isValid(host)) return ipaddr.process(host).range() === "loopback";
-  return host === "localhost" || host.endsWith(".localhost");
-}
 
 /** Unread bytes at which the connection is paused, in addition to the socket's own buffers. */
 const WAITING_BYTES_MAX = 32 * 1024;

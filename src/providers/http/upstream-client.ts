@@ -41,7 +41,7 @@ export class UpstreamClient {
     this.#origin = base.origin;
     this.#path = base.pathname.replace(/\/+$/, "");
     this.#search = base.search;
-    this.#dispatcher = createDispatcher(base, settings.timeouts, environment);
+    this.#dispatcher = createDispatcher(settings.timeouts, environment, { origin: base.origin });
     this.scrub = createScrub(privateTextsOf(settings, environment));
     this.#headers = {
       streamed: toHeaders(settings, key, EVENT_STREAM),

@@ -46,28 +46,12 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   encodesEmbeddings: false,
   servesTexts: true,
   // A server that no row describes is most likely one that serves open models, such as vLLM, SGLang or LiteLLM.
-  fields: passing(
-    "modalities",
-    "audio",
-    "top_k",
-    "thinking",
-    "verbosity",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "min_p",
-    "repetition_penalty",
-    "chat_template_kwargs",
-    "enable_thinking",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "tools.custom",
-    "content.file",
-    "content.input_audio",
-    "content.video_url",
-  ),
+  fields: {
+    ...passing("modalities", "audio", "thinking", "verbosity", "service_tier", "safety_identifier", "prompt_cache_key"),
+    ...passing("top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "enable_thinking"),
+    ...passing("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+    ...passing("tools.custom", "content.file", "content.input_audio", "content.video_url"),
+  },
 };
 
 /** Writes the body of a request in the format of an API. A stream always includes usage, which the charge is based on. */
