@@ -4,23 +4,21 @@ import { CLIENT_TOOLS } from "../api/responses/request.ts";
 import { isSearch } from "../api/responses/tools.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { thinkingWithin } from "./fields.ts";
-import { isEventStream } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { MessagesReader } from "./native/messages.ts";
 import { ResponsesReader } from "./native/responses.ts";
 import { toResponsesBody } from "./native/responses-request.ts";
-import { chunksOf, type WireReader } from "./openai/answer.ts";
+import { ask, type WireReader } from "./openai/answer.ts";
 import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
-  UpstreamError,
   type UpstreamRequest,
   unlessRefused,
   unsupportedField,
 } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
-import { type Scrub, scrubFor } from "./scrub.ts";
+import type { Scrub } from "./scrub.ts";
 import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
 
 /** A wire on which requests pass to upstreams that speak it. */
@@ -147,7 +145,7 @@ export function withSecondWire(
   environment: Environment,
 ): Provider {
   const wire = WIRES[secondWire.wire];
-  const { servesOnly, lacksTypedTools = false } = secondWire.wire === "responses" ? secondWire : {};
+  const { servesOnly, lacksTypedTools = false } = secondWire;
   const client = new UpstreamClient(settings, environment, wire.keyHeaders(settings));
   const isTranslated = ({ model }: UpstreamRequest) => servesOnly?.test(model) === true;
   return {
@@ -176,38 +174,23 @@ async function pass(
   const { searchesMost = 0 } = call;
   const body = wire.body(native, call.request, searchesMost);
   refuseUncovered(wire, body, searchesMost);
-  const { headers, ignored } = withoutDearBetas(native.headers);
-  const sent = { ...wire, headers: { ...wire.headers, ...headers } };
-  return { ignored, chunks: await send(client, sent, call, body) };
+  const { headers: own, ignored } = withoutDearBetas(native.headers);
+  const headers = { ...wire.headers, ...own };
+  const { path, reader } = wire;
+  const chunks = await ask(client, call, { path, headers, reader, body: JSON.stringify(body), isPassed: true });
+  return { ignored, chunks };
 }
 
 /** Sends a chat completion to the Responses API. */
 async function translate(
   client: UpstreamClient,
-  wire: NativeWire,
+  { path, headers }: NativeWire,
   call: ProviderCall,
   { requestFormat }: ProviderSettings,
 ): Promise<ProviderAnswer> {
   const { request, ignored: keywords } = fitSchemas(call.request, requestFormat?.schemas);
   const { body, ignored: left } = toResponsesBody(request);
   const reader = (scrub: Scrub) => new ResponsesReader(scrub, { keepsEvents: false });
-  return { ignored: [...keywords, ...left], chunks: await send(client, { ...wire, reader }, call, body) };
-}
-
-async function send(
-  client: UpstreamClient,
-  { path, headers, reader: createReader }: Pick<NativeWire, "path" | "headers" | "reader">,
-  call: ProviderCall,
-  body: object,
-): Promise<ProviderAnswer["chunks"]> {
-  const { request, signal } = call;
-  const scrub = scrubFor(request, client.scrub);
-  const options = { isStreamed: request.stream, identity: call, headers, signal, scrub };
-  const answer = await client.post(path, JSON.stringify(body), options);
-  if (isEventStream(answer, request.stream) !== request.stream) {
-    // An answer of the other kind could not be passed on as the client expects it.
-    answer.body.destroy();
-    throw new UpstreamError("malformed", "The upstream ignored the field `stream`");
-  }
-  return chunksOf(answer.body, scrub, { reader: createReader(scrub), isStream: request.stream });
+  const chunks = await ask(client, call, { path, headers, reader, body: JSON.stringify(body), isPassed: true });
+  return { ignored: [...keywords, ...left], chunks };
 }

@@ -1,10 +1,11 @@
 import { isObject, parseJson } from "../api/json.ts";
+import type { NativeRequest } from "../api/wire.ts";
 import { OperatorError } from "../errors.ts";
 import { fitFields } from "./fields.ts";
-import { isEventStream, readText } from "./http/answer.ts";
+import { readText } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
-import { chunksOf } from "./openai/answer.ts";
-import { ChunkReader, TextReader } from "./openai/chunks.ts";
+import { ask } from "./openai/answer.ts";
+import { ChunkReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import {
@@ -14,11 +15,11 @@ import {
   type ProviderEmbeddingCall,
   type ProviderEmbeddings,
   UpstreamError,
+  type UpstreamRequest,
   unlessRefused,
 } from "./provider.ts";
 import { AZURE, AZURE_FORMAT } from "./registry.ts";
 import { fitSchemas } from "./schemas.ts";
-import { scrubFor } from "./scrub.ts";
 import { type Environment, isPrivateUpstream, type ProviderSettings } from "./settings.ts";
 
 /**
@@ -63,29 +64,22 @@ export function createAzure(settings: ProviderSettings, environment: Environment
 }
 
 async function complete(client: UpstreamClient, format: RequestFormat, call: ProviderCall): Promise<ProviderAnswer> {
-  const { request: given, native, signal } = call;
-  if (native !== undefined) return completeText(client, call, native.body);
-  const { request: fitted, ignored: left } = fitFields(given, format.fields);
+  const reader = () => new ChunkReader();
+  if (call.native !== undefined) {
+    const body = textBody(call.native, call.request);
+    return { chunks: await ask(client, call, { path: "/completions", body, reader }) };
+  }
+  const { request: fitted, ignored: left } = fitFields(call.request, format.fields);
   const { request, ignored: keywords } = fitSchemas(fitted, format.schemas);
-  const scrub = scrubFor(request, client.scrub);
-  const options = { isStreamed: request.stream, identity: call, signal, scrub };
-  const answer = await client.post("/chat/completions", toRequestBody(request, format), options);
   const ignored = [...left, ...keywords, ...refusedHints(request, format)];
-  // The content type decides, not the request: some upstreams never stream, others always do.
-  const isStream = isEventStream(answer, request.stream);
-  return { ignored, chunks: await chunksOf(answer.body, scrub, { reader: new ChunkReader(), isStream }) };
+  const body = toRequestBody(request, format);
+  return { ignored, chunks: await ask(client, call, { path: "/chat/completions", body, reader }) };
 }
 
-/** Sends a text to be continued. */
-async function completeText(client: UpstreamClient, call: ProviderCall, body: object): Promise<ProviderAnswer> {
-  const { request, signal } = call;
-  const { model, max_tokens, stream } = request;
-  const scrub = scrubFor(request, client.scrub);
-  const sent = { ...body, model, max_tokens, stream, ...(stream && { stream_options: { include_usage: true } }) };
-  const options = { isStreamed: stream, identity: call, signal, scrub };
-  const answer = await client.post("/completions", JSON.stringify(sent), options);
-  const isStream = isEventStream(answer, stream);
-  return { chunks: await chunksOf(answer.body, scrub, { reader: new TextReader(), isStream }) };
+/** Returns the body of a request for a text to be continued. */
+function textBody({ body }: NativeRequest, { model, max_tokens, stream }: UpstreamRequest): string {
+  const usage = stream ? { stream_options: { include_usage: true } } : {};
+  return JSON.stringify({ ...body, model, max_tokens, stream, ...usage });
 }
 
 async function embed(

@@ -22,8 +22,8 @@ export interface Provider {
   /** True if it does not know the tools that the maker of this wire defines: they are translated for it. */
   readonly lacksTypedTools?: boolean;
   /**
-   * Converts the messages of a request to the wire's own form, for `complete` alone to read. Returns UpstreamError if the
-   * upstream cannot take the request.
+   * Converts the conversation of a request to the wire's own form, for `complete` alone to read. Returns UpstreamError if
+   * the upstream cannot take the request.
    */
   convert?(request: UpstreamRequest): object | UpstreamError | undefined;
   /**
@@ -43,10 +43,10 @@ export interface Provider {
   close(): Promise<void>;
 }
 
-/** A request to an upstream: without nulls and unsupported hints, and with `instructions` among the messages. */
+/** A request to an upstream: without nulls and unsupported hints. Its `instructions` are a system message before the others. */
 export type UpstreamRequest = Omit<
   ChatCompletionRequest,
-  "instructions" | "max_completion_tokens" | "metadata" | "n" | "max_tokens" | "stream"
+  "max_completion_tokens" | "metadata" | "n" | "max_tokens" | "stream"
 > & {
   /** The upstream's own name of the model. */
   model: string;
@@ -63,7 +63,7 @@ export interface RequestIdentity {
 
 export interface ProviderCall extends RequestIdentity {
   request: UpstreamRequest;
-  /** Result of `convert` for the messages of the request, without instructions before them. */
+  /** Result of `convert` for the conversation of the request. */
   prompt?: object | undefined;
   /** The request on the wire of `nativeWire`; the model and the output bound of `request` replace its own. */
   native?: NativeRequest | undefined;

@@ -32,6 +32,11 @@ describe("The model echo", () => {
     expect(usage(chunks)).toEqual([{ prompt_tokens: 9, completion_tokens: 3 }]);
   });
 
+  test("counts the instructions as part of the prompt.", async () => {
+    const { chunks } = await hear(sandbox, { ...{ model: "echo", instructions: "be very brief" }, stream: true });
+    expect(usage(chunks)).toEqual([{ prompt_tokens: 4, completion_tokens: 1 }]);
+  });
+
   test("joins the text parts of a message and ignores images.", async () => {
     const image = { type: "image_url" as const, image_url: { url: "data:image/png;base64,AAAA" } };
     const { text, chunks } = await say("echo", [{ type: "text", text: "one" }, image, { type: "text", text: "two" }]);

@@ -12,7 +12,7 @@ import {
 import { EMBEDDING_MODEL, embedInSandbox } from "./sandbox/embed.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
 import { checkSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
-import { countPromptTokens, lastUserText, story, textTokens } from "./sandbox/text.ts";
+import { countPromptTokens, countTokens, lastUserText, story, textTokens } from "./sandbox/text.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
 
 /** Pieces in one item of the answer. The event loop serves other requests between items. */
@@ -80,7 +80,7 @@ function faultScript(request: UpstreamRequest, fault: Fault): Script {
 
 /** Yields the chunks of a script, with the faults between and after them. */
 async function* perform(
-  { messages }: UpstreamRequest,
+  { instructions = "", messages }: UpstreamRequest,
   { pieces, finishReason }: Script,
   fault: Pick<Fault, "events" | "finishReason" | "isWithoutUsage">,
   signal: AbortSignal,
@@ -98,7 +98,8 @@ async function* perform(
     await wait(event.silenceMs, idleMs, signal);
   }
   chunks.push({ finish_reason: fault.finishReason ?? finishReason });
-  const usage = { prompt_tokens: countPromptTokens(messages), completion_tokens: pieces.length };
+  const prompt_tokens = countTokens(instructions) + countPromptTokens(messages);
+  const usage = { prompt_tokens, completion_tokens: pieces.length };
   if (!fault.isWithoutUsage) chunks.push({ usage });
   for (; sent < chunks.length; sent += PIECES_A_BATCH) {
     if (sent > 0) await new Promise((resolve) => setImmediate(resolve));

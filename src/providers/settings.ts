@@ -22,11 +22,14 @@ export interface ProviderSettings extends Omit<Stated, "baseUrl" | "apiKey"> {
   secondWire?: SecondWire;
 }
 
-/**
- * A second wire of an upstream. `servesOnly` matches the models that it serves on this wire only; with `lacksTypedTools` it
- * does not know the tools that the wire's maker defines.
- */
-export type SecondWire = { wire: "messages" } | { wire: "responses"; servesOnly?: RegExp; lacksTypedTools?: true };
+/** A second wire of an upstream. */
+export interface SecondWire {
+  wire: "messages" | "responses";
+  /** Matches the models that the upstream serves on this wire only; they must be those of `responses`. */
+  servesOnly?: RegExp;
+  /** True if it does not know the tools that the wire's maker defines. */
+  lacksTypedTools?: boolean;
+}
 
 /** Variables of the process; only those that name proxies are read. */
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -15,7 +15,7 @@ import { AnswerReader } from "../../src/providers/ai-sdk/answer.ts";
 import { google } from "../../src/providers/ai-sdk/wires/google.ts";
 import { MessagesReader } from "../../src/providers/native/messages.ts";
 import { ResponsesReader } from "../../src/providers/native/responses.ts";
-import { ChunkReader, TextReader } from "../../src/providers/openai/chunks.ts";
+import { ChunkReader } from "../../src/providers/openai/chunks.ts";
 import { UpstreamError } from "../../src/providers/provider.ts";
 import { countOf, timeoutOf } from "../support/counts.ts";
 
@@ -237,7 +237,7 @@ const OUTBOUND: Record<string, Outbound> = {
   "completions unchanged": {
     events: textChoice,
     answer: textChoice,
-    reader: wireReader(() => new TextReader()),
+    reader: wireReader(() => new ChunkReader()),
     inbound: ["completions"],
   },
   "Messages unchanged": {

@@ -89,7 +89,7 @@ describe("a field that the model does not take", () => {
   });
 });
 
-test("A request is sent upstream with its instructions first and the upstream's own model name.", () => {
+test("A request is sent upstream with its instructions and the upstream's own model name.", () => {
   const asked = request({
     instructions: "Be brief.",
     max_completion_tokens: 7,
@@ -99,10 +99,8 @@ test("A request is sent upstream with its instructions first and the upstream's 
   });
   expect(forUpstream(asked, route, 5)).toEqual({
     model: "upstream-name",
-    messages: [
-      { role: "system", content: "Be brief." },
-      { role: "user", content: "hello" },
-    ],
+    instructions: "Be brief.",
+    messages: [{ role: "user", content: "hello" }],
     max_tokens: 5,
     stream: true,
   });
@@ -309,7 +307,7 @@ describe("A field that only upstreams of the request's own wire can take", () =>
   test("excludes the routes of other upstreams.", () => {
     const providers = new Map([
       ["p", providerOf({ nativeWire: "messages" })],
-      ["other", providerOf({ convert: () => ({ messageCount: 1 }) })],
+      ["other", providerOf({ convert: () => ({ prompt: [] }) })],
     ]);
     const { routes } = routesFor({ providers }, modelOf({ routes: [other, route] }), call);
     expect(routes).toEqual([route]);

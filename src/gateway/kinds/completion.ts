@@ -214,7 +214,7 @@ export function routesFor(
     const search = request.web_search_options !== undefined ? "web_search_options" : demandedSearch(native);
     const isRefused = search !== undefined && route.runsTools !== true;
     const isNative = nativeFor(provider, native) !== undefined;
-    const converted = isNative ? undefined : convertFor(provider, route, request, maxTokens);
+    const converted = isNative ? undefined : provider?.convert?.(forUpstream(request, route, maxTokens));
     const refused = isForeign ? refuseAddress(address) : refuseNeeded(native, isNative);
     const prompt = refused ?? (isRefused ? refuseSearch(search) : converted);
     if (prompt instanceof UpstreamError) {
@@ -240,19 +240,6 @@ function nativeFor(
 ): NativeRequest | undefined {
   if (native === undefined || provider?.nativeWire !== native.wire) return undefined;
   return provider.lacksTypedTools === true && native.hasTypedParts === true ? undefined : native;
-}
-
-function convertFor(
-  provider: Provider | undefined,
-  route: Route,
-  request: ChatCompletionRequest,
-  maxTokens: number,
-): ReturnType<NonNullable<Provider["convert"]>> {
-  if (provider?.convert === undefined) return undefined;
-  if (request.instructions === undefined) return provider.convert(forUpstream(request, route, maxTokens));
-  // Their system message would shift the message indexes that an error names.
-  const { instructions: _instructions, ...rest } = request;
-  return provider.convert(forUpstream(rest, route, maxTokens));
 }
 
 /** Refuses a field that only an upstream of the request's own wire can take. */
@@ -286,13 +273,6 @@ function refuseAddress(place: string): UpstreamError {
 
 /** Returns the request as it is sent upstream on a route, with at most `maxTokens` of output. */
 export function forUpstream(request: ChatCompletionRequest, route: Route, maxTokens: number): UpstreamRequest {
-  const { instructions, max_completion_tokens: _other, metadata: _kept, n: _one, ...rest } = request;
-  return {
-    ...rest,
-    model: route.model,
-    messages:
-      instructions === undefined ? request.messages : [{ role: "system", content: instructions }, ...request.messages],
-    max_tokens: maxTokens,
-    stream: request.stream === true,
-  };
+  const { max_completion_tokens: _other, metadata: _kept, n: _one, ...rest } = request;
+  return { ...rest, model: route.model, max_tokens: maxTokens, stream: request.stream === true };
 }

@@ -57,8 +57,8 @@ function marked(
   );
 }
 
-function isShort({ messages, tools }: UpstreamRequest): boolean {
-  let length = tools === undefined ? 0 : JSON.stringify(tools).length;
+function isShort({ instructions = "", messages, tools }: UpstreamRequest): boolean {
+  let length = instructions.length + (tools === undefined ? 0 : JSON.stringify(tools).length);
   for (const { content } of messages) {
     if (typeof content === "string") length += content.length;
     else for (const part of content ?? []) length += part.type === "text" ? part.text.length : IMAGE_BYTES;

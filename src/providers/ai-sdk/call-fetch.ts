@@ -6,7 +6,7 @@ import { OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
 import { AMAZON_EVENT_STREAM, byteBoundsOf, PIECE_BYTES } from "./bounds.ts";
 import type { Fetch } from "./wire.ts";
 
-/** What the calls of one provider share. */
+/** Parts that all calls of one provider share. */
 export interface CallSetup {
   /** Connections to each origin that the package calls. */
   dispatcher: Dispatcher;

@@ -16,8 +16,8 @@ export interface Call {
 }
 
 /**
- * Converts a request of OpenAI's shape to a call. `converted` is the conversation of its last messages, if they have
- * already been converted. Throws UpstreamError `unsupported` if the wire cannot express the request.
+ * Converts a request of OpenAI's shape to a call. `converted` is its conversation, if that has already been converted.
+ * Throws UpstreamError `unsupported` if the wire cannot express the request.
  */
 export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCaching, converted?: AiSdkPrompt): Call {
   const support = caching === "off" ? { ...wire.fields, cache_control: "ignored" as const } : wire.fields;
@@ -25,7 +25,7 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
   const { request, ignored: keywords } = fitSchemas(fitted, wire.schemas);
   if (request.logprobs === true) throw unsupportedField("logprobs");
   const absent = OWN_HINTS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
-  const conversation = toPrompt(wire, request, converted);
+  const conversation = converted ?? toPrompt(wire, request);
   const fit = wire.fit(request);
   const { response_format: format, stop, tool_choice: choice } = request;
   const offered = fit.options?.tools ?? request.tools?.map((tool) => toTool(tool, wire, request.model));

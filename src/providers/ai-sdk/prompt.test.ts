@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { RequestMessage } from "../../api/chat/request.ts";
-import { type AiSdkPrompt, toPrompt as promptOf } from "./prompt.ts";
+import { toPrompt as promptOf } from "./prompt.ts";
 import { anthropic } from "./wires/anthropic.ts";
 import { bedrock } from "./wires/bedrock.ts";
 import { cohere } from "./wires/cohere.ts";
@@ -9,8 +9,8 @@ import { googleVertex } from "./wires/google-vertex.ts";
 import { mistral } from "./wires/mistral.ts";
 import { xai } from "./wires/xai.ts";
 
-const toPrompt = (wire: Parameters<typeof promptOf>[0], messages: RequestMessage[], converted?: AiSdkPrompt) =>
-  promptOf(wire, { messages, model: "model" }, converted);
+const toPrompt = (wire: Parameters<typeof promptOf>[0], messages: RequestMessage[]) =>
+  promptOf(wire, { messages, model: "model" });
 
 const QUESTION: RequestMessage = { role: "user", content: "hello" };
 const IMAGE = { type: "image_url" as const, image_url: { url: "data:image/png;base64,AAAA" } };
@@ -157,15 +157,12 @@ test("An assistant's refusal without content is sent back as text on every wire.
   }
 });
 
-test("A conversation whose last messages are converted already equals one that is converted at once.", () => {
-  const first: RequestMessage = { role: "system", content: "Be brief." };
-  const messages: RequestMessage[] = [
-    { role: "user", content: "hello", name: "a" },
-    { role: "developer", content: "b" },
-  ];
+test("Instructions are the first system message, and do not count as one where an error names a message.", () => {
+  const messages: RequestMessage[] = [{ role: "system", content: "Be kind." }, QUESTION];
   for (const wire of [anthropic, xai]) {
-    const converted = toPrompt(wire, messages);
-    expect(toPrompt(wire, messages, converted)).toBe(converted);
-    expect(toPrompt(wire, [first, ...messages], converted)).toEqual(toPrompt(wire, [first, ...messages]));
+    const { prompt } = promptOf(wire, { instructions: "Be brief.", messages, model: "model" });
+    expect(prompt).toEqual(toPrompt(wire, [{ role: "system", content: "Be brief." }, ...messages]).prompt);
   }
+  const wrong = { instructions: "Be brief.", messages: [result("unknown", "x")], model: "model" };
+  expect(() => promptOf(anthropic, wrong)).toThrow(expect.objectContaining({ param: "messages[0].tool_call_id" }));
 });

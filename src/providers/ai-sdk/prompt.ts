@@ -16,33 +16,22 @@ type AssistantPart = Message<"assistant">["content"][number];
 
 /** A conversation in the form that the packages take, and the names of the fields that this wire does not support. */
 export interface AiSdkPrompt {
-  /** Number of messages: the last ones of the request that is sent. */
-  messageCount: number;
   prompt: LanguageModelV4Prompt;
-  ignored: Set<string>;
+  ignored: ReadonlySet<string>;
 }
 
 /**
- * Converts messages of OpenAI's shape to a prompt. `converted` is the conversation of the last messages, if they have
- * already been converted. Throws UpstreamError `unsupported` if the wire cannot express a message.
+ * Converts instructions and messages of OpenAI's shape to a prompt. Throws UpstreamError `unsupported` if the wire cannot
+ * express a message.
  */
 export function toPrompt(
   wire: Wire,
-  { messages, model }: Pick<UpstreamRequest, "messages" | "model">,
-  converted?: AiSdkPrompt,
+  { instructions, messages, model }: Pick<UpstreamRequest, "instructions" | "messages" | "model">,
 ): AiSdkPrompt {
-  const messageCount = messages.length;
-  if (converted?.messageCount === messageCount) return converted;
   const reader = new ConversationReader(wire, model);
-  const first = messages.slice(0, messageCount - (converted?.messageCount ?? 0));
-  for (const [index, message] of first.entries()) reader.read(message, `messages[${index}]`);
-  const { prompt, ignored } = reader.conversation();
-  if (converted === undefined) return { prompt, ignored, messageCount };
-  return {
-    prompt: [...prompt, ...converted.prompt],
-    ignored: new Set([...ignored, ...converted.ignored]),
-    messageCount,
-  };
+  if (instructions !== undefined) reader.read({ role: "system", content: instructions }, "instructions");
+  for (const [index, message] of messages.entries()) reader.read(message, `messages[${index}]`);
+  return reader.conversation();
 }
 
 class ConversationReader {
@@ -58,7 +47,7 @@ class ConversationReader {
     this.#model = model;
   }
 
-  conversation(): Pick<AiSdkPrompt, "prompt" | "ignored"> {
+  conversation(): AiSdkPrompt {
     return { prompt: [...this.#system, ...this.#messages], ignored: this.#ignored };
   }
 

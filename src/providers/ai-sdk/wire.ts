@@ -122,7 +122,7 @@ export function missingKey(settings: ProviderSettings, ...keys: readonly KindKey
   return absent.length === 0 ? undefined : `needs ${absent.join(" and ")}`;
 }
 
-/** Returns the options that most packages take in the same form. */
+/** Returns the options that most packages take in the same form. An empty key is none; left out, a package would look in the environment. */
 export function optionsOf({ apiKey, baseUrl, headers }: ProviderSettings, fetch: Fetch) {
   return { apiKey: apiKey ?? "", ...(baseUrl !== null && { baseURL: baseUrl }), headers: { ...headers }, fetch };
 }

@@ -92,11 +92,6 @@ class Exchange implements Dispatcher.DispatchHandler {
   #interimAnswers = 0;
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
-  #isWaking = false;
-  readonly #wakeLater = () => {
-    this.#isWaking = false;
-    this.#wake();
-  };
   #remainderTimer: NodeJS.Timeout | undefined;
   #reader: PromiseWithResolvers<Buffer[] | undefined> | undefined;
 
@@ -139,10 +134,8 @@ class Exchange implements Dispatcher.DispatchHandler {
     }
     this.#waiting.push(bytes);
     if (this.#waitingBytes > WAITING_BYTES_MAX) controller.pause();
-    if (this.#reader === undefined || this.#isWaking) return;
-    this.#isWaking = true;
     // A microtask runs after all pieces of this socket read, so that the reader wakes once for many small pieces.
-    queueMicrotask(this.#wakeLater);
+    if (this.#reader !== undefined) queueMicrotask(this.#wake);
   }
 
   onResponseEnd(): void {
@@ -208,7 +201,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   /** Gives the waiting reader the bytes that have arrived, then the end or the failure. */
-  #wake(): void {
+  readonly #wake = (): void => {
     const reader = this.#reader;
     if (reader === undefined) return;
     if (this.#waiting.length > 0) {
@@ -222,7 +215,7 @@ class Exchange implements Dispatcher.DispatchHandler {
       this.#reader = undefined;
       reader.reject(this.#failure);
     }
-  }
+  };
 }
 
 const TIMEOUTS = new Set(["UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "ETIMEDOUT"]);

@@ -31,7 +31,8 @@ describe("A chat completion becomes a body of the Responses API", () => {
     });
   });
 
-  test("with system messages as messages of the developer.", () => {
+  test("with instructions and system messages as messages of the developer.", () => {
+    expect(bodyOf({ instructions: "Be kind." }).input).toMatchObject([{ role: "developer", content: "Be kind." }, {}]);
     expect(inputOf({ role: "system", content: "Be brief." }, { role: "user", content: "Hi" })).toEqual([
       { type: "message", role: "developer", content: "Be brief." },
       { type: "message", role: "user", content: [{ type: "input_text", text: "Hi" }] },

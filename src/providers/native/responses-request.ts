@@ -29,12 +29,25 @@ export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: 
   const { request, ignored: left } = fitFields(given, FIELDS);
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
   if (unsupported !== undefined) throw refusal(unsupported, "this model does not take it");
-  const { model, messages, max_tokens, stream, tools = [], tool_choice, response_format, ...others } = request;
+  const {
+    model,
+    instructions,
+    messages,
+    max_tokens,
+    stream,
+    tools = [],
+    tool_choice,
+    response_format,
+    ...others
+  } = request;
   const { reasoning_effort: effort, verbosity, stream_options: _events, ...further } = others;
   const body: Item = {
     ...pick(further, SAME),
     model,
-    input: toItems(messages),
+    input: [
+      ...(instructions === undefined ? [] : [{ type: "message", role: "developer", content: instructions }]),
+      ...toItems(messages),
+    ],
     max_output_tokens: max_tokens,
     stream,
     store: false,

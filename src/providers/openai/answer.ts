@@ -1,11 +1,12 @@
 import { once } from "../../api/answer.ts";
 import { isObject, type JsonObject, parseJson } from "../../api/json.ts";
 import { failureInside } from "../errors.ts";
-import { answerTooLong, BODY_BYTES_MAX, lengthOf, readText } from "../http/answer.ts";
+import { answerTooLong, BODY_BYTES_MAX, isEventStream, lengthOf, readText } from "../http/answer.ts";
 import { copied, EventStreamReader } from "../http/event-stream.ts";
 import type { HttpBody } from "../http/exchange.ts";
-import { type ProviderAnswer, type UpstreamChunk, UpstreamError } from "../provider.ts";
-import type { Scrub } from "../scrub.ts";
+import type { UpstreamClient } from "../http/upstream-client.ts";
+import { type ProviderAnswer, type ProviderCall, type UpstreamChunk, UpstreamError } from "../provider.ts";
+import { type Scrub, scrubFor } from "../scrub.ts";
 
 const DONE = "[DONE]";
 /** Limit of events in one item. Events become larger on their way to the client, so a slow client must not get many at once. */
@@ -25,11 +26,40 @@ export interface WireReader {
   readAnswer(answer: JsonObject): UpstreamChunk[];
 }
 
-/** Returns the chunks of an answer. An unstreamed one is read first. Rejects with UpstreamError. */
-export async function chunksOf(
+/** The request of a call on one wire. */
+interface WireRequest {
+  /** Path below the base address. */
+  path: string;
+  /** JSON. */
+  body: string;
+  headers?: Readonly<Record<string, string>>;
+  reader(scrub: Scrub): WireReader;
+  /** True if the client expects an answer of the kind that it asked for, because events are passed on. */
+  isPassed?: boolean;
+}
+
+/** Sends a request and returns the chunks of its answer. An unstreamed one is read first. Rejects with UpstreamError. */
+export async function ask(
+  client: UpstreamClient,
+  { request, signal, ...identity }: ProviderCall,
+  { path, body, headers = {}, reader: createReader, isPassed = false }: WireRequest,
+): Promise<ProviderAnswer["chunks"]> {
+  const scrub = scrubFor(request, client.scrub);
+  const answer = await client.post(path, body, { isStreamed: request.stream, identity, headers, signal, scrub });
+  // The content type decides, not the request: some upstreams never stream, others always do.
+  const isStream = isEventStream(answer, request.stream);
+  if (isPassed && isStream !== request.stream) {
+    answer.body.destroy();
+    throw new UpstreamError("malformed", "The upstream ignored the field `stream`");
+  }
+  return chunksOf(answer.body, scrub, createReader(scrub), isStream);
+}
+
+async function chunksOf(
   body: HttpBody,
   scrub: Scrub,
-  { reader, isStream }: { reader: WireReader; isStream: boolean },
+  reader: WireReader,
+  isStream: boolean,
 ): Promise<ProviderAnswer["chunks"]> {
   if (isStream) return new StreamedAnswer(body, scrub, reader);
   const answer = toObject(await readText(body));

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Delta, type FinishReason, type ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
-import { detailsOf, isObject, type JsonObject, objectsIn, textOf } from "../../api/json.ts";
+import { detailsOf, isObject, type JsonObject, textOf } from "../../api/json.ts";
 import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { ToolCallReader } from "./tool-calls.ts";
@@ -59,16 +59,15 @@ export class ChunkReader {
       if (usage === undefined && whole === undefined) return undefined;
       return { ...(usage && { usage }), ...(whole && { whole }) };
     }
-    return this.#read(event, choice, choice.delta, usage, false);
+    return this.#read(event, choice, choice.delta ?? messageOf(choice), usage, false);
   }
 
   /** Reads an unstreamed answer. Throws UpstreamError if it has no message, or failed. */
   readAnswer(answer: JsonObject): UpstreamChunk[] {
     const choice = firstChoice(answer.choices);
-    if (choice === undefined || !isObject(choice.message)) {
-      throw new UpstreamError("malformed", "The answer has no message");
-    }
-    return [this.#read(answer, choice, choice.message, toUsage(answer.usage), true)];
+    const message = choice && (choice.message ?? messageOf(choice));
+    if (choice === undefined || !isObject(message)) throw new UpstreamError("malformed", "The answer has no message");
+    return [this.#read(answer, choice, message, toUsage(answer.usage), true)];
   }
 
   #calls(): ToolCallReader {
@@ -159,6 +158,11 @@ function firstChoice(choices: unknown): JsonObject | undefined {
   return choices.find((choice): choice is JsonObject => isObject(choice) && (choice.index ?? 0) === 0);
 }
 
+/** Returns the text of a choice as a message: in the completions API, a choice has a text in place of a message. */
+function messageOf({ text }: JsonObject): JsonObject | undefined {
+  return typeof text === "string" ? { content: text } : undefined;
+}
+
 /** Returns content as text; for an array of parts, the text of the text parts. */
 function toText(content: unknown): string | null | undefined {
   if (typeof content === "string" || content === null) return content;
@@ -206,31 +210,6 @@ function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsag
   const beside = total - prompt - completion;
   if (beside <= 0 || ((reasoning ?? 0) !== 0 && reasoning !== beside)) return usage;
   return { ...usage, completion_tokens: completion + beside, reasoning_tokens: beside };
-}
-
-/** Reads answers of the completions API: a choice has a text in place of a message. */
-export class TextReader {
-  readonly #chunks = new ChunkReader();
-
-  get isFinished(): boolean {
-    return this.#chunks.isFinished;
-  }
-
-  readEvent(event: JsonObject): UpstreamChunk | undefined {
-    return this.#chunks.readEvent(withMessages(event, "delta"));
-  }
-
-  readAnswer(answer: JsonObject): UpstreamChunk[] {
-    return this.#chunks.readAnswer(withMessages(answer, "message"));
-  }
-}
-
-function withMessages(answer: JsonObject, field: "delta" | "message"): JsonObject {
-  const choices = objectsIn(answer.choices).map((choice) => {
-    const { text, ...others } = choice;
-    return typeof text === "string" ? { ...others, [field]: { content: text } } : choice;
-  });
-  return { ...answer, choices };
 }
 
 /** Finish reasons that upstreams are known to use: OpenAI's own four, those of the Messages API ("Handling stop reasons"), others. */

@@ -40,6 +40,12 @@ describe("The body", () => {
     ]);
   });
 
+  test("has the instructions as its first message.", () => {
+    const body = JSON.parse(toRequestBody(requestOf({ instructions: "be brief" }), OPENAI));
+    expect(body.messages[0]).toEqual({ role: "system", content: "be brief" });
+    expect(body).not.toHaveProperty("instructions");
+  });
+
   test("for other APIs has the common names and the fields that they need back.", () => {
     const body = JSON.parse(toRequestBody(request, DEFAULT_REQUEST_FORMAT));
     expect(body.max_tokens).toBe(100);

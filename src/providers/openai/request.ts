@@ -56,10 +56,11 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
 
 /** Writes the body of a request in the format of an API. A stream always includes usage, which the charge is based on. */
 export function toRequestBody(request: UpstreamRequest, format: RequestFormat): string {
-  const { max_tokens, stream_options: _replaced, messages, reasoning_effort: effort, ...rest } = request;
+  const { max_tokens, stream_options: _replaced, instructions, messages, reasoning_effort: effort, ...rest } = request;
   const { tools, tool_choice: choice } = rest;
   const body: Record<string, unknown> = rest;
-  body.messages = messages.map((message) => toMessage(message, format));
+  const sent = messages.map((message) => toMessage(message, format));
+  body.messages = instructions === undefined ? sent : [{ role: "system", content: instructions }, ...sent];
   if (tools !== undefined) body.tools = tools.map(toSentTool);
   const custom = isObject(choice)
     ? tools?.find((tool) => tool.custom && tool.function.name === choice.function.name)

@@ -6,25 +6,17 @@ import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { CLAUDE_REASONING } from "../reasoning.ts";
 
-import { type Fetch, missingKey, type Wire } from "../wire.ts";
+import { type Fetch, missingKey, optionsOf, type Wire } from "../wire.ts";
 
 import { claudeFit } from "./anthropic.ts";
 
 async function open(settings: ProviderSettings, fetch: Fetch) {
   const { createAmazonBedrock } = await import("@ai-sdk/amazon-bedrock");
-  const { apiKey, baseUrl, region = "", accessKeyId = "", secretAccessKey = "", sessionToken, headers } = settings;
-  return createAmazonBedrock({
-    // An empty key is none; left out, the package would look for one in the environment.
-    apiKey: apiKey ?? "",
-    region,
-    accessKeyId,
-    secretAccessKey,
-    ...(sessionToken && { sessionToken }),
-    baseURL:
-      baseUrl ?? `https://bedrock-runtime.${region}.${region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com"}`,
-    headers: { ...headers },
-    fetch,
-  });
+  const { region = "", accessKeyId = "", secretAccessKey = "", sessionToken } = settings;
+  const domain = region.startsWith("cn-") ? "amazonaws.com.cn" : "amazonaws.com";
+  const baseUrl = settings.baseUrl ?? `https://bedrock-runtime.${region}.${domain}`;
+  const keys = { region, accessKeyId, secretAccessKey, ...(sessionToken && { sessionToken }) };
+  return createAmazonBedrock({ ...optionsOf({ ...settings, baseUrl }, fetch), ...keys });
 }
 
 /** Each family of models has its own name for the length of a vector; Titan's texts that are too long are refused anyway. */

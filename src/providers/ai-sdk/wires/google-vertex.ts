@@ -5,18 +5,17 @@ import { isObject } from "../../../api/json.ts";
 import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
 
-import { type Fetch, missingKey, type Wire } from "../wire.ts";
+import { type Fetch, missingKey, optionsOf, type Wire } from "../wire.ts";
 import { gemini } from "./google.ts";
 
 function open(settings: ProviderSettings, fetchToken: Fetch) {
-  const { apiKey, baseUrl, project = "", location = "", headers } = settings;
+  const { apiKey, project = "", location = "" } = settings;
   const authClient = identityOf(settings, fetchToken);
   return async (fetch: Fetch) => {
     const { createGoogleVertex } = await import("@ai-sdk/google-vertex");
-    const common = { headers: { ...headers }, ...(baseUrl !== null && { baseURL: baseUrl }), fetch };
-    if (apiKey !== null) return createGoogleVertex({ apiKey, ...common });
-    const googleAuthOptions = { authClient: await authClient() };
-    return createGoogleVertex({ apiKey: "", project, location, googleAuthOptions, ...common });
+    const options = optionsOf(settings, fetch);
+    if (apiKey !== null) return createGoogleVertex(options);
+    return createGoogleVertex({ ...options, project, location, googleAuthOptions: { authClient: await authClient() } });
   };
 }
 
