@@ -18,7 +18,7 @@ import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings
 /** Pieces in one item of the answer. The event loop serves other requests between items. */
 const PIECES_A_BATCH = 128;
 const FAULT_TOKENS = 10;
-const NO_FAULT = { events: [], finishReason: undefined, isWithoutUsage: false };
+const NO_FAULT = { events: [] };
 /** The sandbox takes none of the fields that few providers take. */
 const NO_FIELDS = {};
 const MODELS = ["echo", "story", "fault"] as const;

@@ -67,24 +67,23 @@ export type HttpBody = Pick<Exchange, "read" | "finish" | "destroy">;
  * followed. Rejects with UpstreamError, or with the signal's reason. One object serves as undici's handler and as the
  * body, so that an answer needs no stream, and only the promises that its reader waits for.
  */
-export function exchange(
+export async function exchange(
   dispatcher: Dispatcher,
   options: Dispatcher.DispatchOptions,
   signal: AbortSignal,
 ): Promise<HttpAnswer> {
-  return new Promise((resolve, reject) => {
-    if (signal.aborted) reject(signal.reason);
-    else dispatcher.dispatch(options, new Exchange(signal, resolve, reject));
-  });
+  signal.throwIfAborted();
+  const head = Promise.withResolvers<HttpAnswer>();
+  dispatcher.dispatch(options, new Exchange(signal, head));
+  return head.promise;
 }
 
 type State = "waiting" | "answering" | "complete" | "broken";
 
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #signal: AbortSignal;
-  /** Settle the promise of the answer's headers; undefined once it is settled, so that they can be collected. */
-  #resolve: ((answer: HttpAnswer) => void) | undefined;
-  #reject: ((reason: unknown) => void) | undefined;
+  /** Promise of the answer's headers; undefined once it is settled, so that it can be collected. */
+  #head: PromiseWithResolvers<HttpAnswer> | undefined;
   readonly #abort: () => void;
   #controller: Dispatcher.DispatchController | undefined;
   #state: State = "waiting";
@@ -95,10 +94,9 @@ class Exchange implements Dispatcher.DispatchHandler {
   #remainderTimer: NodeJS.Timeout | undefined;
   #reader: PromiseWithResolvers<Buffer[] | undefined> | undefined;
 
-  constructor(signal: AbortSignal, resolve: (answer: HttpAnswer) => void, reject: (reason: unknown) => void) {
+  constructor(signal: AbortSignal, head: PromiseWithResolvers<HttpAnswer>) {
     this.#signal = signal;
-    this.#resolve = resolve;
-    this.#reject = reject;
+    this.#head = head;
     this.#abort = () => {
       this.#discard();
       this.#break(signal.reason);
@@ -121,9 +119,8 @@ class Exchange implements Dispatcher.DispatchHandler {
       return;
     }
     this.#state = "answering";
-    this.#resolve?.({ status, headers, body: this });
-    this.#resolve = undefined;
-    this.#reject = undefined;
+    this.#head?.resolve({ status, headers, body: this });
+    this.#head = undefined;
   }
 
   onResponseData(controller: Dispatcher.DispatchController, bytes: Buffer): void {
@@ -191,7 +188,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#failure = failure;
     clearTimeout(this.#remainderTimer);
     this.#signal.removeEventListener("abort", this.#abort);
-    this.#reject?.(failure);
+    this.#head?.reject(failure);
     this.#close();
     this.#wake();
   }

@@ -8,14 +8,14 @@ export interface Fault {
   delayMs: number;
   /** Failure that replaces the answer. */
   failure: UpstreamError | undefined;
-  /** Length of the answer, if the message states it. */
-  tokens: number | undefined;
   /** Events in the middle of the answer, ordered by the number of tokens before them. */
   events: FaultEvent[];
-  isWithoutUsage: boolean;
-  isRefusal: boolean;
+  /** Length of the answer, if the message states it. */
+  tokens?: number;
+  isWithoutUsage?: boolean;
+  isRefusal?: boolean;
   /** Finish reason that replaces the answer's own. */
-  finishReason: FinishReason | undefined;
+  finishReason?: FinishReason;
 }
 
 export type FaultEvent = { afterTokens: number } & ({ failure: UpstreamError } | { silenceMs: number });
@@ -24,35 +24,28 @@ interface Phrase {
   /** The phrase as error messages show it. */
   example: string;
   pattern: RegExp;
-  apply(fault: Fault, words: Words): void;
+  faultOf(words: Words): Partial<Fault>;
 }
 
 /** The named groups of a phrase. */
 type Words = Readonly<Record<string, string | undefined>>;
 
-const AFTER = "(?: after (?<after>\\d{1,4}) tokens?)";
+const AFTER = "(?: after (?<after>\\d{1,4}) tokens?)?";
 const TIME = "(?<time>\\d{1,6}(?:\\.\\d{1,3})?)(?<unit>ms|s)";
 
-function phrase(example: string, pattern: string, apply: Phrase["apply"]): Phrase {
-  return { example, pattern: new RegExp(`^${pattern}$`), apply };
+function phrase(example: string, faultOf: Phrase["faultOf"], pattern = example): Phrase {
+  return { example, pattern: new RegExp(`^${pattern}$`), faultOf };
 }
 
 /** A phrase that replaces the answer by a failure. */
 function instead(example: string, failure: (words: Words) => UpstreamError, pattern = example): Phrase {
-  return phrase(example, pattern, (fault, words) => {
-    fault.failure ??= failure(words);
-  });
+  return phrase(example, (words) => ({ failure: failure(words) }), pattern);
 }
 
 /** A phrase that ends the answer with a failure after some tokens. */
 function breaksOff(what: string, tokens: number, failure: UpstreamFailure, message: string): Phrase {
-  return phrase(`${what} after ${tokens} tokens`, `${what}${AFTER}?`, (fault, words) => {
-    fault.events.push({ afterTokens: afterTokens(words), failure: new UpstreamError(failure, message) });
-  });
-}
-
-function sets(example: string, fields: Partial<Fault>): Phrase {
-  return phrase(example, example, (fault) => Object.assign(fault, fields));
+  const eventOf = (words: Words) => ({ afterTokens: afterTokens(words), failure: new UpstreamError(failure, message) });
+  return phrase(`${what} after ${tokens} tokens`, (words) => ({ events: [eventOf(words)] }), `${what}${AFTER}`);
 }
 
 /**
@@ -65,9 +58,7 @@ const PHRASES: readonly Phrase[] = [
     (words) => failureOfStatus(Number(words.status), words.seconds),
     "status (?<status>[45]\\d\\d)(?: retry-after (?<seconds>\\d{1,6}))?",
   ),
-  phrase("delay 500ms", `delay ${TIME}`, (fault, words) => {
-    fault.delayMs += milliseconds(words);
-  }),
+  phrase("delay 500ms", (words) => ({ delayMs: milliseconds(words) }), `delay ${TIME}`),
   instead("timeout", () => new UpstreamError("timeout", "The sandbox timed out")),
   instead("unavailable", () => new UpstreamError("unavailable", "The sandbox cannot be reached")),
   instead("context_length", () => refusal("context_length", "the prompt is too long")),
@@ -75,16 +66,16 @@ const PHRASES: readonly Phrase[] = [
   breaksOff("reset", 5, "failed", "The sandbox reset the connection"),
   breaksOff("malformed event", 3, "malformed", "The sandbox sent a malformed event"),
   breaksOff("error event", 3, "failed", "The sandbox sent an error event"),
-  phrase("silence after 2 tokens 30s", `silence${AFTER}? ${TIME}`, (fault, words) => {
-    fault.events.push({ afterTokens: afterTokens(words), silenceMs: milliseconds(words) });
-  }),
-  phrase("20 tokens", "(?<tokens>\\d{1,4}) tokens?", (fault, words) => {
-    fault.tokens = Number(words.tokens);
-  }),
-  sets("no usage", { isWithoutUsage: true }),
-  sets("refusal", { isRefusal: true }),
-  sets("length", { finishReason: "length" }),
-  sets("content_filter", { finishReason: "content_filter" }),
+  phrase(
+    "silence after 2 tokens 30s",
+    (words) => ({ events: [{ afterTokens: afterTokens(words), silenceMs: milliseconds(words) }] }),
+    `silence${AFTER} ${TIME}`,
+  ),
+  phrase("20 tokens", ({ tokens }) => ({ tokens: Number(tokens) }), "(?<tokens>\\d{1,4}) tokens?"),
+  phrase("no usage", () => ({ isWithoutUsage: true })),
+  phrase("refusal", () => ({ isRefusal: true })),
+  phrase("length", () => ({ finishReason: "length" })),
+  phrase("content_filter", () => ({ finishReason: "content_filter" })),
 ];
 
 const MESSAGE_LENGTH_MAX = 2_000;
@@ -93,27 +84,23 @@ const EXAMPLES = PHRASES.map(({ example }) => `'${example}'`).join(", ");
 /** Reads the faults that a message names. Throws UpstreamError `rejected`, which lists the phrases, if it has another phrase. */
 export function readFault(message: string): Fault {
   if (message.length > MESSAGE_LENGTH_MAX) throw notUnderstood(`more than ${MESSAGE_LENGTH_MAX} characters`);
-  const fault: Fault = {
-    delayMs: 0,
-    failure: undefined,
-    tokens: undefined,
-    events: [],
-    isWithoutUsage: false,
-    isRefusal: false,
-    finishReason: undefined,
-  };
   const parts = message.toLowerCase().split(/[,;\n]|\b(?:and|then)\b/);
   const phrases = parts
     .map((part) => part.trim().replace(/\s+/g, " ").replace(/\.$/, ""))
     .filter((part) => part !== "");
   if (phrases.length === 0) throw notUnderstood("an empty message");
-  for (const words of phrases) {
+  const faults = phrases.map((words) => {
     const understood = PHRASES.find(({ pattern }) => pattern.test(words));
     if (understood === undefined) throw notUnderstood(`'${words.slice(0, 60)}'`);
-    understood.apply(fault, understood.pattern.exec(words)?.groups ?? {});
-  }
-  fault.events = fault.events.toSorted((one, other) => one.afterTokens - other.afterTokens);
-  return fault;
+    return understood.faultOf(understood.pattern.exec(words)?.groups ?? {});
+  });
+  const events = faults.flatMap((fault) => fault.events ?? []);
+  return {
+    ...Object.assign({}, ...faults),
+    delayMs: faults.reduce((sum, { delayMs = 0 }) => sum + delayMs, 0),
+    failure: faults.find(({ failure }) => failure !== undefined)?.failure,
+    events: events.toSorted((one, other) => one.afterTokens - other.afterTokens),
+  };
 }
 
 function notUnderstood(what: string): UpstreamError {
