@@ -4,11 +4,11 @@ import { firstAdminToken } from "./admin/operators.ts";
 import { createSignInFailures } from "./admin/sessions.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./app/first-run.ts";
 import { createHttp, listen, urlOf } from "./app/http.ts";
-import { createLimits } from "./app/limits.ts";
 import { LiveParts } from "./app/live.ts";
 import {
   createIssuerKeys,
   createLedger,
+  createLimits,
   createOverload,
   createRetention,
   newIdOf,

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync, lstatSync, mkdirSync, type Stats, statSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import { dataDirectoryOfEnvironment } from "./config/sources.ts";
 
 /** Names that exist only in a data directory in use: the database, or the spool of a service on PostgreSQL. */
@@ -47,7 +48,9 @@ process.stdout.write("", () => process.exit(exitCode));
 function turnOnCompileCache(words: readonly string[]): void {
   const userId = process.getuid?.();
   if (userId === undefined) return;
-  const dataDir = dataDirectoryOf(words) ?? dataDirectoryOfEnvironment();
+  const { values } = parseArgs({ args: [...words], strict: false, options: { "data-dir": { type: "string" } } });
+  const named = values["data-dir"];
+  const dataDir = typeof named === "string" ? named : dataDirectoryOfEnvironment();
   const isOwn = (found: Stats, bits: number) =>
     found.isDirectory() && found.uid === userId && (found.mode & bits) === 0;
   try {
@@ -59,10 +62,4 @@ function turnOnCompileCache(words: readonly string[]): void {
   } catch {
     // Without a cache, the start is only slower.
   }
-}
-
-function dataDirectoryOf(words: readonly string[]): string | undefined {
-  const index = words.findLastIndex((word) => word === "--data-dir" || word.startsWith("--data-dir="));
-  const word = words[index];
-  return word === "--data-dir" ? words[index + 1] : word?.slice("--data-dir=".length);
 }

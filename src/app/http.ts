@@ -18,7 +18,7 @@ import { OutputRates } from "../gateway/output-rates.ts";
 import { RetryBudget } from "../gateway/retry-budget.ts";
 import type { TokenCounter } from "../gateway/token-counter.ts";
 import type { AdminServices } from "../http/admin/index.ts";
-import { Authenticator } from "../http/authenticator.ts";
+import { Authenticator } from "../http/authentication.ts";
 import type { Overload } from "../http/overload.ts";
 import { createServer, type Server, type ServerSettings } from "../http/server.ts";
 import { requestId } from "../internals/ids.ts";
@@ -113,7 +113,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     },
     authenticator,
     identities,
-    admin: { ...adminServices(options, services), identities, facts },
+    admin: { ...adminServices(options, services), facts },
     completions,
     usageReport: async (caller) => {
       const balance = await ledger.balance(caller.organizationId);

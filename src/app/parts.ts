@@ -1,9 +1,15 @@
+import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { IssuerKeys } from "../admin/issuer-keys.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
+import { OperatorError } from "../errors.ts";
+import { LocalLimiter } from "../gateway/limits/local.ts";
+import { SharedLimiter } from "../gateway/limits/shared.ts";
+import type { RateLimiter } from "../gateway/limits.ts";
 import { MEMORY_BYTES_LEAST, memoryBytesFor, memoryReader, Overload } from "../http/overload.ts";
 import { uuidV7 } from "../internals/ids.ts";
+import { notInstalledText } from "../internals/optional-packages.ts";
 import { DeadLetters } from "../ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../ledger/dead-letter-file.ts";
 import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
@@ -145,4 +151,50 @@ export function createOverload({ server }: Config, options: StartOptions): Overl
     now: () => performance.now(),
     outage,
   });
+}
+
+/** Creates the limiter that the configuration asks for. Rejects with OperatorError if the client of Redis is not installed. */
+export async function createLimits({ redis }: Config, { clock, log }: StartOptions): Promise<RateLimiter> {
+  if (redis === null) return new LocalLimiter(clock);
+  const { createClient } = await loadOptional("redis needs", "@redis/client", () => import("@redis/client"));
+  const outage = createOutage({
+    log,
+    level: "warn",
+    texts: {
+      begins: "Redis cannot be reached: this process applies its share of the limits",
+      lasts: "Redis still cannot be reached",
+      ends: "Redis can be reached again: the limits are shared",
+    },
+    clock,
+  });
+  const limits = new SharedLimiter({
+    createConnection: () =>
+      createClient({
+        url: redis,
+        name: "tollgate",
+        socket: { reconnectStrategy: false },
+        disableOfflineQueue: true,
+        maintNotifications: "disabled",
+      }),
+    node: randomUUID(),
+    onFailure: ({ message }) => outage.failed({ reason: message }),
+    onJoined: () => outage.succeeded(),
+    clock,
+  });
+  await limits.start();
+  return limits;
+}
+
+/** Loads an optional package. `needs` is who needs it: `redis needs`. Rejects with OperatorError if it is not installed. */
+export async function loadOptional<Module>(
+  needs: string,
+  name: string,
+  importIt: () => Promise<Module>,
+): Promise<Module> {
+  try {
+    return await importIt();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
+    throw new OperatorError(`${needs} ${notInstalledText([name])}`, { cause: error });
+  }
 }

@@ -12,8 +12,8 @@ import { mailSender } from "../warnings/mail.ts";
 import { Watch } from "../warnings/watch.ts";
 import { webhookSender } from "../warnings/webhook.ts";
 import type { LiveValues } from "./live.ts";
-import { loadOptional } from "./optional-package.ts";
 import type { StartOptions } from "./parts.ts";
+import { loadOptional } from "./parts.ts";
 
 type WarningSettings = Config["warnings"];
 

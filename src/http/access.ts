@@ -29,8 +29,8 @@ export interface BegunRequest {
   method: string;
   /** Pattern of the matched route; null if no route matched. */
   route: string | null;
-  /** The context that the client sent; undefined if there is no valid one. */
-  parent: TraceContext | undefined;
+  /** The trace context that the client sent; undefined if there is no valid one. */
+  traceparent: string | undefined;
   tracestate: string | undefined;
   /** Milliseconds since 1970. */
   startedMs: number;
@@ -52,80 +52,54 @@ export interface AccessSources {
   /** Begins to observe a request; absent where nothing observes requests. */
   observe?: ((begun: BegunRequest) => RequestObserver) | undefined;
   clock: () => number;
-  /** True once the shutdown ends requests. */
-  isCut(): boolean;
+  running: { readonly isCut: boolean };
 }
 
-/** W3C Trace Context, section 3.2. */
-export interface TraceContext {
-  traceId: string;
-  spanId: string;
-  /** Two hexadecimal digits. */
-  flags: string;
-}
+/** W3C Trace Context, section 3.2. Later versions may append fields. Ids of zeros alone are invalid. */
+const TRACEPARENT = /^(?!ff)[0-9a-f]{2}(-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?$/;
 
-/** Later versions may append fields. Ids of zeros alone are invalid. */
-const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
-
-function traceContextOf({ headers: { traceparent } }: FastifyRequest): TraceContext | undefined {
-  const [, traceId, spanId, flags] = TRACEPARENT.exec(typeof traceparent === "string" ? traceparent.trim() : "") ?? [];
-  if (traceId === undefined || spanId === undefined || flags === undefined) return undefined;
-  return { traceId, spanId, flags };
-}
-
-/** Returns the header of a context, of the only version that is defined. */
-export function toTraceparent({ traceId, spanId, flags }: TraceContext): string {
-  return `00-${traceId}-${spanId}-${flags}`;
+/** Returns the context that a client sent, in the only version that is defined. */
+function sentTraceparent({ headers: { traceparent } }: FastifyRequest): string | undefined {
+  const [, context] = TRACEPARENT.exec(typeof traceparent === "string" ? traceparent.trim() : "") ?? [];
+  return context && `00${context}`;
 }
 
 /** Returns the trace that upstreams may continue: that of the request's own span, or the client's if there is no span. */
 export function traceparentOf(request: FastifyRequest): string | undefined {
-  const own = request.observer?.traceparent;
-  if (own !== undefined) return own;
-  const context = traceContextOf(request);
-  return context && toTraceparent(context);
+  return request.observer?.traceparent ?? sentTraceparent(request);
 }
 
 const MODEL_CHARACTERS_MAX = 200;
 const CLIENT_ID_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 500;
 
-/** Begins to observe a request. */
-export function beginAccess(
-  { observe }: AccessSources,
-  request: FastifyRequest,
-  begun: Pick<BegunRequest, "route" | "startedMs">,
-): void {
-  if (observe === undefined) return;
-  const { tracestate } = request.headers;
-  request.observer = observe({
-    ...begun,
-    method: request.method,
-    parent: traceContextOf(request),
-    tracestate: typeof tracestate === "string" ? tracestate : undefined,
-  });
-}
-
 /** Pattern of the route for paths that no other route has. */
 export const UNKNOWN_PATH = "/*";
 
-/** Returns the pattern of the matched route, whose `url` Fastify knows; null if no route matched. */
-export function routeOf({ is404 }: FastifyRequest, url: string | undefined): string | null {
-  return is404 || url === undefined || url === UNKNOWN_PATH ? null : url;
-}
-
 /**
- * Records a request with a closed response in the access log as soon as it is settled, and in the refusal log if it was
- * rejected and its organization is known.
+ * Begins to observe a request; `url` is the pattern of its route. Returns the function to call when the response is closed: it
+ * records the request in the access log as soon as it is settled, and in the refusal log if it was rejected and its
+ * organization is known.
  */
-export function recordAccess(
+export function beginAccess(
   sources: AccessSources,
   request: FastifyRequest,
   reply: FastifyReply,
-  { route, startedMs }: Pick<BegunRequest, "route" | "startedMs">,
-): void {
-  const terms = { route, isCut: sources.isCut(), durationMs: sources.clock() - startedMs };
-  const entry = entryOf(request, reply, terms);
+  url: string | undefined,
+): () => void {
+  const startedMs = sources.clock();
+  const route = request.is404 || url === undefined || url === UNKNOWN_PATH ? null : url;
+  if (sources.observe !== undefined) {
+    const { tracestate } = request.headers;
+    request.observer = sources.observe({
+      ...{ method: request.method, route, startedMs, traceparent: sentTraceparent(request) },
+      tracestate: typeof tracestate === "string" ? tracestate : undefined,
+    });
+  }
+  return () => recordAccess(sources, request, entryOf(sources, request, reply, { route, startedMs }));
+}
+
+function recordAccess(sources: AccessSources, request: FastifyRequest, entry: AccessEntry): void {
   const { failure, caller, settlement, observer } = request;
   const record = (report: CompletionReport | undefined) => {
     const traceId = observer?.traceId;
@@ -171,16 +145,19 @@ function loggedFields(
 }
 
 function entryOf(
+  { clock, running }: AccessSources,
   request: FastifyRequest,
   { raw }: FastifyReply,
-  { route, isCut, durationMs }: { route: string | null; isCut: boolean; durationMs: number },
+  { route, startedMs }: Pick<BegunRequest, "route" | "startedMs">,
 ): AccessEntry {
   const { modelName } = request;
-  const { status, code } = resultOf(request, raw, isCut);
+  const { "x-request-id": clientRequestId } = request.headers;
+  const hasClientId = typeof clientRequestId === "string" && clientRequestId !== "";
+  const { status, code } = resultOf(request, raw, running.isCut);
   const { organizationId, tokenId } = callerNamesOf(request.caller);
   return {
     requestId: request.id,
-    clientRequestId: clientRequestIdOf(request),
+    clientRequestId: hasClientId ? printable(clientRequestId, CLIENT_ID_CHARACTERS_MAX) : undefined,
     method: request.method,
     route,
     status,
@@ -188,13 +165,8 @@ function entryOf(
     organizationId,
     tokenId,
     model: modelName === null ? null : printable(modelName, MODEL_CHARACTERS_MAX),
-    durationMs,
+    durationMs: clock() - startedMs,
   };
-}
-
-function clientRequestIdOf({ headers }: FastifyRequest): string | undefined {
-  const id = headers["x-request-id"];
-  return typeof id === "string" && id !== "" ? printable(id, CLIENT_ID_CHARACTERS_MAX) : undefined;
 }
 
 /** Returns the status and error code of a request whose response is closed. */

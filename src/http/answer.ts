@@ -1,4 +1,3 @@
-import type { OutgoingHttpHeaders } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type TProperties, Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
@@ -112,7 +111,7 @@ async function run(
     cut,
   } as GatewayCall;
   const isStream = decoded.kind === "completion" && decoded.request.stream === true;
-  const sink = isStream ? streamSink(reply, decoded, signal, abort) : new DocumentSink(decoded);
+  const sink = isStream ? new EventStreamSink(reply, decoded, { signal, abort }) : new DocumentSink(decoded);
   try {
     await running.follow(complete(gateway, call, sink), cut);
   } catch (error) {
@@ -187,24 +186,6 @@ function abortOnClose(reply: FastifyReply): Pick<GatewayCall, "signal" | "cut"> 
     if (!reply.raw.writableFinished) abort();
   });
   return { signal: controller.signal, abort, cut: (reason) => controller.abort(reason) };
-}
-
-/** Returns a sink that writes the events of a stream to a response. */
-function streamSink(reply: FastifyReply, decoded: DecodedCompletion, signal: AbortSignal, abort: () => void) {
-  return new EventStreamSink({
-    response: reply.raw,
-    headers: reply.getHeaders() as OutgoingHttpHeaders,
-    events: decoded.events,
-    keep: decoded.keep,
-    onFailed: (error) => {
-      reply.request.failure = { error };
-    },
-    onStalled: () => {
-      abort();
-      reply.raw.destroy();
-    },
-    signal,
-  });
 }
 
 /** Folds the pieces of an answer into one response body. */

@@ -31,10 +31,20 @@ export function parseErrorHandler(newRequestId: () => string): ParseErrorHandler
 }
 
 /**
- * Handles unknown expectations, CONNECT and socket errors. Node removes its own error handler from the socket of a
- * CONNECT request, and an `error` event without a handler ends the process, so every socket gets a handler here.
+ * Handles unknown expectations, CONNECT and socket errors, and limits the connections. Those above the maximum are closed and
+ * logged as soon as they are accepted. Node removes its own error handler from the socket of a CONNECT request, and an `error`
+ * event without a handler ends the process, so every socket gets a handler here.
  */
-export function handleConnections(server: Server, newRequestId: () => string): void {
+export function handleConnections(
+  server: Server,
+  { newRequestId, maxConnections, log }: { newRequestId: () => string; maxConnections: number; log: Log },
+): void {
+  // In a cluster, a full worker would otherwise pass the connection on, and full ones would pass it around.
+  Object.assign(server, { maxConnections, dropMaxConnection: true });
+  server.on("drop", () =>
+    log.warn({ connectionsMax: maxConnections }, "a new connection was closed: too many are open"),
+  );
+  limitConnectionShares(server, maxConnections);
   server.on("connection", (socket: Socket) => socket.on("error", () => socket.destroy()));
   // An expectation other than 100-continue may be ignored (RFC 9110, section 10.1.1).
   server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => {
@@ -176,13 +186,6 @@ function writeWhole(response: ServerResponse, text: string, slowClientMs: number
     socket.once("close", settle);
     response.write(text, settle);
   });
-}
-
-/** Closes and logs connections above a limit as soon as they are accepted. */
-export function limitConnections(server: Server, connectionsMax: number, log: Log): void {
-  // In a cluster, a full worker would otherwise pass the connection on, and full ones would pass it around.
-  Object.assign(server, { maxConnections: connectionsMax, dropMaxConnection: true });
-  server.on("drop", () => log.warn({ connectionsMax }, "a new connection was closed: too many are open"));
 }
 
 /** Slowly arriving headers take up to 17 KiB per connection (measured), so less than 40 MiB once they count. */

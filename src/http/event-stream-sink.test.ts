@@ -1,8 +1,10 @@
 import { createServer, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import type { FastifyReply } from "fastify";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { ChatEventEncoder } from "../api/chat/encode.ts";
+import type { DecodedCompletion } from "../api/wire.ts";
 import { closeWhenUnread } from "./connection.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 
@@ -39,16 +41,14 @@ async function respond(request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n") {
 
 function sinkOn(response: ServerResponse, slowClientMs = SLOW_CLIENT_MS) {
   let stalls = 0;
-  const sink = new EventStreamSink({
-    response,
-    headers: {},
-    events: (head, add) => new ChatEventEncoder(head, add, { includeUsage: false, isLegacy: false }),
-    slowClientMs,
-    onStalled: () => {
-      stalls += 1;
-      response.destroy();
-    },
-  });
+  const reply = { raw: response, request: {}, getHeaders: () => ({}) } as unknown as FastifyReply;
+  const events: DecodedCompletion["events"] = (head, add) =>
+    new ChatEventEncoder(head, add, { includeUsage: false, isLegacy: false });
+  const abort = () => {
+    stalls += 1;
+  };
+  const { signal } = new AbortController();
+  const sink = new EventStreamSink(reply, { events }, { signal, abort, slowClientMs });
   return { sink, stalls: () => stalls };
 }
 

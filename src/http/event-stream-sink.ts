@@ -1,4 +1,5 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
+import type { FastifyReply } from "fastify";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import type { DecodedCompletion, EventEncoder } from "../api/wire.ts";
 import type { ApiError } from "../errors.ts";
@@ -8,28 +9,23 @@ import { onClosed, SLOW_CLIENT_MS } from "./connection.ts";
 
 const KEEP_ALIVE_MS = 10_000;
 
-export interface EventStreamOptions {
-  response: ServerResponse;
-  /** Response headers in addition to those of every event stream. */
-  headers: OutgoingHttpHeaders;
-  events: DecodedCompletion["events"];
-  /** Stores what later requests can refer to, before the last bytes are sent. Takes what the encoder returned. */
-  keep?: ((answer: unknown) => Promise<void>) | undefined;
-  /** Called with the error that ends the stream. */
-  onFailed?: (error: ApiError) => void;
-  /** Called when the client reads too slowly to go on. */
-  onStalled: () => void;
+type Wire = Pick<DecodedCompletion, "events" | "keep">;
+
+interface StreamClient {
   /** Once it aborts, the answer ends and waits for its client no longer. */
-  signal?: AbortSignal;
-  /** Time for which a client may read nothing. Default: 60 s. */
+  signal: AbortSignal;
+  /** Ends the answer, because the client reads too slowly to go on. */
+  abort(): void;
+  /** Time for which it may read nothing; default: 60 s. */
   slowClientMs?: number;
 }
 
 /** Writes an answer as server-sent events, in the format of its wire. */
 export class EventStreamSink implements AnswerSink {
   readonly streams = true;
-  readonly #options: EventStreamOptions;
-  readonly #response: ServerResponse;
+  readonly #reply: FastifyReply;
+  readonly #wire: Wire;
+  readonly #client: StreamClient;
   readonly #events: EventWriter;
   /** Undefined before the answer is opened. */
   #encoder: EventEncoder | undefined;
@@ -37,17 +33,18 @@ export class EventStreamSink implements AnswerSink {
   #isFinished = false;
   #keepAlive: NodeJS.Timeout | undefined;
 
-  constructor(options: EventStreamOptions) {
-    this.#options = options;
-    this.#response = options.response;
-    this.#events = new EventWriter(options.response);
+  constructor(reply: FastifyReply, wire: Wire, client: StreamClient) {
+    this.#reply = reply;
+    this.#wire = wire;
+    this.#client = client;
+    this.#events = new EventWriter(reply.raw);
   }
 
   open(head: AnswerHead): void {
-    const encoder = this.#options.events(head, (event) => this.#events.add(event));
+    const encoder = this.#wire.events(head, (event) => this.#events.add(event));
     this.#encoder = encoder;
     this.#events.begin({
-      ...this.#options.headers,
+      ...(this.#reply.getHeaders() as OutgoingHttpHeaders),
       ...head.headers,
       "content-type": encoder.contentType ?? "text/event-stream; charset=utf-8",
       "cache-control": "no-cache",
@@ -55,27 +52,27 @@ export class EventStreamSink implements AnswerSink {
     });
     this.#events.flush();
     // A destroyed response emits no further close event that would end the interval.
-    if (this.#response.destroyed) return;
+    if (this.#reply.raw.destroyed) return;
     this.#keepAlive = setInterval(() => {
       this.#events.add(encoder.keepAlive);
       this.#events.flush();
     }, KEEP_ALIVE_MS);
-    onClosed(this.#response, () => clearInterval(this.#keepAlive));
+    onClosed(this.#reply.raw, () => clearInterval(this.#keepAlive));
   }
 
   push(pieces: readonly AnswerPiece[]): Promise<void> | undefined {
     this.#encoder?.push(pieces);
     if (pieces.some(({ finish_reason }) => finish_reason !== undefined)) this.#isFinished = true;
-    if (this.#isFinished) this.#events.flushWithEnd();
-    else this.#events.flush();
+    this.#events.flush(this.#isFinished);
     this.#keepAlive?.refresh();
-    return this.#response.writableNeedDrain ? this.#drained() : undefined;
+    return this.#reply.raw.writableNeedDrain ? this.#drained() : undefined;
   }
 
   close(end: AnswerEnd): Promise<void> | undefined {
     clearInterval(this.#keepAlive);
-    const { keep } = this.#options;
-    if (keep !== undefined) this.#events.hold();
+    const { keep } = this.#wire;
+    // What follows waits until it is stored.
+    if (keep !== undefined) this.#events.send();
     const answer = this.#encoder?.close(end);
     if (keep !== undefined) return keep(answer).then(() => this.#events.end());
     this.#events.end();
@@ -83,29 +80,31 @@ export class EventStreamSink implements AnswerSink {
   }
 
   fail(error: ApiError): void {
-    this.#options.onFailed?.(error);
+    this.#reply.request.failure = { error };
     clearInterval(this.#keepAlive);
     this.#encoder?.fail(error);
     this.#events.end();
   }
 
   #drained(): Promise<void> {
-    const { signal } = this.#options;
+    const { raw: response } = this.#reply;
+    const { signal, abort, slowClientMs = SLOW_CLIENT_MS } = this.#client;
     return new Promise((resolve) => {
       const settled = () => {
         clearTimeout(timer);
-        signal?.removeEventListener("abort", settled);
-        this.#response.off("drain", settled);
-        this.#response.off("close", settled);
+        signal.removeEventListener("abort", settled);
+        response.off("drain", settled);
+        response.off("close", settled);
         resolve();
       };
       const timer = setTimeout(() => {
-        this.#options.onStalled();
+        abort();
+        response.destroy();
         settled();
-      }, this.#options.slowClientMs ?? SLOW_CLIENT_MS);
-      signal?.addEventListener("abort", settled);
-      this.#response.on("drain", settled);
-      this.#response.on("close", settled);
+      }, slowClientMs);
+      signal.addEventListener("abort", settled);
+      response.on("drain", settled);
+      response.on("close", settled);
     });
   }
 }
@@ -127,7 +126,8 @@ class EventWriter {
   #pending = "";
   #turnEnd: NodeJS.Immediate | undefined;
   #endTimer: NodeJS.Timeout | undefined;
-  readonly #send = () => {
+  /** Sends the pending events now. */
+  readonly send = () => {
     this.#unschedule();
     if (this.#pending === "") return;
     const { text, encoding } = this.#take("");
@@ -151,26 +151,18 @@ class EventWriter {
     this.#pending += event;
   }
 
-  /** Sends the pending events at the end of this turn of the event loop. */
-  flush(): void {
-    if (this.#pending.length > PENDING_CHARACTERS_MAX) this.#send();
-    else this.#turnEnd ??= setImmediate(this.#send);
-  }
-
-  /** Sends the pending events together with the end of the answer if that follows soon. */
-  flushWithEnd(): void {
+  /**
+   * Sends the pending events at the end of this turn of the event loop; those that finish an answer together with its end, if
+   * that follows soon.
+   */
+  flush(isFinished = false): void {
     if (this.#pending.length > PENDING_CHARACTERS_MAX) {
-      this.#send();
-      return;
-    }
-    clearImmediate(this.#turnEnd);
-    this.#turnEnd = undefined;
-    this.#endTimer ??= setTimeout(this.#send, END_WAIT_MS);
-  }
-
-  /** Sends the pending events now. Those that follow wait for the end of the response. */
-  hold(): void {
-    this.#send();
+      this.send();
+    } else if (isFinished) {
+      clearImmediate(this.#turnEnd);
+      this.#turnEnd = undefined;
+      this.#endTimer ??= setTimeout(this.send, END_WAIT_MS);
+    } else this.#turnEnd ??= setImmediate(this.send);
   }
 
   /** Sends the pending events and ends the response. */

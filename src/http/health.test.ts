@@ -12,7 +12,8 @@ test("/readyz checks the store once for concurrent requests, and again later.", 
     asked += 1;
     if (asked > 1) throw new StoreUnavailableError("gone");
   };
-  serveHealth(server, { ping, ledgerStatus: async () => ({ spool: { entries: 0 }, deadLetters: { entries: 0 } }) });
+  const ledgerStatus = async () => ({ spool: { entries: 0 }, deadLetters: { entries: 0 } });
+  serveHealth(server, { ping, ledgerStatus }, { isDraining: false });
   // With fake timers, all requests count as concurrent even on a busy machine.
   vi.useFakeTimers({ toFake: ["setTimeout"] });
   onTestFinished(() => void vi.useRealTimers());

@@ -26,8 +26,8 @@ const CHECK_REUSED_MS = 100;
 export function serveHealth(
   server: FastifyInstance,
   { ping, ledgerStatus, limitsStatus }: HealthSources,
-): { drain(): void } {
-  let isDraining = false;
+  running: { readonly isDraining: boolean },
+): void {
   let found: Promise<boolean> | undefined;
   const ask = async () => {
     try {
@@ -47,17 +47,13 @@ export function serveHealth(
   };
   for (const path of ["/healthz", "/health"]) server.get(path, async () => ({ status: "ok" }));
   server.get("/readyz", async (_request, reply) => {
+    const { isDraining } = running;
     const isUp = isDraining || (await isStoreUp());
     const status = isDraining ? "draining" : isUp ? "ready" : "store_unavailable";
     const limits = limitsStatus && { limits: limitsStatus().mode };
     const { spool, deadLetters } = await ledgerStatus();
     return reply.code(status === "ready" ? 200 : 503).send({ status, ...limits, spool, dead_letters: deadLetters });
   });
-  return {
-    drain: () => {
-      isDraining = true;
-    },
-  };
 }
 
 export interface MetricsEndpoint {

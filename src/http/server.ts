@@ -4,13 +4,13 @@ import type { AddressInfo } from "node:net";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import { FairBudget } from "../ledger/fair-budget.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { type AccessSources, beginAccess, recordAccess, routeOf } from "./access.ts";
+import { type AccessSources, beginAccess } from "./access.ts";
 import { ADMIN_PREFIX } from "./admin/endpoint.ts";
 import { type AdminServices, serveAdmin } from "./admin/index.ts";
 import { authenticate, type CallerAccounts, takeQueryKey } from "./authentication.ts";
@@ -19,8 +19,6 @@ import {
   closeWhenUnread,
   HEADERS_TIMEOUT_MS,
   handleConnections,
-  limitConnectionShares,
-  limitConnections,
   onClosed,
   parseErrorHandler,
   REQUEST_TIMEOUT_MS,
@@ -33,7 +31,7 @@ import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { type Overload, RunningWork } from "./overload.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 import { endpoints, isGeminiPath, isPublicPath, requestPath, respondNoRoute } from "./routing.ts";
-import { RunningCompletions, Shutdown, type ShutdownOptions } from "./shutdown.ts";
+import { RunningRequests, type ShutdownOptions } from "./shutdown.ts";
 
 declare module "fastify" {
   interface FastifyInstance {
@@ -42,15 +40,13 @@ declare module "fastify" {
   }
 }
 
-/** Services of the admin API that endpoints of `/v1` use too. */
-type AdminParts = Pick<AdminServices, "conversations" | "responseItems" | "directory" | "audit">;
-
 export interface ServerOptions
-  extends Omit<EndpointServices, "running" | keyof AdminParts>,
+  extends Omit<EndpointServices, "running" | Exclude<keyof AdminServices, "gateway">>,
     HealthSources,
     CallerAccounts,
     Pick<AccessSources, "accessLog" | "refusals" | "observe"> {
-  admin: Omit<AdminServices, "gateway">;
+  identities: CallerAccounts["identities"] & AdminServices["identities"];
+  admin: Omit<AdminServices, "gateway" | "identities">;
   version: string;
   /** Trusted proxies, whose X-Forwarded headers are used: none, these addresses, or the last N. */
   trustProxy: false | number | string;
@@ -182,15 +178,12 @@ const HSTS = "max-age=31536000";
 /** Creates the HTTP server with all endpoints. */
 export async function createServer(options: ServerOptions): Promise<Server> {
   const { log, bodyLimitBytes, basePath } = options;
-  const running = new RunningCompletions();
   const server = createFastify(options);
-  handleConnections(server.server, options.newRequestId);
-  limitConnections(server.server, options.maxConnections, log);
-  const shutdown = new Shutdown({ server, running });
-  limitConnectionShares(server.server, options.maxConnections);
+  handleConnections(server.server, options);
+  const running = new RunningRequests(server);
   server.decorate("basePath", basePath);
   for (const name of REQUEST_PROPERTIES) server.decorateRequest(name, null);
-  const access = { ...options, clock: options.gateway.clock, isCut: () => running.isCut };
+  const access = { ...options, clock: options.gateway.clock, running };
   const noteForwarded = untrustedProxyWarning(options);
   server.addHook("onRequest", (request, reply, done) => {
     noteForwarded(request);
@@ -202,7 +195,15 @@ export async function createServer(options: ServerOptions): Promise<Server> {
     if (namesMessagesVersion(request) || config.errors === messagesErrors) reply.header("request-id", request.id);
     closeWhenUnread(reply.raw);
     touchConnection(request.raw.socket);
-    if (!UNRECORDED_PATHS.has(url ?? "")) trackRequest(request, reply, { shutdown, access, url });
+    if (!UNRECORDED_PATHS.has(url ?? "")) {
+      running.begin(reply);
+      const record = beginAccess(access, request, reply, url);
+      onClosed(reply.raw, () => {
+        request.bodyReservation?.release();
+        record();
+        running.end();
+      });
+    }
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "The header `Host` is missing (RFC 9112, section 3.2)."));
     } else if (request.is404 || isForeignPreflight(request)) {
@@ -215,21 +216,25 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   acceptJsonBodies(server, { bodyLimitBytes, budget, turns: options.gateway.longTasks });
   server.setNotFoundHandler(respondNoRoute);
   await document(server, options.version);
-  const health = serveHealth(server, options);
+  serveHealth(server, options, running);
   if (options.metrics !== undefined) serveMetrics(server, options.metrics);
   await server.register(async (scope) => serveConsole(scope));
-  const { conversations, responseItems, directory, audit } = options.admin;
-  const services = { ...options, conversations, responseItems, directory, audit, running };
+  const { admin, ...others } = options;
+  const services = { ...others, ...admin, running };
   await server.register(async (api) => serveApi(api, services));
-  const admin = { ...options.admin, gateway: options.gateway };
-  await server.register(async (api) => serveAdmin(api, admin));
+  await server.register(async (api) => serveAdmin(api, services));
   await server.ready();
   return {
     instance: server,
-    runningRequests: () => shutdown.runningRequests,
-    reconfigure: (settings) => reconfigure(services, admin, settings),
+    runningRequests: () => running.count,
+    reconfigure: ({ completions, facts, ...changed }) => {
+      // A request takes the gateway once, so that all of its steps use the same providers.
+      const gateway = { ...services.gateway, ...changed.gateway };
+      Object.assign(services, { gateway, completions, facts });
+      return running.currentEnded();
+    },
     listen: (address) => listen(server, address),
-    close: (closing) => shutdown.run(health, closing),
+    close: (closing) => running.shutDown(closing),
   };
 }
 
@@ -247,35 +252,7 @@ async function listen(server: FastifyInstance, { host, port }: { host: string; p
   return server.server.address() as AddressInfo;
 }
 
-/** Replaces the gateway. A request takes it once, so that all of its steps use the same providers. */
-function reconfigure(
-  services: Pick<EndpointServices, "gateway" | "completions" | "running">,
-  admin: Pick<AdminServices, "gateway" | "facts">,
-  { gateway: changed, completions, facts }: ServerSettings,
-): Promise<void> {
-  const gateway = { ...services.gateway, ...changed };
-  Object.assign(services, { gateway, completions });
-  Object.assign(admin, { gateway, facts });
-  return services.running.currentEnded();
-}
-
-/** Counts a request until its response is closed, and then records it in the access log. */
-function trackRequest(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { shutdown, access, url }: { shutdown: Shutdown; access: AccessSources; url: string | undefined },
-): void {
-  const begun = { startedMs: access.clock(), route: routeOf(request, url) };
-  shutdown.begin(reply);
-  beginAccess(access, request, begun);
-  onClosed(reply.raw, () => {
-    request.bodyReservation?.release();
-    recordAccess(access, request, reply, begun);
-    shutdown.end();
-  });
-}
-
-async function serveApi(api: FastifyInstance, options: ServerOptions & EndpointServices): Promise<void> {
+async function serveApi(api: FastifyInstance, options: Omit<ServerOptions, "admin"> & EndpointServices): Promise<void> {
   api.addHook("onRequest", (request, reply, done) => {
     // Only browsers read the long list of exposed headers, and they send `Origin`.
     reply.header("vary", "Origin");

@@ -1,4 +1,3 @@
-import type { Server as HttpServer } from "node:http";
 import { Server as NetServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance, FastifyReply } from "fastify";
@@ -19,25 +18,37 @@ const CLOSE_IDLE_EVERY_MS = 50;
 /** Time for the clients of completions that the shutdown has ended to receive their error. */
 const ERROR_READ_MS = 3_000;
 
+type Cut = (reason: StoppedError) => void;
+
 /**
- * Shuts the HTTP server down in steps: `/readyz` reports `draining` while the listener still accepts connections; then
- * the listener closes and running requests finish; then those that still run end with an error, and all connections are
- * closed.
+ * A completion that is not settled. `cut` ends it, and is forgotten at its end: V8 keeps what a set that changes often has
+ * contained until its next full collection, and `cut` would keep everything that the request has read.
  */
-export class Shutdown {
+interface RunningCompletion {
+  ended: Promise<void>;
+  cut: Cut | undefined;
+}
+
+/** Follows the requests of a server, and shuts it down. */
+export class RunningRequests {
   readonly #server: FastifyInstance;
-  readonly #running: RunningCompletions;
+  /** Those that are not settled, also of clients that have disconnected. */
+  readonly #completions = new Set<RunningCompletion>();
   /** Number of requests without a complete response. */
   #open = 0;
   #isListenerClosed = false;
+  /** True once the shutdown has begun. */
+  isDraining = false;
+  /** True once the shutdown ends requests: clients that disconnect then did not do so by themselves. */
+  isCut = false;
 
-  constructor(parts: { server: FastifyInstance; running: RunningCompletions }) {
-    this.#server = parts.server;
-    this.#running = parts.running;
+  constructor(server: FastifyInstance) {
+    this.#server = server;
   }
 
-  get runningRequests(): number {
-    return this.#open + this.#running.count;
+  /** Requests without a complete response, and completions that are not settled. */
+  get count(): number {
+    return this.#open + this.#completions.size;
   }
 
   /** Counts a request as running until `end`. After the listener has closed, it is the last of its connection. */
@@ -51,94 +62,61 @@ export class Shutdown {
     this.#open -= 1;
   }
 
-  /** Shuts down. Resolves when the server is closed and every completion is settled. */
-  async run(health: { drain(): void }, { delayMs, drainMs, skipDelay }: ShutdownOptions): Promise<void> {
-    health.drain();
-    if (delayMs > 0) await sleep(delayMs, undefined, { signal: skipDelay }).catch(() => undefined);
-    const { server } = this.#server;
-    this.#isListenerClosed = true;
-    // http.Server.close would also close idle connections, which health checks still use.
-    NetServer.prototype.close.call(server);
-    if (!(await this.#endsWithin(drainMs))) {
-      this.#running.cut();
-      // Their answer comes after their settlement, however long that takes: none of them is reset.
-      await this.#running.ended();
-      if (!(await this.#endsWithin(ERROR_READ_MS))) server.closeAllConnections();
-    }
-    await this.#closeConnections(server);
-    await this.#running.ended();
-  }
-
-  /** Resolves to true when no request is running, and to false when the time is over. */
-  async #endsWithin(ms: number): Promise<boolean> {
-    const timeout = AbortSignal.timeout(ms);
-    while (this.runningRequests > 0 && !timeout.aborted) await sleep(LOOK_EVERY_MS);
-    return this.runningRequests === 0;
-  }
-
-  /** Closes idle connections now, and the others after the time limit for request headers. */
-  async #closeConnections(server: HttpServer): Promise<void> {
-    const closingIdle = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_EVERY_MS);
-    const cut = setTimeout(() => server.closeAllConnections(), HEADERS_TIMEOUT_MS);
-    try {
-      await this.#server.close();
-    } finally {
-      clearInterval(closingIdle);
-      clearTimeout(cut);
-    }
-  }
-}
-
-type Cut = (reason: StoppedError) => void;
-
-/**
- * A completion that is not settled. `cut` ends it, and is forgotten at its end: V8 keeps what a set that changes often has
- * contained until its next full collection, and `cut` would keep everything that the request has read.
- */
-interface RunningCompletion {
-  ended: Promise<void>;
-  cut: Cut | undefined;
-}
-
-/** The completions that are not settled, also those whose clients have disconnected. A shutdown ends them. */
-export class RunningCompletions {
-  readonly #running = new Set<RunningCompletion>();
-  #isCut = false;
-
-  /** True once the shutdown ends requests: clients that disconnect then did not do so by themselves. */
-  get isCut(): boolean {
-    return this.#isCut;
-  }
-
-  get count(): number {
-    return this.#running.size;
-  }
-
-  /** Ends the running completions with an error, and those that begin later. */
-  cut(): void {
-    this.#isCut = true;
-    for (const { cut } of this.#running) cut?.(new StoppedError());
-  }
-
-  /** Counts a completion until its promise settles. Returns the promise. */
+  /** Counts a completion until its promise settles. Returns the promise. The shutdown calls `cut`. */
   follow<T>(completion: Promise<T>, cut: Cut): Promise<T> {
     const end = () => {
-      this.#running.delete(entry);
+      this.#completions.delete(entry);
       entry.cut = undefined;
     };
     const entry: RunningCompletion = { ended: completion.then(end, end), cut };
-    this.#running.add(entry);
-    if (this.#isCut) cut(new StoppedError());
+    this.#completions.add(entry);
+    if (this.isCut) cut(new StoppedError());
     return completion;
   }
 
   /** Resolves when every completion that is running now has ended. */
   async currentEnded(): Promise<void> {
-    await Promise.all(Array.from(this.#running, ({ ended }) => ended));
+    await Promise.all(Array.from(this.#completions, ({ ended }) => ended));
+  }
+
+  /**
+   * Shuts the server down in steps: `/readyz` reports `draining` while the listener still accepts connections; then the
+   * listener closes and running requests finish; then those that still run end with an error, and all connections are closed.
+   * Resolves when every completion is settled.
+   */
+  async shutDown({ delayMs, drainMs, skipDelay }: ShutdownOptions): Promise<void> {
+    this.isDraining = true;
+    if (delayMs > 0) await sleep(delayMs, undefined, { signal: skipDelay }).catch(() => undefined);
+    const { server } = this.#server;
+    this.#isListenerClosed = true;
+    // http.Server.close would also close idle connections, which health checks still use.
+    NetServer.prototype.close.call(server);
+    if (!(await this.#endWithin(drainMs))) {
+      this.isCut = true;
+      for (const { cut } of this.#completions) cut?.(new StoppedError());
+      // Their answer comes after their settlement, however long that takes: none of them is reset.
+      await this.#completionsEnded();
+      if (!(await this.#endWithin(ERROR_READ_MS))) server.closeAllConnections();
+    }
+    // Idle connections are closed now, and the others after the time limit for request headers.
+    const closingIdle = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_EVERY_MS);
+    const closingAll = setTimeout(() => server.closeAllConnections(), HEADERS_TIMEOUT_MS);
+    await this.#server.close().finally(() => {
+      clearInterval(closingIdle);
+      clearTimeout(closingAll);
+    });
+    await this.#completionsEnded();
+  }
+
+  /** Resolves to true when no request is running, and to false when the time is over. */
+  async #endWithin(ms: number): Promise<boolean> {
+    const timeout = AbortSignal.timeout(ms);
+    while (this.count > 0 && !timeout.aborted) await sleep(LOOK_EVERY_MS);
+    return this.count === 0;
   }
 
   /** Resolves when no completion is running; others may begin afterwards. */
-  async ended(): Promise<void> {
-    while (this.#running.size > 0) await this.currentEnded();
+  async #completionsEnded(): Promise<void> {
+    while (this.#completions.size > 0) await this.currentEnded();
   }
 }

@@ -8,7 +8,7 @@ import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { directoryOver } from "../admin/directory.ts";
 import { tokenHashHex } from "../admin/token.ts";
 import { ApiError } from "../errors.ts";
-import { Authenticator } from "../http/authenticator.ts";
+import { Authenticator } from "../http/authentication.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
 import { type AccountCore, allPages } from "./core.ts";

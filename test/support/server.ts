@@ -1,3 +1,4 @@
+import type { Identities } from "../../src/admin/identities.ts";
 import { SCOPES } from "../../src/api/principal.ts";
 import { ApiError, StoreUnavailableError } from "../../src/errors.ts";
 import type { Gateway } from "../../src/gateway/gateway.ts";
@@ -27,7 +28,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
   };
   const server = await createServer({
     authenticator: { authenticate: async () => PRINCIPAL },
-    identities: { principalOf: () => Promise.reject(new ApiError("invalid_token")) },
+    identities: { principalOf: () => Promise.reject(new ApiError("invalid_token")) } as unknown as Identities,
     admin: {} as ServerOptions["admin"],
     completions: { messages: "reply", maxTemperature: 1 },
     usageReport: () => Promise.reject(new ApiError("internal_error")),

@@ -10,82 +10,78 @@ const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_57
 /** Label of a model that is not in the catalog. */
 const OTHER = "other";
 
-/** The operation of each route that answers with a model. */
-export const OPERATIONS: Readonly<Record<string, CompletionReport["operation"]>> = {
+/** The operation of requests that held no credits, by their route; the others report it. */
+const OPERATIONS: Readonly<Record<string, CompletionReport["operation"]>> = {
   "/v1/chat/completions": "chat",
+  "/v1/completions": "chat",
   "/v1/responses": "chat",
   "/v1/messages": "chat",
   "/v1/embeddings": "embeddings",
 };
+/** Returns the operation of a request; undefined if no model answers it. */
+export function operationOf(route: string | null, report: CompletionReport | undefined) {
+  return report?.operation ?? OPERATIONS[route ?? ""];
+}
+
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
-export interface RequestMetricsOptions {
+interface RequestMetricsOptions {
   /** Returns the id of a model in the catalog; undefined if there is none. */
   modelId(name: string): string | undefined;
   /** Credits per dollar. */
   perDollar: number;
 }
 
+/** Records a request that has ended; `report` is undefined for one that held no credits. */
+export type RecordRequest = (entry: AccessEntry, report: CompletionReport | undefined) => void;
+
 /**
- * Records the metrics of requests that have ended. No label has the id of an organization or a token, or text that a caller
- * or an upstream chose.
+ * Creates the metrics of requests. No label has the id of an organization or a token, or text that a caller or an upstream
+ * chose.
  */
-export class RequestMetrics {
-  readonly #instruments: ReturnType<typeof createInstruments>;
-  readonly #options: RequestMetricsOptions;
-
-  constructor(meter: Meter, options: RequestMetricsOptions) {
-    this.#instruments = createInstruments(meter);
-    this.#options = options;
-  }
-
-  /** Records a request; `report` is undefined for one that held no credits. */
-  record(entry: AccessEntry, report: CompletionReport | undefined): void {
+export function createRequestMetrics(meter: Meter, { modelId, perDollar }: RequestMetricsOptions): RecordRequest {
+  const instruments = createInstruments(meter);
+  const recordAnswer = (report: CompletionReport, model: Attributes) => {
+    const { calls, startedMs, firstTokenAtMs, charge, providerCost } = report;
+    for (const { route, outcome, durationMs } of calls) {
+      const labels = { "gen_ai.provider.name": route.providerId, "tollgate.call.outcome": outcome };
+      instruments.callDuration.record(durationMs / 1000, labels);
+    }
+    if (firstTokenAtMs !== null) instruments.timeToFirstToken.record((firstTokenAtMs - startedMs) / 1000, model);
+    if (charge === null) return;
+    const { input, output } = tokenTotals(charge.tokens);
+    instruments.tokenUsage.record(input, { ...model, "gen_ai.token.type": "input" });
+    instruments.tokenUsage.record(output, { ...model, "gen_ai.token.type": "output" });
+    for (const tokenClass of TOKEN_CLASSES) {
+      const labels = { ...model, "tollgate.token.class": PRICE_CLASSES[tokenClass].name };
+      if (charge.tokens[tokenClass] > 0) instruments.tokens.add(charge.tokens[tokenClass], labels);
+    }
+    const isCostKnown = providerCost !== null;
+    const charged = creditsFromMicro(charge.amount);
+    instruments.charged.add(charged, { ...model, "tollgate.cost.known": String(isCostKnown) });
+    if (isCostKnown) instruments.cost.add(Number(providerCost) * perDollar, model);
+  };
+  return (entry, report) => {
     const { method, route, status, code, durationMs } = entry;
     const error = code ?? (status >= 400 ? String(status) : undefined);
-    this.#instruments.requestDuration.record(durationMs / 1000, {
+    instruments.requestDuration.record(durationMs / 1000, {
       "http.request.method": METHODS.has(method) ? method : "_OTHER",
       ...(route !== null && { "http.route": route }),
       "http.response.status_code": status,
       ...(error !== undefined && { "error.type": error }),
     });
-    const operation = OPERATIONS[route ?? ""];
+    const operation = operationOf(route, report);
     if (operation === undefined) return;
     const model: Attributes = {
       "gen_ai.operation.name": operation,
       ...(report && { "gen_ai.provider.name": report.route.providerId }),
-      "gen_ai.request.model": report?.model ?? this.#options.modelId(entry.model ?? "") ?? OTHER,
+      "gen_ai.request.model": report?.model ?? modelId(entry.model ?? "") ?? OTHER,
     };
     const failure = error ?? report?.code ?? undefined;
     const labels = failure === undefined ? model : { ...model, "error.type": failure };
-    this.#instruments.answerDuration.record(durationMs / 1000, labels);
-    if (report !== undefined) this.#recordAnswer(report, model);
-  }
-
-  #recordAnswer({ calls, startedMs, firstTokenAtMs, charge, providerCost }: CompletionReport, model: Attributes): void {
-    for (const { route, outcome, durationMs } of calls) {
-      const labels = { "gen_ai.provider.name": route.providerId, "tollgate.call.outcome": outcome };
-      this.#instruments.callDuration.record(durationMs / 1000, labels);
-    }
-    if (firstTokenAtMs !== null) {
-      this.#instruments.timeToFirstToken.record((firstTokenAtMs - startedMs) / 1000, model);
-    }
-    if (charge === null) return;
-    const { input, output } = tokenTotals(charge.tokens);
-    this.#instruments.tokenUsage.record(input, { ...model, "gen_ai.token.type": "input" });
-    this.#instruments.tokenUsage.record(output, { ...model, "gen_ai.token.type": "output" });
-    for (const tokenClass of TOKEN_CLASSES) {
-      const count = charge.tokens[tokenClass];
-      if (count > 0)
-        this.#instruments.tokens.add(count, { ...model, "tollgate.token.class": PRICE_CLASSES[tokenClass].name });
-    }
-    const isCostKnown = providerCost !== null;
-    this.#instruments.charged.add(creditsFromMicro(charge.amount), {
-      ...model,
-      "tollgate.cost.known": String(isCostKnown),
-    });
-    if (isCostKnown) this.#instruments.cost.add(Number(providerCost) * this.#options.perDollar, model);
-  }
+    instruments.answerDuration.record(durationMs / 1000, labels);
+    if (report !== undefined) recordAnswer(report, model);
+  };
 }
 
 function createInstruments(meter: Meter) {

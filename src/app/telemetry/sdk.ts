@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { ResourceMetrics } from "@opentelemetry/sdk-metrics";
 import type { Sampler } from "@opentelemetry/sdk-trace";
 import type { Config } from "../../config.ts";
-import { loadOptional } from "../optional-package.ts";
+import { loadOptional } from "../parts.ts";
 
 const EXPORT_TIMEOUT_MS_MAX = 30_000;
 const INSTANCE_ID = randomUUID();

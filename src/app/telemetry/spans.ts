@@ -2,9 +2,9 @@ import type { Attributes, Context, Span, Tracer } from "@opentelemetry/api";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import { tokenTotals } from "../../credits/price.ts";
 import type { CompletionReport } from "../../gateway/gateway.ts";
-import { type BegunRequest, type RequestObserver, toTraceparent } from "../../http/access.ts";
+import type { BegunRequest, RequestObserver } from "../../http/access.ts";
 import type { AccessEntry } from "../../telemetry/logger.ts";
-import { OPERATIONS } from "./requests.ts";
+import { operationOf } from "./requests.ts";
 
 type OpenTelemetryApi = typeof import("@opentelemetry/api");
 
@@ -27,7 +27,7 @@ export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestObs
   const kind = api.SpanKind.SERVER;
   const span = tracer.startSpan(`${method} ${route}`, { kind, startTime: new Date(startedMs) }, parent);
   const { traceId, spanId, traceFlags } = span.spanContext();
-  const traceparent = toTraceparent({ traceId, spanId, flags: traceFlags.toString(16).padStart(2, "0") });
+  const traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`;
   if (!span.isRecording()) return { traceId: undefined, traceparent, ended: () => {} };
   return {
     traceId,
@@ -37,9 +37,9 @@ export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestObs
 }
 
 /** Returns the context that the client sent; an empty one if there is none. */
-function parentOf(api: OpenTelemetryApi, { parent, tracestate }: BegunRequest): Context {
-  if (parent === undefined) return api.ROOT_CONTEXT;
-  const { traceId, spanId, flags } = parent;
+function parentOf(api: OpenTelemetryApi, { traceparent, tracestate }: BegunRequest): Context {
+  const [, traceId, spanId, flags] = traceparent?.split("-") ?? [];
+  if (traceId === undefined || spanId === undefined || flags === undefined) return api.ROOT_CONTEXT;
   return api.trace.setSpanContext(api.ROOT_CONTEXT, {
     traceId,
     spanId,
@@ -73,7 +73,7 @@ function endSpan(
   });
   // A request that the service refuses is no error of the service.
   if (error !== null && (status < 400 || status >= 500)) span.setStatus({ code: api.SpanStatusCode.ERROR });
-  const operation = OPERATIONS[route ?? ""];
+  const operation = operationOf(route, report);
   const model = report?.model ?? options.modelId(entry.model ?? "");
   if (operation !== undefined && model !== undefined) {
     span.updateName(`${operation} ${model}`);

@@ -8,7 +8,7 @@ import { COMMIT_FAILURES } from "../../ledger/commit-queue.ts";
 import type { LedgerObserver } from "../../ledger/ledger.ts";
 import type { Log } from "../../telemetry/logger.ts";
 import { type GaugeSources, observeState } from "./gauges.ts";
-import { RequestMetrics } from "./requests.ts";
+import { createRequestMetrics, type RecordRequest } from "./requests.ts";
 import { createMeters, createTracers } from "./sdk.ts";
 import { beginSpan } from "./spans.ts";
 
@@ -45,7 +45,7 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
   const sdkOptions = { version, onFailure };
   const [meters, tracers] = await Promise.all([createMeters(config, sdkOptions), createTracers(config, sdkOptions)]);
   const perDollar = Number(config.credits.perDollar);
-  const requests = meters && new RequestMetrics(meters.meter, { ...options, perDollar });
+  const requests = meters && createRequestMetrics(meters.meter, { ...options, perDollar });
   const spans = tracers && { ...options, ...tracers };
   let endObserving: (() => void) | undefined;
   let stopServing: (() => Promise<void>) | undefined;
@@ -72,12 +72,12 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
   };
 }
 
-function observerOf(metrics: RequestMetrics | undefined, span: RequestObserver | undefined): RequestObserver {
+function observerOf(record: RecordRequest | undefined, span: RequestObserver | undefined): RequestObserver {
   return {
     traceId: span?.traceId,
     traceparent: span?.traceparent,
     ended(entry, report) {
-      metrics?.record(entry, report);
+      record?.(entry, report);
       span?.ended(entry, report);
     },
   };

@@ -9,12 +9,12 @@ import type { ErrorFormat } from "../../api/wire.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
 import type { ResponseItems } from "../../ledger/response-items.ts";
 import type { Conversations } from "../../reports/requests.ts";
-import type { RunningCompletions } from "../shutdown.ts";
+import type { RunningRequests } from "../shutdown.ts";
 
 /** Dependencies of the endpoints. */
 export interface EndpointServices {
   gateway: Gateway;
-  running: RunningCompletions;
+  running: Pick<RunningRequests, "follow" | "currentEnded">;
   completions: ChatSettings;
   conversations: Pick<Conversations, "find" | "removeOne">;
   responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "hasAnswer" | "removeAnswer">;

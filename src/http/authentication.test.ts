@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { makeToken, tokenHashHex } from "../admin/token.ts";
 import { ApiError, StoreUnavailableError } from "../errors.ts";
 import type { TokenWithOrganization } from "../stores/queries/accounts.ts";
-import { Authenticator } from "./authenticator.ts";
+import { Authenticator } from "./authentication.ts";
 
 /** A store with one token that counts reads of it and of the version of the accounts. */
 function setUp(changes: Partial<TokenWithOrganization> = {}) {

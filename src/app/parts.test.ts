@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import packageJson from "../../package.json" with { type: "json" };
 import { OperatorError } from "../errors.ts";
-import { loadOptional } from "./optional-package.ts";
+import { loadOptional } from "./parts.ts";
 
 const NAME = "@redis/client";
 
