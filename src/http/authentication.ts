@@ -294,11 +294,8 @@ export class Authenticator {
   async #find(key: string): Promise<CachedToken | undefined> {
     // Before the token, so that a change between both reads makes the entry outdated, and not the change unnoticed.
     const version = this.#currentVersion(this.#options.clock()) ?? (await this.#readVersion());
-    const known = this.#known.get(key);
-    return known?.version === version ? known : this.#ask(key, version);
-  }
-
-  async #ask(key: string, version: number): Promise<CachedToken | undefined> {
+    const cached = this.#known.get(key);
+    if (cached?.version === version) return cached;
     const askedAtMs = this.#options.clock();
     const row = await this.#options.rows.tokenByHash(Buffer.from(key, "hex"));
     if (row === undefined) {

@@ -71,7 +71,7 @@ export class EventStreamSink implements AnswerSink {
   close(end: AnswerEnd): Promise<void> | undefined {
     clearInterval(this.#keepAlive);
     const { keep } = this.#wire;
-    // What follows waits until it is stored.
+    // The rest waits until the answer is stored.
     if (keep !== undefined) this.#events.send();
     const answer = this.#encoder?.close(end);
     if (keep !== undefined) return keep(answer).then(() => this.#events.end());

@@ -36,8 +36,7 @@ export function webhookSender(options: WebhookOptions): Sender {
       if (fault !== undefined) return { isDelivered: false, result: fault };
       const body = receiver.format === "slack" ? JSON.stringify({ text: slackText(text) }) : bodyOf(event);
       const headers = webhookHeaders(receiver, eventIdOf(event.key), body, options.clock());
-      const { timeoutMs = TIMEOUT_MS } = options;
-      return post(agent, receiver.target, { headers, body, signal, timeoutMs });
+      return post(receiver.target, { dispatcher: agent, headers, body }, signal, options.timeoutMs ?? TIMEOUT_MS);
     },
     close: () => agent.destroy(),
   };
@@ -67,20 +66,17 @@ function webhookHeaders(receiver: ReceiverRow, id: string, body: string, nowMs: 
   };
 }
 
-interface Post {
-  headers: Record<string, string>;
-  body: string;
-  signal: AbortSignal;
-  timeoutMs: number;
-}
-
 /** Redirects are not followed: they could lead to an address that was not checked when the receiver was created. */
-async function post(dispatcher: Dispatcher, url: string, options: Post): Promise<AttemptResult> {
-  const { timeoutMs, ...rest } = options;
+async function post(
+  url: string,
+  options: { dispatcher: Dispatcher; headers: Record<string, string>; body: string },
+  stopping: AbortSignal,
+  timeoutMs: number,
+): Promise<AttemptResult> {
   const timeout = AbortSignal.timeout(timeoutMs);
-  const signal = AbortSignal.any([rest.signal, timeout]);
+  const signal = AbortSignal.any([stopping, timeout]);
   try {
-    const { statusCode, body } = await request(url, { method: "POST", ...rest, signal, dispatcher });
+    const { statusCode, body } = await request(url, { method: "POST", ...options, signal });
     void body.dump({ limit: ANSWER_BYTES_MAX, signal }).catch(() => {});
     return { isDelivered: statusCode >= 200 && statusCode < 300, result: `HTTP ${statusCode}` };
   } catch (error) {

@@ -3,7 +3,7 @@ import { PRICE_CLASSES, TOKEN_CLASSES } from "../../api/price-classes.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import { tokenTotals } from "../../credits/price.ts";
 import type { CompletionReport } from "../../gateway/gateway.ts";
-import type { AccessEntry } from "../../telemetry/logger.ts";
+import type { RequestObserver } from "../../http/access.ts";
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
@@ -32,14 +32,14 @@ interface RequestMetricsOptions {
   perDollar: number;
 }
 
-/** Records a request that has ended; `report` is undefined for one that held no credits. */
-export type RecordRequest = (entry: AccessEntry, report: CompletionReport | undefined) => void;
-
 /**
- * Creates the metrics of requests. No label has the id of an organization or a token, or text that a caller or an upstream
+ * Creates the metrics of requests. Returns the function that records a request. No label has the id of an organization or a token, or text that a caller or an upstream
  * chose.
  */
-export function createRequestMetrics(meter: Meter, { modelId, perDollar }: RequestMetricsOptions): RecordRequest {
+export function createRequestMetrics(
+  meter: Meter,
+  { modelId, perDollar }: RequestMetricsOptions,
+): RequestObserver["ended"] {
   const instruments = createInstruments(meter);
   const recordAnswer = (report: CompletionReport, model: Attributes) => {
     const { calls, startedMs, firstTokenAtMs, charge, providerCost } = report;

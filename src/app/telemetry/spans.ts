@@ -32,7 +32,11 @@ export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestObs
   return {
     traceId,
     traceparent,
-    ended: (entry, report) => endSpan(options, { span, parent, startedMs }, entry, report),
+    ended: (entry, report) => {
+      describeSpan(options, span, entry, report);
+      if (report !== undefined) addParts(options, api.trace.setSpan(parent, span), report);
+      span.end(new Date(startedMs + entry.durationMs));
+    },
   };
 }
 
@@ -49,20 +53,13 @@ function parentOf(api: OpenTelemetryApi, { traceparent, tracestate }: BegunReque
   });
 }
 
-interface Begun {
-  span: Span;
-  parent: Context;
-  startedMs: number;
-}
-
-function endSpan(
-  options: SpanOptions,
-  { span, parent, startedMs }: Begun,
+function describeSpan(
+  { api, modelId }: SpanOptions,
+  span: Span,
   entry: AccessEntry,
   report: CompletionReport | undefined,
 ): void {
-  const { api } = options;
-  const { requestId, method, route, status, durationMs } = entry;
+  const { requestId, method, route, status } = entry;
   const error = entry.code ?? report?.code ?? (status >= 400 ? String(status) : null);
   span.setAttributes({
     "http.request.method": method,
@@ -74,16 +71,12 @@ function endSpan(
   // A request that the service refuses is no error of the service.
   if (error !== null && (status < 400 || status >= 500)) span.setStatus({ code: api.SpanStatusCode.ERROR });
   const operation = operationOf(route, report);
-  const model = report?.model ?? options.modelId(entry.model ?? "");
+  const model = report?.model ?? modelId(entry.model ?? "");
   if (operation !== undefined && model !== undefined) {
     span.updateName(`${operation} ${model}`);
     span.setAttributes({ "gen_ai.operation.name": operation, "gen_ai.request.model": model });
   }
-  if (report !== undefined) {
-    span.setAttributes(answerAttributes(report));
-    addParts(options, api.trace.setSpan(parent, span), report);
-  }
-  span.end(new Date(startedMs + durationMs));
+  if (report !== undefined) span.setAttributes(answerAttributes(report));
 }
 
 function answerAttributes({ route, finishReason, charge }: CompletionReport): Attributes {

@@ -8,7 +8,7 @@ import { COMMIT_FAILURES } from "../../ledger/commit-queue.ts";
 import type { LedgerObserver } from "../../ledger/ledger.ts";
 import type { Log } from "../../telemetry/logger.ts";
 import { type GaugeSources, observeState } from "./gauges.ts";
-import { createRequestMetrics, type RecordRequest } from "./requests.ts";
+import { createRequestMetrics } from "./requests.ts";
 import { createMeters, createTracers } from "./sdk.ts";
 import { beginSpan } from "./spans.ts";
 
@@ -45,12 +45,21 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
   const sdkOptions = { version, onFailure };
   const [meters, tracers] = await Promise.all([createMeters(config, sdkOptions), createTracers(config, sdkOptions)]);
   const perDollar = Number(config.credits.perDollar);
-  const requests = meters && createRequestMetrics(meters.meter, { ...options, perDollar });
+  const record = meters && createRequestMetrics(meters.meter, { ...options, perDollar });
   const spans = tracers && { ...options, ...tracers };
   let endObserving: (() => void) | undefined;
   let stopServing: (() => Promise<void>) | undefined;
   return {
-    observeRequest: (requests ?? spans) && ((begun) => observerOf(requests, spans && beginSpan(spans, begun))),
+    observeRequest:
+      (record ?? spans) &&
+      ((begun) => {
+        const span = spans && beginSpan(spans, begun);
+        const ended: RequestObserver["ended"] = (...request) => {
+          record?.(...request);
+          span?.ended(...request);
+        };
+        return { traceId: span?.traceId, traceparent: span?.traceparent, ended };
+      }),
     ledger: meters && ledgerMetrics(meters.meter),
     read: meters?.read,
     async start(sources) {
@@ -68,17 +77,6 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
       const stopped = Promise.all([stopServing?.(), ...exported]);
       const late = await Promise.race([stopped, sleep(STOP_MS, "late" as const, { ref: false })]);
       if (late === "late") onFailure(new Error(`the collector did not take them within ${STOP_MS} ms`));
-    },
-  };
-}
-
-function observerOf(record: RecordRequest | undefined, span: RequestObserver | undefined): RequestObserver {
-  return {
-    traceId: span?.traceId,
-    traceparent: span?.traceparent,
-    ended(entry, report) {
-      record?.(entry, report);
-      span?.ended(entry, report);
     },
   };
 }
