@@ -52,7 +52,7 @@ test("a command prints what retention would remove, and another one removes it",
     database.exec(text);
   }
   const audit = database.prepare(
-    "insert into audit_entry (id, made_at, actor_kind, action) values (?, 1, 'service', 'a')",
+    "insert into audit_entry (id, made_at, actor_kind, action, checksum) values (?, 1, 'service', 'a', 0)",
   );
   for (let count = 0; count < 3; count += 1) audit.run(`00000000-0000-7000-8000-00000000000${count}`);
   const count = (table: string) => Number(database.prepare(`select count(*) as count from ${table}`).get()?.count);

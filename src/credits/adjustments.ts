@@ -1,4 +1,5 @@
 import { isoTime } from "../api/time.ts";
+import type { WrittenRows } from "../stores/admin-schema.ts";
 import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
 import { auditRowOf } from "./audit.ts";
 import type { Account } from "./batch.ts";
@@ -17,7 +18,7 @@ export function grant(account: Account, transition: GrantTransition): Outcomes["
     const { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } = grant;
     return { outcome: "reference_mismatch", first: { id, amount, effectiveAtMs, expiresAtMs, priority, createdAtMs } };
   }
-  if (first) recordBooking(account, transition, grant);
+  if (first) recordBooking(account, transition, grant, { credit_grant: [{ ...grant }] });
   return { outcome: "granted", grantId: grant.id, balance: { ...account.balance }, repeated: !first };
 }
 
@@ -48,7 +49,7 @@ export function revoke(account: Account, transition: RevokeTransition): Outcomes
   const terms = { isAll: amount === null, grantId, amount: sumOfDraws(draws), draws };
   const adjustment = { ...newAdjustment(account, transition), ...terms };
   account.adjustments.insert(adjustment.id, adjustment);
-  recordBooking(account, transition, adjustment);
+  recordBooking(account, transition, adjustment, { adjustment: [adjustment] });
   return { outcome: "revoked", adjustment, balance: { ...account.balance }, repeated: false };
 }
 
@@ -74,7 +75,8 @@ export function credit(account: Account, transition: CreditTransition): Outcomes
   countInBudgets(account, budgets, { spent: -amount }, "existing");
   const adjustment = { ...newAdjustment(account, transition), amount, draws, holdId, tokenId, budgets, expiresAtMs };
   account.adjustments.insert(adjustment.id, adjustment);
-  recordBooking(account, transition, adjustment);
+  const rows = { adjustment: [adjustment], credit_grant: [{ id: adjustment.id, ...account.grants.get(adjustment.id) }] };
+  recordBooking(account, transition, adjustment, rows);
   return { outcome: "credited", adjustment, balance: { ...account.balance }, repeated: false };
 }
 
@@ -129,14 +131,15 @@ function newAdjustment(
   return { ...NO_TERMS, organizationId, id, kind, reference, note, madeAtMs: nowMs };
 }
 
-/** Adds the audit record of a transition, if any. */
+/** Adds the audit record of a transition, if any, with the rows that it made. */
 function recordBooking(
   { organizationId, nowMs, newAuditEntries }: Account,
   { audit }: GrantTransition | RevokeTransition | CreditTransition,
   { id: subjectId, amount }: { id: string; amount: MicroCredits },
+  rows: WrittenRows,
 ): void {
   if (audit === undefined || audit === null) return;
-  newAuditEntries.push(auditRowOf(audit, { organizationId, subjectId, amount, madeAtMs: nowMs }));
+  newAuditEntries.push(auditRowOf(audit, { organizationId, subjectId, amount, madeAtMs: nowMs }, rows));
 }
 
 /** The terms of a booking but for its amount, as they are requested or stored. */

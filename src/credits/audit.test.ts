@@ -60,10 +60,15 @@ describe("an audit entry", () => {
     books.bookOne(crediting("c", auditOf("audit_3")));
     const actor = { actorKind: "operator", actorId: "adm_1", actorName: null, address: "::1", requestId: "req_1" };
     const common = { ...actor, action: "credits.test", organizationId: ORGANIZATION, before: null };
+    const [first, second] = [...books.grants.values()];
+    const [revocation, credit] = [...books.adjustments.values()];
+    const granted = { credit_grant: [{ ...first, remaining: 5_000_000n, revoked: 0n }] };
+    const revoked = { adjustment: [revocation] };
+    const credited = { adjustment: [credit], credit_grant: [second] };
     expect(entries()).toEqual([
-      { id: "audit_1", madeAtMs: 1_000, subjectId: "g", after: { amount: 5, note: "why" }, ...common },
-      { id: "audit_2", madeAtMs: 1_010, subjectId: "r", after: { amount: 3, note: "why" }, ...common },
-      { id: "audit_3", madeAtMs: 1_010, subjectId: "c", after: { amount: 1, note: "why" }, ...common },
+      { id: "audit_1", madeAtMs: 1_000, subjectId: "g", after: { amount: 5, note: "why" }, rows: granted, ...common },
+      { id: "audit_2", madeAtMs: 1_010, subjectId: "r", after: { amount: 3, note: "why" }, rows: revoked, ...common },
+      { id: "audit_3", madeAtMs: 1_010, subjectId: "c", after: { amount: 1, note: "why" }, rows: credited, ...common },
     ]);
   });
 

@@ -1,8 +1,12 @@
-import type { AUDIT_ENTRY } from "../stores/admin-schema.ts";
+import type { AUDIT_ENTRY, WrittenRows } from "../stores/admin-schema.ts";
 import type { RowOf } from "../stores/table.ts";
 import { creditsFromMicro, type MicroCredits } from "./amount.ts";
 
-export type AuditRow = RowOf<typeof AUDIT_ENTRY>;
+export type StoredAuditRow = RowOf<typeof AUDIT_ENTRY>;
+/** An audit record as others read it. */
+export type AuditRow = Omit<StoredAuditRow, "rows" | "checksum">;
+/** An audit record with the rows that its transaction wrote. */
+export type AuditOfRows = Omit<StoredAuditRow, "checksum">;
 
 /**
  * Audit record of a requested booking. Its id is made before the booking; its time, subject and amount come from the
@@ -28,7 +32,11 @@ export interface AuditedBooking {
   madeAtMs: number;
 }
 
-/** Completes the audit record of a booking. */
-export function auditRowOf({ after, ...audit }: BookingAudit, { amount, ...booking }: AuditedBooking): AuditRow {
-  return { ...audit, ...booking, before: null, after: { ...after, amount: creditsFromMicro(amount) } };
+/** Completes the audit record of a booking, with the rows that it made. */
+export function auditRowOf(
+  { after, ...audit }: BookingAudit,
+  { amount, ...booking }: AuditedBooking,
+  rows: WrittenRows,
+): AuditOfRows {
+  return { ...audit, ...booking, before: null, after: { ...after, amount: creditsFromMicro(amount) }, rows };
 }

@@ -1,4 +1,4 @@
-import type { AuditRow } from "./audit.ts";
+import type { AuditOfRows } from "./audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
@@ -53,7 +53,7 @@ export interface BookWrites {
   removedKeys: Pick<IdempotencyKeyRow, "organizationId" | "callerId" | "key">[];
   newAdjustments: AdjustmentRow[];
   /** Records of the bookings that this batch made first. */
-  newAuditEntries: AuditRow[];
+  newAuditEntries: AuditOfRows[];
   /** Warnings; those whose key is known are not written again. */
   newEvents: EventRow[];
 }
@@ -81,7 +81,7 @@ export interface Account {
   /** By `keyIdOf`. */
   keys: Rows<IdempotencyKeyRow>;
   adjustments: Rows<AdjustmentRow>;
-  newAuditEntries: AuditRow[];
+  newAuditEntries: AuditOfRows[];
   newEvents: EventRow[];
 }
 

@@ -40,7 +40,7 @@ beforeEach(async () => {
   }))
     beside.exec(text);
   const audit = beside.prepare(
-    "insert into audit_entry (id, made_at, actor_kind, action) values (?, ?, 'service', 'a')",
+    "insert into audit_entry (id, made_at, actor_kind, action, checksum) values (?, ?, 'service', 'a', 0)",
   );
   for (let day = 0; day < 600; day += 1) {
     const atMs = NOW_MS - day * DAY_MS;
@@ -204,7 +204,7 @@ test("rows are removed while months are being closed", async () => {
   const retention = retentionOf({ auditDays: 10 }, { store: { ...store, monthDigests } });
   const runs = [retention.run()];
   await expect.poll(() => count("audit_entry")).toBe(11);
-  beside.exec("insert into audit_entry (id, made_at, actor_kind, action) values ('0', 0, 'service', 'a')");
+  beside.exec("insert into audit_entry (id, made_at, actor_kind, action, checksum) values ('0', 0, 'service', 'a', 0)");
   // A run that begins while the removal before it still pauses joins that one, which has read its rows already.
   const rowsAfterRun = () => {
     runs.push(retention.run());

@@ -112,7 +112,7 @@ async function rotate(
   const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };
   const before = { ...auditedToken(old), ...(unused !== undefined && { successor: unused.id }) };
   const record = rowRecord(core, "token.rotate", old, { before, after });
-  const succession = { oldId: old.id, oldExpiresAtMs, successor: made.row, unusedId: unused?.id };
+  const succession = { oldId: old.id, oldExpiresAtMs, successor: made.row, unused };
   const isWritten = await core.accounts.replaceToken(succession, record);
   return isWritten ? { ...made, oldExpiresAtMs } : undefined;
 }

@@ -1,9 +1,10 @@
+import { crc32 } from "node:zlib";
 import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
 import { ACTOR_KINDS, type Role, SERVICE_ROLES } from "../api/admin/roles.ts";
 import type { JsonObject } from "../api/json.ts";
 import type { Pins } from "../api/principal.ts";
 import { bytes, flag, json, nullable, number, oneOf, requiredText } from "./fields.ts";
-import { declareTable } from "./table.ts";
+import { declareTable, type RowOf } from "./table.ts";
 
 /* The tables of people, their sessions, the record of what they did, and of warnings; as in `schema.ts`. */
 
@@ -25,7 +26,38 @@ export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
   subjectId: nullable(requiredText("subject_id")),
   before: nullable(json<Record<string, unknown>>("before")),
   after: nullable(json<Record<string, unknown>>("after")),
+  /** The rows that its transaction wrote, as they were stored. */
+  rows: nullable(json<WrittenRows>("written_rows", (rows) => plainJson(rows))),
+  /** CRC-32 of all else. */
+  checksum: number("checksum"),
 });
+
+/** Rows that a transaction wrote, by their table: their ids, with the properties that were written. */
+export type WrittenRows = Record<string, readonly ({ id: string; isDeleted?: true } & Record<string, unknown>)[]>;
+type AuditOfRows = Omit<RowOf<typeof AUDIT_ENTRY>, "checksum">;
+
+/** Returns an audit record as it is stored. */
+export function withChecksum(audit: AuditOfRows): RowOf<typeof AUDIT_ENTRY> {
+  return { ...audit, checksum: checksumOf(audit) };
+}
+
+/** Throws an error for an audit record that has changed since it was written. */
+export function expectUnchanged({ checksum, ...audit }: RowOf<typeof AUDIT_ENTRY>): void {
+  if (checksumOf(audit) !== checksum) throw new Error("its checksum is that of another record");
+}
+
+function checksumOf(audit: AuditOfRows): number {
+  return crc32(plainJson(Object.entries(audit).sort(([one], [other]) => (one < other ? -1 : 1))));
+}
+
+/** Returns JSON with amounts in decimal, and without bytes, which are hashes of secrets. */
+export function plainJson(value: unknown): string {
+  return JSON.stringify(value ?? null, function (this: Record<string, unknown>, name, part: unknown) {
+    if (typeof part === "bigint") return String(part);
+    // A buffer has been converted already.
+    return this[name] instanceof Uint8Array ? undefined : part;
+  });
+}
 
 export const OPERATOR = declareTable("operator", ["id"], {
   id: requiredText("id"),

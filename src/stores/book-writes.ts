@@ -1,5 +1,6 @@
+import type { AuditOfRows } from "../credits/audit.ts";
 import type { BookWrites } from "../credits/batch.ts";
-import { AUDIT_ENTRY, EVENT } from "./admin-schema.ts";
+import { AUDIT_ENTRY, EVENT, withChecksum } from "./admin-schema.ts";
 import { ADJUSTMENT, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
 
@@ -13,6 +14,8 @@ export interface BookWrite<Row> extends TablePart<Row> {
 
 /** The columns of a balance that a batch changes. */
 const AMOUNTS = ["granted", "available", "held", "spent", "expired", "nextChangeAtMs", "topUp", "announced"] as const;
+
+const audits = write("insert", AUDIT_ENTRY);
 
 /** The writes of a batch, for both databases, by their properties in `BookWrites`. */
 const WRITES = {
@@ -29,7 +32,7 @@ const WRITES = {
   // An expired key may have been removed already.
   removedKeys: { ...write("delete", KEY, []), mayBeMissing: true },
   newAdjustments: write("insert", ADJUSTMENT),
-  newAuditEntries: write("insert", AUDIT_ENTRY),
+  newAuditEntries: { ...audits, toCells: (audit: AuditOfRows) => audits.toCells(withChecksum(audit)) },
   // An event that is known is not written again.
   newEvents: { ...write("insert", EVENT), mayBeMissing: true },
 } satisfies { [Name in keyof BookWrites]: BookWrite<BookWrites[Name][number]> };

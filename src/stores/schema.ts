@@ -66,7 +66,7 @@ export const BUDGET = declareTable("budget", ["organizationId", "id"], {
   amount: amount("amount"),
   /** The caller whose spending cap it is; null: it is none. */
   capOf: nullable(requiredText("cap_of")),
-  createdAtMs: number("created_at"),
+  createdAtMs: past(number("created_at")),
 });
 
 /**

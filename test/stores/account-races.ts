@@ -147,7 +147,7 @@ function replacementCases({ subject, alternate }: Nodes): void {
     await subject.store.accounts.insertToken(old, null);
     await subject.store.accounts.replaceToken({ oldId: old.id, oldExpiresAtMs: NOW + 1, successor: unused });
     const successors = Array.from({ length: ROUNDS }, () => tokenOf(organizationId));
-    const replacement = { oldId: old.id, unusedId: unused.id, oldExpiresAtMs: NOW + 1 };
+    const replacement = { oldId: old.id, unused, oldExpiresAtMs: NOW + 1 };
     const written = await Promise.all(
       successors.map((successor, index) => alternate(index).replaceToken({ ...replacement, successor })),
     );
@@ -164,7 +164,7 @@ function replacementCases({ subject, alternate }: Nodes): void {
       const [old, successor] = [tokenOf(organizationId), tokenOf(organizationId)];
       await subject.store.accounts.insertToken(old, null);
       await subject.store.accounts.replaceToken({ oldId: old.id, oldExpiresAtMs: NOW + 1, successor });
-      const replacement = { oldId: old.id, unusedId: successor.id, oldExpiresAtMs: NOW + 1 };
+      const replacement = { oldId: old.id, unused: successor, oldExpiresAtMs: NOW + 1 };
       const use = () => alternate(round).noteUses([{ tokenId: successor.id, atMs: NOW }]);
       const replace = () => alternate(round + 1).replaceToken({ ...replacement, successor: tokenOf(organizationId) });
       const [first, second] = round % 2 === 0 ? [use(), replace()] : [replace(), use()];

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
-import { isoTime } from "../../src/api/time.ts";
-import { creditsFromMicro } from "../../src/credits/amount.ts";
+import { auditRow, COMMAND_ACTOR } from "../../src/admin/audit.ts";
+import type { GrantRow } from "../../src/credits/books.ts";
+import { auditStatement } from "../support/bulk.ts";
 import { storeDigests } from "../support/month-digests.ts";
 import { book, close, type Owner, owner, startOf } from "./closings.ts";
 import { grantOf, type Subject } from "./fixture.ts";
@@ -172,19 +173,18 @@ function evidenceCases(subject: Subject): void {
     const { organizationId } = await history(subject);
     await storeDigests(subject.store, organizationId);
     const of = `where organization_id = '${organizationId}'`;
-    const [grant] = await subject.read(`select amount, priority, effective_at from credit_grant ${of}`);
-    const [amount, priority] = [BigInt(String(grant?.amount)), Number(grant?.priority)];
-    const terms = { priority, effective_at: isoTime(Number(grant?.effective_at)), expires_at: null, reference: null };
-    const recordOf = (granted: bigint) => JSON.stringify({ amount: creditsFromMicro(granted), ...terms });
-    await subject.write(
-      `insert into audit_entry (id, made_at, actor_kind, action, organization_id, subject_id, after)
-       select 'audit_${organizationId}', created_at, 'operator', 'credits.grant', organization_id, id,
-         '${recordOf(amount)}' from credit_grant ${of}`,
-    );
+    const [grant] = await subject.store.directory.grants({ organizationId, id: null, before: null, limit: 1 });
+    const { id: subjectId, amount } = grant as GrantRow;
+    const time = { clock: Date.now, newId: () => `audit_${organizationId}` };
+    const record = auditRow(COMMAND_ACTOR, { action: "credits.grant", organizationId, subjectId }, time);
+    const recordOf = (granted: bigint) =>
+      auditStatement({ ...record, rows: { credit_grant: [{ ...(grant as GrantRow), amount: granted }] } });
+    await subject.write(recordOf(amount));
     expect(await violated(subject, organizationId)).toEqual([]);
     await subject.tamper(`update credit_grant set amount = amount + 5, remaining = remaining + 5 ${of}`);
     await subject.tamper(`update balance set granted = granted + 5, available = available + 5 ${of}`);
-    await subject.tamper(`update audit_entry set after = '${recordOf(amount + 5n)}' ${of}`);
+    await subject.tamper(`delete from audit_entry ${of}`);
+    await subject.tamper(recordOf(amount + 5n));
     expect(await violated(subject, organizationId)).toEqual(["2024-01"]);
   });
 

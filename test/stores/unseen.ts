@@ -12,8 +12,6 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   token: {
     hash: "The token itself, from which it is computed, is not stored.",
     last_used_at: "A token may have been used without a request.",
-    prefix: "The record of a rotation does not have that of the new token.",
-    ...named("created_by kind", "It only says who may use the token, and how it was made."),
   },
   operator: named("created_at hash id name prefix revoked_at role", NO_BOOKS),
   identity: named("blocked_at created_at id issuer name subject", NO_BOOKS),
@@ -26,7 +24,6 @@ export const UNSEEN: Record<string, Record<string, string>> = {
     closed_before: "Requests are frozen before they are closed. A time in the future is found.",
     ...named("announced top_up", WARNINGS),
   },
-  budget: { created_at: "A spending cap may have been set after its token was created." },
   budget_use: named("warned_limit warned_percent", WARNINGS),
   hold: {
     details:
@@ -46,15 +43,6 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   adjustment: {
     id: "Nothing refers to a lapse.",
     settlement: TRACE,
-  },
-  audit_entry: {
-    ...named(
-      "action organization_id subject_id",
-      "Without its oldest record, an organization is like one whose records were removed.",
-    ),
-    ...named("actor_id actor_kind actor_name address id request_id", ONLY_HERE),
-    ...named("after before", "Some terms were changed later, and what was before a change is no longer stored."),
-    made_at: "Nothing else tells when an organization was changed.",
   },
   closing: { requests: CLOSED },
   conversation: named("answer ended_at hold_id is_truncated request", NO_BOOKS),

@@ -1,5 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { auditRow, COMMAND_ACTOR } from "../../src/admin/audit.ts";
+import type { AuditOfRows } from "../../src/credits/audit.ts";
 import { idAt } from "../../src/credits/request-id.ts";
+import { AUDIT_ENTRY, withChecksum } from "../../src/stores/admin-schema.ts";
 import { partitionOf } from "../../src/stores/postgres/partitions.ts";
 
 /** SQL that fills the books of one organization with charged requests, faster than any service could. */
@@ -71,15 +74,24 @@ export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[
 function tokenStatements(kind: "sqlite" | "postgres", organizationId: string): string[] {
   const nowMs = Date.now();
   const hash = randomBytes(32).toString("hex");
-  const terms = { name: "bulk", prefix: "sk-tg-bulk", scopes: [], models: null, limits: null };
-  const after = JSON.stringify({ ...terms, expiresAt: null, cap: null });
+  const terms = { organizationId, id: BULK_TOKEN, name: "bulk", prefix: "sk-tg-bulk", scopes: [], createdAtMs: nowMs };
+  const change = { action: "token.create", organizationId, subjectId: BULK_TOKEN };
+  const record = auditRow(COMMAND_ACTOR, change, { clock: () => nowMs, newId: () => `f${hash.slice(1, 32)}` });
   return [
     `INSERT INTO token (organization_id, id, name, kind, hash, prefix, scopes, created_at, caller_id)
      VALUES ('${organizationId}', '${BULK_TOKEN}', 'bulk', 'secret', ${kind === "sqlite" ? `x'${hash}'` : `'\\x${hash}'`}, 'sk-tg-bulk', '[]',
        ${nowMs}, '${BULK_TOKEN}') ON CONFLICT DO NOTHING`,
-    `INSERT INTO audit_entry (id, made_at, actor_kind, action, organization_id, subject_id, after)
-     VALUES ('f${hash.slice(1, 32)}', ${nowMs}, 'command', 'token.create', '${organizationId}', '${BULK_TOKEN}', '${after}')`,
+    auditStatement({ ...record, rows: { token: [{ ...terms, revokedAtMs: null }] } }),
   ];
+}
+
+/** SQL that inserts an audit record. */
+export function auditStatement(audit: AuditOfRows): string {
+  const texts = AUDIT_ENTRY.insert(withChecksum(audit)).pieces.map((piece) => {
+    if (typeof piece === "string") return piece;
+    return typeof piece.value === "string" ? `'${piece.value.replaceAll("'", "''")}'` : String(piece.value);
+  });
+  return texts.join("");
 }
 
 /** SQL for the partitions of past months: the service makes those of the present and the next months, these in their time. */

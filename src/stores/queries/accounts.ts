@@ -2,7 +2,7 @@ import { type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
-import { ADMIN_SESSION, AUDIT_ENTRY, SHORT_TOKEN } from "../admin-schema.ts";
+import { ADMIN_SESSION, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import { flag, json, nullable, number, oneOf } from "../fields.ts";
 import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
@@ -32,7 +32,7 @@ export interface Succession {
   oldExpiresAtMs: number;
   successor: TokenRow;
   /** The present successor, in whose place the new one is written. Absent: there is none. */
-  unusedId?: string | undefined;
+  unused?: Pick<TokenRow, "id" | "revokedAtMs"> | undefined;
 }
 
 export type AccountRows = ReturnType<typeof accountRows>;
@@ -56,34 +56,35 @@ function organizations(database: Database) {
     async insertOrganization({ id, name, kind, limits = null, createdAtMs }: NewOrganizationRow, audit?: AuditRow) {
       const choices = { limits, keepsConversations: false, keepsResponses: true, pausesAllowances: false };
       const nothing = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
+      const organization = { id, name, kind, status: "active", createdAtMs, ...choices } as const;
       await write([
-        ORGANIZATION.insert({ id, name, kind, status: "active", createdAtMs, ...choices }),
+        ORGANIZATION.insert(organization),
         BALANCE.insert({
           organizationId: id,
           ...nothing,
           ...{ nextChangeAtMs: null, closedBeforeMs: null, budgetVersion: 0 },
           ...{ topUp: 0n, warnAt: null, announced: null },
         }),
-        ...recordOf(audit),
+        ...recordOf(audit, { organization: [organization], balance: [{ id, createdAtMs, warnAt: null }] }),
       ]);
     },
     /** Writes the thresholds of credits at which an organization is warned. Returns false if it does not exist. */
     changeCreditWarnings(id: string, warnAt: readonly MicroCredits[] | null, audit: AuditRow): Promise<boolean> {
       const change = sql`update balance set ${BALANCE.set({ warnAt })} where organization_id = ${id}`;
-      return writeIf([change], [AUDIT_ENTRY.insert(audit)]);
+      return writeIf([change], recordOf(audit, { balance: [{ id, warnAt }] }));
     },
     organization: (id: string) => findRow(ORGANIZATION, sql`select * from organization where id = ${id}`),
     organizations: ({ after, limit }: IdPage) =>
       findRows(ORGANIZATION, sql`select * from organization where id > ${after ?? ""} order by id limit ${limit}`),
     /**
      * Writes the fields of a change that differ from the stored ones, and no others, so that concurrent changes of
-     * different fields are all preserved. `recordOf` makes the audit record from those fields before and after; if none
+     * different fields are all preserved. `auditOf` makes the audit record from those fields before and after; if none
      * differs, nothing is written. Returns the changed organization, undefined if it does not exist.
      */
     async changeOrganization(
       id: string,
       change: OrganizationUpdate,
-      recordOf: (before: OrganizationUpdate, after: OrganizationUpdate) => AuditRow,
+      auditOf: (before: OrganizationUpdate, after: OrganizationUpdate) => AuditRow,
     ): Promise<OrganizationRow | undefined> {
       for (;;) {
         const [row] = await database.find(sql`select * from organization where id = ${id}`);
@@ -99,8 +100,9 @@ function organizations(database: Database) {
           where id = ${id} and ${isAsRead(ORGANIZATION.columnsOf(CHANGEABLE), row)}`;
         const resumes = old.pausesAllowances && change.pausesAllowances === false;
         const skips = resumes ? await skipsOfMonths(database, id) : [];
-        const audit = recordOf(pick(old, fields), pick(change, fields));
-        if (await writeIf([update], [...skips, AUDIT_ENTRY.insert(audit)])) return { ...old, ...change };
+        const changed = pick(change, fields);
+        const record = recordOf(auditOf(pick(old, fields), changed), { organization: [{ id, ...changed }] });
+        if (await writeIf([update], [...skips, ...record])) return { ...old, ...change };
       }
     },
   };
@@ -185,7 +187,8 @@ function tokenChanges({ write, writeIf }: Database) {
     /** Writes a token, and the budget that is its spending cap. */
     async insertToken(token: TokenRow, cap: BudgetRow | null, audit?: AuditRow) {
       const budget = cap === null ? [] : [budgetsChange(token.organizationId), BUDGET.insert(cap)];
-      await write([...budget, TOKEN.insert(token), ...recordOf(audit)]);
+      const rows = { token: [token], budget: cap === null ? [] : [cap] };
+      await write([...budget, TOKEN.insert(token), ...recordOf(audit, rows)]);
     },
     /**
      * Revokes a token. Returns false if it does not exist or was already revoked; then nothing is written, the audit
@@ -193,25 +196,28 @@ function tokenChanges({ write, writeIf }: Database) {
      */
     async revokeToken(id: string, atMs: number, audit?: AuditRow): Promise<boolean> {
       const revoke = sql`update token set revoked_at = ${atMs} where id = ${id} and revoked_at is null`;
-      return writeIf([revoke], recordOf(audit));
+      return writeIf([revoke], recordOf(audit, { token: [{ id, revokedAtMs: atMs }] }));
     },
     /**
      * Writes the successor of a token, and ends the token, in one transaction. A present successor is revoked. Returns false
      * if the token has another successor, if without one it was revoked, or if the present one was used or rotated; then
      * nothing is written.
      */
-    async replaceToken({ oldId, oldExpiresAtMs, successor, unusedId }: Succession, audit?: AuditRow): Promise<boolean> {
+    async replaceToken({ oldId, oldExpiresAtMs, successor, unused }: Succession, audit?: AuditRow): Promise<boolean> {
       const isAsRead =
-        unusedId === undefined ? sql`successor_id is null and revoked_at is null` : sql`successor_id = ${unusedId}`;
+        unused === undefined ? sql`successor_id is null and revoked_at is null` : sql`successor_id = ${unused.id}`;
       const name = sql`update token set successor_id = ${successor.id} where id = ${oldId} and ${isAsRead}`;
+      const revokedAtMs = unused?.revokedAtMs ?? successor.createdAtMs;
       const revoke = sql`
-        update token set revoked_at = coalesce(revoked_at, ${successor.createdAtMs})
-        where id = ${unusedId ?? null} and last_used_at is null and successor_id is null`;
+        update token set revoked_at = ${revokedAtMs}
+        where id = ${unused?.id ?? null} and last_used_at is null and successor_id is null`;
       const expiry = sql`
         update token set expires_at = ${oldExpiresAtMs}
         where id = ${oldId} and (expires_at is null or expires_at > ${oldExpiresAtMs})`;
-      const required = unusedId === undefined ? [name] : [name, revoke];
-      return writeIf(required, [expiry, TOKEN.insert(successor), ...recordOf(audit)]);
+      const required = unused === undefined ? [name] : [name, revoke];
+      const old = { id: oldId, successorId: successor.id, expiresAtMs: oldExpiresAtMs };
+      const rows = [old, successor, ...(unused === undefined ? [] : [{ id: unused.id, revokedAtMs }])];
+      return writeIf(required, [expiry, TOKEN.insert(successor), ...recordOf(audit, { token: rows })]);
     },
     /** Records when tokens were last used. Times before the recorded ones change nothing. */
     async noteUses(uses: readonly { tokenId: string; atMs: number }[]) {

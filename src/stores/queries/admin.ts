@@ -1,5 +1,13 @@
 import type { AuditRow } from "../../credits/audit.ts";
-import { ADMIN_KEY, ADMIN_SESSION, AUDIT_ENTRY, OPERATOR, SHORT_TOKEN } from "../admin-schema.ts";
+import {
+  ADMIN_KEY,
+  ADMIN_SESSION,
+  AUDIT_ENTRY,
+  OPERATOR,
+  SHORT_TOKEN,
+  type WrittenRows,
+  withChecksum,
+} from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import { allOf, equal, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
@@ -68,7 +76,7 @@ function operators({ find, findRow, write, writeIf }: Database) {
         TAKE_TURN,
         sql`update operator set revoked_at = ${operator.createdAtMs} where revoked_at is null`,
         OPERATOR.insert(operator),
-        AUDIT_ENTRY.insert(audit),
+        ...recordOf(audit),
       ]);
     },
     operatorByHash: (hash: Uint8Array) => findRow(OPERATOR, sql`select * from operator where hash = ${hash}`),
@@ -82,12 +90,12 @@ function operators({ find, findRow, write, writeIf }: Database) {
       const isValid = sql`update operator set name = name where id = ${actorId} and revoked_at is null`;
       const inserted = sql`${OPERATOR.insert(operator)} on conflict do nothing`;
       const required = actorId === null ? [inserted] : [TAKE_TURN, isValid, inserted];
-      return writeIf(required, [AUDIT_ENTRY.insert(audit)]);
+      return writeIf(required, recordOf(audit));
     },
     /** Revokes an operator. Returns false if they are revoked already; then nothing is written. */
     async revokeOperator(id: string, atMs: number, audit: AuditRow): Promise<boolean> {
       const revocation = sql`update operator set revoked_at = ${atMs} where id = ${id} and revoked_at is null`;
-      return writeIf([revocation], [AUDIT_ENTRY.insert(audit)]);
+      return writeIf([revocation], recordOf(audit));
     },
   };
 }
@@ -126,14 +134,14 @@ function auditEntries({ findRows, write }: Database) {
     /** Writes a `session.sign_in_failed` record and removes all but the newest `keep` of them. */
     async insertFailedSignIn(entry: AuditRow, keep: number) {
       await write([
-        AUDIT_ENTRY.insert({ ...entry, action: FAILED_SIGN_IN }),
+        ...recordOf({ ...entry, action: FAILED_SIGN_IN }),
         sql`
           delete from audit_entry where action = ${FAILED_SIGN_IN} and id <= (
             select id from audit_entry where action = ${FAILED_SIGN_IN} order by id desc limit 1 offset ${keep})`,
       ]);
     },
     async insertAudit(entry: AuditRow) {
-      await write([AUDIT_ENTRY.insert(entry)]);
+      await write(recordOf(entry));
     },
     /** Returns audit records, the newest first. */
     async audit({ organizationId, action, after, before, limit }: AuditPage): Promise<AuditRow[]> {
@@ -142,7 +150,8 @@ function auditEntries({ findRows, write }: Database) {
         after !== undefined && sql`id > ${after}`,
         before !== null && sql`id < ${before}`,
       );
-      return findRows(AUDIT_ENTRY, sql`select * from audit_entry where ${wanted} order by id desc limit ${limit}`);
+      const query = sql`select * from audit_entry where ${wanted} order by id desc limit ${limit}`;
+      return (await findRows(AUDIT_ENTRY, query)).map(({ rows: _, checksum: __, ...audit }) => audit);
     },
   };
 }
@@ -181,7 +190,7 @@ function adminKeys({ find, now, write }: Database) {
   };
 }
 
-/** Returns the insert of an audit record, if there is one, which belongs in the transaction of its change. */
-export function recordOf(audit: AuditRow | undefined): Sql[] {
-  return audit === undefined ? [] : [AUDIT_ENTRY.insert(audit)];
+/** Returns the insert of an audit record, if there is one, which belongs in the transaction that writes these rows. */
+export function recordOf(audit: AuditRow | undefined, rows: WrittenRows | null = null): Sql[] {
+  return audit === undefined ? [] : [AUDIT_ENTRY.insert(withChecksum({ ...audit, rows }))];
 }

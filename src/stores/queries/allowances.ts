@@ -17,12 +17,13 @@ export function allowanceRows({ find, findRow, findRows, now, write, writeIf }: 
      */
     async insert(row: AllowanceRow, audit?: AuditRow): Promise<AllowanceRow> {
       const { organizationId, reference } = row;
+      const record = recordOf(audit, { allowance: [row] });
       if (reference === null) {
-        await write([ALLOWANCE.insert(row), ...recordOf(audit)]);
+        await write([ALLOWANCE.insert(row), ...record]);
         return row;
       }
       const conflict = sql`on conflict (organization_id, reference) where reference is not null do nothing`;
-      await writeIf([sql`${ALLOWANCE.insert(row)} ${conflict}`], recordOf(audit));
+      await writeIf([sql`${ALLOWANCE.insert(row)} ${conflict}`], record);
       const condition = equal({ organization_id: organizationId, reference });
       const found = await findRow(ALLOWANCE, sql`select * from allowance where ${condition}`);
       if (found === undefined) throw new Error("the allowance that was written is missing");
@@ -38,7 +39,7 @@ export function allowanceRows({ find, findRow, findRows, now, write, writeIf }: 
       const end = sql`
         update allowance set ended_at = ${atMs}
         where organization_id = ${organizationId} and id = ${id} and ended_at is null`;
-      return writeIf([end], recordOf(audit));
+      return writeIf([end], recordOf(audit, { allowance: [{ id, endedAtMs: atMs }] }));
     },
     /**
      * Finds allowances whose next month begins within `aheadMs` by the store's clock or has begun; the most overdue

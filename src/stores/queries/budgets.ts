@@ -1,12 +1,13 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow, BudgetUseRow } from "../../credits/books.ts";
+import { counterIdOf } from "../../credits/budget-uses.ts";
 import type { BudgetUse } from "../../credits/facts.ts";
 import { UNWARNED_USE } from "../../credits/warnings.ts";
-import { AUDIT_ENTRY } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import { BUDGET, BUDGET_USE } from "../schema.ts";
 import { equal, join, type Sql, sql } from "../sql.ts";
+import { recordOf } from "./admin.ts";
 
 export type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;
 export type BudgetRows = ReturnType<typeof budgetRows>;
@@ -19,7 +20,7 @@ export function budgetRows({ find, findRows, now, writeIf }: Database) {
   return {
     /** Writes a budget. Returns false if the organization does not exist. */
     insertBudget: (row: BudgetRow, audit: AuditRow): Promise<boolean> =>
-      writeIf([budgetsChange(row.organizationId), BUDGET.insert(row)], [AUDIT_ENTRY.insert(audit)]),
+      writeIf([budgetsChange(row.organizationId), BUDGET.insert(row)], recordOf(audit, { budget: [row] })),
     /** Returns the budgets of an organization, in the order of their ids. */
     budgets: (organizationId: string): Promise<BudgetRow[]> =>
       findRows(BUDGET, sql`select * from budget where organization_id = ${organizationId} order by id`),
@@ -30,12 +31,16 @@ export function budgetRows({ find, findRows, now, writeIf }: Database) {
     changeBudget(old: BudgetRow, { name, amount }: Pick<BudgetRow, "name" | "amount">, audit: AuditRow) {
       const asRead = sql`${ofBudget(old)} and name = ${old.name} and amount = ${old.amount}`;
       const change = sql`update budget set ${BUDGET.set({ name, amount })} where ${asRead}`;
-      return writeIf([budgetsChange(old.organizationId), change], [AUDIT_ENTRY.insert(audit)]);
+      return writeIf(
+        [budgetsChange(old.organizationId), change],
+        recordOf(audit, { budget: [{ id: old.id, name, amount }] }),
+      );
     },
     /** Deletes a budget with its counters. Returns false if it does not exist. */
     deleteBudget(key: BudgetKey, audit: AuditRow): Promise<boolean> {
       const removal = sql`delete from budget where ${ofBudget(key)}`;
-      return writeIf([budgetsChange(key.organizationId), removal], [deleteBudgetUses(key), AUDIT_ENTRY.insert(audit)]);
+      const record = recordOf(audit, { budget: [{ id: key.id, isDeleted: true }] });
+      return writeIf([budgetsChange(key.organizationId), removal], [deleteBudgetUses(key), ...record]);
     },
     /**
      * Adds to the amount of one counter, which a raise can begin. Returns false if the budget does not exist. The first
@@ -51,7 +56,7 @@ export function budgetRows({ find, findRows, now, writeIf }: Database) {
         ${BUDGET_USE.insert({ organizationId, budgetId, windowAtMs, value, ...nothing, raised: amount })}
         on conflict (organization_id, budget_id, window_at, value)
         do update set raised = budget_use.raised + excluded.raised`;
-      return writeIf([lock, raise], [AUDIT_ENTRY.insert(audit)]);
+      return writeIf([lock, raise], recordOf(audit, { budget_use: [{ id: counterIdOf(use), raisedBy: amount }] }));
     },
     /** Returns the named counters of an organization that have a row. */
     async namedUses(organizationId: string, uses: readonly BudgetUse[]): Promise<BudgetUseRow[]> {

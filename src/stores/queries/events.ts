@@ -2,11 +2,12 @@ import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BalanceRow } from "../../credits/books.ts";
 import type { EventRow } from "../../credits/warnings.ts";
-import { AUDIT_ENTRY, DELIVERY, EVENT, RECEIVER } from "../admin-schema.ts";
+import { DELIVERY, EVENT, RECEIVER } from "../admin-schema.ts";
 import { type Database, listsOf } from "../database.ts";
 import { number, requiredText } from "../fields.ts";
 import { allOf, deleteSome, equal, isAsRead, join, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
+import { recordOf } from "./admin.ts";
 
 export type ReceiverRow = RowOf<typeof RECEIVER>;
 export type DeliveryRow = RowOf<typeof DELIVERY>;
@@ -79,7 +80,7 @@ function events({ read, write }: Database) {
     },
     /** Writes an event for one receiver alone. */
     async insertDelivery(event: EventRow, delivery: DeliveryRow, audit: AuditRow) {
-      await write([EVENT.insert({ ...event, isRouted: true }), DELIVERY.insert(delivery), AUDIT_ENTRY.insert(audit)]);
+      await write([EVENT.insert({ ...event, isRouted: true }), DELIVERY.insert(delivery), ...recordOf(audit)]);
     },
     /** Removes events from before a time with their deliveries, at most `limit` of each; returns the larger number. */
     async removeOldEvents(beforeMs: number, limit: number): Promise<number> {
@@ -130,19 +131,19 @@ function receivers({ find, findRow, findRows, writeIf }: Database) {
     /** Returns all receivers, or those of an organization, in the order of their ids. */
     receivers: (organizationId: string | null): Promise<ReceiverRow[]> =>
       findRows(RECEIVER, sql`select * from receiver where ${equal({ organization_id: organizationId })} order by id`),
-    insertReceiver: (row: ReceiverRow, audit: AuditRow) => writeIf([RECEIVER.insert(row)], [AUDIT_ENTRY.insert(audit)]),
+    insertReceiver: (row: ReceiverRow, audit: AuditRow) => writeIf([RECEIVER.insert(row)], recordOf(audit)),
     /** Writes properties of a receiver. Returns false if it has changed since it was read; then nothing is written. */
     async changeReceiver(old: ReceiverRow, change: Partial<ReceiverRow>, audit: AuditRow): Promise<boolean> {
       const [row] = await find(sql`select * from receiver where id = ${old.id}`);
       if (row === undefined || JSON.stringify(RECEIVER.fromRecord(row)) !== JSON.stringify(old)) return false;
       const asRead = sql`id = ${old.id} and ${isAsRead(RECEIVER.columns, row)}`;
-      return writeIf([sql`update receiver set ${RECEIVER.set(change)} where ${asRead}`], [AUDIT_ENTRY.insert(audit)]);
+      return writeIf([sql`update receiver set ${RECEIVER.set(change)} where ${asRead}`], recordOf(audit));
     },
     /** Deletes a receiver with its deliveries. Returns false if it does not exist. */
     deleteReceiver: (id: string, audit: AuditRow) =>
       writeIf(
         [sql`delete from receiver where id = ${id}`],
-        [sql`delete from delivery where receiver_id = ${id}`, AUDIT_ENTRY.insert(audit)],
+        [sql`delete from delivery where receiver_id = ${id}`, ...recordOf(audit)],
       ),
     /** Disables a receiver, fails what waits for it, and writes an event of it. Returns false if it is disabled already. */
     disableReceiver(id: string, atMs: number, event: EventRow): Promise<boolean> {
@@ -209,7 +210,7 @@ function deliveries({ read, write, writeIf }: Database) {
     /** Lets a delivery begin again at a time. Returns false if it does not exist. */
     replayDelivery(id: string, atMs: number, audit: AuditRow): Promise<boolean> {
       const replay = DELIVERY.set({ state: "waiting", attempts: 0, nextAtMs: atMs });
-      return writeIf([sql`update delivery set ${replay} where id = ${id}`], [AUDIT_ENTRY.insert(audit)]);
+      return writeIf([sql`update delivery set ${replay} where id = ${id}`], recordOf(audit));
     },
     /** Counts the deliveries to enabled receivers that wait or failed, with the creation time of the oldest that waits. */
     async deliveryState(): Promise<{ waiting: number; failed: number; oldestAtMs: number | null }> {

@@ -1,11 +1,12 @@
 import type { JsonObject } from "../../api/json.ts";
 import type { AuditRow } from "../../credits/audit.ts";
-import { AUDIT_ENTRY, IDENTITY, ISSUER_KEYS } from "../admin-schema.ts";
+import { IDENTITY, ISSUER_KEYS } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import { TOKEN } from "../schema.ts";
 import { allOf, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 import type { TokenRow } from "./accounts.ts";
+import { recordOf } from "./admin.ts";
 
 /** A person or a caller whom an issuer identifies. */
 export type IdentityRow = RowOf<typeof IDENTITY>;
@@ -39,7 +40,7 @@ export function identityRows({ find, findRow, findRows, now, write, writeIf }: D
     /** Writes the token that stands for an identity in an organization, and the identity. Returns false if the token exists. */
     insertIdentityToken(identity: IdentityRow, token: TokenRow, audit: AuditRow): Promise<boolean> {
       const first = sql`${TOKEN.insert(token)} on conflict do nothing`;
-      return writeIf([first], [inserted(identity), AUDIT_ENTRY.insert(audit)]);
+      return writeIf([first], [inserted(identity), ...recordOf(audit, { token: [token] })]);
     },
     /**
      * Blocks an identity, also one that was never seen, and with it the tokens that it created. Returns false if it is blocked
@@ -48,12 +49,12 @@ export function identityRows({ find, findRow, findRows, now, write, writeIf }: D
     async blockIdentity(row: IdentityRow, atMs: number, audit: AuditRow): Promise<boolean> {
       await write([inserted(row)]);
       const blocked = sql`update identity set blocked_at = ${atMs} where id = ${row.id} and blocked_at is null`;
-      return writeIf([blocked], [AUDIT_ENTRY.insert(audit)]);
+      return writeIf([blocked], recordOf(audit));
     },
     /** Returns false if the identity is not blocked; then nothing is written. */
     unblockIdentity(id: string, audit: AuditRow): Promise<boolean> {
       const unblocked = sql`update identity set blocked_at = null where id = ${id} and blocked_at is not null`;
-      return writeIf([unblocked], [AUDIT_ENTRY.insert(audit)]);
+      return writeIf([unblocked], recordOf(audit));
     },
     async issuerKeys(issuer: string): Promise<StoredIssuerKeys | undefined> {
       const [row] = await find(sql`select *, ${now()} - fetched_at as age from issuer_keys where issuer = ${issuer}`);

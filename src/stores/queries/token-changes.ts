@@ -1,11 +1,12 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
-import { AUDIT_ENTRY } from "../admin-schema.ts";
+import type { WrittenRows } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import { BUDGET, TOKEN } from "../schema.ts";
 import { isAsRead, raw, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
+import { recordOf } from "./admin.ts";
 import { budgetsChange, deleteBudgetUses } from "./budgets.ts";
 import { isClosed } from "./closings.ts";
 
@@ -41,8 +42,9 @@ export async function writeTokenTerms(
   const update = sql`
     update token set ${TOKEN.set({ name: old.name, ...terms })}
     where id = ${old.id} and revoked_at is null and ${isAsRead(TOKEN.columnsOf(TERMS), row)}`;
-  const ofCap = cap === undefined ? { required: [], rest: [] } : await capWrites(database, old, cap);
-  return database.writeIf([...ofCap.required, update], [...ofCap.rest, AUDIT_ENTRY.insert(audit)]);
+  const ofCap = cap === undefined ? NO_CHANGE : await capWrites(database, old, cap);
+  const rows = { token: [{ id: old.id, ...terms }], budget: ofCap.rows };
+  return database.writeIf([...ofCap.required, update], [...ofCap.rest, ...recordOf(audit, rows)]);
 }
 
 function termsOf(row: TokenRow): Partial<TokenRow> {
@@ -67,13 +69,15 @@ async function capWrites(database: Database, old: ReadToken, cap: BudgetRow | nu
     const asRead = sql`${of} and id = ${id} and amount = ${budget.cap}`;
     if (cap === null) {
       const removal = sql`delete from budget where ${asRead}`;
-      return { required: [...locks, removal], rest: [deleteBudgetUses({ organizationId, id })] };
+      const rest = [deleteBudgetUses({ organizationId, id })];
+      return { required: [...locks, removal], rest, rows: [{ id, isDeleted: true }] };
     }
-    return { required: [...locks, sql`update budget set amount = ${cap.amount} where ${asRead}`], rest: [] };
+    const update = sql`update budget set amount = ${cap.amount} where ${asRead}`;
+    return { required: [...locks, update], rest: [], rows: [{ id, amount: cap.amount }] };
   }
-  if (cap === null) return { required: [], rest: [] };
+  if (cap === null) return NO_CHANGE;
   const ifFirst = sql`${BUDGET.insert(cap)} on conflict (organization_id, cap_of) where cap_of is not null do nothing`;
-  return { required: [...locks, ifFirst], rest: await openingWrites(database, cap, callerId) };
+  return { required: [...locks, ifFirst], rest: await openingWrites(database, cap, callerId), rows: [cap] };
 }
 
 /**
@@ -98,7 +102,11 @@ async function openingWrites(database: Database, { organizationId, id }: BudgetR
 interface CapWrites {
   required: Sql[];
   rest: Sql[];
+  /** The rows of budgets that they write. */
+  rows: WrittenRows[string];
 }
+
+const NO_CHANGE: CapWrites = { required: [], rest: [], rows: [] };
 
 /**
  * Returns an expression for what tokens have spent, less refunds. What was charged a while ago, which no longer changes, is

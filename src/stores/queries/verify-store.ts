@@ -1,7 +1,9 @@
+import type { StoredAuditRow } from "../../credits/audit.ts";
 import {
   ADMIN_KEY,
   ADMIN_SESSION,
   AUDIT_ENTRY,
+  expectUnchanged,
   IDENTITY,
   ISSUER_KEYS,
   OPERATOR,
@@ -85,7 +87,13 @@ async function checkForm(database: Database, table: Table<object>, found: Violat
       sql`select * from ${raw(table.name)} where ${after} order by ${key} limit ${CHUNK_ROWS}`,
       sql`select ${database.now()} as now`,
     ]);
-    checkEach(table, rows, found.report, Number(clock?.now));
+    checkEach(
+      table,
+      rows,
+      found.report,
+      Number(clock?.now),
+      table.name === AUDIT_ENTRY.name ? (row) => expectUnchanged(row as StoredAuditRow) : undefined,
+    );
     if (rows.length < CHUNK_ROWS) return;
     last = rows.at(-1);
   }

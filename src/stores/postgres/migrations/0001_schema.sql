@@ -353,7 +353,9 @@ CREATE TABLE audit_entry (
   organization_id text COLLATE "C",
   subject_id      text,
   before          text,
-  after           text
+  after           text,
+  written_rows    text,
+  checksum        bigint NOT NULL
 );
 
 CREATE INDEX audit_entry_organization ON audit_entry (organization_id, id);

@@ -352,7 +352,9 @@ CREATE TABLE audit_entry (
   organization_id TEXT,
   subject_id      TEXT,
   before          TEXT,
-  after           TEXT
+  after           TEXT,
+  written_rows    TEXT,
+  checksum        INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX audit_entry_organization ON audit_entry (organization_id, id);
