@@ -75,7 +75,10 @@ export function credit(account: Account, transition: CreditTransition): Outcomes
   countInBudgets(account, budgets, { spent: -amount }, "existing");
   const adjustment = { ...newAdjustment(account, transition), amount, draws, holdId, tokenId, budgets, expiresAtMs };
   account.adjustments.insert(adjustment.id, adjustment);
-  const rows = { adjustment: [adjustment], credit_grant: [{ id: adjustment.id, ...account.grants.get(adjustment.id) }] };
+  const rows = {
+    adjustment: [adjustment],
+    credit_grant: [{ id: adjustment.id, ...account.grants.get(adjustment.id) }],
+  };
   recordBooking(account, transition, adjustment, rows);
   return { outcome: "credited", adjustment, balance: { ...account.balance }, repeated: false };
 }
