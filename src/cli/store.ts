@@ -6,9 +6,9 @@ import { eventOf } from "../credits/warnings.ts";
 import { OperatorError } from "../errors.ts";
 import type { Verification } from "../ledger/verify.ts";
 import { facts } from "../operations/command.ts";
+import type { TransferToPostgres } from "../stores/copy.ts";
 import { migrateStore } from "../stores/open.ts";
 import { rememberPlace, type StorePlace } from "../stores/place.ts";
-import type { TransferToPostgres } from "../stores/transfer.ts";
 import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts";
 import { verifyAll } from "./ledger.ts";
 import { openCommandStore, printStore, storeSettings } from "./workspace.ts";
@@ -64,7 +64,7 @@ async function copyToFile(terminal: Terminal, flags: CommonFlags, path: string) 
   await expectStore(terminal, place);
   const { copyDatabase, makeDatabase } = await import("../stores/sqlite/backup.ts");
   if (database === null) return copyDatabase(dataDir, path);
-  const { copyFromPostgres } = await import("../stores/transfer.ts");
+  const { copyFromPostgres } = await import("../stores/copy.ts");
   return makeDatabase(path, (to) => copyFromPostgres(database, to));
 }
 
@@ -105,7 +105,7 @@ async function copyStore(terminal: Terminal, flags: CopyFlags): Promise<void> {
   const source = { database: null, dataDir };
   await expectStore(terminal, source);
   const [{ openTransferToPostgres }, { databasePathOf }] = await Promise.all([
-    import("../stores/transfer.ts"),
+    import("../stores/copy.ts"),
     import("../stores/sqlite/directory.ts"),
   ]);
   await using transfer = await openTransferToPostgres(databasePathOf(dataDir), url, terminal.clock);
@@ -181,7 +181,7 @@ async function restoreTo(terminal: Terminal, flags: CommonFlags, path: string, {
     copy.keep();
     return found;
   }
-  const { openTransferToPostgres } = await import("../stores/transfer.ts");
+  const { openTransferToPostgres } = await import("../stores/copy.ts");
   await using transfer = await openTransferToPostgres(copy.path, database, terminal.clock);
   await transfer.complete();
   await transfer.analyze();

@@ -213,41 +213,32 @@ interface Fitted {
 }
 
 function fitAnswer(answer: KeptAnswer, limitBytes: number): Fitted {
-  const whole = JSON.stringify(answer);
-  if (byteLengthOf(whole) <= limitBytes) return { json: whole, isTruncated: false };
-  const around = byteLengthOf(JSON.stringify({ ...answer, message: null }));
-  return {
-    json: JSON.stringify({ ...answer, message: truncateMessage(answer.message, limitBytes - around) }),
-    isTruncated: true,
-  };
+  const fitted = fitTexts(answer, limitBytes) ?? { ...answer, message: emptied(answer.message) };
+  return { json: JSON.stringify(fitted), isTruncated: fitted !== answer };
 }
 
 function fitRequest(request: ChatCompletionRequest, limitBytes: number): Fitted {
   const { messages, ...rest } = request;
-  const whole = sum(messages, minimumLength) > limitBytes ? undefined : JSON.stringify(request);
+  const whole = messages.reduce(addMinimumLength, 0) > limitBytes ? undefined : JSON.stringify(request);
   if (whole !== undefined && byteLengthOf(whole) <= limitBytes) return { json: whole, isTruncated: false };
   const fields = fitFields(rest, limitBytes / 2);
   let left = limitBytes - byteLengthOf(JSON.stringify({ ...fields, messages: [] }));
   const kept: RequestMessage[] = [];
   for (const message of messages.toReversed()) {
-    const fits = minimumLength(message) < left && byteLengthOf(JSON.stringify(message)) < left;
-    const one = fits ? message : truncateMessage(message, left - 1);
+    const one = fitTexts(message, left - 1) ?? emptied(message);
     const length = byteLengthOf(JSON.stringify(one)) + 1;
     if (length > left) break;
     kept.unshift(one);
     left -= length;
-    if (!fits) break;
+    if (one !== message) break;
   }
   return { json: JSON.stringify({ ...fields, messages: kept }), isTruncated: true };
 }
 
-/** Lower bound of a message's JSON length, found without serializing it. */
-function minimumLength({ content = "" }: RequestMessage): number {
-  return typeof content === "string" ? content.length : sum(content, (part) => ("text" in part ? part.text.length : 0));
-}
-
-function sum<One>(all: readonly One[], lengthOf: (one: One) => number): number {
-  return all.reduce((total, one) => total + lengthOf(one), 0);
+/** Adds a lower bound of a message's JSON length, found without serializing it. */
+function addMinimumLength(sum: number, { content = "" }: RequestMessage): number {
+  if (typeof content === "string") return sum + content.length;
+  return content.reduce((total, part) => total + ("text" in part ? part.text.length : 0), sum);
 }
 
 /** Selects the fields that fit together, the shortest first. The instructions come last, and are truncated. */
@@ -255,26 +246,42 @@ function fitFields({ instructions, ...fields }: Omit<ChatCompletionRequest, "mes
   const lengths = Object.entries(fields).map(([name, value]) => {
     return { name, value, length: byteLengthOf(JSON.stringify({ [name]: value })) };
   });
-  const budget = new Budget(limitBytes);
+  let left = limitBytes;
   const kept: Record<string, unknown> = {};
   for (const { name, value, length } of lengths.sort((one, other) => one.length - other.length)) {
-    if (budget.take(length)) kept[name] = value;
+    if (length > left) break;
+    left -= length;
+    kept[name] = value;
   }
-  if (instructions !== undefined) kept.instructions = budget.cut(instructions);
+  if (instructions !== undefined) kept.instructions = fitTexts({ content: instructions }, left)?.content ?? "";
   return kept;
 }
 
 /** Names of the texts of a message that may be truncated. */
 const TEXTS: ReadonlySet<string> = new Set(["content", "text", "refusal", "reasoning_content", "arguments"]);
 
-/** Truncates the texts of a message. If it is still too long, only its role remains. */
-function truncateMessage<Message extends { role: string }>(message: Message, limitBytes: number): Message {
-  const mapTexts = (cut: (text: string) => string) =>
-    mapStrings(message, (text, name) => (TEXTS.has(name) ? cut(text) : text));
-  const budget = new Budget(limitBytes - byteLengthOf(JSON.stringify(mapTexts(() => ""))));
-  const cut = mapTexts((text) => budget.cut(text));
-  const isShort = byteLengthOf(JSON.stringify(cut)) <= limitBytes;
-  return isShort ? cut : ({ role: message.role, content: "" } as unknown as Message);
+/**
+ * Truncates the longest texts of a JSON value to one length, with which it fits. Returns the value itself if it fits as it is,
+ * and undefined if it does not fit without texts either.
+ */
+function fitTexts<Value>(value: Value, limitBytes: number): Value | undefined {
+  for (let length = limitBytes; length > 0; ) {
+    let isCut = false;
+    const cut = mapStrings(value, (text, name) => {
+      if (!TEXTS.has(name) || text.length <= length) return text;
+      isCut = true;
+      return truncate(text, length);
+    });
+    const bytes = byteLengthOf(JSON.stringify(cut));
+    if (bytes <= limitBytes) return isCut ? cut : value;
+    length = Math.min(length - 1, Math.floor((length * limitBytes) / bytes));
+  }
+  return undefined;
+}
+
+/** Returns what is stored of a message that is too long without its texts. */
+function emptied<Message extends { role: string }>({ role }: Message): Message {
+  return { role, content: "" } as unknown as Message;
 }
 
 /** Returns a copy of a JSON value in which each string is changed, given the name of its field. */
@@ -286,34 +293,6 @@ function mapStrings<Value>(value: Value, change: (text: string, name: string) =>
     return Object.fromEntries(Object.entries(part).map(([key, member]) => [key, copy(member, key)]));
   };
   return copy(value, "") as Value;
-}
-
-/** Counts the bytes of JSON that remain for texts. */
-class Budget {
-  #leftBytes: number;
-
-  constructor(bytes: number) {
-    this.#leftBytes = Math.max(0, bytes);
-  }
-
-  take(bytes: number): boolean {
-    if (bytes > this.#leftBytes) return false;
-    this.#leftBytes -= bytes;
-    return true;
-  }
-
-  /** Returns the longest beginning of a text that fits. */
-  cut(text: string): string {
-    // No character takes less than a byte.
-    let kept = truncate(text, this.#leftBytes);
-    for (;;) {
-      // The surrounding message counts the quotation marks.
-      const length = byteLengthOf(JSON.stringify(kept)) - 2;
-      if (this.take(length)) return kept;
-      const share = Math.floor((kept.length * this.#leftBytes) / length);
-      kept = truncate(kept, Math.min(share, kept.length - 1));
-    }
-  }
 }
 
 const HIGH_SURROGATE = /[\ud800-\udbff]$/;

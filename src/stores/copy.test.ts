@@ -12,10 +12,10 @@ import { storeDigests } from "../../test/support/month-digests.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../test/support/postgres.ts";
 import { monthStart } from "../api/time.ts";
 import { ALL_TABLES } from "./all-tables.ts";
+import { copyFromPostgres, openTransferToPostgres, type TransferToPostgres } from "./copy.ts";
 import { openPostgresStore } from "./postgres/postgres.ts";
 import { openSqliteStore } from "./sqlite/sqlite.ts";
 import type { TableShape } from "./table.ts";
-import { copyFromPostgres, openTransferToPostgres, type TransferToPostgres } from "./transfer.ts";
 
 let directory: string;
 let databases: TestDatabase[] = [];
@@ -135,7 +135,7 @@ async function copyToPostgres(path: string, url: string): Promise<void> {
 async function completeAndClose(transfer: TransferToPostgres): Promise<Record<string, number>> {
   const rows = await transfer.complete();
   await transfer.markComplete();
-  await transfer.close();
+  await transfer[Symbol.asyncDispose]();
   return rows;
 }
 
@@ -250,7 +250,7 @@ describe.skipIf(!hasPostgres)("a copy of a store", () => {
     const interrupted = await openTransferToPostgres(other, url, clock);
     await interrupted.copyAhead();
     await interrupted.complete();
-    await interrupted.close();
+    await interrupted[Symbol.asyncDispose]();
     for (const role of ["service", "command"] as const) {
       await expect(openPostgresStore({ url, role })).rejects.toThrow(/is an incomplete copy of a store\. Run tollgate/);
     }
@@ -328,7 +328,7 @@ describe.skipIf(!hasPostgres)("a copy of a store", () => {
     const url = await emptyPostgres();
     const transfer = await openTransferToPostgres(source, url, clock);
     await transfer.complete();
-    await transfer.close();
+    await transfer[Symbol.asyncDispose]();
     const client = new pg.Client({ connectionString: url });
     await client.connect();
     const { rows } = await client.query("SELECT tableoid::regclass::text AS name FROM request ORDER BY name");

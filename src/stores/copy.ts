@@ -1,24 +1,19 @@
+import { dirname } from "node:path";
 import { timeOfId } from "../credits/request-id.ts";
 import { OperatorError } from "../errors.ts";
 import { AUDIT_ENTRY } from "./admin-schema.ts";
 import { ALL_TABLES } from "./all-tables.ts";
+import type { CopySide } from "./driver.ts";
 import type { Cell } from "./fields.ts";
+import { makePartitionsBetween, openPostgresDestination, openPostgresSide } from "./postgres/copy-side.ts";
 import { ADJUSTMENT, CONVERSATION, KEY, REQUEST, RESPONSE_ITEM, USAGE_DAY } from "./schema.ts";
 import { join, raw, type Sql, sql } from "./sql.ts";
+import { openSqliteSide } from "./sqlite/copy-side.ts";
+import { openSqliteDriver } from "./sqlite/sqlite.ts";
 import type { TableShape } from "./table.ts";
 
-/** One side of a copy of a whole store. Nothing but the copy writes to its destination. */
-export interface CopySide {
-  /** Lets all later reads see the same moment, until the side is closed. */
-  beginSnapshot(): Promise<void>;
-  /** Returns rows as cells, with integers as bigint. */
-  read(query: Sql): Promise<Cell[][]>;
-  /** Runs one statement. */
-  run(query: Sql): Promise<void>;
-  /** Inserts rows, with cells in the order of the table's columns. Leaves rows unchanged whose key exists. */
-  insert(table: TableShape, rows: readonly Cell[][]): Promise<void>;
-  close(): Promise<void>;
-}
+/** Partitions are created for so long ahead, as a service does. */
+const AHEAD_MS = 62 * 86_400_000;
 
 /** A table whose rows never change, with the column that shows which of them are new. */
 interface AppendOnly {
@@ -37,7 +32,8 @@ const APPEND_ONLY: readonly AppendOnly[] = [
   { table: CONVERSATION, timeColumn: "ended_at", marginMs: HOUR_MS },
   { table: USAGE_DAY, timeColumn: "day", marginMs: 72 * HOUR_MS },
 ];
-const PAGE_ROWS = 1_000;
+/** Values of a page of rows: SQLite takes 32,766 in one statement. */
+const PAGE_CELLS = 16_000;
 /** Tables with long texts: a page of them must fit into memory. */
 const SHORT_PAGES = new Map<string, number>([
   [CONVERSATION.name, 20],
@@ -53,28 +49,30 @@ function isNewer({ timeColumn, marginMs }: AppendOnly, copiedAtMs: number | unde
 }
 
 /** Copies rows from one side to the other. */
-export class StoreCopy {
+class StoreCopy {
   readonly #from: CopySide;
   readonly #to: CopySide;
+  /** When tables were copied ahead. */
+  readonly #copiedAtMs: Map<string, number>;
 
-  constructor(from: CopySide, to: CopySide) {
+  constructor(from: CopySide, to: CopySide, copiedAtMs = new Map<string, number>()) {
     this.#from = from;
     this.#to = to;
+    this.#copiedAtMs = copiedAtMs;
   }
 
   /**
-   * Copies the tables whose rows never change, while a service may write to the source. Reads only newer rows of a table that
-   * was copied before. `done` is called after each table, with a time to find newer rows by.
+   * Copies the tables whose rows never change to PostgreSQL, while a service may write to the source. Reads only newer rows of
+   * a table that was copied before.
    */
-  async copyAhead(
-    nowMs: number,
-    copiedAtMs: ReadonlyMap<string, number>,
-    done: (table: string, copiedAtMs: number) => Promise<void>,
-  ): Promise<void> {
+  async copyAhead(nowMs: number): Promise<void> {
     for (const appendOnly of APPEND_ONLY) {
       const { name } = appendOnly.table;
-      await this.#copyRows(appendOnly.table, isNewer(appendOnly, copiedAtMs.get(name)) ?? ALL);
-      await done(name, nowMs);
+      await this.#copyRows(appendOnly.table, isNewer(appendOnly, this.#copiedAtMs.get(name)) ?? ALL);
+      await this.#to.run(sql`
+        insert into incomplete_copy values (${name}, ${nowMs})
+        on conflict (name) do update set copied_at = excluded.copied_at`);
+      this.#copiedAtMs.set(name, nowMs);
     }
   }
 
@@ -83,12 +81,12 @@ export class StoreCopy {
    * repairs those of organizations that differ, for example because rows were removed since. Resolves with the number of rows
    * of each table. Rejects with OperatorError if count and sums of any table and organization differ.
    */
-  async complete(copiedAtMs: ReadonlyMap<string, number> = new Map()): Promise<Record<string, number>> {
+  async complete(): Promise<Record<string, number>> {
     await this.#from.beginSnapshot();
     const counts: Record<string, number> = {};
     for (const table of ALL_TABLES) {
       const appendOnly = APPEND_ONLY.find((candidate) => candidate.table === table);
-      const earlier = appendOnly && isNewer(appendOnly, copiedAtMs.get(table.name));
+      const earlier = appendOnly && isNewer(appendOnly, this.#copiedAtMs.get(table.name));
       if (earlier === undefined) await this.#delete(table, ALL);
       await this.#copyRows(table, earlier ?? ALL);
       const { differing, rows } = await this.#compare(table);
@@ -104,7 +102,7 @@ export class StoreCopy {
 
   /** Reads the earliest time in the id of a request; undefined if there is none. */
   async firstRequestMs(): Promise<number | undefined> {
-    const [row] = await this.#from.read(sql`select min(id) from request`);
+    const [row] = await this.#from.run(sql`select min(id) from request`);
     return timeOfId(String(row?.[0] ?? ""));
   }
 
@@ -114,17 +112,17 @@ export class StoreCopy {
 
   /** Reads pages in the order of the key. */
   async #copyRows(table: TableShape, condition: Sql): Promise<void> {
-    const limit = SHORT_PAGES.get(table.name) ?? PAGE_ROWS;
+    const limit = SHORT_PAGES.get(table.name) ?? Math.floor(PAGE_CELLS / table.columns.length);
     const key = raw(table.key.join(", "));
     const positions = table.key.map((name) => table.columns.indexOf(name));
     const columns = raw(table.columns.join(", "));
     let last: Cell[] | undefined;
     for (;;) {
       const follows = last === undefined ? ALL : sql`(${key}) > (${join(last)})`;
-      const rows = await this.#from.read(sql`
+      const rows = await this.#from.run(sql`
         select ${columns} from ${raw(table.name)}
         where ${follows} and ${condition} order by ${key} limit ${raw(limit)}`);
-      if (rows.length > 0) await this.#to.insert(table, rows);
+      if (rows.length > 0) await this.#to.run(insertionOf(table, rows));
       if (rows.length < limit) return;
       last = positions.map((position) => rows.at(-1)?.[position] ?? null);
     }
@@ -134,12 +132,18 @@ export class StoreCopy {
   async #compare(table: TableShape): Promise<{ differing: Group[]; rows: number }> {
     const query = sumsOf(table);
     // PostgreSQL works while SQLite blocks this process.
-    const [made, wanted] = await Promise.all([this.#to.read(query), this.#from.read(query)]);
+    const [made, wanted] = await Promise.all([this.#to.run(query), this.#from.run(query)]);
     const [madeSums, wantedSums] = [byGroup(made), byGroup(wanted)];
     const groups = new Set([...madeSums.keys(), ...wantedSums.keys()]);
     const differing = [...groups].filter((group) => madeSums.get(group) !== wantedSums.get(group));
     return { differing, rows: wanted.reduce((sum, [, count]) => sum + Number(count), 0) };
   }
+}
+
+/** Returns the statement that inserts rows, and leaves those unchanged whose key exists. */
+function insertionOf({ name, columns }: TableShape, rows: readonly Cell[][]): Sql {
+  const values = join(rows.map((row) => sql`(${join(row)})`));
+  return sql`insert into ${raw(name)} (${raw(columns.join(", "))}) values ${values} on conflict do nothing`;
 }
 
 /** An organization; null for rows of no organization. */
@@ -176,4 +180,57 @@ function byGroup(rows: readonly Cell[][]): Map<Group, string> {
 function differs({ name }: TableShape, group: Group): string {
   const of = group === null ? "" : ` of the organization ${group}`;
   return `The copy differs from its source: the table ${name}${of} has other rows. Run the command again.`;
+}
+
+/** Copies a PostgreSQL store, as it is at one moment, into the empty file of a SQLite database in a folder of its own. */
+export async function copyFromPostgres(url: string, databasePath: string): Promise<void> {
+  const driver = await openSqliteDriver({ dataDir: dirname(databasePath), role: "command" });
+  await driver.close();
+  await using from = await openPostgresSide(url);
+  await using to = openSqliteSide(databasePath, "write");
+  await new StoreCopy(from, to).complete();
+}
+
+export type TransferToPostgres = Awaited<ReturnType<typeof openTransferToPostgres>>;
+
+/**
+ * Opens the file of a SQLite store, and an empty PostgreSQL or one with an incomplete copy, on which no service starts until it
+ * is marked as complete. Rejects with OperatorError if one of them cannot be used.
+ */
+export async function openTransferToPostgres(databasePath: string, url: string, clock: () => number) {
+  await using opened = new AsyncDisposableStack();
+  const to = opened.use(await openPostgresDestination(url));
+  const from = opened.use(openSqliteSide(databasePath, "read"));
+  const copied = await to.run(sql`select name, copied_at from incomplete_copy`);
+  const copy = new StoreCopy(from, to, new Map(copied.map(([name, atMs]) => [String(name), Number(atMs)])));
+  const analyze = async () => void (await to.run(sql`analyze`));
+  const preparePartitions = async () => {
+    const nowMs = clock();
+    await makePartitionsBetween(to, (await copy.firstRequestMs()) ?? nowMs, nowMs + AHEAD_MS);
+  };
+  const sides = opened.move();
+  return {
+    /** Copies the rows that never change, while a service may write to the source. */
+    async copyAhead(): Promise<void> {
+      await preparePartitions();
+      await copy.copyAhead(clock());
+      await analyze();
+    },
+    /**
+     * Copies everything else, while no service runs on the source, and compares both sides. Resolves with the number of rows
+     * of each table.
+     */
+    async complete(): Promise<Record<string, number>> {
+      await preparePartitions();
+      return copy.complete();
+    },
+    /** Lets services start on the copy. Resolves when all of it is on the disk. */
+    async markComplete(): Promise<void> {
+      await to.run(sql`set synchronous_commit = on`);
+      await to.run(sql`drop table incomplete_copy`);
+    },
+    /** Collects statistics: without them, PostgreSQL plans for small tables. */
+    analyze,
+    [Symbol.asyncDispose]: () => sides.disposeAsync(),
+  };
 }

@@ -1,6 +1,7 @@
 import type { Transition } from "../credits/books.ts";
 import type { Outcome } from "../credits/outcomes.ts";
 import { OperatorError } from "../errors.ts";
+import type { Cell } from "./fields.ts";
 import type { Sql } from "./sql.ts";
 
 /**
@@ -77,6 +78,14 @@ export interface SqlDialect {
   jsonField(json: Sql, key: string): Sql;
   /** A list of lists in JSON text as a table for a FROM clause, and the first item of each list, as text. */
   jsonHeads(json: Sql, table: string): { from: Sql; head: Sql };
+}
+
+/** One side of a copy of a whole store. Nothing but the copy writes to its destination. */
+export interface CopySide extends AsyncDisposable {
+  /** Lets all later statements see the same moment, until the side is closed. */
+  beginSnapshot(): Promise<void>;
+  /** Runs one statement. Returns its rows as cells, with integers as bigint. */
+  run(statement: Sql): Promise<Cell[][]>;
 }
 
 /** The store cannot be reached. Nothing else is known to be wrong, so it may become available later. */

@@ -80,62 +80,49 @@ export interface AwaitedStore {
 export async function openServiceStore(options: ServiceStoreOptions): Promise<AwaitedStore> {
   const { log, longestWaitMs, onAbsent, ...openOptions } = options;
   await expectKind(openOptions);
-  const open = async () => {
-    const opened = await openDriver({ ...openOptions, role: "service", creates: true });
-    await rememberPlace(openOptions);
-    return opened;
-  };
-  const source = await open().then(sourceOf, (error: unknown) => {
-    if (!(error instanceof StoreAbsentError) || longestWaitMs === 0) throw error;
-    onAbsent(error);
-    return awaitPostgres(open, longestWaitMs);
-  });
-  return { store: await storeOf(serviceDriver(source, { log, clock: options.clock })), arrived: source.arrived };
-}
-
-/** The database of a service, which may have to be awaited. */
-interface Source extends Pick<StoreDriver, "kind" | "dialect" | "close"> {
-  /** Returns undefined until the database can be reached. */
-  opened(): StoreDriver | undefined;
-  arrived: Promise<void>;
-}
-
-function sourceOf(driver: StoreDriver): Source {
-  const { kind, dialect } = driver;
-  return { kind, dialect, opened: () => driver, arrived: Promise.resolve(), close: () => driver.close() };
-}
-
-/** Tries to open a PostgreSQL database that cannot be reached until it can. */
-async function awaitPostgres(open: () => Promise<StoreDriver>, longestMs: number): Promise<Source> {
-  const { POSTGRES_DIALECT: dialect } = await import("./postgres/postgres.ts");
-  let opened: StoreDriver | undefined;
+  const opened: { driver?: StoreDriver } = {};
   let isClosed = false;
-  const untilOpen = async () => {
-    const giveUpAtMs = performance.now() + longestMs;
-    while (opened === undefined && !isClosed) {
+  let arrived = Promise.resolve();
+  const open = async () => {
+    opened.driver = await openDriver({ ...openOptions, role: "service", creates: true });
+    await rememberPlace(openOptions);
+  };
+  const openLater = async () => {
+    const giveUpAtMs = performance.now() + longestWaitMs;
+    while (opened.driver === undefined && !isClosed) {
       await sleep(RETRY_MS);
-      opened = await open().catch((error: unknown) => {
-        if (error instanceof StoreAbsentError && performance.now() < giveUpAtMs) return undefined;
-        throw error;
+      await open().catch((error: unknown) => {
+        if (!(error instanceof StoreAbsentError) || performance.now() >= giveUpAtMs) throw error;
       });
     }
   };
-  const arrived = untilOpen();
-  // It may reject before anything awaits it.
-  arrived.catch(() => undefined);
+  await open().catch((error: unknown) => {
+    if (!(error instanceof StoreAbsentError) || longestWaitMs === 0) throw error;
+    onAbsent(error);
+    arrived = openLater();
+    // It may reject before anything awaits it.
+    arrived.catch(() => undefined);
+  });
   const close = async () => {
     isClosed = true;
     await arrived.catch(() => undefined);
-    await opened?.close();
+    await opened.driver?.close();
   };
-  return { kind: "postgres", dialect, opened: () => opened, arrived, close };
+  // Only PostgreSQL is waited for.
+  const dialect = opened.driver?.dialect ?? (await import("./postgres/postgres.ts")).POSTGRES_DIALECT;
+  const kind = opened.driver?.kind ?? "postgres";
+  const calls = observedCalls(() => opened.driver, options);
+  return { store: await storeOf({ kind, dialect, ...calls, close }), arrived };
 }
 
-/** Logs when the database becomes unavailable and when it is available again: once, however many requests fail. */
-function serviceDriver(
-  { kind, dialect, opened, close }: Source,
-  { log, clock }: { log: Log; clock: () => number },
-): StoreDriver {
+/**
+ * Returns the calls of a driver that may not be open yet. Logs when the database becomes unavailable and when it is available
+ * again: once, however many requests fail.
+ */
+function observedCalls(
+  opened: () => StoreDriver | undefined,
+  { log, clock }: Pick<ServiceStoreOptions, "log" | "clock">,
+): Omit<StoreDriver, "kind" | "dialect" | "close"> {
   const texts = {
     begins: "the store is unavailable",
     lasts: "the store is still unavailable",
@@ -161,8 +148,6 @@ function serviceDriver(
     }
   };
   return {
-    kind,
-    dialect,
     apply: (durability, transitions) => observe((driver) => driver.apply(durability, transitions)),
     run: (statements) => observe((driver) => driver.run(statements)),
     find: (query) => observe((driver) => driver.find(query)),
@@ -170,6 +155,5 @@ function serviceDriver(
     runExclusively: async (work) => current().runExclusively(work),
     ping: () => observe((driver) => driver.ping()),
     pools: () => opened()?.pools() ?? [],
-    close,
   };
 }

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../test/support/postgres.ts";
 import { OperatorError } from "../../errors.ts";
 import { closePools, openPools, type Pools } from "./pools.ts";
-import { runExclusively } from "./postgres.ts";
+import { runExclusively } from "./transact.ts";
 
 describe.skipIf(!hasPostgres)("exclusive work on PostgreSQL", () => {
   let database: TestDatabase;

@@ -12,9 +12,9 @@ import {
   type SchemaVersions,
   versionsOf,
 } from "../migrations.ts";
-import { LOCK_NOT_AVAILABLE, PostgresFailure, sqlStateOf } from "./failure.ts";
+import { PostgresFailure } from "./failure.ts";
 import type { Pools } from "./pools.ts";
-import { query, type Transaction, transact } from "./transact.ts";
+import { query, runExclusively, transact } from "./transact.ts";
 
 const SCHEMA_MIGRATION = `
   CREATE TABLE IF NOT EXISTS schema_migration (
@@ -25,18 +25,12 @@ const SCHEMA_MIGRATION = `
     program      text   NOT NULL,
     committed_at bigint
   )`;
-/** A migration locks this row, so that processes that start together take turns. */
-const TURN = "INSERT INTO schema_migration VALUES (0, 'turn', '', 0, '') ON CONFLICT (version) DO NOTHING";
-const TAKE_TURN = "SELECT version FROM schema_migration WHERE version = 0 FOR UPDATE";
 const SCHEMA_EXISTS = "SELECT to_regclass('schema_migration') IS NOT NULL AS exists";
 /** The table of another commit may have other columns. */
-const APPLIED = "SELECT * FROM schema_migration WHERE version > 0";
+const APPLIED = "SELECT * FROM schema_migration";
 const APPLY = `
   INSERT INTO schema_migration (version, name, checksum, applied_at, program, committed_at)
   VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $4, $5)`;
-/** Two processes that find no table may both try to create it; the second one fails with one of these. */
-const CREATED_BY_ANOTHER = new Set(["23505", "42710", "42P07"]);
-const TURN_TIMEOUT_MS = 60_000;
 const MIGRATION_TIMEOUT_MS = 3_600_000;
 /**
  * Time for which a migration waits for a table. The statements of running nodes queue behind it, and fail after their own
@@ -44,45 +38,46 @@ const MIGRATION_TIMEOUT_MS = 3_600_000;
  */
 const TABLE_LOCK_TIMEOUT_MS = 50;
 const TABLES_AGAIN_AFTER_MS = 300;
+const TABLES_AWAITED_MS = 60_000;
 const TABLES_IN_USE =
   "The database's tables have been in use for a minute, so that its schema could not be changed; try again later.";
 
 /**
- * Migrates the schema in one transaction, which is tried again while a table that it changes is in use. Rejects with
- * OperatorError for a newer or an altered schema, and for tables that are in use for a minute.
+ * Migrates the schema in one transaction, which is tried again while a table that it changes is in use; processes that start
+ * together take turns. Rejects with OperatorError for a newer or an altered schema, and for tables that are in use for a
+ * minute.
  */
 export async function migrate({ durable: pool, place }: Pools, migrations: Migration[]): Promise<SchemaVersions> {
   const missingOf = (applied: AppliedMigration[]) => missingMigrations(nameOf(place), applied, migrations);
   // Most starts find nothing to do: they neither write nor wait, and need no privilege to create tables.
   const before = await appliedRows(pool);
   if (before !== undefined && missingOf(before).length === 0) return versionsOf(migrations, []);
-  for (const text of [SCHEMA_MIGRATION, TURN]) {
-    await query(pool, { text, isRepeatable: true }).catch((error: unknown) => {
-      if (!CREATED_BY_ANOTHER.has(sqlStateOf(error))) throw error;
-    });
-  }
+  const program = programVersion();
   const applyMissing = () =>
     transact(pool, { kind: "booking", isRepeatable: true }, async (transaction) => {
-      await takeTurn(transaction);
+      await transaction.query(`SET LOCAL statement_timeout = ${MIGRATION_TIMEOUT_MS}`);
       await transaction.query(`SET LOCAL lock_timeout = ${TABLE_LOCK_TIMEOUT_MS}`);
+      await transaction.query(SCHEMA_MIGRATION);
       const missing = missingOf(appliedFrom((await transaction.query(APPLIED)).rows));
-      const program = programVersion();
-      for (const { version, name, sql, checksum } of missing) {
-        await transaction.query(withTimeout(sql, MIGRATION_TIMEOUT_MS));
+      for (const { version, name, sql: text, checksum } of missing) {
+        const config: pg.QueryConfig & { query_timeout: number } = { text, query_timeout: MIGRATION_TIMEOUT_MS };
+        await transaction.query(config);
         await transaction.query(APPLY, [version, name, checksum, program.name, program.committedAtMs]);
       }
       return versionsOf(migrations, missing);
     });
-  const until = performance.now() + TURN_TIMEOUT_MS;
-  for (;;) {
-    try {
-      return await applyMissing();
-    } catch (error) {
-      if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
-      if (performance.now() > until) throw new OperatorError(TABLES_IN_USE);
-      await sleep(TABLES_AGAIN_AFTER_MS);
+  return runExclusively(pool, async () => {
+    const until = performance.now() + TABLES_AWAITED_MS;
+    for (;;) {
+      try {
+        return await applyMissing();
+      } catch (error) {
+        if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
+        if (performance.now() > until) throw new OperatorError(TABLES_IN_USE);
+        await sleep(TABLES_AGAIN_AFTER_MS);
+      }
     }
-  }
+  });
 }
 
 /** Returns the migrations that were applied; undefined if the database has no schema. */
@@ -102,22 +97,4 @@ export async function expectSchema({ durable, place }: Pools, migrations: Migrat
 
 function nameOf(place: string): string {
   return `The database at ${place}`;
-}
-
-async function takeTurn(transaction: Transaction): Promise<void> {
-  await transaction.query(`SET LOCAL lock_timeout = ${TURN_TIMEOUT_MS}`);
-  await transaction.query(`SET LOCAL statement_timeout = ${MIGRATION_TIMEOUT_MS}`);
-  await transaction.query(`SET LOCAL idle_in_transaction_session_timeout = ${TURN_TIMEOUT_MS}`);
-  try {
-    await transaction.query(withTimeout(TAKE_TURN, 2 * TURN_TIMEOUT_MS));
-  } catch (error) {
-    if (sqlStateOf(error) !== LOCK_NOT_AVAILABLE) throw error;
-    throw new OperatorError("Another process has been changing the database's schema for a minute; try again later.");
-  }
-}
-
-/** Sets the time for which the client waits for a statement, in milliseconds. */
-function withTimeout(text: string, timeoutMs: number): pg.QueryConfig {
-  const config: pg.QueryConfig & { query_timeout: number } = { text, query_timeout: timeoutMs };
-  return config;
 }

@@ -146,7 +146,7 @@ describe.skipIf(!hasPostgres)("the partition of a past month", () => {
     await side.beginSnapshot();
     await drop();
     expect(await partitions()).toEqual(PARTITIONS);
-    await side.close();
+    await side[Symbol.asyncDispose]();
     await drop();
     expect(await partitions()).toEqual([]);
   });

@@ -10,11 +10,11 @@ import { type MigratedDriver, readMigrations } from "../migrations.ts";
 import { raw, type Sql, type Statement, sql, statementOf } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
-import { LOCK_NOT_AVAILABLE, openingFailure, PostgresFailure, sqlStateOf } from "./failure.ts";
+import { openingFailure, PostgresFailure } from "./failure.ts";
 import { expectSchema, migrate } from "./migrate.ts";
 import { keepPartitions, LOCK_REQUESTS } from "./partitions.ts";
 import { closePools, openPools, type Pools, type PoolTimeouts, usesOf } from "./pools.ts";
-import { query, transact } from "./transact.ts";
+import { query, runExclusively, transact } from "./transact.ts";
 
 export interface PostgresOptions {
   /** postgres://… */
@@ -35,7 +35,6 @@ const OLDEST_MAJOR = 15;
 const COMMAND_LOCK_TIMEOUT_MS = 4_000;
 /** Reads of all holds of an organization may take longer than a batch. */
 const SNAPSHOT_TIMEOUT_MS = 60_000;
-const EXCLUSIVE_MS = 60_000;
 const LOCKED = `
   WITH free AS (
     SELECT organization_id FROM balance WHERE organization_id = ANY ($1) ORDER BY organization_id FOR UPDATE SKIP LOCKED
@@ -51,9 +50,6 @@ const TABLE_LOCKS = `
     AND relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND pid <> pg_backend_pid()
     AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
   ORDER BY lock`;
-/** An advisory lock needs no table privileges, and ends with the connection of a process that dies. */
-const LOCK_EXCLUSIVELY = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate.turn', 0))";
-
 export const POSTGRES_DIALECT: SqlDialect = {
   now: () => sql`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
   sharedLock: () => sql`for share`,
@@ -232,33 +228,4 @@ function snapshot(pool: pg.Pool, queries: readonly Sql[]): Promise<Record<string
     ]);
     return results.slice(1).map(({ rows }) => rows);
   });
-}
-
-/**
- * Runs work while no other process runs work of this kind. The work may take `longestMs`, and so may the wait for the lock;
- * after that, this rejects with OperatorError.
- */
-export async function runExclusively<T>(pool: pg.Pool, work: () => Promise<T>, longestMs = EXCLUSIVE_MS): Promise<T> {
-  let done: { result: T } | undefined;
-  const lock: pg.QueryConfig & { query_timeout: number } = { text: LOCK_EXCLUSIVELY, query_timeout: 2 * longestMs };
-  try {
-    await transact(pool, { kind: "booking", isRepeatable: false }, async (transaction) => {
-      await transaction.query(`SET LOCAL lock_timeout = ${longestMs}`);
-      await transaction.query(`SET LOCAL statement_timeout = ${2 * longestMs}`);
-      await transaction.query(`SET LOCAL idle_in_transaction_session_timeout = ${longestMs}`);
-      await transaction.query(lock);
-      done ??= { result: await work() };
-    });
-  } catch (error) {
-    // The work is complete: the transaction of the lock has changed nothing that could be lost.
-    if (done === undefined) throw lockFailure(error);
-  }
-  if (done === undefined) throw new Error("the lock was released without its work");
-  return done.result;
-}
-
-function lockFailure(error: unknown): unknown {
-  const cause = error instanceof Error ? error.cause : undefined;
-  if (sqlStateOf(cause) !== LOCK_NOT_AVAILABLE) return error;
-  return new OperatorError("Another process has been in the middle of its first start for a minute; try again later.");
 }

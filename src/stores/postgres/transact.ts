@@ -1,17 +1,16 @@
 import type pg from "pg";
-import { connectFailure, PostgresFailure, sqlStateOf, statementFailure } from "./failure.ts";
+import { OperatorError } from "../../errors.ts";
+import { connectFailure, LOCK_NOT_AVAILABLE, PostgresFailure, sqlStateOf, statementFailure } from "./failure.ts";
 import { connectionErrorOf } from "./pools.ts";
 
 const ATTEMPTS = 5;
 /** No attempt begins later: the caller should receive the error instead of waiting longer. */
 const ATTEMPTS_BEGIN_WITHIN_MS = 5_000;
 const BACKOFF_MS = 20;
-/** Uses after which a statement gets a name. */
-const USES_LEAST = 8;
-/** Each connection keeps a plan of every named statement that it has run, of some 40 KiB. */
-const NAMES_MAX = 64;
-/** Texts whose uses are counted. When there are more, counting begins again. */
-const COUNTED_MAX = 512;
+
+const EXCLUSIVE_MS = 60_000;
+/** An advisory lock needs no table privileges, and ends with the connection of a process that dies. */
+const LOCK_EXCLUSIVELY = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate.turn', 0))";
 
 /** The isolation level is explicit: with another default, the snapshot could be older than the locks. */
 const BEGIN = {
@@ -30,32 +29,11 @@ export interface TransactOptions {
   beginsWithReads?: boolean;
 }
 
-/**
- * Names of the statements that the server should keep planned. Writes have many texts, because the text depends on the
- * columns that all rows share, but few of them are frequent.
- */
-export class StatementNames {
-  readonly #names = new Map<string, string>();
-  #uses = new Map<string, number>();
-
-  /** Counts a use of a statement. Returns its name; undefined for one that is planned at each use. */
-  use(text: string): string | undefined {
-    const name = this.#names.get(text);
-    if (name !== undefined || this.#names.size === NAMES_MAX) return name;
-    const uses = (this.#uses.get(text) ?? 0) + 1;
-    if (uses < USES_LEAST) {
-      if (this.#uses.size === COUNTED_MAX) this.#uses = new Map();
-      this.#uses.set(text, uses);
-      return undefined;
-    }
-    this.#uses.delete(text);
-    const made = `tollgate_${this.#names.size + 1}`;
-    this.#names.set(text, made);
-    return made;
-  }
+/** A statement that always has the same text. */
+export interface PlannedStatement {
+  name: string;
+  text: string;
 }
-
-const NAMES = new StatementNames();
 
 /**
  * The pipelined statements of a transaction: each is sent without waiting for the answer to the one before, and the server
@@ -84,12 +62,11 @@ export class Transaction {
   }
 
   /**
-   * Runs a statement of a batch, which the server keeps planned if it is frequent. Returns rows as arrays, in the order of
-   * the columns: objects take twice as long to create.
+   * Runs a statement of a batch, which each connection keeps planned by its name. Returns rows as arrays, in the order of the
+   * columns: objects take twice as long to create.
    */
-  planned(text: string, values: unknown[]): Promise<pg.QueryArrayResult<unknown[]>> {
-    const statement = { name: NAMES.use(text), text, values, rowMode: "array" } as const;
-    return this.#send(() => this.#client.query<unknown[]>(statement as pg.QueryArrayConfig));
+  planned(statement: PlannedStatement, values: unknown[]): Promise<pg.QueryArrayResult<unknown[]>> {
+    return this.#send(() => this.#client.query<unknown[]>({ ...statement, values, rowMode: "array" }));
   }
 
   async #send<Result>(query: () => Promise<Result>): Promise<Result> {
@@ -214,4 +191,33 @@ async function rollBack(client: pg.PoolClient): Promise<boolean> {
     () => true,
     () => false,
   );
+}
+
+/**
+ * Runs work while no other process runs work of this kind. The work may take `longestMs`, and so may the wait for the lock;
+ * after that, this rejects with OperatorError.
+ */
+export async function runExclusively<T>(pool: pg.Pool, work: () => Promise<T>, longestMs = EXCLUSIVE_MS): Promise<T> {
+  let done: { result: T } | undefined;
+  const lock: pg.QueryConfig & { query_timeout: number } = { text: LOCK_EXCLUSIVELY, query_timeout: 2 * longestMs };
+  try {
+    await transact(pool, { kind: "booking", isRepeatable: false }, async (transaction) => {
+      await transaction.query(`SET LOCAL lock_timeout = ${longestMs}`);
+      await transaction.query(`SET LOCAL statement_timeout = ${2 * longestMs}`);
+      await transaction.query(`SET LOCAL idle_in_transaction_session_timeout = ${longestMs}`);
+      await transaction.query(lock);
+      done ??= { result: await work() };
+    });
+  } catch (error) {
+    // The work is complete: the transaction of the lock has changed nothing that could be lost.
+    if (done === undefined) throw lockFailure(error);
+  }
+  if (done === undefined) throw new Error("the lock was released without its work");
+  return done.result;
+}
+
+function lockFailure(error: unknown): unknown {
+  const cause = error instanceof Error ? error.cause : undefined;
+  if (sqlStateOf(cause) !== LOCK_NOT_AVAILABLE) return error;
+  return new OperatorError("Another process has been preparing this database for a minute; try again later.");
 }

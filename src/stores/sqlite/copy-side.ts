@@ -1,7 +1,6 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import type { CopySide } from "../copy.ts";
+import type { CopySide } from "../driver.ts";
 import type { Cell } from "../fields.ts";
-import type { TableShape } from "../table.ts";
 import { asStoreError } from "./connection.ts";
 import { toStatement } from "./sqlite.ts";
 
@@ -25,6 +24,7 @@ export function openSqliteSide(databasePath: string, use: "read" | "write"): Cop
   // Statements that are prepared for each page would fill the memory until they are collected.
   const prepare = (sql: string) => {
     const statement = statements.get(sql) ?? database.prepare(sql);
+    statement.setReturnArrays(true);
     statements.set(sql, statement);
     return statement;
   };
@@ -36,34 +36,10 @@ export function openSqliteSide(databasePath: string, use: "read" | "write"): Cop
         database.prepare("SELECT count(*) FROM schema_migration").get();
       });
     },
-    read: async (query) =>
-      guard(() => {
-        const { sql, parameters } = toStatement(query);
-        const statement = prepare(sql);
-        statement.setReturnArrays(true);
-        return statement.all(...parameters) as unknown as Cell[][];
-      }),
-    run: async (query) => {
-      const { sql, parameters } = toStatement(query);
-      guard(() => prepare(sql).run(...parameters));
+    run: async (statement) => {
+      const { sql, parameters } = toStatement(statement);
+      return guard(() => prepare(sql).all(...parameters) as unknown as Cell[][]);
     },
-    insert: async (table, rows) => guard(() => insertRows(database, prepare(insertion(table)), rows)),
-    close: async () => database.close(),
+    [Symbol.asyncDispose]: async () => database.close(),
   };
-}
-
-function insertion({ name, columns }: TableShape): string {
-  const values = columns.map(() => "?").join(", ");
-  return `INSERT INTO ${name} (${columns.join(", ")}) VALUES (${values}) ON CONFLICT DO NOTHING`;
-}
-
-function insertRows(database: DatabaseSync, statement: StatementSync, rows: readonly Cell[][]): void {
-  database.exec("BEGIN IMMEDIATE");
-  try {
-    for (const row of rows) statement.run(...row);
-    database.exec("COMMIT");
-  } catch (error) {
-    if (database.isTransaction) database.exec("ROLLBACK");
-    throw error;
-  }
 }

@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 import { OperatorError, StoreUnavailableError } from "../../errors.ts";
 import type { PoolUse } from "../driver.ts";
 import type { ConnectionOptions } from "./connection.ts";
-import type { Calls, ThreadFunction, WorkerCall, WorkerData, WorkerError, WorkerReply } from "./worker.ts";
+import type { Calls, ThreadFunction, WorkerCall, WorkerError, WorkerReply } from "./worker.ts";
 
 /** Nothing of a batch outlives it, so a small young generation costs no time; by default it may grow to 64 MiB. */
 const YOUNG_GENERATION_MIB_MAX = 6;
@@ -28,10 +28,6 @@ function environmentOfWorker(): NodeJS.ProcessEnv {
   return directory === undefined ? {} : { NODE_COMPILE_CACHE: dirname(directory) };
 }
 
-function makeCount(): Int32Array<SharedArrayBuffer> {
-  return new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-}
-
 interface Waiting {
   resolve: (result: never) => void;
   reject: (error: unknown) => void;
@@ -44,7 +40,6 @@ export class WorkerLink {
   #worker: Worker | undefined;
   /** The calls of the worker, which it answers in their order. */
   #waiting: Waiting[] = [];
-  #sentCount = makeCount();
   #ended = false;
 
   constructor(name: string, options: ConnectionOptions) {
@@ -61,8 +56,6 @@ export class WorkerLink {
     return new Promise((resolve, reject) => {
       this.#start().postMessage({ name, parameters } satisfies WorkerCall);
       this.#waiting.push({ resolve, reject });
-      Atomics.add(this.#sentCount, 0, 1);
-      Atomics.notify(this.#sentCount, 0);
     });
   }
 
@@ -97,10 +90,9 @@ export class WorkerLink {
   #start(): Worker {
     if (this.#worker !== undefined) return this.#worker;
     // The worker inherits no loader or flag of the process.
-    this.#sentCount = makeCount();
     const options = {
       name: this.#name,
-      workerData: { ...this.#options, sentCount: this.#sentCount } satisfies WorkerData,
+      workerData: this.#options,
       execArgv: [],
       env: environmentOfWorker(),
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MIB_MAX },

@@ -1,4 +1,4 @@
-import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { parentPort, workerData } from "node:worker_threads";
 import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
@@ -9,11 +9,6 @@ import type { Statement } from "../sql.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { type CheckpointResult, Connection, type ConnectionOptions, unavailableReason } from "./connection.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
-
-export interface WorkerData extends ConnectionOptions {
-  /** Number of calls that were sent to the thread, which waits for it to change. */
-  sentCount: Int32Array<SharedArrayBuffer>;
-}
 
 /** The functions that the main thread calls. Each call is one message, and calls are answered in order. */
 export type Calls = typeof CALLS;
@@ -34,7 +29,7 @@ export interface WorkerError {
 }
 
 /** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
-const options = workerData as WorkerData;
+const options = workerData as ConnectionOptions;
 const connection = new Connection(options);
 const budgets = new BudgetCache();
 
@@ -96,18 +91,6 @@ const CALLS = {
 /** Rolls back the transaction of a `run` of which a required statement changed no row. */
 class UnmetRequirement extends Error {}
 
-/** Answers calls for ever. To wake a thread that waits for a number takes less time than to wake its event loop. */
-function listen(port: MessagePort): never {
-  const { sentCount } = options;
-  for (;;) {
-    const seen = Atomics.load(sentCount, 0);
-    for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port)) {
-      port.postMessage(answer(next.message as WorkerCall));
-    }
-    Atomics.wait(sentCount, 0, seen);
-  }
-}
-
 function answer({ name, parameters }: WorkerCall): WorkerReply {
   try {
     return { result: (CALLS[name] as (...parameters: unknown[]) => unknown)(...parameters) };
@@ -123,4 +106,4 @@ function toWorkerError(error: unknown): WorkerError {
   return { kind: error instanceof OperatorError ? "operator" : "defect", message, stack };
 }
 
-if (parentPort !== null) listen(parentPort);
+parentPort?.on("message", (call: WorkerCall) => parentPort?.postMessage(answer(call)));
