@@ -74,7 +74,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const ledger = own(await createLedger(config, options, store, telemetry.ledger));
   const newId = newIdOf(options);
   const { accounts, allowances } = store;
-  const core = { ...options, accounts, allowances, bookings: ledger, actor: SERVICE_ACTOR, newId };
+  const core = { ...options, accounts, allowances, book: ledger.book, actor: SERVICE_ACTOR, newId };
   const lastUses = own(createLastUses({ rows: store.accounts, log: options.log }));
   const circuits = new Circuits();
   const routes = { dataDir: config.dataDir, name: newId(), health: (nowMs: number) => circuits.health(nowMs) };

@@ -273,7 +273,7 @@ describe.each(ROUTES)("a backup of $from that is restored to $to", ({ from, to }
       const ledger = await openLedger({ books: { ...store.books, apply }, ...options });
       await store.accounts.insertOrganization({ id: ORGANIZATION, name: "Spooled", kind: "standard", createdAtMs: 1 });
       const grant = { grantId: "grant_1", amount: 1_000n, effectiveAtMs: null, expiresAtMs: null };
-      await ledger.grant({ organizationId: ORGANIZATION, ...grant, priority: 0, reference: null });
+      await ledger.book({ kind: "grant", organizationId: ORGANIZATION, ...grant, priority: 0, reference: null });
       const [booked, held, later, released] = [v7(), v7(), v7(), v7()];
       for (const holdId of [booked, held, released])
         await ledger.hold({ callerId: "tok_1", facts: factsOf(holdId), least: 100n, most: 100n });

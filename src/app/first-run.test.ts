@@ -9,7 +9,6 @@ import { COMMAND_ACTOR, SERVICE_ACTOR } from "../admin/audit.ts";
 import { hashOf } from "../admin/token.ts";
 import { MICRO_PER_CREDIT } from "../credits/amount.ts";
 import { uuidV7 } from "../internals/ids.ts";
-import type { Ledger } from "../ledger/ledger.ts";
 import type { CreditCore } from "../operations/core.ts";
 import { addOrganization } from "../operations/organizations.ts";
 import { openPostgresStore } from "../stores/postgres/postgres.ts";
@@ -41,19 +40,15 @@ test("an organization that a command created gets no token and no credits", () =
 async function dieAndStartAgain(store: Store, death: (typeof DEATHS)[number]): Promise<void> {
   const services = servicesOf(store);
   const { core } = services;
-  const { bookings } = core;
   const die = () => Promise.reject(new Error("killed"));
   const dying: FirstRunServices = {
     ...services,
     core: {
       ...core,
       accounts: { ...core.accounts, ...(death === "token" && { insertToken: die }) },
-      bookings: {
-        ...bookings,
-        async grant(terms) {
-          if (death !== "grant") await bookings.grant(terms);
-          return die();
-        },
+      async book(transition) {
+        if (death !== "grant") await core.book(transition);
+        return die();
       },
     },
   };
@@ -69,12 +64,8 @@ async function dieAndStartAgain(store: Store, death: (typeof DEATHS)[number]): P
 
 function coreOf({ accounts, allowances, books }: Store): CreditCore {
   const clock = () => Date.now();
-  const bookings: Pick<Ledger, "grant" | "revoke" | "credit"> = {
-    grant: async (terms) => (await books.apply("durable", [{ kind: "grant", ...terms }]))[0],
-    revoke: () => Promise.reject(new Error("not part of a first run")),
-    credit: () => Promise.reject(new Error("not part of a first run")),
-  };
-  const core = { accounts, allowances, bookings, actor: SERVICE_ACTOR };
+  const book: CreditCore["book"] = async (transition) => (await books.apply("durable", [transition]))[0];
+  const core = { accounts, allowances, book, actor: SERVICE_ACTOR };
   return { ...core, clock, random: randomBytes, newId: () => uuidV7(clock()) };
 }
 

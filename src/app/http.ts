@@ -161,7 +161,7 @@ function adminServices(
     events,
     receiverFault: async (receiver) => receiverFault(receiver, live.config.warnings),
     responseItems: new ResponseItems({ rows: store.responseItems, live, clock, log }),
-    bookings: ledger,
+    book: ledger.book,
     sessions: new Sessions({
       ...core,
       rows: admin,

@@ -4,7 +4,7 @@ import { targetFault } from "../admin/receivers.ts";
 import { loadAllowsPrivateAddresses, loadStoreSettings, type StoreSettings } from "../config/sources.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { uuidV7 } from "../internals/ids.ts";
-import type { Ledger } from "../ledger/ledger.ts";
+import type { BookCredits } from "../ledger/commit-queue.ts";
 import type { CommandServices } from "../operations/command.ts";
 import { unknownOrganization } from "../operations/core.ts";
 import { type OpenedStore, type OpenStoreOptions, openStore } from "../stores/open.ts";
@@ -61,8 +61,9 @@ export async function withWorkspace<T>(
   const { accounts, admin, allowances, budgets, books, events, identities: identityRows } = store;
   const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => readTargetFault(receiver, flags);
   const directory = directoryOver({ rows: store.directory, clock });
+  const book: BookCredits = async (transition) => (await books.apply("durable", [transition]))[0];
   const rows = { accounts, admin, allowances, budgets, directory, events, identityRows };
-  const core = { ...rows, receiverFault, bookings: bookingsIn(books), actor: COMMAND_ACTOR };
+  const core = { ...rows, receiverFault, book, actor: COMMAND_ACTOR };
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
   return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });
@@ -75,15 +76,6 @@ async function readTargetFault(receiver: Pick<ReceiverRow, "format" | "target">,
     import("../api/chat/image-address.ts"),
   ]);
   return targetFault(receiver, allowsPrivate ? null : isPublicHost);
-}
-
-/** Books each transition at once, in a transaction of its own. */
-function bookingsIn(books: Books): Pick<Ledger, "grant" | "revoke" | "credit"> {
-  return {
-    grant: async (request) => (await books.apply("durable", [{ kind: "grant", ...request }]))[0],
-    revoke: async (request) => (await books.apply("durable", [{ kind: "revoke", ...request }]))[0],
-    credit: async (request) => (await books.apply("durable", [{ kind: "credit", ...request }]))[0],
-  };
 }
 
 /** Reads a balance after applying every grant that has taken effect or expired. Rejects with not_found. */

@@ -17,11 +17,14 @@ export function createDirectory(path: string): void {
     createDirectory(whole);
     return;
   }
-  syncDirectory(dirname(whole));
+  syncPath(dirname(whole));
 }
 
-/** Writes a directory's entries to the disk, so that a new file in it survives a power failure. Throws errors of node:fs. */
-export function syncDirectory(path: string): void {
+/**
+ * Writes a file to the disk, or the entries of a directory, so that a new file in it survives a power failure. Throws errors
+ * of node:fs.
+ */
+export function syncPath(path: string): void {
   // Windows cannot open directories, and writes their entries immediately.
   if (process.platform === "win32") return;
   const descriptor = openSync(path, "r");

@@ -1,8 +1,8 @@
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../credits/allowance.ts";
 import type { AuditRow } from "../credits/audit.ts";
-import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
+import type { BookCredits } from "./commit-queue.ts";
 
 /** Grants are booked a minute before their month begins, so that they take effect on time even if no process runs then. */
 const AHEAD_MS = 60_000;
@@ -10,8 +10,7 @@ const PAGE_ROWS = 500;
 
 export interface AllowanceOptions {
   allowances: Pick<AllowanceRows, "due" | "advance">;
-  /** Books a grant, once for its reference. */
-  grant: (grant: GrantTransition) => Promise<unknown>;
+  book: BookCredits;
 }
 
 /**
@@ -37,12 +36,12 @@ export async function grantAllowances(options: AllowanceOptions): Promise<void> 
 }
 
 /** Books the due grants of an allowance. Missed months are granted only if their grants do not expire. */
-async function grantMonths({ allowances, grant }: AllowanceOptions, row: AllowanceRow, nowMs: number): Promise<void> {
+async function grantMonths({ allowances, book }: AllowanceOptions, row: AllowanceRow, nowMs: number): Promise<void> {
   const current = periodAt(row.anchorAtMs, nowMs);
   let nextAtMs = row.lapses ? Math.max(row.nextAtMs, current.startMs) : row.nextAtMs;
   while (nextAtMs <= nowMs + AHEAD_MS) {
     const period = periodAt(row.anchorAtMs, nextAtMs);
-    await grant(grantOfPeriod(row, period));
+    await book(grantOfPeriod(row, period));
     nextAtMs = period.endMs;
   }
   await allowances.advance(row, nextAtMs);
@@ -84,15 +83,7 @@ function hasTermsOf(first: AllowanceRow, wanted: AllowanceRow): boolean {
  * with StoreUnavailableError.
  */
 export async function closeAllowance(
-  {
-    allowances,
-    grant,
-    revoke,
-  }: {
-    allowances: AllowanceRows;
-    grant: AllowanceOptions["grant"];
-    revoke: (revocation: RevokeTransition) => Promise<unknown>;
-  },
+  { allowances, book }: AllowanceOptions & { allowances: AllowanceRows },
   row: AllowanceRow,
   nowMs: number,
   audit?: AuditRow,
@@ -104,9 +95,9 @@ export async function closeAllowance(
   const next = grantOfPeriod(row, periodAt(anchorAtMs, startMs));
   const { grantId } = next;
   // Another process may be about to book it. It is booked only once, so book it here in order to revoke it.
-  if (isEnded && startMs <= nowMs + 2 * AHEAD_MS) await grant(next);
+  if (isEnded && startMs <= nowMs + 2 * AHEAD_MS) await book(next);
   const terms = { grantId, amount: null, reference: grantId, note: "the allowance has ended" };
-  await revoke({ kind: "revoke", organizationId, adjustmentId: `${grantId}_ended`, ...terms });
+  await book({ kind: "revoke", organizationId, adjustmentId: `${grantId}_ended`, ...terms });
   return { row: (await findAllowance(allowances, organizationId, id)) ?? row, repeated: !isEnded };
 }
 

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import type { Transition } from "../credits/books.ts";
+import type { CreditTransition, GrantTransition, RevokeTransition, Transition } from "../credits/books.ts";
 import { holdIdOf, organizationIdOf } from "../credits/names.ts";
 import type { Outcome, Outcomes } from "../credits/outcomes.ts";
 import { OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../errors.ts";
@@ -44,6 +44,14 @@ export const HOLDS: BookingTerms = { durability: "holds", isRetried: false };
 export const DURABLE: BookingTerms = { durability: "durable", isRetried: true };
 /** For what is repeated anyway, or only read. */
 export const ONCE: BookingTerms = { durability: "durable", isRetried: false };
+
+/**
+ * Books a grant, the revocation of credits that are neither spent nor held, or the refund of spent ones. A reference of an
+ * organization books each only once. Rejects with StoreUnavailableError.
+ */
+export type BookCredits = <T extends GrantTransition | RevokeTransition | CreditTransition>(
+  transition: T,
+) => Promise<Outcomes[T["kind"]]>;
 
 /** A transition that waits to be booked. */
 interface QueuedTransition {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { open, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { createDirectory, syncDirectory } from "../internals/directory.ts";
+import { createDirectory, syncPath } from "../internals/directory.ts";
 import { LINE_END, linesOf, writeAll } from "./lines.ts";
 import { fromPlain, type SpooledTransition } from "./spool-file.ts";
 
@@ -68,19 +68,15 @@ export async function versionOf(file: string): Promise<string | undefined> {
 /** Appends one JSON document as a line. Resolves when it is on the disk. */
 export async function appendLine(file: string, document: object): Promise<void> {
   createDirectory(dirname(file));
-  const handle = await open(file, "a+", 0o600);
-  try {
-    const { size } = await handle.stat();
-    const { buffer: last } = await handle.read(Buffer.alloc(1), 0, 1, size - 1);
-    // An incomplete line, left by a full disk or a crash, stays a line of its own.
-    const before = size > 0 && last[0] !== LINE_END ? "\n" : "";
-    // Written at once: what another process appends meanwhile comes before or after it.
-    await writeAll(handle, Buffer.from(`${before}${JSON.stringify(document)}\n`), null);
-    await handle.sync();
-    if (size === 0) syncDirectory(dirname(file));
-  } finally {
-    await handle.close();
-  }
+  await using handle = await open(file, "a+", 0o600);
+  const { size } = await handle.stat();
+  const { buffer: last } = await handle.read(Buffer.alloc(1), 0, 1, size - 1);
+  // An incomplete line, left by a full disk or a crash, stays a line of its own.
+  const before = size > 0 && last[0] !== LINE_END ? "\n" : "";
+  // Written at once: what another process appends meanwhile comes before or after it.
+  await writeAll(handle, Buffer.from(`${before}${JSON.stringify(document)}\n`), null);
+  await handle.sync();
+  if (size === 0) syncPath(dirname(file));
 }
 
 function idOf(line: Buffer): string {

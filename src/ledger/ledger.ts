@@ -1,13 +1,5 @@
 import type { MicroCredits } from "../credits/amount.ts";
-import type {
-  BalanceRow,
-  CreditTransition,
-  GrantTransition,
-  HoldTransition,
-  ReleaseTransition,
-  RevokeTransition,
-  SettleTransition,
-} from "../credits/books.ts";
+import type { BalanceRow, HoldTransition, ReleaseTransition, SettleTransition } from "../credits/books.ts";
 import type { HoldFacts } from "../credits/facts.ts";
 import type { Outcomes } from "../credits/outcomes.ts";
 import { priceOf } from "../credits/price.ts";
@@ -17,7 +9,7 @@ import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { BackgroundWork } from "./background-work.ts";
-import { type CommitOutcome, CommitQueue, DURABLE, HOLDS, ONCE } from "./commit-queue.ts";
+import { type BookCredits, type CommitOutcome, CommitQueue, DURABLE, HOLDS, ONCE } from "./commit-queue.ts";
 import { type DeadLetters, refusalOf } from "./dead-letter.ts";
 import { FairBudget } from "./fair-budget.ts";
 import { type Checkpoint, HoldRenewal } from "./hold-renewal.ts";
@@ -101,8 +93,7 @@ export class Ledger {
   readonly #running = new Map<string, string>();
   readonly #runningShares = new FairBudget(RUNNING_AND_SPOOLED_MAX);
   /** Settlements and releases that have not ended. */
-  #ending = 0;
-  #noneEnding: (() => void) | undefined;
+  readonly #ending = new Set<Promise<unknown>>();
 
   constructor(options: LedgerOptions) {
     const { books, spool, clock, random, log, settleRetryMs: retryMs = 1_000 } = options;
@@ -205,20 +196,7 @@ export class Ledger {
     return this.#end({ kind: "release", ...request }, request.facts.holdId);
   }
 
-  /** Grants credits. A reference of an organization grants only once. */
-  grant(request: Omit<GrantTransition, "kind">): Promise<Outcomes["grant"]> {
-    return this.#queue.push({ kind: "grant", ...request }, DURABLE);
-  }
-
-  /** Revokes credits that are neither spent nor held. A reference of an organization revokes only once. */
-  revoke(request: Omit<RevokeTransition, "kind">): Promise<Outcomes["revoke"]> {
-    return this.#queue.push({ kind: "revoke", ...request }, DURABLE);
-  }
-
-  /** Refunds spent credits. A reference of an organization refunds only once. */
-  credit(request: Omit<CreditTransition, "kind">): Promise<Outcomes["credit"]> {
-    return this.#queue.push({ kind: "credit", ...request }, DURABLE);
-  }
+  book: BookCredits = (transition) => this.#queue.push(transition, DURABLE);
 
   /** Returns the balance, with all grants that are due activated or expired; undefined for an unknown organization. */
   async balance(organizationId: string): Promise<BalanceRow | undefined> {
@@ -251,15 +229,21 @@ export class Ledger {
   async stop(): Promise<void> {
     await Promise.all([this.#renewal.stop(), this.#sweeper.stop()]);
     await this.#queue.idle();
-    if (this.#ending > 0)
-      await new Promise<void>((resolve) => {
-        this.#noneEnding = resolve;
-      });
+    while (this.#ending.size > 0) await Promise.allSettled(this.#ending);
     await this.#spool.stop();
   }
 
-  async #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
-    this.#ending += 1;
+  #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
+    const end = this.#bookOrSpool(transition).finally(() => {
+      this.#endRunning(holdId);
+      this.#renewal.forget(holdId);
+      this.#ending.delete(end);
+    });
+    this.#ending.add(end);
+    return end;
+  }
+
+  async #bookOrSpool<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]] | Spooled> {
     // While the store is known to be unavailable, the spool is tried first.
     const isUnavailable = this.#spool.isStoreUnavailable;
     try {
@@ -267,11 +251,6 @@ export class Ledger {
     } catch (error) {
       if (!(error instanceof StoreUnavailableError)) throw error;
       return await (isUnavailable ? this.#bookOrDeadLetter(transition) : this.#toSpool(transition));
-    } finally {
-      this.#endRunning(holdId);
-      this.#renewal.forget(holdId);
-      this.#ending -= 1;
-      if (this.#ending === 0) this.#noneEnding?.();
     }
   }
 
@@ -296,23 +275,16 @@ export class Ledger {
     }
   }
 
-  /** Books a transition from the spool. Rejects if the transition must stay there. */
+  /** Books a transition from the spool. What can never be booked becomes a dead letter. Rejects if it must stay in the spool. */
   async #bookSpooled(transition: SpooledTransition): Promise<void> {
-    const refusal = await this.#bookOrRefuse(transition);
+    const refusal: unknown = await this.#queue.push(transition, ONCE).then(
+      (outcome) => refusalOf(transition, this.#logShortfall(transition, outcome)),
+      (error: unknown) => {
+        if (error instanceof StoreUnavailableError) throw error;
+        return error;
+      },
+    );
     if (refusal !== undefined) await this.#options.deadLetters.add(transition, refusal);
-  }
-
-  /**
-   * Returns undefined if the transition was booked, or the reason why it can never be. Rejects with StoreUnavailableError if
-   * it may be booked later.
-   */
-  async #bookOrRefuse(transition: SpooledTransition): Promise<unknown> {
-    try {
-      return refusalOf(transition, this.#logShortfall(transition, await this.#queue.push(transition, ONCE)));
-    } catch (error) {
-      if (error instanceof StoreUnavailableError) throw error;
-      return error;
-    }
   }
 
   #logShortfall<T extends SpooledTransition>(transition: T, outcome: Outcomes[T["kind"]]): Outcomes[T["kind"]] {

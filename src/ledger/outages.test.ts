@@ -164,7 +164,13 @@ describe("while the store is unavailable", () => {
     books.addOrganization(other);
     const rest = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
     for (const organizationId of [ORGANIZATION, other]) {
-      await ledger.grant({ organizationId, grantId: `grant_of_${organizationId}`, amount: 1_000_000n, ...rest });
+      await ledger.book({
+        kind: "grant",
+        organizationId,
+        grantId: `grant_of_${organizationId}`,
+        amount: 1_000_000n,
+        ...rest,
+      });
     }
     const holdOf = (holdId: string, organizationId: string) =>
       ledger.hold({ callerId: "tok_1", facts: { ...factsOf(holdId), organizationId }, least: 10n, most: 10n });

@@ -1,7 +1,7 @@
 import { readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { StoreUnavailableError } from "../errors.ts";
-import { createDirectory, syncDirectory } from "../internals/directory.ts";
+import { createDirectory, syncPath } from "../internals/directory.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { FairBudget } from "./fair-budget.ts";
 import { RESERVE_BYTES, type SpooledTransition, SpoolFile, type SpoolPage, toSpoolRecord } from "./spool-file.ts";
@@ -73,7 +73,7 @@ export class Spool {
     const unlock = takeLock(`${path}${LOCK}`);
     if (unlock === undefined) throw new Error(`Another process has the lock of the new spool ${name}`);
     const file = await SpoolFile.create(`${path}${RECORDS}`);
-    syncDirectory(directory);
+    syncPath(directory);
     return new Spool(options, { file, unlock });
   }
 

@@ -83,7 +83,7 @@ export class Sweeper {
 
   #grantAllowances(): Promise<void> {
     const { allowances, queue } = this.#options;
-    return grantAllowances({ allowances, grant: (grant) => queue.push(grant, DURABLE) });
+    return grantAllowances({ allowances, book: (grant) => queue.push(grant, DURABLE) });
   }
 
   /** Applies grants when they take effect or expire, without waiting for their organization to be used. */

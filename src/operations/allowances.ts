@@ -4,7 +4,6 @@ import type { Allowance } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import { type AllowanceRow, auditedAllowance } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
-import type { GrantTransition, RevokeTransition } from "../credits/books.ts";
 import { UnknownIdError } from "../errors.ts";
 import { closeAllowance, findAllowance, openAllowance } from "../ledger/allowances.ts";
 import { argument, credits, facts, futureDate, jsonOf, line, optional, required, text, toggle } from "./command.ts";
@@ -115,13 +114,12 @@ export async function addAllowance(
 ): Promise<{ row: AllowanceRow; repeated: boolean }> {
   const { organizationId, reference } = request;
   await requireCredits(core, organizationId);
-  const { allowances, bookings, clock, random } = core;
+  const { clock, random } = core;
   const nowMs = clock();
   const anchorAtMs = request.anchorAtMs ?? nowMs;
   const wanted = { ...request, id: makeId("allowance", random), anchorAtMs, createdAtMs: nowMs };
   const record = rowRecord(core, "allowance.create", wanted, { after: auditedAllowance(wanted) });
-  const grant = (first: GrantTransition) => bookings.grant(first);
-  const made = await openAllowance({ allowances, grant }, wanted, record);
+  const made = await openAllowance(core, wanted, record);
   if (made.outcome === "created") return made;
   const { row: first } = made;
   const rest = `of which the rest ${first.lapses ? "expires" : "stays"}`;
@@ -155,10 +153,7 @@ export async function stopAllowance(
   organizationId: string | null,
   id: string,
 ): Promise<{ row: AllowanceRow; repeated: boolean }> {
-  const { allowances, bookings } = core;
-  const found = await findAllowance(allowances, organizationId, id);
+  const found = await findAllowance(core.allowances, organizationId, id);
   if (found === undefined) throw notFound(new UnknownIdError("allowance", id, "credits allowance list"));
-  const grant = (next: GrantTransition) => bookings.grant(next);
-  const revoke = (revocation: RevokeTransition) => bookings.revoke(revocation);
-  return closeAllowance({ allowances, grant, revoke }, found, core.clock(), rowRecord(core, "allowance.end", found));
+  return closeAllowance(core, found, core.clock(), rowRecord(core, "allowance.end", found));
 }

@@ -5,7 +5,7 @@ import { type LimitSettings, PIN_KEY, PINS_MAX, type Pins } from "../api/princip
 import { isoTime } from "../api/time.ts";
 import type { AuditRow } from "../credits/audit.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
-import type { Ledger } from "../ledger/ledger.ts";
+import type { BookCredits } from "../ledger/commit-queue.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { AdminRows } from "../stores/queries/admin.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
@@ -25,7 +25,7 @@ export interface Core extends AuditTime {
   receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): Promise<string | undefined>;
   identityRows: IdentityRows;
   /** Books one transition: the ledger of a running service, or the books of a store. */
-  bookings: Pick<Ledger, "grant" | "revoke" | "credit">;
+  book: BookCredits;
   random: RandomBytes;
   /** Who makes the changes, for the audit log. */
   actor: Actor;
@@ -34,7 +34,7 @@ export interface Core extends AuditTime {
 /** Services that changes of organizations and tokens use. */
 export type AccountCore = Pick<Core, "accounts" | "actor" | keyof AuditTime | "random">;
 /** Services that changes of credits use. */
-export type CreditCore = AccountCore & Pick<Core, "allowances" | "bookings">;
+export type CreditCore = AccountCore & Pick<Core, "allowances" | "book">;
 
 /** Returns the audit record of a change of a row of an organization. */
 export function rowRecord(

@@ -88,7 +88,7 @@ export async function grantCredits(core: CreditCore, request: GrantRequest): Pro
   const terms = { amount, effectiveAtMs, expiresAtMs, priority, reference };
   const audit = bookingAudit(core, "credits.grant", terms);
   const grantId = makeId("grant", core.random);
-  const outcome = await core.bookings.grant({ organizationId, ...terms, grantId, audit });
+  const outcome = await core.book({ kind: "grant", organizationId, ...terms, grantId, audit });
   if (outcome.outcome === "unknown_organization") throw unknownOrganization(organizationId);
   if (outcome.outcome === "reference_mismatch") {
     throw referenceMismatch(reference, grantText(outcome.first), outcome.first.createdAtMs);
@@ -143,7 +143,7 @@ export async function revokeCredits(core: CreditCore, request: RevocationRequest
   const { organizationId, grantId } = request;
   const audit = bookingAudit(core, "credits.revoke", request);
   const adjustmentId = makeId("adjustment", core.random);
-  const outcome = acceptedOf(request, await core.bookings.revoke({ ...request, adjustmentId, audit }));
+  const outcome = acceptedOf(request, await core.book({ kind: "revoke", ...request, adjustmentId, audit }));
   if (outcome.outcome === "unknown_grant") {
     const command = new UnknownIdError("grant", grantId ?? "", `credits statement --org ${organizationId}`);
     const message = "The organization has no grant with this id.";
@@ -225,7 +225,10 @@ type CreditRequest = Pick<
 export async function refundCredits(core: CreditCore, request: CreditRequest): Promise<Booking> {
   const audit = bookingAudit(core, "credits.credit", request);
   const adjustmentId = makeId("credit", core.random);
-  const outcome = acceptedOf(request, await core.bookings.credit({ ...request, priority: 0, adjustmentId, audit }));
+  const outcome = acceptedOf(
+    request,
+    await core.book({ kind: "credit", ...request, priority: 0, adjustmentId, audit }),
+  );
   if (outcome.outcome === "missing") {
     throw new ApiError("invalid_value", "The organization has no request with this id.", { param: "request_id" });
   }

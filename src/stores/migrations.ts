@@ -77,13 +77,13 @@ export function missingMigrations(
   return migrations.filter(({ version }) => !versions.has(version));
 }
 
-/** Throws OperatorError unless the schema of a store is current, for commands that may not migrate it. */
+/** Returns the versions of a store for a command that may not migrate it. Throws OperatorError unless its schema is current. */
 export function expectCurrent(
   store: string,
   applied: readonly AppliedMigration[],
   migrations: readonly Migration[],
-): void {
-  if (missingMigrations(store, applied, migrations).length === 0) return;
+): SchemaVersions {
+  if (missingMigrations(store, applied, migrations).length === 0) return versionsOf(migrations, []);
   const [found, needed] = [applied.at(-1)?.version, newestOf(migrations)];
   throw new OperatorError(
     `${store} was written by an older Tollgate: its schema is ${found}, this one needs ${needed}. To migrate it, start the service or run tollgate store migrate.`,

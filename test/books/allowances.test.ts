@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type AllowanceRow, periodAt } from "../../src/credits/allowance.ts";
-import type { GrantTransition, RevokeTransition } from "../../src/credits/books.ts";
 import { closeAllowance, grantAllowances } from "../../src/ledger/allowances.ts";
+import type { BookCredits } from "../../src/ledger/commit-queue.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
@@ -38,9 +38,11 @@ describe("months are granted", () => {
   });
 });
 
+const bookIn = ({ books }: Store): BookCredits => {
+  return async (transition) => (await books.apply("durable", [transition]))[0];
+};
 /** The part of a node's sweep that concerns grants. */
-const sweep = ({ allowances, books }: Store) =>
-  grantAllowances({ allowances, grant: (grant) => books.apply("durable", [grant]) });
+const sweep = (store: Store) => grantAllowances({ allowances: store.allowances, book: bookIn(store) });
 
 async function grantsOf({ books }: Store, organizationId: string) {
   const entries = await books.statement(organizationId, { after: null, limit: 100 });
@@ -68,7 +70,7 @@ async function play(first: Store, second: Store): Promise<void> {
   // A node died after the grant and before the allowance advanced: the others reach the same result.
   const { allowances, books } = first;
   const advance = () => Promise.reject(new Error("died"));
-  const dying = { allowances: { due: allowances.due, advance }, grant: () => books.apply("durable", []) };
+  const dying = { allowances: { due: allowances.due, advance }, book: bookIn(first) };
   await expect(grantAllowances(dying)).rejects.toThrow("died");
   await Promise.all([first, second, first, second].map(sweep));
 
@@ -92,17 +94,11 @@ async function play(first: Store, second: Store): Promise<void> {
   const late = await organization({ anchorAtMs: Date.now() + SOON_MS });
   const due: typeof allowances.due = async (options) => {
     const found = await allowances.due(options);
-    const grant = (next: GrantTransition) => books.apply("durable", [next]);
-    const revoke = (revocation: RevokeTransition) => books.apply("durable", [revocation]);
-    await closeAllowance({ allowances, grant, revoke }, late, Date.now());
+    await closeAllowance({ allowances, book: bookIn(first) }, late, Date.now());
     return found;
   };
   const { advance: move } = second.allowances;
-  const slow = {
-    allowances: { due, advance: move },
-    grant: (next: GrantTransition) => second.books.apply("durable", [next]),
-  };
-  await grantAllowances(slow);
+  await grantAllowances({ allowances: { due, advance: move }, book: bookIn(second) });
   expect(await grantsOf(first, late.organizationId)).toMatchObject([{ state: "pending", amount: 10n, revoked: 10n }]);
   expect((await books.verify(late.organizationId)).violations).toEqual([]);
 
@@ -115,12 +111,10 @@ async function play(first: Store, second: Store): Promise<void> {
 
 /** Checks that an allowance whose grant is refused does not delay the others. */
 async function refuseOne(store: Store, refused: AllowanceRow, other: AllowanceRow): Promise<void> {
-  const { allowances, books } = store;
-  const grant = (next: GrantTransition) =>
-    next.organizationId === refused.organizationId
-      ? Promise.reject(new Error("out of range"))
-      : books.apply("durable", [next]);
-  await expect(grantAllowances({ allowances, grant })).rejects.toThrow("out of range");
+  const { allowances } = store;
+  const book: BookCredits = (next) =>
+    next.organizationId === refused.organizationId ? Promise.reject(new Error("out of range")) : bookIn(store)(next);
+  await expect(grantAllowances({ allowances, book })).rejects.toThrow("out of range");
   expect(await grantsOf(store, other.organizationId)).toHaveLength(1);
   await allowances.end(refused, Date.now());
 }

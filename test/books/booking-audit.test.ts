@@ -67,7 +67,7 @@ async function play(store: Store, dataDir: string): Promise<void> {
   const open = async (directory: string, settleRetryMs: number) => {
     const books = losing(store.books, loss);
     const ledger = await openLedger({ books, dataDir: join(dataDir, directory), log: keepLog(), settleRetryMs });
-    return { ledger, core: { ...store, ...times, bookings: ledger, random: randomBytes, actor } };
+    return { ledger, core: { ...store, ...times, book: ledger.book, random: randomBytes, actor } };
   };
   const patient = await open("patient", 10_000);
   const impatient = await open("impatient", 0);

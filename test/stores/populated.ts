@@ -85,13 +85,9 @@ async function changeTokens(core: AccountCore, organizationId: string): Promise<
 
 async function adjust({ store }: Subject, organizationId: string): Promise<void> {
   const { books } = store;
-  const bookings = {
-    grant: async (request: object) => (await books.apply("durable", [{ kind: "grant", ...request } as never]))[0],
-    revoke: async (request: object) => (await books.apply("durable", [{ kind: "revoke", ...request } as never]))[0],
-    credit: async (request: object) => (await books.apply("durable", [{ kind: "credit", ...request } as never]))[0],
-  } as never;
+  const book: CreditCore["book"] = async (transition) => (await books.apply("durable", [transition]))[0];
   const parts = { clock: Date.now, newId: () => v7(), random: randomBytes, actor: COMMAND_ACTOR };
-  const core: CreditCore = { ...store, ...parts, bookings };
+  const core: CreditCore = { ...store, ...parts, book };
   const soon = Date.now() + DAY_MS;
   const grant = (rest: object) => grantCredits(core, { organizationId, amount: 3n * CREDIT, ...rest });
   const first = await grant({ priority: 5, reference: "invoice 1", expiresAtMs: soon });

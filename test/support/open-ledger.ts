@@ -52,7 +52,7 @@ export function factsOf(holdId: string): HoldFacts {
 
 export function grantTo(ledger: Ledger, grantId: string, amount: bigint, expiresAtMs: number | null = null) {
   const rest = { effectiveAtMs: null, priority: 0, reference: null };
-  return ledger.grant({ organizationId: ORGANIZATION, grantId, amount, expiresAtMs, ...rest });
+  return ledger.book({ kind: "grant", organizationId: ORGANIZATION, grantId, amount, expiresAtMs, ...rest });
 }
 
 /** Waits for something that timers or the disk bring about, as long as the test has time. */

@@ -7,7 +7,7 @@ import { raw, sql } from "../sql.ts";
 import { connectFailure, openingFailure, sqlStateOf, statementFailure } from "./failure.ts";
 import { LOCK_REQUESTS, partitionOf } from "./partitions.ts";
 import { placeOf, types } from "./pools.ts";
-import { openPostgresDriver, toStatement } from "./postgres.ts";
+import { openPostgresDriver, toQuery } from "./postgres.ts";
 
 const CONNECT_TIMEOUT_MS = 5_000;
 /** The database may have limits that suit a service. */
@@ -83,8 +83,7 @@ async function connect(url: string, setting: string): Promise<CopySide> {
     throw openingFailure(place, connectFailure(error));
   }
   const run: CopySide["run"] = async (statement) => {
-    const { sql: text, parameters } = toStatement(statement);
-    const answer = client.query<Cell[]>({ text, values: [...parameters], rowMode: "array" });
+    const answer = client.query<Cell[]>({ ...toQuery(statement), rowMode: "array" });
     const { rows } = await answer.catch((error: unknown) => {
       throw statementFailure(error, undefined);
     });

@@ -91,8 +91,7 @@ async function appliedRows(pool: pg.Pool): Promise<AppliedMigration[] | undefine
 export async function expectSchema({ durable, place }: Pools, migrations: Migration[]): Promise<SchemaVersions> {
   const applied = (await appliedRows(durable)) ?? [];
   if (applied.length === 0) throw missingStore(`the database at ${place}`);
-  expectCurrent(nameOf(place), applied, migrations);
-  return versionsOf(migrations, []);
+  return expectCurrent(nameOf(place), applied, migrations);
 }
 
 function nameOf(place: string): string {

@@ -6,8 +6,9 @@ import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../../errors.ts";
 import { BudgetCache } from "../budget-cache.ts";
 import type { SqlDialect, StatementBatch, StoreDriver } from "../driver.ts";
+import type { Cell } from "../fields.ts";
 import { type MigratedDriver, readMigrations } from "../migrations.ts";
-import { raw, type Sql, type Statement, sql, statementOf } from "../sql.ts";
+import { raw, type Sql, sql, statementOf } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { openingFailure, PostgresFailure } from "./failure.ts";
@@ -125,10 +126,7 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
     apply: (durability, transitions) =>
       apply(durability === "holds" ? pools.holds : pools.settlements, budgets, transitions),
     run: (statements) => run(pools, statements),
-    async find(statement) {
-      const { sql: text, parameters } = toStatement(statement);
-      return (await query(pools.durable, { text, values: [...parameters], isRepeatable: true })).rows;
-    },
+    find: async (statement) => (await query(pools.durable, { ...toQuery(statement), isRepeatable: true })).rows,
     snapshot: (queries) => snapshot(pools.reports, queries),
     pools: () => usesOf(pools),
     // The pools close idle connections by themselves.
@@ -196,8 +194,7 @@ async function run(pools: Pools, { required, rest, isDurable }: StatementBatch):
     return await transact(pool, { kind: "booking", isRepeatable: false }, async (transaction) => {
       const changes: number[] = [];
       for (const [index, statement] of [...required, ...rest].entries()) {
-        const { sql: text, parameters } = toStatement(statement);
-        const changed = (await transaction.query(text, [...parameters])).rowCount ?? 0;
+        const changed = (await transaction.query(toQuery(statement))).rowCount ?? 0;
         if (index < required.length && changed === 0) throw new UnmetRequirement();
         changes.push(changed);
       }
@@ -209,9 +206,10 @@ async function run(pools: Pools, { required, rest, isDurable }: StatementBatch):
   }
 }
 
-/** Returns a statement with PostgreSQL's names of parameters. */
-export function toStatement(statement: Sql): Statement {
-  return statementOf(statement, (index) => `$${index}`);
+/** Returns a statement as the client takes it. */
+export function toQuery(statement: Sql): { text: string; values: Cell[] } {
+  const { sql: text, parameters } = statementOf(statement, (index) => `$${index}`);
+  return { text, values: [...parameters] };
 }
 
 /** Reads change nothing, so they need not wait for the answer to BEGIN. */
@@ -220,9 +218,8 @@ function snapshot(pool: pg.Pool, queries: readonly Sql[]): Promise<Record<string
     const query_timeout = queries.length * SNAPSHOT_TIMEOUT_MS + 2_000;
     const results = await Promise.all([
       transaction.query(`SET LOCAL statement_timeout = ${SNAPSHOT_TIMEOUT_MS}; ${LOCK_REQUESTS}`),
-      ...queries.map((query) => {
-        const { sql: text, parameters } = toStatement(query);
-        const config = { text, values: [...parameters], query_timeout };
+      ...queries.map((statement) => {
+        const config = { ...toQuery(statement), query_timeout };
         return transaction.query<Record<string, unknown>>(config);
       }),
     ]);

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type pg from "pg";
 import { OperatorError } from "../../errors.ts";
 import { connectFailure, LOCK_NOT_AVAILABLE, PostgresFailure, sqlStateOf, statementFailure } from "./failure.ts";
@@ -111,56 +112,49 @@ export function transact<T>(
   { kind, isRepeatable, beginsWithReads = false }: TransactOptions,
   work: (transaction: Transaction) => Promise<T>,
 ): Promise<T> {
-  return retrying(() => {
-    let isCommitting = false;
-    const attempt = onClient(pool, async (client) => {
+  return retrying(isRepeatable, (attempt) =>
+    onClient(pool, async (client) => {
       const transaction = new Transaction(client, BEGIN[kind]);
       if (!beginsWithReads) await transaction.begun;
       const result = await work(transaction);
-      isCommitting = true;
+      attempt.mayBeBooked = true;
       await transaction.commit();
       return result;
-    });
-    return { attempt, isRepeatable, mayBeBooked: () => isCommitting };
-  });
+    }),
+  );
 }
 
 /** Runs one statement in a transaction of its own. */
 export function query<Row extends pg.QueryResultRow>(
   pool: pg.Pool,
-  statement: { text: string; values?: unknown[]; isRepeatable: boolean },
+  { isRepeatable, ...config }: { text: string; values?: unknown[]; isRepeatable: boolean },
 ): Promise<pg.QueryResult<Row>> {
-  const { isRepeatable, ...config } = statement;
-  return retrying(() => ({
-    attempt: onClient(pool, (client) => client.query<Row>(config)),
-    isRepeatable,
-    mayBeBooked: () => true,
-  }));
+  return retrying(isRepeatable, (attempt) => {
+    attempt.mayBeBooked = true;
+    return onClient(pool, (client) => client.query<Row>(config));
+  });
 }
 
-interface Attempt<T> {
-  attempt: Promise<T>;
-  isRepeatable: boolean;
-  /** Returns true if the change may have been committed when the attempt fails at this moment. */
-  mayBeBooked(): boolean;
+interface Attempt {
+  /** True if the change may have been committed when the attempt fails at this moment. */
+  mayBeBooked: boolean;
 }
 
-async function retrying<T>(begin: () => Attempt<T>): Promise<T> {
+async function retrying<T>(isRepeatable: boolean, begin: (attempt: Attempt) => Promise<T>): Promise<T> {
   const startedAtMs = performance.now();
   let mayBeBooked = false;
   for (let made = 1; ; made += 1) {
-    const { attempt, isRepeatable, ...state } = begin();
+    const attempt = { mayBeBooked: false };
     try {
-      return await attempt;
+      return await begin(attempt);
     } catch (error) {
       if (!(error instanceof PostgresFailure)) throw error;
-      if (error.kind === "lost" || error.kind === "unavailable") mayBeBooked ||= state.mayBeBooked();
+      if (error.kind === "lost" || error.kind === "unavailable") mayBeBooked ||= attempt.mayBeBooked;
       error.mayBeBooked = mayBeBooked;
       if (made === ATTEMPTS) throw error;
-      const canRetry = error.kind === "conflict" || (error.kind === "lost" && (isRepeatable || !state.mayBeBooked()));
+      const canRetry = error.kind === "conflict" || (error.kind === "lost" && (isRepeatable || !attempt.mayBeBooked));
       if (!canRetry || performance.now() - startedAtMs > ATTEMPTS_BEGIN_WITHIN_MS) throw error;
-      const waitMs = BACKOFF_MS * 2 ** (made - 1) * (0.5 + Math.random());
-      await new Promise((resolve) => setTimeout(resolve, waitMs));
+      await sleep(BACKOFF_MS * 2 ** (made - 1) * (0.5 + Math.random()));
     }
   }
 }

@@ -1,19 +1,8 @@
-import {
-  chmodSync,
-  closeSync,
-  copyFileSync,
-  existsSync,
-  fsyncSync,
-  linkSync,
-  mkdtempSync,
-  openSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from "node:fs";
+import { chmodSync, copyFileSync, existsSync, linkSync, mkdtempSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { backup, DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
+import { syncPath } from "../../internals/directory.ts";
 import { missingStore } from "../migrations.ts";
 import { unavailableReason } from "./connection.ts";
 import { databasePathOf, FILE_REASONS, findDatabase, makeFile } from "./directory.ts";
@@ -67,7 +56,7 @@ export async function makeDatabase(destination: string, fill: (path: string) => 
     makeFile(path);
     await fill(path);
     expectWhole(path);
-    sync(path);
+    syncPath(path);
     return {
       directory,
       path,
@@ -97,12 +86,8 @@ function makeFolder(destination: string): string {
 
 /** Copies a database page by page, consistently, also while other processes use it. */
 async function copyPages(source: string, path: string): Promise<void> {
-  const database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
-  try {
-    await backup(database, path, { rate: PAGES_A_STEP });
-  } finally {
-    database.close();
-  }
+  using database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+  await backup(database, path, { rate: PAGES_A_STEP });
 }
 
 /**
@@ -126,47 +111,27 @@ export function copyBackup(file: string, path: string): void {
 }
 
 function expectSchemaTable(path: string): void {
-  const database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
-  try {
-    const tables = database.prepare("SELECT name FROM sqlite_schema WHERE name = 'schema_migration'").all();
-    if (tables.length === 0) throw new OperatorError("it is not a backup of a Tollgate store");
-  } finally {
-    database.close();
-  }
+  using database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+  const tables = database.prepare("SELECT name FROM sqlite_schema WHERE name = 'schema_migration'").all();
+  if (tables.length === 0) throw new OperatorError("it is not a backup of a Tollgate store");
 }
 
 function expectWhole(path: string): void {
-  const database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
-  try {
-    const [row] = database.prepare("PRAGMA integrity_check(1)").all();
-    if (row?.integrity_check !== "ok") throw new OperatorError(`The copy is damaged: ${row?.integrity_check}`);
-  } finally {
-    database.close();
-  }
+  using database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+  const [row] = database.prepare("PRAGMA integrity_check(1)").all();
+  if (row?.integrity_check !== "ok") throw new OperatorError(`The copy is damaged: ${row?.integrity_check}`);
 }
 
 /** Moves a file by a link, which never replaces a file, or by a rename if the file system has no links. */
 function move(path: string, destination: string): void {
   try {
     linkSync(path, destination);
-    sync(dirname(destination));
+    syncPath(dirname(destination));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     refuseExisting(destination);
     if (code !== "EPERM" && code !== "ENOTSUP" && code !== "ENOSYS") throw writeFailure(destination, error);
     renameSync(path, destination);
-  }
-}
-
-/** Writes a file, or the entries of a directory, to the disk. */
-function sync(path: string): void {
-  // Windows cannot open directories, and writes their entries immediately.
-  if (process.platform === "win32") return;
-  const file = openSync(path, "r");
-  try {
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
   }
 }
 

@@ -15,12 +15,6 @@ export interface ConnectionOptions {
   busyTimeoutMs: number;
 }
 
-/** Result of `PRAGMA wal_checkpoint`: the pages in the log, and how many of them are already in the database. */
-export interface CheckpointResult {
-  logPages: number;
-  checkpointedPages: number;
-}
-
 /**
  * One connection, opened on first use and again after a failure that broke it. Integers are read as bigint. Failures of the
  * file or its disk are StoreUnavailableError.
@@ -90,11 +84,9 @@ export class Connection {
     });
   }
 
-  checkpoint(mode: "PASSIVE" | "TRUNCATE"): CheckpointResult {
-    return this.#guard(() => {
-      const row = this.prepare(`PRAGMA wal_checkpoint(${mode})`).get();
-      return { logPages: Number(row?.log ?? 0), checkpointedPages: Number(row?.checkpointed ?? 0) };
-    });
+  /** Copies the log into the database. Returns the number of pages in the log. */
+  checkpoint(mode: "PASSIVE" | "TRUNCATE"): number {
+    return this.#guard(() => Number(this.prepare(`PRAGMA wal_checkpoint(${mode})`).get()?.log ?? 0));
   }
 
   close(): void {

@@ -10,11 +10,9 @@ import type { Calls, ThreadFunction, WorkerCall, WorkerError, WorkerReply } from
 const YOUNG_GENERATION_MIB_MAX = 6;
 
 /** Restores the class of an error from another thread. */
-function fromWorkerError({ kind, message, stack }: WorkerError): Error {
-  if (kind === "operator") return new OperatorError(message);
-  const error = kind === "unavailable" ? new StoreUnavailableError(message) : new Error(message);
-  if (stack !== undefined) error.stack = stack;
-  return error;
+function fromWorkerError({ name, message, ...rest }: WorkerError): Error {
+  const ErrorClass = [OperatorError, StoreUnavailableError].find((known) => known.name === name) ?? Error;
+  return Object.assign(new ErrorClass(message), rest);
 }
 
 const WORKER = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);

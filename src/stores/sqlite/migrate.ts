@@ -37,7 +37,7 @@ export function migrate(
   migrations: Migration[],
   nowMs: number,
 ): SchemaVersions {
-  refuseForeign(connection, databasePath);
+  hasSchema(connection, databasePath);
   connection.enterWalMode();
   return connection.transaction("BEGIN IMMEDIATE", true, () => {
     connection.script(SCHEMA_MIGRATION);
@@ -56,25 +56,19 @@ export function migrate(
 
 /** Throws OperatorError unless the schema is current. Changes nothing. */
 export function expectSchema(connection: Connection, databasePath: string, migrations: Migration[]): SchemaVersions {
-  refuseForeign(connection, databasePath);
-  const isMade = "SELECT count(*) AS made FROM sqlite_schema WHERE name = 'schema_migration'";
-  const [table] = connection.read({ sql: isMade, parameters: [] });
-  const applied = table?.made === 0n ? [] : appliedFrom(connection.read(APPLIED));
+  const applied = hasSchema(connection, databasePath) ? appliedFrom(connection.read(APPLIED)) : [];
   if (applied.length === 0) throw missingStore(databasePath);
-  expectCurrent(nameOf(databasePath), applied, migrations);
-  return versionsOf(migrations, []);
+  return expectCurrent(nameOf(databasePath), applied, migrations);
 }
 
 function nameOf(databasePath: string): string {
   return `The database ${databasePath}`;
 }
 
-/** Throws OperatorError for the file of another program, before anything is changed. */
-function refuseForeign(connection: Connection, databasePath: string): void {
-  const own = "coalesce(sum(name = 'schema_migration'), 0)";
-  const sql = `SELECT count(*) AS tables, ${own} AS own FROM sqlite_schema WHERE type = 'table'`;
-  const [row] = connection.read({ sql, parameters: [] });
-  if (row?.own === 0n && row.tables !== 0n) {
-    throw new OperatorError(`The file ${databasePath} is a database of another program.`);
-  }
+/** Returns false for an empty file. Throws OperatorError for that of another program, before anything is changed. */
+function hasSchema(connection: Connection, databasePath: string): boolean {
+  const tables = connection.read({ sql: "SELECT name FROM sqlite_schema WHERE type = 'table'", parameters: [] });
+  const isOwn = tables.some(({ name }) => name === "schema_migration");
+  if (isOwn || tables.length === 0) return isOwn;
+  throw new OperatorError(`The file ${databasePath} is a database of another program.`);
 }

@@ -72,22 +72,16 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
   };
   try {
     const schema = await writer.call("open", creates);
-    return { ...driverOver({ writer, side, checkpoints }, options), schema, close };
+    return { ...driverOver({ writer, side }, checkpoints, options), schema, close };
   } catch (error) {
     await close();
     throw error;
   }
 }
 
-interface Threads {
-  writer: WorkerLink;
-  /** Reads that take long. */
-  side: WorkerLink;
-  checkpoints: Checkpoints | undefined;
-}
-
 function driverOver(
-  { writer, side, checkpoints }: Threads,
+  { writer, side }: Pick<SqliteDriver, "writer" | "side">,
+  checkpoints: Checkpoints | undefined,
   options: SqliteOptions,
 ): Omit<SqliteDriver, "close" | "schema"> {
   const { dataDir, clock = Date.now, droppableRoomLeastBytes = DROPPABLE_ROOM_LEAST_BYTES } = options;
@@ -190,7 +184,7 @@ class Checkpoints {
 
   async #run(): Promise<void> {
     try {
-      const { logPages } = await this.#side.call("checkpoint", "PASSIVE");
+      const logPages = await this.#side.call("checkpoint", "PASSIVE");
       if (logPages > LOG_PAGES_MAX) await this.#writer.call("checkpoint", "PASSIVE");
     } catch {
       // The next write tries again; a store that does not work reports that to its callers itself.

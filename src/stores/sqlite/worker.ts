@@ -2,12 +2,12 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { Transition } from "../../credits/books.ts";
 import { decide } from "../../credits/decide.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
-import { OperatorError, StoreUnavailableError } from "../../errors.ts";
+import { OperatorError } from "../../errors.ts";
 import { BudgetCache } from "../budget-cache.ts";
 import type { SchemaVersions } from "../migrations.ts";
 import type { Statement } from "../sql.ts";
 import { readRows, writeRows } from "./book-rows.ts";
-import { type CheckpointResult, Connection, type ConnectionOptions, unavailableReason } from "./connection.ts";
+import { Connection, type ConnectionOptions, unavailableReason } from "./connection.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
 
 /** The functions that the main thread calls. Each call is one message, and calls are answered in order. */
@@ -21,12 +21,8 @@ export interface WorkerCall {
 
 export type WorkerReply = { result: unknown } | { error: WorkerError };
 
-/** An error as it is sent between threads, which lose its class. */
-export interface WorkerError {
-  kind: "unavailable" | "operator" | "defect";
-  message: string;
-  stack: string | undefined;
-}
+/** An error as it is sent between threads, which lose its class; `name` is that of the class. */
+export type WorkerError = Pick<Error, "name" | "message" | "stack">;
 
 /** A thread with one connection to the database, so that waiting for the disk does not block the event loop. */
 const options = workerData as ConnectionOptions;
@@ -80,7 +76,7 @@ const CALLS = {
   snapshot(statements: Statement[]): Record<string, unknown>[][] {
     return connection.transaction("BEGIN", false, () => statements.map((statement) => connection.read(statement)));
   },
-  checkpoint(mode: "PASSIVE" | "TRUNCATE"): CheckpointResult {
+  checkpoint(mode: "PASSIVE" | "TRUNCATE"): number {
     return connection.checkpoint(mode);
   },
   close(): void {
@@ -95,15 +91,9 @@ function answer({ name, parameters }: WorkerCall): WorkerReply {
   try {
     return { result: (CALLS[name] as (...parameters: unknown[]) => unknown)(...parameters) };
   } catch (error) {
-    return { error: toWorkerError(error) };
+    const { name, message, stack } = error instanceof Error ? error : new Error(String(error));
+    return { error: { name, message, ...(stack !== undefined && { stack }) } };
   }
-}
-
-function toWorkerError(error: unknown): WorkerError {
-  if (!(error instanceof Error)) return { kind: "defect", message: String(error), stack: undefined };
-  const { message, stack } = error;
-  if (error instanceof StoreUnavailableError) return { kind: "unavailable", message, stack };
-  return { kind: error instanceof OperatorError ? "operator" : "defect", message, stack };
 }
 
 parentPort?.on("message", (call: WorkerCall) => parentPort?.postMessage(answer(call)));
