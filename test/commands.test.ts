@@ -11,24 +11,31 @@ const directory = commandsDirectory();
 test("commands create, list and show organizations", async () => {
   const made = await json("org", "create", "Research", "--credits", "100");
   expect(made).toEqual({
-    ...{ id: expect.stringMatching(/^org_[0-9a-z]+$/), name: "Research", kind: "standard" },
-    ...{ creditsTotal: 100, creditsAvailable: 100, creditsUsed: 0, creditsHeld: 0 },
+    id: expect.stringMatching(/^org_[0-9a-z]+$/),
+    name: "Research",
+    kind: "standard",
+    creditsTotal: 100,
+    creditsAvailable: 100,
+  });
+  expect(Object.keys(made)).toEqual(["id", "name", "kind", "creditsTotal", "creditsAvailable"]);
+  const shown = await json("org", "show", made.id);
+  expect(shown).toEqual({
+    ...{ ...made, creditsUsed: 0, creditsHeld: 0 },
     ...{ status: "active", limits: null, creditWarnings: null, daysLeft: null, createdAt: expect.any(String) },
     ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false },
   });
-  expect(await json("org", "show", made.id)).toEqual(made);
-  const paused = { ...made, status: "paused" };
+  const paused = { ...shown, status: "paused" };
   expect(await json("org", "pause", made.id)).toEqual({ ...paused, pausesAllowances: false });
   expect(await json("org", "pause", made.id, "--allowances")).toEqual({ ...paused, pausesAllowances: true });
   expect((await run("org", "show", made.id)).stdout).toMatch(/^status +paused, with its allowances$/m);
-  expect(await json("org", "resume", made.id)).toEqual(made);
+  expect(await json("org", "resume", made.id)).toEqual(shown);
   expect(await line(1, "org", "pause", "org_none")).toContain("There is no organization");
   const empty = await json("org", "create", "Sales");
   expect(empty).toMatchObject({ name: "Sales", creditsTotal: 0, creditsAvailable: 0 });
   expect(await json("org", "list")).toEqual([
-    { ...empty, id: "org_playground", name: "Playground", kind: "playground", createdAt: expect.any(String) },
-    made,
-    empty,
+    expect.objectContaining({ id: "org_playground", name: "Playground", kind: "playground", creditsTotal: 0 }),
+    shown,
+    expect.objectContaining(empty),
   ]);
   const { stdout } = await run("org", "list");
   expect(stdout).toMatch(/^ID +NAME +KIND +CREDITS +AVAILABLE\n/);
@@ -48,11 +55,12 @@ test("commands create, list, rotate and revoke tokens", async () => {
     ...{ createdAt: expect.any(String), expiresAt: null, lastUsedAt: null, revokedAt: null, successorId: null },
   };
   expect(made).toEqual({
-    ...unlimited,
-    ...{ id: expect.stringMatching(/^tok_[0-9a-z]+$/), name: "unnamed", prefix: made.token.slice(0, 12) },
+    id: expect.stringMatching(/^tok_[0-9a-z]+$/),
     token: expect.stringMatching(/^sk-tg-[0-9A-Za-z]{49}$/),
     scopes: ["chat.completions:write", "models:read", "usage:read"],
+    expiresAt: null,
   });
+  expect(Object.keys(made)).toEqual(["id", "token", "scopes", "expiresAt"]);
   const before = Date.now();
   const words = ["--name", "ci", "--scope", "models:read", "--scope", "usage:read", "--expires", "30d", "--model", "a"];
   const narrow = await json("token", "create", "--org", org, ...words);

@@ -9,7 +9,6 @@ import type { BalanceRow } from "../credits/books.ts";
 import type { OrganizationRow, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import {
   argument,
-  type CommandOutput,
   type CommandServices,
   command,
   credits,
@@ -102,7 +101,9 @@ export const createOrganization = operation({
       async run(services, { name, amount }) {
         const { id } = await addOrganization(services, name);
         if (amount > 0) await grantCredits(services, { organizationId: id, amount: amountOf("amount", amount) });
-        return organizationOutput(services, id);
+        const { json, text } = await organizationOutput(services, id);
+        const { name: stored, kind, creditsTotal, creditsAvailable } = json;
+        return { json: { id, name: stored, kind, creditsTotal, creditsAvailable }, text };
       },
     }),
   ],
@@ -150,7 +151,7 @@ export const showOrganization = operation({
 });
 
 /** Reports an organization, after every grant that has taken effect or expired. Rejects with not_found. */
-async function organizationOutput({ freshBalance, directory }: CommandServices, id: string): Promise<CommandOutput> {
+async function organizationOutput({ freshBalance, directory }: CommandServices, id: string) {
   const balance = await freshBalance(id);
   const json = organizationJson(await found(directory.organization(id)), balance);
   const { name, kind, creditsTotal, creditsAvailable, status, pausesAllowances } = json;
