@@ -23,14 +23,7 @@ import {
   unlessRefused,
 } from "./provider.ts";
 import { createScrub, privateTextsOf, scrubFor } from "./scrub.ts";
-import {
-  type Environment,
-  identityHeaders,
-  isPrivateUpstream,
-  type PromptCaching,
-  type ProviderSettings,
-  refuseOwnHeaders,
-} from "./settings.ts";
+import { type Environment, identityHeaders, type PromptCaching, type ProviderSettings } from "./settings.ts";
 
 /**
  * Returns the function that creates providers of a wire that an AI SDK package speaks. It throws OperatorError if the
@@ -39,10 +32,9 @@ import {
 export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Environment) => Provider {
   return (settings, environment) => {
     refuseWithoutPackage(wire, settings);
-    refuseOwnHeaders(settings);
     const fault = wire.fault(settings);
     if (fault !== undefined) throw new OperatorError(`providers '${settings.id}': the kind ${settings.kind} ${fault}`);
-    const { id, baseUrl, timeouts, promptCaching: caching = "auto" } = settings;
+    const { id, timeouts, promptCaching: caching = "auto" } = settings;
     const { embedding } = wire;
     const dispatcher = createDispatcher(timeouts, environment, { readsAhead: false });
     const setup: CallSetup = { dispatcher, timeouts, scrub: createScrub(privateTextsOf(settings, environment)) };
@@ -51,7 +43,6 @@ export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Env
     const upstream: Upstream = { ...setup, wire, settings, caching, connect: wire.connect(settings, fetchToken) };
     return {
       id,
-      isPrivate: isPrivateUpstream(baseUrl),
       convert: (request) => unlessRefused(() => toCall(wire, request, caching).conversation),
       complete: (call) => complete(upstream, call),
       ...(embedding && { embed: (call: ProviderEmbeddingCall) => embed(upstream, embedding, call) }),

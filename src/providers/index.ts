@@ -6,7 +6,13 @@ import { createAzure, createOpenAiCompatible } from "./openai-compatible.ts";
 import type { Provider } from "./provider.ts";
 import { AZURE, KNOWN_PROVIDERS, OPENAI_COMPATIBLE } from "./registry.ts";
 import { createSandbox } from "./sandbox.ts";
-import type { Environment, KindKey, ProviderSettings } from "./settings.ts";
+import {
+  type Environment,
+  isPrivateUpstream,
+  type KindKey,
+  type ProviderSettings,
+  refuseOwnHeaders,
+} from "./settings.ts";
 
 interface Kind {
   kind: string;
@@ -45,8 +51,9 @@ export function createProvider(settings: ProviderSettings, environment: Environm
     const allowed = kind.keys.length === 0 ? "none of its own" : kind.keys.join(", ");
     throw new OperatorError(`providers '${id}': the kind ${name} takes no ${foreign}; its keys are: ${allowed}`);
   }
-  const provider = kind.create(settings, environment);
+  refuseOwnHeaders(settings);
   const { secondWire, baseUrl } = settings;
+  const provider = { ...kind.create(settings, environment), isPrivate: isPrivateUpstream(baseUrl) };
   if (secondWire === undefined || baseUrl === null) return provider;
   return withSecondWire(provider, secondWire, settings, environment);
 }

@@ -20,7 +20,7 @@ import {
 } from "./provider.ts";
 import { AZURE, AZURE_FORMAT } from "./registry.ts";
 import { fitSchemas } from "./schemas.ts";
-import { type Environment, isPrivateUpstream, type ProviderSettings } from "./settings.ts";
+import type { Environment, ProviderSettings } from "./settings.ts";
 
 /**
  * Creates a provider for an upstream that speaks OpenAI's chat completions. `environment` names proxies. Throws
@@ -35,7 +35,6 @@ export function createOpenAiCompatible(
   const client = new UpstreamClient(settings, environment, key);
   return {
     id: settings.id,
-    isPrivate: isPrivateUpstream(settings.baseUrl),
     takesTokenIds: true,
     ...(format.servesTexts && { nativeWire: "completions" }),
     convert: (request) => unlessRefused(() => fitFields(request, format.fields)),

@@ -1,7 +1,7 @@
 import { isObject, parseJson } from "../../api/json.ts";
 import { failureInside } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, EVENT_STREAM } from "../http/answer.ts";
-import { EVENT_LENGTH_MAX, EventStreamReader } from "../http/event-stream.ts";
+import { EVENT_LENGTH_MAX, EventStreamReader, eventTooLong } from "../http/event-stream.ts";
 import { UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 
@@ -41,11 +41,11 @@ function wholeEvents(scrub: Scrub): Bounds {
   const reader = new EventStreamReader();
   return (piece, pass) => {
     const events: string[] = [];
-    let failure: UpstreamError | undefined;
+    let failure: unknown;
     try {
       reader.push(piece, events);
-    } catch {
-      failure = tooLong();
+    } catch (error) {
+      failure = error;
     }
     const end = events.findIndex((data) => IS_ERROR.test(data));
     passTogether(end < 0 ? events : events.slice(0, end), pass);
@@ -100,11 +100,7 @@ function wholeFrames(): Bounds {
 function endOfFrame(bytes: Buffer, start: number): number {
   if (bytes.length - start < 4) return Number.POSITIVE_INFINITY;
   const length = bytes.readUInt32BE(start);
-  if (length > EVENT_LENGTH_MAX) throw tooLong();
+  if (length > EVENT_LENGTH_MAX) throw eventTooLong(EVENT_LENGTH_MAX);
   if (length < FRAME_BYTES_MIN) throw new UpstreamError("malformed", "The upstream sent a frame without a length");
   return start + length;
-}
-
-function tooLong(): UpstreamError {
-  return new UpstreamError("malformed", `The upstream sent an event of more than ${EVENT_LENGTH_MAX} bytes`);
 }

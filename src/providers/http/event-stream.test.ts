@@ -1,7 +1,9 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { countOf, seedOfRun, timeoutOf } from "../../../test/support/counts.ts";
-import { EVENT_LENGTH_MAX, EventStreamReader, EventTooLongError } from "./event-stream.ts";
+import { EVENT_LENGTH_MAX, EventStreamReader } from "./event-stream.ts";
+
+const TOO_LONG = /^The upstream sent an event of more than \d+ characters$/;
 
 /** Reads a whole stream as the standard words it: slow, but easy to compare with the standard. */
 function reference(bytes: Uint8Array): string[] {
@@ -116,13 +118,13 @@ describe("The reader's buffer is bounded:", () => {
     ["too many lines of data", [`data: ${longest}\n`, `data: ${longest}\n`]],
     ["a long line in many pieces", Array.from({ length: 17 }, () => "x".repeat(65_536))],
   ])("%s is refused.", (_name, texts) => {
-    expect(() => read(texts.map(bytesOf))).toThrow(EventTooLongError);
+    expect(() => read(texts.map(bytesOf))).toThrow(TOO_LONG);
   });
 
   test("the events before one that is too long are returned.", () => {
     const reader = new EventStreamReader();
     const events: string[] = [];
-    expect(() => reader.push(Buffer.from(`data: a\n\ndata: ${longest}x\n\n`), events)).toThrow(EventTooLongError);
+    expect(() => reader.push(Buffer.from(`data: a\n\ndata: ${longest}x\n\n`), events)).toThrow(TOO_LONG);
     expect(events).toEqual(["a"]);
   });
 

@@ -1,4 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
+import { UpstreamError } from "../provider.ts";
 
 /** Default limit of the characters of one event's data, and of one line: at two bytes each, 256 KiB. */
 export const EVENT_LENGTH_MAX = 128 * 1024;
@@ -6,12 +7,9 @@ export const EVENT_LENGTH_MAX = 128 * 1024;
 const BYTE_ORDER_MARK = "\uFEFF";
 const FIELD = "data";
 
-/** An event or a line exceeds the limit of the reader. */
-export class EventTooLongError extends Error {
-  constructor(lengthMax: number) {
-    super(`An event is longer than ${lengthMax} characters`);
-    this.name = "EventTooLongError";
-  }
+/** Returns the failure of an answer with an event that exceeds a limit. */
+export function eventTooLong(lengthMax: number): UpstreamError {
+  return new UpstreamError("malformed", `The upstream sent an event of more than ${lengthMax} characters`);
 }
 
 /**
@@ -35,7 +33,7 @@ export class EventStreamReader {
     this.#lengthMax = lengthMax;
   }
 
-  /** Reads the next bytes and appends the data of each event that they complete to `events`. Throws EventTooLongError. */
+  /** Reads the next bytes and appends the data of each event that they complete to `events`. Throws UpstreamError. */
   push(bytes: Buffer, events: string[]): void {
     let text = this.#decode(bytes);
     if (text === "") return;
@@ -44,7 +42,7 @@ export class EventStreamReader {
       if (text.startsWith(BYTE_ORDER_MARK)) text = text.slice(1);
     }
     this.#readLines(text, events);
-    if (this.#line.length > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
+    if (this.#line.length > this.#lengthMax) throw eventTooLong(this.#lengthMax);
   }
 
   #decode(bytes: Buffer): string {
@@ -93,7 +91,7 @@ export class EventStreamReader {
   }
 
   #endField(text: string, start: number, end: number): void {
-    if (end - start > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
+    if (end - start > this.#lengthMax) throw eventTooLong(this.#lengthMax);
     if (!text.startsWith(FIELD, start)) return;
     const colon = start + FIELD.length;
     if (colon < end && text[colon] !== ":") return;
@@ -101,7 +99,7 @@ export class EventStreamReader {
     if (text[from] === " ") from += 1;
     const value = from < end ? text.slice(from, end) : "";
     this.#data = this.#data === undefined ? value : `${this.#data}\n${value}`;
-    if (this.#data.length > this.#lengthMax) throw new EventTooLongError(this.#lengthMax);
+    if (this.#data.length > this.#lengthMax) throw eventTooLong(this.#lengthMax);
   }
 
   #endEvent(events: string[]): void {

@@ -2,7 +2,7 @@ import type { Dispatcher } from "undici";
 import { OperatorError } from "../../errors.ts";
 import type { RequestIdentity } from "../provider.ts";
 import { createScrub, privateTextsOf, type Scrub } from "../scrub.ts";
-import { type Environment, identityHeaders, type ProviderSettings, refuseOwnHeaders } from "../settings.ts";
+import { type Environment, identityHeaders, type ProviderSettings } from "../settings.ts";
 import { accepted, EVENT_STREAM, JSON_TYPE } from "./answer.ts";
 import { createDispatcher, exchange, type HttpAnswer } from "./exchange.ts";
 
@@ -95,7 +95,6 @@ function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
 
 /** Returns the headers of every request as alternating names and values. Headers of the settings override the others. */
 function toHeaders(settings: ProviderSettings, key: Readonly<Record<string, string>>, accept: string): string[] {
-  refuseOwnHeaders(settings);
   if (!Object.values(key).every((value) => /^[\t\x20-\x7e\x80-\xff]*$/.test(value))) {
     throw new OperatorError(`providers '${settings.id}': apiKey has a character that no header may have`);
   }

@@ -157,7 +157,7 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
       // Many small chunks are read several times faster as one.
       this.#events.push(bytes.length === 1 && bytes[0] !== undefined ? bytes[0] : Buffer.concat(bytes), this.#unread);
     } catch (error) {
-      this.#failure = new UpstreamError("malformed", "The upstream sent an event that is too long", { cause: error });
+      this.#failure = error;
     }
   }
 
