@@ -96,8 +96,8 @@ export interface ApiErrorOptions {
   /** Additional fields of the envelope. */
   fields?: ErrorFields;
   headers?: Record<string, string>;
-  /** The same error for a command, if its line has other words than `message`. */
-  command?: OperatorError | undefined;
+  /** The same error for a command, which names the command that lists the ids. */
+  command?: UnknownIdError | undefined;
   /** Internal error; logged, never sent. */
   cause?: unknown;
 }
@@ -110,7 +110,7 @@ export class ApiError extends Error {
   readonly param: string | null;
   readonly fields: ErrorFields;
   readonly headers: Record<string, string>;
-  readonly command: OperatorError | undefined;
+  readonly command: UnknownIdError | undefined;
   /** Message without values of the request. */
   readonly loggedMessage: string;
 

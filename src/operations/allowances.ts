@@ -4,10 +4,9 @@ import type { Allowance } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import { type AllowanceRow, auditedAllowance } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
-import { UnknownIdError } from "../errors.ts";
 import { closeAllowance, findAllowance, openAllowance } from "../ledger/allowances.ts";
 import { argument, credits, facts, futureDate, jsonOf, line, optional, required, text, toggle } from "./command.ts";
-import { type CreditCore, notFound, rowRecord } from "./core.ts";
+import { type CreditCore, found, rowRecord } from "./core.ts";
 import { referenceMismatch, requireCredits } from "./credits.ts";
 import { amountOf, futureTimeOf, sharedOperation } from "./operation.ts";
 
@@ -153,7 +152,7 @@ export async function stopAllowance(
   organizationId: string | null,
   id: string,
 ): Promise<{ row: AllowanceRow; repeated: boolean }> {
-  const found = await findAllowance(core.allowances, organizationId, id);
-  if (found === undefined) throw notFound(new UnknownIdError("allowance", id, "credits allowance list"));
-  return closeAllowance(core, found, core.clock(), rowRecord(core, "allowance.end", found));
+  const lookup = findAllowance(core.allowances, organizationId, id);
+  const old = await found(lookup, { kind: "allowance", id, listedBy: "credits allowance list" });
+  return closeAllowance(core, old, core.clock(), rowRecord(core, "allowance.end", old));
 }

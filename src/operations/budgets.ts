@@ -15,7 +15,7 @@ import {
   windowEnd,
 } from "../credits/budgets.ts";
 import type { BudgetUse } from "../credits/facts.ts";
-import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
+import { ApiError, OperatorError } from "../errors.ts";
 import {
   argument,
   command,
@@ -34,6 +34,7 @@ import {
   type AccountCore,
   type Core,
   checkName,
+  found,
   invalidValue,
   knownOrganization,
   notFound,
@@ -323,19 +324,17 @@ export const raiseBudget = sharedOperation({
 });
 
 /** Reads the budget that a path names. Rejects with not_found. */
-async function findBudget({ budgets }: Core, { id, budget_id: budgetId = "" }: OperationCall["params"]) {
-  const row = (await budgets.budgets(id)).find((budget) => budget.id === budgetId);
-  if (row === undefined) throw notFound(new UnknownIdError("budget", budgetId, "budget list"));
-  return row;
+async function findBudget({ budgets }: Core, { id, budget_id = "" }: OperationCall["params"]): Promise<BudgetRow> {
+  const lookup = budgets.budgets(id).then((rows) => rows.find((row) => row.id === budget_id));
+  return found(lookup, { kind: "budget", id: budget_id });
 }
 
 /** Reads a budget that can be changed. Rejects with not_found, or invalid_value for the spending cap of a token. */
 async function changeableBudget(core: Core, params: OperationCall["params"]): Promise<BudgetRow> {
   const row = await findBudget(core, params);
   if (row.capOf === null) return row;
-  const message = "The budget is the spending cap of a token.";
-  const command = new OperatorError(`${message} Change it with: tollgate token update ${row.capOf} --cap`);
-  throw new ApiError("invalid_value", `${message} Change it with PATCH /admin/v1/tokens/${row.capOf}.`, { command });
+  const message = `The budget is the spending cap of a token. Change it with PATCH /admin/v1/tokens/${row.capOf} (tollgate token update ${row.capOf} --cap).`;
+  throw new ApiError("invalid_value", message);
 }
 
 /** Returns the counter that a budget without `each` uses at a time. */

@@ -59,11 +59,17 @@ export function unknownOrganization(id: string): ApiError {
   return notFound(new UnknownIdError("organization", id, "org list"));
 }
 
-/** Resolves with a resource that is looked up. Rejects with not_found if it does not exist. */
-export async function found<Resource>(lookup: Promise<Resource | undefined>): Promise<Resource> {
+/**
+ * Resolves with a resource that is looked up. Rejects with not_found if it does not exist; a command also names the command
+ * that lists the ids.
+ */
+export async function found<Resource>(
+  lookup: Promise<Resource | undefined>,
+  named?: { kind: string; id: string; listedBy?: string },
+): Promise<Resource> {
   const resource = await lookup;
-  if (resource === undefined) throw notFound();
-  return resource;
+  if (resource !== undefined) return resource;
+  throw notFound(named && new UnknownIdError(named.kind, named.id, named.listedBy ?? `${named.kind} list`));
 }
 
 /** Returns the organization that a command names; null if it names none. Rejects with not_found. */

@@ -2,9 +2,8 @@ import { auditRow, type Change } from "../admin/audit.ts";
 import { pageOf, toIdentity } from "../admin/directory.ts";
 import { identityRowOf, idOfPerson } from "../admin/token.ts";
 import type { Identity } from "../api/admin/operator.ts";
-import { UnknownIdError } from "../errors.ts";
 import { command, jsonOf, required, toggle } from "./command.ts";
-import { type Core, invalidValue, notFound, shortText } from "./core.ts";
+import { type Core, found, invalidValue, shortText } from "./core.ts";
 import { operation, sharedOperation } from "./operation.ts";
 
 export const listIdentities = sharedOperation({
@@ -110,7 +109,5 @@ function recordOf(core: Core, action: Change["action"], { id, issuer, subject }:
 }
 
 async function identity({ identityRows }: Core, id: string): Promise<Identity> {
-  const row = await identityRows.identity(id);
-  if (row === undefined) throw notFound(new UnknownIdError("identity", id, "identity list"));
-  return toIdentity(row);
+  return toIdentity(await found(identityRows.identity(id), { kind: "identity", id }));
 }

@@ -1,8 +1,6 @@
 import { createAllowance, endAllowance, listAllowances } from "./allowances.ts";
 import { changeBudget, createBudget, deleteBudget, listBudgets, raiseBudget, showBudget } from "./budgets.ts";
-import { createPlaygroundToken } from "./create-playground-token.ts";
 import { createCredit, createGrant, createRevocation, listGrants } from "./credits.ts";
-import { listDeliveries, replayDelivery } from "./deliveries.ts";
 import { blockIdentity, listIdentities, unblockIdentity } from "./identities.ts";
 import type { Operation } from "./operation.ts";
 import { createOperator, listOperators, revokeOperator } from "./operators.ts";
@@ -17,7 +15,9 @@ import {
   changeReceiver,
   createReceiver,
   deleteReceiver,
+  listDeliveries,
   listReceivers,
+  replayDelivery,
   rotateReceiverSecret,
   testReceiver,
 } from "./receivers.ts";
@@ -31,7 +31,7 @@ import {
   sumRequests,
 } from "./requests.ts";
 import { rotateToken } from "./rotate-token.ts";
-import { listModelsWithRoutes, resumeRoute, showService } from "./service.ts";
+import { createPlaygroundToken, listModelsWithRoutes, resumeRoute, showService } from "./service.ts";
 import { beginSignIn, completeSignIn, endSession, listSessions, showSession, signIn, signOut } from "./sessions.ts";
 import { exportStatement, showStatement } from "./statements.ts";
 import { changeToken, createToken, listTokens, revokeToken, showToken } from "./tokens.ts";

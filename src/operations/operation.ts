@@ -149,6 +149,30 @@ export function organizationIn(who: Administrator | null, named: string | undefi
   return who?.organizationId ?? named ?? null;
 }
 
+/** Number of exports with one key that may run at once in this process. */
+const EXPORTS_AT_ONCE_MAX = 2;
+
+/** Streams a file as the answer; it is read once its turn has come. Rejects with rate_limit_exceeded. */
+export async function sendFile(
+  { gateway }: Pick<OperationServices, "gateway">,
+  { connection }: Pick<OperationCall, "connection">,
+  key: string,
+  read: () => Promise<{ name: string; text: AsyncIterable<string> }>,
+): Promise<unknown> {
+  const leave = gateway.limits.enterExport({ key, limit: EXPORTS_AT_ONCE_MAX });
+  try {
+    const { name, text } = await read();
+    const type = name.endsWith(".csv") ? "text/csv" : "application/jsonl";
+    const headers = {
+      "content-type": `${type}; charset=utf-8`,
+      "content-disposition": `attachment; filename="${name}"`,
+    };
+    return await connection.stream(headers, text);
+  } finally {
+    leave();
+  }
+}
+
 /** Converts the limits of a body to settings. */
 export function limitSettingsOf(limits: Limits | null | undefined): Partial<LimitSettings> | null {
   if (limits === null || limits === undefined) return null;

@@ -2,10 +2,9 @@ import { auditRow } from "../admin/audit.ts";
 import { toOperator } from "../admin/directory.ts";
 import { insertOperator } from "../admin/operators.ts";
 import { SERVICE_ROLES } from "../api/admin/roles.ts";
-import { ApiError, UnknownIdError } from "../errors.ts";
-import type { OperatorRow } from "../stores/queries/admin.ts";
+import { ApiError } from "../errors.ts";
 import { argument, facts, jsonOf, text, withDefault, wordOf } from "./command.ts";
-import { type Core, checkName, notFound, shortText } from "./core.ts";
+import { checkName, found, shortText } from "./core.ts";
 import { sharedOperation } from "./operation.ts";
 
 export const listOperators = sharedOperation({
@@ -18,7 +17,6 @@ export const listOperators = sharedOperation({
   commands: (make) => [
     make.list({
       usage: "operator list",
-      summary: "List the operators and auditors, the newest first, without their tokens",
       flags: {},
       columns: {
         ID: ({ id }) => id,
@@ -79,12 +77,13 @@ export const revokeOperator = sharedOperation({
   summary: "Revoke an operator: the token and all sessions end at once; a repetition changes nothing",
   answer: { status: 200, description: "The operator as they are now.", schema: (s) => s.Operator },
   async handle(core, { params: { id } }) {
-    const row = await operatorRow(core, id);
+    const find = () => found(core.admin.operator(id), { kind: "operator", id });
+    const row = await find();
     if (row.revokedAtMs !== null) return toOperator(row);
     const before = { name: row.name, role: row.role, prefix: row.prefix };
     const change = { action: "operator.revoke", organizationId: null, subjectId: id, before };
     await core.admin.revokeOperator(id, core.clock(), auditRow(core.actor, change, core));
-    return toOperator(await operatorRow(core, id));
+    return toOperator(await find());
   },
   commands: (make) => [
     make.command({
@@ -95,9 +94,3 @@ export const revokeOperator = sharedOperation({
     }),
   ],
 });
-
-async function operatorRow({ admin }: Core, id: string): Promise<OperatorRow> {
-  const row = await admin.operator(id);
-  if (row === undefined) throw notFound(new UnknownIdError("operator", id, "operator list"));
-  return row;
-}

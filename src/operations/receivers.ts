@@ -1,17 +1,18 @@
 import { auditRow } from "../admin/audit.ts";
-import { deliveryOf, makeSigningSecret, toDelivery, toReceiver } from "../admin/receivers.ts";
+import { deliveryOf, deliveryPage, makeSigningSecret, toDelivery, toReceiver } from "../admin/receivers.ts";
 import type { Administrator } from "../admin/sessions.ts";
 import { makeId } from "../admin/token.ts";
-import { EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
+import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
 import type { Receiver } from "../api/admin/receiver.ts";
 import { eventOf } from "../credits/warnings.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
-import type { ReceiverRow } from "../stores/queries/events.ts";
+import type { EventDelivery, ReceiverRow } from "../stores/queries/events.ts";
 import { argument, facts, list, optional, required, text, withDefault, wordOf } from "./command.ts";
 import {
   type Core,
   checkName,
   defined,
+  found,
   invalidValue,
   knownOrganization,
   notFound,
@@ -211,8 +212,69 @@ export const testReceiver = sharedOperation({
   ],
 });
 
+export const listDeliveries = sharedOperation({
+  route: "GET /deliveries",
+  permission: "receivers:read",
+  summary: "List deliveries of warnings, the newest first",
+  query: (s) =>
+    s.Strict({
+      ...s.PageQuery,
+      organization_id: s.Type.Optional(s.Id),
+      receiver_id: s.Type.Optional(s.Id),
+      state: s.Type.Optional(s.Type.Enum([...DELIVERY_STATES])),
+    }),
+  answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.WarningDelivery) },
+  handle({ events }, { who, query, page }) {
+    const { organization_id, receiver_id: receiverId = null, state = null } = query;
+    return deliveryPage(events, { organizationId: organizationIn(who, organization_id), receiverId, state, ...page });
+  },
+  commands: (make) => [
+    make.list({
+      usage: "receiver deliveries",
+      summary: "List the newest deliveries of warnings",
+      flags: { receiver_id: optional("--receiver <id>", "only those of this receiver", text) },
+      call: (query) => ({ query }),
+      limit: 50,
+      columns: {
+        ID: ({ id }) => id,
+        RECEIVER: ({ receiver_id }) => receiver_id,
+        KIND: ({ kind }) => kind,
+        CREATED: ({ created_at }) => created_at,
+        STATE: ({ state }) => state,
+        ATTEMPTS: ({ attempts }) => attempts,
+        RESULT: ({ result }) => result ?? "-",
+      },
+    }),
+  ],
+});
+
+export const replayDelivery = sharedOperation({
+  route: "POST /deliveries/:id/replay",
+  permission: "receivers:write",
+  summary: "Deliver an event again, with the same id",
+  answer: { status: 200, description: "The delivery, which waits.", schema: (s) => s.WarningDelivery },
+  async handle(core, { who, params: { id } }) {
+    const { delivery } = await deliveryRow(core, id);
+    const receiver = await receiverRow(core, who, delivery.receiverId);
+    await core.events.replayDelivery(id, core.clock(), receiverRecord(core, "receiver.replay", receiver));
+    return toDelivery(await deliveryRow(core, id));
+  },
+  commands: (make) => [
+    make.command({
+      usage: "receiver replay <id>",
+      summary: "Deliver an event again; the id is that of a delivery",
+      flags: { id: argument("<id>", text) },
+      text: ({ id }) => `${id} waits for its delivery.`,
+    }),
+  ],
+});
+
+function deliveryRow({ events }: Core, id: string): Promise<EventDelivery> {
+  return found(events.delivery(id), { kind: "delivery", id, listedBy: "receiver deliveries" });
+}
+
 /** Reads a receiver that a person may see. Rejects with not_found; a command (null) may see all. */
-export async function receiverRow({ events }: Core, who: Administrator | null, id: string): Promise<ReceiverRow> {
+async function receiverRow({ events }: Core, who: Administrator | null, id: string): Promise<ReceiverRow> {
   const row = await events.receiver(id);
   const limitedTo = who?.organizationId ?? null;
   if (row !== undefined && (limitedTo === null || limitedTo === row.organizationId)) return row;
@@ -234,7 +296,7 @@ function kindsOf(kinds: string[] | null): EventKind[] | null {
 }
 
 /** Makes the audit record of a change of a receiver. It holds neither the secret nor the path of the target. */
-export function receiverRecord(core: Core, action: string, row: ReceiverRow, after?: ReceiverRow) {
+function receiverRecord(core: Core, action: string, row: ReceiverRow, after?: ReceiverRow) {
   const shown = ({ name, format, target, kinds, disabledAtMs }: ReceiverRow) => {
     const host = format === "mail" ? target : (URL.parse(target)?.host ?? "");
     return { name, format, host, kinds, isDisabled: disabledAtMs !== null };

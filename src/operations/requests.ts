@@ -12,6 +12,7 @@ import {
   operation,
   organizationIn,
   requireOwn,
+  sendFile,
   timeOf,
 } from "./operation.ts";
 
@@ -112,9 +113,6 @@ function groupingOf(by: RequestGrouping["by"], key: string | undefined): Request
   throw new ApiError("invalid_value", "Invalid 'by': 'metadata' needs 'metadata_key'.", { param: "by" });
 }
 
-/** Number of exports of an organization's requests, or of those of all, that may run at once in this process. */
-const EXPORTS_AT_ONCE_MAX = 2;
-
 export const exportRequests = operation({
   route: "GET /requests.csv",
   permission: "requests:read",
@@ -140,20 +138,12 @@ export const exportRequestLines = operation({
 
 type ExportCall = OperationCall<Parameters<typeof requestFilterOf>[0]["query"]>;
 
-async function exported(services: OperationServices, call: ExportCall, format: "csv" | "jsonl"): Promise<unknown> {
+function exported(services: OperationServices, call: ExportCall, format: "csv" | "jsonl"): Promise<unknown> {
   const filter = requestFilterOf(call);
-  const key = `requests:${filter.organizationId ?? "*"}`;
-  const leave = services.gateway.limits.enterExport({ key, limit: EXPORTS_AT_ONCE_MAX });
-  try {
-    const headers = {
-      "content-type": `${format === "csv" ? "text/csv" : "application/jsonl"}; charset=utf-8`,
-      "content-disposition": `attachment; filename="requests.${format}"`,
-    };
-    const text = requestLines(services.requests, filter, { format, shown: (request) => shownTo(call, request) });
-    return await call.connection.stream(headers, text);
-  } finally {
-    leave();
-  }
+  return sendFile(services, call, `requests:${filter.organizationId ?? "*"}`, async () => ({
+    name: `requests.${format}`,
+    text: requestLines(services.requests, filter, { format, shown: (request) => shownTo(call, request) }),
+  }));
 }
 
 export const showRequest = operation({

@@ -1,7 +1,11 @@
+import type { ShortToken } from "../admin/short-tokens.ts";
 import type { AdminModelList, ResumedRoute } from "../api/admin/reports.ts";
+import type { PlaygroundToken } from "../api/admin/session.ts";
+import { isoTime } from "../api/time.ts";
 import { pricesByClass } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
-import { operation } from "./operation.ts";
+import { found, notFound } from "./core.ts";
+import { type OperationCall, type OperationServices, operation, requireOwn } from "./operation.ts";
 
 export const showService = operation({
   route: "GET /service",
@@ -66,3 +70,72 @@ export const resumeRoute = operation({
     return { object: "route", route, health: toHealth(health) };
   },
 });
+
+export const createPlaygroundToken = operation({
+  route: "POST /playground/token",
+  permission: "playground:use",
+  summary: "Create a short-lived access token for `/v1`; guests get one if the playground is open to them",
+  body: (s) => s.Strict({ organization_id: s.Type.Optional(s.Nullable(s.Id)) }),
+  answer: {
+    status: 201,
+    description: "The token.",
+    schema: (s) => s.PlaygroundToken,
+    secret: {
+      field: "token",
+      hint: () =>
+        "The token was shown in the first response and is not stored. Ask for another one with a new Idempotency-Key.",
+    },
+  },
+  async countGuest({ gateway, facts }, clientKey) {
+    const limit = facts.guest_playground.requests_per_minute;
+    await gateway.limits.countRequest([{ key: `guest:${clientKey}`, limit }]);
+  },
+  async handle(services, { who, body }): Promise<PlaygroundToken> {
+    const { token, organizationId, expiresAtMs } = await shortTokenFor(services, who, body.organization_id ?? null);
+    const organization = await services.accounts.organization(organizationId);
+    return {
+      object: "playground_token",
+      token,
+      organization_id: organizationId,
+      keeps_conversations: organization?.keepsConversations === true,
+      expires_at: isoTime(expiresAtMs),
+    };
+  },
+});
+
+/**
+ * A member's short-lived token has the rights of the token that they signed in with. People without one spend by the token of
+ * the console: those of an organization there only.
+ */
+async function shortTokenFor(
+  { shortTokens, facts, actor }: OperationServices,
+  who: OperationCall["who"],
+  named: string | null,
+): Promise<ShortToken> {
+  const token = who?.token ?? null;
+  if (who !== null && who.person !== null && who.session === null) {
+    // It would have neither the scopes nor the end of the JWT.
+    throw new ApiError("insufficient_role", "Sign in to the console: a JWT is itself an access token for `/v1`.");
+  }
+  const operatorId = who !== null && token === null ? who.id : null;
+  const holder = { actor, session: who?.session ?? null, operatorId };
+  if (who !== null && named !== null) requireOwn(who, named);
+  if (token !== null) {
+    if (token.scopes.includes("chat.completions:write")) return shortTokens.issueFor(token, holder);
+    throw new ApiError("insufficient_scope", "Your token needs the scope `chat.completions:write`.");
+  }
+  const organizationId = who === null ? guestsOrganization(facts, named) : (who.organizationId ?? named);
+  if (organizationId === null) {
+    const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
+    throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
+  }
+  const ofConsole = await found(shortTokens.consoleToken(organizationId, actor));
+  if (ofConsole.revokedAtMs === null) return shortTokens.issueFor(ofConsole, holder);
+  throw new ApiError("token_ended", `The console's token ${ofConsole.id} was revoked.`);
+}
+
+function guestsOrganization({ guest_playground }: OperationServices["facts"], named: string | null): string {
+  if (!guest_playground.open) throw new ApiError("missing_token", "Sign in first: the playground is closed to guests.");
+  if (named !== null && named !== guest_playground.organization_id) throw notFound();
+  return guest_playground.organization_id;
+}

@@ -5,10 +5,10 @@ import { hashOfSession, SIGN_IN_LIFE_MS } from "../admin/token.ts";
 import { PERMISSIONS, permits } from "../api/admin/roles.ts";
 import type { Session, SignInAddress } from "../api/admin/session.ts";
 import { isoTime } from "../api/time.ts";
-import { ApiError, UnknownIdError } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 import type { Person } from "../stores/queries/admin.ts";
 import { argument, text } from "./command.ts";
-import { type Core, notFound } from "./core.ts";
+import { type Core, found } from "./core.ts";
 import { type CallConnection, type OperationServices, operation, sharedOperation } from "./operation.ts";
 
 /** More than people behind one address need, with sessions of an hour. */
@@ -180,8 +180,7 @@ export const endSession = sharedOperation({
   summary: "End a session of the console at once; its holder can sign in again",
   answer: { status: 204, description: "The session has ended." },
   async handle(core, { params: { id } }) {
-    const session = await core.admin.session(hashOfSession(id));
-    if (session === undefined) throw notFound(new UnknownIdError("session", id, "session list"));
+    const session = await found(core.admin.session(hashOfSession(id)), { kind: "session", id });
     const { hash, tokenId, person } = session;
     const token = tokenId === null ? undefined : await core.accounts.token(tokenId);
     const organizationId = token?.organizationId ?? person?.organizationId ?? null;

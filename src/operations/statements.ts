@@ -1,8 +1,9 @@
-import type { StatementEntry } from "../api/admin/credits.ts";
+import type { Static } from "typebox";
+import type { StatementFilter } from "../api/admin/credits.ts";
 import { isoMonth, isoTime } from "../api/time.ts";
 import type { StatementSelection } from "../reports/statement.ts";
 import { found } from "./core.ts";
-import { type OperationCall, operation, timeOf } from "./operation.ts";
+import { type OperationCall, operation, sendFile, timeOf } from "./operation.ts";
 
 export const showStatement = operation({
   route: "GET /organizations/:id/statement",
@@ -13,11 +14,7 @@ export const showStatement = operation({
   handle: async ({ statements }, call) => statements.page({ ...selectionOf(call), ...call.page }),
 });
 
-interface StatementQuery {
-  from?: string;
-  to?: string;
-  kind?: StatementEntry["kind"];
-}
+type StatementQuery = { [Name in keyof typeof StatementFilter]?: Static<(typeof StatementFilter)[Name]> };
 
 /** Returns the entries of a statement that a query asks for. */
 function selectionOf({ params, query }: Pick<OperationCall<StatementQuery>, "params" | "query">): StatementSelection {
@@ -25,9 +22,6 @@ function selectionOf({ params, query }: Pick<OperationCall<StatementQuery>, "par
   const period = { fromMs: timeOf("from", from) ?? undefined, toMs: timeOf("to", to) ?? undefined };
   return { organizationId: params.id, kind, ...period };
 }
-
-/** Number of statement exports of one organization that may run at once in this process, for all callers together. */
-const EXPORTS_AT_ONCE_MAX = 2;
 
 export const exportStatement = operation({
   route: "GET /organizations/:id/statement.csv",
@@ -38,18 +32,11 @@ export const exportStatement = operation({
   async handle(services, call) {
     const selection = selectionOf(call);
     const { organizationId } = selection;
-    const leave = services.gateway.limits.enterExport({ key: `exports:${organizationId}`, limit: EXPORTS_AT_ONCE_MAX });
-    try {
+    return sendFile(services, call, `exports:${organizationId}`, async () => {
       const { name } = await found(services.accounts.organization(organizationId));
-      const headers = {
-        "content-type": "text/csv; charset=utf-8",
-        "content-disposition": `attachment; filename="${fileNameOf(name, selection)}.csv"`,
-      };
       const text = services.statements.csv(selection, { forOperator: call.may("upstreams:read") });
-      return await call.connection.stream(headers, text);
-    } finally {
-      leave();
-    }
+      return { name: `${fileNameOf(name, selection)}.csv`, text };
+    });
   },
 });
 

@@ -4,10 +4,10 @@ import { DEFAULT_SCOPES, type LimitSettings, type Pins, SCOPES, type Scope } fro
 import { isoTime } from "../api/time.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BudgetRow } from "../credits/books.ts";
-import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
+import { ApiError, OperatorError } from "../errors.ts";
 import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
 import { facts, jsonOf } from "./command.ts";
-import { type AccountCore, type Core, invalidValue, notFound, shortText } from "./core.ts";
+import { type AccountCore, type Core, found, invalidValue, shortText } from "./core.ts";
 import { amountOf, limitSettingsOf, timeOf } from "./operation.ts";
 
 export interface TokenTerms {
@@ -83,10 +83,8 @@ export function scopesOf(scopes: string[] | null): Scope[] {
 }
 
 /** Reads a token. Rejects with not_found. */
-export async function tokenRow({ accounts }: Pick<Core, "accounts">, id: string): Promise<TokenWithBudget> {
-  const row = await accounts.token(id);
-  if (row === undefined) throw notFound(new UnknownIdError("token", id, "token list"));
-  return row;
+export function tokenRow({ accounts }: Pick<Core, "accounts">, id: string): Promise<TokenWithBudget> {
+  return found(accounts.token(id), { kind: "token", id });
 }
 
 /** Throws token_ended for a token that was revoked or has expired. `change` is what it was asked for: "rotated". */
