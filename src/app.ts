@@ -4,7 +4,6 @@ import { firstAdminToken } from "./admin/operators.ts";
 import { createSignInFailures } from "./admin/sessions.ts";
 import { ensureFirstOrganization, type FirstOrganization } from "./app/first-run.ts";
 import { createHttp, listen, urlOf } from "./app/http.ts";
-import { LiveParts } from "./app/live.ts";
 import {
   createIssuerKeys,
   createLedger,
@@ -18,6 +17,7 @@ import {
 import { Reloads } from "./app/reload.ts";
 import { createResumptions } from "./app/resumptions.ts";
 import { createTelemetry } from "./app/telemetry/telemetry.ts";
+import { LiveParts } from "./app/upstreams.ts";
 import { createWarnings, createWatch } from "./app/warnings.ts";
 import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";

@@ -33,10 +33,10 @@ import { conversationsOver, requestsOver } from "../reports/requests.ts";
 import { Statements } from "../reports/statement.ts";
 import type { UsageDays } from "../reports/usage-days.ts";
 import type { Store } from "../stores/store.ts";
-import type { LiveValues } from "./live.ts";
 import { fractions, newIdOf, type StartOptions } from "./parts.ts";
 import type { Resumptions } from "./resumptions.ts";
 import type { Telemetry } from "./telemetry/telemetry.ts";
+import type { LiveValues } from "./upstreams.ts";
 import { receiverFault } from "./warnings.ts";
 
 export interface Services {

@@ -21,7 +21,7 @@ import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
 import type { AccessLog, Log } from "../telemetry/logger.ts";
 import { createOutage } from "../telemetry/outage.ts";
-import type { LiveValues } from "./live.ts";
+import type { LiveValues } from "./upstreams.ts";
 
 /** The configuration of a running service, which can be read again. */
 export interface ConfigSource {

@@ -6,8 +6,8 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
 import type { Config } from "../config.ts";
 import { OperatorError } from "../errors.ts";
-import type { LiveParts } from "./live.ts";
 import { Reloads, type ReloadsOptions } from "./reload.ts";
+import type { LiveParts } from "./upstreams.ts";
 
 let directory: string;
 let reloads: Reloads;

@@ -6,9 +6,9 @@ import type { Circuits } from "../gateway/circuit.ts";
 import type { Server } from "../http/server.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { serverSettingsOf } from "./http.ts";
-import type { LiveParts, LiveValues } from "./live.ts";
 import type { ConfigSource } from "./parts.ts";
 import type { ConfigurationState } from "./telemetry/gauges.ts";
+import type { LiveParts, LiveValues } from "./upstreams.ts";
 
 export interface ReloadsOptions {
   source: ConfigSource;

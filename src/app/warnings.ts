@@ -11,9 +11,9 @@ import { Dispatcher, type Sender } from "../warnings/dispatcher.ts";
 import { mailSender } from "../warnings/mail.ts";
 import { Watch } from "../warnings/watch.ts";
 import { webhookSender } from "../warnings/webhook.ts";
-import type { LiveValues } from "./live.ts";
 import type { StartOptions } from "./parts.ts";
 import { loadOptional } from "./parts.ts";
+import type { LiveValues } from "./upstreams.ts";
 
 type WarningSettings = Config["warnings"];
 

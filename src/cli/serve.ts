@@ -28,18 +28,14 @@ export function addServe(program: Command, terminal: Terminal, version: string):
       const files = new Set<string>();
       const config = await readConfig(flags, { files });
       if (workers > 1) requireSharedStore(config);
-      const { createLog } = await import("../telemetry/logger.ts");
+      const { createLog, openAccessLog } = await import("../telemetry/logger.ts");
       const log = createLog(config.log.level);
       if (workers > 1 && !isWorker()) {
         terminal.exitWith(await supervise(workers, log));
         return;
       }
       // Loaded here, so that no other command waits for them.
-      const [{ startService }, { printStart }, { openAccessLog }] = await Promise.all([
-        import("../app.ts"),
-        import("./start-report.ts"),
-        import("../telemetry/access-log.ts"),
-      ]);
+      const [{ startService }, { printStart }] = await Promise.all([import("../app.ts"), import("./start-report.ts")]);
       const accessLog = openAccessLog({ ...config.log, clock: terminal.clock, random: Math.random });
       const out = (line: string) => {
         if (flags.json !== true && isFirst()) terminal.out(line);

@@ -73,18 +73,7 @@ export interface ServerSettings {
   facts: AdminServices["facts"];
 }
 
-export interface Server {
-  /** Resolves with the bound address. Rejects with the errors of node:net, such as EADDRINUSE. */
-  listen(options: { host: string; port: number }): Promise<AddressInfo>;
-  /** Stops accepting requests, lets running ones finish, aborts the rest, and waits until all are settled. */
-  close(options: ShutdownOptions): Promise<void>;
-  /** Applies to requests that begin from now on. Resolves when every completion that is running now has ended. */
-  reconfigure(settings: ServerSettings): Promise<void>;
-  /** Requests without a complete response, health checks aside, and completions that are not settled. */
-  runningRequests(): number;
-  /** For tests. */
-  readonly instance: FastifyInstance;
-}
+export type Server = Awaited<ReturnType<typeof createServer>>;
 
 const EXPOSED_HEADERS = [
   "x-request-id",
@@ -176,7 +165,7 @@ const REQUEST_PROPERTIES = ["caller", "bodyReservation", "failure", "modelName",
 const HSTS = "max-age=31536000";
 
 /** Creates the HTTP server with all endpoints. */
-export async function createServer(options: ServerOptions): Promise<Server> {
+export async function createServer(options: ServerOptions) {
   const { log, bodyLimitBytes, basePath } = options;
   const server = createFastify(options);
   handleConnections(server.server, options);
@@ -225,16 +214,21 @@ export async function createServer(options: ServerOptions): Promise<Server> {
   await server.register(async (api) => serveAdmin(api, services));
   await server.ready();
   return {
+    /** For tests. */
     instance: server,
-    runningRequests: () => running.count,
-    reconfigure: ({ completions, facts, ...changed }) => {
+    /** Requests without a complete response, health checks aside, and completions that are not settled. */
+    runningRequests: (): number => running.count,
+    /** Applies to requests that begin from now on. Resolves when every completion that is running now has ended. */
+    reconfigure: ({ completions, facts, ...changed }: ServerSettings): Promise<void> => {
       // A request takes the gateway once, so that all of its steps use the same providers.
       const gateway = { ...services.gateway, ...changed.gateway };
       Object.assign(services, { gateway, completions, facts });
       return running.currentEnded();
     },
-    listen: (address) => listen(server, address),
-    close: (closing) => running.shutDown(closing),
+    /** Resolves with the bound address. Rejects with the errors of node:net, such as EADDRINUSE. */
+    listen: (address: { host: string; port: number }) => listen(server, address),
+    /** Stops accepting requests, lets running ones finish, aborts the rest, and waits until all are settled. */
+    close: (closing: ShutdownOptions): Promise<void> => running.shutDown(closing),
   };
 }
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type AccessLogOptions, BoundedAccessLog } from "./access-log.ts";
 import type { AccessEntry } from "./logger.ts";
+import { type AccessLogOptions, BoundedAccessLog } from "./logger.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -13,11 +13,6 @@ export interface OutageOptions {
   clock: () => number;
 }
 
-export interface Outage {
-  failed(fields: object): void;
-  succeeded(): void;
-}
-
 interface RunningOutage {
   sinceMs: number;
   failures: number;
@@ -26,7 +21,7 @@ interface RunningOutage {
 }
 
 /** Returns what logs a repeating failure: one line when it begins, one a minute with a count, and one when it is over. */
-export function createOutage({ log, level, texts, clock }: OutageOptions): Outage {
+export function createOutage({ log, level, texts, clock }: OutageOptions) {
   let running: RunningOutage | undefined;
   let everyMinute: NodeJS.Timeout | undefined;
   const logMinute = () => {
@@ -45,14 +40,14 @@ export function createOutage({ log, level, texts, clock }: OutageOptions): Outag
     log.info({ failures, durationMs }, texts.ends);
   };
   return {
-    failed(fields) {
+    failed(fields: object): void {
       running ??= begin(fields);
       clearTimeout(running.ending);
       running.ending = undefined;
       running.failures += 1;
       running.failuresThisMinute += 1;
     },
-    succeeded() {
+    succeeded(): void {
       if (running === undefined || running.ending !== undefined) return;
       running.ending = setTimeout(end, QUIET_MS, clock() - running.sinceMs, running.failures).unref();
     },

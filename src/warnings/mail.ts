@@ -1,7 +1,7 @@
 import type { createTransport, Transporter } from "nodemailer";
+import { isoTime } from "../api/time.ts";
 import { isLoopback } from "../config/formats.ts";
-import type { Sender } from "./dispatcher.ts";
-import { mailOf } from "./texts.ts";
+import type { EventMessage, Sender } from "./dispatcher.ts";
 
 const TIMEOUT_MS = 15_000;
 const MESSAGES_MAX = 100;
@@ -42,4 +42,21 @@ function openTransport({ createTransport, url }: MailOptions): Transporter {
     ...(username !== "" && { auth: { user: decodeURIComponent(username), pass: decodeURIComponent(password) } }),
     ...{ connectionTimeout: TIMEOUT_MS, greetingTimeout: TIMEOUT_MS, socketTimeout: TIMEOUT_MS },
   } as Parameters<typeof createTransport>[0]);
+}
+
+/** Returns the content of a mail about some events. */
+function mailOf(messages: readonly EventMessage[]): Record<"subject" | "text" | "html", string> {
+  const lines = messages.map(({ text, event }) => ({ text, at: isoTime(event.madeAtMs), kind: event.kind }));
+  const [first] = lines;
+  const rows = lines.map(({ at, kind, text }) => `<li><p>${escaped(text)}</p><small>${at}, ${kind}</small></li>`);
+  return {
+    subject:
+      lines.length === 1 ? `Tollgate: ${(first?.text ?? "").slice(0, 150)}` : `Tollgate: ${lines.length} warnings`,
+    text: lines.map(({ at, kind, text }) => `${text}\n(${at}, ${kind})\n`).join("\n"),
+    html: `<ul>${rows.join("")}</ul>`,
+  };
+}
+
+function escaped(text: string): string {
+  return text.replace(/[&<>"]/g, (found) => `&#${found.charCodeAt(0)};`);
 }

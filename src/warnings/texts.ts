@@ -1,5 +1,4 @@
 import type { EventKind } from "../api/admin/event-kinds.ts";
-import { isoTime } from "../api/time.ts";
 import type { EventRow } from "../credits/warnings.ts";
 
 type Data = Record<string, unknown>;
@@ -38,23 +37,4 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
 /** Describes an event for people. `organization`: its name; null for an event of the service. */
 export function eventText({ kind, data }: EventRow, organization: string | null): string {
   return `${organization === null ? "" : `${organization}: `}${TEXTS[kind](data)}`;
-}
-
-/** Returns the content of a mail about some events. */
-export function mailOf(
-  messages: readonly { text: string; event: EventRow }[],
-): Record<"subject" | "text" | "html", string> {
-  const lines = messages.map(({ text, event }) => ({ text, at: isoTime(event.madeAtMs), kind: event.kind }));
-  const [first] = lines;
-  const rows = lines.map(({ at, kind, text }) => `<li><p>${escaped(text)}</p><small>${at}, ${kind}</small></li>`);
-  return {
-    subject:
-      lines.length === 1 ? `Tollgate: ${(first?.text ?? "").slice(0, 150)}` : `Tollgate: ${lines.length} warnings`,
-    text: lines.map(({ at, kind, text }) => `${text}\n(${at}, ${kind})\n`).join("\n"),
-    html: `<ul>${rows.join("")}</ul>`,
-  };
-}
-
-function escaped(text: string): string {
-  return text.replace(/[&<>"]/g, (found) => `&#${found.charCodeAt(0)};`);
 }

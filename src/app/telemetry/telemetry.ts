@@ -25,21 +25,10 @@ export interface TelemetryOptions {
 }
 
 /** Metrics and traces of a service, as far as they are configured. */
-export interface Telemetry {
-  observeRequest: ((begun: BegunRequest) => RequestObserver) | undefined;
-  ledger: LedgerObserver | undefined;
-  /** Returns all metrics in Prometheus' text format; undefined where nothing serves them. */
-  read: (() => Promise<string>) | undefined;
-  /** Shows the state of a service in the metrics, and serves them on a port of their own if there is one. */
-  start(sources: GaugeSources): Promise<void>;
-  /** Ends showing the state of the service, before its parts are closed. */
-  detach(): void;
-  /** Exports what is left, and ends. */
-  stop(): Promise<void>;
-}
+export type Telemetry = Awaited<ReturnType<typeof createTelemetry>>;
 
 /** Creates the telemetry of a configuration. Rejects with OperatorError if a package that it needs is not installed. */
-export async function createTelemetry(config: Config, options: TelemetryOptions): Promise<Telemetry> {
+export async function createTelemetry(config: Config, options: TelemetryOptions) {
   const { version, log } = options;
   const onFailure = (failure: unknown) => log.warn({ err: failure }, "telemetry could not be exported");
   const sdkOptions = { version, onFailure };
@@ -52,7 +41,7 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
   return {
     observeRequest:
       (record ?? spans) &&
-      ((begun) => {
+      ((begun: BegunRequest): RequestObserver => {
         const span = spans && beginSpan(spans, begun);
         const ended: RequestObserver["ended"] = (...request) => {
           record?.(...request);
@@ -61,18 +50,22 @@ export async function createTelemetry(config: Config, options: TelemetryOptions)
         return { traceId: span?.traceId, traceparent: span?.traceparent, ended };
       }),
     ledger: meters && ledgerMetrics(meters.meter),
+    /** Returns all metrics in Prometheus' text format; undefined where nothing serves them. */
     read: meters?.read,
-    async start(sources) {
+    /** Shows the state of a service in the metrics, and serves them on a port of their own if there is one. */
+    async start(sources: GaugeSources): Promise<void> {
       if (meters === undefined) return;
       endObserving = observeState(meters.meter, sources);
       const { host, port, token } = config.metrics;
       if (meters.read === undefined || port === undefined) return;
       stopServing = await listenForMetrics({ host, port }, { token, read: meters.read });
     },
-    detach() {
+    /** Ends showing the state of the service, before its parts are closed. */
+    detach(): void {
       endObserving?.();
     },
-    async stop() {
+    /** Exports what is left, and ends. */
+    async stop(): Promise<void> {
       const exported = [meters, tracers].map((one) => one?.stop().catch(onFailure));
       const stopped = Promise.all([stopServing?.(), ...exported]);
       const late = await Promise.race([stopped, sleep(STOP_MS, "late" as const, { ref: false })]);
