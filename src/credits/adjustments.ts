@@ -1,7 +1,6 @@
 import { isoTime } from "../api/time.ts";
 import type { WrittenRows } from "../stores/admin-schema.ts";
-import { assertAmount, type MicroCredits, minimum } from "./amount.ts";
-import { auditRowOf } from "./audit.ts";
+import { assertAmount, creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
 import type { Account } from "./batch.ts";
 import type { AdjustmentRow, CreditTransition, GrantRow, GrantTransition, RevokeTransition } from "./books.ts";
 import { countInBudgets } from "./budget-counters.ts";
@@ -142,7 +141,8 @@ function recordBooking(
   rows: WrittenRows,
 ): void {
   if (audit === undefined || audit === null) return;
-  newAuditEntries.push(auditRowOf(audit, { organizationId, subjectId, amount, madeAtMs: nowMs }, rows));
+  const after = { ...audit.after, amount: creditsFromMicro(amount) };
+  newAuditEntries.push({ ...audit, organizationId, subjectId, madeAtMs: nowMs, before: null, after, rows });
 }
 
 /** The terms of a booking but for its amount, as they are requested or stored. */

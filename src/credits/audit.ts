@@ -1,6 +1,5 @@
 import type { AUDIT_ENTRY, WrittenRows } from "../stores/admin-schema.ts";
 import type { RowOf } from "../stores/table.ts";
-import { creditsFromMicro, type MicroCredits } from "./amount.ts";
 
 export type StoredAuditRow = RowOf<typeof AUDIT_ENTRY>;
 /** An audit record as others read it. */
@@ -22,21 +21,4 @@ export interface BookingAudit
 export interface Audited {
   /** Written with the first booking, not with a repetition. Null or absent for a booking of the service itself. */
   audit?: BookingAudit | null;
-}
-
-/** Subject and amount of a booking, as decided. */
-export interface AuditedBooking {
-  organizationId: string;
-  subjectId: string;
-  amount: MicroCredits;
-  madeAtMs: number;
-}
-
-/** Completes the audit record of a booking, with the rows that it made. */
-export function auditRowOf(
-  { after, ...audit }: BookingAudit,
-  { amount, ...booking }: AuditedBooking,
-  rows: WrittenRows,
-): AuditOfRows {
-  return { ...audit, ...booking, before: null, after: { ...after, amount: creditsFromMicro(amount) }, rows };
 }

@@ -212,22 +212,17 @@ function visitPart(part: ContentPart, visit: (text: string) => void, others: Oth
 
 /** Bounds the tokens of the inputs of embeddings, as `estimatePrompt` does: by the bytes of texts, or by the number of token ids. */
 export function estimateInputs(inputs: readonly EmbeddingInput[]): PromptEstimate {
-  const estimate: PromptEstimate = {
-    least: 0,
-    likely: 0,
-    most: 0,
-    likelyBesideText: 0,
+  const ofTexts = inputs.filter((input) => typeof input === "string").map(estimateInput);
+  const ofIds = inputs.filter((input) => typeof input !== "string").map(estimateInput);
+  const sum = (bound: "least" | "likely" | "most") => sumOf([...ofTexts, ...ofIds].map((one) => one[bound]));
+  return {
+    least: sum("least"),
+    likely: sum("likely"),
+    most: sum("most"),
+    likelyBesideText: sumOf(ofIds.map(({ likely }) => likely)),
     hasAudio: false,
     hasHourCache: false,
   };
-  for (const input of inputs) {
-    const one = estimateInput(input);
-    estimate.least += one.least;
-    estimate.likely += one.likely;
-    estimate.most += one.most;
-    if (typeof input !== "string") estimate.likelyBesideText += one.likely;
-  }
-  return estimate;
 }
 
 /** Bounds the tokens of one input. */

@@ -7,9 +7,8 @@ import type { Route } from "../catalog/model.ts";
 import { estimatePrompt, holdBounds } from "../credits/estimate.ts";
 import { FREE, priceOf } from "../credits/price.ts";
 import type { UpstreamUsage } from "../providers/provider.ts";
-import { type Charged, chargeOf, roughCharge, tokenBoundsOf, within } from "./charge.ts";
+import { type Charged, chargeOf, OutputRates, roughCharge, tokenBoundsOf, within } from "./charge.ts";
 import { Meter } from "./meter.ts";
-import { OutputRates } from "./output-rates.ts";
 import { TokenCounter } from "./token-counter.ts";
 
 const counter = new TokenCounter({ log: keepLog() });

@@ -81,7 +81,7 @@ function reportOf(
       end === "client_disconnected" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
     finishReason: meter.finishReason ?? null,
     charge: settlement?.ended === undefined ? null : { tokens: settlement.tokens, amount: settlement.charged },
-    providerCost: meter.providerRecord.cost,
+    providerCost: meter.providerRecord.providerCost,
   };
 }
 

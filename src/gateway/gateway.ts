@@ -10,11 +10,10 @@ import type { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
-import type { Circuits } from "./circuit.ts";
+import type { OutputRates } from "./charge.ts";
+import type { Circuits, RetryBudget } from "./circuit.ts";
 import type { LimitedRequest, RateLimiter } from "./limits.ts";
-import type { OutputRates } from "./output-rates.ts";
 import type { Plan } from "./plan.ts";
-import type { RetryBudget } from "./retry-budget.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
 /** Limits of the playground organization, whose requests are free. */

@@ -202,12 +202,15 @@ describe("the provider's own record", () => {
   };
 
   test("The record is empty where the provider states nothing.", () => {
-    expect(recordOf([{ usage: { prompt_tokens: 1, completion_tokens: 1 } }])).toEqual({ responseId: null, cost: null });
+    expect(recordOf([{ usage: { prompt_tokens: 1, completion_tokens: 1 } }])).toEqual({
+      providerResponseId: null,
+      providerCost: null,
+    });
   });
 
   test("The record has an id that a database can store.", () => {
-    expect(recordOf([{ responseId: "gen\u0000-1\ud800" }]).responseId).toBe("gen\ufffd-1\ufffd");
-    expect(recordOf([{ responseId: "x".repeat(10_000) }]).responseId).toHaveLength(201);
+    expect(recordOf([{ responseId: "gen\u0000-1\ud800" }]).providerResponseId).toBe("gen\ufffd-1\ufffd");
+    expect(recordOf([{ responseId: "x".repeat(10_000) }]).providerResponseId).toHaveLength(201);
   });
 
   test.each([
@@ -230,6 +233,6 @@ describe("the provider's own record", () => {
     [{}, null],
     [null, null],
   ])("The cost %j is recorded as %j.", (cost, expected) => {
-    expect(recordOf([{ usage: { prompt_tokens: 1, completion_tokens: 1, cost } }]).cost).toBe(expected);
+    expect(recordOf([{ usage: { prompt_tokens: 1, completion_tokens: 1, cost } }]).providerCost).toBe(expected);
   });
 });

@@ -4,6 +4,7 @@ import { type SentTextVisitor, visitSent } from "../api/sent-text.ts";
 import { printable } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits, PROVIDER_COST_DIGITS, PROVIDER_COST_MAX } from "../credits/amount.ts";
 import { tokensOfPiece } from "../credits/estimate.ts";
+import type { Trace } from "../credits/facts.ts";
 import { byName, type TokenCounts } from "../credits/price.ts";
 import type { UpstreamChunk, UpstreamUsage } from "../providers/provider.ts";
 
@@ -29,14 +30,7 @@ export interface ReportedTokens {
   isFinal: boolean;
 }
 
-/** The provider's own id and cost of an answer, as the books keep them. */
-export interface ProviderRecord {
-  responseId: string | null;
-  /** A decimal number in the provider's own unit. */
-  cost: string | null;
-}
-
-export const RESPONSE_ID_CHARACTERS_MAX = 200;
+const RESPONSE_ID_CHARACTERS_MAX = 200;
 
 /** The measurements of an answer so far. */
 export type MeterReading = Readonly<Omit<Meter, "add">>;
@@ -102,8 +96,8 @@ export class Meter {
   }
 
   /** The provider's own record of the answer, as far as it is known. */
-  get providerRecord(): ProviderRecord {
-    return { responseId: this.#responseId, cost: decimalCost(this.#usage?.cost) };
+  get providerRecord(): Pick<Trace, "providerResponseId" | "providerCost"> {
+    return { providerResponseId: this.#responseId, providerCost: decimalCost(this.#usage?.cost) };
   }
 
   /** True once something has arrived that the client receives, apart from the role. */

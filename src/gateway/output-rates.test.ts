@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type MeasuredAnswer, OutputRates } from "./output-rates.ts";
+import { type MeasuredAnswer, OutputRates } from "./charge.ts";
 
 const UPSTREAM = "up/m";
 type Measured = Pick<MeasuredAnswer, "tokens" | "durationMs">;

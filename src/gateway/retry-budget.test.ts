@@ -1,6 +1,5 @@
-import fc from "fast-check";
 import { expect, test } from "vitest";
-import { RetryBudget, RollingCount } from "./retry-budget.ts";
+import { RetryBudget } from "./circuit.ts";
 
 const takenOf = (budget: RetryBudget, nowMs: number, tries: number) =>
   Array.from({ length: tries }, () => budget.takes("org", "m", nowMs)).filter(Boolean).length;
@@ -34,22 +33,4 @@ test("A busy organization may retry a fifth of the requests of the last ten seco
   expect(takenOf(budget, 9_999, 5_000)).toBe(1_000);
   expect(takenOf(budget, 15_000, 5_000)).toBe(0);
   expect(takenOf(budget, 30_000, 5_000)).toBe(100);
-});
-
-test("A rolling count is the number of events within its spans.", () => {
-  const times = fc.array(fc.integer({ min: 0, max: 3_000 }), { maxLength: 100 });
-  fc.assert(
-    fc.property(times, fc.integer({ min: 1, max: 8 }), fc.integer({ min: 1, max: 500 }), (waits, spans, spanMs) => {
-      const count = new RollingCount(spans, spanMs);
-      const seen: number[] = [];
-      let nowMs = 0;
-      for (const waitMs of waits) {
-        nowMs += waitMs;
-        seen.push(nowMs);
-        count.add(nowMs);
-        const first = (Math.floor(nowMs / spanMs) - spans + 1) * spanMs;
-        expect(count.total(nowMs)).toBe(seen.filter((ms) => ms >= first).length);
-      }
-    }),
-  );
 });

@@ -128,14 +128,12 @@ function answerToStore(
 /** Attempts are recorded where there were several, or where the upstream's report differs from the charge. */
 function traceOf({ plan, upstream, delivery }: Completed, reported: TokenCounts | null): Trace {
   const { end, firstTokenMs, meter, failure } = delivery;
-  const { responseId: providerResponseId, cost: providerCost } = meter.providerRecord;
   return {
     isStreamed: plan.isStreamed,
     firstTokenMs,
     attempts: recordedAttempts(attemptsOf(upstream), reported),
     failure: end === "complete" || end === "client_disconnected" ? null : publicError(failure).code,
-    providerResponseId,
-    providerCost,
+    ...meter.providerRecord,
   };
 }
 

@@ -1,5 +1,6 @@
+import fc from "fast-check";
 import { expect, test } from "vitest";
-import { RecentMap } from "./recent-map.ts";
+import { RecentMap, RollingCount } from "./recent.ts";
 
 const LIMITS = { idleMs: 1_000, entriesMax: 3 };
 
@@ -41,4 +42,22 @@ test("An entry can be replaced and deleted.", () => {
   expect(map.values(2)).toEqual(["other"]);
   map.clear();
   expect(map.size).toBe(0);
+});
+
+test("A rolling count is the number of events within its spans.", () => {
+  const times = fc.array(fc.integer({ min: 0, max: 3_000 }), { maxLength: 100 });
+  fc.assert(
+    fc.property(times, fc.integer({ min: 1, max: 8 }), fc.integer({ min: 1, max: 500 }), (waits, spans, spanMs) => {
+      const count = new RollingCount(spans, spanMs);
+      const seen: number[] = [];
+      let nowMs = 0;
+      for (const waitMs of waits) {
+        nowMs += waitMs;
+        seen.push(nowMs);
+        count.add(nowMs);
+        const first = (Math.floor(nowMs / spanMs) - spans + 1) * spanMs;
+        expect(count.total(nowMs)).toBe(seen.filter((ms) => ms >= first).length);
+      }
+    }),
+  );
 });

@@ -60,3 +60,33 @@ export class RecentMap<Value> {
     }
   }
 }
+
+/** Counts the events of a recent period by equal spans of time. The oldest span is dropped as a whole. */
+export class RollingCount {
+  readonly #spans: number;
+  readonly #spanMs: number;
+  readonly #counts = new Map<number, number>();
+
+  /** Counts `spans` spans of `spanMs` each, the current one included. */
+  constructor(spans: number, spanMs: number) {
+    this.#spans = spans;
+    this.#spanMs = spanMs;
+  }
+
+  add(nowMs: number): void {
+    const span = this.#advance(nowMs);
+    this.#counts.set(span, (this.#counts.get(span) ?? 0) + 1);
+  }
+
+  total(nowMs: number): number {
+    this.#advance(nowMs);
+    return this.#counts.values().reduce((sum, count) => sum + count, 0);
+  }
+
+  /** Drops the spans that have passed, and after the clock was set back those that it has not reached, and returns the current one. */
+  #advance(nowMs: number): number {
+    const now = Math.floor(nowMs / this.#spanMs);
+    for (const span of this.#counts.keys()) if (span <= now - this.#spans || span > now) this.#counts.delete(span);
+    return now;
+  }
+}
