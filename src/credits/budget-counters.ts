@@ -1,5 +1,5 @@
 import type { Account, BookRows } from "./batch.ts";
-import type { BudgetUseRow, HoldTransition, Transition } from "./books.ts";
+import type { BudgetUseRow, Transition } from "./books.ts";
 import { counterIdOf, countersIn } from "./budget-uses.ts";
 import { type BudgetState, budgetState } from "./budgets.ts";
 import type { BudgetUse, RecordedUses } from "./facts.ts";
@@ -29,11 +29,6 @@ export function budgetUsesOf(
     return countersIn(recorded).map((counter) => ({ organizationId, ...counter }));
   });
   return without(counters, []);
-}
-
-/** Returns what a hold records of the budgets that cover it. */
-export function recordedUses({ budgets, nowMs }: Account, hold: HoldTransition): RecordedUses {
-  return budgets?.recordFor(hold, nowMs) ?? null;
 }
 
 /** Returns the states of the counters that a request recorded, without those of deleted budgets. */

@@ -46,7 +46,7 @@ describe("windows", () => {
 
 describe("coverage", () => {
   const usesOf = (budget: BudgetRow, metadata: Record<string, string> | null) =>
-    new BudgetIndex([budget]).usesOf(holding("a", 1n, metadata), SUNDAY).map(({ value }) => value);
+    countersIn(new BudgetIndex([budget]).recordFor(holding("a", 1n, metadata), SUNDAY)).map(({ value }) => value);
 
   test.each<[string, Partial<BudgetRow>, Record<string, string> | null, string[]]>([
     ["every request without a selector", {}, null, [""]],

@@ -64,23 +64,17 @@ export class BudgetIndex {
     return this.#byId.get(id);
   }
 
-  /** Returns what a request records of the counters that its hold uses. */
-  recordFor(hold: HoldTransition, nowMs: number): RecordedUses {
-    return recordedTextOf(this.usesOf(hold, nowMs));
-  }
-
-  /** Returns the counters that a hold uses: of each budget that covers its request. */
-  usesOf({ callerId, facts: { model, metadata } }: HoldTransition, nowMs: number): BudgetUse[] {
+  /** Returns what a request records of the counters that its hold uses: of each budget that covers it. */
+  recordFor({ callerId, facts: { model, metadata } }: HoldTransition, nowMs: number): RecordedUses {
     const subject = { callerId, model, metadata };
-    const uses: BudgetUse[] = [];
-    for (const budgets of [this.#byCaller.get(callerId) ?? [], this.#ofAll]) {
-      for (const budget of budgets) {
-        if (!isCovered(budget, subject)) continue;
-        const { id: budgetId, window } = budget;
-        uses.push({ budgetId, windowAtMs: windowAt(window, nowMs), value: eachValue(budget, subject) });
-      }
-    }
-    return uses;
+    const covering = [...(this.#byCaller.get(callerId) ?? []), ...this.#ofAll].filter((one) => isCovered(one, subject));
+    return recordedTextOf(
+      covering.map((budget) => ({
+        budgetId: budget.id,
+        windowAtMs: windowAt(budget.window, nowMs),
+        value: eachValue(budget, subject),
+      })),
+    );
   }
 }
 

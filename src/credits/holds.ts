@@ -14,7 +14,7 @@ import {
   type RequestRow,
   type SettleTransition,
 } from "./books.ts";
-import { countInBudgets, recordedUses, statesOf, warnOfUsedBudget } from "./budget-counters.ts";
+import { countInBudgets, statesOf, warnOfUsedBudget } from "./budget-counters.ts";
 import { type BudgetState, reachWithin, tightest } from "./budgets.ts";
 import { decodeLines, encodeLines } from "./charge-lines.ts";
 import type { CallerKey, Draw, EventBasis, EventEnd, HoldFacts, Trace } from "./facts.ts";
@@ -44,7 +44,7 @@ export function makeHold(account: Account, transition: HoldTransition): Outcomes
   if (answered) return answered;
   assertAmount(least);
   assertAmount(most);
-  const budgets = recordedUses(account, transition);
+  const budgets = account.budgets?.recordFor(transition, account.nowMs) ?? null;
   const covering = statesOf(account, budgets);
   const reach = reachWithin(account.balance.available, covering);
   if (reach < least) return shortage(account, covering, { least, reach });
@@ -251,8 +251,8 @@ function settleLate(account: Account, request: RequestRow, transition: SettleTra
   countInBudgets(account, budgets, { spent: amount }, "existing");
   const id = `late_${holdId}`;
   account.adjustments.insert(id, {
-    ...{ ...NO_TERMS, organizationId, id, kind: "late_settlement", holdId, tokenId, budgets },
-    amount,
+    ...NO_TERMS,
+    ...{ organizationId, id, kind: "late_settlement", holdId, tokenId, budgets, amount },
     draws: [...taken, ...returned.map((draw) => ({ ...draw, amount: -draw.amount }))],
     madeAtMs: account.nowMs,
     settlement: { upstream, ...chargedTokens(more, prices), shortfall, basis, end, trace },
@@ -260,8 +260,8 @@ function settleLate(account: Account, request: RequestRow, transition: SettleTra
 }
 
 /**
- * Returns the excess of draws over a cost, or draws the missing amount as far as credits are available. `difference` is what the
- * draws have then become more.
+ * Returns the excess of draws over a cost, or draws the missing amount as far as credits are available. `difference` is the amount
+ * taken less the amount returned.
  */
 function redraw(account: Account, draws: readonly Draw[], cost: MicroCredits) {
   const { front: kept, rest: returned } = splitDraws(draws, cost);

@@ -128,9 +128,7 @@ function needOf(
   const { prompt, completion, calls: callsMost } = tokenBoundsOf(model, route, estimate, range.most);
   // A shorter `max_tokens` is a smaller hold only where it bounds everything that is charged as output.
   const outputTokensLeast = completion > range.most ? completion : range.least;
-  const { hasAudio, hasHourCache } = estimate;
-  const possible = { hasAudio, hasHourCache, callsMost };
-  const prices = isFree ? FREE : possiblePrices(highestPricesAt(route, prompt), possible);
+  const prices = isFree ? FREE : possiblePrices(highestPricesAt(route, prompt), { ...estimate, callsMost });
   const need = { promptTokensMost: prompt, outputTokensLeast, outputTokensMost: completion, callsMost, prices };
   const { least, most } = holdBounds(need);
   return { ...need, route, least, most };

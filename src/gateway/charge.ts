@@ -116,10 +116,8 @@ export function chargedAt(
   counts: TokenCounts,
   serviceTier: string | undefined,
 ): { facts: HoldFacts; tokens: TokenCounts } {
-  const promptTokens = counts.input + counts.cachedInput + counts.cacheWrite;
-  const { hasAudio, hasHourCache } = estimate;
-  const possible = { hasAudio, hasHourCache, callsMost: route.callsMost ?? 0 };
-  const prices = isFree ? FREE : possiblePrices(pricesAt(route, promptTokens, serviceTier), possible);
+  const priced = pricesAt(route, tokenTotals(counts).input, serviceTier);
+  const prices = isFree ? FREE : possiblePrices(priced, { ...estimate, callsMost: route.callsMost ?? 0 });
   const tokens = prices.requests === undefined ? counts : { ...counts, requests: 1 };
   return { facts: { ...facts, upstream: upstreamOf(route), prices: pricesUsed(prices, tokens) }, tokens };
 }

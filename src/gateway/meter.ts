@@ -5,7 +5,7 @@ import { printable } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits, PROVIDER_COST_DIGITS, PROVIDER_COST_MAX } from "../credits/amount.ts";
 import { tokensOfPiece } from "../credits/estimate.ts";
 import type { Trace } from "../credits/facts.ts";
-import { byName, type TokenCounts } from "../credits/price.ts";
+import { byName, type TokenCounts, tokenTotals } from "../credits/price.ts";
 import type { UpstreamChunk, UpstreamUsage } from "../providers/provider.ts";
 
 /**
@@ -250,8 +250,7 @@ const CALL_CLASSES = CALL_ROWS.map((row) => row.class);
 /** Formats charged tokens as OpenAI's usage object; details appear where they are not 0. */
 export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionUsage {
   const { cachedInput, cacheWrite, reasoning } = tokens;
-  const prompt = tokens.input + cachedInput + cacheWrite;
-  const completion = tokens.output + reasoning;
+  const { input: prompt, output: completion } = tokenTotals(tokens);
   const promptDetails = stated({
     cached_tokens: cachedInput,
     cache_write_tokens: cacheWrite,
