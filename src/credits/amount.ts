@@ -136,8 +136,3 @@ export function usageReport({
     creditsHeld: held,
   };
 }
-
-/** Converts credits from a request to micro-credits; undefined if the amount is finer or larger than the ledger supports. */
-export function microCreditsOf(credits: number): MicroCredits | undefined {
-  return parseCredits(String(credits));
-}

@@ -43,7 +43,9 @@ export async function deliver(
   const { facts, lease, maxTokens, admittedAtMs } = admission;
   const { route, answer } = answered;
   const meter = new Meter(maxTokens);
-  const fold = needsFold(call) ? new AnswerFold() : undefined;
+  // A whole answer is needed where it is stored under an idempotency key or in a conversation.
+  const needsFold = call.idempotency !== null || call.principal.keepsConversations;
+  const fold = needsFold ? new AnswerFold() : undefined;
   const toolCalls = new ToolCallCompleter(facts.holdId);
   let head: AnswerHead | undefined;
   let isStreamed = false;
@@ -104,11 +106,6 @@ export function undelivered(
   const failure = isOwnCut(signal.reason) ? signal.reason : error;
   const nothing = { head: undefined, isStreamed: false, firstTokenMs: null, fold: undefined };
   return { end: endOf(failure, signal), failure, ...nothing, meter };
-}
-
-/** A whole answer is needed where it is stored under an idempotency key or in a conversation. */
-function needsFold({ idempotency, principal }: GatewayCall): boolean {
-  return idempotency !== null || principal.keepsConversations;
 }
 
 /** Tells whose end it was: an answer that the service itself ends was left neither by its client nor by its upstream. */

@@ -11,7 +11,7 @@ import type * as schemas from "../api/admin/schemas.ts";
 import type { ServiceFacts } from "../api/admin/session.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import { parseTime } from "../api/time.ts";
-import { microCreditsOf } from "../credits/amount.ts";
+import { parseCredits } from "../credits/amount.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import type { ResponseItems } from "../ledger/response-items.ts";
@@ -186,7 +186,7 @@ export function limitSettingsOf(limits: Limits | null | undefined): Partial<Limi
 
 /** Converts an amount of a body to micro-credits. Throws invalid_value for more than 6 decimals. */
 export function amountOf(param: string, credits: number): bigint {
-  const amount = microCreditsOf(credits);
+  const amount = parseCredits(String(credits));
   if (amount !== undefined) return amount;
   throw new ApiError("invalid_value", `Invalid '${param}': at most 6 decimals are allowed.`, { param });
 }

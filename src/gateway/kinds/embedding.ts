@@ -4,7 +4,7 @@ import { dimensionsOf, type EmbeddingVector, NumbersText } from "../../api/embed
 import type { CatalogModel } from "../../catalog/model.ts";
 import { estimateInput, estimateInputs } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError } from "../../errors.ts";
-import type { Provider, ProviderAnswer, ProviderEmbeddings } from "../../providers/provider.ts";
+import type { ProviderAnswer, ProviderEmbeddings } from "../../providers/provider.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
 import { labelsOf, modelFor, type Plan } from "../plan.ts";
 
@@ -15,7 +15,7 @@ export function planEmbedding(
   { catalog, providers, longTasks }: Pick<Gateway, "catalog" | "providers" | "longTasks">,
   call: EmbeddingCall,
 ): Plan {
-  const { principal, request, output } = call;
+  const { principal, request, output, requestId, traceparent, signal } = call;
   const model = modelFor(catalog, principal, request.model);
   if (model.embedding === undefined) throw notForEmbeddings(model);
   refuseDimensions(model, request.dimensions);
@@ -42,27 +42,13 @@ export function planEmbedding(
     isInputOnly: true,
     promptTexts: () => request.inputs.filter((input) => typeof input === "string"),
     send: async (provider, route) => {
-      return toAnswer(await embed(provider, { ...order, model: route.model }, call, longTasks), request);
+      if (provider.embed === undefined) throw new Error(`The provider '${provider.id}' creates no embeddings`);
+      const inTurn = <Result>(work: () => Result) => longTasks.run(principal.organizationId, work);
+      const answer = await provider.embed({ ...order, model: route.model, requestId, traceparent, signal, inTurn });
+      signal.throwIfAborted();
+      return toAnswer(answer, request);
     },
   };
-}
-
-async function embed(
-  provider: Provider,
-  order: EmbeddingOrder,
-  { requestId, traceparent, signal, principal }: EmbeddingCall,
-  longTasks: Gateway["longTasks"],
-): Promise<ProviderEmbeddings> {
-  if (provider.embed === undefined) throw new Error(`The provider '${provider.id}' creates no embeddings`);
-  const embeddings = await provider.embed({
-    ...order,
-    requestId,
-    traceparent,
-    signal,
-    inTurn: (work) => longTasks.run(principal.organizationId, work),
-  });
-  signal.throwIfAborted();
-  return embeddings;
 }
 
 /** Returns embeddings as an answer of one piece, which no other route can replace. Throws UpstreamError if they are not whole. */
