@@ -1,4 +1,4 @@
-import type { AUDIT_ENTRY, WrittenRows } from "../stores/admin-schema.ts";
+import type { AUDIT_ENTRY } from "../stores/admin-schema.ts";
 import type { RowOf } from "../stores/table.ts";
 
 export type StoredAuditRow = RowOf<typeof AUDIT_ENTRY>;

@@ -1,6 +1,6 @@
 import type { Page, PageRequest } from "../admin/directory.ts";
 import { isoTime, parseTime } from "../api/time.ts";
-import { creditsFromMicro, type MicroCredits, microCreditsOf, parseCredits } from "../credits/amount.ts";
+import { creditsFromMicro, type MicroCredits, parseCredits } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import type { Store } from "../stores/store.ts";
@@ -199,7 +199,7 @@ function amountFrom(text: string, name: string, least: MicroCredits, leastWords:
     refuse(name, text, `a decimal number of credits, ${leastWords}, with at most 6 decimals`);
   }
   const number = creditsFromMicro(amount);
-  return microCreditsOf(number) === amount ? number : refuse(name, text, "an amount with fewer digits");
+  return parseCredits(String(number)) === amount ? number : refuse(name, text, "an amount with fewer digits");
 }
 
 /** Parses a switch. */
