@@ -8,6 +8,7 @@ import { publicError } from "./failures.ts";
 import type { CompletionReport, Gateway, GatewayCall } from "./gateway.ts";
 import { planCompletion } from "./kinds/completion.ts";
 import { planEmbedding } from "./kinds/embedding.ts";
+import type { Plan } from "./plan.ts";
 import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } from "./settle.ts";
 
 /**
@@ -17,8 +18,7 @@ import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } fro
  */
 export async function complete(gateway: Gateway, call: GatewayCall, client: AnswerSink): Promise<void> {
   const startedMs = gateway.clock();
-  // Everything after the plan is the same for all kinds.
-  const plan = call.kind === "embedding" ? planEmbedding(gateway, call) : planCompletion(gateway, call);
+  const plan = planFor(gateway, call);
   const admission = await admit(gateway, call, plan);
   if ("answer" in admission) return replay(call, plan.model, admission, client);
   call.onHeld();
@@ -35,6 +35,11 @@ export async function complete(gateway: Gateway, call: GatewayCall, client: Answ
   keepConversation(gateway, call, completed, outcome);
   const closing = respond(gateway, call, completed, outcome, client);
   if (closing !== undefined) await closing;
+}
+
+/** Returns the plan of a request of its kind. Everything after the plan is the same for all kinds. */
+function planFor(gateway: Gateway, call: GatewayCall): Plan {
+  return call.kind === "embedding" ? planEmbedding(gateway, call) : planCompletion(gateway, call);
 }
 
 /** The end of a request: its committed charge, and the failure of the answer or of its settlement. */
