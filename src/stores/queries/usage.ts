@@ -101,9 +101,7 @@ function lateQuery({ from, to }: IdRange) {
  * time, and those whose requests of the day are closed.
  */
 export function differencesOfDay(day: number, bookedMs: number): Sql {
-  const counts = raw(USAGE_COLUMNS.join(", "));
-  const negative = raw(USAGE_COLUMNS.map((name) => `-${name}`).join(", "));
-  const differs = raw(USAGE_COLUMNS.map((name) => `sum(${name}) <> 0`).join(" or "));
+  const { counts, negative, differs } = USAGE_SUMS;
   const range = { from: idAt(day), to: idAt(day + DAY_MS) };
   return sql`
     with sums as (${endedQuery(range)} union all ${lateQuery(range)})
@@ -174,7 +172,13 @@ function days({ read, write }: Database) {
   };
 }
 
-export const USAGE_COLUMNS = Object.values(USAGE_COUNTS).flatMap(({ columns }) => Object.keys(columns));
+const USAGE_COLUMNS = Object.values(USAGE_COUNTS).flatMap(({ columns }) => Object.keys(columns));
+/** Lists of the columns of counts, and the condition that the sum of one of them is not 0. */
+export const USAGE_SUMS = {
+  counts: raw(USAGE_COLUMNS.join(", ")),
+  negative: raw(USAGE_COLUMNS.map((name) => `-${name}`).join(", ")),
+  differs: raw(USAGE_COLUMNS.map((name) => `sum(${name}) <> 0`).join(" or ")),
+};
 const SUMS = raw(USAGE_COLUMNS.map((name) => `cast(sum(${name}) as bigint) as ${name}`).join(", "));
 
 function upsert(rows: readonly UsageDayRow[]): Sql {

@@ -15,7 +15,7 @@ import type { Cell } from "../fields.ts";
 import { ACCOUNT_VERSION, ORGANIZATION, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
 import { join, raw, sql } from "../sql.ts";
 import type { Table } from "../table.ts";
-import { differencesOfDay, USAGE_COLUMNS } from "./usage.ts";
+import { differencesOfDay, USAGE_SUMS } from "./usage.ts";
 import { checkEach, REPORTED_MAX, soundRows, Violations } from "./verify-report.ts";
 
 const CHUNK_ROWS = 2_000;
@@ -114,30 +114,18 @@ async function checkSumsOfDays(database: Database, found: Violations): Promise<v
 
 /** Finds sums over all organizations that differ from the sums of each. */
 async function checkSumsOfAll(database: Database, found: Violations): Promise<void> {
-  const counts = USAGE_COLUMNS.map((name) => raw(name));
-  const sums = join(
-    counts.map((count) => sql`sum(case when organization_id = ${ALL} then ${count} else -${count} end) as ${count}`),
-  );
-  const differs = join(
-    counts.map((count) => sql`${count} <> 0`),
-    " or ",
-  );
-  const isDone = sql`day in (select day from usage_day_done)`;
+  const { counts, negative, differs } = USAGE_SUMS;
   // An organization's own sums by model are also its part of the sums by organization.
-  const byName = sql`
-    select day, dimension, name, ${sums} from usage_day
-    where dimension in ('model', 'token', 'first_token') and ${isDone} group by day, dimension, name`;
-  const byOrganization = sql`
-    select day, 'organization' as dimension, owner as name, ${sums} from (
-      select day, organization_id, case when organization_id = ${ALL} then name else organization_id end as owner,
-        ${join(counts)}
-      from usage_day where ${isDone} and
-        dimension = case when organization_id = ${ALL} then 'organization' else 'model' end) as parts
-    group by day, owner`;
-  const queries = [byName, byOrganization].map(
-    (query) => sql`select * from (${query}) as sums where ${differs} limit ${REPORTED_MAX}`,
-  );
-  for (const { day, dimension, name } of (await database.snapshot(queries)).flat()) {
+  const differences = await database.read<{ day: bigint; dimension: string; name: string }>(sql`
+    select day, dimension, name from (
+      select day, dimension, name, ${counts} from usage_day where organization_id = ${ALL}
+      union all select day, dimension, name, ${negative} from usage_day where organization_id <> ${ALL}
+      union all select day, 'organization', organization_id, ${negative} from usage_day
+        where organization_id <> ${ALL} and dimension = 'model'
+    ) as parts
+    where day in (select day from usage_day_done)
+    group by day, dimension, name having ${differs} limit ${REPORTED_MAX}`);
+  for (const { day, dimension, name } of differences) {
     found.report(14, `The sum of the day ${day} over all organizations by ${dimension} ${name} is not that of each.`);
   }
 }
