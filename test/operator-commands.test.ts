@@ -21,7 +21,10 @@ test("a command changes the terms of a token that its flags name", async () => {
   expect((await run(...update, "--cap", "3", "--model", "b")).stdout).toMatch(
     /models +b\n.*\ncap +0 of 3, 0 held\npinned +none\n?$/,
   );
-  expect(await line(1, ...update)).toBe("tollgate: Nothing to change: name at least one term.");
+  // Flags that exclude or need each other are refused before the store is opened.
+  const nothing = { stderr: "tollgate: Nothing to change: name at least one term.\n", store: null };
+  expect(await run(...update)).toMatchObject(nothing);
+  expect(await run("budget", "update", "bud_none", "--org", org)).toMatchObject(nothing);
   expect(await line(1, ...update, "--all-models", "--model", "b")).toContain("exclude each other");
   expect(await line(1, ...update, "--scope", "all")).toContain("scope is ");
   expect(await line(1, ...update, "--expires", "2020-01-01")).toContain("--expires is ");

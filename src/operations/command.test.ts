@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { OperatorError } from "../errors.ts";
-import { expiry, facts, futureDate, overlapSeconds, table } from "./command.ts";
+import { expiry, facts, futureDate, overlapSeconds, table, wordOf } from "./command.ts";
 
 test("text is aligned to the left, numbers to the right", () => {
   expect(
@@ -76,4 +76,11 @@ describe("dates in the future", () => {
     expect(() => overlapSeconds("2030-01-02", "--overlap")).toThrow(OperatorError);
     expect(() => futureDate("30d", "--expires", NOW)).toThrow(OperatorError);
   });
+});
+
+test("a refused word is reported with the words that are allowed", () => {
+  const windowOf = wordOf(["day", "week", "month"]);
+  expect(windowOf("week", "--window", NOW)).toBe("week");
+  expect(() => windowOf("year", "--window", NOW)).toThrow('--window is "year", but must be one of: day, week, month.');
+  expect(() => wordOf(["a", "b"])("c", "--role", NOW)).toThrow('--role is "c", but must be a or b.');
 });

@@ -54,7 +54,7 @@ export interface CommandCall {
 
 /** A command that calls its operation. */
 type CallingCommand<Own extends CommandFlags> = Pick<OperationCommand<Own>, "usage" | "summary" | "flags"> & {
-  /** Default: the flags and arguments are the parameters of the path. Throws OperatorError. */
+  /** Default: the flags and arguments are the parameters of the path. Called before the store is opened. Throws OperatorError. */
   call?(values: ValuesOf<Own>): CommandCall;
 };
 
@@ -86,21 +86,23 @@ export function commandMaker<Answer>(
   handle: (services: CommandServices, call: CommandCall) => Promise<Answer>,
 ): CommandMaker<Answer> {
   return {
-    command: ({ call = (params) => ({ params }), json = jsonOf, text, ...rest }) =>
+    command: ({ call: callOf = (params) => ({ params }), json = jsonOf, text, ...rest }) =>
       command({
         ...rest,
-        async run(services, values) {
-          const answer = await handle(services, call(values));
+        input: (values) => ({ values, call: callOf(values) }),
+        async run(services, { values, call }) {
+          const answer = await handle(services, call);
           return { json: json(answer, values), text: text(answer, values) };
         },
       }),
-    list: ({ call = () => ({}), limit, isOldestFirst = false, json = jsonOf, columns, ...rest }) =>
+    list: ({ call: callOf = () => ({}), limit, isOldestFirst = false, json = jsonOf, columns, ...rest }) =>
       command({
         ...rest,
-        async run(services, values) {
+        input: (values) => ({ values, call: callOf(values) }),
+        async run(services, { values, call }) {
           const { organizationId } = values as { organizationId?: string | null };
           await knownOrganization(services, organizationId ?? null);
-          const read = async (page: PageRequest) => (await handle(services, { ...call(values), page })) as Page<never>;
+          const read = async (page: PageRequest) => (await handle(services, { ...call, page })) as Page<never>;
           const entries = limit === undefined ? await allPages(read) : (await read({ cursor: null, limit })).data;
           if (isOldestFirst) entries.reverse();
           return { json: entries.map((entry) => json(entry)), text: tableOf(entries, columns) };
@@ -209,7 +211,8 @@ export function onOrOff(text: string, name: string): boolean {
 
 /** Returns a parser of one of some words. */
 export function wordOf<const Word extends string>(words: readonly Word[]): Parse<Word> {
-  return (text, name) => words.find((word) => word === text) ?? refuse(name, text, words.join(" or "));
+  const allowed = words.length === 2 ? words.join(" or ") : `one of: ${words.join(", ")}`;
+  return (text, name) => words.find((word) => word === text) ?? refuse(name, text, allowed);
 }
 
 /** Checks a text of one line. */

@@ -129,7 +129,12 @@ export const createRevocation = sharedOperation({
         reference: optional("--reference <reference>", "purpose; a duplicate reference is ignored", line),
         note: optional("--note <text>", "reason, shown in the statement", line),
       },
-      call: ({ id, ...body }) => ({ params: { id }, body }),
+      call({ id, ...body }) {
+        const { amount, all } = body;
+        if (all && amount !== null) throw new OperatorError("AMOUNT and --all exclude each other; state one of them.");
+        if (all || amount !== null) return { params: { id }, body };
+        throw new OperatorError("AMOUNT is missing. State a number of credits, or --all for all that are available.");
+      },
       json: bookingJson,
       text: (booking) => bookingText(booking, "revoked"),
     }),
@@ -164,8 +169,7 @@ function amountToRevoke({ amount = null, all = false }: NewRevocation): bigint |
     throw new ApiError("invalid_value", message, { param: "all" });
   }
   if (all || asked !== null) return asked;
-  const message =
-    "Missing required parameter: 'amount'. To revoke all available credits, send `\"all\": true` (--all).";
+  const message = "Missing required parameter: 'amount'. To revoke all available credits, send `\"all\": true`.";
   throw new ApiError("missing_required_parameter", message, { param: "amount" });
 }
 
