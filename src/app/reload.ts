@@ -24,6 +24,8 @@ export type ReloadCause = "signal" | "file";
 
 /** Files are polled: network file systems report no changes, and nor do links, which Kubernetes replaces. */
 const POLL_MS = 250;
+/** Time without a change before the files are read. Longer than a poll, so that one has found them unchanged. */
+const SETTLED_MS = 1.5 * POLL_MS;
 
 /** Levels at which the line about a reload is written. */
 const VERBOSE: ReadonlySet<string> = new Set(["debug", "info"]);
@@ -75,7 +77,7 @@ export class Reloads {
   /** Waits until no file changes any more, so that none is read half written. */
   #reloadSoon(): void {
     clearTimeout(this.#settling);
-    this.#settling = setTimeout(() => void this.reload("file"), POLL_MS).unref();
+    this.#settling = setTimeout(() => void this.reload("file"), SETTLED_MS).unref();
   }
 
   /** Reads the configuration again and applies it. Reloads run one after another. Never rejects. */

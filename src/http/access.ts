@@ -92,7 +92,10 @@ export function beginAccess(
   if (sources.observe !== undefined) {
     const { tracestate } = request.headers;
     request.observer = sources.observe({
-      ...{ method: request.method, route, startedMs, traceparent: sentTraceparent(request) },
+      method: request.method,
+      route,
+      startedMs,
+      traceparent: sentTraceparent(request),
       tracestate: typeof tracestate === "string" ? tracestate : undefined,
     });
   }

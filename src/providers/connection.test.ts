@@ -142,6 +142,9 @@ describe("Proxies of the environment:", () => {
     expect(heard.text).toBe("straight");
     expect(targets).toEqual([]);
     await wire.end();
+    const other = await throughProxy((proxy) => ({ HTTP_PROXY: proxy }), "http://127.0.0.2:1/v1");
+    expect(other.heard.error).toMatchObject({ failure: "unavailable" });
+    expect(other.targets).toEqual([]);
   });
 });
 

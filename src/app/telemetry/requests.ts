@@ -33,8 +33,8 @@ interface RequestMetricsOptions {
 }
 
 /**
- * Creates the metrics of requests. Returns the function that records a request. No label has the id of an organization or a token, or text that a caller or an upstream
- * chose.
+ * Creates the metrics of requests. Returns the function that records a request. No label has the id of an organization or a
+ * token, or text that a caller or an upstream chose.
  */
 export function createRequestMetrics(
   meter: Meter,

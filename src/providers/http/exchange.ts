@@ -6,6 +6,8 @@ import type { Environment, ProviderTimeouts } from "../settings.ts";
 
 /** Hosts of this machine, to which no proxy leads. */
 const LOOPBACK = "localhost,127.0.0.1,[::1]";
+/** All addresses of its loopback network, which a list of hosts cannot name. */
+const LOOPBACK_NETWORK = /^127(\.\d+){3}$/;
 
 /**
  * Creates the connections to one origin, or without `origin` to any: kept alive, as many as there are concurrent requests,
@@ -29,8 +31,10 @@ export function createDispatcher(
   };
   const httpProxy = environment.http_proxy || environment.HTTP_PROXY || "";
   const httpsProxy = environment.https_proxy || environment.HTTPS_PROXY || "";
-  if (httpProxy === "" && httpsProxy === "")
+  const isLocal = origin !== undefined && LOOPBACK_NETWORK.test(new URL(origin).hostname);
+  if (isLocal || (httpProxy === "" && httpsProxy === "")) {
     return origin === undefined ? new Agent(options) : new Pool(origin, options);
+  }
   return new EnvHttpProxyAgent({
     ...options,
     httpProxy,
