@@ -82,6 +82,11 @@ describe("the bounds of a charge", () => {
     );
   });
 
+  test("A report within the bounds is charged as it is, also one with parts of 0.", () => {
+    const reported = { input: 3, cachedInput: 1, cacheWrite: 0, output: 2, reasoning: 0, outputAudio: 0, searches: 0 };
+    expect(within(reported, { prompt: 4, completion: 2, calls: 1 })).toBe(reported);
+  });
+
   test("No charge costs more than the hold, whether reported, counted, estimated or rough.", async () => {
     const usage = fc.option(
       fc.record({

@@ -70,7 +70,7 @@ export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
   const output = Math.min(tokens.output, bounds.completion);
   const reasoning = Math.min(tokens.reasoning, bounds.completion - output);
   const most = fitted({ ...tokens, input, cachedInput, cacheWrite, output, reasoning }, callsMostOf(bounds));
-  return PRICE_ROWS.every(({ class: name }) => tokens[name] === most[name]) ? tokens : most;
+  return PRICE_ROWS.every(({ class: name }) => (tokens[name] ?? 0) === (most[name] ?? 0)) ? tokens : most;
 }
 
 /** Calls without a price need no bound. */
