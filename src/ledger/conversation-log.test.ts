@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { keepLog } from "../../test/support/log.ts";
 import type { KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest, RequestMessage } from "../api/chat/request.ts";
@@ -194,6 +194,17 @@ test("a long text is truncated without splitting characters", () => {
     }
     expect(answer?.finish_reason).toBe("stop");
   }
+});
+
+test.each([
+  ["without texts is a little too long", [{ type: "image_url", image_url: { url: `https://x/${"a".repeat(LIMIT)}` } }]],
+  ["has many short texts", Array.from({ length: LIMIT / 40 }, () => ({ type: "text" as const, text: "some words" }))],
+] as const)("few passes truncate a message that %s", (_, content) => {
+  const stringify = vi.spyOn(JSON, "stringify");
+  kept({ model: "m", messages: [{ role: "user", content: [...content] }] });
+  const passes = stringify.mock.calls.length;
+  stringify.mockRestore();
+  expect(passes).toBeLessThan(40);
 });
 
 test("long fields are omitted, and instructions are truncated", () => {

@@ -221,7 +221,7 @@ function fitRequest(request: ChatCompletionRequest, limitBytes: number): Fitted 
   const { messages, ...rest } = request;
   const whole = messages.reduce(addMinimumLength, 0) > limitBytes ? undefined : JSON.stringify(request);
   if (whole !== undefined && byteLengthOf(whole) <= limitBytes) return { json: whole, isTruncated: false };
-  const fields = fitFields(rest, limitBytes / 2);
+  const fields = fitFields(rest, Math.floor(limitBytes / 2));
   let left = limitBytes - byteLengthOf(JSON.stringify({ ...fields, messages: [] }));
   const kept: RequestMessage[] = [];
   for (const message of messages.toReversed()) {
@@ -260,23 +260,41 @@ function fitFields({ instructions, ...fields }: Omit<ChatCompletionRequest, "mes
 /** Names of the texts of a message that may be truncated. */
 const TEXTS: ReadonlySet<string> = new Set(["content", "text", "refusal", "reasoning_content", "arguments"]);
 
+/** Share of the limit that truncated texts should use at least. */
+const USED_SHARE = 0.98;
+/** Passes that estimate the length of the texts. Then it is halved, so that few passes follow for a value of any form. */
+const ESTIMATES_MAX = 4;
+
 /**
  * Truncates the longest texts of a JSON value to one length, with which it fits. Returns the value itself if it fits as it is,
  * and undefined if it does not fit without texts either.
  */
 function fitTexts<Value>(value: Value, limitBytes: number): Value | undefined {
-  for (let length = limitBytes; length > 0; ) {
-    let isCut = false;
-    const cut = mapStrings(value, (text, name) => {
-      if (!TEXTS.has(name) || text.length <= length) return text;
-      isCut = true;
-      return truncate(text, length);
-    });
+  let fitting = withTextsUpTo(value, 0).cut;
+  if (byteLengthOf(JSON.stringify(fitting)) > limitBytes) return undefined;
+  let [low, high] = [0, limitBytes + 1];
+  for (let [pass, length] = [1, limitBytes]; high - low > 1; pass += 1) {
+    const { cut, isCut } = withTextsUpTo(value, length);
     const bytes = byteLengthOf(JSON.stringify(cut));
-    if (bytes <= limitBytes) return isCut ? cut : value;
-    length = Math.min(length - 1, Math.floor((length * limitBytes) / bytes));
+    if (bytes > limitBytes) high = length;
+    else if (isCut) [low, fitting] = [length, cut];
+    else return value;
+    if (bytes <= limitBytes && bytes >= limitBytes * USED_SHARE) break;
+    const estimate = Math.floor((length * limitBytes) / bytes);
+    length = pass < ESTIMATES_MAX && estimate > low && estimate < high ? estimate : Math.floor((low + high) / 2);
   }
-  return undefined;
+  return fitting;
+}
+
+/** Returns a JSON value whose texts have at most `length` characters, and whether one was longer. */
+function withTextsUpTo<Value>(value: Value, length: number): { cut: Value; isCut: boolean } {
+  let isCut = false;
+  const cut = mapStrings(value, (text, name) => {
+    if (!TEXTS.has(name) || text.length <= length) return text;
+    isCut = true;
+    return truncate(text, length);
+  });
+  return { cut, isCut };
 }
 
 /** Returns what is stored of a message that is too long without its texts. */
