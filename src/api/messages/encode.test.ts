@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { type AnswerPiece, NATIVE_DOCUMENT, type NativeEvent } from "../answer.ts";
 import { AnswerFold } from "../answer-fold.ts";
@@ -76,6 +78,22 @@ const thinking: AnswerPiece[] = [
 ];
 
 describe("A stream", () => {
+  test("keeps no text of its answer.", () => {
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const encoder = new MessageEventEncoder(HEAD, () => {});
+    const mebibyte = 1024 * 1024;
+    collect();
+    const before = process.memoryUsage().heapUsed;
+    for (let piece = 0; piece < 64; piece += 1) {
+      encoder.push([{ delta: { reasoning_content: `${piece}`.repeat(mebibyte / 2) } }]);
+    }
+    for (let piece = 0; piece < 64; piece += 1) encoder.push([{ delta: { content: `${piece}`.repeat(mebibyte / 2) } }]);
+    collect();
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(16 * mebibyte);
+    encoder.close(END);
+  });
+
   test("begins with the message and ends with its usage.", () => {
     const events = eventsOf([{ delta: { content: "Hello" } }, { delta: { content: " you" } }]);
     expect(events.map(({ type }) => type)).toEqual([

@@ -77,17 +77,20 @@ interface StreamedCall {
   state: "waiting" | "open" | "closed";
 }
 
-/** Builds the content blocks of an answer one after the other, as the wire requires, and adds the events of a stream. */
+/**
+ * Builds the content blocks of an answer one after the other, as the wire requires, or adds the events of a stream. A stream
+ * keeps no text and no sources, which would stay in memory until it ends.
+ */
 class MessageBlocks {
   readonly blocks: OutputBlock[] = [];
   hasRefusal = false;
   /** The last block, if further pieces may continue it. */
   #open: TextBlock | ThinkingBlock | ToolUseBlock | undefined;
   readonly #calls = new Map<number, StreamedCall>();
-  readonly #add: AddEvent;
+  readonly #add: AddEvent | undefined;
 
   /** Without `add` it only builds the blocks. */
-  constructor(add: AddEvent = () => {}) {
+  constructor(add?: AddEvent) {
     this.#add = add;
   }
 
@@ -115,16 +118,18 @@ class MessageBlocks {
   }
 
   #addText(text: string): void {
-    this.#openText().text += text;
-    this.#extend(`{"type":"text_delta","text":${JSON.stringify(text)}}`);
+    const block = this.#openText();
+    if (this.#add === undefined) block.text += text;
+    else this.#extend(`{"type":"text_delta","text":${JSON.stringify(text)}}`);
   }
 
   /** Adds a source of the text, which has to be in a block of text. */
   #addCitation(citation: object): void {
     const block = this.#openText();
-    block.citations ??= [];
-    block.citations.push(citation);
-    this.#extend(`{"type":"citations_delta","citation":${JSON.stringify(citation)}}`);
+    if (this.#add === undefined) {
+      block.citations ??= [];
+      block.citations.push(citation);
+    } else this.#extend(`{"type":"citations_delta","citation":${JSON.stringify(citation)}}`);
   }
 
   #openText(): TextBlock {
@@ -153,8 +158,8 @@ class MessageBlocks {
   #addThinking(text: string): ThinkingBlock {
     const open = this.#open;
     const block = open?.type === "thinking" ? open : this.#begin({ type: "thinking", thinking: "", signature: "" });
-    block.thinking += text;
-    if (text !== "") this.#extend(`{"type":"thinking_delta","thinking":${JSON.stringify(text)}}`);
+    if (this.#add === undefined) block.thinking += text;
+    else if (text !== "") this.#extend(`{"type":"thinking_delta","thinking":${JSON.stringify(text)}}`);
     return block;
   }
 
@@ -211,17 +216,19 @@ class MessageBlocks {
 
   #addStart(block: OutputBlock): void {
     this.blocks.push(block);
-    this.#add(eventOf({ type: "content_block_start", index: this.blocks.length - 1, content_block: block }));
+    this.#add?.(eventOf({ type: "content_block_start", index: this.blocks.length - 1, content_block: block }));
   }
 
   #addStop(): void {
-    this.#add(eventOf({ type: "content_block_stop", index: this.blocks.length - 1 }));
+    this.#add?.(eventOf({ type: "content_block_stop", index: this.blocks.length - 1 }));
   }
 
   /** Adds a delta, given as JSON. */
   #extend(delta: string): void {
     const index = this.blocks.length - 1;
-    this.#add(`event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":${delta}}\n\n`);
+    this.#add?.(
+      `event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":${delta}}\n\n`,
+    );
   }
 
   #close(): void {
