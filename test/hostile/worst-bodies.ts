@@ -107,6 +107,15 @@ const MESSAGES = [
     const properties = numbered(40, (index) => `"p${index}":{"type":"string"}`);
     return completion(model, `,"tools":[${repeated(tool(`{"type":"object","properties":{${properties}}}`), 1_024)}]`);
   }),
+  fromCaller(
+    "searches in 5,000 items",
+    (model) => {
+      const item = `{"type":"additional_tools","role":"developer","tools":[${repeated('{"type":"web_search"}', 5)}]}`;
+      const others = '"tools":[{"type":"function","name":"f"}]';
+      return `{"model":"${model}","input":[${repeated(item, 5_000)},${hello}],${others}}`;
+    },
+    { path: "/v1/responses" },
+  ),
   fromCaller("a logit bias", (model) =>
     completion(model, `,"logit_bias":{${numbered(MANY, (index) => `"${index}":1`)}}`),
   ),

@@ -150,12 +150,13 @@ function withClientTools(asked: ResponsesRequest, unknown: UnknownFields): Respo
     return tools.map((tool) => (tool.type === "shell" ? { environment: { type: "local" as const }, ...tool } : tool));
   };
   const { input, tools } = asked;
+  // Once for all items: each of thousands may have hundreds of tools.
+  const hasOthers = namedTools(asked).length > 0;
   const ofItem = (item: InputItem, index: number) => {
     if (!("tools" in item)) return item;
     const left = item.tools.filter(({ type }) => !isSearch(type));
     if (left.length < item.tools.length) {
-      if (namedTools(asked).length === 0)
-        refuse(invalid(`input[${index}].tools[0].type`, "a search stands in 'tools'"));
+      if (!hasOthers) refuse(invalid(`input[${index}].tools[0].type`, "a search stands in 'tools'"));
       unknown.add("input.tools.", "web_search");
     }
     return { ...item, tools: run(left) };
