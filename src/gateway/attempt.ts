@@ -214,42 +214,44 @@ export async function awaitBeginning(
   { isStreamed, signal }: { isStreamed: boolean; signal: AbortSignal },
 ): Promise<CallResult> {
   const source = answer.chunks[Symbol.asyncIterator]();
-  const buffered: (readonly UpstreamChunk[])[] = [];
+  const begun: Read[] = [];
   const late = Promise.withResolvers<undefined>();
   const timer = isStreamed ? setTimeout(late.resolve, FIRST_TEXT_WAIT_MS, undefined) : undefined;
-  const resumed = (pending?: ReturnType<typeof source.next>) => {
-    // A later read reports the rejection; until then it must not count as unhandled.
-    pending?.catch(() => undefined);
-    return { answer: { ...answer, chunks: resume(source, buffered, pending) } };
-  };
   try {
     for (;;) {
       const next = source.next();
       const item = await Promise.race([next, late.promise]);
-      if (item === undefined || item.done === true) return resumed(next);
-      buffered.push(item.value);
-      if (isStreamed && (item.value.some(hasText) || buffered.length >= ITEMS_BUFFERED_MAX)) return resumed();
+      if (item === undefined || item.done === true) {
+        // A later read reports the rejection; until then it must not count as unhandled.
+        next.catch(() => undefined);
+        return { answer: { ...answer, chunks: resume(source, [...begun, next]) } };
+      }
+      begun.push(item);
+      if (isStreamed && (item.value.some(hasText) || begun.length >= ITEMS_BUFFERED_MAX)) {
+        return { answer: { ...answer, chunks: resume(source, begun) } };
+      }
     }
   } catch (error) {
-    return { answer: null, failure: error, received: signal.aborted ? buffered.flat() : [] };
+    return { answer: null, failure: error, received: signal.aborted ? begun.flatMap(({ value }) => value ?? []) : [] };
   } finally {
     clearTimeout(timer);
   }
 }
 
-/** Returns an answer from its beginning. `pending` is the read after the buffered items, if it has begun. */
-async function* resume(
-  source: AsyncIterator<readonly UpstreamChunk[]>,
-  buffered: (readonly UpstreamChunk[])[],
-  pending?: ReturnType<typeof source.next>,
-): AsyncGenerator<readonly UpstreamChunk[], void, undefined> {
-  try {
-    for (let items = buffered.shift(); items !== undefined; items = buffered.shift()) yield items;
-    let next = await (pending ?? source.next());
-    for (; next.done !== true; next = await source.next()) yield next.value;
-  } finally {
-    await source.return?.();
-  }
+type Read = IteratorResult<readonly UpstreamChunk[], undefined>;
+
+/** Returns an answer from its beginning. Unlike a generator, keeps nothing that was read while a slow client is waited for. */
+function resume(
+  source: AsyncIterator<readonly UpstreamChunk[], undefined>,
+  begun: (Read | Promise<Read>)[],
+): AsyncIterableIterator<readonly UpstreamChunk[], undefined> {
+  return {
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+    next: async () => begun.shift() ?? source.next(),
+    return: async () => (await source.return?.()) ?? { done: true, value: undefined },
+  };
 }
 
 function hasText({ delta, finish_reason }: UpstreamChunk): boolean {
