@@ -86,6 +86,8 @@ class MessageBlocks {
   hasRefusal = false;
   /** The last block, if further pieces may continue it. */
   #open: TextBlock | ThinkingBlock | ToolUseBlock | undefined;
+  /** The call of that block. */
+  #openCall: StreamedCall | undefined;
   readonly #calls = new Map<number, StreamedCall>();
   readonly #add: AddEvent | undefined;
 
@@ -183,16 +185,12 @@ class MessageBlocks {
 
   /** False if the arguments of the open call are incomplete. */
   #isBetweenCalls(): boolean {
-    const open = this.#openCall();
-    return open === undefined || parseJson(open.arguments) !== undefined;
-  }
-
-  #openCall(): StreamedCall | undefined {
-    return this.#open?.type === "tool_use" ? this.#calls.values().find(({ state }) => state === "open") : undefined;
+    return this.#openCall === undefined || parseJson(this.#openCall.arguments) !== undefined;
   }
 
   #beginCall(call: StreamedCall): void {
     this.#begin(call.block);
+    this.#openCall = call;
     call.state = "open";
     this.#addArguments(call.arguments);
   }
@@ -233,8 +231,9 @@ class MessageBlocks {
 
   #close(): void {
     if (this.#open === undefined) return;
-    const call = this.#openCall();
+    const call = this.#openCall;
     this.#open = undefined;
+    this.#openCall = undefined;
     this.#addStop();
     if (call === undefined) return;
     call.state = "closed";
