@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { expect } from "vitest";
+import type { AuditRow } from "../../src/credits/audit.ts";
 import type {
   BudgetRow,
   GrantTransition,
@@ -99,9 +100,7 @@ export class Subject {
   /** Creates a budget of `budgetOf`. */
   async budget(organizationId: string, terms: Partial<BudgetRow> = {}): Promise<BudgetRow> {
     const row = budgetOf(organizationId, terms);
-    const who = { actorKind: "command", actorId: null, actorName: null, address: null, requestId: null } as const;
-    const change = { action: "test", organizationId, subjectId: row.id, before: null, after: null };
-    await this.store.budgets.insertBudget(row, { id: v7(), madeAtMs: Date.now(), ...who, ...change });
+    await this.store.budgets.insertBudget(row, auditOf(organizationId, row.id));
     return row;
   }
 
@@ -203,6 +202,13 @@ export function factsOf(organizationId: string, facts: Partial<HoldFacts> = {}):
 }
 
 export const OWNER = "owner_contract";
+
+/** Returns the audit record of a command. */
+export function auditOf(organizationId: string, subjectId: string, madeAtMs = Date.now()): AuditRow {
+  const who = { actorKind: "command", actorId: null, actorName: null, address: null, requestId: null } as const;
+  const change = { action: "test", organizationId, subjectId, before: null, after: null };
+  return { id: v7({ msecs: madeAtMs }), madeAtMs, ...who, ...change };
+}
 
 /** Returns the budget that is the spending cap of a token. */
 export function capOf({ organizationId, callerId }: Pick<TokenRow, "organizationId" | "callerId">, amount: bigint) {

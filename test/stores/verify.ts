@@ -2,7 +2,7 @@ import { v7 } from "uuid";
 import { expect, test } from "vitest";
 import type { HoldTransition } from "../../src/credits/books.ts";
 import { DAMAGES, ofOrganization, type Used } from "./damages.ts";
-import { grantOf, HOUR_MS, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
+import { auditOf, grantOf, HOUR_MS, holdOf, referenceOf, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 /** Creates an organization with a request and a grant in every state, and an adjustment of every kind. */
 async function usedOrganization(subject: Subject): Promise<Used> {
@@ -94,6 +94,16 @@ export function verifyCases(subject: Subject): void {
     const [broken, sound] = [await usedOrganization(subject), await usedOrganization(subject)];
     await subject.tamper(`update balance set granted = granted + 1 ${ofOrganization(broken)}`);
     await subject.expectSound(sound.organizationId);
+  });
+
+  test("a budget that was changed by a service with a clock ahead and then deleted is not missing", async () => {
+    const organizationId = await subject.organization();
+    const [row, nowMs] = [await subject.budget(organizationId), Date.now()];
+    const { budgets } = subject.store;
+    const changed = { ...row, name: "renamed" };
+    expect(await budgets.changeBudget(row, changed, auditOf(organizationId, row.id, nowMs + 2_000))).toBe(true);
+    expect(await budgets.deleteBudget(changed, auditOf(organizationId, row.id, nowMs + 1_000))).toBe(true);
+    await subject.expectSound(organizationId);
   });
 
   test("an expired hold is not a violation during the recovery time and while it waits for the sweeper", async () => {
