@@ -76,9 +76,10 @@ export class ResponseItems {
     const key = `${owner.organizationId}/${owner.callerId}`;
     const written = kept.reduce((sum, { bytes }) => sum + bytes, this.#written.get(key) ?? limitBytes);
     const isDue = written > limitBytes * SHARE;
+    const patience = new AbortController();
     try {
       const writing = rows.insert(owner, kept, isDue ? Math.floor(limitBytes * (1 - SHARE)) : undefined);
-      const late = sleep(waitMs, undefined, { ref: false }).then(() => {
+      const late = sleep(waitMs, undefined, { ref: false, signal: patience.signal }).then(() => {
         throw new Error(`The store took longer than ${waitMs} ms`);
       });
       await Promise.race([writing, late]);
@@ -87,6 +88,8 @@ export class ResponseItems {
       // Only the message is logged: other properties of the error may contain the items.
       const reason = (error as Error).message;
       log.warn({ ...owner, reason }, "items of a response could not be kept: later requests cannot refer to them");
+    } finally {
+      patience.abort();
     }
   }
 
