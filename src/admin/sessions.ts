@@ -288,7 +288,8 @@ export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptio
   /** Writes the count of further failures. Never rejects: a count that cannot be written is added to the next one. */
   const endWindow = async () => {
     const counted = furtherAttempts;
-    [entries, furtherAttempts] = [0, 0];
+    entries = 0;
+    furtherAttempts = 0;
     if (counted === 0) return;
     await insert({ address: null, requestId: null }, { furtherAttempts: counted }, null).catch((error: unknown) => {
       furtherAttempts += counted;

@@ -58,8 +58,10 @@ export function supervise(count: number, log: Log): Promise<number> {
   const ended = Promise.withResolvers<number>();
   /** The running workers; true for those that accept requests. */
   const workers = new Map<Worker, boolean>();
-  let [isComplete, isStopping] = [false, false];
-  let [exitCode, quickEnds] = [0, 0];
+  let isComplete = false;
+  let isStopping = false;
+  let exitCode = 0;
+  let quickEnds = 0;
   const endIfStopped = () => {
     if (isStopping && workers.size === 0) ended.resolve(exitCode);
   };
@@ -85,7 +87,9 @@ export function supervise(count: number, log: Log): Promise<number> {
     }
     log.error(fields, "a worker has ended: another one is started");
     const waitMs = quickEnds <= 1 ? 0 : FIRST_WAIT_MS * 2 ** (quickEnds - 2);
-    setTimeout(() => isStopping || fork(), waitMs);
+    setTimeout(() => {
+      if (!isStopping) fork();
+    }, waitMs);
   };
   const fork = () => {
     const worker = cluster.fork();

@@ -272,14 +272,19 @@ const ESTIMATES_MAX = 4;
 function fitTexts<Value>(value: Value, limitBytes: number): Value | undefined {
   let fitting = withTextsUpTo(value, 0).cut;
   if (byteLengthOf(JSON.stringify(fitting)) > limitBytes) return undefined;
-  let [low, high] = [0, limitBytes + 1];
-  for (let [pass, length] = [1, limitBytes]; high - low > 1; pass += 1) {
+  let low = 0;
+  let high = limitBytes + 1;
+  let length = limitBytes;
+  for (let pass = 1; high - low > 1; pass += 1) {
     const { cut, isCut } = withTextsUpTo(value, length);
     const bytes = byteLengthOf(JSON.stringify(cut));
     if (bytes > limitBytes) high = length;
-    else if (isCut) [low, fitting] = [length, cut];
-    else return value;
-    if (bytes <= limitBytes && bytes >= limitBytes * USED_SHARE) break;
+    else {
+      if (!isCut) return value;
+      low = length;
+      fitting = cut;
+      if (bytes >= limitBytes * USED_SHARE) break;
+    }
     const estimate = Math.floor((length * limitBytes) / bytes);
     length = pass < ESTIMATES_MAX && estimate > low && estimate < high ? estimate : Math.floor((low + high) / 2);
   }
