@@ -1,3 +1,4 @@
+import { closeSync, fstatSync, openSync, statfsSync, writeSync } from "node:fs";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { StoreUnavailableError } from "../../errors.ts";
@@ -8,6 +9,10 @@ const CACHE_KIBIBYTES = 8 * 1024;
 /** The texts of the queries are few; the limit only bounds the memory that a mistake could use. */
 const STATEMENTS_KEPT_MAX = 256;
 const RETRY_MS = 20;
+/** Size of the log under load, between two checkpoints. */
+export const LOG_BYTES = 64 * 1024 * 1024;
+const PIECE_BYTES = 1024 * 1024;
+const LOG_ROOM_LEAST_BYTES = 16 * LOG_BYTES;
 
 export interface ConnectionOptions {
   databasePath: string;
@@ -142,6 +147,24 @@ export class Connection {
     if (durable === this.#durable) return;
     database.exec(durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
     this.#durable = durable;
+  }
+}
+
+/**
+ * Fills the write-ahead log of a database with zeros up to the size that it has under load. Must run inside a write
+ * transaction, so that no other process writes to it. SQLite takes a frame of zeros for the log's end (SQLite's file format,
+ * section 4.4). If a commit makes the file longer, it also waits for the journal of the file system. Does nothing if the disk
+ * has less room than `roomLeastBytes`.
+ */
+export function lengthenLog(databasePath: string, roomLeastBytes: number = LOG_ROOM_LEAST_BYTES): void {
+  const { bavail, bsize } = statfsSync(databasePath);
+  if (bavail * bsize < roomLeastBytes) return;
+  const file = openSync(`${databasePath}-wal`, "r+");
+  try {
+    const zeros = Buffer.alloc(PIECE_BYTES);
+    for (let at = fstatSync(file).size; at < LOG_BYTES; at += PIECE_BYTES) writeSync(file, zeros, 0, PIECE_BYTES, at);
+  } finally {
+    closeSync(file);
   }
 }
 

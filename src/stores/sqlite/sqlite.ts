@@ -14,6 +14,8 @@ const DROPPABLE_ROOM_LEAST_BYTES = 256 * 1024 * 1024;
 const CHECKPOINT_EVERY_MS = 500;
 /** 32 MiB of log: beyond it, the writer copies the last pages itself, so that the log can start over. */
 const LOG_PAGES_MAX = 8_192;
+/** Only load writes so many pages between two checkpoints. */
+const LOG_PAGES_UNDER_LOAD = 256;
 
 export interface SqliteOptions {
   /** Created if it does not exist, for its owner alone. */
@@ -151,7 +153,8 @@ function sqliteDialect(clock: () => number): SqlDialect {
 /**
  * Copies the log into the database, on a connection of its own, so that the writer does not wait. No timer runs while
  * nothing is written. Under continuous writes the log cannot start over by this alone, because its last pages are never
- * copied. Beyond a size, the writer therefore copies the rest between two batches.
+ * copied. Beyond a size, the writer therefore copies the rest between two batches. Under load the log gets its full size at
+ * once instead of growing with every commit.
  */
 class Checkpoints {
   readonly #writer: WorkerLink;
@@ -159,6 +162,8 @@ class Checkpoints {
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> = Promise.resolve();
   #stopped = false;
+  /** Tried once: if it fails, commits are only slower. */
+  #isLengthened = false;
 
   constructor(writer: WorkerLink, side: WorkerLink) {
     this.#writer = writer;
@@ -185,6 +190,10 @@ class Checkpoints {
   async #run(): Promise<void> {
     try {
       const logPages = await this.#side.call("checkpoint", "PASSIVE");
+      if (logPages > LOG_PAGES_UNDER_LOAD && !this.#isLengthened) {
+        this.#isLengthened = true;
+        await this.#writer.call("lengthen");
+      }
       if (logPages > LOG_PAGES_MAX) await this.#writer.call("checkpoint", "PASSIVE");
     } catch {
       // The next write tries again; a store that does not work reports that to its callers itself.

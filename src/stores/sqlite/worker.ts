@@ -7,7 +7,7 @@ import { BudgetCache } from "../budget-cache.ts";
 import type { SchemaVersions } from "../migrations.ts";
 import type { Statement } from "../sql.ts";
 import { readRows, writeRows } from "./book-rows.ts";
-import { Connection, type ConnectionOptions, unavailableReason } from "./connection.ts";
+import { Connection, type ConnectionOptions, lengthenLog, unavailableReason } from "./connection.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
 
 /** The functions that the main thread calls. Each call is one message, and calls are answered in order. */
@@ -78,6 +78,10 @@ const CALLS = {
   },
   checkpoint(mode: "PASSIVE" | "TRUNCATE"): number {
     return connection.checkpoint(mode);
+  },
+  /** Extends the log to its size under load. */
+  lengthen(): void {
+    connection.transaction("BEGIN IMMEDIATE", false, () => lengthenLog(options.databasePath));
   },
   close(): void {
     connection.close();
