@@ -85,9 +85,9 @@ describe("the lookup of a reference uses an index", () => {
     const pools = openPools(database.url);
     const rows = await transact(pools.durable, { kind: "booking", isRepeatable: true }, (transaction) => {
       const planned = transaction.planned.bind(transaction);
-      transaction.planned = (statement, values) => {
-        if (statement.text.includes(".reference = ")) asked.push({ text: statement.text, values });
-        return planned(statement, values);
+      transaction.planned = (text, values) => {
+        if (text.includes(".reference = ")) asked.push({ text, values });
+        return planned(text, values);
       };
       return readPostgresRows(transaction, new BudgetCache(), referring());
     });

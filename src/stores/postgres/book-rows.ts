@@ -1,19 +1,16 @@
 import type { BookRows, BookWrites } from "../../credits/batch.ts";
 import type { Transition } from "../../credits/books.ts";
 import { BOOK_READS, type BookRead, type FoundRows, planReads, type WantedRows } from "../book-reads.ts";
-import { BOOK_WRITES, type BookWrite, sqlOf } from "../book-writes.ts";
+import { BOOK_WRITES } from "../book-writes.ts";
 import type { BudgetCache } from "../budget-cache.ts";
-import type { PlannedStatement, Transaction } from "./transact.ts";
+import type { Cell } from "../fields.ts";
+import type { Transaction } from "./transact.ts";
+import { arrayText, writeStatement } from "./writes.ts";
 
-const CLOCK: PlannedStatement = {
-  name: "clock",
-  text: "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now",
-};
+const CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
 
 const READS = new Map(
-  Object.entries<BookRead>(BOOK_READS).map(([name, read]) => {
-    return [name, { ...read, statement: { name: `read_${name}`, text: selection(read, name) } }];
-  }),
+  Object.entries<BookRead>(BOOK_READS).map(([name, read]) => [name, { ...read, text: selection(read, name) }]),
 );
 
 /** Returns the statement that reads the rows of many names, with an array of values for each column. */
@@ -68,39 +65,27 @@ async function rowsOf(transaction: Transaction, wanted: WantedRows): Promise<Omi
 async function readNamed(transaction: Transaction, name: string, of: readonly object[]): Promise<object[]> {
   const read = READS.get(name);
   if (read === undefined) throw new Error(`no read is named ${name}`);
-  const { table, by, statement } = read;
+  const { table, by, text } = read;
   const values: unknown[] = Object.values(by).map((property) =>
-    of.map((one) => (one as Record<string, unknown>)[property]),
+    arrayText(of.map((one) => (one as Record<string, Exclude<Cell, Uint8Array>>)[property] ?? null)),
   );
   if (name === "requests") {
     // The order of the column, whose collation is "C".
     const ids = of.map((one) => (one as { id: string }).id).sort();
     values.push(ids[0], ids.at(-1));
   }
-  const { rows } = await transaction.planned(statement, values);
+  const { rows } = await transaction.planned(text, values);
   return rows.map((cells) => table.fromCells(cells));
-}
-
-const WRITES = BOOK_WRITES.map(([name, write]) => {
-  return { name, write, statement: { name: `write_${name}`, text: writing(write) } };
-});
-
-/** Returns the statement that writes rows, with an array of values for each column. */
-function writing(write: BookWrite<object>): string {
-  const { columns, table } = write;
-  const arrays = columns.map((column, index) => `$${index + 1}::${table.kinds[column]}[]`);
-  return sqlOf(write, (column) => `input.${column}`, `unnest(${arrays.join(", ")}) AS input (${columns.join(", ")})`);
 }
 
 /** Writes the decision over a batch: one statement per table and kind of write, all sent at once. */
 export async function writeRows(transaction: Transaction, writes: BookWrites): Promise<void> {
   await Promise.all(
-    WRITES.map(async ({ name, write, statement }) => {
+    BOOK_WRITES.map(async ([name, write]) => {
       const rows = writes[name];
       if (rows.length === 0) return;
-      const cells = rows.map((row) => write.toCells(row));
-      const values = write.columns.map((_, index) => cells.map((row) => row[index]));
-      const { rowCount } = await transaction.planned(statement, values);
+      const { text, values } = writeStatement(write, rows);
+      const { rowCount } = await transaction.planned(text, values);
       // No row can disappear under the lock of its balance. If one has, nothing of the batch may be booked.
       if (rowCount === rows.length || write.mayBeMissing) return;
       throw new Error(`${rowCount} of ${rows.length} rows of ${write.table.name} were written`);

@@ -4,7 +4,7 @@ import { createTestDatabase, hasPostgres, type TestDatabase } from "../../../tes
 import { PostgresProxy } from "../../../test/support/postgres-proxy.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import { closePools, openPools, type Pools } from "./pools.ts";
-import { query, Transaction, transact } from "./transact.ts";
+import { query, StatementNames, Transaction, transact } from "./transact.ts";
 
 const BOOKING = { kind: "booking", isRepeatable: true } as const;
 const ONCE = { kind: "booking", isRepeatable: false } as const;
@@ -49,9 +49,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     const single = vi.spyOn(stream, "_write");
     try {
       const transaction = new Transaction(client, "BEGIN");
-      const answers = [1, 2, 3].map((value) =>
-        transaction.planned({ name: "one", text: "SELECT $1::integer" }, [value]),
-      );
+      const answers = [1, 2, 3].map((value) => transaction.planned("SELECT $1::integer", [value]));
       const results = await Promise.all(answers);
       expect(results.map(({ rows }) => rows)).toEqual([[[1]], [[2]], [[3]]]);
       expect([written.mock.calls.length, single.mock.calls.length]).toEqual([1, 0]);
@@ -257,16 +255,30 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     await closePools(ownPools);
     await own.drop();
   });
+});
 
-  test("PostgreSQL reads arrays as they were written", async () => {
-    const odd = ["", "plain", 'a "quoted" one', "\\", '\\"', "NULL", "null", "{a,b}", "é \u{1f600}\n\t", " ", ","];
-    const texts = [...odd, null, "after null"];
-    const integers = [0n, null, -1, 2n ** 63n - 1n];
-    const text = "SELECT $1::text[], $2::bigint[]::text[], $3::text[], $4::text[]";
-    const read = (transaction: Transaction) =>
-      transaction.planned({ name: "arrays", text }, [texts, integers, [], [""]]);
-    const { rows } = await transact(pools.durable, BOOKING, read);
-    const expected = integers.map((integer) => (integer === null ? null : String(integer)));
-    expect(rows).toEqual([[texts, expected, [], [""]]]);
-  });
+const useTimes = (names: StatementNames, text: string, times: number) =>
+  Array.from({ length: times }, () => names.use(text)).at(-1);
+
+test("A statement gets a name at its eighth use, and keeps it.", () => {
+  const names = new StatementNames();
+  expect(useTimes(names, "SELECT 1", 7)).toBeUndefined();
+  const name = names.use("SELECT 1");
+  expect(name).toMatch(/^tollgate_\d+$/);
+  expect(names.use("SELECT 1")).toBe(name);
+  expect(useTimes(names, "SELECT 2", 8)).not.toBe(name);
+});
+
+test("There are 64 names at most, for the first statements that are frequent.", () => {
+  const names = new StatementNames();
+  const made = new Set(Array.from({ length: 64 }, (_, index) => useTimes(names, `SELECT ${index}`, 8)));
+  expect(made.size).toBe(64);
+  expect(useTimes(names, "SELECT 64", 100)).toBeUndefined();
+  expect(made).toContain(names.use("SELECT 0"));
+});
+
+test("Rare statements, however many, take no names.", () => {
+  const names = new StatementNames();
+  for (let index = 0; index < 10_000; index += 1) expect(names.use(`SELECT ${index}`)).toBeUndefined();
+  expect(useTimes(names, "SELECT frequent", 8)).toBeDefined();
 });

@@ -8,6 +8,12 @@ const ATTEMPTS = 5;
 /** No attempt begins later: the caller should receive the error instead of waiting longer. */
 const ATTEMPTS_BEGIN_WITHIN_MS = 5_000;
 const BACKOFF_MS = 20;
+/** Uses after which a statement gets a name. */
+const USES_LEAST = 8;
+/** Each connection keeps a plan of every named statement that it has run, of some 40 KiB. */
+const NAMES_MAX = 64;
+/** Texts whose uses are counted. When there are more, counting begins again. */
+const COUNTED_MAX = 512;
 
 const EXCLUSIVE_MS = 60_000;
 /** An advisory lock needs no table privileges, and ends with the connection of a process that dies. */
@@ -30,11 +36,32 @@ export interface TransactOptions {
   beginsWithReads?: boolean;
 }
 
-/** A statement that always has the same text. */
-export interface PlannedStatement {
-  name: string;
-  text: string;
+/**
+ * Names of the statements that the server should keep planned. Writes have many texts, because the text depends on the
+ * columns that all rows share, but few of them are frequent.
+ */
+export class StatementNames {
+  readonly #names = new Map<string, string>();
+  #uses = new Map<string, number>();
+
+  /** Counts a use of a statement. Returns its name; undefined for one that is planned at each use. */
+  use(text: string): string | undefined {
+    const name = this.#names.get(text);
+    if (name !== undefined || this.#names.size === NAMES_MAX) return name;
+    const uses = (this.#uses.get(text) ?? 0) + 1;
+    if (uses < USES_LEAST) {
+      if (this.#uses.size === COUNTED_MAX) this.#uses = new Map();
+      this.#uses.set(text, uses);
+      return undefined;
+    }
+    this.#uses.delete(text);
+    const made = `tollgate_${this.#names.size + 1}`;
+    this.#names.set(text, made);
+    return made;
+  }
 }
+
+const NAMES = new StatementNames();
 
 /**
  * The pipelined statements of a transaction: each is sent without waiting for the answer to the one before, and the server
@@ -63,11 +90,12 @@ export class Transaction {
   }
 
   /**
-   * Runs a statement of a batch, which each connection keeps planned by its name. Returns rows as arrays, in the order of the
-   * columns: objects take twice as long to create.
+   * Runs a statement of a batch, which the server keeps planned if it is frequent. Returns rows as arrays, in the order of
+   * the columns: objects take twice as long to create.
    */
-  planned(statement: PlannedStatement, values: unknown[]): Promise<pg.QueryArrayResult<unknown[]>> {
-    return this.#send(() => this.#client.query<unknown[]>({ ...statement, values, rowMode: "array" }));
+  planned(text: string, values: unknown[]): Promise<pg.QueryArrayResult<unknown[]>> {
+    const statement = { name: NAMES.use(text), text, values, rowMode: "array" } as const;
+    return this.#send(() => this.#client.query<unknown[]>(statement as pg.QueryArrayConfig));
   }
 
   async #send<Result>(query: () => Promise<Result>): Promise<Result> {
