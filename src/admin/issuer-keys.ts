@@ -121,10 +121,14 @@ async function fetchKeys(issuer: string): Promise<JsonObject[]> {
   if (metadata.issuer !== issuer) throw new Error("Its metadata names another issuer");
   const { jwks_uri: address } = metadata;
   if (typeof address !== "string" || !isSecureUrl(address)) throw new Error("Its jwks_uri is not an https:// address");
-  const keys = objectsIn((await fetchObject(address)).keys).filter(
-    ({ kty }) => typeof kty === "string" && kty !== "oct",
-  );
+  const keys = publicKeysIn((await fetchObject(address)).keys);
   if (keys.length === 0 || keys.length > KEYS_MAX) throw new Error(`It publishes ${keys.length} public keys`);
+  return keys;
+}
+
+/** Returns the public keys of a key set, without any private part. A secret is no public key. */
+export function publicKeysIn(published: unknown): JsonObject[] {
+  const keys = objectsIn(published).filter(({ kty }) => typeof kty === "string" && kty !== "oct");
   return keys.map((key) => pick(key, MEMBERS));
 }
 

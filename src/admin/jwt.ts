@@ -49,10 +49,9 @@ export async function verifyJwt(
   const fault = headerFault(header, settings) ?? claimsFault(payload, nowMs);
   if (fault !== undefined) throw refused(fault);
   const { issuer, audience, algorithms } = settings;
-  const options = { issuer, audience, algorithms, currentDate: new Date(nowMs), clockTolerance: SKEW_SECONDS };
   const verify = async (): Promise<VerifiedJwt> => {
     const set = await keys.of(issuer);
-    const { payload: claims } = await jwtVerify(token, set, options);
+    const claims = await verifySigned(token, set, { issuer, audience, algorithms, nowMs });
     return { settings, claims, keys: set, expiresAtMs: (Number(claims.exp) + SKEW_SECONDS) * 1000 };
   };
   try {
@@ -64,6 +63,16 @@ export async function verifyJwt(
   } catch (error) {
     throw refusalOf(error);
   }
+}
+
+/** Verifies the signature, and then the values of the claims `iss`, `aud`, `exp` and `nbf`. Rejects with errors of `jose`. */
+export async function verifySigned(
+  token: string,
+  set: LocalJWKSet,
+  { nowMs, ...accepted }: { issuer: string; audience: string; algorithms: string[]; nowMs: number },
+): Promise<JsonObject> {
+  const times = { currentDate: new Date(nowMs), clockTolerance: SKEW_SECONDS };
+  return (await jwtVerify(token, set, { ...accepted, ...times })).payload;
 }
 
 /** Decodes the header or the claims; undefined if they are no JSON object in which every member occurs once. */

@@ -4,8 +4,18 @@ import { PIN_KEY, PINS_MAX } from "../api/principal.ts";
 import { Entry, Group, OptionalKeys } from "./upstream-schema.ts";
 
 /** Signature algorithms of RFC 7518 with a public key. A secret shared with an issuer could sign as the issuer. */
-const RSA_ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"] as const;
-const JWT_ALGORITHMS = [...RSA_ALGORITHMS, "ES256", "ES384", "ES512", "EdDSA"] as const;
+export const JWT_ALGORITHMS = [
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+  "ES256",
+  "ES384",
+  "ES512",
+  "EdDSA",
+] as const;
 
 const Text = (options: object) =>
   Type.String({ pattern: "^[^\\s\\p{Cc}]{1,500}$", allowed: "1 to 500 characters without spaces", ...options });
@@ -56,7 +66,7 @@ const IssuerSchema = Entry({
       description: "Audience that JWT access tokens of this issuer must have; if absent, none is accepted.",
     }),
   }),
-  algorithms: Type.Array(Type.Enum([...JWT_ALGORITHMS]), {
+  algorithms: Type.Array(Type.Enum(JWT_ALGORITHMS), {
     default: ["RS256", "ES256", "EdDSA", "PS256"],
     minItems: 1,
     uniqueItems: true,
