@@ -48,6 +48,7 @@ export const errorCatalog = {
   organization_paused: permission("The organization is paused and accepts no new requests."),
   insufficient_role: permission("Your role does not permit this operation."),
   no_role: permission("This account has no role here."),
+  account_blocked: permission("An operator has blocked this account."),
   csrf_check_failed: permission("The request did not come from the console's own pages."),
   usage_not_available_for_playground: permission("Usage is not available for the playground organization."),
   model_not_found: invalid(404, "The model does not exist or you do not have access to it."),

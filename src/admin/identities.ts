@@ -67,7 +67,7 @@ export class Identities {
     const { id, issuer, subject } = identity;
     const stored = await rows.identity(id);
     if (stored === undefined) await rows.insertIdentity(identity);
-    else if (stored.blockedAtMs !== null) throw new ApiError("invalid_token", "An operator has blocked your account.");
+    else if (stored.blockedAtMs !== null) throw new ApiError("account_blocked");
     if (organizationId !== null && (await accounts.organization(organizationId)) === undefined) throw noOrganization();
     const name = nameOfIdentity(identity);
     const person = { issuer, subject, name, role, organizationId, pins, signOutUrl: null };
@@ -93,7 +93,7 @@ export class Identities {
     const { settings, claims } = verified;
     const access = accessOfClaims(settings, claims);
     if (access === undefined) {
-      throw new ApiError("insufficient_role", "Your account at the identity provider has no role in this service.");
+      throw new ApiError("no_role", "Your account at the identity provider has no role in this service.");
     }
     const who = { ...access, identity: identityRowOf(settings.issuer, String(claims.sub), nowMs, nameIn(claims)) };
     const cached = { ...verified, who, scopes: scopesIn(claims) };
@@ -130,7 +130,7 @@ export class Identities {
 }
 
 function noOrganization(): ApiError {
-  return new ApiError("insufficient_role", "Your organization does not exist in this service.");
+  return new ApiError("no_role", "Your organization does not exist in this service.");
 }
 
 /** Names an identity for people: by its name or address at its issuer, or its subject. */

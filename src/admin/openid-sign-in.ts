@@ -244,12 +244,10 @@ async function signOutUrlOf(
   return buildEndSessionUrl(configuration, parameters).href;
 }
 
-function refusal(
-  reason: "rejected_response" | "no_role" | "blocked",
-  message: string,
-  account: string | null = null,
-): RefusedSignIn {
-  const error = new ApiError(reason === "rejected_response" ? "sign_in_failed" : "no_role", message);
+const REFUSAL_CODES = { rejected_response: "sign_in_failed", no_role: "no_role", blocked: "account_blocked" } as const;
+
+function refusal(reason: keyof typeof REFUSAL_CODES, message: string, account: string | null = null): RefusedSignIn {
+  const error = new ApiError(REFUSAL_CODES[reason], message);
   return { failure: { reason, ...(account === null ? { token: null } : { account }) }, error };
 }
 

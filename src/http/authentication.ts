@@ -192,6 +192,8 @@ interface CachedToken {
   principal: Principal;
   expiresAtMs: number | null;
   revoked: boolean;
+  /** True if it stands for a caller of an issuer whom an operator has blocked. */
+  blocked: boolean;
   /** True if its organization is paused. */
   paused: boolean;
   /** Version of the accounts that was read before the token; the next one is another number, not a greater one. */
@@ -252,6 +254,7 @@ export class Authenticator {
 
   #admit(known: CachedToken | undefined): Principal {
     if (known === undefined || known.revoked) throw new ApiError("invalid_token");
+    if (known.blocked) throw new ApiError("account_blocked");
     if (known.expiresAtMs !== null && this.#options.clock() >= known.expiresAtMs) throw new ApiError("expired_token");
     if (known.paused) throw new ApiError("organization_paused");
     return known.principal;
@@ -312,6 +315,7 @@ export class Authenticator {
 }
 
 function cachedToken(row: TokenWithOrganization, version: number): CachedToken {
+  const isBlocked = row.creatorBlockedAtMs !== null;
   return {
     principal: {
       tokenId: row.id,
@@ -327,7 +331,9 @@ function cachedToken(row: TokenWithOrganization, version: number): CachedToken {
       pins: row.pinned,
     },
     expiresAtMs: row.expiresAtMs,
-    revoked: row.revokedAtMs !== null || row.creatorBlockedAtMs !== null,
+    // A token with a secret ends with the person who created it.
+    revoked: row.revokedAtMs !== null || (isBlocked && row.kind === "secret"),
+    blocked: isBlocked,
     paused: row.organizationStatus !== "active",
     version,
   };

@@ -157,7 +157,7 @@ describe("a sign-in with an identity provider", () => {
     expect((await operator(service).call("POST", "/identities/block", account)).status).toBeLessThan(300);
     expect((await eve.call("GET", "/organizations")).status).toBe(401);
     const again = await signInAs("eve");
-    expect(codeOf(again)).toEqual([403, "no_role"]);
+    expect(codeOf(again)).toEqual([403, "account_blocked"]);
     expect(again.body.error).toMatchObject({ message: "An operator has blocked the account eve@example.com." });
     expect((await operator(service).call("POST", "/identities/unblock", account)).status).toBeLessThan(300);
     expect((await signInAs("eve")).status).toBe(200);

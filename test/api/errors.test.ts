@@ -107,6 +107,14 @@ const ask = (fields: object, token: string | null = rich.token, options?: Reques
 const administer = (method: string, path: string, body: object, headers: object = operator(service).headers) =>
   send(service, `/admin/v1${path}`, null, body, { method, headers: { ...headers } });
 
+/** The response to a sign-in with the identity provider. */
+async function signInAtProvider(login: string): Promise<Response> {
+  const begun = await administer("POST", "/session/authorization", { issuer: identityProvider.issuer }, FROM_CONSOLE);
+  const { url } = (await begun.json()) as { url: string };
+  const query = await new LoginBrowser().login(url, login);
+  return administer("POST", "/session/callback", { query }, { ...FROM_CONSOLE, cookie: cookieOf(begun) });
+}
+
 /** The response to an attempt to open a WebSocket, whose headers `fetch` cannot send. */
 async function webSocketAnswer(path: string): Promise<Response> {
   const headers = {
@@ -178,11 +186,10 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return administer("POST", "/organizations", { name: "x" }, member.headers);
   },
   sign_in_failed: () => administer("POST", "/session/callback", { query: "code=a&state=b" }, FROM_CONSOLE),
-  no_role: async () => {
-    const begun = await administer("POST", "/session/authorization", { issuer: identityProvider.issuer }, FROM_CONSOLE);
-    const { url } = (await begun.json()) as { url: string };
-    const query = await new LoginBrowser().login(url, "stranger");
-    return administer("POST", "/session/callback", { query }, { ...FROM_CONSOLE, cookie: cookieOf(begun) });
+  no_role: () => signInAtProvider("stranger"),
+  account_blocked: async () => {
+    await administer("POST", "/identities/block", { issuer: identityProvider.issuer, subject: "eve" });
+    return signInAtProvider("eve");
   },
   issuer_unavailable: () => administer("POST", "/session/authorization", { issuer: nobody }, FROM_CONSOLE),
   csrf_check_failed: async () => administer("POST", "/session", { token: rich.token }, {}),

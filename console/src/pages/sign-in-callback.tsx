@@ -35,9 +35,9 @@ export function SignInCallback() {
   }, [mutate, navigate]);
   const { error, isSuccess } = complete;
   if (error !== null) {
-    const hasNoRole = error instanceof ApiFailure && error.code === "no_role";
+    const hasNoAccess = error instanceof ApiFailure && ["no_role", "account_blocked"].includes(error.code);
     return (
-      <SignInFrame text="The sign-in was not completed" content={<Refused error={error} another={hasNoRole} />}>
+      <SignInFrame text="The sign-in was not completed" content={<Refused error={error} another={hasNoAccess} />}>
         <p>
           <Link href="/">Other ways to sign in</Link>
         </p>

@@ -63,6 +63,7 @@ const TITLES: Record<string, string> = {
   missing_token: "Not signed in",
   sign_in_failed: "Sign-in failed",
   no_role: "No access",
+  account_blocked: "Account blocked",
   issuer_unavailable: "Identity provider unavailable",
   window_blocked: "Window blocked",
   insufficient_scope: "Missing scope",
