@@ -35,7 +35,7 @@ export function SignInCallback() {
   }, [mutate, navigate]);
   const { error, isSuccess } = complete;
   if (error !== null) {
-    const hasNoAccess = error instanceof ApiFailure && ["no_role", "account_blocked"].includes(error.code);
+    const hasNoAccess = error instanceof ApiFailure && (error.code === "no_role" || error.code === "account_blocked");
     return (
       <SignInFrame text="The sign-in was not completed" content={<Refused error={error} another={hasNoAccess} />}>
         <p>
