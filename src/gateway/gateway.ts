@@ -11,9 +11,10 @@ import type { Ledger } from "../ledger/ledger.ts";
 import type { Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { OutputRates } from "./charge.ts";
-import type { Circuits, RetryBudget } from "./circuit.ts";
+import type { Circuits } from "./circuit.ts";
 import type { LimitedRequest, RateLimiter } from "./limits.ts";
 import type { Plan } from "./plan.ts";
+import type { RetryBudget } from "./retry-budget.ts";
 import type { TokenCounter } from "./token-counter.ts";
 
 /** Limits of the playground organization, whose requests are free. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { RetryBudget } from "./circuit.ts";
+import { RetryBudget } from "./retry-budget.ts";
 
 const takenOf = (budget: RetryBudget, nowMs: number, tries: number) =>
   Array.from({ length: tries }, () => budget.takes("org", "m", nowMs)).filter(Boolean).length;
