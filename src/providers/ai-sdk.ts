@@ -43,6 +43,7 @@ export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Env
     const upstream: Upstream = { ...setup, wire, settings, caching, connect: wire.connect(settings, fetchToken) };
     return {
       id,
+      searchesIfAsked: true,
       convert: (request) => unlessRefused(() => toCall(wire, request, caching).conversation),
       complete: (call) => complete(upstream, call),
       ...(embedding && { embed: (call: ProviderEmbeddingCall) => embed(upstream, embedding, call) }),

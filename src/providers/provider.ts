@@ -21,6 +21,8 @@ export interface Provider {
   readonly nativeWire?: NativeRequest["wire"];
   /** True if it does not know the tools that the maker of this wire defines: they are translated for it. */
   readonly lacksTypedTools?: boolean;
+  /** True if it searches the web only for requests with `web_search_options`. */
+  readonly searchesIfAsked?: boolean;
   /**
    * Converts the conversation of a request to the wire's own form, for `complete` alone to read. Returns UpstreamError if
    * the upstream cannot take the request.

@@ -20,7 +20,7 @@ const part = (content: object): Partial<UpstreamRequest> => ({
 const SAMPLES: Record<RareField, Partial<UpstreamRequest>> = {
   modalities: { modalities: ["text", "image"] },
   audio: { audio: { voice: "alloy", format: "mp3" } },
-  web_search_options: { web_search_options: { search_context_size: "low" } },
+  web_search_options: { web_search_options: {} },
   service_tier: { service_tier: "flex" },
   prediction: { prediction: { type: "content", content: "x" } },
   verbosity: { verbosity: "low" },

@@ -140,6 +140,7 @@ function internalRequest(
     ...(format && { response_format: format }),
     ...(labels && { metadata: labels }),
     ...toolsOf(request),
+    ...(request.tools?.some(({ googleSearch }) => googleSearch) && { web_search_options: {} }),
   };
 }
 
@@ -219,6 +220,7 @@ const PARAMS: Record<string, string> = {
   reasoning_effort: "generationConfig.thinkingConfig",
   tool_choice: "toolConfig.functionCallingConfig",
   metadata: "labels",
+  web_search_options: "tools.googleSearch",
 };
 const TOOL_PARAM = /^tools\[(\d+)\](?:\.function)?(.*)$/;
 

@@ -67,7 +67,12 @@ export const GenerateContentRequest = Type.Object({
   contents: Type.Array(Content, { minItems: 1 }),
   systemInstruction: Type.Optional(Content),
   tools: Type.Optional(
-    Type.Array(Type.Object({ functionDeclarations: Type.Optional(Type.Array(FunctionDeclaration)) })),
+    Type.Array(
+      Type.Object({
+        functionDeclarations: Type.Optional(Type.Array(FunctionDeclaration)),
+        googleSearch: Type.Optional(Type.Object({})),
+      }),
+    ),
   ),
   toolConfig: Type.Optional(ToolConfig),
   generationConfig: Type.Optional(GenerationConfig),

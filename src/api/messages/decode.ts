@@ -63,6 +63,7 @@ const PARAMS: Record<string, string> = {
   response_format: "output_config.format",
   "response_format.type": "output_config.format.type",
   reasoning_effort: "thinking",
+  web_search_options: "tools",
 };
 
 /** Returns the issue of an unknown version of the wire. */
@@ -107,7 +108,11 @@ function toolIssue({ tools = [] }: MessagesRequest): ValidationIssue | undefined
 
 /** Returns the place of the first search; -1 if there is none. */
 function searchIndex(tools: readonly MessageTool[]): number {
-  return tools.findIndex(({ type = "" }) => isWebSearch(type));
+  return tools.findIndex(isSearch);
+}
+
+function isSearch({ type = "" }: MessageTool): boolean {
+  return isWebSearch(type);
 }
 
 function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): ValidationIssue | undefined {
@@ -150,8 +155,8 @@ function nativeOf(request: MessagesRequest, headers: Headers, conversation: Mess
   const { tools = [] } = request;
   const typedTools = tools.filter(({ type = "custom" }) => type !== "custom");
   const uncounted = [...conversation.uncounted, ...typedTools];
-  // Other wires have no tools for a screen, and no searches.
-  const needed = tools.findIndex((tool) => isOfScreen(tool) || isWebSearch(tool.type ?? ""));
+  // Other wires have no tools for a screen.
+  const needed = tools.findIndex(isOfScreen);
   return {
     wire: "messages",
     body: { ...request, messages },
@@ -190,7 +195,9 @@ function userOf({ metadata }: MessagesRequest): string | undefined {
 }
 
 function internalRequest(request: MessagesRequest, { messages }: MessageConversation): ChatCompletionRequest {
-  const { stop_sequences: stop, tools, tool_choice: choice } = request;
+  const { stop_sequences: stop, tool_choice: choice, tools = [] } = request;
+  const [searches, others] = [tools.filter(isSearch), tools.filter((tool) => !isSearch(tool))];
+  const isChoice = others.length > 0 && !(choice?.type === "tool" && searches.some(({ name }) => name === choice.name));
   const schema = (request.output_config?.format ?? request.output_format)?.schema;
   const label = request.metadata?.user_id;
   const isSequential = choice !== undefined && choice.type !== "none" && choice.disable_parallel_tool_use === true;
@@ -199,8 +206,8 @@ function internalRequest(request: MessagesRequest, { messages }: MessageConversa
     messages,
     max_completion_tokens: request.max_tokens,
     stop: stop?.length === 0 ? undefined : stop,
-    tools: tools?.length === 0 ? undefined : tools?.map(toolOf),
-    tool_choice: tools && choice && toolChoiceOf(choice),
+    tools: others.length === 0 ? undefined : others.map(toolOf),
+    tool_choice: isChoice && choice ? toolChoiceOf(choice) : undefined,
     parallel_tool_calls: isSequential ? false : undefined,
     response_format: schema && { type: "json_schema", json_schema: { name: "output", schema, strict: true } },
     reasoning_effort: effortOf(request),

@@ -230,13 +230,12 @@ function nativeRequest(
   const search = searchIn(asked);
   if (search === undefined) delete body.max_tool_calls;
   const typedTools = [...called.values()].filter(({ type }) => (TYPED_TOOLS as string[]).includes(type)).length;
-  const isSearchNeeded = search !== undefined && search.ignoredAs === undefined;
   return {
     wire: "responses",
     body,
     headers: {},
     hints: nativeHints(asked, search),
-    needed: isSearchNeeded ? search.param : ofComputer < 0 ? needed : `tools[${ofComputer}].type`,
+    needed: ofComputer < 0 ? needed : `tools[${ofComputer}].type`,
     search,
     typedTools,
     hasTypedParts: typedTools > 0 || hasTypedItems,
@@ -273,6 +272,7 @@ const PARAMS: Record<string, string> = {
   response_format: "text.format",
   "response_format.type": "text.format.type",
   reasoning_effort: "reasoning.effort",
+  web_search_options: "tools",
   verbosity: "text.verbosity",
   logprobs: "include",
   max_tokens: "max_output_tokens",

@@ -180,7 +180,7 @@ describe("The tools of a request", () => {
     const param = `tools[${others.length}].type`;
     expect(native).toMatchObject({ body: { tools: [...others, search] }, search: { param } });
     expect(native?.search?.ignoredAs).toBe(ignoredAs);
-    expect(native?.needed).toBe(ignoredAs === undefined ? param : undefined);
+    expect(native?.search?.param).toBe(param);
   });
 
   test.each(["additional_tools", "tool_search_output"])("leave it out of an item too: %s.", (type) => {

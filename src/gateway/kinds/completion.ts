@@ -78,7 +78,7 @@ async function send(
   const native = nativeFor(provider, sent);
   const searchesMost = route.runsTools === true ? (route.callsMost ?? CALLS_MOST_DEFAULT) : 0;
   const answer = await provider.complete({
-    request,
+    request: native === undefined ? withSearch(request, demandedSearch(sent)) : request,
     prompt,
     native,
     searchesMost,
@@ -214,19 +214,22 @@ export function routesFor(
     const search = request.web_search_options !== undefined ? "web_search_options" : demandedSearch(native);
     const isRefused = search !== undefined && route.runsTools !== true;
     const isNative = nativeFor(provider, native) !== undefined;
-    const converted = isNative ? undefined : provider?.convert?.(forUpstream(request, route, maxTokens));
+    const asked = withSearch(forUpstream(request, route, maxTokens), search);
+    const converted = isNative ? undefined : provider?.convert?.(asked);
     const refused = isForeign ? refuseAddress(address) : refuseNeeded(native, isNative);
     const prompt = refused ?? (isRefused ? refuseSearch(search) : converted);
     if (prompt instanceof UpstreamError) {
       refusal ??= prompt;
       continue;
     }
-    if (prompt !== undefined) {
-      prompts ??= new Map();
-      prompts.set(route, prompt);
-    }
-    const runsOnlyAsked = isNative && native?.wire !== "completions" && native?.search === undefined;
-    routes.push(runsOnlyAsked ? withoutCalls(route) : route);
+    const isSearchless = isNative
+      ? native?.wire !== "completions" && native?.search === undefined
+      : provider?.searchesIfAsked === true && search === undefined && request.modalities === undefined;
+    const used = isSearchless ? withoutCalls(route) : route;
+    routes.push(used);
+    if (prompt === undefined) continue;
+    prompts ??= new Map();
+    prompts.set(used, prompt);
   }
   const [first, ...others] = routes;
   if (first !== undefined) return { routes: [first, ...others], prompts };
@@ -249,7 +252,7 @@ function refuseNeeded(native: NativeRequest | undefined, isNative: boolean): Ups
   return unsupportedField(native.needed, reason, "The field exists on the request's own wire only");
 }
 
-/** Returns a route of which the hold need not cover searches: on a wire with tools, an upstream runs only those of the request. */
+/** Returns a route of which the hold need not cover calls: on a wire with tools, an upstream runs only those of the request. */
 function withoutCalls(route: Route): Route {
   if (route.runsTools !== true) return route;
   const { runsTools: _tools, callsMost: _calls, ...others } = route;
@@ -259,6 +262,11 @@ function withoutCalls(route: Route): Route {
 /** Returns the path of a search without which the request would have another meaning. */
 function demandedSearch(native: NativeRequest | undefined): string | undefined {
   return native?.search?.ignoredAs === undefined ? native?.search?.param : undefined;
+}
+
+/** Returns a request that demands a search, for upstreams that do not speak the wire on which it does. */
+function withSearch(request: UpstreamRequest, search: string | undefined): UpstreamRequest {
+  return search === undefined ? request : { web_search_options: {}, ...request };
 }
 
 function refuseSearch(param: string): UpstreamError {

@@ -16,7 +16,9 @@ import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provid
 import { toDetail, toExtraContent } from "./reasoning.ts";
 import type { Wire } from "./wire.ts";
 
-type AnswerWire = Pick<Wire, "metadataKey" | "reasoning" | "partsOf">;
+type AnswerWire = Pick<Wire, "metadataKey" | "reasoning" | "partsOf" | "searchesIn">;
+
+type End = Pick<LanguageModelV4GenerateResult, "finishReason" | "usage" | "providerMetadata">;
 
 interface OpenCall {
   id: string;
@@ -52,6 +54,8 @@ export class AnswerReader {
         this.#readReasoning(part.id, "", part.providerMetadata);
         return this.#endReasoning(part.id);
       case "source":
+        // A source shows that there was a search, also to a client that leaves before the report.
+        return { ...mediaChunk(part), ...(this.#wire.searchesIn && { searches: 1 }) };
       case "file":
         return mediaChunk(part);
       case "tool-input-start":
@@ -63,18 +67,18 @@ export class AnswerReader {
       case "response-metadata":
         return { responseId: part.id };
       case "finish":
-        return this.#finish(part.finishReason, part.usage);
+        return this.#finish(part);
       default:
         return undefined;
     }
   }
 
   /** Reads an unstreamed answer as chunks. Throws UpstreamError if the answer failed. */
-  readResult({ content, finishReason, usage, response }: LanguageModelV4GenerateResult): UpstreamChunk[] {
+  readResult({ content, response, ...end }: LanguageModelV4GenerateResult): UpstreamChunk[] {
     const parts: LanguageModelV4StreamPart[] = [
       ...content.flatMap((part, index) => toStreamParts(part, String(index))),
       { ...response, type: "response-metadata" },
-      { type: "finish", finishReason, usage },
+      { ...end, type: "finish" },
     ];
     return parts.flatMap((part) => this.readPart(part) ?? []);
   }
@@ -136,10 +140,13 @@ export class AnswerReader {
     return { delta, repeated: new Set(blocks.map(({ text }) => text)) };
   }
 
-  #finish(reason: LanguageModelV4FinishReason, counted: LanguageModelV4Usage): UpstreamChunk {
-    const usage = toUsage(counted, this.#wire.partsOf?.(counted.raw));
+  #finish({ finishReason, usage: counted, providerMetadata: metadata }: End): UpstreamChunk {
+    const { metadataKey, partsOf, searchesIn } = this.#wire;
+    const found = searchesIn?.(metadata?.[metadataKey]) ?? 0;
+    const calls = found > 0 ? { searches: found } : {};
+    const usage = toUsage(counted, { ...partsOf?.(counted.raw), ...calls });
     this.isFinished = true;
-    return { finish_reason: toReason(reason, this.#callCount > 0), usage };
+    return { finish_reason: toReason(finishReason, this.#callCount > 0), usage, ...calls };
   }
 }
 

@@ -102,6 +102,7 @@ const HINTS: Readonly<Record<string, string>> = {
 };
 /** Fields that change the answer, by their names in warnings. A request is refused if the package leaves one of them out. */
 const REQUIRED: Readonly<Record<string, string>> = {
+  "provider-defined tool google.google_search": "web_search_options",
   responseFormat: "response_format",
   stopSequences: "stop",
   toolChoice: "tool_choice",

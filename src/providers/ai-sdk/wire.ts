@@ -73,6 +73,8 @@ export interface Wire {
   closing?: string;
   /** Reads the parts of the usage, such as audio tokens, from the unparsed counters, if the package does not pass them on. */
   partsOf?(raw: unknown): UpstreamUsage;
+  /** Counts the searches of an answer by the package's metadata. Absent if the upstream is asked for none. */
+  searchesIn?(metadata: unknown): number;
 }
 
 /** Hints that the packages support only as options of single providers. */

@@ -1,6 +1,6 @@
 import { detailsOf } from "../../../api/json.ts";
 import { translating } from "../../fields.ts";
-import type { UpstreamRequest, UpstreamUsage } from "../../provider.ts";
+import { type UpstreamRequest, type UpstreamUsage, unsupportedField } from "../../provider.ts";
 import { GEMINI_REASONING } from "../reasoning.ts";
 import { type Fit, keyed, REASONING_SHARES, type Wire } from "../wire.ts";
 
@@ -8,13 +8,14 @@ import { type Fit, keyed, REASONING_SHARES, type Wire } from "../wire.ts";
 export const gemini = {
   takes: [],
   fields: translating(
-    ...(["modalities", "top_k", "thinking"] as const),
+    ...(["modalities", "top_k", "thinking", "web_search_options"] as const),
     ...(["content.file", "content.input_audio", "content.video_url"] as const),
   ),
   fit: geminiFit,
   prompt: { isSystemFirst: true },
   reasoning: GEMINI_REASONING,
   partsOf: geminiParts,
+  searchesIn: geminiSearches,
 } satisfies Partial<Wire>;
 
 /** The Gemini API: https://ai.google.dev/api/generate-content */
@@ -49,6 +50,12 @@ function geminiParts(raw: unknown): UpstreamUsage {
   };
 }
 
+/** Counts the searches of an answer ("GroundingMetadata" in the Gemini API's reference). */
+function geminiSearches(metadata: unknown): number {
+  const { webSearchQueries: queries } = detailsOf(detailsOf(metadata).groundingMetadata);
+  return Array.isArray(queries) ? queries.length : 0;
+}
+
 /** Models that need a number of tokens for thinking; later models take a level. All figures are from the page "Thinking" of the Gemini API's guide. */
 const NEEDS_BUDGET = /gemini-2\.5/;
 /** Smallest budgets, in tokens; 1 for other models. */
@@ -63,10 +70,22 @@ const LEAST_BUDGETS: readonly [RegExp, number][] = [
  * does not fit, the model answers without thinking, or with the minimum if thinking cannot be turned off.
  */
 export function geminiFit(request: UpstreamRequest): Fit {
-  const { modalities, service_tier: tier } = request;
-  const { own, ...fit } = thinkingFit(request);
+  const { modalities, service_tier: tier, web_search_options: search } = request;
+  const { own, options, ignored = [] } = thinkingFit(request);
   const responseModalities = modalities?.map((one) => one.toUpperCase());
-  return { ...fit, own: { ...own, responseModalities, serviceTier: tier === "flex" ? tier : undefined } };
+  return {
+    options: { ...options, ...(search && searchOf(request)) },
+    own: { ...own, responseModalities, serviceTier: tier === "flex" ? tier : undefined },
+    ignored: [...ignored, ...Object.keys(search ?? {}).map((name) => `web_search_options.${name}`)],
+  };
+}
+
+/** Most models refuse a search beside functions. The others want the steps of a search back, which no other wire has. */
+function searchOf({ tools = [] }: UpstreamRequest): Fit["options"] {
+  if (tools.length === 0)
+    return { tools: [{ type: "provider", id: "google.google_search", name: "google_search", args: {} }] };
+  const reason = "this model does not search the web in a request with functions";
+  throw unsupportedField("web_search_options", reason, "Google takes a search or functions");
 }
 
 function thinkingFit(request: UpstreamRequest): Fit {
