@@ -1,20 +1,13 @@
 import { Type } from "typebox";
 import { expect, test } from "vitest";
-import { taggedUnion } from "./chat/request.ts";
 import { compileCopy } from "./known-fields.ts";
+import { TaggedUnion, Typed } from "./schema.ts";
 import { UnknownFields } from "./wording.ts";
 
 const Inner = Type.Object({ name: Type.String(), data: Type.Optional(Type.Record(Type.String(), Type.Unknown())) });
 const schema = Type.Object({
   inner: Type.Optional(Inner),
-  items: Type.Optional(
-    Type.Array(
-      taggedUnion("type", [
-        Type.Object({ type: Type.Literal("a"), inner: Inner }),
-        Type.Object({ type: Type.Literal("b") }),
-      ]),
-    ),
-  ),
+  items: Type.Optional(Type.Array(TaggedUnion([Typed("a", { inner: Inner }), Typed("b", {})]))),
   either: Type.Optional(Type.Union([Type.String(), Type.Array(Inner)])),
 });
 const copy = compileCopy(schema, ["items.position"]);

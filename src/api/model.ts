@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { type FurtherClass, type NameOf, PRICE_ROWS, type TokenClass } from "./price-classes.ts";
+import { Nullable, OptionalKeys } from "./schema.ts";
 
 export const CATEGORIES = ["chat", "reasoning", "code", "vision", "embedding", "sandbox"] as const;
 export const CAPABILITIES = [
@@ -38,13 +39,16 @@ export const Model = Type.Object({
   capabilities: Type.Array(Type.Enum([...CAPABILITIES])),
   context_window: Type.Integer({ minimum: 1, description: "Tokens; 32768 if it is unknown." }),
   max_output_tokens: Type.Integer({ minimum: 0, description: "The model's own maximum; 0 for embeddings." }),
-  dimensions: Type.Optional(
-    Type.Integer({ minimum: 1, description: "Default length of the vectors of an embedding model, if known." }),
-  ),
-  context_length: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+  ...OptionalKeys({
+    dimensions: Type.Integer({
+      minimum: 1,
+      description: "Default length of the vectors of an embedding model, if known.",
+    }),
+  }),
+  context_length: Nullable(Type.Integer({ minimum: 1 }), {
     description: "The same as `context_window`; null if it is unknown.",
   }),
-  max_input_tokens: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+  max_input_tokens: Nullable(Type.Integer({ minimum: 1 }), {
     description: "Tokens of the longest prompt; null if they are unknown.",
   }),
   input_modalities: Type.Array(Type.Enum([...INPUT_MODALITIES])),
@@ -57,15 +61,15 @@ export const Model = Type.Object({
   pricing_details: Type.Object({
     unit: Type.Literal("credits_per_million_tokens"),
     ...PricesOfClasses,
-    tiers: Type.Optional(
-      Type.Array(Type.Object({ above_prompt_tokens: Type.Integer({ minimum: 0 }), ...PricesOfClasses }), {
+    ...OptionalKeys({
+      tiers: Type.Array(Type.Object({ above_prompt_tokens: Type.Integer({ minimum: 0 }), ...PricesOfClasses }), {
         description: "Prices of longer prompts.",
       }),
-    ),
+    }),
   }),
   deprecated: Type.Boolean(),
-  shutdown_date: Type.Union([CalendarDate, Type.Null()]),
-  replacement: Type.Union([Type.String(), Type.Null()]),
+  shutdown_date: Nullable(CalendarDate),
+  replacement: Nullable(Type.String()),
 });
 
 export const ModelList = Type.Object({ object: Type.Literal("list"), data: Type.Array(Model) });

@@ -1,6 +1,7 @@
-import { type Static, type TOptional, type TSchema, Type } from "typebox";
+import { type Static, type TSchema, Type } from "typebox";
 import { CAPABILITIES, CATEGORIES } from "../api/model.ts";
 import { PRICE_ROWS, type PriceSetting } from "../api/price-classes.ts";
+import { OptionalKeys } from "../api/schema.ts";
 import { DECIMAL_WORDS } from "./formats.ts";
 
 /** Schema of a number that is stored as decimal text, so that no price passes through a float. */
@@ -18,16 +19,12 @@ export const NumberIn = (minimum: number, maximum: number, options: object) =>
 export const IntegerIn = (minimum: number, maximum: number, options: object) =>
   Type.Integer({ minimum, maximum, ...options });
 export const Count = (maximum: number, options: object) => IntegerIn(1, maximum, options);
+export { OptionalKeys };
 /** Schema of an object that has only these keys. */
 export const Entry = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
   Type.Object(properties, { additionalProperties: false, ...options });
 export const Group = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
   Entry(properties, { default: {}, ...options });
-/** Marks keys without a default that may be absent. */
-export const OptionalKeys = <T extends Record<string, TSchema>>(properties: T) =>
-  Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, Type.Optional(schema)])) as {
-    [Name in keyof T]: TOptional<T[Name]>;
-  };
 const Name = (options: object) =>
   Type.String({ pattern: "^[^\\s\\p{Cc}]{1,200}$", allowed: "1 to 200 characters without spaces", ...options });
 

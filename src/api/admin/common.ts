@@ -1,9 +1,10 @@
 import { type Static, type TSchema, type TSchemaOptions, Type } from "typebox";
 import { type ByName, CALL_ROWS, FURTHER_ROWS, PRICE_CLASSES, TOKEN_CLASSES } from "../price-classes.ts";
+import { Nullable } from "../schema.ts";
+
+export { Nullable };
 
 /** Shared schemas of `/admin/v1`. Amounts are in credits, times in ISO 8601 and UTC, days `YYYY-MM-DD` in UTC. */
-
-export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 
 /** Schema of a body or a query. Unknown fields are rejected. */
 export const Strict = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>

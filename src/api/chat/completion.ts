@@ -1,63 +1,59 @@
 import { type Static, Type } from "typebox";
 import { CALL_ROWS, type CallName } from "../price-classes.ts";
+import { Json, Nullable, OptionalKeys, OptionalText, PartialObject, TokenCount } from "../schema.ts";
 import { ReasoningDetail, ToolCall } from "./request.ts";
 
 export const FinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
 /** `function_call` is sent instead of `tool_calls` to a request with `functions`. */
 const SentFinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter", "function_call"]);
-const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
-
-const Part = Type.Optional(Type.Integer({ minimum: 0 }));
 
 /** Token counts of one completion, in OpenAI's shape; `cost` in credits. */
 export const CompletionUsage = Type.Object({
-  prompt_tokens: Type.Integer({ minimum: 0 }),
-  completion_tokens: Type.Integer({ minimum: 0 }),
-  total_tokens: Type.Integer({ minimum: 0 }),
-  prompt_tokens_details: Type.Optional(
-    Type.Object({
-      cached_tokens: Part,
-      cache_write_tokens: Part,
-      cache_write_1h_tokens: Part,
-      audio_tokens: Part,
-      cached_audio_tokens: Part,
-      image_tokens: Part,
+  prompt_tokens: TokenCount,
+  completion_tokens: TokenCount,
+  total_tokens: TokenCount,
+  ...OptionalKeys({
+    prompt_tokens_details: PartialObject({
+      cached_tokens: TokenCount,
+      cache_write_tokens: TokenCount,
+      cache_write_1h_tokens: TokenCount,
+      audio_tokens: TokenCount,
+      cached_audio_tokens: TokenCount,
+      image_tokens: TokenCount,
     }),
-  ),
-  completion_tokens_details: Type.Optional(
-    Type.Object({ reasoning_tokens: Part, audio_tokens: Part, image_tokens: Part }),
-  ),
-  calls: Type.Optional(
-    Type.Unsafe<{ [Name in CallName]?: number }>(
-      Type.Object(Object.fromEntries(CALL_ROWS.map(({ name }) => [name, Part])), {
-        description: "Calls with a price of their own that were charged.",
-      }),
-    ),
-  ),
-  cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
+    completion_tokens_details: PartialObject({
+      reasoning_tokens: TokenCount,
+      audio_tokens: TokenCount,
+      image_tokens: TokenCount,
+    }),
+    calls: Type.Unsafe<{ [Name in CallName]?: number }>({
+      ...PartialObject(Object.fromEntries(CALL_ROWS.map(({ name }) => [name, TokenCount]))),
+      description: "Calls with a price of their own that were charged.",
+    }),
+    cost: Type.Number({ minimum: 0, description: "Charged credits." }),
+  }),
 });
 
-const FunctionCall = Type.Object({ name: Type.Optional(Type.String()), arguments: Type.Optional(Type.String()) });
-const Json = Type.Record(Type.String(), Type.Unknown());
+const FunctionCall = PartialObject({ name: Type.String(), arguments: Type.String() });
 
 /** Content of an answer beside its text; the media are as the upstream sent them. */
-const BESIDE_TEXT = {
-  reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
-  function_call: Type.Optional(FunctionCall),
-  annotations: Type.Optional(Type.Array(Type.Unknown(), { description: "Citations, such as `url_citation`." })),
-  audio: Type.Optional(Json),
-  images: Type.Optional(Type.Array(Type.Unknown(), { description: "Images, as `image_url` parts." })),
-};
+const BESIDE_TEXT = OptionalKeys({
+  reasoning_details: Type.Array(ReasoningDetail),
+  function_call: FunctionCall,
+  annotations: Type.Array(Type.Unknown(), { description: "Citations, such as `url_citation`." }),
+  audio: Json,
+  images: Type.Array(Type.Unknown(), { description: "Images, as `image_url` parts." }),
+});
 
 /** Entry of `messages` in the response: a message of the conversation whose `content` is always a string. */
 export const ResultingMessage = Type.Object({
   role: Type.String(),
   content: Type.String(),
-  name: Type.Optional(Type.String()),
+  name: OptionalText,
   refusal: Type.Optional(Nullable(Type.String())),
   tool_calls: Type.Optional(Type.Array(ToolCall)),
-  tool_call_id: Type.Optional(Type.String()),
-  reasoning_content: Type.Optional(Type.String()),
+  tool_call_id: OptionalText,
+  reasoning_content: OptionalText,
   ...BESIDE_TEXT,
 });
 
@@ -67,7 +63,7 @@ export const ReplyMessage = Type.Object({
   content: Nullable(Type.String()),
   refusal: Nullable(Type.String()),
   tool_calls: Type.Optional(Type.Array(ToolCall)),
-  reasoning_content: Type.Optional(Type.String()),
+  reasoning_content: OptionalText,
   ...BESIDE_TEXT,
 });
 
@@ -77,8 +73,8 @@ const COMMON = {
   created: Type.Integer({ description: "Unix time in seconds." }),
   model: Type.String(),
   organization_id: Type.String(),
-  system_fingerprint: Type.Optional(Type.String()),
-  service_tier: Type.Optional(Type.String()),
+  system_fingerprint: OptionalText,
+  service_tier: OptionalText,
 };
 
 export const ChatCompletion = Type.Object({
@@ -99,11 +95,13 @@ export const ChatCompletion = Type.Object({
 
 const SentToolCallDelta = Type.Object({
   index: Type.Integer({ minimum: 0 }),
-  id: Type.Optional(Type.String()),
-  type: Type.Optional(Type.Enum(["function", "custom"])),
-  function: Type.Optional(FunctionCall),
-  custom: Type.Optional(Type.Object({ name: Type.Optional(Type.String()), input: Type.Optional(Type.String()) })),
-  extra_content: Type.Optional(Type.Unknown()),
+  ...OptionalKeys({
+    id: Type.String(),
+    type: Type.Enum(["function", "custom"]),
+    function: FunctionCall,
+    custom: PartialObject({ name: Type.String(), input: Type.String() }),
+    extra_content: Type.Unknown(),
+  }),
 });
 /** A piece of a tool call; a custom tool's is that of a function, and marked, as in `ToolCall`. */
 export const ToolCallDelta = Type.Unsafe<

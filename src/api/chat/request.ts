@@ -1,4 +1,5 @@
-import { type Static, type TSchema, Type } from "typebox";
+import { type Static, Type } from "typebox";
+import { Json, OptionalFlag, OptionalKeys, OptionalText, PartialObject, TaggedUnion, Typed } from "../schema.ts";
 
 /** Limits of a request body: they limit the time for which one request can occupy the event loop. */
 export const MESSAGES_MAX = 10_000;
@@ -13,26 +14,12 @@ export const MAX_TOKENS_DEFAULT = 4096;
 export const TEMPERATURE_MAX = 2;
 export const MESSAGE_ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
 
-/** Union of object schemas with a discriminator, in the form that validators and code generators understand. */
-export function taggedUnion<T extends TSchema[]>(tag: string, schemas: [...T]) {
-  return Type.Unsafe<Static<T[number]>>({
-    type: "object",
-    required: [tag],
-    discriminator: { propertyName: tag },
-    oneOf: schemas,
-  });
-}
-
 /** Marks the end of a prompt's part that the upstream may cache (Anthropic's documentation, "Prompt caching"). */
-export const CacheControl = Type.Object({
-  type: Type.Literal("ephemeral"),
-  ttl: Type.Optional(Type.Enum(["5m", "1h"])),
-});
+export const CacheControl = Typed("ephemeral", { ttl: Type.Optional(Type.Enum(["5m", "1h"])) });
 const cacheControl = Type.Optional(CacheControl);
 
-const TextPart = Type.Object({ type: Type.Literal("text"), text: Type.String(), cache_control: cacheControl });
-const ImagePart = Type.Object({
-  type: Type.Literal("image_url"),
+const TextPart = Typed("text", { text: Type.String(), cache_control: cacheControl });
+const ImagePart = Typed("image_url", {
   image_url: Type.Object({
     url: Type.String({ minLength: 1 }),
     detail: Type.Optional(Type.Enum(["auto", "low", "high"])),
@@ -40,37 +27,32 @@ const ImagePart = Type.Object({
   cache_control: cacheControl,
 });
 /** `file_data` is a data URL, `file_url` an https address. */
-const FilePart = Type.Object({
-  type: Type.Literal("file"),
-  file: Type.Object({
-    filename: Type.Optional(Type.String()),
-    file_data: Type.Optional(Type.String()),
-    file_url: Type.Optional(Type.String()),
-    file_id: Type.Optional(Type.String()),
+const FilePart = Typed("file", {
+  file: PartialObject({
+    filename: Type.String(),
+    file_data: Type.String(),
+    file_url: Type.String(),
+    file_id: Type.String(),
   }),
   cache_control: cacheControl,
 });
-const AudioPart = Type.Object({
-  type: Type.Literal("input_audio"),
+const AudioPart = Typed("input_audio", {
   input_audio: Type.Object({ data: Type.String({ minLength: 1 }), format: Type.String({ minLength: 1 }) }),
 });
-const VideoPart = Type.Object({
-  type: Type.Literal("video_url"),
+const VideoPart = Typed("video_url", {
   video_url: Type.Object({ url: Type.String({ minLength: 1 }) }),
 });
-const RefusalPart = Type.Object({ type: Type.Literal("refusal"), refusal: Type.String() });
-export const ContentPart = taggedUnion("type", [TextPart, ImagePart, FilePart, AudioPart, VideoPart, RefusalPart]);
+const RefusalPart = Typed("refusal", { refusal: Type.String() });
+export const ContentPart = TaggedUnion([TextPart, ImagePart, FilePart, AudioPart, VideoPart, RefusalPart]);
 
 const FunctionCall = Type.Object({ name: Type.String(), arguments: Type.String() });
-const FunctionToolCall = Type.Object({
+const FunctionToolCall = Typed("function", {
   id: Type.String(),
-  type: Type.Literal("function"),
   function: FunctionCall,
   extra_content: Type.Optional(Type.Unknown()),
 });
-const CustomToolCall = Type.Object({
+const CustomToolCall = Typed("custom", {
   id: Type.String(),
-  type: Type.Literal("custom"),
   custom: Type.Object({ name: Type.String(), input: Type.String() }),
 });
 /**
@@ -78,7 +60,7 @@ const CustomToolCall = Type.Object({
  * arguments, and is marked; `translate.ts` converts the calls of a request, `encode.ts` those of an answer.
  */
 export const ToolCall = Type.Unsafe<Static<typeof FunctionToolCall> & { isCustom?: true }>(
-  taggedUnion("type", [FunctionToolCall, CustomToolCall]),
+  TaggedUnion([FunctionToolCall, CustomToolCall]),
 );
 
 /**
@@ -87,13 +69,13 @@ export const ToolCall = Type.Unsafe<Static<typeof FunctionToolCall> & { isCustom
  */
 export const ReasoningDetail = Type.Object({
   type: Type.Enum(["reasoning.text", "reasoning.summary", "reasoning.encrypted"]),
-  format: Type.Optional(Type.String()),
-  id: Type.Optional(Type.String()),
+  format: OptionalText,
+  id: OptionalText,
   index: Type.Optional(Type.Integer({ minimum: 0 })),
-  text: Type.Optional(Type.String()),
-  summary: Type.Optional(Type.String()),
-  data: Type.Optional(Type.String()),
-  signature: Type.Optional(Type.String()),
+  text: OptionalText,
+  summary: OptionalText,
+  data: OptionalText,
+  signature: OptionalText,
 });
 
 /** A message as callers send it: with the role and the field of the time before `tools`. */
@@ -104,11 +86,11 @@ export const SentMessage = Type.Object({
       description: "Required, except on an assistant message with tool_calls or a refusal.",
     }),
   ),
-  name: Type.Optional(Type.String()),
+  name: OptionalText,
   tool_calls: Type.Optional(Type.Array(ToolCall)),
-  tool_call_id: Type.Optional(Type.String()),
-  refusal: Type.Optional(Type.String()),
-  reasoning_content: Type.Optional(Type.String()),
+  tool_call_id: OptionalText,
+  refusal: OptionalText,
+  reasoning_content: OptionalText,
   reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
   function_call: Type.Optional(FunctionCall),
 });
@@ -118,62 +100,50 @@ export const RequestMessage = Type.Unsafe<
 
 export const FunctionDefinition = Type.Object({
   name: Type.String({ minLength: 1 }),
-  description: Type.Optional(Type.String()),
-  parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
-  strict: Type.Optional(Type.Boolean()),
+  description: OptionalText,
+  parameters: Type.Optional(Json),
+  strict: OptionalFlag,
 });
-const FunctionTool = Type.Object({
-  type: Type.Literal("function"),
-  function: FunctionDefinition,
-  cache_control: cacheControl,
-});
-const ToolFormat = Type.Record(Type.String(), Type.Unknown());
-const CustomTool = Type.Object({
-  type: Type.Literal("custom"),
+const FunctionTool = Typed("function", { function: FunctionDefinition, cache_control: cacheControl });
+const CustomTool = Typed("custom", {
   custom: Type.Object({
     name: Type.String({ minLength: 1 }),
-    description: Type.Optional(Type.String()),
-    format: Type.Optional(ToolFormat),
+    description: OptionalText,
+    format: Type.Optional(Json),
   }),
   cache_control: cacheControl,
 });
 /** A function, or a custom tool. Internally a custom tool is a function without parameters that has `custom`. */
-export const Tool = Type.Unsafe<Static<typeof FunctionTool> & { custom?: { format?: Static<typeof ToolFormat> } }>(
-  taggedUnion("type", [FunctionTool, CustomTool]),
+export const Tool = Type.Unsafe<Static<typeof FunctionTool> & { custom?: { format?: Static<typeof Json> } }>(
+  TaggedUnion([FunctionTool, CustomTool]),
 );
 
 const Named = Type.Object({ name: Type.String() });
-const NamedTool = taggedUnion("type", [
-  Type.Object({ type: Type.Literal("function"), function: Named }),
-  Type.Object({ type: Type.Literal("custom"), custom: Named }),
-]);
+const namedTools = [Typed("function", { function: Named }), Typed("custom", { custom: Named })] as const;
 /** Choice that the model has among the tools. `translate.ts` converts the other two forms to these. */
 type ToolChoice = "none" | "auto" | "required" | { type: "function"; function: { name: string } };
 const SentToolChoice = Type.Union([
   Type.Enum(["none", "auto", "required"]),
-  taggedUnion("type", [
-    Type.Object({ type: Type.Literal("function"), function: Named }),
-    Type.Object({ type: Type.Literal("custom"), custom: Named }),
-    Type.Object({
-      type: Type.Literal("allowed_tools"),
+  TaggedUnion([
+    ...namedTools,
+    Typed("allowed_tools", {
       allowed_tools: Type.Object({
         mode: Type.Enum(["auto", "required"]),
-        tools: Type.Array(NamedTool, { minItems: 1, maxItems: TOOLS_MAX }),
+        tools: Type.Array(TaggedUnion(namedTools), { minItems: 1, maxItems: TOOLS_MAX }),
       }),
     }),
   ]),
 ]);
 
-const ResponseFormat = taggedUnion("type", [
-  Type.Object({ type: Type.Literal("text") }),
-  Type.Object({ type: Type.Literal("json_object") }),
-  Type.Object({
-    type: Type.Literal("json_schema"),
+const ResponseFormat = TaggedUnion([
+  Typed("text", {}),
+  Typed("json_object", {}),
+  Typed("json_schema", {
     json_schema: Type.Object({
       name: Type.String(),
-      description: Type.Optional(Type.String()),
-      schema: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
-      strict: Type.Optional(Type.Boolean()),
+      description: OptionalText,
+      schema: Type.Optional(Json),
+      strict: OptionalFlag,
     }),
   }),
 ]);
@@ -195,8 +165,6 @@ export const Metadata = Type.Unsafe<Record<string, string>>({
   additionalProperties: { type: "string", maxLength: LABEL_CHARACTERS_MAX },
 });
 
-const Json = Type.Record(Type.String(), Type.Unknown());
-
 /** The output of audio: a voice of the provider, or one that its customer made. */
 const Audio = Type.Object({
   voice: Type.Union([Type.String({ minLength: 1 }), Type.Object({ id: Type.String({ minLength: 1 }) })]),
@@ -210,73 +178,67 @@ const Thinking = Type.Object({
 });
 
 /** Fields that few providers take. `src/providers/fields.ts` says which. */
-const RARE_FIELDS = {
-  modalities: Type.Optional(Type.Array(Type.Enum(["text", "audio", "image"]), { minItems: 1, maxItems: 3 })),
-  audio: Type.Optional(Audio),
-  web_search_options: Type.Optional(Json),
-  service_tier: Type.Optional(Type.Enum(["auto", "default", "flex", "scale", "priority"])),
-  prediction: Type.Optional(Json),
-  verbosity: Type.Optional(Type.Enum(["low", "medium", "high"])),
-  store: Type.Optional(Type.Boolean()),
-  safety_identifier: Type.Optional(Type.String({ maxLength: 128 })),
-  prompt_cache_key: Type.Optional(Type.String({ maxLength: 1024 })),
-  prompt_cache_retention: Type.Optional(Type.Enum(["in_memory", "in-memory", "24h"])),
-  top_k: Type.Optional(Type.Integer({ minimum: 0 })),
-  thinking: Type.Optional(Thinking),
-  min_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  repetition_penalty: Type.Optional(Type.Number({ exclusiveMinimum: 0 })),
-  chat_template_kwargs: Type.Optional(Json),
-  enable_thinking: Type.Optional(Type.Boolean()),
-  guided_json: Type.Optional(Type.Union([Type.String(), Json])),
-  guided_regex: Type.Optional(Type.String()),
-  guided_choice: Type.Optional(Type.Array(Type.String(), { minItems: 1 })),
-  guided_grammar: Type.Optional(Type.String()),
-  cache_control: cacheControl,
-};
+const RARE_FIELDS = OptionalKeys({
+  modalities: Type.Array(Type.Enum(["text", "audio", "image"]), { minItems: 1, maxItems: 3 }),
+  audio: Audio,
+  web_search_options: Json,
+  service_tier: Type.Enum(["auto", "default", "flex", "scale", "priority"]),
+  prediction: Json,
+  verbosity: Type.Enum(["low", "medium", "high"]),
+  store: Type.Boolean(),
+  safety_identifier: Type.String({ maxLength: 128 }),
+  prompt_cache_key: Type.String({ maxLength: 1024 }),
+  prompt_cache_retention: Type.Enum(["in_memory", "in-memory", "24h"]),
+  top_k: Type.Integer({ minimum: 0 }),
+  thinking: Thinking,
+  min_p: Type.Number({ minimum: 0, maximum: 1 }),
+  repetition_penalty: Type.Number({ exclusiveMinimum: 0 }),
+  chat_template_kwargs: Json,
+  enable_thinking: Type.Boolean(),
+  guided_json: Type.Union([Type.String(), Json]),
+  guided_regex: Type.String(),
+  guided_choice: Type.Array(Type.String(), { minItems: 1 }),
+  guided_grammar: Type.String(),
+  cache_control: CacheControl,
+});
 
 /** Body of POST /v1/chat/completions. `null` counts as absent. */
 export const SentRequest = Type.Object({
   model: Type.String({ minLength: 1, description: "A model's id, as in GET /v1/models." }),
   messages: Type.Array(RequestMessage, { minItems: 1, maxItems: MESSAGES_MAX }),
-  instructions: Type.Optional(Type.String({ description: "Placed before all messages as a system message." })),
-  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: TEMPERATURE_MAX })),
-  max_tokens: Type.Optional(
-    Type.Integer({
+  ...OptionalKeys({
+    instructions: Type.String({ description: "Placed before all messages as a system message." }),
+    temperature: Type.Number({ minimum: 0, maximum: TEMPERATURE_MAX }),
+    max_tokens: Type.Integer({
       minimum: 1,
       description:
         "Maximum tokens to generate; at most the model's own maximum and `completions.maxTokens` of the configuration. -1 counts as absent.",
     }),
-  ),
-  max_completion_tokens: Type.Optional(
-    Type.Integer({
+    max_completion_tokens: Type.Integer({
       minimum: 1,
       description: "Maximum tokens to generate; lowered to the model's own maximum. Not together with max_tokens.",
     }),
-  ),
-  stream: Type.Optional(Type.Boolean()),
-  stream_options: Type.Optional(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),
-  n: Type.Optional(Type.Integer({ minimum: 1, description: "Only 1." })),
-  top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  stop: Type.Optional(Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 4 })])),
-  seed: Type.Optional(Type.Integer()),
-  presence_penalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
-  frequency_penalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
-  tools: Type.Optional(Type.Array(Tool, { maxItems: TOOLS_MAX })),
-  tool_choice: Type.Optional(Type.Unsafe<ToolChoice>(SentToolChoice)),
-  functions: Type.Optional(
-    Type.Array(FunctionDefinition, { maxItems: TOOLS_MAX, description: "Deprecated: use `tools`." }),
-  ),
-  function_call: Type.Optional(
-    Type.Union([Type.Enum(["none", "auto"]), Named], { description: "Deprecated: use `tool_choice`." }),
-  ),
-  parallel_tool_calls: Type.Optional(Type.Boolean()),
-  response_format: Type.Optional(ResponseFormat),
-  reasoning_effort: Type.Optional(Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh"])),
-  logit_bias: Type.Optional(LogitBias),
-  logprobs: Type.Optional(Type.Boolean()),
-  top_logprobs: Type.Optional(Type.Integer({ minimum: 0, maximum: 20 })),
-  user: Type.Optional(Type.String()),
-  metadata: Type.Optional(Metadata),
+    stream: Type.Boolean(),
+    stream_options: PartialObject({ include_usage: Type.Boolean() }),
+    n: Type.Integer({ minimum: 1, description: "Only 1." }),
+    top_p: Type.Number({ minimum: 0, maximum: 1 }),
+    stop: Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 4 })]),
+    seed: Type.Integer(),
+    presence_penalty: Type.Number({ minimum: -2, maximum: 2 }),
+    frequency_penalty: Type.Number({ minimum: -2, maximum: 2 }),
+    tools: Type.Array(Tool, { maxItems: TOOLS_MAX }),
+    tool_choice: Type.Unsafe<ToolChoice>(SentToolChoice),
+    functions: Type.Array(FunctionDefinition, { maxItems: TOOLS_MAX, description: "Deprecated: use `tools`." }),
+    function_call: Type.Union([Type.Enum(["none", "auto"]), Named], { description: "Deprecated: use `tool_choice`." }),
+    parallel_tool_calls: Type.Boolean(),
+    response_format: ResponseFormat,
+    reasoning_effort: Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh"]),
+    logit_bias: LogitBias,
+    logprobs: Type.Boolean(),
+    top_logprobs: Type.Integer({ minimum: 0, maximum: 20 }),
+    user: Type.String(),
+    metadata: Metadata,
+  }),
   ...RARE_FIELDS,
 });
 

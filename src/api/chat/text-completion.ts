@@ -3,6 +3,7 @@ import type { AnswerEnd, AnswerHead, AnswerPiece } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import { pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
+import { Nullable, OptionalKeys } from "../schema.ts";
 import { compileCheck, refused, refuseIf } from "../validation.ts";
 import type { AddEvent, DecodedCompletion, EventEncoder, PublicError } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
@@ -25,19 +26,17 @@ export const TextCompletionRequest = Type.Object({
   prompt: Type.Union([Type.String(), Type.Array(Type.String(), { minItems: 1, maxItems: 1 })], {
     description: "One text.",
   }),
-  suffix: Type.Optional(
-    Type.String({ description: "Text after the completion; only for providers that serve this API." }),
-  ),
-  max_tokens: Type.Optional(
-    Type.Integer({ minimum: 1, description: "Maximum tokens to generate; 16 by default, as at OpenAI." }),
-  ),
+  ...OptionalKeys({
+    suffix: Type.String({ description: "Text after the completion; only for providers that serve this API." }),
+    max_tokens: Type.Integer({ minimum: 1, description: "Maximum tokens to generate; 16 by default, as at OpenAI." }),
+  }),
 });
 
 const Choice = Type.Object({
   index: Type.Literal(0),
   text: Type.String(),
   logprobs: Type.Null(),
-  finish_reason: Type.Union([FinishReason, Type.Null()]),
+  finish_reason: Nullable(FinishReason),
 });
 /** Response of POST /v1/completions, and event of a streamed one. */
 export const TextCompletion = Type.Object({
@@ -47,7 +46,7 @@ export const TextCompletion = Type.Object({
   model: Type.String(),
   organization_id: Type.String(),
   choices: Type.Array(Choice, { maxItems: 1 }),
-  usage: Type.Optional(Type.Union([CompletionUsage, Type.Null()])),
+  usage: Type.Optional(Nullable(CompletionUsage)),
 });
 type TextCompletion = Static<typeof TextCompletion>;
 

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { OptionalKeys } from "../schema.ts";
 
 /** Inputs of one request; OpenAI's own limit. */
 const INPUTS_MAX = 2_048;
@@ -22,19 +23,17 @@ const Input = Type.Union([INPUTS.text, INPUTS.texts, INPUTS.tokenIds, INPUTS.arr
 export const EmbeddingRequest = Type.Object({
   model: Type.String({ minLength: 1, description: "Id of a model with the capability `embeddings`." }),
   input: Input,
-  dimensions: Type.Optional(
-    Type.Integer({
+  ...OptionalKeys({
+    dimensions: Type.Integer({
       minimum: 1,
       maximum: DIMENSIONS_MAX,
       description: "Length of each vector; default: the model's own. Only for models whose vectors can be shortened.",
     }),
-  ),
-  encoding_format: Type.Optional(
-    Type.Enum(["float", "base64"], {
+    encoding_format: Type.Enum(["float", "base64"], {
       description: "`base64` is the vector as little-endian 32-bit floats. Default: `float`.",
     }),
-  ),
-  user: Type.Optional(Type.String({ description: "Identifies the end user to the provider." })),
+    user: Type.String({ description: "Identifies the end user to the provider." }),
+  }),
 });
 export type EmbeddingRequest = Static<typeof EmbeddingRequest>;
 

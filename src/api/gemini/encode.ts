@@ -4,12 +4,11 @@ import { type AnswerFold, joinCall } from "../answer-fold.ts";
 import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
 import type { ToolCall } from "../chat/request.ts";
 import { argumentsObject, citedSources, isObject, objectsIn } from "../json.ts";
+import { TokenCount } from "../schema.ts";
 import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
 import { errorOf } from "./errors.ts";
 import type { GeminiPart } from "./request.ts";
 import { GEMINI_FORMAT, signatureOfCall, signatureOfDetail } from "./signatures.ts";
-
-const Count = Type.Integer({ minimum: 0 });
 
 const Candidate = Type.Object({
   content: Type.Object({ role: Type.Literal("model"), parts: Type.Array(Type.Unknown()) }),
@@ -18,11 +17,11 @@ const Candidate = Type.Object({
   groundingMetadata: Type.Optional(Type.Object({ groundingChunks: Type.Array(Type.Unknown()) })),
 });
 const UsageMetadata = Type.Object({
-  promptTokenCount: Count,
-  cachedContentTokenCount: Type.Optional(Count),
-  candidatesTokenCount: Count,
-  thoughtsTokenCount: Type.Optional(Count),
-  totalTokenCount: Count,
+  promptTokenCount: TokenCount,
+  cachedContentTokenCount: Type.Optional(TokenCount),
+  candidatesTokenCount: TokenCount,
+  thoughtsTokenCount: Type.Optional(TokenCount),
+  totalTokenCount: TokenCount,
   cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
 });
 

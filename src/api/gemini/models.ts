@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import type { Model } from "../model.ts";
+import { OptionalText } from "../schema.ts";
 import { invalid, refuse } from "../validation.ts";
 
 /** A model in the format of Gemini's API. */
@@ -17,7 +18,7 @@ export type GeminiModel = Static<typeof GeminiModel>;
 
 export const GeminiModelList = Type.Object({
   models: Type.Array(GeminiModel),
-  nextPageToken: Type.Optional(Type.String()),
+  nextPageToken: OptionalText,
 });
 export type GeminiModelList = Static<typeof GeminiModelList>;
 

@@ -1,82 +1,83 @@
 import { type Static, Type } from "typebox";
 import { Metadata } from "../chat/request.ts";
 import { isObject } from "../json.ts";
-
-const Json = Type.Record(Type.String(), Type.Unknown());
-const text = Type.Optional(Type.String());
+import { Json, OptionalKeys, OptionalText, PartialObject } from "../schema.ts";
 
 const Blob = Type.Object({ mimeType: Type.String({ minLength: 1 }), data: Type.String({ description: "Base64." }) });
 const FileData = Type.Object({
-  mimeType: text,
+  mimeType: OptionalText,
   fileUri: Type.String({ description: "A public https address. Files of Google's Files API are refused." }),
 });
-const FunctionCall = Type.Object({ id: text, name: Type.String({ minLength: 1 }), args: Type.Optional(Json) });
-const FunctionResponse = Type.Object({ id: text, name: Type.String(), response: Type.Optional(Json) });
+const FunctionCall = Type.Object({ id: OptionalText, name: Type.String({ minLength: 1 }), args: Type.Optional(Json) });
+const FunctionResponse = Type.Object({ id: OptionalText, name: Type.String(), response: Type.Optional(Json) });
 /** Has one kind of data; a text may be empty. */
-const Part = Type.Object({
-  text,
-  thought: Type.Optional(Type.Boolean()),
-  thoughtSignature: Type.Optional(Type.String({ description: "Send it back as it was received." })),
-  inlineData: Type.Optional(Blob),
-  fileData: Type.Optional(FileData),
-  functionCall: Type.Optional(FunctionCall),
-  functionResponse: Type.Optional(FunctionResponse),
+const Part = PartialObject({
+  text: Type.String(),
+  thought: Type.Boolean(),
+  thoughtSignature: Type.String({ description: "Send it back as it was received." }),
+  inlineData: Blob,
+  fileData: FileData,
+  functionCall: FunctionCall,
+  functionResponse: FunctionResponse,
 });
 const Content = Type.Object({ role: Type.Optional(Type.Enum(["user", "model", "function"])), parts: Type.Array(Part) });
 
 const FunctionDeclaration = Type.Object({
   name: Type.String({ minLength: 1 }),
-  description: text,
+  description: OptionalText,
   parameters: Type.Optional(Json),
   parametersJsonSchema: Type.Optional(Json),
 });
-const ToolConfig = Type.Object({
-  functionCallingConfig: Type.Optional(
-    Type.Object({
-      mode: Type.Optional(Type.Enum(["MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"])),
-      allowedFunctionNames: Type.Optional(Type.Array(Type.String())),
-    }),
-  ),
+const ToolConfig = PartialObject({
+  functionCallingConfig: PartialObject({
+    mode: Type.Enum(["MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"]),
+    allowedFunctionNames: Type.Array(Type.String()),
+  }),
 });
-const ThinkingConfig = Type.Object({
-  includeThoughts: Type.Optional(Type.Boolean()),
-  thinkingBudget: Type.Optional(Type.Integer({ minimum: -1 })),
-  thinkingLevel: Type.Optional(
-    Type.Enum(["THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH", "minimal", "low", "medium", "high"]),
-  ),
+const ThinkingConfig = PartialObject({
+  includeThoughts: Type.Boolean(),
+  thinkingBudget: Type.Integer({ minimum: -1 }),
+  thinkingLevel: Type.Enum([
+    "THINKING_LEVEL_UNSPECIFIED",
+    "MINIMAL",
+    "LOW",
+    "MEDIUM",
+    "HIGH",
+    "minimal",
+    "low",
+    "medium",
+    "high",
+  ]),
 });
-const GenerationConfig = Type.Object({
-  maxOutputTokens: Type.Optional(Type.Integer({ minimum: 1 })),
-  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
-  topP: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  topK: Type.Optional(Type.Integer({ minimum: 0 })),
-  stopSequences: Type.Optional(Type.Array(Type.String(), { maxItems: 5 })),
-  seed: Type.Optional(Type.Integer()),
-  presencePenalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
-  frequencyPenalty: Type.Optional(Type.Number({ minimum: -2, maximum: 2 })),
-  candidateCount: Type.Optional(Type.Literal(1)),
-  responseMimeType: Type.Optional(Type.Enum(["text/plain", "application/json"])),
-  responseSchema: Type.Optional(Json),
-  responseJsonSchema: Type.Optional(Json),
-  responseModalities: Type.Optional(Type.Array(Type.Enum(["TEXT", "text"]))),
-  thinkingConfig: Type.Optional(ThinkingConfig),
+const GenerationConfig = PartialObject({
+  maxOutputTokens: Type.Integer({ minimum: 1 }),
+  temperature: Type.Number({ minimum: 0, maximum: 2 }),
+  topP: Type.Number({ minimum: 0, maximum: 1 }),
+  topK: Type.Integer({ minimum: 0 }),
+  stopSequences: Type.Array(Type.String(), { maxItems: 5 }),
+  seed: Type.Integer(),
+  presencePenalty: Type.Number({ minimum: -2, maximum: 2 }),
+  frequencyPenalty: Type.Number({ minimum: -2, maximum: 2 }),
+  candidateCount: Type.Literal(1),
+  responseMimeType: Type.Enum(["text/plain", "application/json"]),
+  responseSchema: Json,
+  responseJsonSchema: Json,
+  responseModalities: Type.Array(Type.Enum(["TEXT", "text"])),
+  thinkingConfig: ThinkingConfig,
 });
 
 /** Body of `generateContent` and `streamGenerateContent`. `null` counts as absent, names in snake case as those in camel case. */
 export const GenerateContentRequest = Type.Object({
   contents: Type.Array(Content, { minItems: 1 }),
-  systemInstruction: Type.Optional(Content),
-  tools: Type.Optional(
-    Type.Array(
-      Type.Object({
-        functionDeclarations: Type.Optional(Type.Array(FunctionDeclaration)),
-        googleSearch: Type.Optional(Type.Object({})),
-      }),
+  ...OptionalKeys({
+    systemInstruction: Content,
+    tools: Type.Array(
+      PartialObject({ functionDeclarations: Type.Array(FunctionDeclaration), googleSearch: Type.Object({}) }),
     ),
-  ),
-  toolConfig: Type.Optional(ToolConfig),
-  generationConfig: Type.Optional(GenerationConfig),
-  labels: Type.Optional(Metadata),
+    toolConfig: ToolConfig,
+    generationConfig: GenerationConfig,
+    labels: Metadata,
+  }),
 });
 
 export type GenerateContentRequest = Static<typeof GenerateContentRequest>;

@@ -1,9 +1,9 @@
 import { Type } from "typebox";
+import { Typed } from "../schema.ts";
 import type { ErrorFormat, PublicError } from "../wire.ts";
 
 /** Body of an error response of the wire; `details` has the service's own code, and fields such as `credits_available`. */
-const MessagesError = Type.Object({
-  type: Type.Literal("error"),
+const MessagesError = Typed("error", {
   error: Type.Object({
     type: Type.String(),
     message: Type.String(),

@@ -2,35 +2,34 @@ import { type Static, Type } from "typebox";
 import type { AnswerHead } from "../answer.ts";
 import type { CompletionUsage, FinishReason } from "../chat/completion.ts";
 import { citedSources } from "../json.ts";
+import { Nullable, OptionalKeys, TokenCount, Typed } from "../schema.ts";
 
 const MessageUsage = Type.Object({
   input_tokens: Type.Integer({ minimum: 0, description: "Prompt tokens that no cache served or stored." }),
-  cache_creation_input_tokens: Type.Integer({ minimum: 0 }),
+  cache_creation_input_tokens: TokenCount,
   cache_creation: Type.Object(
-    {
-      ephemeral_5m_input_tokens: Type.Integer({ minimum: 0 }),
-      ephemeral_1h_input_tokens: Type.Integer({ minimum: 0 }),
-    },
+    { ephemeral_5m_input_tokens: TokenCount, ephemeral_1h_input_tokens: TokenCount },
     { description: "The tokens of `cache_creation_input_tokens`, by how long the cache keeps them." },
   ),
-  cache_read_input_tokens: Type.Integer({ minimum: 0 }),
-  output_tokens: Type.Integer({ minimum: 0 }),
-  server_tool_use: Type.Optional(Type.Object({ web_search_requests: Type.Integer({ minimum: 0 }) })),
-  output_tokens_details: Type.Optional(Type.Object({ thinking_tokens: Type.Integer({ minimum: 0 }) })),
-  cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
+  cache_read_input_tokens: TokenCount,
+  output_tokens: TokenCount,
+  ...OptionalKeys({
+    server_tool_use: Type.Object({ web_search_requests: Type.Integer({ minimum: 0 }) }),
+    output_tokens_details: Type.Object({ thinking_tokens: TokenCount }),
+    cost: Type.Number({ minimum: 0, description: "Charged credits." }),
+  }),
 });
 
 const OutputBlock = Type.Object({ type: Type.String() });
 
 /** Body of the response to POST /v1/messages. */
-export const MessageDocument = Type.Object({
+export const MessageDocument = Typed("message", {
   id: Type.String({ pattern: "^msg_" }),
-  type: Type.Literal("message"),
   role: Type.Literal("assistant"),
   model: Type.String(),
   content: Type.Array(OutputBlock),
-  stop_reason: Type.Union([Type.String(), Type.Null()]),
-  stop_sequence: Type.Union([Type.String(), Type.Null()]),
+  stop_reason: Nullable(Type.String()),
+  stop_sequence: Nullable(Type.String()),
   usage: MessageUsage,
 });
 

@@ -1,12 +1,12 @@
 import { type Static, Type } from "typebox";
 import type { Model } from "../model.ts";
+import { OptionalText, Typed } from "../schema.ts";
 import { compileCheck, refuseIf } from "../validation.ts";
 
 const Timestamp = Type.String({ description: "RFC 3339." });
 
 /** A model in the format of Anthropic's Models API. */
-export const MessagesModel = Type.Object({
-  type: Type.Literal("model"),
+export const MessagesModel = Typed("model", {
   id: Type.String(),
   display_name: Type.String(),
   created_at: Timestamp,
@@ -28,8 +28,8 @@ const LIMIT_DEFAULT = 20;
 const LIMIT_MAX = 1000;
 const ModelPage = Type.Object({
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT_MAX })),
-  before_id: Type.Optional(Type.String()),
-  after_id: Type.Optional(Type.String()),
+  before_id: OptionalText,
+  after_id: OptionalText,
 });
 type ModelPage = Static<typeof ModelPage>;
 const checkPage = compileCheck(ModelPage);

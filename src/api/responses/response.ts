@@ -1,30 +1,27 @@
-import { type Static, Type } from "typebox";
+import { type Static, type TSchema, Type } from "typebox";
 import { Metadata } from "../chat/request.ts";
 import { pick } from "../json.ts";
+import { Nullable, OptionalText, TokenCount, Typed } from "../schema.ts";
 import { CustomToolCall, FunctionCall, type ResponsesRequest, ToolSearchCall } from "./request.ts";
 import { LocalShellCall, PatchCall, ShellCall } from "./typed-tools.ts";
 
-const Nullable = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
 const ITEM = { id: Type.String(), status: Type.Enum(["in_progress", "completed", "incomplete"]) };
 
-const OutputTextPart = Type.Object({
-  type: Type.Literal("output_text"),
+const OutputTextPart = Typed("output_text", {
   text: Type.String(),
   annotations: Type.Array(Type.Unknown()),
   logprobs: Type.Array(Type.Unknown()),
 });
-const RefusalPart = Type.Object({ type: Type.Literal("refusal"), refusal: Type.String() });
+const RefusalPart = Typed("refusal", { refusal: Type.String() });
 
 export const OutputItem = Type.Union([
-  Type.Object({
+  Typed("reasoning", {
     ...ITEM,
-    type: Type.Literal("reasoning"),
-    summary: Type.Array(Type.Object({ type: Type.Literal("summary_text"), text: Type.String() })),
-    encrypted_content: Type.Optional(Type.String()),
+    summary: Type.Array(Typed("summary_text", { text: Type.String() })),
+    encrypted_content: OptionalText,
   }),
-  Type.Object({
+  Typed("message", {
     ...ITEM,
-    type: Type.Literal("message"),
     role: Type.Literal("assistant"),
     content: Type.Array(Type.Union([OutputTextPart, RefusalPart])),
   }),
@@ -38,20 +35,16 @@ export const OutputItem = Type.Union([
 export type OutputItem = Static<typeof OutputItem>;
 
 export const ResponseUsage = Type.Object({
-  input_tokens: Type.Integer({ minimum: 0 }),
-  input_tokens_details: Type.Object({
-    cached_tokens: Type.Integer({ minimum: 0 }),
-    cache_write_tokens: Type.Integer({ minimum: 0 }),
-  }),
-  output_tokens: Type.Integer({ minimum: 0 }),
-  output_tokens_details: Type.Object({ reasoning_tokens: Type.Integer({ minimum: 0 }) }),
-  total_tokens: Type.Integer({ minimum: 0 }),
+  input_tokens: TokenCount,
+  input_tokens_details: Type.Object({ cached_tokens: TokenCount, cache_write_tokens: TokenCount }),
+  output_tokens: TokenCount,
+  output_tokens_details: Type.Object({ reasoning_tokens: TokenCount }),
+  total_tokens: TokenCount,
   cost: Type.Optional(Type.Number({ minimum: 0, description: "Charged credits." })),
 });
 export type ResponseUsage = Static<typeof ResponseUsage>;
 
-const orNull = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) =>
-  Type.Union([schema, Type.Null()], { default: null });
+const orNull = <T extends TSchema>(schema: T) => Nullable(schema, { default: null });
 /**
  * Fields of a response that repeat the settings of its request, with their values where it does not state them. The defaults
  * are those of OpenAI: clients of Open Responses expect numbers, whatever the upstream's own defaults are.
@@ -72,13 +65,13 @@ export const ResponseSettings = Type.Object({
   service_tier: Type.Literal("default", { default: "default" }),
   store: Type.Boolean({ description: "True if `previous_response_id` can continue the response." }),
   temperature: Type.Number({ default: 1 }),
-  text: Type.Object({ format: Type.Object({ type: Type.String() }), verbosity: Type.Optional(Type.String()) }),
+  text: Type.Object({ format: Type.Object({ type: Type.String() }), verbosity: OptionalText }),
   tool_choice: Type.Unknown({ default: "auto" }),
   tools: Type.Array(Type.Unknown()),
   top_logprobs: Type.Integer({ default: 0 }),
   top_p: Type.Number({ default: 1 }),
   truncation: Type.Enum(["auto", "disabled"], { default: "disabled" }),
-  user: Type.Optional(Type.String()),
+  user: OptionalText,
 });
 export type ResponseSettings = Static<typeof ResponseSettings>;
 

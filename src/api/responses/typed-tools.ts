@@ -1,20 +1,19 @@
 import { type Static, Type } from "typebox";
-import { type ContentPart, type RequestMessage, taggedUnion } from "../chat/request.ts";
+import type { ContentPart, RequestMessage } from "../chat/request.ts";
 import { detailsOf, type JsonObject, textOf } from "../json.ts";
 import { compileKnown } from "../known-fields.ts";
+import { Json, OptionalText, TaggedUnion, Typed } from "../schema.ts";
 
 /**
  * Tools that OpenAI defines and the client runs ("Shell", "Apply patch" and "Computer use" in OpenAI's documentation). For
  * other providers a tool becomes a function, whose calls come back as items of the tool's own type.
  */
 
-const ITEM = { id: Type.Optional(Type.String()), status: Type.Optional(Type.String()) };
+const ITEM = { id: OptionalText, status: OptionalText };
 const CALL = { ...ITEM, call_id: Type.String() };
-const Json = Type.Record(Type.String(), Type.Unknown());
 const number = Type.Optional(Type.Number());
 
-const ShellTool = Type.Object({
-  type: Type.Literal("shell"),
+const ShellTool = Typed("shell", {
   environment: Type.Optional(
     Type.Object(
       { type: Type.Literal("local"), skills: Type.Optional(Type.Array(Json)) },
@@ -25,11 +24,10 @@ const ShellTool = Type.Object({
 /** Every tool of this kind. A container of the provider as the environment of a shell is refused. */
 export const typedTools = [
   ShellTool,
-  Type.Object({ type: Type.Literal("local_shell") }),
-  Type.Object({ type: Type.Literal("apply_patch") }),
-  Type.Object({ type: Type.Literal("computer") }),
-  Type.Object({
-    type: Type.Literal("computer_use_preview"),
+  Typed("local_shell", {}),
+  Typed("apply_patch", {}),
+  Typed("computer", {}),
+  Typed("computer_use_preview", {
     display_width: Type.Integer(),
     display_height: Type.Integer(),
     environment: Type.String(),
@@ -44,52 +42,47 @@ const ShellAction = Type.Object({
   timeout_ms: number,
   max_output_length: number,
 });
-const ExecAction = Type.Object({
-  type: Type.Literal("exec"),
+const ExecAction = Typed("exec", {
   command: Type.Array(Type.String()),
   env: Type.Unsafe<Record<string, string>>({ type: "object", additionalProperties: { type: "string" } }),
   timeout_ms: number,
-  user: Type.Optional(Type.String()),
-  working_directory: Type.Optional(Type.String()),
+  user: OptionalText,
+  working_directory: OptionalText,
 });
 const file = { path: Type.String() };
-const PatchOperation = taggedUnion("type", [
-  Type.Object({ type: Type.Literal("create_file"), ...file, diff: Type.String() }),
-  Type.Object({ type: Type.Literal("update_file"), ...file, diff: Type.String() }),
-  Type.Object({ type: Type.Literal("delete_file"), ...file }),
+const PatchOperation = TaggedUnion([
+  Typed("create_file", { ...file, diff: Type.String() }),
+  Typed("update_file", { ...file, diff: Type.String() }),
+  Typed("delete_file", file),
 ]);
 /** The calls that this service writes, without the fields of every item. */
-export const ShellCall = Type.Object({
-  type: Type.Literal("shell_call"),
+export const ShellCall = Typed("shell_call", {
   action: ShellAction,
-  environment: Type.Optional(Type.Object({ type: Type.Literal("local") })),
+  environment: Type.Optional(Typed("local", {})),
 });
-export const LocalShellCall = Type.Object({ type: Type.Literal("local_shell_call"), action: ExecAction });
-export const PatchCall = Type.Object({ type: Type.Literal("apply_patch_call"), operation: PatchOperation });
-const Screenshot = Type.Object({ type: Type.Literal("computer_screenshot"), image_url: Type.String() });
+export const LocalShellCall = Typed("local_shell_call", { action: ExecAction });
+export const PatchCall = Typed("apply_patch_call", { operation: PatchOperation });
+const Screenshot = Typed("computer_screenshot", { image_url: Type.String() });
 /** The calls of these tools, and their results. */
 export const typedItems = [
   Type.Object({ ...CALL, ...ShellCall.properties }),
-  Type.Object({
-    type: Type.Literal("shell_call_output"),
+  Typed("shell_call_output", {
     ...CALL,
     output: Type.Array(Type.Object({ stdout: Type.String(), stderr: Type.String(), outcome: Json })),
     max_output_length: number,
   }),
   Type.Object({ ...CALL, ...LocalShellCall.properties }),
   // Its id is that of the call.
-  Type.Object({ type: Type.Literal("local_shell_call_output"), ...ITEM, id: Type.String(), output: Type.String() }),
+  Typed("local_shell_call_output", { ...ITEM, id: Type.String(), output: Type.String() }),
   Type.Object({ ...CALL, ...PatchCall.properties }),
-  Type.Object({ type: Type.Literal("apply_patch_call_output"), ...CALL, output: Type.Optional(Type.String()) }),
-  Type.Object({
-    type: Type.Literal("computer_call"),
+  Typed("apply_patch_call_output", { ...CALL, output: OptionalText }),
+  Typed("computer_call", {
     ...CALL,
     action: Type.Optional(Json),
     actions: Type.Optional(Type.Array(Json)),
     pending_safety_checks: Type.Optional(Type.Array(Json)),
   }),
-  Type.Object({
-    type: Type.Literal("computer_call_output"),
+  Typed("computer_call_output", {
     ...CALL,
     output: Screenshot,
     acknowledged_safety_checks: Type.Optional(Type.Array(Json)),
@@ -149,7 +142,7 @@ has only added lines; a deletion needs none.`,
     parameters: Type.Object({
       type: Type.Enum(["create_file", "update_file", "delete_file"]),
       path: Type.String(),
-      diff: Type.Optional(Type.String()),
+      diff: OptionalText,
     }),
     fields: (given) => ({
       type: "apply_patch_call",
