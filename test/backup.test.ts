@@ -129,11 +129,25 @@ test("a backup of a damaged database fails and leaves nothing behind", async () 
   expect(readdirSync(directory)).toEqual(before);
 });
 
-test("a backup to where nothing can be written says why", async () => {
-  const backup = (file: string) => run("store", "backup", file, "--data-dir", dataDir);
+/** Returns the reasons of the failed backups that a store warns of. */
+function warnedBackups(folder: string): string[] {
+  const database = new DatabaseSync(join(folder, "tollgate.db"), { readOnly: true });
+  try {
+    const rows = database.prepare("select data from event where kind = 'backup.failed'").all();
+    return rows.map(({ data }) => JSON.parse(String(data)).reason);
+  } finally {
+    database.close();
+  }
+}
+
+test("a backup to where nothing can be written says why, and is warned of", async () => {
+  const warned = join(directory, "warned");
+  expect((await run("org", "create", "Warned", "--data-dir", warned)).code).toBe(0);
+  const backup = (file: string) => run("store", "backup", file, "--data-dir", warned);
   const missing = join(directory, "missing", "backup.db");
   expect((await backup(missing)).stderr).toBe(`tollgate: ${missing}: cannot be written: there is no such directory\n`);
   expect(existsSync(join(directory, "missing"))).toBe(false);
+  expect(warnedBackups(warned)).toEqual([`${missing}: cannot be written: there is no such directory`]);
 });
 
 test("a backup to a full disk says so and leaves nothing behind", async ({ skip }) => {

@@ -52,6 +52,7 @@ const WARNED = {
   ...{ spent: 8, limit: 10, resets_at: "2026-12-01T00:00:00.000Z", days_left: 6.5, hour: "2026-11-20T11:00:00.000Z" },
   ...{ usual: 1, token_id: "tok_1", expires_at: "2026-12-01T00:00:00.000Z", model: "m", date: "2026-12-01" },
   ...{ replacement: "n", route: "p/m", node: "a", entries: 2, reason: "No space left.", last_result: "HTTP 503" },
+  ...{ prices: { input: 1, output: 2 }, new_prices: { input: 1.5, output: 2 } },
 };
 
 function warningLines(): string[] {
@@ -60,7 +61,8 @@ function warningLines(): string[] {
     return `${kind}\n    ${eventText(event, "Acme")}`;
   };
   const others = textOf("budget.used", { value: null, resets_at: null });
-  return [...EVENT_KINDS.map((kind) => textOf(kind, {})), textOf("credits.low", { percent: null }), others];
+  const onlyTiers = textOf("price.change", { new_prices: { input: 1, output: 2, tiers: [] } });
+  return [...EVENT_KINDS.map((kind) => textOf(kind, {})), textOf("credits.low", { percent: null }), others, onlyTiers];
 }
 
 /** One value for each kind of problem that a schema can find. */

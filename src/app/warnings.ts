@@ -66,6 +66,7 @@ export function createWatch(
     settings: () => live.config.warnings,
     routes: () => circuits.health(clock()),
     models: () => live.catalog.list(),
+    priceChanges: (untilMs) => live.catalog.priceChanges(untilMs),
     deadLetters: async () => (await ledger.status()).deadLetters.entries,
     outage: createOutage({ log, level: "warn", texts, clock }),
   });

@@ -153,8 +153,8 @@ function pricedRoute(key: string, found: FoundRoute, isEmbedding: boolean): Rout
   };
   if (stated !== undefined) return { ...route, ...stated };
   if (typeof priced === "string") return refuse(key, whyUnpriced(priced, provider.id, model), PRICE_WORDS);
-  const { prices, tiers } = priced;
-  return { ...route, prices, ...(tiers && { tiers }) };
+  const { prices, tiers, changesAtMs } = priced;
+  return { ...route, prices, ...(tiers && { tiers }), ...(changesAtMs && { changesAtMs }) };
 }
 
 /** Tells whether a search or an image has a price at any tier. */
@@ -215,15 +215,18 @@ function statedPrices(key: string, settings: PriceSettings, { nowMs, isEmbedding
   let beforeMs = Number.NEGATIVE_INFINITY;
   let stated: DatedPrice = {};
   let inForce: PriceList | undefined;
+  let changesAtMs: number | undefined;
   for (const [index, price] of settings.entries()) {
     const fromMs = startOf(`${key}[${index}].from`, price, index, beforeMs);
     stated = { ...stated, ...price };
     const prices = readPrice(`${key}[${index}]`, stated, isEmbedding);
     if (fromMs <= nowMs) inForce = prices;
+    else changesAtMs ??= fromMs;
     beforeMs = fromMs;
   }
   const first = settings[0]?.from ?? "nothing";
-  return inForce ?? refuse(`${key}[0].from`, `found ${quote(first)}`, "a date that is not in the future, or no date");
+  if (inForce !== undefined) return { ...inForce, ...(changesAtMs && { changesAtMs }) };
+  return refuse(`${key}[0].from`, `found ${quote(first)}`, "a date that is not in the future, or no date");
 }
 
 function startOf(key: string, { from }: DatedPrice, index: number, before: number): number {

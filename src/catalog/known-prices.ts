@@ -11,7 +11,7 @@ export interface CreditSettings {
 }
 
 /** A model in the price data. */
-export interface PricedModel extends Pick<PriceList, "prices" | "tiers"> {
+export interface PricedModel extends Pick<PriceList, "prices" | "tiers" | "changesAtMs"> {
   name: string | undefined;
   /** Tokens. */
   contextWindow: number | undefined;
@@ -67,7 +67,8 @@ export function knownPrice(
   const { id, name, context_window, deprecated = false } = listed ?? {};
   // The price data finds models by parts of their names, which need not have the same context window.
   const contextWindow = id === model ? context_window : undefined;
-  return { ...dearestList(lists), name, contextWindow, deprecated };
+  const changesAtMs = listed && nextStartMs(listed.prices, nowMs);
+  return { ...dearestList(lists), name, contextWindow, deprecated, ...(changesAtMs && { changesAtMs }) };
 }
 
 /** Returns the id in the price data of the provider at an address; undefined if it has none. */
@@ -78,12 +79,23 @@ export function pricesIdOf(baseUrl: string | null): string | undefined {
 /** Returns the dated price that is in force, and all prices that depend on the time of day. */
 function pricesNow(prices: ModelInfo["prices"], nowMs: number): ListedPrice[] {
   if (!Array.isArray(prices)) return [prices];
-  const isInForce = ({ constraint }: ConditionalPrice) =>
-    constraint === undefined ||
-    (constraint.type === "start_date" && Date.parse(`${constraint.start_date}T00:00:00Z`) <= nowMs);
-  const dated = prices.findLast(isInForce);
+  const dated = prices.findLast((price) => startOf(price) <= nowMs);
   const daily = prices.filter(({ constraint }) => constraint?.type === "time_of_date");
   return [...(dated === undefined ? [] : [dated]), ...daily].map((price) => price.prices);
+}
+
+/** Returns when the next dated price takes effect; undefined if there is none. */
+function nextStartMs(prices: ModelInfo["prices"], nowMs: number): number | undefined {
+  const starts = Array.isArray(prices)
+    ? prices.map(startOf).filter((ms) => ms > nowMs && ms < Number.POSITIVE_INFINITY)
+    : [];
+  return starts.length === 0 ? undefined : Math.min(...starts);
+}
+
+/** Returns when a price takes effect, in milliseconds since 1970. One of a time of the day never does by itself. */
+function startOf({ constraint }: ConditionalPrice): number {
+  if (constraint === undefined) return Number.NEGATIVE_INFINITY;
+  return constraint.type === "start_date" ? Date.parse(`${constraint.start_date}T00:00:00Z`) : Number.POSITIVE_INFINITY;
 }
 
 /** Undefined if input or output has no price and needs one. */

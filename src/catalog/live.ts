@@ -1,7 +1,9 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Model } from "../api/model.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { FixedCatalog } from "./build.ts";
 import type { FoundServer } from "./local-servers.ts";
-import type { Catalog, CatalogModel } from "./model.ts";
+import { type Catalog, type CatalogModel, toApiModel } from "./model.ts";
 
 export interface LiveCatalogOptions {
   /** Builds the catalog at a time, in milliseconds since 1970, with the local servers that were found. Throws OperatorError. */
@@ -15,6 +17,14 @@ export interface LiveCatalogOptions {
   everyMs?: number;
   /** Time for which a server that does not answer stays listed: it may be busy loading a model. */
   keepMs?: number;
+}
+
+/** A change of a model's prices that is known in advance. */
+export interface PriceChange {
+  model: string;
+  atMs: number;
+  prices: Model["pricing_details"];
+  newPrices: Model["pricing_details"];
 }
 
 const EVERY_MS = 30_000;
@@ -60,6 +70,22 @@ export class LiveCatalog implements Catalog {
 
   list(): readonly CatalogModel[] {
     return this.#current().list();
+  }
+
+  /**
+   * Returns the next change of the prices of each model until a time. A date that changes nothing is none. Throws
+   * OperatorError.
+   */
+  priceChanges(untilMs: number): PriceChange[] {
+    const changing = this.list().filter((model) => nextPriceMs(model) <= untilMs);
+    return [...Map.groupBy(changing, nextPriceMs)].flatMap(([atMs, models]) => {
+      const later = this.#options.build(this.found, atMs);
+      return models.flatMap((model) => {
+        const prices = toApiModel(model).pricing_details;
+        const newPrices = toApiModel(later.find(model.id) ?? model).pricing_details;
+        return isDeepStrictEqual(prices, newPrices) ? [] : [{ model: model.id, atMs, prices, newPrices }];
+      });
+    });
   }
 
   get aliases(): ReadonlyMap<string, CatalogModel> {
@@ -129,6 +155,11 @@ export class LiveCatalog implements Catalog {
 
 const NOT_RENEWED = "the catalog could not be renewed and stays as it was";
 const DAY_MS = 86_400_000;
+
+/** Returns when the next dated price of a model takes effect; infinity if none is known. */
+function nextPriceMs({ routes }: CatalogModel): number {
+  return Math.min(...routes.map(({ changesAtMs = Number.POSITIVE_INFINITY }) => changesAtMs));
+}
 
 /** Returns the next midnight in UTC, in milliseconds since 1970. */
 function nextMidnight(nowMs: number): number {

@@ -60,6 +60,8 @@ export interface PriceList {
   tiers?: readonly PromptTier[];
   /** Prices of answers that the upstream reports to have served at another service tier than the usual one. */
   serviceTiers?: Readonly<Record<string, PriceList>>;
+  /** When the next dated price takes effect, in milliseconds since 1970; absent if there is none. */
+  changesAtMs?: number | undefined;
 }
 
 export interface Route extends PriceList {

@@ -25,7 +25,11 @@ export function addStore(program: Command, terminal: Terminal): void {
   const store = program.command("store").description("the database");
   const add = (usage: string, description: string) => addCommand(store, usage, description);
   add("backup <file>", "Copy the store into a new SQLite file and verify the copy; the service may be running").action(
-    (file: string, flags: CommonFlags) => backUp(terminal, flags, resolve(file)),
+    (file: string, flags: CommonFlags) =>
+      backUp(terminal, flags, resolve(file)).catch(async (error: unknown) => {
+        await warnOfBackup(terminal, flags, error);
+        throw error;
+      }),
   );
   add("migrate", "Create the store, or migrate its schema; services of the earlier version may be running").action(
     (flags: CommonFlags) => migrate(terminal, flags),
@@ -44,10 +48,7 @@ export function addStore(program: Command, terminal: Terminal): void {
 }
 
 async function backUp(terminal: Terminal, flags: CommonFlags, path: string): Promise<void> {
-  using copy = await copyToFile(terminal, flags, path).catch(async (error: unknown) => {
-    await warnOfBackup(terminal, flags, error);
-    throw error;
-  });
+  using copy = await copyToFile(terminal, flags, path);
   const found = await verifyCopy(terminal, flags, { database: null, dataDir: copy.directory });
   copy.keep();
   const text = facts({ file: path, size: `${copy.bytes} bytes`, books: booksText(found) });

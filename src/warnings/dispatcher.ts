@@ -1,4 +1,5 @@
 import { deliveryOf, eventIdOf } from "../admin/receivers.ts";
+import { SERVICE_KINDS } from "../api/admin/event-kinds.ts";
 import { type EventRow, eventOf } from "../credits/warnings.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
@@ -171,7 +172,9 @@ export class Dispatcher {
 /** Returns true if a receiver wants an event. Those of the service receive the events of all organizations. */
 function isFor({ kind, organizationId }: EventRow, receiver: ReceiverRow): boolean {
   if (receiver.disabledAtMs !== null) return false;
-  if (receiver.organizationId !== null && receiver.organizationId !== organizationId) return false;
+  if (receiver.organizationId !== organizationId) {
+    if (receiver.organizationId !== null || SERVICE_KINDS.has(kind)) return false;
+  }
   return receiver.kinds === null || receiver.kinds.includes(kind);
 }
 

@@ -24,6 +24,8 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
   "token.expiring": ({ name, token_id, expires_at }) => `The token "${name}" (${token_id}) expires at ${expires_at}.`,
   "model.shutdown": ({ model, date, replacement }) =>
     `The provider shuts down the model ${model} on ${date}.${replacement === null ? "" : ` It names ${replacement} as its replacement.`}`,
+  "price.change": ({ model, date, prices, new_prices }) =>
+    `The prices of the model ${model} change on ${date}, in credits per million tokens or per call: ${priceChanges(prices, new_prices)}.`,
   "route.down": ({ route }) => `The route ${route} is down: its calls fail for all organizations.`,
   "route.up": ({ route }) => `The route ${route} is up again.`,
   "ledger.dead_letter": ({ node, entries }) =>
@@ -37,4 +39,12 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
 /** Describes an event for people. `organization`: its name; null for an event of the service. */
 export function eventText({ kind, data }: EventRow, organization: string | null): string {
   return `${organization === null ? "" : `${organization}: `}${TEXTS[kind](data)}`;
+}
+
+/** Lists the prices that change. Those of longer prompts may change alone. */
+function priceChanges(before: unknown, after: unknown): string {
+  const old = before as Data;
+  const changed = Object.entries(after as Data).filter(([name, price]) => name !== "tiers" && old[name] !== price);
+  if (changed.length === 0) return "those of long prompts";
+  return changed.map(([name, price]) => `${name.replaceAll("_", " ")} from ${old[name] ?? 0} to ${price}`).join(", ");
 }

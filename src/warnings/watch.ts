@@ -1,4 +1,5 @@
 import type { EventKind } from "../api/admin/event-kinds.ts";
+import type { Model } from "../api/model.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsLeft, type EventRow, eventOf } from "../credits/warnings.ts";
@@ -21,6 +22,8 @@ export interface WatchSettings {
   unusualFactor: number;
 }
 
+type PricingDetails = Model["pricing_details"];
+
 /** Health of a route on this node. */
 export interface RouteState {
   provider: string;
@@ -38,6 +41,10 @@ export interface WatchOptions {
   /** The routes that were called since the start. */
   routes: () => readonly RouteState[];
   models: () => readonly { id: string; shutdownDate: string | null; replacement: string | null }[];
+  /** Returns the next change of the prices of each model until a time. */
+  priceChanges: (
+    untilMs: number,
+  ) => readonly { model: string; atMs: number; prices: PricingDetails; newPrices: PricingDetails }[];
   deadLetters: () => Promise<number>;
   /** Name of this node, which has dead letters of its own. */
   node: string;
@@ -138,7 +145,7 @@ export class Watch {
   async #watchSpending(untilMs: number): Promise<void> {
     const { rows, usage, settings, clock } = this.#options;
     const { forecastDays, unusualFactor } = settings();
-    const today = Math.floor(clock() / DAY_MS) * DAY_MS;
+    const today = startOfDay(clock());
     const past = await rows.pastSpending(today - PAST_DAYS * DAY_MS, today);
     const sums = past.length === 0 ? [] : await usage.requests(untilMs - HOUR_MS, untilMs);
     const spentIn = Map.groupBy(sums, ({ organizationId }) => organizationId);
@@ -174,15 +181,51 @@ export class Watch {
     await rows.insertEvents(events);
   }
 
+  /** Tells the service, and each organization that used the model lately, of what changes in the next days. */
   async #watchModels(): Promise<void> {
-    const { rows, models, clock } = this.#options;
-    const [from, to] = [clock(), clock() + MODEL_DAYS * DAY_MS].map((atMs) => isoTime(atMs).slice(0, 10));
-    const events = models().flatMap(({ id: model, shutdownDate: date, replacement }) => {
-      if (date === null || from === undefined || to === undefined || date < from || date > to) return [];
-      return [this.#event("model.shutdown", null, [model, date], { model, date, replacement })];
+    const { rows, clock } = this.#options;
+    const changes = [...this.#shutdowns(), ...this.#priceChanges()];
+    const models = changes.map(({ data }) => data.model);
+    const users = changes.length === 0 ? [] : await rows.modelUsers(models, startOfDay(clock()) - PAST_DAYS * DAY_MS);
+    const events = changes.flatMap(({ kind, period, data }) => {
+      const own = users.filter(({ model }) => model === data.model).map(({ organizationId }) => organizationId);
+      return [null, ...own].map((organizationId) => this.#event(kind, organizationId, period, data));
     });
     await rows.insertEvents(events);
   }
+
+  #shutdowns(): ModelChange[] {
+    const { models, clock } = this.#options;
+    const [from, to] = [dayOf(clock()), dayOf(clock() + MODEL_DAYS * DAY_MS)];
+    return models().flatMap(({ id: model, shutdownDate: date, replacement }) => {
+      if (date === null || date < from || date > to) return [];
+      return [{ kind: "model.shutdown", period: [model, date], data: { model, date, replacement } }];
+    });
+  }
+
+  #priceChanges(): ModelChange[] {
+    const { priceChanges, clock } = this.#options;
+    return priceChanges(clock() + MODEL_DAYS * DAY_MS).map(({ model, atMs, prices, newPrices }) => {
+      const data = { model, date: dayOf(atMs), prices, new_prices: newPrices };
+      return { kind: "price.change", period: [model, data.date, newPrices], data };
+    });
+  }
+}
+
+/** A change of a model that is known in advance. */
+interface ModelChange {
+  kind: EventKind;
+  period: readonly unknown[];
+  data: { model: string; date: string } & Record<string, unknown>;
+}
+
+function startOfDay(atMs: number): number {
+  return Math.floor(atMs / DAY_MS) * DAY_MS;
+}
+
+/** Returns the day of a time, YYYY-MM-DD. */
+function dayOf(atMs: number): string {
+  return isoTime(atMs).slice(0, 10);
 }
 
 /** Returns undefined where it is not known: a route that nobody calls, or whose last call failed, is not up again. */

@@ -49,6 +49,27 @@ export function eventCases(subject: Subject): void {
   outboxCases(subject);
   deliveryCases(subject);
   receiverCases(subject);
+  modelUserCases(subject);
+}
+
+function modelUserCases(subject: Subject): void {
+  test("those who used a model since a day are found, each once, and the sums over all organizations are not", async () => {
+    const { events, usage } = subject.store;
+    const DAY_MS = 86_400_000;
+    const day = Math.floor(1_900_000_000_000 / DAY_MS) * DAY_MS;
+    const [a, b] = [await subject.organization(), await subject.organization()];
+    const [model, other] = [v7(), v7()];
+    const counts = { requests: 1, errors: 0, inputTokens: 1, outputTokens: 1, providerCost: 0n, chargedWithCost: 0n };
+    const row = (organizationId: string, name: string, atMs: number, dimension: "model" | "token" = "model") => {
+      return { organizationId, dimension, name, day: atMs, charged: 1n, ...counts };
+    };
+    await usage.finishDay(day, [row(a, model, day), row("*", model, day), row(b, other, day)], day);
+    const next = day + DAY_MS;
+    await usage.finishDay(next, [row(a, model, next), row(b, model, next, "token")], next);
+    expect(await events.modelUsers([model], day)).toEqual([{ organizationId: a, model }]);
+    expect(await events.modelUsers([model, other], next)).toEqual([{ organizationId: a, model }]);
+    expect(await events.modelUsers([other, v7()], day)).toEqual([{ organizationId: b, model: other }]);
+  });
 }
 
 function outboxCases(subject: Subject): void {

@@ -182,6 +182,19 @@ describe("a webhook", () => {
     await deliver(dispatcherOf());
     expect((await states()).map(({ receiverId }) => receiverId)).toEqual(["rcv_service", "rcv_service"]);
   });
+
+  test("of the service receives a change of a model once, not for each organization that it concerns", async () => {
+    for (const organizationId of [null, ORGANIZATION, "org_b"]) {
+      await addReceiver({ id: `rcv_${organizationId}`, organizationId });
+      await emit(1, "model.shutdown", organizationId);
+    }
+    await deliver(dispatcherOf());
+    expect((await states()).map(({ receiverId }) => receiverId).toSorted()).toEqual([
+      "rcv_null",
+      `rcv_${ORGANIZATION}`,
+      "rcv_org_b",
+    ]);
+  });
 });
 
 describe("a receiver that fails", () => {
@@ -291,6 +304,10 @@ describe("addresses", () => {
     "fd00::1",
     "fe80::1",
     "::ffff:10.0.0.1",
+    "::ffff:a00:1",
+    "64:ff9b::a00:1",
+    "2002:a00:1::",
+    "100.64.0.1",
     "0.0.0.0",
   ];
 

@@ -3,9 +3,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { EVENT_KINDS } from "../../src/api/admin/event-kinds.ts";
+import { buildCatalog } from "../../src/catalog/build.ts";
+import type { ModelSettings } from "../../src/catalog/configured.ts";
+import { providersOfKeys } from "../../src/catalog/known-providers.ts";
+import { LiveCatalog } from "../../src/catalog/live.ts";
+import { eventOf } from "../../src/credits/warnings.ts";
 import type { RequestSum } from "../../src/stores/queries/usage.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
+import { eventText } from "../../src/warnings/texts.ts";
 import { type RouteState, Watch, type WatchOptions } from "../../src/warnings/watch.ts";
 import { grantOf } from "../stores/fixture.ts";
 
@@ -36,6 +42,7 @@ function watchOf(options: Partial<WatchOptions> = {}): Watch {
     settings: () => ({ forecastDays: 7, tokenExpiryDays: 7, unusualFactor: 10 }),
     routes: () => [],
     models: () => [],
+    priceChanges: () => [],
     deadLetters: async () => 0,
     outage: {
       failed: ({ err }: { err?: unknown }) => {
@@ -51,6 +58,12 @@ function watchOf(options: Partial<WatchOptions> = {}): Watch {
 async function told(): Promise<[string, Record<string, unknown>][]> {
   const rows = await store.events.unroutedEvents(1_000);
   return rows.filter(({ kind }) => kind !== "credits.low").map(({ kind, data }) => [kind, data]);
+}
+
+/** Returns them by organization and model, those of the service first. */
+async function toldInOrder(): Promise<[string, Record<string, unknown>][]> {
+  const orderOf = ({ organization_id, model }: Record<string, unknown>) => `${organization_id ?? ""} ${model}`;
+  return (await told()).toSorted(([, a], [, b]) => (orderOf(a) < orderOf(b) ? -1 : 1));
 }
 
 /** Stores what was spent in each of the last days. */
@@ -184,16 +197,113 @@ test("the end of a failure is reported with the next look, not only in the next 
   expect(reported).toEqual(["succeeded", "failed", "succeeded"]);
 });
 
-test("dead letters are told of by node and number, models before they are shut down", async () => {
-  const models = ["2026-11-19", "2026-12-20", "2026-12-21"].map((shutdownDate, index) => {
-    return { id: `m/${index}`, shutdownDate, replacement: "m/new" };
-  });
-  for (const node of ["node-a", "node-b", "node-b"]) {
-    await watchOf({ node, deadLetters: async () => 2, models: () => models }).run();
-  }
+test("dead letters are told of by node and number", async () => {
+  for (const node of ["node-a", "node-b", "node-b"]) await watchOf({ node, deadLetters: async () => 2 }).run();
   expect((await told()).toSorted()).toEqual([
     ["ledger.dead_letter", { organization_id: null, node: "node-a", entries: 2 }],
     ["ledger.dead_letter", { organization_id: null, node: "node-b", entries: 2 }],
-    ["model.shutdown", { organization_id: null, model: "m/1", date: "2026-12-20", replacement: "m/new" }],
   ]);
+});
+
+type PriceSettings = NonNullable<ModelSettings["price"]>;
+
+/** Returns a catalog of models with these prices. */
+function catalogOf(prices: Record<string, PriceSettings>, keys: Record<string, string> = {}): LiveCatalog {
+  const models = Object.entries(prices).map(([id, price]) => {
+    return { id, price, routes: [{ provider: "sandbox", model: "echo" }] };
+  });
+  const sources = { models, providers: providersOfKeys(keys), credits: { perDollar: "1", markup: "0" } };
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  return new LiveCatalog({ build: (_found, atMs) => buildCatalog(sources, atMs), clock: () => nowMs, log });
+}
+
+function watchOfCatalog(catalog: LiveCatalog): Watch {
+  return watchOf({ models: () => catalog.list(), priceChanges: (untilMs) => catalog.priceChanges(untilMs) });
+}
+
+test("a model is told of once before it is shut down, to the service and to who used it lately", async () => {
+  await spent(1n, 1);
+  const shutdowns = { "m/1": "2026-11-19", "m/2": "2026-12-20", "m/3": "2026-12-21", m: "2026-11-20" };
+  const models = Object.entries(shutdowns).map(([id, shutdownDate]) => {
+    return { id, shutdownDate, replacement: "m/new" };
+  });
+  for (const _ of [1, 2, 3]) await watchOf({ models: () => models }).run();
+  const event = (organization_id: string | null, model: string, date: string) => {
+    return ["model.shutdown", { organization_id, model, date, replacement: "m/new" }];
+  };
+  expect(await toldInOrder()).toEqual([
+    event(null, "m", "2026-11-20"),
+    event(null, "m/2", "2026-12-20"),
+    event(ORGANIZATION, "m", "2026-11-20"),
+  ]);
+});
+
+test("the next change of a price is told of once by several nodes, to the service and to who used the model", async () => {
+  await spent(1n, 7);
+  await store.accounts.insertOrganization({ id: "org_b", name: "Other", kind: "standard", createdAtMs: 1 });
+  const dearer = { from: "2026-12-01", output: "3" };
+  const prices = {
+    m: [{ input: "1", output: "2" }, dearer, { from: "2026-12-02", input: "9" }],
+    same: [{ input: "1", output: "2" }, { from: "2026-12-01" }],
+    later: [
+      { input: "1", output: "2" },
+      { ...dearer, from: "2026-12-21" },
+    ],
+    past: [
+      { input: "1", output: "2" },
+      { ...dearer, from: "2026-11-20" },
+    ],
+    always: { input: "1", output: "2" },
+  };
+  const catalog = catalogOf(prices);
+  for (const watch of [1, 2, 3].map(() => watchOfCatalog(catalog))) await watch.run();
+  const data = { model: "m", date: "2026-12-01" };
+  const first = [
+    ["price.change", { ...data, organization_id: null, prices: { input: 1, output: 2 }, new_prices: { output: 3 } }],
+    ["price.change", { ...data, organization_id: ORGANIZATION }],
+  ];
+  expect(await toldInOrder()).toMatchObject(first);
+  nowMs = Date.UTC(2026, 11, 1, 1);
+  await watchOfCatalog(catalog).run();
+  expect(await toldInOrder()).toMatchObject([
+    ["price.change", { model: "later", date: "2026-12-21", organization_id: null }],
+    first[0],
+    ["price.change", { model: "m", date: "2026-12-02", organization_id: null, new_prices: { input: 9, output: 3 } }],
+    first[1],
+  ]);
+});
+
+test("a price that is corrected before it takes effect is told of again", async () => {
+  for (const input of ["2", "2", "3"]) {
+    await watchOfCatalog(
+      catalogOf({
+        m: [
+          { input: "1", output: "2" },
+          { from: "2026-12-01", input },
+        ],
+      }),
+    ).run();
+  }
+  expect((await told()).map(([, { new_prices }]) => (new_prices as { input: number }).input)).toEqual([2, 3]);
+});
+
+test("a change of known prices is told of with its day", async () => {
+  nowMs = Date.UTC(2026, 11, 20, 12, 10);
+  await watchOfCatalog(catalogOf({}, { GEMINI_API_KEY: "key" })).run();
+  const change = (await told()).find(([kind, { model }]) => kind === "price.change" && model === "gemini-3.6-flash");
+  const [prices, new_prices] = [{ input: 0.75 }, { input: 1.5 }];
+  expect(change).toMatchObject(["price.change", { date: "2027-01-01", prices, new_prices }]);
+});
+
+test("a change of prices is described by what changes", () => {
+  const text = (prices: object, new_prices: object) => {
+    const data = { model: "m", date: "2026-12-01", prices, new_prices };
+    const period = ["m"];
+    return eventText(eventOf("price.change", { organizationId: null, nowMs, period }, data), "Acme");
+  };
+  expect(text({ input: 1, cached_input: 0.5, output: 2 }, { input: 1, cached_input: 0.75, output: 3 })).toBe(
+    "Acme: The prices of the model m change on 2026-12-01, in credits per million tokens or per call: " +
+      "cached input from 0.5 to 0.75, output from 2 to 3.",
+  );
+  expect(text({ input: 1, tiers: [1] }, { input: 1, tiers: [2] })).toContain("call: those of long prompts.");
 });

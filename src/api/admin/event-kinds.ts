@@ -12,6 +12,7 @@ export const EVENT_KINDS = [
   "usage.unusual",
   "token.expiring",
   "model.shutdown",
+  "price.change",
   "route.down",
   "route.up",
   "ledger.dead_letter",
@@ -20,3 +21,5 @@ export const EVENT_KINDS = [
   "receiver.test",
 ] as const;
 export type EventKind = (typeof EVENT_KINDS)[number];
+/** Kinds of which the service is told once, beside the organizations that they concern. */
+export const SERVICE_KINDS: ReadonlySet<EventKind> = new Set(["model.shutdown", "price.change"]);

@@ -117,6 +117,13 @@ function watched({ read }: Database) {
         where expires_at > ${fromMs} and expires_at <= ${toMs} and revoked_at is null and successor_id is null`);
       return rows.map((row) => EXPIRING_TOKEN.fromRecord(row));
     },
+    /** Returns which organizations used some models since a day. */
+    async modelUsers(models: readonly string[], fromDay: number): Promise<{ organizationId: string; model: string }[]> {
+      const rows = await read<{ organization_id: string; name: string }>(sql`
+        select distinct organization_id, usage_day.name from usage_day join organization on organization.id = organization_id
+        where dimension = 'model' and day >= ${fromDay} and usage_day.name in (${join(models)})`);
+      return rows.map(({ organization_id: organizationId, name: model }) => ({ organizationId, model }));
+    },
     /** Returns the events of some kinds, the newest first. */
     async eventsOf(kinds: readonly EventRow["kind"][]): Promise<EventRow[]> {
       const rows = await read(sql`select * from event where kind in (${join(kinds)}) order by made_at desc`);
