@@ -1,7 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { UpstreamError } from "../errors.ts";
+import { FairTurns } from "../ledger/fair-queue.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
-import { awaitBeginning } from "./attempt.ts";
+import type { Admission } from "./admit.ts";
+import { attempt, awaitBeginning } from "./attempt.ts";
+import { Circuits, RetryBudget } from "./circuit.ts";
+import type { Gateway, GatewayCall } from "./gateway.ts";
+import type { Plan } from "./plan.ts";
 
 const ROLE: UpstreamChunk[] = [{ delta: { role: "assistant", content: "" } }];
 const word = (content: string): UpstreamChunk[] => [{ delta: { content } }];
@@ -133,5 +138,45 @@ describe("an unstreamed answer", () => {
     const left = new Error("disconnected");
     const result = await failureOf([word("a"), word("b"), left], false, AbortSignal.abort(left));
     expect(result).toEqual({ answer: null, failure: left, received: [...word("a"), ...word("b")] });
+  });
+});
+
+describe("the body for an upstream", () => {
+  /** Begins a request of an organization while another one has its turn of the event loop. */
+  function begin(isLarge: boolean) {
+    const longTasks = new FairTurns(1);
+    const other = Promise.withResolvers<void>();
+    void longTasks.run("org_other", () => other.promise);
+    const route = { providerId: "up", model: "m" };
+    const gateway = {
+      ...{ longTasks, circuits: new Circuits(), retryBudget: new RetryBudget(), providers: new Map([["up", {}]]) },
+      ...{ clock: () => 0, random: () => 0, log: { error: () => undefined } },
+    } as unknown as Gateway;
+    const send = vi.fn(async () => sourceOf([word("a")]));
+    const plan = { model: { id: "m" }, send } as unknown as Plan;
+    const client = new AbortController();
+    const call = { principal: { organizationId: "org_1" }, isLarge, signal: client.signal } as unknown as GatewayCall;
+    const ended = attempt(gateway, call, plan, { routes: [route] } as unknown as Admission);
+    return { ended, send, client, other };
+  }
+
+  test("The body of a large request is made in the turn of its organization.", async () => {
+    const { ended, send, other } = begin(true);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(send).not.toHaveBeenCalled();
+    other.resolve();
+    expect(await ended).toMatchObject({ made: [{ outcome: "answered" }] });
+  });
+
+  test("A small request does not wait for the turns of large ones.", async () => {
+    expect(await begin(false).ended).toMatchObject({ made: [{ outcome: "answered" }] });
+  });
+
+  test("A large request whose client disconnects before its turn is not sent.", async () => {
+    const { ended, send, client, other } = begin(true);
+    client.abort(new Error("The client disconnected"));
+    other.resolve();
+    expect(await ended).toMatchObject({ answer: null, made: [], failure: { message: "The client disconnected" } });
+    expect(send).not.toHaveBeenCalled();
   });
 });

@@ -57,6 +57,8 @@ export async function attempt(
       if (route === undefined) throw failure ?? refusal ?? noRoute(plan.model);
       if (routes.length > 1 && isTooSmall(route, admission)) continue;
       if (failure !== undefined && !mayFollow(failure, calls.route, route)) continue;
+      // The body for the upstream is made in this turn.
+      if (call.isLarge) await gateway.longTasks.run(organizationId, () => call.signal.throwIfAborted());
       const provider = providerOf(gateway, route);
       const circuit = gateway.circuits.of(route, provider);
       const startedMs = gateway.clock();

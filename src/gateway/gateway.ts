@@ -74,6 +74,8 @@ interface CallFacts {
   requestId: string;
   /** The trace that upstreams may continue; absent if there is none. */
   traceparent?: string | undefined;
+  /** True if work on the prompt takes long, so that the request takes turns with those of other organizations. */
+  isLarge: boolean;
   /** The request as the limits count it. */
   limited: LimitedRequest;
   /** Identifies a repetition of an earlier request of the caller; null without an idempotency key. */

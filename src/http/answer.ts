@@ -88,6 +88,7 @@ async function run(
   const idempotency = idempotencyOf(request, native?.body ?? asked);
   const settlement = Promise.withResolvers<CompletionReport | undefined>();
   const maxCost = maxCostOf(request);
+  const isLarge = request.bodyReservation?.isLarge === true;
   const releaseBody = holdBody(request);
   const { signal, abort, cut } = abortOnClose(reply);
   const call = {
@@ -100,6 +101,7 @@ async function run(
     paramOf,
     requestId: request.id,
     traceparent: traceparentOf(request),
+    isLarge,
     limited: limitedOf(request),
     idempotency,
     maxCost,

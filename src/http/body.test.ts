@@ -1,9 +1,11 @@
 import fastify from "fastify";
 import { expect, test } from "vitest";
 import { startTestServer } from "../../test/support/server.ts";
+import type { Gateway } from "../gateway/gateway.ts";
 import { FairBudget } from "../ledger/fair-budget.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import { ANONYMOUS, acceptJsonBodies, BodyReservation, holdBody } from "./body.ts";
+import type { ServerOptions } from "./server.ts";
 
 test("The bodies of all unauthenticated callers take at most a sixteenth of the budget.", () => {
   const budget = new FairBudget(1_600);
@@ -39,6 +41,44 @@ test("A request with a wrong bound of its cost returns its body's share of the b
     const answer = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
     expect(await answer.json()).toMatchObject({ error: { param: "x-tollgate-max-cost" } });
   }
+  await server.close({ delayMs: 0, drainMs: 0 });
+});
+
+test("What is kept of long responses is parsed in the turn of the organization that continues them.", async () => {
+  const longTasks = new FairTurns(1);
+  const other = Promise.withResolvers<void>();
+  void longTasks.run("org_other", () => other.promise);
+  let reads = 0;
+  const found = async (bytes: number, reserve: (bytes: number) => void) => {
+    reads += 1;
+    reserve(bytes);
+    return new Map([["resp_1", JSON.stringify({ input: [], response: { output: [] } })]]);
+  };
+  let keptBytes = 0;
+  const responseItems = {
+    isOn: true,
+    find: (_owner: object, _ids: readonly string[], reserve: (bytes: number) => void) => found(keptBytes, reserve),
+  };
+  const { url, server } = await startTestServer({
+    admin: { responseItems } as unknown as ServerOptions["admin"],
+    gateway: { longTasks } as unknown as Gateway,
+  });
+  const headers = { authorization: "Bearer t", "content-type": "application/json" };
+  const body = JSON.stringify({ model: "m", input: "go on", previous_response_id: "resp_1" });
+  const events: string[] = [];
+  const ask = async (bytes: number) => {
+    keptBytes = bytes;
+    const { status } = await fetch(`${url}/v1/responses`, { method: "POST", headers, body });
+    events.push(`${bytes}: ${status}`);
+  };
+  const long = ask(100_000);
+  // A request whose kept items are short overtakes it.
+  await expect.poll(() => reads).toBe(1);
+  await ask(10_000);
+  events.push("the turn of another organization ends");
+  other.resolve();
+  await long;
+  expect(events).toEqual(["10000: 404", "the turn of another organization ends", "100000: 404"]);
   await server.close({ delayMs: 0, drainMs: 0 });
 });
 

@@ -156,6 +156,11 @@ export class BodyReservation {
     this.#owner = owner;
   }
 
+  /** True if work on what was read takes long. */
+  get isLarge(): boolean {
+    return this.#heldBytes > LARGE_BYTES;
+  }
+
   /** Takes further bytes. Returns false, and takes none, if they exceed the budget. */
   add(bytes: number): boolean {
     const share = this.#owner === ANONYMOUS ? ANONYMOUS_SHARE_MAX : undefined;

@@ -92,7 +92,7 @@ export function decodeResponses(body: unknown, kept?: KeptItems): DecodedComplet
     ...(isKept && {
       keep: (answer) => {
         const response = answer as ResponseObject;
-        return kept.keep(response.id, itemsToKeep(response, itemsOf(asked.input)));
+        return kept.keep(response.id, () => itemsToKeep(response, itemsOf(asked.input)));
       },
     }),
     ignored,

@@ -8,8 +8,8 @@ import type { ResponseObject } from "./response.ts";
 export interface KeptItems {
   /** Contents by the ids of items and of responses. */
   found: ReadonlyMap<string, string>;
-  /** Keeps items of a response. Never rejects. */
-  keep(answerId: string, items: readonly { id: string; content: string }[]): Promise<void>;
+  /** Keeps items of a response, which `items` makes when it is the caller's turn. Never rejects. */
+  keep(answerId: string, items: () => readonly { id: string; content: string }[]): Promise<void>;
 }
 
 const ID = /^[\w.:-]{1,128}$/;

@@ -54,7 +54,7 @@ async function decodeResponse(request: FastifyRequest, services: EndpointService
 
 /** Returns the kept items with these ids; undefined if nothing is kept for the caller. Rejects with overloaded. */
 async function keptItems(
-  { responseItems }: EndpointServices,
+  { gateway, responseItems }: EndpointServices,
   request: FastifyRequest,
   ids: readonly string[],
 ): Promise<KeptItems | undefined> {
@@ -69,7 +69,12 @@ async function keptItems(
     }
     reserveBytes(request, bytes);
   });
-  return { found, keep: (answerId, items) => responseItems.keep(owner, answerId, items) };
+  const { isLarge } = request.bodyReservation ?? {};
+  const turn = async () => {
+    if (isLarge) await gateway.longTasks.run(organizationId, () => undefined);
+  };
+  if (found.size > 0) await turn();
+  return { found, keep: (answerId, items) => turn().then(() => responseItems.keep(owner, answerId, items())) };
 }
 
 const ONE_RESPONSE = {

@@ -12,6 +12,8 @@ export interface Target {
   fragileModel?: string;
   /** A model with the route of the fragile one, and another route that always answers. */
   pairModel?: string;
+  /** A model whose provider answers prompts of any length from a thread of its own. */
+  longModel?: string;
   embeddingModel?: string;
 }
 

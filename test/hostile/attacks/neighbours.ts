@@ -121,7 +121,7 @@ function exchange(url: string, token: string, body: string): Promise<Served> {
 export const neighbourAttacks: readonly Attack[] = NOISES.map((noise) => ({
   title: `A customer that ${noise.does} changes neither the answers nor the charges of another.`,
   needs: "token",
-  alsoNeeds: ["adminToken", "fragileModel", "pairModel", "embeddingModel"],
+  alsoNeeds: ["adminToken", "fragileModel", "pairModel", "longModel", "embeddingModel"],
   play: async (target) => {
     await playNoise(target, noise, await makeVictim(target, noise));
   },

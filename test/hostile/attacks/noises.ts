@@ -40,6 +40,8 @@ const CONNECTIONS_AT_ONCE = 50;
 const LARGE_BYTES = 8 * 1024 * 1024;
 const CONVERSATION_BYTES = 64 * 1024;
 const INPUTS = 512;
+const KEPT_BYTES = 2 * 1024 * 1024;
+const RESPONSES = "/v1/responses";
 
 /** Sends requests, each after the answer to the one before, in several sequences. */
 async function repeat(
@@ -110,6 +112,21 @@ async function read(maker: NoiseMaker, paths: readonly string[]): Promise<void> 
   const headers = { ...FROM_CONSOLE, cookie: cookieOf(signedIn) };
   const read = (turn: number) => fetch(`${target.url}/admin/v1${paths[turn % paths.length]}`, { headers, signal });
   await repeat(maker, read);
+}
+
+/** Sends long inputs, and continues each response once, for which what was kept of it is read. */
+async function continueResponses(maker: NoiseMaker): Promise<void> {
+  const model = required(maker.target, "longModel");
+  const ask = (input: string, previous?: string) => {
+    const body = JSON.stringify({ model, input, previous_response_id: previous, max_output_tokens: 64 });
+    return postText(maker, RESPONSES, body);
+  };
+  const input = "x".repeat(KEPT_BYTES);
+  await repeat(maker, async () => {
+    const answer = await ask(input);
+    const { id } = (await answer.json()) as { id?: string };
+    return id === undefined ? answer : ask("go on", id);
+  });
 }
 
 /** Opens connections and keeps them, and goes on to open others that send nothing. */
@@ -184,6 +201,11 @@ export const NOISES: readonly Noise[] = [
     make: (maker) => keepAsking(maker, "x".repeat(CONVERSATION_BYTES)),
   },
   {
+    does: "has megabytes of responses kept, and continues them",
+    reaches: 200,
+    make: continueResponses,
+  },
+  {
     does: "reads the reports of the console in 20 requests at a time",
     reaches: 200,
     make: (maker) => {
@@ -224,6 +246,14 @@ export const NOISES: readonly Noise[] = [
     reaches: 400,
     // Refused after it was read as a whole, so that it is the service that works and not the provider.
     make: (maker) => keepAsking(maker, "x ".repeat(LARGE_BYTES / 2), { fields: { max_tokens: 1_000_000_000 } }),
+  },
+  {
+    does: "has bodies of 8 MiB answered",
+    reaches: 200,
+    make: (maker) => {
+      const fields = { model: required(maker.target, "longModel") };
+      return keepAsking(maker, "x ".repeat(LARGE_BYTES / 2), { fields });
+    },
   },
   {
     does: "is refused for a different reason each time",

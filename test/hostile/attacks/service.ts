@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { Worker } from "node:worker_threads";
 import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../../support/service.ts";
 import { answering, type Behaviour, sendJson, startUpstream, type UpstreamRequest } from "../../support/upstream.ts";
 import type { Target } from "./attack.ts";
@@ -61,24 +63,37 @@ export async function startAttackedService(
     return { provider: "up", model };
   };
   const [first, second] = [behave("fragile", fragile), behave("steady", answer)];
+  const swallowing = new Worker(new URL("./swallowing-upstream.ts", import.meta.url));
+  const [port] = (await once(swallowing, "message")) as [number];
+  const swallower = {
+    id: "swallowing",
+    kind: "openai-compatible",
+    baseUrl: `http://127.0.0.1:${port}/v1`,
+    apiKey: "k",
+  };
   const price = { input: 1, output: 1 };
   const models = [
     { id: "fragile", price, routes: [first] },
     { id: "pair", price, routes: [first, second] },
+    { id: "long", price, routes: [{ provider: swallower.id, model: "long" }] },
     { id: "vectors", category: "embedding", price: { input: 1 }, routes: [behave("vectors", embed)] },
   ];
   // With its own limits of overload, unlike in other tests.
   const server = { overload, maxConnections: CONNECTIONS_MAX };
-  const service = await startService({ ...place, config: { providers: [upstream.provider], models, server } });
+  const service = await startService({
+    ...place,
+    config: { providers: [upstream.provider, swallower], models, server },
+  });
   const { token } = await makeOrganization(service, "1000000");
   const { token: adminToken } = await service.tollgate<{ token: string }>("admin", "token");
-  const named = { fragileModel: "fragile", pairModel: "pair", embeddingModel: "vectors" };
+  const named = { fragileModel: "fragile", pairModel: "pair", longModel: "long", embeddingModel: "vectors" };
   return {
     service,
     target: { url: service.url, token, adminToken, ...named },
     end: async () => {
       await service.end();
       await upstream.close();
+      await swallowing.terminate();
     },
   };
 }
