@@ -153,8 +153,15 @@ async function spentIn({ tollgate }: RunningService): Promise<number> {
 const said = "silence after 5 tokens 60s";
 const stopping = "The service is stopping. Send the request again.";
 const messages = [{ role: "user", content: said }];
+const GEMINI = "/v1beta/models/sandbox%2Ffault:streamGenerateContent?alt=sse";
 test.each([
   ["/v1/chat/completions", { messages }, { error: { code: "overloaded", message: stopping } }],
+  ["/v1/completions", { prompt: said }, { error: { code: "overloaded", message: stopping } }],
+  [
+    GEMINI,
+    { contents: [{ role: "user", parts: [{ text: said }] }] },
+    { error: { code: 503, status: "UNAVAILABLE", message: stopping } },
+  ],
   [
     "/v1/responses",
     { input: said },
@@ -169,12 +176,17 @@ test.each([
   "a stream of %s past server.drainSeconds ends with an error event, and is charged for what was sent",
   async (path, body, last) => {
     const { service, token, exited } = await startWith({ drainSeconds: 0.5 });
-    const stream = await send(service, path, token, { model: "sandbox/fault", ...body, stream: true });
+    const common = path === GEMINI ? {} : { model: "sandbox/fault", stream: true };
+    const stream = await send(service, path, token, { ...common, ...body });
     service.child.kill("SIGTERM");
     const events = eventsIn(await stream.text());
     expect(events.at(-1)).toMatchObject(last);
     expect(await exited).toBe(0);
-    expect(lineOf(service, "request")).toMatchObject({ route: path, status: 200, code: "overloaded" });
+    expect(lineOf(service, "request")).toMatchObject({
+      route: path === GEMINI ? "/v1beta/models/*" : path,
+      status: 200,
+      code: "overloaded",
+    });
     const failed = { code: "overloaded", end: "service_failed", attempts: [{ outcome: "answered" }] };
     expect(lineOf(service, "a request failed")).toMatchObject(failed);
     expect(await spentIn(service)).toBeGreaterThan(0);
