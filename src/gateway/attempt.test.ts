@@ -4,9 +4,10 @@ import { FairTurns } from "../ledger/fair-queue.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
 import type { Admission } from "./admit.ts";
 import { attempt, awaitBeginning } from "./attempt.ts";
-import { Circuits, RetryBudget } from "./circuit.ts";
+import { Circuits } from "./circuit.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import type { Plan } from "./plan.ts";
+import { RetryBudget } from "./retry-budget.ts";
 
 const ROLE: UpstreamChunk[] = [{ delta: { role: "assistant", content: "" } }];
 const word = (content: string): UpstreamChunk[] => [{ delta: { content } }];
