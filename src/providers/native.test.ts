@@ -71,44 +71,6 @@ describe("A request on the second wire of its upstream", () => {
   });
 
   test.each([
-    ["background", { background: true }],
-    ["container", { container: "container_1" }],
-    ["mcp_servers", { mcp_servers: [{ type: "url", url: "https://mcp.example", name: "m" }] }],
-    ["reasoning.mode", { reasoning: { effort: "low", mode: "pro" } }],
-    ["service_tier", { service_tier: "priority" }],
-    ["speed", { speed: "fast" }],
-    [
-      "tools[1].type",
-      {
-        tools: [
-          { name: "f", input_schema: {} },
-          { type: "web_search_20250305", name: "web_search" },
-        ],
-      },
-    ],
-  ])("is refused and not sent where `%s` could cost more than the hold.", async (param, body) => {
-    const wire = await startWire((socket) => socket.end(whole(200, MESSAGE)));
-    const provider = createProvider(secondWireSettings(MESSAGES, wire.baseUrl), {});
-    const heard = await hear(provider, { stream: false }, undefined, nativeOf("messages", { body }));
-    expect(heard).toMatchObject({ chunks: [], error: { failure: "unsupported", param } });
-    expect(wire.requests).toEqual([]);
-    await provider.close();
-    await wire.end();
-  });
-
-  test("passes with values that cost as much as the hold covers.", async () => {
-    const body = {
-      background: false,
-      reasoning: { effort: "low", mode: "standard" },
-      service_tier: "auto",
-      tools: [{ name: "f" }, { type: "custom", name: "g" }, { type: "function", name: "h" }],
-    };
-    const { received, error } = await hearAnswer(RESPONSES, RESPONSE, { native: nativeOf("responses", { body }) });
-    expect(error).toBeUndefined();
-    expect(received.body).toMatchObject(body);
-  });
-
-  test.each([
     ["context-1m-2025-08-07", undefined, ["context-1m-2025-08-07"]],
     [
       "interleaved-thinking-2025-05-14, fast-mode-2026-02-01,",

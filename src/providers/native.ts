@@ -1,6 +1,5 @@
 import { detailsOf, type JsonObject } from "../api/json.ts";
-import { isWebSearch, TYPED_TOOL } from "../api/messages/typed-tools.ts";
-import { CLIENT_TOOLS } from "../api/responses/request.ts";
+import { isWebSearch } from "../api/messages/typed-tools.ts";
 import { isSearch } from "../api/responses/tools.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { thinkingWithin } from "./fields.ts";
@@ -15,7 +14,6 @@ import {
   type ProviderCall,
   type UpstreamRequest,
   unlessRefused,
-  unsupportedField,
 } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
 import type { Scrub } from "./scrub.ts";
@@ -30,10 +28,6 @@ interface NativeWire {
   headers: Readonly<Record<string, string>>;
   /** Returns the body with the model and the bounds that the gateway has chosen. */
   body(native: NativeRequest, request: UpstreamRequest, searchesMost: number): NativeRequest["body"];
-  /** True for the type of a search that the upstream runs. */
-  isSearch(type: string): boolean;
-  /** True for the type of a tool that the client runs. */
-  isClientTool(type: string): boolean;
   /** The reader of an answer to a request on this wire. */
   reader(scrub: Scrub): WireReader;
 }
@@ -51,8 +45,6 @@ const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
       });
       return { ...body, tools, ...thinkingWithin(body.thinking, max_tokens), model, max_tokens, stream };
     },
-    isSearch: isWebSearch,
-    isClientTool: (type) => type === "custom" || TYPED_TOOL.test(type),
     reader: () => new MessagesReader(),
   },
   responses: {
@@ -67,8 +59,6 @@ const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
       const bound = searches ? { max_tool_calls: leastOf(asked, searchesMost) } : {};
       return { ...others, tools, ...bound, model, max_output_tokens, stream, store: false };
     },
-    isSearch,
-    isClientTool: (type) => CLIENT_TOOLS.includes(type),
     reader: (scrub) => new ResponsesReader(scrub, { keepsEvents: true }),
   },
 };
@@ -99,38 +89,6 @@ function withoutDearBetas({ "anthropic-beta": sent, ...others }: NativeRequest["
   const kept = betas.filter((beta) => beta !== "" && !ignored.includes(beta));
   const headers = kept.length === 0 ? others : { ...others, "anthropic-beta": kept.join(",") };
   return { headers, ignored: ignored.map((beta) => `anthropic-beta.${beta}`) };
-}
-
-/** Fields by which an upstream does more work than a hold covers, and the values that do not; all others are refused. */
-const COVERED: Readonly<Record<string, readonly unknown[]>> = {
-  background: [false],
-  container: [],
-  mcp_servers: [],
-  "reasoning.mode": ["standard"],
-  service_tier: ["auto", "default", "standard_only"],
-  speed: ["standard"],
-};
-/** Tests whether a hold covers a tool: the results of an upstream's own tools are prompt tokens, which only some holds cover. */
-function isCovered(wire: NativeWire, { type = "custom", environment }: JsonObject, searchesMost: number): boolean {
-  if (typeof type !== "string") return false;
-  if (wire.isSearch(type)) return searchesMost > 0;
-  return wire.isClientTool(type) && (type !== "shell" || detailsOf(environment).type === "local");
-}
-
-/** Checks again what the wires check first, because the whole body passes. Throws UpstreamError `unsupported`. */
-function refuseUncovered(wire: NativeWire, body: NativeRequest["body"], searchesMost: number): void {
-  const dear = Object.entries(COVERED).find(([path, values]) => {
-    const value = path.split(".").reduce<unknown>((parent, name) => detailsOf(parent)[name], body);
-    return value !== undefined && value !== null && !values.includes(value);
-  });
-  const tool = toolsOf(body)?.findIndex((one) => !isCovered(wire, one, searchesMost)) ?? -1;
-  const param = tool < 0 ? dear?.[0] : `tools[${tool}].type`;
-  if (param === undefined) return;
-  throw unsupportedField(
-    param,
-    "this value is not supported by this service",
-    "The request could cost more than its hold",
-  );
 }
 
 /**
@@ -173,7 +131,6 @@ async function pass(
 ): Promise<ProviderAnswer> {
   const { searchesMost = 0 } = call;
   const body = wire.body(native, call.request, searchesMost);
-  refuseUncovered(wire, body, searchesMost);
   const { headers: own, ignored } = withoutDearBetas(native.headers);
   const headers = { ...wire.headers, ...own };
   const { path, reader } = wire;

@@ -5,6 +5,7 @@ import { seal } from "../provider-state.ts";
 import type { DecodedCompletion } from "../wire.ts";
 import { decodeCountTokens, decodeMessages } from "./decode.ts";
 import { toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
+import { MessagesRequest } from "./request.ts";
 
 const USER = [{ role: "user", content: "Hello" }];
 const PNG = { type: "base64", media_type: "image/png", data: "AAAA" };
@@ -305,6 +306,8 @@ describe("Invalid requests", () => {
     [{ tools: [{ name: "a" }] }, "missing_required_parameter", "tools[0].input_schema"],
     [{ container: "c" }, "unsupported_value", "container"],
     [{ speed: "fast" }, "unsupported_value", "speed"],
+    [{ mcp_servers: [{ type: "url" }] }, "unsupported_value", "mcp_servers"],
+    [{ service_tier: "priority" }, "invalid_value", "service_tier"],
     [
       { max_tokens: 2_000, thinking: { type: "enabled", budget_tokens: 2_000 } },
       "invalid_value",
@@ -347,6 +350,14 @@ describe("Invalid requests", () => {
     const thinking = { type: "enabled", budget_tokens: 1_999 };
     expect(issueOf({ max_tokens: 2_000, thinking })).toBeUndefined();
     expect(issueIn(() => decodeCountTokens({ model: "m", messages: USER, thinking }, headers))).toBeUndefined();
+  });
+
+  test("No field passes to upstreams of this wire but these, whose cost a hold covers.", () => {
+    expect(Object.keys(MessagesRequest.properties).sort()).toEqual([
+      ...["cache_control", "context_management", "max_tokens", "messages", "metadata", "model", "output_config"],
+      ...["output_format", "service_tier", "stop_sequences", "stream", "system", "temperature", "thinking"],
+      ...["tool_choice", "tools", "top_k", "top_p"],
+    ]);
   });
 
   test("The defaults of refused fields are accepted.", () => {

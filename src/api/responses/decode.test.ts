@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { issueIn } from "../../../test/support/issue.ts";
 import { decodeResponses } from "./decode.ts";
 import { toEncryptedContent as seal } from "./reasoning.ts";
+import { ResponsesRequest } from "./request.ts";
 
 const GO = { model: "m", input: "Go" };
 
@@ -215,6 +216,16 @@ describe("Refused:", () => {
   test.each(cases)("%j", (fields, code, param) => {
     expect(issueOf(fields)).toMatchObject({ code, param });
   });
+});
+
+test("No field passes to upstreams of this wire but these, whose cost a hold covers.", () => {
+  expect(Object.keys(ResponsesRequest.properties).sort()).toEqual([
+    // Upstreams never receive `background` and `service_tier`.
+    ...["background", "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model"],
+    ...["parallel_tool_calls", "previous_response_id", "prompt_cache_key", "reasoning", "safety_identifier"],
+    ...["service_tier", "store", "stream", "stream_options", "temperature", "text", "tool_choice", "tools"],
+    ...["top_logprobs", "top_p", "truncation", "user"],
+  ]);
 });
 
 test("Fields without an effect are named, and upstreams on this wire do not receive them.", () => {
