@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { MessageEventEncoder } from "../../src/api/messages/encode.ts";
+import { messageEvents } from "../../src/api/messages/encode.ts";
 import { publicError } from "../../src/gateway/failures.ts";
 import { DONE, event, finish, hearBytes, STREAM_HEAD, usage, word } from "../support/wire.ts";
 
@@ -25,7 +25,7 @@ async function typesAfter(bytes: Buffer): Promise<string[]> {
   const add = (one: string) => {
     text += one;
   };
-  const encoder = new MessageEventEncoder(HEAD, add);
+  const encoder = messageEvents(HEAD, add);
   encoder.push(chunks);
   const end = { finishReason: "tool_calls" as const, headers: {} };
   if (error !== undefined) encoder.fail(publicError(error));

@@ -1,11 +1,11 @@
 import { type Static, Type } from "typebox";
-import type { AnswerEnd, AnswerHead, AnswerPiece } from "../answer.ts";
+import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import { pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import { Nullable, OptionalKeys } from "../schema.ts";
 import { compileCheck, refused, refuseIf } from "../validation.ts";
-import type { AddEvent, DecodedCompletion, EventEncoder, PublicError } from "../wire.ts";
+import type { AddEvent, DecodedCompletion, EventEncoder } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { CompletionUsage, FinishReason } from "./completion.ts";
 import { toErrorEnvelope } from "./encode.ts";
@@ -88,7 +88,7 @@ export function decodeTextCompletion(body: unknown): DecodedCompletion {
     ignored: unknown.names(),
     paramOf: (param) =>
       param.startsWith("messages") ? "prompt" : param.replace("max_completion_tokens", "max_tokens"),
-    events: (head, add) => new TextEventEncoder(head, add, hasUsage),
+    events: (head, add) => textEvents(head, add, hasUsage),
     document: toTextCompletion,
   };
 }
@@ -111,39 +111,27 @@ function toTextCompletion(
   return { ...headOf(head), choices: [choiceOf((content ?? "") + (refusal ?? ""), finishReason)], usage };
 }
 
-/** Writes a streamed answer: one event for each piece of the text. */
-class TextEventEncoder implements EventEncoder {
-  readonly keepAlive = ": keep-alive\n\n";
-  readonly #head: object;
-  readonly #add: AddEvent;
-  readonly #includeUsage: boolean;
-
-  constructor(head: AnswerHead, add: AddEvent, includeUsage: boolean) {
-    this.#head = headOf(head);
-    this.#add = add;
-    this.#includeUsage = includeUsage;
-  }
-
-  push(pieces: readonly AnswerPiece[]): void {
-    for (const { delta } of pieces) {
-      const text = (delta?.content ?? "") + (delta?.refusal ?? "");
-      if (text !== "") this.#addEvent([choiceOf(text, null)], null);
-    }
-  }
-
-  close({ finishReason, usage }: AnswerEnd): void {
-    this.#addEvent([choiceOf("", finishReason)], this.#includeUsage ? null : usage);
-    if (this.#includeUsage) this.#addEvent([], usage);
-    this.#add("data: [DONE]\n\n");
-  }
-
-  fail(error: PublicError): void {
-    this.#add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`);
-  }
-
+/** Returns the encoder of a streamed answer: one event for each piece of the text. */
+function textEvents(head: AnswerHead, add: AddEvent, includeUsage: boolean): EventEncoder {
+  const common = headOf(head);
   /** With `include_usage`, every event has the field (OpenAI's documentation, "Streaming"). */
-  #addEvent(choices: readonly object[], usage: CompletionUsage | null): void {
-    const counted = usage !== null || this.#includeUsage ? { usage } : {};
-    this.#add(`data: ${JSON.stringify({ ...this.#head, choices, ...counted })}\n\n`);
-  }
+  const addEvent = (choices: readonly object[], usage: CompletionUsage | null) => {
+    const counted = usage !== null || includeUsage ? { usage } : {};
+    add(`data: ${JSON.stringify({ ...common, choices, ...counted })}\n\n`);
+  };
+  return {
+    keepAlive: ": keep-alive\n\n",
+    push(pieces) {
+      for (const { delta } of pieces) {
+        const text = (delta?.content ?? "") + (delta?.refusal ?? "");
+        if (text !== "") addEvent([choiceOf(text, null)], null);
+      }
+    },
+    close({ finishReason, usage }) {
+      addEvent([choiceOf("", finishReason)], includeUsage ? null : usage);
+      if (includeUsage) addEvent([], usage);
+      add("data: [DONE]\n\n");
+    },
+    fail: (error) => add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`),
+  };
 }

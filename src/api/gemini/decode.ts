@@ -8,7 +8,7 @@ import { invalid, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { messagesOfContents } from "./contents.ts";
-import { GeminiEventEncoder, toGenerated } from "./encode.ts";
+import { geminiEvents, toGenerated } from "./encode.ts";
 import { type GeminiContent, GenerateContentRequest, withCamelCase, withLists } from "./request.ts";
 
 const readRequest = compileReader(GenerateContentRequest, ["model"]);
@@ -58,7 +58,7 @@ export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedC
     },
     ignored: unknown.names(),
     paramOf: (param) => paramOf(param, request, contents),
-    events: (head, add) => new GeminiEventEncoder(head, add, call.isEvents),
+    events: (head, add) => geminiEvents(head, add, call.isEvents),
     document: toGenerated,
   };
 }

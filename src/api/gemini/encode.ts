@@ -1,11 +1,11 @@
 import { type Static, Type } from "typebox";
-import type { AnswerEnd, AnswerHead, AnswerPiece } from "../answer.ts";
+import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import { type AnswerFold, joinCall } from "../answer-fold.ts";
 import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
 import type { ToolCall } from "../chat/request.ts";
 import { argumentsObject, citedSources, isObject, objectsIn } from "../json.ts";
 import { TokenCount } from "../schema.ts";
-import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
+import type { AddEvent, EventEncoder } from "../wire.ts";
 import { errorOf } from "./errors.ts";
 import type { GeminiPart } from "./request.ts";
 import { GEMINI_FORMAT, signatureOfCall, signatureOfDetail } from "./signatures.ts";
@@ -134,60 +134,44 @@ function sourcesOf(annotations?: readonly unknown[]): object[] {
   return citedSources(annotations).map(({ url, title }) => ({ web: { uri: url, ...(title ? { title } : {}) } }));
 }
 
-/** Writes a streamed answer: as server-sent events, or as one list in JSON. */
-export class GeminiEventEncoder implements EventEncoder {
-  /** Empty lines are allowed in both formats. Google's clients expect events to begin with `data`. */
-  readonly keepAlive = "\r\n";
-  readonly contentType: string | undefined;
-  readonly #head: AnswerHead;
-  readonly #add: AddEvent;
-  readonly #isEvents: boolean;
-  #hasBegun = false;
-  readonly #calls = new Map<number, ToolCall>();
-  readonly #sources: object[] = [];
-
-  constructor(head: AnswerHead, add: AddEvent, isEvents: boolean) {
-    this.#head = head;
-    this.#add = add;
-    this.#isEvents = isEvents;
-    this.contentType = isEvents ? undefined : "application/json; charset=utf-8";
-  }
-
-  push(pieces: readonly AnswerPiece[]): void {
-    for (const { delta, finish_reason } of pieces) {
-      if (delta !== undefined) {
-        const parts = partsOf(delta);
-        if (parts.length > 0) this.#addResponse(responseOf(this.#head, parts));
-        // Calls are whole parts on this wire.
-        for (const call of delta.tool_calls ?? []) joinCall(this.#calls, call);
-        this.#sources.push(...sourcesOf(delta.annotations));
-      }
-      if (finish_reason !== undefined) this.#addCalls();
-    }
-  }
-
-  close({ finishReason, usage }: AnswerEnd): void {
-    this.#addCalls();
-    const end = { finishReason, usage, sources: this.#sources };
-    this.#addResponse(responseOf(this.#head, [{ text: "" }], end));
-    if (!this.#isEvents) this.#add("]");
-  }
-
-  fail(error: PublicError): void {
-    this.#addResponse(errorOf(error));
-    if (!this.#isEvents) this.#add("]");
-  }
-
-  #addCalls(): void {
-    if (this.#calls.size === 0) return;
-    this.#addResponse(responseOf(this.#head, [...this.#calls.values()].map(toCallPart)));
-    this.#calls.clear();
-  }
-
-  #addResponse(response: object): void {
+/** Returns the encoder of a streamed answer: of server-sent events, or of one list in JSON. */
+export function geminiEvents(head: AnswerHead, add: AddEvent, isEvents: boolean): EventEncoder {
+  const calls = new Map<number, ToolCall>();
+  const sources: object[] = [];
+  let hasBegun = false;
+  const addResponse = (response: object) => {
     const json = JSON.stringify(response);
-    if (this.#isEvents) this.#add(`data: ${json}\r\n\r\n`);
-    else this.#add(`${this.#hasBegun ? "," : "["}${json}\r\n`);
-    this.#hasBegun = true;
-  }
+    add(isEvents ? `data: ${json}\r\n\r\n` : `${hasBegun ? "," : "["}${json}\r\n`);
+    hasBegun = true;
+  };
+  const addLast = (response: object) => {
+    addResponse(response);
+    if (!isEvents) add("]");
+  };
+  const addCalls = () => {
+    if (calls.size > 0) addResponse(responseOf(head, [...calls.values()].map(toCallPart)));
+    calls.clear();
+  };
+  return {
+    // Empty lines are allowed in both formats. Google's clients expect events to begin with `data`.
+    keepAlive: "\r\n",
+    contentType: isEvents ? undefined : "application/json; charset=utf-8",
+    push(pieces) {
+      for (const { delta, finish_reason } of pieces) {
+        if (delta !== undefined) {
+          const parts = partsOf(delta);
+          if (parts.length > 0) addResponse(responseOf(head, parts));
+          // Calls are whole parts on this wire.
+          for (const call of delta.tool_calls ?? []) joinCall(calls, call);
+          sources.push(...sourcesOf(delta.annotations));
+        }
+        if (finish_reason !== undefined) addCalls();
+      }
+    },
+    close({ finishReason, usage }) {
+      addCalls();
+      addLast(responseOf(head, [{ text: "" }], { finishReason, usage, sources }));
+    },
+    fail: (error) => addLast(errorOf(error)),
+  };
 }

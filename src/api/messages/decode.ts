@@ -7,7 +7,7 @@ import { compileCheck, invalid, missing, refused, refuseIf, type ValidationIssue
 import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { MessageConversation } from "./conversation.ts";
-import { MessageEventEncoder, toMessage } from "./encode.ts";
+import { messageEvents, toMessage } from "./encode.ts";
 import { isClaudes } from "./reasoning.ts";
 import { CountTokensRequest, MESSAGES_VERSIONS, MessagesRequest, type MessageTool } from "./request.ts";
 import { definitionOf, isOfScreen, isWebSearch, TYPED_TOOL, WEB_SEARCH } from "./typed-tools.ts";
@@ -49,7 +49,7 @@ function decode(
     ignored: unknown.names(),
     // The needed field is a path of the wire already.
     paramOf: (param) => (param === native.needed ? param : (PARAMS[param] ?? conversation.paramOf(param))),
-    events: (head, add) => new MessageEventEncoder(head, add),
+    events: messageEvents,
     document: toMessage,
   };
 }

@@ -3,7 +3,7 @@ import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { type AnswerPiece, NATIVE_DOCUMENT, type NativeEvent } from "../answer.ts";
 import { AnswerFold } from "../answer-fold.ts";
-import { MessageEventEncoder, toMessage } from "./encode.ts";
+import { messageEvents, toMessage } from "./encode.ts";
 
 const HEAD = { id: "0".repeat(32), created: 0, model: "m", organizationId: "org", headers: {} };
 const USAGE = {
@@ -30,7 +30,7 @@ function eventsOf(
     expect(event.type).toBe(type);
     events.push(event);
   };
-  const encoder = new MessageEventEncoder(HEAD, add);
+  const encoder = messageEvents(HEAD, add);
   for (const piece of pieces) encoder.push([piece]);
   encoder.close({ headers: {}, finishReason: end.finishReason, usage: end.usage });
   return events;
@@ -81,7 +81,7 @@ describe("A stream", () => {
   test("keeps no text of its answer.", () => {
     setFlagsFromString("--expose-gc");
     const collect = runInNewContext("gc") as () => void;
-    const encoder = new MessageEventEncoder(HEAD, () => {});
+    const encoder = messageEvents(HEAD, () => {});
     const mebibyte = 1024 * 1024;
     collect();
     const before = process.memoryUsage().heapUsed;
@@ -167,7 +167,7 @@ describe("A stream", () => {
   test("ends with an error event after a failure.", () => {
     const events: string[] = [];
     const error = { status: 503, code: "overloaded", type: "server_error", message: "Busy", param: null, fields: {} };
-    new MessageEventEncoder(HEAD, (event) => events.push(event)).fail(error);
+    messageEvents(HEAD, (event) => events.push(event)).fail(error);
     expect(events.at(-1)).toBe(
       'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Busy","details":{"error_code":"overloaded","param":null}}}\n\n',
     );

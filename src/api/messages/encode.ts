@@ -1,9 +1,9 @@
-import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.ts";
+import type { AnswerEnd, AnswerHead, NativeEvent } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import type { Delta, ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
 import { argumentsObject, parseJson } from "../json.ts";
-import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
+import type { AddEvent, EventEncoder } from "../wire.ts";
 import { errorEvent } from "./errors.ts";
 import { citationsOf, endingOf, messageStart, type OutputBlock, toMessageUsage, toToolUseId } from "./message.ts";
 import { type ReasoningBlock, toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
@@ -13,44 +13,32 @@ function eventOf(data: { type: string; [field: string]: unknown }): string {
   return `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Writes a streamed answer in the format of Anthropic's Messages API. */
-export class MessageEventEncoder implements EventEncoder {
-  readonly keepAlive = eventOf({ type: "ping" });
-  readonly #add: AddEvent;
-  readonly #blocks: MessageBlocks;
+/** Returns the encoder of a streamed answer in the format of Anthropic's Messages API. */
+export function messageEvents(head: AnswerHead, add: AddEvent): EventEncoder {
+  const blocks = new MessageBlocks(add);
   /** The upstream's own end of the answer. */
-  #ending: object | undefined;
-
-  constructor(head: AnswerHead, add: AddEvent) {
-    this.#add = add;
-    this.#blocks = new MessageBlocks(add);
-    add(eventOf({ type: "message_start", message: messageStart(head) }));
-  }
-
-  push(pieces: readonly AnswerPiece[]): void {
-    for (const { delta, native } of pieces) {
-      if (native !== undefined) this.#passOn(native);
-      else if (delta !== undefined) this.#blocks.add(delta);
-    }
-  }
-
-  close({ finishReason, usage }: AnswerEnd): void {
-    this.#blocks.end();
-    const ending = this.#ending ?? endingOf(finishReason, this.#blocks);
-    this.#add(eventOf({ type: "message_delta", delta: ending, usage: toMessageUsage(usage) }));
-    this.#add(eventOf({ type: "message_stop" }));
-  }
-
-  fail(error: PublicError): void {
-    this.#add(eventOf(errorEvent(error)));
-  }
-
-  #passOn(events: readonly NativeEvent[]): void {
-    for (const { type, data } of events) {
-      if (type === "message_delta") this.#ending = { ...this.#ending, ...data };
-      else this.#add(eventOf({ ...data, type }));
-    }
-  }
+  let ending: object | undefined;
+  const passOn = ({ type, data }: NativeEvent) => {
+    if (type === "message_delta") ending = { ...ending, ...data };
+    else add(eventOf({ ...data, type }));
+  };
+  add(eventOf({ type: "message_start", message: messageStart(head) }));
+  return {
+    keepAlive: eventOf({ type: "ping" }),
+    push(pieces) {
+      for (const { delta, native } of pieces) {
+        if (native !== undefined) native.forEach(passOn);
+        else if (delta !== undefined) blocks.add(delta);
+      }
+    },
+    close({ finishReason, usage }) {
+      blocks.end();
+      const delta = ending ?? endingOf(finishReason, blocks);
+      add(eventOf({ type: "message_delta", delta, usage: toMessageUsage(usage) }));
+      add(eventOf({ type: "message_stop" }));
+    },
+    fail: (error) => add(eventOf(errorEvent(error))),
+  };
 }
 
 /** Returns the body of a complete answer. */
