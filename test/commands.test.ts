@@ -23,6 +23,7 @@ test("commands create, list and show organizations", async () => {
     ...{ ...made, creditsUsed: 0, creditsHeld: 0 },
     ...{ status: "active", limits: null, creditWarnings: null, daysLeft: null, createdAt: expect.any(String) },
     ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false },
+    tokenBounds: { max_count: 0, models: null, max_cap: null, max_days: null },
   });
   const paused = { ...shown, status: "paused" };
   expect(await json("org", "pause", made.id)).toEqual({ ...paused, pausesAllowances: false });

@@ -17,7 +17,7 @@ export const PAGE_PATHS = [
   { path: "/", roles: everyone },
   { path: "/organizations", one: "/organizations/:id", roles: service },
   { path: "/credits", roles: ["owner", "billing", "member"] },
-  { path: "/tokens", one: "/tokens/:id", roles: readers },
+  { path: "/tokens", one: "/tokens/:id", roles: [...readers, "developer"] },
   { path: "/requests", one: "/requests/:id", roles: readers },
   // Model IDs contain slashes.
   { path: "/models", one: "/models/*", roles: everyone },

@@ -3,7 +3,7 @@ import type { Grant } from "../api/admin/credits.ts";
 import type { Identity, OpenSession, Operator } from "../api/admin/operator.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
-import type { LimitSettings } from "../api/principal.ts";
+import type { LimitSettings, TokenBoundSettings } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, creditsOf, type MicroCredits } from "../credits/amount.ts";
 import type { GrantRow } from "../credits/books.ts";
@@ -51,7 +51,7 @@ export function directoryOver({ rows, clock }: { rows: DirectoryRows; clock: () 
       const [row] = await rows.organizations({ id, search: null, status: null, before: null, limit: 1, spentIn });
       return row && toOrganization(row, spentIn.toDay);
     },
-    async tokens(search: Pick<TokenSearch, "organizationId" | "search" | "status"> & PageRequest) {
+    async tokens(search: Pick<TokenSearch, "organizationId" | "createdBy" | "search" | "status"> & PageRequest) {
       const { cursor, limit, ...filter } = search;
       const nowMs = clock();
       const page = { ...filter, id: null, nowMs, before: positionOf(cursor), limit: limit + 1 };
@@ -60,8 +60,8 @@ export function directoryOver({ rows, clock }: { rows: DirectoryRows; clock: () 
     },
     async token(id: string): Promise<Token | undefined> {
       const nowMs = clock();
-      const search = { id, organizationId: null, search: null, status: null, before: null, limit: 1, nowMs };
-      const [row] = await rows.tokens(search);
+      const filter = { id, organizationId: null, createdBy: null, search: null, status: null };
+      const [row] = await rows.tokens({ ...filter, before: null, limit: 1, nowMs });
       return row && toToken(row, nowMs);
     },
     async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
@@ -123,9 +123,12 @@ function paceDays(nowMs: number): { fromDay: number; toDay: number } {
   return { fromDay: toDay - PACE_DAYS * DAY_MS, toDay };
 }
 
+const NO_OWN_TOKENS: TokenBoundSettings = { countMax: 0, models: null, capMax: null, daysMax: null };
+
 function toOrganization({ organization, balance, spent }: ListedOrganization, toDay: number): Organization {
   const { id, name, kind, status, limits, createdAtMs, keepsConversations, keepsResponses, pausesAllowances } =
     organization;
+  const { countMax, models, capMax, daysMax } = organization.tokenBounds ?? NO_OWN_TOKENS;
   return {
     object: "organization",
     id,
@@ -136,6 +139,7 @@ function toOrganization({ organization, balance, spent }: ListedOrganization, to
     keeps_conversations: keepsConversations,
     keeps_responses: keepsResponses,
     pauses_allowances: pausesAllowances,
+    token_bounds: { max_count: countMax, models, max_cap: capMax, max_days: daysMax },
     credits: creditsOf(balance),
     days_left: spent === null || spent.amount === 0n ? null : daysLeft(balance.available, spent, toDay),
     credit_warnings: balance.warnAt?.map(creditsFromMicro) ?? null,

@@ -10,7 +10,7 @@ import { type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
 import type { IssuerKeys } from "./issuer-keys.ts";
 import { type VerifiedJwt, verifyJwt } from "./jwt.ts";
 import type { Administrator } from "./sessions.ts";
-import { hashOf, identityRowOf, idOfTexts } from "./token.ts";
+import { hashOf, identityRowOf, identityTokenId } from "./token.ts";
 
 export interface IdentitiesOptions extends AuditTime {
   rows: IdentityRows;
@@ -62,7 +62,8 @@ export class Identities {
 
   /** Returns the administrator of a JWT on `/admin/v1`. Rejects with ApiError. */
   async administratorOf(jwt: string): Promise<Administrator> {
-    const { role, organizationId, pins, identity } = (await this.#verify(jwt)).who;
+    const { who, scopes } = await this.#verify(jwt);
+    const { role, organizationId, pins, identity } = who;
     const { rows, accounts } = this.#options;
     const { id, issuer, subject } = identity;
     const stored = await rows.identity(id);
@@ -71,7 +72,7 @@ export class Identities {
     if (organizationId !== null && (await accounts.organization(organizationId)) === undefined) throw noOrganization();
     const name = nameOfIdentity(identity);
     const person = { issuer, subject, name, role, organizationId, pins, signOutUrl: null };
-    return { role, id, name, prefix: null, organizationId, token: null, person, session: null };
+    return { role, id, name, prefix: null, organizationId, token: null, person, scopes, session: null };
   }
 
   /** Returns the configured issuers. */
@@ -115,7 +116,7 @@ export class Identities {
     const key = hash.toString("hex");
     if (this.#booked.has(key)) return key;
     if ((await accounts.organization(organizationId)) === undefined) throw noOrganization();
-    const id = idOfTexts("tok", identity.issuer, identity.subject, organizationId);
+    const id = identityTokenId(identity, organizationId);
     const name = nameOfIdentity(identity);
     const terms = { scopes: [...DEFAULT_SCOPES], models: null, limits: null, pinned: null };
     const times = { createdAtMs: clock(), expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };

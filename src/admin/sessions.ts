@@ -49,6 +49,8 @@ export interface Administrator {
   token: TokenRow | null;
   /** Who signed in with an identity provider. */
   person: Person | null;
+  /** Scopes that limit the JWT of a person; absent: all. */
+  scopes?: ReadonlySet<Scope>;
   /** Null: the request carries the operator's token itself. */
   session: SessionReference | null;
 }

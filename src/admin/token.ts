@@ -125,6 +125,14 @@ export function idOfPerson({ issuer, subject }: { issuer: string; subject: strin
   return idOfTexts("idn", issuer, subject);
 }
 
+/** Returns the id of the token without a secret that stands for a person in an organization. */
+export function identityTokenId(
+  { issuer, subject }: { issuer: string; subject: string },
+  organizationId: string,
+): string {
+  return idOfTexts("tok", issuer, subject, organizationId);
+}
+
 /** Returns the CRC-32 in base 62: six characters, padded with zeros, because 62^6 is more than 2^32. */
 function checksum(body: string): string {
   let rest = crc32(body);

@@ -18,6 +18,18 @@ export interface LimitSettings {
   concurrentRequests: number;
 }
 
+/** Bounds of the tokens that owners and developers of an organization create themselves. */
+export interface TokenBoundSettings {
+  /** Maximum number of active tokens of each person. */
+  countMax: number;
+  /** Models that these tokens can call; null: all. */
+  models: string[] | null;
+  /** Highest spending cap in credits, with at most six decimals; null: they need none. */
+  capMax: number | null;
+  /** Longest time until their expiry; null: they need not expire. */
+  daysMax: number | null;
+}
+
 /** Values of keys of `metadata` that a caller cannot choose; null: the key stays without a value. */
 export type Pins = Readonly<Record<string, string | null>>;
 export const PINS_MAX = 16;

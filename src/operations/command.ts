@@ -204,6 +204,14 @@ function amountFrom(text: string, name: string, least: MicroCredits, leastWords:
   return parseCredits(String(number)) === amount ? number : refuse(name, text, "an amount with fewer digits");
 }
 
+/** Returns a parser of an integer between two. */
+export function integer(least: number, most: number): Parse<number> {
+  return (text, name) => {
+    const isWithin = /^\d{1,9}$/.test(text) && Number(text) >= least && Number(text) <= most;
+    return isWithin ? Number(text) : refuse(name, text, `an integer from ${least} to ${most}`);
+  };
+}
+
 /** Parses a switch. */
 export function onOrOff(text: string, name: string): boolean {
   return text === "on" || (text === "off" ? false : refuse(name, text, "on or off"));

@@ -6,6 +6,7 @@ import type { Operation } from "./operation.ts";
 import { createOperator, listOperators, revokeOperator } from "./operators.ts";
 import {
   changeOrganization,
+  changeTokenBounds,
   createOrganization,
   listOrganizations,
   removeConversations,
@@ -42,7 +43,7 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ listOperators, createOperator, revokeOperator, listSessions, endSession },
   ...{ listIdentities, blockIdentity, unblockIdentity },
   ...{ showOverview, search, listAudit, listModelsWithRoutes, resumeRoute },
-  ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
+  ...{ listOrganizations, createOrganization, showOrganization, changeOrganization, changeTokenBounds },
   ...{ listGrants, createGrant, createRevocation, createCredit, listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
   ...{ showStatement, exportStatement },

@@ -14,6 +14,7 @@ import {
   credits,
   creditsOrNone,
   facts,
+  integer,
   jsonOf,
   list,
   onOrOff,
@@ -121,7 +122,7 @@ export async function addOrganization(
   const row = { id, name, kind: "standard", status: "active", limits, createdAtMs: core.clock() } as const;
   const record = rowRecord(core, "organization.create", { organizationId: id, id }, { after: { name, limits } });
   await core.accounts.insertOrganization(row, record);
-  return { ...row, keepsConversations: false, keepsResponses: true, pausesAllowances: false };
+  return { ...row, keepsConversations: false, keepsResponses: true, pausesAllowances: false, tokenBounds: null };
 }
 
 export const showOrganization = operation({
@@ -235,6 +236,45 @@ export const changeOrganization = sharedOperation({
       text({ id, keeps_conversations, keeps_responses }) {
         return facts({ id, conversations: onOff(keeps_conversations), responses: onOff(keeps_responses) });
       },
+    }),
+  ],
+});
+
+export const changeTokenBounds = sharedOperation({
+  route: "PATCH /organizations/:id/token-bounds",
+  permission: "token-bounds:write",
+  summary: "Set what tokens the owners and developers of an organization can create themselves",
+  body: (s) => s.OwnTokenBounds,
+  answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
+  async handle(core, { params: { id }, body: { max_count: countMax, models, max_cap: capMax, max_days: daysMax } }) {
+    if (capMax !== null) amountOf("max_cap", capMax);
+    await updateOrganization(core, id, { tokenBounds: { countMax, models, capMax, daysMax } });
+    return found(core.directory.organization(id));
+  },
+  commands: (make) => [
+    make.command({
+      usage: "org token-bounds <id>",
+      flags: {
+        id: argument("<id>", text),
+        max_count: {
+          ...optional("--count <number>", "active tokens of each person; 0: none", integer(0, 1_000)),
+          isRequired: true,
+        },
+        models: list("--model <id...>", "models that they can call (default: all)"),
+        max_cap: optional("--cap <credits>", "highest spending cap of a token (default: a token needs none)", credits),
+        max_days: optional(
+          "--days <number>",
+          "days until a token expires at the latest (default: never)",
+          integer(1, 3_650),
+        ),
+      },
+      call: ({ id, ...body }) => ({ params: { id }, body }),
+      json: ({ id, token_bounds }) => ({ id, ...jsonOf(token_bounds) }),
+      text: ({ id, token_bounds: { max_count, models, max_cap, max_days } }) =>
+        facts({
+          ...{ id, "tokens each": max_count, models: models?.join(", ") ?? "all" },
+          ...{ cap: max_cap ?? "none", days: max_days ?? "any" },
+        }),
     }),
   ],
 });

@@ -1,6 +1,7 @@
 import type { SearchResult } from "../api/admin/reports.ts";
 import { knownOrganization } from "./core.ts";
 import { operation, organizationIn, timeOf } from "./operation.ts";
+import { creatorIn } from "./token-bounds.ts";
 
 export const showOverview = operation({
   route: "GET /overview",
@@ -41,7 +42,7 @@ export const search = operation({
     const page = { search: query, status: null, cursor: null, limit: KIND_MAX };
     const [organizations, tokens, grants, request] = await Promise.all([
       organizationId === null ? directory.organizations(page) : { data: [] },
-      may("tokens:read") ? directory.tokens({ ...page, organizationId }) : { data: [] },
+      may("tokens:read") ? directory.tokens({ ...page, organizationId, createdBy: creatorIn(who) }) : { data: [] },
       may("credits:read") ? directory.grantsNamed(query, organizationId, KIND_MAX) : [],
       may("requests:read") ? requests.find(query) : undefined,
     ]);

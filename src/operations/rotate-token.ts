@@ -1,10 +1,11 @@
 import { makeTokenRow, type NewSecret } from "../admin/token.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError } from "../errors.ts";
-import type { TokenRow } from "../stores/queries/accounts.ts";
+import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
 import { argument, facts, OVERLAP_SECONDS_MAX, overlapSeconds, text, toggle, withDefault } from "./command.ts";
-import { type AccountCore, found, rowRecord } from "./core.ts";
+import { type AccountCore, found, invalidValue, rowRecord } from "./core.ts";
 import { sharedOperation } from "./operation.ts";
+import { boundsOf, boundTerms, least, type OwnBounds, requireToken } from "./token-bounds.ts";
 import { auditedToken, expectActive, SECRET, secretJson, tokenRow, tokenText } from "./token-terms.ts";
 
 const OVERLAP_SECONDS = 3600;
@@ -36,8 +37,9 @@ export const rotateToken = sharedOperation({
     schema: (s) => s.RotatedToken,
     secret: SECRET,
   },
-  async handle(core, { params: { id }, body: { overlap_seconds = OVERLAP_SECONDS, replace = false } }) {
-    const { row, token } = await replaceToken(core, id, overlap_seconds * 1000, replace);
+  async handle(core, { who, params: { id }, body: { overlap_seconds = OVERLAP_SECONDS, replace = false } }) {
+    requireToken(who, await tokenRow(core, id), "changed");
+    const { row, token } = await replaceToken(core, id, overlap_seconds * 1000, replace, await boundsOf(core, who));
     const [made, replaces] = await Promise.all([found(core.directory.token(row.id)), found(core.directory.token(id))]);
     return { ...made, secret: token, replaces };
   },
@@ -72,14 +74,15 @@ type Rotated = NewSecret & { oldExpiresAtMs: number };
 /**
  * Creates a token with the name, rights and lifetime of another, which ends after `overlapMs` (or at its own expiry, if
  * that comes first), so that clients can change over without an interruption. A token is rotated once. With `replace`,
- * a successor that was never used is revoked and created again; the token itself then keeps its end. Rejects with
- * not_found, token_ended or already_rotated.
+ * a successor that was never used is revoked and created again; the token itself then keeps its end. With bounds, the new token
+ * is within them. Rejects with not_found, token_ended, already_rotated or invalid_value.
  */
 export async function replaceToken(
   core: AccountCore,
   id: string,
   overlapMs: number,
   replace = false,
+  bounds: OwnBounds | null = null,
 ): Promise<Rotated> {
   const old = await tokenRow(core, id);
   if (old.kind === "identity")
@@ -91,22 +94,24 @@ export async function replaceToken(
     if (!replace || isUsed) throw alreadyRotated(id, successor.id, isUsed);
   }
   // Without a result, one of the tokens was rotated, revoked or used meanwhile: report that.
-  return (await rotate(core, old, successor, overlapMs)) ?? replaceToken(core, id, overlapMs);
+  return (await rotate(core, old, successor, overlapMs, bounds)) ?? replaceToken(core, id, overlapMs, false, bounds);
 }
 
 /** Returns undefined if one of the tokens has changed since it was read. */
 async function rotate(
   core: AccountCore,
-  old: TokenRow,
+  old: TokenWithBudget,
   unused: TokenRow | undefined,
   overlapMs: number,
+  bounds: OwnBounds | null,
 ): Promise<Rotated | undefined> {
   const nowMs = core.clock();
   const { createdAtMs, expiresAtMs } = unused ?? old;
   const endsAtMs = expiresAtMs === null ? null : nowMs + expiresAtMs - createdAtMs;
   // The new secret is known to the person who rotates, and must not outlive them.
   const origin = { createdAtMs: nowMs, createdBy: core.actor.id };
-  const made = makeTokenRow(core.random, { ...old, ...origin, expiresAtMs: endsAtMs });
+  const terms = bounds === null ? { expiresAtMs: endsAtMs } : boundedSuccessor(bounds, old, endsAtMs);
+  const made = makeTokenRow(core.random, { ...old, ...terms, ...origin });
   const overlapEndsAtMs = unused === undefined ? nowMs + overlapMs : Number.POSITIVE_INFINITY;
   const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, overlapEndsAtMs);
   const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };
@@ -115,6 +120,18 @@ async function rotate(
   const succession = { oldId: old.id, oldExpiresAtMs, successor: made.row, unused };
   const isWritten = await core.accounts.replaceToken(succession, record);
   return isWritten ? { ...made, oldExpiresAtMs } : undefined;
+}
+
+/** Returns the terms of a successor. Its cap is that of the token, so it has to be within the bounds already. */
+function boundedSuccessor(bounds: OwnBounds, old: TokenWithBudget, endsAtMs: number | null) {
+  const present = old.budget?.cap ?? null;
+  const { cap, ...terms } = boundTerms(
+    bounds,
+    { expiresAtMs: least(endsAtMs, bounds.expiresAtMs) },
+    { ...old, cap: present },
+  );
+  if (cap === present) return terms;
+  throw invalidValue("cap", "absent", "set: your organization has a highest cap. Change the token first");
 }
 
 function alreadyRotated(id: string, successorId: string, isUsed: boolean): ApiError {

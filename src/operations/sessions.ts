@@ -1,7 +1,7 @@
 import { auditRow } from "../admin/audit.ts";
 import { holderIdOf } from "../admin/directory.ts";
 import type { Administrator, BegunSession } from "../admin/sessions.ts";
-import { hashOfSession, SIGN_IN_LIFE_MS } from "../admin/token.ts";
+import { hashOfSession, idOfPerson, SIGN_IN_LIFE_MS } from "../admin/token.ts";
 import { PERMISSIONS, permits } from "../api/admin/roles.ts";
 import type { Session, SignInAddress } from "../api/admin/session.ts";
 import { isoTime } from "../api/time.ts";
@@ -136,7 +136,7 @@ async function sessionAnswer({ accounts }: Pick<Core, "accounts">, who: Administ
 const NO_PERSON = { person: null, sign_out_url: null } as const;
 
 function personAnswer({ issuer, subject, name, signOutUrl }: Person): Pick<Session, "person" | "sign_out_url"> {
-  return { person: { issuer, subject, name }, sign_out_url: signOutUrl };
+  return { person: { id: idOfPerson({ issuer, subject }), issuer, subject, name }, sign_out_url: signOutUrl };
 }
 
 export const signOut = operation({

@@ -18,6 +18,7 @@ import {
 } from "./command.ts";
 import { type AccountCore, checkExpiry, checkLimits, checkName, checkPins, found, rowRecord } from "./core.ts";
 import { operation, organizationIn, requireOwn, sharedOperation } from "./operation.ts";
+import { boundsOf, boundTerms, creatorIn, type OwnBounds, requireToken } from "./token-bounds.ts";
 import {
   auditedTerms,
   auditedToken,
@@ -47,7 +48,8 @@ export const listTokens = sharedOperation({
     }),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Token) },
   async handle({ directory }, { who, query: { organization_id, search = null, status = null }, page }) {
-    return directory.tokens({ organizationId: organizationIn(who, organization_id), search, status, ...page });
+    const filter = { organizationId: organizationIn(who, organization_id), createdBy: creatorIn(who), search, status };
+    return directory.tokens({ ...filter, ...page });
   },
   commands: (make) => [
     make.list({
@@ -82,8 +84,10 @@ export const createToken = sharedOperation({
     schema: (s) => s.TokenWithSecret,
     secret: SECRET,
   },
-  async handle(core, { body: { organization_id: organizationId, name, ...terms } }) {
-    const { row, token } = await addToken(core, { organizationId, name, ...termsOfBody(terms) });
+  async handle(core, { who, body: { organization_id: organizationId, name, ...terms } }) {
+    if (who !== null) requireOwn(who, organizationId);
+    const draft = { organizationId, name, ...termsOfBody(terms) };
+    const { row, token } = await addToken(core, draft, await boundsOf(core, who));
     return { ...(await found(core.directory.token(row.id))), secret: token };
   },
   commands: (make) => [
@@ -112,8 +116,13 @@ export const createToken = sharedOperation({
 
 export type TokenDraft = Pick<TokenTerms, "name"> & Partial<TokenTerms> & { organizationId: string };
 
-/** Creates a token. Rejects with invalid_value. */
-export async function addToken(core: AccountCore, draft: TokenDraft): Promise<NewSecret> {
+/** Creates a token, within the bounds of the person who creates it. Rejects with invalid_value or insufficient_role. */
+export async function addToken(
+  core: AccountCore,
+  stated: TokenDraft,
+  bounds: OwnBounds | null = null,
+): Promise<NewSecret> {
+  const draft = bounds === null ? stated : { ...stated, ...boundTerms(bounds, stated) };
   const { organizationId, models = null, limits = null, expiresAtMs = null, cap = null, pinned = null } = draft;
   checkName(draft.name);
   const scopes = scopesOf(draft.scopes ?? null);
@@ -132,8 +141,10 @@ export async function addToken(core: AccountCore, draft: TokenDraft): Promise<Ne
   });
   const after = { ...auditedToken(made.row), ...auditedTerms({ cap }, ["cap"]) };
   const budget = cap === null ? null : makeCap(core, made.row, cap);
-  await core.accounts.insertToken(made.row, budget, rowRecord(core, "token.create", made.row, { after }));
-  return made;
+  const record = rowRecord(core, "token.create", made.row, { after });
+  if (await core.accounts.insertToken(made.row, budget, record, bounds?.countMax)) return made;
+  const message = `You have ${bounds?.countMax} active tokens in this organization, which is the maximum. Revoke one first.`;
+  throw new ApiError("insufficient_role", message);
 }
 
 export const showToken = operation({
@@ -142,9 +153,8 @@ export const showToken = operation({
   summary: "Show an access token, without its secret",
   answer: { status: 200, description: "The token.", schema: (s) => s.Token },
   async handle(services, { who, params }) {
-    const token = await found(services.directory.token(params.id));
-    requireOwn(who, token.organization_id);
-    return token;
+    requireToken(who, await tokenRow(services, params.id), "seen");
+    return found(services.directory.token(params.id));
   },
 });
 
@@ -154,8 +164,9 @@ export const changeToken = sharedOperation({
   summary: "Change an access token; takes effect within 1 s on one node and within 5 s on all nodes",
   body: (s) => s.TokenChange,
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },
-  async handle(core, { params, body }) {
-    await updateToken(core, params.id, termsOfBody(body));
+  async handle(core, { who, params, body }) {
+    requireToken(who, await tokenRow(core, params.id), "changed");
+    await updateToken(core, params.id, termsOfBody(body), await boundsOf(core, who));
     return found(core.directory.token(params.id));
   },
   commands: (make) => [
@@ -196,24 +207,27 @@ export const changeToken = sharedOperation({
 });
 
 /**
- * Changes terms of a token; absent ones stay unchanged, so that concurrent changes of different terms are all kept. A cap
- * counts what the token has spent since it was created: below that, it refuses new requests. Rejects with an ApiError.
+ * Changes terms of a token; absent ones stay unchanged, so that concurrent changes of different terms are all kept. With bounds,
+ * all terms must be within them afterwards. A cap counts what the token has spent since it was created: below that, it refuses
+ * new requests. Rejects with an ApiError.
  */
 export async function updateToken(
   core: AccountCore,
   id: string,
   { scopes, ...change }: Partial<TokenTerms>,
+  bounds: OwnBounds | null = null,
 ): Promise<TokenWithBudget> {
   if (change.name !== undefined) checkName(change.name);
   checkLimits(change.limits ?? null);
   checkPins(change.pinned ?? null);
   checkExpiry(change.expiresAtMs ?? null, core.clock());
-  const wanted = { ...change, ...(scopes !== undefined && { scopes: scopesOf(scopes) }) };
-  const { cap, ...others } = wanted;
+  const stated = { ...change, ...(scopes !== undefined && { scopes: scopesOf(scopes) }) };
   for (;;) {
     const old = await tokenRow(core, id);
     expectActive(core, old, "changed");
     const terms = { ...old, cap: old.budget?.cap ?? null };
+    const wanted = bounds === null ? stated : { ...stated, ...boundTerms(bounds, stated, terms) };
+    const { cap, ...others } = wanted;
     const fields = (Object.keys(wanted) as (keyof typeof wanted)[]).filter((field) => {
       const [present, next] = [terms, wanted].map((of) => JSON.stringify(auditedTerms(of, [field])));
       return present !== next;
@@ -233,7 +247,8 @@ export const revokeToken = operation({
   permission: "tokens:write",
   summary: "Revoke an access token; takes effect within 1 s on one node and within 5 s on all nodes",
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },
-  async handle(services, { params }) {
+  async handle(services, { who, params }) {
+    requireToken(who, await tokenRow(services, params.id), "revoked");
     await endToken(services, params.id);
     return found(services.directory.token(params.id));
   },

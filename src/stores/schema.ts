@@ -1,4 +1,4 @@
-import type { LimitSettings, Pins, Scope } from "../api/principal.ts";
+import type { LimitSettings, Pins, Scope, TokenBoundSettings } from "../api/principal.ts";
 import {
   amount,
   amounts,
@@ -234,6 +234,8 @@ export const ORGANIZATION = declareTable("organization", ["id"], {
   keepsResponses: flag("keeps_responses"),
   /** True if it is paused, and no month of its allowances is granted until it is resumed. */
   pausesAllowances: flag("pauses_allowances"),
+  /** Null: only operators create tokens. */
+  tokenBounds: nullable(json<TokenBoundSettings>("token_bounds")),
 });
 
 export const TOKEN = declareTable("token", ["id"], {

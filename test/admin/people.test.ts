@@ -74,6 +74,7 @@ listOrganizations      -      yes       yes      yes    yes        yes      yes
 createOrganization     -      yes       -        -      -          -        -
 showOrganization       -      yes       yes      yes    yes        yes      yes
 changeOrganization     -      yes       -        -      -          -        -
+changeTokenBounds      -      yes       -        yes    -          -        -
 listGrants             -      yes       yes      yes    -          yes      yes
 createGrant            -      yes       -        -      -          -        -
 createRevocation       -      yes       -        -      -          -        -
@@ -97,12 +98,12 @@ rotateReceiverSecret   -      yes       -        yes    -          -        -
 testReceiver           -      yes       -        yes    -          -        -
 listDeliveries         -      yes       yes      yes    -          -        -
 replayDelivery         -      yes       -        yes    -          -        -
-listTokens             -      yes       yes      yes    -          -        yes
-createToken            -      yes       -        -      -          -        -
-showToken              -      yes       yes      yes    -          -        yes
-changeToken            -      yes       -        -      -          -        -
-rotateToken            -      yes       -        -      -          -        -
-revokeToken            -      yes       -        -      -          -        -
+listTokens             -      yes       yes      yes    yes        -        yes
+createToken            -      yes       -        yes    yes        -        -
+showToken              -      yes       yes      yes    yes        -        yes
+changeToken            -      yes       -        yes    yes        -        -
+rotateToken            -      yes       -        yes    yes        -        -
+revokeToken            -      yes       -        yes    yes        -        -
 listRequests           -      yes       yes      yes    -          -        yes
 sumRequests            -      yes       yes      yes    -          -        yes
 exportRequests         -      yes       yes      yes    -          -        yes
@@ -300,11 +301,25 @@ describe("sessions", () => {
 
 describe("docs/identity.md", () => {
   const page = readFileSync(new URL("../../docs/identity.md", import.meta.url), "utf8");
+  const runExample = (example: string, variables: Record<string, string> = {}) => {
+    const env = { ...process.env, URL: service.url, ADMIN_TOKEN: firstAdminToken(service), ...variables };
+    return promisify(execFile)("sh", ["-c", example], { env });
+  };
+
+  test("both examples set the same bounds of tokens", async () => {
+    const { id } = await makeOrganization(service, "1");
+    const [, example = ""] = /```sh\n(curl [^`]*token-bounds[^`]*)```/.exec(page) ?? [];
+    const { token_bounds: bounds } = JSON.parse((await runExample(example, { ORGANIZATION: id })).stdout);
+    const models = ["sandbox/echo", "sandbox/story"];
+    expect(bounds).toEqual({ max_count: 5, models, max_cap: 20, max_days: 90 });
+    const [, command = ""] = /`tollgate (org token-bounds [^`]*)`/.exec(page) ?? [];
+    const words = command.replace("ORGANIZATION", id).split(" ");
+    expect(await service.tollgate(...words)).toEqual({ id, maxCount: 5, models, maxCap: 20, maxDays: 90 });
+  });
 
   test("the example creates an auditor", async () => {
     const [, example = ""] = /```sh\n(curl [^`]*)```/.exec(page) ?? [];
-    const env = { ...process.env, URL: service.url, ADMIN_TOKEN: firstAdminToken(service) };
-    const { stdout } = await promisify(execFile)("sh", ["-c", example], { env });
+    const { stdout } = await runExample(example);
     const { name, role, secret } = JSON.parse(stdout) as Created & { role: string };
     expect([name, role]).toEqual(["Ada Lovelace", "auditor"]);
     expect((await withToken(secret).call("GET", "/audit")).status).toBe(200);
@@ -312,7 +327,7 @@ describe("docs/identity.md", () => {
   });
 
   test("its table has the permissions of every role", () => {
-    const rows = [...page.matchAll(/^\| `(\w+:\w+)` \| (.*) \|$/gm)].map(([, name, cells]) => [
+    const rows = [...page.matchAll(/^\| `([\w-]+:\w+)` \| (.*) \|$/gm)].map(([, name, cells]) => [
       name,
       cells?.split(" | "),
     ]);

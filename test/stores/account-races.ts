@@ -104,6 +104,26 @@ function organizationCases({ subject, alternate, auditOf }: Nodes): void {
 }
 
 function rotationCases({ subject, alternate, auditOf }: Nodes): void {
+  test("tokens that one person creates concurrently are at most as many as they may have", async () => {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const organizationId = await subject.organization();
+      const written = await Promise.all(
+        Array.from({ length: 6 }, (_, index) => {
+          const token = tokenOf(organizationId, { createdBy: "idn_1", callerId: `tok_${index}` });
+          const record = recordOf(organizationId, token.id, "token.create")(null, null);
+          return alternate(index).insertToken(token, null, record, 2);
+        }),
+      );
+      expect(written.filter(Boolean)).toHaveLength(2);
+      expect(await auditOf(organizationId)).toHaveLength(2);
+      const [first] = await subject.store.accounts.tokens({ organizationId, after: null, limit: 100 });
+      await subject.store.accounts.revokeToken(first?.id ?? "", NOW);
+      const others = [tokenOf(organizationId, { createdBy: "idn_1" }), tokenOf(organizationId, { createdBy: "idn_2" })];
+      const more = others.map((token) => alternate(0).insertToken(token, null, undefined, 2));
+      expect(await Promise.all(more)).toEqual([true, true]);
+    }
+  });
+
   test("a token that is rotated concurrently gets one successor and one audit record", async () => {
     const organizationId = await subject.organization();
     const old = tokenOf(organizationId);

@@ -41,7 +41,7 @@ function organizationCases(subject: Subject): void {
     async (_, name) => {
       const organization = { id: randomId("org"), name, kind: "standard", createdAtMs: 1_790_000_000_123 } as const;
       await subject.store.accounts.insertOrganization(organization);
-      const choices = { keepsConversations: false, keepsResponses: true, pausesAllowances: false };
+      const choices = { keepsConversations: false, keepsResponses: true, pausesAllowances: false, tokenBounds: null };
       const fresh = { status: "active", limits: null, ...choices };
       expect(await subject.store.accounts.organization(organization.id)).toEqual({ ...organization, ...fresh });
     },

@@ -15,6 +15,7 @@ export type SignInAddress = Static<typeof session.SignInAddress>;
 export type Permission = Session["permissions"][number];
 export type Overview = Static<typeof reports.Overview>;
 export type Organization = Static<typeof organization.Organization>;
+export type TokenBounds = Organization["token_bounds"];
 export type NewOrganization = Static<typeof organization.NewOrganization>;
 export type OrganizationChange = Static<typeof organization.OrganizationChange>;
 export type Limits = Static<typeof common.Limits>;

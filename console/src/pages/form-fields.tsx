@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { serviceFacts } from "../api/queries.ts";
+import { models as catalogQuery, serviceFacts } from "../api/queries.ts";
 import type { Limits } from "../api/types.ts";
 import { countOf, formatCount } from "../format/numbers.ts";
-import { SelectField, TextField } from "../ui/field.tsx";
+import { Checks, Segments, SelectField, TextField } from "../ui/field.tsx";
 import type { LimitTexts } from "./read-form.ts";
 
 const CHOICES = [
@@ -77,4 +77,43 @@ export function limitsLabel(limits: Limits | null): string {
     return value === undefined ? [] : [countOf(value, one, many)];
   });
   return words.length === 0 ? "Default" : words.join(", ");
+}
+
+interface ModelChoiceProps {
+  /** Null: all. */
+  models: ReadonlySet<string> | null;
+  /** The only models that can be selected; null: those of the catalog. */
+  offered: readonly string[] | null;
+  error: string | undefined;
+  onModels: (models: ReadonlySet<string> | null) => void;
+}
+
+export function ModelChoice({ models, offered, error, onModels }: ModelChoiceProps) {
+  const catalog = useQuery(catalogQuery);
+  // Models that are no longer offered may have been selected.
+  const ids = new Set([...(offered ?? (catalog.data?.data ?? []).map(({ id }) => id)), ...(models ?? [])]);
+  return (
+    <div className="field">
+      <span className="legend-title">Models</span>
+      <Segments
+        label="Models"
+        value={models === null ? "all" : "some"}
+        options={[
+          ["all", offered === null ? "All models, including new ones" : "All allowed models"],
+          ["some", "Selected models"],
+        ]}
+        onValue={(which) => onModels(which === "all" ? null : new Set())}
+      />
+      {models !== null && (
+        <Checks
+          label="Selected models"
+          isLong
+          options={[...ids].map((id) => [id, id] as const)}
+          chosen={models}
+          onChosen={onModels}
+        />
+      )}
+      {error && <p className="field-error">{error}</p>}
+    </div>
+  );
 }

@@ -12,6 +12,32 @@ export const Credits = Type.Object({
 });
 export type Credits = Static<typeof Credits>;
 
+export const OwnTokenBounds = Strict({
+  max_count: Type.Integer({
+    minimum: 0,
+    maximum: 1_000,
+    description: "Active tokens that each person can have; with 0 only operators create tokens.",
+  }),
+  models: Nullable(
+    Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
+      ...{ minItems: 1, maxItems: 500 },
+      description: "Models that these tokens can call; null for all.",
+    }),
+  ),
+  max_cap: Nullable(
+    Type.Number({
+      ...{ exclusiveMinimum: 0, maximum: 1_000_000_000 },
+      description: "Highest spending cap of a token, in credits; null: a token needs none.",
+    }),
+  ),
+  max_days: Nullable(
+    Type.Integer({
+      ...{ minimum: 1, maximum: 3_650 },
+      description: "Longest time until the expiry of a token; null: it need not expire.",
+    }),
+  ),
+});
+
 export const Organization = Type.Object({
   object: Type.Literal("organization"),
   id: Id,
@@ -29,6 +55,7 @@ export const Organization = Type.Object({
   pauses_allowances: Type.Boolean({
     description: "True if it is paused together with its allowances: months that begin meanwhile are not granted.",
   }),
+  token_bounds: OwnTokenBounds,
   credits: Credits,
   days_left: Nullable(
     Type.Number({

@@ -28,8 +28,13 @@ export const ROLES_BY_PERMISSION = {
   "credits:write": OPERATOR,
   "budgets:read": SIGNED_IN,
   "budgets:write": ["operator", "owner"],
-  "tokens:read": READERS,
-  "tokens:write": OPERATOR,
+  "tokens:read": [...READERS, "developer"],
+  /** Without `tokens:unbounded`: to create tokens within the bounds of the organization, and to change those. */
+  "tokens:write": ["operator", "owner", "developer"],
+  "tokens:unbounded": OPERATOR,
+  /** To see tokens that others created, and with `tokens:write` to revoke them. */
+  "all-tokens:read": READERS,
+  "token-bounds:write": ["operator", "owner"],
   "requests:read": READERS,
   "conversations:read": SERVICE,
   "conversations:delete": OPERATOR,

@@ -15,7 +15,7 @@ export const Session = Type.Object({
   ),
   person: Nullable(
     Type.Object(
-      { issuer: Type.String(), subject: Type.String(), name: Type.String() },
+      { id: Id, issuer: Type.String(), subject: Type.String(), name: Type.String() },
       { description: "Who signed in with an identity provider." },
     ),
   ),

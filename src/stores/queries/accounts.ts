@@ -54,7 +54,13 @@ function organizations(database: Database) {
   return {
     /** Writes the organization and its empty balance. */
     async insertOrganization({ id, name, kind, limits = null, createdAtMs }: NewOrganizationRow, audit?: AuditRow) {
-      const choices = { limits, keepsConversations: false, keepsResponses: true, pausesAllowances: false };
+      const choices = {
+        limits,
+        keepsConversations: false,
+        keepsResponses: true,
+        pausesAllowances: false,
+        tokenBounds: null,
+      };
       const nothing = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
       const organization = { id, name, kind, status: "active", createdAtMs, ...choices } as const;
       await write([
@@ -108,7 +114,10 @@ function organizations(database: Database) {
   };
 }
 
-const CHANGEABLE = ["name", "status", "limits", "keepsConversations", "keepsResponses", "pausesAllowances"] as const;
+const CHANGEABLE = [
+  ...(["name", "status", "limits", "keepsConversations", "keepsResponses", "pausesAllowances"] as const),
+  "tokenBounds",
+] as const;
 
 function pick(values: OrganizationUpdate, fields: readonly (keyof OrganizationUpdate)[]): OrganizationUpdate {
   return Object.fromEntries(fields.map((field) => [field, values[field]]));
@@ -184,11 +193,15 @@ function tokens({ find, findRow }: Database) {
 
 function tokenChanges({ write, writeIf }: Database) {
   return {
-    /** Writes a token, and the budget that is its spending cap. */
-    async insertToken(token: TokenRow, cap: BudgetRow | null, audit?: AuditRow) {
+    /**
+     * Writes a token, and the budget that is its spending cap. Returns false if its creator has `countMax` active tokens in the
+     * organization; then nothing is written.
+     */
+    insertToken(token: TokenRow, cap: BudgetRow | null, audit?: AuditRow, countMax?: number): Promise<boolean> {
       const budget = cap === null ? [] : [budgetsChange(token.organizationId), BUDGET.insert(cap)];
       const rows = { token: [token], budget: cap === null ? [] : [cap] };
-      await write([...budget, TOKEN.insert(token), ...recordOf(audit, rows)]);
+      const room = countMax === undefined ? [] : roomFor(token, countMax);
+      return writeIf([...room, ...budget, TOKEN.insert(token)], recordOf(audit, rows));
     },
     /**
      * Revokes a token. Returns false if it does not exist or was already revoked; then nothing is written, the audit
@@ -231,6 +244,20 @@ function tokenChanges({ write, writeIf }: Database) {
       );
     },
   };
+}
+
+/**
+ * Returns statements that change a row each if the creator of a token has fewer than `max` active ones in the organization. The
+ * tokens of one rotation count once. The first statement locks the organization, so that the second one counts what others that
+ * are created at the same time have written.
+ */
+function roomFor({ organizationId, createdBy, createdAtMs }: TokenRow, max: number): Sql[] {
+  const lock = sql`update organization set name = name where id = ${organizationId}`;
+  const count = sql`
+    select count(distinct caller_id) from token
+    where organization_id = ${organizationId} and created_by = ${createdBy} and kind = 'secret'
+      and revoked_at is null and (expires_at is null or expires_at > ${createdAtMs})`;
+  return [lock, sql`${lock} and (${count}) < ${max}`];
 }
 
 /** The organization of a token and who created it, as a query names their columns. */

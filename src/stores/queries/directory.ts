@@ -45,6 +45,8 @@ export interface OrganizationSearch extends NewestFirst {
 export interface TokenSearch extends NewestFirst {
   id: string | null;
   organizationId: string | null;
+  /** Only tokens with a secret that this person created; null: all tokens. */
+  createdBy: string | null;
   /** Part of the name, a whole id, or the prefix of the secret. */
   search: string | null;
   status: "active" | "expired" | "revoked" | null;
@@ -162,11 +164,12 @@ function sessionQuery({ before, nowMs, seenAfterMs, limit }: SessionSearch) {
     where ${wanted} order by admin_session.created_at desc, admin_session.hash desc limit ${limit}`;
 }
 
-function tokenQuery({ id, organizationId, search, status, nowMs, before, limit }: TokenSearch) {
+function tokenQuery({ id, organizationId, createdBy, search, status, nowMs, before, limit }: TokenSearch) {
   const isRevoked = sql`token.revoked_at is not null`;
   const hasExpired = sql`(token.expires_at is not null and token.expires_at <= ${nowMs})`;
   const wanted = allOf(
-    equal({ "token.id": id, "token.organization_id": organizationId }),
+    equal({ "token.id": id, "token.organization_id": organizationId, "token.created_by": createdBy }),
+    createdBy !== null && sql`token.kind = 'secret'`,
     search !== null && sql`(token.id = ${search} or token.prefix = ${search} or ${contains("token.name", search)})`,
     status === "revoked" && isRevoked,
     status === "expired" && sql`not ${isRevoked} and ${hasExpired}`,

@@ -15,6 +15,7 @@ import { Badge, Note, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { useFilters } from "../filters.tsx";
 import { limitsLabel } from "../form-fields.tsx";
 import { OrganizationUsage } from "../overview/usage.tsx";
+import { BoundsCard } from "../tokens/bounds.tsx";
 import { OrganizationTokens } from "../tokens/token-table.tsx";
 import { Budgets } from "./budgets.tsx";
 import { ConversationsSection } from "./conversations-section.tsx";
@@ -109,7 +110,12 @@ function TabContent({ tab, organization }: { tab: Tab; organization: Organizatio
     case "usage":
       return <OrganizationUsage organizationId={id} />;
     case "tokens":
-      return <OrganizationTokens organizationId={id} />;
+      return (
+        <>
+          <OrganizationTokens organizationId={id} />
+          {kind === "standard" && <BoundsCard organizationId={id} />}
+        </>
+      );
     case "budgets":
       return <Budgets organizationId={id} />;
     case "statement":

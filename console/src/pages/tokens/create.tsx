@@ -1,15 +1,16 @@
-import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
-import { models } from "../../api/queries.ts";
-import type { NewToken, Token, TokenChange, TokenWithSecret } from "../../api/types.ts";
+import type { NewToken, Token, TokenBounds, TokenChange, TokenWithSecret } from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
+import { useAccess } from "../../shell/session.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
-import { Checks, Field, Segments, TextField } from "../../ui/field.tsx";
-import { ExpiryFields, LimitsFields } from "../form-fields.tsx";
+import { Checks, Field, TextField } from "../../ui/field.tsx";
+import { Note } from "../../ui/states.tsx";
+import { ExpiryFields, LimitsFields, ModelChoice } from "../form-fields.tsx";
 import { Pick } from "../pick.tsx";
 import { readOptionalCredits } from "../read-form.ts";
+import { boundsLabel, useTokenBounds } from "./bounds.tsx";
 import { draftOf, emptyDraft, readChange, readDraft, SCOPE_LABELS, type TokenDraft } from "./draft.ts";
 import { showSecret } from "./secret.tsx";
 
@@ -20,6 +21,7 @@ interface CreateTokenProps {
 }
 
 export function CreateToken({ organizationId, onClose }: CreateTokenProps) {
+  const { may } = useAccess();
   // Fixed when the form opens, so that a retry sends the same expiry.
   const [openedAtMs] = useState(() => Date.now());
   const [draft, setDraft] = useState(() => emptyDraft(organizationId));
@@ -27,7 +29,7 @@ export function CreateToken({ organizationId, onClose }: CreateTokenProps) {
   const make = useAction(
     (token: NewToken, key) => send<TokenWithSecret>("POST", "/admin/v1/tokens", token, key),
     ["tokens", "overview"],
-    (token) => showSecret({ title: "Token created", token }, onClose),
+    (token) => showSecret({ title: "Token created", token, showsRequests: may("requests:read") }, onClose),
   );
   const submit = () => {
     const read = readDraft(draft, openedAtMs);
@@ -36,6 +38,7 @@ export function CreateToken({ organizationId, onClose }: CreateTokenProps) {
   };
   return (
     <DialogForm title="Create token" action="Create token" attempt={make} onSubmit={submit} onClose={onClose}>
+      <OwnBounds />
       <DraftFields draft={draft} errors={errors} onDraft={(changes) => setDraft({ ...draft, ...changes })} />
     </DialogForm>
   );
@@ -61,9 +64,16 @@ export function EditToken({ token, onClose }: { token: Token; onClose: () => voi
   };
   return (
     <DialogForm title={`Edit ${token.name}`} action="Save" attempt={change} onSubmit={submit} onClose={onClose}>
+      <OwnBounds />
       <DraftFields isEdit draft={draft} errors={errors} onDraft={(changes) => setDraft({ ...draft, ...changes })} />
     </DialogForm>
   );
+}
+
+/** States the bounds of the tokens that a person creates themselves. */
+function OwnBounds() {
+  const bounds = useTokenBounds();
+  return bounds && <Note>{boundsLabel(bounds)} If a field is blank, its bound applies.</Note>;
 }
 
 interface DraftFieldsProps {
@@ -75,12 +85,13 @@ interface DraftFieldsProps {
 }
 
 function DraftFields({ isEdit = false, draft, errors, onDraft }: DraftFieldsProps) {
+  const bounds = useTokenBounds();
   const wrongLimit = (["requests_per_minute", "tokens_per_minute", "concurrent_requests"] as const)
     .map((name) => ({ name, error: errors[name] }))
     .find((one): one is { name: typeof one.name; error: string } => one.error !== undefined);
   return (
     <>
-      {!isEdit && (
+      {!isEdit && bounds === null && (
         <Field label="Organization" hint="Requests of the token are charged to it." error={errors.organizationId}>
           {(attributes) => (
             <Pick
@@ -100,9 +111,19 @@ function DraftFields({ isEdit = false, draft, errors, onDraft }: DraftFieldsProp
         error={errors.name}
         onValue={(name) => onDraft({ name })}
       />
-      <Checks label="Scopes" options={SCOPE_LABELS} chosen={draft.scopes} onChosen={(scopes) => onDraft({ scopes })} />
+      <Checks
+        label="Scopes"
+        options={scopesWithin(bounds)}
+        chosen={draft.scopes}
+        onChosen={(scopes) => onDraft({ scopes })}
+      />
       {errors.scopes && <p className="field-error">{errors.scopes}</p>}
-      <ModelChoice draft={draft} error={errors.models} onDraft={onDraft} />
+      <ModelChoice
+        models={draft.models}
+        offered={bounds?.models ?? null}
+        error={errors.models}
+        onModels={(models) => onDraft({ models })}
+      />
       <TextField
         label="Spending cap"
         hint={capHint(draft.cap, isEdit)}
@@ -119,7 +140,9 @@ function DraftFields({ isEdit = false, draft, errors, onDraft }: DraftFieldsProp
         onChoice={(expiry) => onDraft({ expiry })}
         onDay={(day) => onDraft({ day })}
       />
-      <LimitsFields texts={draft.limits} wrong={wrongLimit} onTexts={(limits) => onDraft({ limits })} />
+      {bounds === null && (
+        <LimitsFields texts={draft.limits} wrong={wrongLimit} onTexts={(limits) => onDraft({ limits })} />
+      )}
     </>
   );
 }
@@ -132,38 +155,7 @@ function capHint(text: string, isEdit: boolean): string {
   return `The token can spend ${formatAmount(cap.value)} credits in total${past}.`;
 }
 
-interface ModelChoiceProps {
-  draft: TokenDraft;
-  error: string | undefined;
-  onDraft: DraftFieldsProps["onDraft"];
-}
-
-function ModelChoice({ draft, error, onDraft }: ModelChoiceProps) {
-  const catalog = useQuery(models);
-  // A token may allow models that are no longer offered.
-  const ids = new Set([...(catalog.data?.data ?? []).map(({ id }) => id), ...(draft.models ?? [])]);
-  return (
-    <div className="field">
-      <span className="legend-title">Models</span>
-      <Segments
-        label="Models"
-        value={draft.models === null ? "all" : "some"}
-        options={[
-          ["all", "All models, including new ones"],
-          ["some", "Selected models"],
-        ]}
-        onValue={(which) => onDraft({ models: which === "all" ? null : new Set() })}
-      />
-      {draft.models !== null && (
-        <Checks
-          label="Selected models"
-          isLong
-          options={[...ids].map((id) => [id, id] as const)}
-          chosen={draft.models}
-          onChosen={(chosen) => onDraft({ models: chosen })}
-        />
-      )}
-      {error && <p className="field-error">{error}</p>}
-    </div>
-  );
+/** Returns the scopes that a person can choose. Only operators let a token sign in to the console. */
+function scopesWithin(bounds: TokenBounds | null | undefined) {
+  return bounds === null ? SCOPE_LABELS : SCOPE_LABELS.filter(([scope]) => scope !== "console:read");
 }

@@ -22,7 +22,7 @@ export function SecretHost() {
 export const SANDBOX_MODEL = "sandbox/echo";
 
 /** Shows the secret of a token once. Only the Done button closes the dialog. */
-function Secret({ title, token, note }: ShownSecret) {
+function Secret({ title, token, note, showsRequests = true }: ShownSecret) {
   const offered = useQuery(models).data?.data.map(({ id }) => id) ?? [SANDBOX_MODEL];
   const model = token.models?.[0] ?? offered.find((id) => id === SANDBOX_MODEL) ?? offered[0] ?? SANDBOX_MODEL;
   const [isReminded, setReminded] = useState(false);
@@ -43,7 +43,7 @@ function Secret({ title, token, note }: ShownSecret) {
         ) : (
           <SecretText secret={token.secret} model={model} />
         )}
-        <FirstRequest tokenId={token.id} />
+        {showsRequests && <FirstRequest tokenId={token.id} />}
         {note && <p>{note}</p>}
       </div>
       <footer className="dialog-foot">
@@ -106,6 +106,8 @@ export interface ShownSecret {
   token: TokenWithSecret;
   /** Additional note about the token. */
   note?: string;
+  /** False if the person may not see requests. */
+  showsRequests?: boolean;
 }
 
 let shown: ShownSecret | null = null;

@@ -4,6 +4,7 @@ import { useAction } from "../../api/actions.ts";
 import { ApiFailure, send } from "../../api/client.ts";
 import type { RotatedToken, Token } from "../../api/types.ts";
 import { formatMoment } from "../../format/times.ts";
+import { useAccess, useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { SelectField } from "../../ui/field.tsx";
@@ -40,10 +41,16 @@ const ACTS = [
 ] as const satisfies readonly (readonly [TokenAct, string, LucideIcon])[];
 export type ActOnToken = (what: TokenAct, token: Token) => void;
 
-/** Buttons that change a token; nothing for one that has ended. The token of an identity has no secret to rotate. */
+/**
+ * Buttons that change a token; nothing for one that has ended. The token of an identity has no secret to rotate. An owner can only
+ * revoke tokens of others.
+ */
 export function TokenActions({ token, onAct }: { token: Token; onAct: ActOnToken }) {
+  const { may } = useAccess();
+  const { person } = useSession();
   if (token.status !== "active") return null;
-  const acts = ACTS.filter(([act]) => act !== "rotate" || token.kind === "secret");
+  const mayChange = may("tokens:unbounded") || token.created_by === person?.id;
+  const acts = ACTS.filter(([act]) => act === "revoke" || (mayChange && (act === "edit" || token.kind === "secret")));
   return (
     <span className="row end">
       {acts.map(([act, label, icon]) => (
@@ -66,12 +73,16 @@ export function useTokenDialogs(): [dialog: ReactNode, open: ActOnToken] {
 type Rotation = { overlap_seconds: number; replace?: boolean };
 
 export function RotateToken({ token, onClose }: { token: Token; onClose: () => void }) {
+  const { may } = useAccess();
   const [overlap, setOverlap] = useState<(typeof OVERLAPS)[number][0]>("3600");
   const path = `/admin/v1/tokens/${encodeURIComponent(token.id)}/rotate`;
   const rotate = useAction(
     (rotation: Rotation, key) => send<RotatedToken>("POST", path, rotation, key),
     ["tokens", "overview"],
-    (rotated) => showSecret({ title: "Token rotated", token: rotated, note: noteOf(rotated.replaces) }, onClose),
+    (rotated) => {
+      const note = noteOf(rotated.replaces);
+      showSecret({ title: "Token rotated", token: rotated, note, showsRequests: may("requests:read") }, onClose);
+    },
   );
   const wasRotated =
     token.successor_id !== null || (rotate.error instanceof ApiFailure && rotate.error.code === "already_rotated");

@@ -12,6 +12,7 @@ import { Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago } from "../../ui/values.tsx";
 import { limitsLabel } from "../form-fields.tsx";
+import { useMayCreate } from "./bounds.tsx";
 import { CreateToken } from "./create.tsx";
 import { SCOPE_LABELS } from "./draft.ts";
 import { type ActOnToken, StatusOfToken, TokenActions, useTokenDialogs } from "./token-actions.tsx";
@@ -48,11 +49,13 @@ export function OrganizationTokens({ organizationId }: { organizationId: string 
 }
 
 export function NoTokens() {
-  const { may } = useAccess();
+  const { isServiceWide } = useAccess();
+  const mayCreate = useMayCreate();
+  const forWhom = isServiceWide ? "Create one for the organization that pays." : "Create one: your organization pays.";
   return (
     <Empty icon={KeyRound} title="No tokens yet">
-      {may("tokens:write")
-        ? "Applications need a token to call models. Create one for the organization that pays."
+      {mayCreate
+        ? `Applications need a token to call models. ${forWhom}`
         : "The operator of the service creates tokens for your organization."}
     </Empty>
   );

@@ -54,7 +54,7 @@ function Loaded({ token }: { token: Token }) {
       }
       actions={may("tokens:write") && <TokenActions token={token} onAct={open} />}
     >
-      <Spend token={token} />
+      {may("requests:read") && <Spend token={token} />}
       <Card title="Settings">
         <Facts facts={settingsOf(token, isServiceWide)} />
       </Card>

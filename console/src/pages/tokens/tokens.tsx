@@ -2,7 +2,7 @@ import { KeyRound, Plus } from "lucide-react";
 import { Route, Switch } from "wouter";
 import { useList } from "../../api/queries.ts";
 import type { Token } from "../../api/types.ts";
-import { useAccess } from "../../shell/session.ts";
+import { useAccess, useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Page } from "../../ui/page.tsx";
@@ -10,6 +10,7 @@ import { SearchField } from "../../ui/search-field.tsx";
 import { NoMatches } from "../../ui/states.tsx";
 import { Choice, useFilters } from "../filters.tsx";
 import { OrganizationFilter } from "../pick.tsx";
+import { BoundsCard, useMayCreate } from "./bounds.tsx";
 import { CreateToken } from "./create.tsx";
 import { TokenPage } from "./token.tsx";
 import { TOKEN_STATUSES, useTokenDialogs } from "./token-actions.tsx";
@@ -31,7 +32,8 @@ export default function Tokens() {
 
 function TokenList() {
   const { may, isServiceWide } = useAccess();
-  const mayChange = may("tokens:write");
+  const { organization } = useSession();
+  const mayCreate = useMayCreate();
   const [{ create, ...filters }, setFilters] = useFilters(["search", "organization_id", "status", "create"]);
   const [dialog, open] = useTokenDialogs();
   const list = useList<Token>("tokens", "/admin/v1/tokens", filters);
@@ -40,9 +42,9 @@ function TokenList() {
   return (
     <Page
       title="Tokens"
-      about={isServiceWide ? "API tokens and their limits" : "API tokens of your organization"}
+      about={aboutTokens(isServiceWide, may("all-tokens:read"))}
       actions={
-        mayChange && (
+        mayCreate && (
           <Button look="main" icon={Plus} onClick={() => setFilters({ create: "1" })}>
             Create token
           </Button>
@@ -69,15 +71,24 @@ function TokenList() {
         <Listing
           caption="Tokens"
           list={list}
-          columns={columnsOf({ isServiceWide, mayChange }, open)}
+          columns={columnsOf({ isServiceWide, mayChange: may("tokens:write") }, open)}
           keyOf={({ id }) => id}
           empty={isFiltered ? <NoMatches icon={KeyRound} title="No matching tokens" onClear={clear} /> : <NoTokens />}
         />
       </Card>
-      {mayChange && create !== "" && (
-        <CreateToken organizationId={filters.organization_id} onClose={() => setFilters({ create: "" })} />
+      {organization !== null && may("tokens:write") && <BoundsCard organizationId={organization.id} />}
+      {mayCreate && create !== "" && (
+        <CreateToken
+          organizationId={organization?.id ?? filters.organization_id}
+          onClose={() => setFilters({ create: "" })}
+        />
       )}
       {dialog}
     </Page>
   );
+}
+
+function aboutTokens(isServiceWide: boolean, seesAll: boolean): string {
+  if (isServiceWide) return "API tokens and their limits";
+  return seesAll ? "API tokens of your organization" : "Your API tokens";
 }

@@ -11,7 +11,8 @@ CREATE TABLE organization (
   created_at          INTEGER NOT NULL,
   keeps_conversations INTEGER NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1)),
   keeps_responses     INTEGER NOT NULL DEFAULT 1 CHECK (keeps_responses IN (0, 1)),
-  pauses_allowances   INTEGER NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status = 'paused')
+  pauses_allowances   INTEGER NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status = 'paused'),
+  token_bounds        TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- `successor_id`: the token that a rotation made of this one. A token is rotated once. `caller_id`: the first token of the
