@@ -54,26 +54,18 @@ export function mediaTypeOf(headers: IncomingHttpHeaders): string {
 
 /**
  * Reads a whole body as text; invalid UTF-8 becomes replacement characters. Rejects as `read` does, or with `malformed` if
- * the body exceeds `bytesMax`.
+ * the body exceeds `bytesMax`. `pieces` receives the bytes as they arrive.
  */
-export async function readText(body: HttpBody, bytesMax = BODY_BYTES_MAX): Promise<string> {
-  const pieces: Buffer[] = [];
-  if ((await collect(body, pieces, bytesMax)) > bytesMax) {
-    body.destroy();
-    throw answerTooLong(bytesMax);
-  }
-  return joined(pieces);
-}
-
-/** Adds the bytes of a body to `pieces`, until they are more than `bytesMax`. Returns their number. */
-async function collect(body: HttpBody, pieces: Buffer[], bytesMax: number): Promise<number> {
+export async function readText(body: HttpBody, bytesMax = BODY_BYTES_MAX, pieces: Buffer[] = []): Promise<string> {
   let length = 0;
   for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
     pieces.push(...bytes);
     length += lengthOf(bytes);
-    if (length > bytesMax) break;
+    if (length <= bytesMax) continue;
+    body.destroy();
+    throw answerTooLong(bytesMax);
   }
-  return length;
+  return joined(pieces);
 }
 
 /** Returns the failure of an answer that exceeds `bytesMax`. */
@@ -94,9 +86,9 @@ async function readErrorText(body: HttpBody): Promise<string> {
   const pieces: Buffer[] = [];
   const timer = setTimeout(() => body.destroy(), ERROR_TIME_MS);
   try {
-    await collect(body, pieces, ERROR_BYTES_MAX);
+    await readText(body, ERROR_BYTES_MAX, pieces);
   } catch {
-    // The bytes before the break may contain the reason.
+    // The bytes before the break, or up to the limit, may contain the reason.
   } finally {
     clearTimeout(timer);
     body.destroy();

@@ -68,10 +68,11 @@ export type HttpBody = Pick<Exchange, "read" | "finish" | "destroy">;
 
 /**
  * Sends a request and resolves with the answer's headers and body, also if the status is an error; redirects are not
- * followed. Rejects with UpstreamError, or with the signal's reason. One object serves as undici's handler and as the
- * body, so that an answer needs no stream, and only the promises that its reader waits for.
+ * followed. Rejects with UpstreamError, or with the signal's reason, which it throws if the signal is aborted already. One
+ * object serves as undici's handler and as the body, so that an answer needs no stream, and only the promises that its
+ * reader waits for.
  */
-export async function exchange(
+export function exchange(
   dispatcher: Dispatcher,
   options: Dispatcher.DispatchOptions,
   signal: AbortSignal,

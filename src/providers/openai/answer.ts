@@ -52,20 +52,12 @@ export async function ask(
     answer.body.destroy();
     throw new UpstreamError("malformed", "The upstream ignored the field `stream`");
   }
-  return chunksOf(answer.body, scrub, createReader(scrub), isStream);
-}
-
-async function chunksOf(
-  body: HttpBody,
-  scrub: Scrub,
-  reader: WireReader,
-  isStream: boolean,
-): Promise<ProviderAnswer["chunks"]> {
-  if (isStream) return new StreamedAnswer(body, scrub, reader);
-  const answer = toObject(await readText(body));
-  const failure = failureInside(answer, scrub);
+  const reader = createReader(scrub);
+  if (isStream) return new StreamedAnswer(answer.body, scrub, reader);
+  const whole = toObject(await readText(answer.body));
+  const failure = failureInside(whole, scrub);
   if (failure !== undefined) throw failure;
-  const chunks = reader.readAnswer(answer);
+  const chunks = reader.readAnswer(whole);
   if (!reader.isFinished) throw new UpstreamError("failed", "The answer has no finish reason");
   return once(chunks);
 }
