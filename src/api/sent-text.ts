@@ -4,16 +4,18 @@ import type { Delta, OtherFields, ToolCallDelta } from "./chat/completion.ts";
 /** Receives everything of an answer that its client receives, besides headers, the role and the frame of the wire. */
 export interface SentTextVisitor {
   /** Text of the reply, its refusal, its tool calls and the transcript of its sound. */
-  output(text: string): void;
+  output: TextVisitor;
   /** Visible reasoning. */
-  reasoning(text: string): void;
+  reasoning: TextVisitor;
   /** Names and values of all other fields, known to this service or not. */
-  other(text: string): void;
+  other: TextVisitor;
   /** Length of data in base64, such as sound, images and encrypted reasoning. */
   data(characters: number): void;
   /** Number of tokens that came with their probabilities. */
   logprobs(tokens: number): void;
 }
+
+type TextVisitor = { add(text: string): void };
 
 /**
  * Fields by which the wires put an answer together. Their values that are short words, and the names of all fields here,
@@ -71,8 +73,8 @@ export function isShortWord(value: unknown): boolean {
 /** Returns the texts of a delta that count as output or reasoning. */
 export function deltaTexts(delta: Delta): string[] {
   const texts: string[] = [];
-  const add = (text: string) => texts.push(text);
-  visitDelta(delta, { output: add, reasoning: add, other() {}, data() {}, logprobs() {} }, false);
+  const counted = { add: (text: string) => texts.push(text) };
+  visitDelta(delta, { output: counted, reasoning: counted, other: { add() {} }, data() {}, logprobs() {} }, false);
   return texts;
 }
 
@@ -91,8 +93,8 @@ function visitDelta(delta: Delta, visitor: SentTextVisitor, isSent: boolean, rep
   for (const field in delta) {
     const value = delta[field as keyof Delta];
     if (value === undefined || value === null || field === "role") continue;
-    if (field === "content" || field === "refusal") visitor.output(value as string);
-    else if (field === "reasoning_content") visitor.reasoning(value as string);
+    if (field === "content" || field === "refusal") visitor.output.add(value as string);
+    else if (field === "reasoning_content") visitor.reasoning.add(value as string);
     else if (field === "tool_calls")
       for (const call of value as ToolCallDelta[]) visitCall(call, visitor, isSent, repeated);
     else if (field === "audio" && isSent) visitAudio(value as object, visitor);
@@ -116,8 +118,8 @@ function visitCall(
   repeated: ReadonlySet<unknown>,
 ): void {
   const { name = "", arguments: text = "", ...others } = called ?? {};
-  if (name !== "") visitor.output(name);
-  if (text !== "") visitor.output(text);
+  if (name !== "") visitor.output.add(name);
+  if (text !== "") visitor.output.add(text);
   if (!isSent) return;
   const { isCustom: _mark, ...fields } = rest;
   visitOther(fields, visitor, repeated);
@@ -125,7 +127,7 @@ function visitCall(
 }
 
 function visitAudio({ transcript, ...rest }: { transcript?: unknown }, visitor: SentTextVisitor): void {
-  if (typeof transcript === "string") visitor.output(transcript);
+  if (typeof transcript === "string") visitor.output.add(transcript);
   visitOther(typeof transcript === "string" ? rest : { transcript, ...rest }, visitor);
 }
 
@@ -145,7 +147,7 @@ function visitOther(root: unknown, visitor: SentTextVisitor, counted: Pick<Set<u
         if (name === "logprobs") open.push({ field: name, value: visitLogprobs(inner, visitor) });
         else if (FILTER_RESULTS.has(name) && areShortWords(inner)) continue;
         else {
-          if (!FRAME.has(name) && !CONTENT.has(name)) visitor.other(name);
+          if (!FRAME.has(name) && !CONTENT.has(name)) visitor.other.add(name);
           open.push({ field: name, value: inner });
         }
       }
@@ -174,7 +176,7 @@ function visitLeaf(field: string, value: unknown, visitor: SentTextVisitor): voi
   const text = String(value);
   if (text === "" || (FRAME.has(field) && SHORT_WORD.test(text))) return;
   if (text.length >= DATA_CHARACTERS_MIN && DATA.has(field) && BASE64.test(text)) visitor.data(text.length);
-  else visitor.other(text);
+  else visitor.other.add(text);
 }
 
 const LOGPROB_FIELDS = new Set(["token", "logprob", "bytes", "top_logprobs"]);

@@ -33,7 +33,7 @@ export interface ReportedTokens {
 const RESPONSE_ID_CHARACTERS_MAX = 200;
 
 /** The measurements of an answer so far. */
-export type MeterReading = Readonly<Omit<Meter, "add">>;
+export type MeterReading = Readonly<Omit<Meter, "add" | "data" | "logprobs">>;
 
 /** Base64 characters that count as one token: about the tokens of sound and images at the providers that make them. */
 const DATA_CHARACTERS_A_TOKEN = 1024;
@@ -42,7 +42,7 @@ const DATA_CHARACTERS_A_TOKEN = 1024;
  * Measures an answer as it passes: records everything that its client receives, so that tokens can be counted, and the
  * upstream's reports.
  */
-export class Meter {
+export class Meter implements SentTextVisitor {
   finishReason: FinishReason | undefined;
   /** The service tier that the upstream reported last. */
   serviceTier: string | undefined;
@@ -60,7 +60,6 @@ export class Meter {
   #usage: UpstreamUsage | undefined;
   /** Measure of everything that had arrived when the upstream last reported. */
   #sentBefore = 0;
-  readonly #visitor: SentTextVisitor;
 
   /** `maxTokens` is the bound of the answer's output. */
   constructor(maxTokens: number) {
@@ -68,17 +67,14 @@ export class Meter {
     this.output = new PassedText(keptBytesMax);
     this.reasoning = new PassedText(keptBytesMax);
     this.other = new PassedText(keptBytesMax);
-    this.#visitor = {
-      output: (text) => this.output.add(text),
-      reasoning: (text) => this.reasoning.add(text),
-      other: (text) => this.other.add(text),
-      data: (characters) => {
-        this.#dataCharacters += characters;
-      },
-      logprobs: (tokens) => {
-        this.#logprobs += tokens;
-      },
-    };
+  }
+
+  data(characters: number): void {
+    this.#dataCharacters += characters;
+  }
+
+  logprobs(tokens: number): void {
+    this.#logprobs += tokens;
   }
 
   add(chunks: readonly UpstreamChunk[]): void {
@@ -86,7 +82,7 @@ export class Meter {
       if (chunk.finish_reason !== undefined) this.finishReason = chunk.finish_reason;
       if (chunk.responseId !== undefined) this.#responseId = printable(chunk.responseId, RESPONSE_ID_CHARACTERS_MAX);
       if (chunk.service_tier !== undefined) this.serviceTier = chunk.service_tier;
-      visitSent(chunk, this.#visitor);
+      visitSent(chunk, this);
       if (chunk.delta?.tool_calls !== undefined) this.#hasToolCall = true;
       if (chunk.searches !== undefined) this.searches = chunk.searches;
       if (chunk.usage === undefined) continue;

@@ -317,7 +317,7 @@ function metered(pieces: readonly AnswerPiece[]): string {
   const add = (piece: string) => {
     all += `${piece}\n`;
   };
-  const visitor: SentTextVisitor = { output: add, reasoning: add, other: add, data() {}, logprobs() {} };
+  const visitor: SentTextVisitor = { output: { add }, reasoning: { add }, other: { add }, data() {}, logprobs() {} };
   for (const piece of pieces) visitSent(piece, visitor);
   return all;
 }
