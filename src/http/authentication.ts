@@ -51,7 +51,8 @@ export function authenticate(
   work: RunningWork | undefined,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    const principal = await principalOfToken(accounts, bearerToken(request));
+    const found = principalOfToken(accounts, bearerToken(request));
+    const principal = found instanceof Promise ? await found.catch(rejectToken) : found;
     request.caller = { principal };
     ownConnection(request.raw.socket, principal.organizationId);
     if (work !== undefined) onClosed(reply.raw, work.begin(principal.organizationId));
@@ -81,15 +82,18 @@ export interface CallerAccounts {
   identities: Pick<Identities, "principalOf">;
 }
 
-async function principalOfToken({ authenticator, identities }: CallerAccounts, token: string): Promise<Principal> {
+/** Returns the principal of a token, synchronously if it is cached. */
+function principalOfToken({ authenticator, identities }: CallerAccounts, token: string): Principal | Promise<Principal> {
   try {
     const hash = tokenHashHex(token);
-    return await (hash === undefined && isJwt(token)
-      ? identities.principalOf(token)
-      : authenticator.authenticate(hash));
+    return hash === undefined && isJwt(token) ? identities.principalOf(token) : authenticator.authenticate(hash);
   } catch (error) {
-    throw withChallenge(error);
+    return rejectToken(error);
   }
+}
+
+function rejectToken(error: unknown): never {
+  throw withChallenge(error);
 }
 
 /** All guests of the playground share a token, so their requests are also counted by address. */
