@@ -52,10 +52,12 @@ export function compileKnown<Schema extends TSchema>(schema: Schema): (value: un
 export function compileCopy(schema: TSchema, silent: readonly string[] = []): Copy {
   let copy: Copy | undefined;
   return (value, unknown) => {
-    copy ??= copyOf(schema as Shape, "", new Set(silent)) ?? ((other) => other);
+    copy ??= copyOf(schema as Shape, "", new Set(silent)) ?? asIs;
     return copy(value, unknown);
   };
 }
+
+const asIs: Copy = (value) => value;
 
 /** Returns undefined for a schema without named fields, whose values are taken as they are. */
 function copyOf(shape: Shape, place: string, silent: ReadonlySet<string>): Copy | undefined {
@@ -69,7 +71,7 @@ function copyOf(shape: Shape, place: string, silent: ReadonlySet<string>): Copy 
 
 function copyOfFields(properties: Record<string, Shape>, place: string, silent: ReadonlySet<string>): Copy {
   const known = new Map(
-    Object.entries(properties).map(([name, shape]) => [name, copyOf(shape, `${place}${name}.`, silent)]),
+    Object.entries(properties).map(([name, shape]) => [name, copyOf(shape, `${place}${name}.`, silent) ?? asIs]),
   );
   return (value, unknown) => {
     if (!isObject(value)) return value;
@@ -79,7 +81,6 @@ function copyOfFields(properties: Record<string, Shape>, place: string, silent: 
       if (field === null || field === undefined) continue;
       const copy = known.get(name);
       if (copy !== undefined) copied[name] = copy(field, unknown);
-      else if (known.has(name)) copied[name] = field;
       else if (!silent.has(place + name)) unknown.add(place, name);
     }
     return copied;

@@ -1,6 +1,6 @@
 import { type ClassRow, PRICE_ROWS } from "../api/price-classes.ts";
 import type { PicoCredits } from "./amount.ts";
-import { FREE, NO_TOKENS, type TokenCounts, type UnitPrices } from "./price.ts";
+import { FREE, NO_TOKENS, ofPrices, type TokenCounts, type UnitPrices } from "./price.ts";
 
 /*
  * A charge as the books store it: one text of lines, a line for each class with a count or a price, and their condition.
@@ -24,11 +24,7 @@ const CLASSES = PRICE_ROWS.map((row) => ({
 
 /** Encodes the tokens and prices of a charge. */
 export function encodeLines(tokens: TokenCounts, prices: UnitPrices): string {
-  let texts = textsOf.get(prices);
-  if (texts === undefined) {
-    texts = PRICE_ROWS.map((row) => priceText(prices, row));
-    textsOf.set(prices, texts);
-  }
+  const texts = priceTextsOf(prices);
   let lines = "";
   for (const [index, { class: name, code, parts }] of CLASSES.entries()) {
     const price = texts[index];
@@ -40,8 +36,8 @@ export function encodeLines(tokens: TokenCounts, prices: UnitPrices): string {
   return prices.tier === undefined ? lines : `${lines} ${JSON.stringify(prices.tier)}`;
 }
 
-/** By the prices: many requests have the same, and few processors have instructions for a bigint's decimal text. */
-const textsOf = new WeakMap<UnitPrices, readonly string[]>();
+/** Few processors have instructions for a bigint's decimal text. */
+const priceTextsOf = ofPrices((prices) => PRICE_ROWS.map((row) => priceText(prices, row)));
 
 function priceText(prices: UnitPrices, row: ClassRow): string {
   const price = prices[row.class];

@@ -2,7 +2,7 @@ import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/
 import type { EmbeddingInput } from "../api/embeddings/request.ts";
 import { CALL_ROWS, PRICE_CLASSES, PRICE_ROWS } from "../api/price-classes.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
-import { type UnitPrices, unitPrice, withoutPrices } from "./price.ts";
+import { ofPrices, type UnitPrices, unitPrice, withoutPrices } from "./price.ts";
 
 /**
  * Bounds of the tokens of a prompt, without a tokenizer: the event loop tokenizes nothing.
@@ -281,7 +281,7 @@ function fixedPico({ promptTokensMost, callsMost, prices }: HoldNeed, inputPrice
 type Dearest = Record<"input" | "output", PicoCredits>;
 
 /** Returns the highest price of the classes of each direction and of their parts. */
-function dearestOf(prices: UnitPrices): Dearest {
+const dearestOf = ofPrices((prices) => {
   const dearest: Dearest = { input: 0n, output: 0n };
   for (const row of PRICE_ROWS) {
     const { direction } = row.partOf === undefined ? row : PRICE_CLASSES[row.partOf];
@@ -289,4 +289,4 @@ function dearestOf(prices: UnitPrices): Dearest {
     if (direction !== undefined && price !== undefined && price > dearest[direction]) dearest[direction] = price;
   }
   return dearest;
-}
+});

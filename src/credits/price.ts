@@ -102,14 +102,28 @@ export function dearer(a: UnitPrices, b: UnitPrices): UnitPrices {
   return prices;
 }
 
-/** Tells whether nothing has a price. */
-export function isFree(prices: UnitPrices): boolean {
-  return PRICE_ROWS.every((row) => (prices[row.class] ?? 0n) === 0n);
+/** Makes a function of prices that computes each result once: many requests have the same prices. */
+export function ofPrices<Result>(compute: (prices: UnitPrices) => Result): (prices: UnitPrices) => Result {
+  const results = new WeakMap<UnitPrices, Result>();
+  return (prices) => {
+    let result = results.get(prices);
+    if (result === undefined) {
+      result = compute(prices);
+      results.set(prices, result);
+    }
+    return result;
+  };
 }
+
+/** Tells whether nothing has a price. */
+export const isFree = ofPrices((prices) => PRICE_ROWS.every((row) => (prices[row.class] ?? 0n) === 0n));
+
+/** Returns the rows of the parts and calls that have a price. */
+const furtherRowsOf = ofPrices((prices) => FURTHER_ROWS.filter((row) => prices[row.class] !== undefined));
 
 /** Returns prices without those of some parts and calls. */
 export function withoutPrices(prices: UnitPrices, isLeftOut: (row: ClassRow) => unknown): UnitPrices {
-  const out = FURTHER_ROWS.filter((row) => prices[row.class] !== undefined && isLeftOut(row));
+  const out = furtherRowsOf(prices).filter(isLeftOut);
   if (out.length === 0) return prices;
   const names: readonly string[] = out.map((row) => row.class);
   return Object.fromEntries(Object.entries(prices).filter(([name]) => !names.includes(name))) as unknown as UnitPrices;

@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import { PRICE_ROWS } from "../api/price-classes.ts";
+import { PRICE_ROWS, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { type PromptEstimate, possiblePrices } from "../credits/estimate.ts";
 import type { EventBasis, HoldFacts } from "../credits/facts.ts";
@@ -64,6 +64,9 @@ export function tokenBoundsOf(
 
 /** Limits tokens to the bounds: cached and written input and visible output first. Returns the same object where they are within. */
 export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
+  const { input: prompt, output: completion } = tokenTotals(tokens);
+  const isOfClassesOnly = Object.keys(tokens).length === TOKEN_CLASSES.length;
+  if (isOfClassesOnly && prompt <= bounds.prompt && completion <= bounds.completion) return tokens;
   const cachedInput = Math.min(tokens.cachedInput, bounds.prompt);
   const cacheWrite = Math.min(tokens.cacheWrite, bounds.prompt - cachedInput);
   const input = Math.min(tokens.input, bounds.prompt - cachedInput - cacheWrite);
