@@ -278,11 +278,9 @@ function fixedPico({ promptTokensMost, callsMost, prices }: HoldNeed, inputPrice
   return pico;
 }
 
-type Dearest = Record<"input" | "output", PicoCredits>;
-
 /** Returns the highest price of the classes of each direction and of their parts. */
 const dearestOf = ofPrices((prices) => {
-  const dearest: Dearest = { input: 0n, output: 0n };
+  const dearest = { input: 0n, output: 0n };
   for (const row of PRICE_ROWS) {
     const { direction } = row.partOf === undefined ? row : PRICE_CLASSES[row.partOf];
     const price = prices[row.class];

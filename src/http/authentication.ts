@@ -51,8 +51,13 @@ export function authenticate(
   work: RunningWork | undefined,
 ) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    const found = principalOfToken(accounts, bearerToken(request));
-    const principal = found instanceof Promise ? await found.catch(rejectToken) : found;
+    const token = bearerToken(request);
+    let principal: Principal;
+    try {
+      principal = await principalOfToken(accounts, token);
+    } catch (error) {
+      throw withChallenge(error);
+    }
     request.caller = { principal };
     ownConnection(request.raw.socket, principal.organizationId);
     if (work !== undefined) onClosed(reply.raw, work.begin(principal.organizationId));
@@ -83,17 +88,12 @@ export interface CallerAccounts {
 }
 
 /** Returns the principal of a token, synchronously if it is cached. */
-function principalOfToken({ authenticator, identities }: CallerAccounts, token: string): Principal | Promise<Principal> {
-  try {
-    const hash = tokenHashHex(token);
-    return hash === undefined && isJwt(token) ? identities.principalOf(token) : authenticator.authenticate(hash);
-  } catch (error) {
-    return rejectToken(error);
-  }
-}
-
-function rejectToken(error: unknown): never {
-  throw withChallenge(error);
+function principalOfToken(
+  { authenticator, identities }: CallerAccounts,
+  token: string,
+): Principal | Promise<Principal> {
+  const hash = tokenHashHex(token);
+  return hash === undefined && isJwt(token) ? identities.principalOf(token) : authenticator.authenticate(hash);
 }
 
 /** All guests of the playground share a token, so their requests are also counted by address. */
