@@ -41,6 +41,8 @@ export function accountRaceCases(subject: Subject): void {
   const nodes: Nodes = {
     subject,
     alternate: (index) => (index % 2 === 0 ? subject.store.accounts : other.accounts),
+    tokenIds: async (organizationId) =>
+      (await subject.read(`select id from token where organization_id = '${organizationId}'`)).map(({ id }) => id),
     auditOf: (organizationId) => subject.store.admin.audit({ organizationId, action: null, before: null, limit: 200 }),
   };
   organizationCases(nodes);
@@ -52,6 +54,7 @@ interface Nodes {
   subject: Subject;
   /** The rows of the two instances, alternating. */
   alternate(index: number): AccountRows;
+  tokenIds(organizationId: string): Promise<unknown[]>;
   auditOf(organizationId: string): Promise<AuditRow[]>;
 }
 
@@ -103,7 +106,7 @@ function organizationCases({ subject, alternate, auditOf }: Nodes): void {
   });
 }
 
-function rotationCases({ subject, alternate, auditOf }: Nodes): void {
+function rotationCases({ subject, alternate, tokenIds, auditOf }: Nodes): void {
   test("tokens that one person creates concurrently are at most as many as they may have", async () => {
     for (let round = 0; round < ROUNDS; round += 1) {
       const organizationId = await subject.organization();
@@ -116,8 +119,8 @@ function rotationCases({ subject, alternate, auditOf }: Nodes): void {
       );
       expect(written.filter(Boolean)).toHaveLength(2);
       expect(await auditOf(organizationId)).toHaveLength(2);
-      const [first] = await subject.store.accounts.tokens({ organizationId, after: null, limit: 100 });
-      await subject.store.accounts.revokeToken(first?.id ?? "", NOW);
+      const [first] = await tokenIds(organizationId);
+      await subject.store.accounts.revokeToken(String(first), NOW);
       const others = [tokenOf(organizationId, { createdBy: "idn_1" }), tokenOf(organizationId, { createdBy: "idn_2" })];
       const more = others.map((token) => alternate(0).insertToken(token, null, undefined, 2));
       expect(await Promise.all(more)).toEqual([true, true]);
@@ -138,8 +141,7 @@ function rotationCases({ subject, alternate, auditOf }: Nodes): void {
     expect(written.filter(Boolean)).toHaveLength(1);
     const [winner] = successors.filter((_, index) => written[index]);
     expect(await subject.store.accounts.token(old.id)).toMatchObject({ successorId: winner?.id, expiresAtMs: NOW + 1 });
-    const tokens = await subject.store.accounts.tokens({ organizationId, after: null, limit: 100 });
-    expect(tokens.map(({ id }) => id).sort()).toEqual([old.id, winner?.id].sort());
+    expect((await tokenIds(organizationId)).sort()).toEqual([old.id, winner?.id].sort());
     expect(await auditOf(organizationId)).toHaveLength(1);
   });
 
@@ -160,7 +162,7 @@ function rotationCases({ subject, alternate, auditOf }: Nodes): void {
   });
 }
 
-function replacementCases({ subject, alternate }: Nodes): void {
+function replacementCases({ subject, alternate, tokenIds }: Nodes): void {
   test("a successor that is replaced concurrently is replaced once", async () => {
     const organizationId = await subject.organization();
     const [old, unused] = [tokenOf(organizationId), tokenOf(organizationId)];
@@ -175,7 +177,7 @@ function replacementCases({ subject, alternate }: Nodes): void {
     const [winner] = successors.filter((_, index) => written[index]);
     expect((await subject.store.accounts.token(old.id))?.successorId).toBe(winner?.id);
     expect((await subject.store.accounts.token(unused.id))?.revokedAtMs).toBe(NOW);
-    expect(await subject.store.accounts.tokens({ organizationId, after: null, limit: 100 })).toHaveLength(3);
+    expect(await tokenIds(organizationId)).toHaveLength(3);
   });
 
   test("a successor that is used during its replacement is not revoked", async () => {

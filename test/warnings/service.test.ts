@@ -97,6 +97,17 @@ describe("a service", () => {
     receiver.stop();
   });
 
+  test("an organization has 20 receivers at most, and leaves places for those of others", async () => {
+    const [one, other] = [await makeOrganization(service, "1"), await makeOrganization(service, "1")];
+    const terms = { name: "Ops", format: "webhook", target };
+    const create = (organization: { id: string }) =>
+      operator(service).call("POST", "/receivers", { ...terms, organization_id: organization.id });
+    const statuses: number[] = [];
+    for (let count = 0; count < 21; count += 1) statuses.push((await create(one)).status);
+    expect(statuses).toEqual([...Array(20).fill(201), 400]);
+    expect((await create(other)).status).toBe(201);
+  });
+
   test("the example of docs/warnings.md verifies the test event that it is sent", async () => {
     const page = await readFile(new URL("../../docs/warnings.md", import.meta.url), "utf8");
     const [, code = ""] = /```js\n(.*?)```/s.exec(page) ?? [];

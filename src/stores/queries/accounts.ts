@@ -6,7 +6,7 @@ import { ADMIN_SESSION, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import { flag, json, nullable, number, oneOf } from "../fields.ts";
 import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
-import { equal, isAsRead, type Sql, sql } from "../sql.ts";
+import { isAsRead, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
 import { recordOf } from "./admin.ts";
 import { skipsOfMonths } from "./allowances.ts";
@@ -175,18 +175,6 @@ function tokens({ find, findRow }: Database) {
     async token(id: string): Promise<TokenWithBudget | undefined> {
       const [row] = await find(sql`${TOKENS_WITH_BUDGETS} where token.id = ${id}`);
       return row && withBudget(row);
-    },
-    /** Returns the tokens of an organization, or of all (null), in the order of their ids. */
-    async tokens({
-      organizationId,
-      after,
-      limit,
-    }: IdPage & { organizationId: string | null }): Promise<TokenWithBudget[]> {
-      const rows = await find(sql`
-        ${TOKENS_WITH_BUDGETS}
-        where token.id > ${after ?? ""} and ${equal({ "token.organization_id": organizationId })}
-        order by token.id limit ${limit}`);
-      return rows.map(withBudget);
     },
   };
 }
