@@ -24,9 +24,17 @@ function event(delta: object, finish: string | null = null): string {
   return `data: ${JSON.stringify({ ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }] })}\n\n`;
 }
 
-/** `writes` is the number of writes of an answer. */
+interface Written {
+  startedMs: number;
+  writes: number;
+}
+
+/**
+ * `writes` is the number of writes of an answer. What is due is reckoned by the time since its beginning, and a write has all of
+ * it: where this process waits for a core, an answer takes no longer, and less work.
+ */
 function serveUpstream(everyMs: number, writes: number, eventsAWrite: number): void {
-  const parts = Array.from({ length: PARTS }, () => new Map<ServerResponse, number>());
+  const parts = Array.from({ length: PARTS }, () => new Map<ServerResponse, Written>());
   const first = event({ role: "assistant", content: "" });
   const piece = event({ content: "some words " }).repeat(eventsAWrite);
   const last = `${event({}, "stop")}data: [DONE]\n\n`;
@@ -37,16 +45,19 @@ function serveUpstream(everyMs: number, writes: number, eventsAWrite: number): v
     given += 1;
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.write(first);
-    part?.set(response, 0);
+    part?.set(response, { startedMs: performance.now(), writes: 0 });
     response.on("close", () => part?.delete(response));
   });
   let turn = 0;
   setInterval(() => {
     const part = parts[turn % PARTS];
+    const nowMs = performance.now();
     for (const [response, written] of part ?? []) {
-      response.write(piece);
-      part?.set(response, written + 1);
-      if (written + 1 < writes) continue;
+      const due = Math.min(writes, Math.round((nowMs - written.startedMs) / everyMs)) - written.writes;
+      if (due <= 0) continue;
+      response.write(piece.repeat(due));
+      written.writes += due;
+      if (written.writes < writes) continue;
       response.end(last);
       part?.delete(response);
     }
