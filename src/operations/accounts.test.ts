@@ -42,7 +42,7 @@ const lists = () => directoryOver({ rows: store.directory, clock });
 const organizations = async () =>
   (await allPages((page) => lists().organizations({ search: null, status: null, ...page }))).reverse();
 const tokensOf = (organizationId: string | null) =>
-  allPages((page) => lists().tokens({ organizationId, search: null, status: null, ...page }));
+  allPages((page) => lists().tokens({ organizationId, createdBy: null, search: null, status: null, ...page }));
 const alreadyRotated = (successorId: string, hint: RegExp) => ({
   code: "already_rotated",
   fields: { successor_id: successorId },
