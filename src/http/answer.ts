@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { type TProperties, Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
+import { OptionalKeys } from "../api/schema.ts";
 import type { DecodedCompletion, DecodedRequest } from "../api/wire.ts";
 import { type MicroCredits, parseCredits } from "../credits/amount.ts";
 import { ApiError } from "../errors.ts";
@@ -21,23 +22,19 @@ import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 const MAX_COST = "x-tollgate-max-cost";
 
 /** Headers that every endpoint with a charge reads. */
-const CHARGED_HEADERS = {
-  [IDEMPOTENCY_HEADER]: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 255,
-      description:
-        "Identifies the request among those of the token, and of those that a rotation made of it, for 24 hours. A repeated request with the same body to the same endpoint returns the first response again, and is charged once.",
-    }),
-  ),
-  [MAX_COST]: Type.Optional(
-    Type.String({
-      pattern: "^\\d+(\\.\\d{1,6})?$",
-      description:
-        "The most that the request may cost, in credits, such as 0.05. No more is held or charged. A route that could cost more is not taken; if none is left, the response is 400 with the code max_cost_exceeded. A request without a bound of its output gets a shorter answer instead.",
-    }),
-  ),
-};
+const CHARGED_HEADERS = OptionalKeys({
+  [IDEMPOTENCY_HEADER]: Type.String({
+    minLength: 1,
+    maxLength: 255,
+    description:
+      "Identifies the request among those of the token, and of those that a rotation made of it, for 24 hours. A repeated request with the same body to the same endpoint returns the first response again, and is charged once.",
+  }),
+  [MAX_COST]: Type.String({
+    pattern: "^\\d+(\\.\\d{1,6})?$",
+    description:
+      "The most that the request may cost, in credits, such as 0.05. No more is held or charged. A route that could cost more is not taken; if none is left, the response is 400 with the code max_cost_exceeded. A request without a bound of its output gets a shorter answer instead.",
+  }),
+});
 
 type Decode<Decoded = DecodedRequest> = (
   request: FastifyRequest,

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from "fastify";
 import { type TSchema, Type } from "typebox";
-import { Nullable } from "../api/admin/common.ts";
 import { type Permission, rolesWith } from "../api/admin/roles.ts";
 import type { ChatSettings } from "../api/chat/decode.ts";
 import { SentRequest } from "../api/chat/request.ts";
+import { Nullable, PartialObject } from "../api/schema.ts";
 import type { ErrorFormat } from "../api/wire.ts";
 import { type ErrorCode, errorCatalog } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
@@ -127,15 +127,13 @@ export function adminDocumentationOf(endpoint: AdminEndpoint): FastifySchema {
   } as FastifySchema;
 }
 
-const ADMIN_IDEMPOTENCY = Type.Object({
-  [IDEMPOTENCY_HEADER]: Type.Optional(
-    Type.String({
-      minLength: 1,
-      maxLength: 255,
-      description:
-        "Identifies the request for 24 hours. A repeated request with the same body returns the first response again, without its secret, and changes nothing.",
-    }),
-  ),
+const ADMIN_IDEMPOTENCY = PartialObject({
+  [IDEMPOTENCY_HEADER]: Type.String({
+    minLength: 1,
+    maxLength: 255,
+    description:
+      "Identifies the request for 24 hours. A repeated request with the same body returns the first response again, without its secret, and changes nothing.",
+  }),
 });
 
 /** Returns the response schema. Its secret is nullable, because a repeated request does not get it. */

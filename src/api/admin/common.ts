@@ -1,6 +1,6 @@
 import { type Static, type TSchema, type TSchemaOptions, Type } from "typebox";
 import { type ByName, CALL_ROWS, FURTHER_ROWS, PRICE_CLASSES, TOKEN_CLASSES } from "../price-classes.ts";
-import { Nullable } from "../schema.ts";
+import { Nullable, OptionalKeys } from "../schema.ts";
 
 export { Nullable };
 
@@ -53,14 +53,10 @@ export const Limits = Strict({
 export type Limits = Static<typeof Limits>;
 
 export const PAGE_LIMIT_MAX = 200;
-export const PageQuery = {
-  cursor: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 400, description: "`next_cursor` of the previous page." }),
-  ),
-  limit: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: PAGE_LIMIT_MAX, default: 50, description: "Maximum number of entries." }),
-  ),
-};
+export const PageQuery = OptionalKeys({
+  cursor: Type.String({ minLength: 1, maxLength: 400, description: "`next_cursor` of the previous page." }),
+  limit: Type.Integer({ minimum: 1, maximum: PAGE_LIMIT_MAX, default: 50, description: "Maximum number of entries." }),
+});
 /** Page of a list; `next_cursor` is null on the last page. Earlier pages of search results may be short or empty. */
 export const PageOf = <T extends TSchema>(entry: T) =>
   Type.Object({ object: Type.Literal("list"), data: Type.Array(entry), next_cursor: Nullable(Type.String()) });

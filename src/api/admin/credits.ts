@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { OptionalKeys } from "../schema.ts";
 import { Amount, Id, Nullable, PageOf, PositiveAmount, Strict, Time, TimeOf, TokensByClass } from "./common.ts";
 import { Credits } from "./organization.ts";
 
@@ -30,17 +31,15 @@ export const Grant = Type.Object({
 export type Grant = Static<typeof Grant>;
 export const NewGrant = Strict({
   amount: PositiveAmount,
-  effective_at: Type.Optional(Nullable(Time)),
-  expires_at: Type.Optional(Nullable(Time)),
-  priority: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: 1000,
-      default: 0,
+  ...OptionalKeys({
+    effective_at: Nullable(Time),
+    expires_at: Nullable(Time),
+    priority: Type.Integer({
+      ...{ minimum: 0, maximum: 1000, default: 0 },
       description: "Grants with a lower priority are spent first.",
     }),
-  ),
-  reference: Type.Optional(Reference),
+    reference: Reference,
+  }),
 });
 
 /** Result of a change of credits, with the balance after it. */
@@ -56,26 +55,26 @@ export const Booking = Type.Object({
 });
 export type Booking = Static<typeof Booking>;
 
-export const NewRevocation = Strict({
-  amount: Type.Optional(Nullable(PositiveAmount)),
-  all: Type.Optional(
-    Type.Boolean({ default: false, description: "Revokes all available credits. Not together with `amount`." }),
-  ),
-  grant_id: Type.Optional(Nullable(Id)),
-  reference: Type.Optional(Reference),
-  note: Type.Optional(Note),
-});
+export const NewRevocation = Strict(
+  OptionalKeys({
+    amount: Nullable(PositiveAmount),
+    all: Type.Boolean({ default: false, description: "Revokes all available credits. Not together with `amount`." }),
+    grant_id: Nullable(Id),
+    reference: Reference,
+    note: Note,
+  }),
+);
 export type NewRevocation = Static<typeof NewRevocation>;
 export const NewCredit = Strict({
   amount: PositiveAmount,
-  request_id: Type.Optional(
-    Nullable(
+  ...OptionalKeys({
+    request_id: Nullable(
       Type.String({ minLength: 1, maxLength: 200, description: "`id` of the request whose charge is corrected." }),
     ),
-  ),
-  expires_at: Type.Optional(Nullable(Time)),
-  reference: Type.Optional(Reference),
-  note: Type.Optional(Note),
+    expires_at: Nullable(Time),
+    reference: Reference,
+    note: Note,
+  }),
 });
 
 export const Allowance = Type.Object({

@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { SentRequest } from "../chat/request.ts";
+import { OptionalKeys } from "../schema.ts";
 import { Amount, Day, Id, Nullable, PricesByClass, Time, TokensByClass } from "./common.ts";
 
 export const RequestStatus = Type.Enum([
@@ -59,29 +60,28 @@ export const RequestSummary = Type.Object({
 });
 
 /** Filters of the list of requests, of its sums and of its exports. */
-export const RequestFilters = {
-  organization_id: Type.Optional(Id),
-  token_id: Type.Optional(Id),
-  model: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
-  status: Type.Optional(RequestStatus),
-  failure: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: "Error code." })),
-  route: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 400, description: "Id of the provider, `/`, and its name of the model." }),
-  ),
-  budget_id: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 200, description: "Budget that counts the request." }),
-  ),
-  metadata_key: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
-  metadata_value: Type.Optional(
-    Type.String({ maxLength: 1000, description: "The value of `metadata_key` in the request's metadata." }),
-  ),
-  charged_min: Type.Optional(
-    Type.Number({ minimum: 0, maximum: 1_000_000_000, description: "Minimum charge in credits." }),
-  ),
-  request_id: Type.Optional(Id),
-  from: Type.Optional(Time),
-  to: Type.Optional(Time),
-};
+export const RequestFilters = OptionalKeys({
+  organization_id: Id,
+  token_id: Id,
+  model: Type.String({ minLength: 1, maxLength: 200 }),
+  status: RequestStatus,
+  failure: Type.String({ minLength: 1, maxLength: 100, description: "Error code." }),
+  route: Type.String({
+    minLength: 1,
+    maxLength: 400,
+    description: "Id of the provider, `/`, and its name of the model.",
+  }),
+  budget_id: Type.String({ minLength: 1, maxLength: 200, description: "Budget that counts the request." }),
+  metadata_key: Type.String({ minLength: 1, maxLength: 200 }),
+  metadata_value: Type.String({
+    maxLength: 1000,
+    description: "The value of `metadata_key` in the request's metadata.",
+  }),
+  charged_min: Type.Number({ minimum: 0, maximum: 1_000_000_000, description: "Minimum charge in credits." }),
+  request_id: Id,
+  from: Time,
+  to: Time,
+});
 
 export const SummedRequests = Type.Object({
   object: Type.Literal("request_sum"),

@@ -7,7 +7,7 @@ import type { PlacedMessages } from "../placed-messages.ts";
 import { compileCheck, invalid, refuse, refused, refuseIf } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
 import { joinedChoices, UnknownFields } from "../wording.ts";
-import { ResponsesEventEncoder, toResponse } from "./encode.ts";
+import { responsesEvents, toResponse } from "./encode.ts";
 import { InputMessages, PREVIOUS } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
 import { itemsToKeep, type KeptItems, keptConversation, withReferredItems } from "./references.ts";
@@ -97,7 +97,7 @@ export function decodeResponses(body: unknown, kept?: KeptItems): DecodedComplet
     }),
     ignored,
     paramOf: (param) => paramOf(param, input),
-    events: (head, add) => new ResponsesEventEncoder(encoder, head, add),
+    events: (head, add) => responsesEvents(encoder, head, add),
     document: (head, answer, end) => toResponse(encoder, head, answer, end),
   };
 }

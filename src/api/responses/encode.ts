@@ -1,8 +1,8 @@
-import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.ts";
+import type { AnswerEnd, AnswerHead, NativeEvent } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import type { CompletionUsage } from "../chat/completion.ts";
-import type { AddEvent, EventEncoder, PublicError } from "../wire.ts";
-import { OutputBuilder, type OutputOptions } from "./output.ts";
+import type { AddEvent, EventEncoder } from "../wire.ts";
+import { type EmitEvent, OutputBuilder, type OutputOptions } from "./output.ts";
 import type { OutputItem, ResponseObject, ResponseSettings, ResponseUsage } from "./response.ts";
 
 const ID_PREFIX = "resp_";
@@ -87,80 +87,69 @@ function responseOf(
   };
 }
 
-/** Writes a streamed answer in the format of OpenAI's Responses API. */
-export class ResponsesEventEncoder implements EventEncoder {
-  readonly keepAlive = ": keep-alive\n\n";
-  readonly #options: EncoderOptions;
-  readonly #head: AnswerHead;
-  readonly #add: AddEvent;
-  readonly #builder: OutputBuilder;
+/** Returns the encoder of a streamed answer in the format of OpenAI's Responses API. */
+export function responsesEvents(options: EncoderOptions, head: AnswerHead, add: AddEvent): EventEncoder {
+  const emit = numberedEvents(add);
+  const builder = new OutputBuilder({ ...options, answerId: head.id }, emit);
   /** Ended items of an upstream that speaks this wire; undefined for other upstreams. */
-  #nativeItems: OutputItem[] | undefined;
-  #sequenceNumber = 0;
-  /** The place of the last piece of text, and its JSON. */
-  #place: object | undefined;
-  #placeText = "";
-
-  constructor(options: EncoderOptions, head: AnswerHead, add: AddEvent) {
-    this.#options = options;
-    this.#head = head;
-    this.#add = add;
-    this.#builder = new OutputBuilder({ ...options, answerId: head.id }, (...event) => this.#emit(...event));
-    const response = this.#response(RUNNING);
-    for (const type of ["response.created", "response.in_progress"]) this.#emit(type, { response });
-  }
-
-  push(pieces: readonly AnswerPiece[]): void {
-    for (const piece of pieces) {
-      if (piece.native !== undefined) this.#passOn(piece.native);
-      else if (this.#nativeItems === undefined) this.#builder.add(piece);
-    }
-  }
-
-  close(end: AnswerEnd): ResponseObject {
-    const fields = endFields(end);
-    if (this.#nativeItems === undefined) this.#builder.end(fields.status === "incomplete");
-    const response = this.#response(fields);
-    this.#emit(`response.${fields.status}`, { response });
-    return response;
-  }
-
-  /** Ends with two events: OpenAI's and Vercel's clients throw at the first, Codex reads the second. */
-  fail({ status, code: ownCode, message, param, type }: PublicError): void {
-    const code = status === 429 ? "rate_limit_exceeded" : status < 500 ? "invalid_prompt" : "server_error";
-    const failed: Lifecycle = { ...RUNNING, status: "failed", error: { code, message } };
-    const error = { code: ownCode, message, param };
-    // Some of their versions read the fields of the event, others those of its `error`.
-    this.#emit("error", { ...error, error: { type, ...error } });
-    this.#emit("response.failed", { response: this.#response(failed) });
-  }
-
-  #passOn(events: readonly NativeEvent[]): void {
-    this.#nativeItems ??= [];
+  let nativeItems: OutputItem[] | undefined;
+  const responseIn = (lifecycle: Lifecycle) => responseOf(options, head, nativeItems ?? builder.items, lifecycle);
+  const passOn = (events: readonly NativeEvent[]) => {
+    nativeItems ??= [];
     for (const { type, data } of events) {
-      if (type === "response.output_item.done") this.#nativeItems.push(data.item as OutputItem);
-      this.#emit(type, data);
+      if (type === "response.output_item.done") nativeItems.push(data.item as OutputItem);
+      emit(type, data);
     }
-  }
+  };
+  const response = responseIn(RUNNING);
+  for (const type of ["response.created", "response.in_progress"]) emit(type, { response });
+  return {
+    keepAlive: ": keep-alive\n\n",
+    push(pieces) {
+      for (const piece of pieces) {
+        if (piece.native !== undefined) passOn(piece.native);
+        else if (nativeItems === undefined) builder.add(piece);
+      }
+    },
+    close(end): ResponseObject {
+      const fields = endFields(end);
+      if (nativeItems === undefined) builder.end(fields.status === "incomplete");
+      const ended = responseIn(fields);
+      emit(`response.${fields.status}`, { response: ended });
+      return ended;
+    },
+    // Ends with two events: OpenAI's and Vercel's clients throw at the first, Codex reads the second.
+    fail({ status, code: ownCode, message, param, type }) {
+      const code = status === 429 ? "rate_limit_exceeded" : status < 500 ? "invalid_prompt" : "server_error";
+      const failed: Lifecycle = { ...RUNNING, status: "failed", error: { code, message } };
+      const error = { code: ownCode, message, param };
+      // Some of their versions read the fields of the event, others those of its `error`.
+      emit("error", { ...error, error: { type, ...error } });
+      emit("response.failed", { response: responseIn(failed) });
+    },
+  };
+}
 
-  #response(lifecycle: Lifecycle): ResponseObject {
-    return responseOf(this.#options, this.#head, this.#nativeItems ?? this.#builder.items, lifecycle);
-  }
-
-  #emit(type: string, fields: object, delta?: string, logprobs?: readonly unknown[]): void {
-    const sequence_number = this.#sequenceNumber;
-    this.#sequenceNumber += 1;
+/** Returns the function that adds the events of an answer, with their numbers. */
+function numberedEvents(add: AddEvent): EmitEvent {
+  let nextNumber = 0;
+  /** The place of the last piece of text, and its JSON. */
+  let place: object | undefined;
+  let placeText = "";
+  return (type, fields, delta, logprobs) => {
+    const sequence_number = nextNumber;
+    nextNumber += 1;
     if (delta === undefined) {
-      this.#add(`event: ${type}\ndata: ${JSON.stringify({ type, ...fields, sequence_number })}\n\n`);
+      add(`event: ${type}\ndata: ${JSON.stringify({ type, ...fields, sequence_number })}\n\n`);
       return;
     }
     // Most events have a piece of a text: the fields beside it are converted once.
-    if (fields !== this.#place) {
-      this.#place = fields;
-      this.#placeText = JSON.stringify(fields).slice(1, -1);
+    if (fields !== place) {
+      place = fields;
+      placeText = JSON.stringify(fields).slice(1, -1);
     }
-    const common = `"type":"${type}","sequence_number":${sequence_number},${this.#placeText}`;
+    const common = `"type":"${type}","sequence_number":${sequence_number},${placeText}`;
     const beside = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
-    this.#add(`event: ${type}\ndata: {${common},"delta":${JSON.stringify(delta)}${beside}}\n\n`);
-  }
+    add(`event: ${type}\ndata: {${common},"delta":${JSON.stringify(delta)}${beside}}\n\n`);
+  };
 }

@@ -11,7 +11,7 @@ import { isTranslated, translatedCall } from "./typed-tools.ts";
  * Takes an event of an answer: its type, and its fields besides the sequence number. For a piece of a text, `fields` is the
  * same object for all its pieces.
  */
-type EmitEvent = (type: string, fields: object, delta?: string, logprobs?: readonly unknown[]) => void;
+export type EmitEvent = (type: string, fields: object, delta?: string, logprobs?: readonly unknown[]) => void;
 
 type Item<T extends OutputItem["type"]> = Extract<OutputItem, { type: T }>;
 type Part = Item<"message">["content"][number];

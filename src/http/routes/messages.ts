@@ -3,18 +3,17 @@ import { decodeCountTokens, decodeMessages } from "../../api/messages/decode.ts"
 import { messagesErrors } from "../../api/messages/errors.ts";
 import { MessageDocument, MessageEvent } from "../../api/messages/message.ts";
 import { CountTokensRequest, MESSAGES_VERSIONS, MessagesRequest } from "../../api/messages/request.ts";
+import { OptionalKeys, TokenCount } from "../../api/schema.ts";
 import { answered, countHandler } from "../answer.ts";
 import type { Endpoint } from "./endpoint.ts";
 
-const headers = {
-  "anthropic-version": Type.Optional(Type.Enum([...MESSAGES_VERSIONS])),
-  "anthropic-beta": Type.Optional(
-    Type.String({
-      description:
-        "Passed on to providers that speak this wire, except for betas that change the price of a request; otherwise listed in x-tollgate-ignored.",
-    }),
-  ),
-};
+const headers = OptionalKeys({
+  "anthropic-version": Type.Enum([...MESSAGES_VERSIONS]),
+  "anthropic-beta": Type.String({
+    description:
+      "Passed on to providers that speak this wire, except for betas that change the price of a request; otherwise listed in x-tollgate-ignored.",
+  }),
+});
 
 export const createMessage = answered({
   path: "/v1/messages",
@@ -38,10 +37,7 @@ export const countMessageTokens: Endpoint = {
   description: "Estimates the prompt tokens of a request of POST /v1/messages, without calling a model or charging.",
   headers: Type.Object(headers),
   body: CountTokensRequest,
-  response: {
-    description: "The estimated tokens.",
-    schema: Type.Object({ input_tokens: Type.Integer({ minimum: 0 }) }),
-  },
+  response: { description: "The estimated tokens.", schema: Type.Object({ input_tokens: TokenCount }) },
   errors: messagesErrors,
   handle: countHandler(
     ({ body, headers }) => decodeCountTokens(body, headers),

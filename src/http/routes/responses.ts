@@ -5,6 +5,7 @@ import { decodeResponses } from "../../api/responses/decode.ts";
 import { type KeptItems, keptResponse, referencedIds } from "../../api/responses/references.ts";
 import { ResponsesRequest } from "../../api/responses/request.ts";
 import { ResponseEvent, ResponseObject } from "../../api/responses/response.ts";
+import { TokenCount } from "../../api/schema.ts";
 import type { DecodedCompletion } from "../../api/wire.ts";
 import { ApiError } from "../../errors.ts";
 import { answered, countHandler } from "../answer.ts";
@@ -39,10 +40,7 @@ export const countResponseTokens: Endpoint = {
   body: ResponsesRequest,
   response: {
     description: "The estimated tokens.",
-    schema: Type.Object({
-      object: Type.Literal("response.input_tokens"),
-      input_tokens: Type.Integer({ minimum: 0 }),
-    }),
+    schema: Type.Object({ object: Type.Literal("response.input_tokens"), input_tokens: TokenCount }),
   },
   handle: countHandler(decodeResponse, (tokens) => ({ object: "response.input_tokens", input_tokens: tokens })),
 };
