@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Model } from "../api/model.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { FixedCatalog } from "./build.ts";
 import type { FoundServer } from "./local-servers.ts";
@@ -42,7 +43,8 @@ export class LiveCatalog implements Catalog {
   /** Midnight, when prices and shutdowns may change. */
   #goodUntilMs: number;
   #timer: NodeJS.Timeout | undefined;
-  #refreshing: Promise<void> | undefined;
+  /** Searches now. Never rejects: a failure is logged, and the catalog stays unchanged. */
+  readonly refresh = sharedRun(() => this.#refresh());
 
   /** Builds the catalog before the first search. Throws OperatorError. */
   constructor(options: LiveCatalogOptions) {
@@ -108,15 +110,7 @@ export class LiveCatalog implements Catalog {
   /** Stops searching. Resolves when a running search has ended. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#refreshing;
-  }
-
-  /** Searches now. Never rejects: a failure is logged, and the catalog stays unchanged. */
-  refresh(): Promise<void> {
-    this.#refreshing ??= this.#refresh().finally(() => {
-      this.#refreshing = undefined;
-    });
-    return this.#refreshing;
+    await this.refresh.ended();
   }
 
   async #refresh(): Promise<void> {

@@ -10,6 +10,7 @@ import type { Principal, Scope } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import { type LimitedRequest, type LimitKey, limitKeys } from "../gateway/limits.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { AccountRows, TokenWithOrganization } from "../stores/queries/accounts.ts";
 import { clientAddressKey, onClosed, ownConnection } from "./connection.ts";
 import type { RunningWork } from "./overload.ts";
@@ -229,7 +230,8 @@ export class Authenticator {
   readonly #unknownSinceMs = new LRUCache<string, number>({ max: UNKNOWN_TOKENS_MAX });
   readonly #lookups = new Map<string, Promise<CachedToken | undefined>>();
   #read: ReadVersion | undefined;
-  #reading: Promise<number> | undefined;
+  /** Reads the version of the accounts; concurrent callers share one read. */
+  readonly #readVersion = sharedRun(() => this.#askVersion());
 
   constructor(options: AuthenticatorOptions) {
     this.#options = options;
@@ -272,14 +274,6 @@ export class Authenticator {
     // If the read fails, the version is used until its time is over.
     if (ageMs >= REFRESH_AFTER_MS) this.#readVersion().catch(() => undefined);
     return this.#read.version;
-  }
-
-  /** Reads the version of the accounts; concurrent callers share one read. */
-  #readVersion(): Promise<number> {
-    this.#reading ??= this.#askVersion().finally(() => {
-      this.#reading = undefined;
-    });
-    return this.#reading;
   }
 
   async #askVersion(): Promise<number> {

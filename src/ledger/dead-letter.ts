@@ -1,6 +1,7 @@
 import { isoTime } from "../api/time.ts";
 import type { MicroCredits } from "../credits/amount.ts";
 import { StoreUnavailableError } from "../errors.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { appendLine, countDeadLetters, type DeadLetter, versionOf } from "./dead-letter-file.ts";
@@ -11,7 +12,8 @@ export class DeadLetters {
   readonly #file: string;
   readonly #clock: () => number;
   readonly #log: Log;
-  #counting: Promise<number> | undefined;
+  /** Counts the entries that were not booked. The file, which may be large, is read once at a time, and only if it has changed. */
+  readonly count = sharedRun(() => this.#count());
   #counted: { version: string | undefined; count: number } = { version: undefined, count: 0 };
 
   constructor({ file, clock, log }: { file: string; clock: () => number; log: Log }) {
@@ -32,14 +34,6 @@ export class DeadLetters {
   async addLine(line: string): Promise<void> {
     await this.#append({ reason: "the line was damaged", line });
     this.#log.error({ file: this.#file }, "a line of a spool is damaged: it is in the dead-letter file");
-  }
-
-  /** Counts the entries that were not booked. The file, which may be large, is read once at a time, and only if it has changed. */
-  count(): Promise<number> {
-    this.#counting ??= this.#count().finally(() => {
-      this.#counting = undefined;
-    });
-    return this.#counting;
   }
 
   async #count(): Promise<number> {

@@ -1,5 +1,6 @@
 import type { HoldFacts } from "../credits/facts.ts";
 import { NO_TOKENS, type TokenCounts } from "../credits/price.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type BackgroundWork, forEachInChunks } from "./background-work.ts";
 import { type CommitQueue, HOLDS } from "./commit-queue.ts";
@@ -35,7 +36,10 @@ export class HoldRenewal {
   readonly #options: HoldRenewalOptions;
   readonly #open = new Map<string, OpenHold>();
   #timer: NodeJS.Timeout | undefined;
-  #renewal: Promise<void> | undefined;
+  /** Renews all open holds of this process. A renewal that fails does not prevent the others. Never rejects. */
+  readonly renew = sharedRun(() =>
+    this.#options.background.run(() => forEachInChunks([...this.#open.values()], (hold) => this.#renewOne(hold))),
+  );
 
   constructor(options: HoldRenewalOptions) {
     this.#options = options;
@@ -77,17 +81,7 @@ export class HoldRenewal {
   /** Resolves when a running renewal has ended. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#renewal;
-  }
-
-  /** Renews all open holds of this process. A renewal that fails does not prevent the others. Never rejects. */
-  renew(): Promise<void> {
-    this.#renewal ??= this.#options.background
-      .run(() => forEachInChunks([...this.#open.values()], (hold) => this.#renewOne(hold)))
-      .finally(() => {
-        this.#renewal = undefined;
-      });
-    return this.#renewal;
+    await this.renew.ended();
   }
 
   async #renewOne(hold: OpenHold): Promise<void> {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { isoTime, monthStart } from "../api/time.ts";
 import { ClosingTally } from "../credits/closing.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { ResponseTimes } from "../stores/queries/response-items.ts";
 import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -72,8 +73,8 @@ export class Retention {
   readonly #options: RetentionOptions;
   readonly #stopping = new AbortController();
   #timer: NodeJS.Timeout | undefined;
-  #removing: Promise<void> | undefined;
-  #closing: Promise<void> | undefined;
+  readonly #removeDue = sharedRun(() => this.#removeExpired());
+  readonly #closeDue = sharedRun(() => this.#attempt(() => this.#closeMonths()));
   #monthsAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: RetentionOptions) {
@@ -88,7 +89,7 @@ export class Retention {
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#stopping.abort();
-    await Promise.all([this.#removing, this.#closing]);
+    await Promise.all([this.#removeDue.ended(), this.#closeDue.ended()]);
   }
 
   /**
@@ -96,13 +97,7 @@ export class Retention {
    * logged, and the next run continues.
    */
   async run(): Promise<void> {
-    this.#removing ??= this.#removeExpired().finally(() => {
-      this.#removing = undefined;
-    });
-    this.#closing ??= this.#attempt(() => this.#closeMonths()).finally(() => {
-      this.#closing = undefined;
-    });
-    await Promise.all([this.#removing, this.#closing]);
+    await Promise.all([this.#removeDue(), this.#closeDue()]);
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {

@@ -2,6 +2,7 @@ import { readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { StoreUnavailableError } from "../errors.ts";
 import { createDirectory, syncPath } from "../internals/directory.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { FairBudget } from "./fair-budget.ts";
 import { RESERVE_BYTES, type SpooledTransition, SpoolFile, type SpoolPage, toSpoolRecord } from "./spool-file.ts";
@@ -51,7 +52,11 @@ export class Spool {
   /** Files of ended processes, by name. Booked ones are removed when the holds of their processes have ended too. */
   readonly #inherited = new Map<string, OwnedFile>();
   #reader: SpoolReader | undefined;
-  #replay: Promise<boolean> | undefined;
+  /**
+   * Books the spooled transitions of this process and of ended processes, as far as the store is available. Resolves to true
+   * if none are left; never rejects.
+   */
+  readonly replay = sharedRun(() => this.#replayAll());
   #retry: NodeJS.Timeout | undefined;
   #retryMs = RETRY_FIRST_MS;
   #isStoreUnavailable = false;
@@ -126,17 +131,6 @@ export class Spool {
     void this.replay();
   }
 
-  /**
-   * Books the spooled transitions of this process and of ended processes, as far as the store is available. Resolves to true
-   * if none are left; never rejects.
-   */
-  replay(): Promise<boolean> {
-    this.#replay ??= this.#replayAll().finally(() => {
-      this.#replay = undefined;
-    });
-    return this.#replay;
-  }
-
   /** Tries once more to book the spooled transitions, and leaves the rest to the next process with this directory. */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
@@ -144,7 +138,7 @@ export class Spool {
   }
 
   async #stop(): Promise<void> {
-    await this.#replay;
+    await this.replay.ended();
     await this.replay();
     clearTimeout(this.#retry);
     const { entries } = this;

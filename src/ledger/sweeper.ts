@@ -1,4 +1,5 @@
 import type { ExpireTransition } from "../credits/books.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { Books, SeenHold } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
@@ -26,7 +27,10 @@ export interface SweeperOptions {
 export class Sweeper {
   readonly #options: SweeperOptions;
   #timer: NodeJS.Timeout | undefined;
-  #sweep: Promise<void> | undefined;
+  /**
+   * Grants due allowances, applies due grants, books the spool, and expires holds that are no longer renewed. Never rejects.
+   */
+  readonly sweep = sharedRun(() => this.#sweepAll());
   #again: NodeJS.Timeout | undefined;
 
   constructor(options: SweeperOptions) {
@@ -44,17 +48,7 @@ export class Sweeper {
     clearInterval(this.#timer);
     this.#timer = undefined;
     clearTimeout(this.#again);
-    await this.#sweep;
-  }
-
-  /**
-   * Grants due allowances, applies due grants, books the spool, and expires holds that are no longer renewed. Never rejects.
-   */
-  sweep(): Promise<void> {
-    this.#sweep ??= this.#sweepAll().finally(() => {
-      this.#sweep = undefined;
-    });
-    return this.#sweep;
+    await this.sweep.ended();
   }
 
   async #sweepAll(): Promise<void> {

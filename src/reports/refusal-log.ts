@@ -1,3 +1,4 @@
+import { sharedRun } from "../internals/shared-run.ts";
 import type { RefusalDayRow, RefusalRow, RefusalRows } from "../stores/queries/refusals.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { ALL_ORGANIZATIONS, dayOf } from "./usage-days.ts";
@@ -46,7 +47,8 @@ export class RefusalLog {
   #waiting = 0;
   #dropped = 0;
   #timers: NodeJS.Timeout[] = [];
-  #writing: Promise<void> | undefined;
+  /** Writes the rows that each organization may write now. Never rejects; rows that cannot be written are dropped. */
+  readonly write = sharedRun(() => this.#writeAll());
 
   constructor(options: RefusalLogOptions) {
     this.#options = options;
@@ -83,14 +85,6 @@ export class RefusalLog {
     for (const timer of this.#timers) clearInterval(timer);
     await this.write();
     this.#logDropped();
-  }
-
-  /** Writes the rows that each organization may write now. Never rejects; rows that cannot be written are dropped. */
-  write(): Promise<void> {
-    this.#writing ??= this.#writeAll().finally(() => {
-      this.#writing = undefined;
-    });
-    return this.#writing;
   }
 
   #count(row: RefusalDayRow): void {

@@ -1,5 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { addCounts, sumOf, type UsageCounts } from "../credits/usage-counts.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { RequestSum, UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -52,7 +53,12 @@ export class UsageDays {
   readonly #reads = new Map<number, Promise<UsageDayRow[]>>();
   readonly #ranges = new LRUCache<string, Promise<UsageDayRow[]>>({ max: RANGES_CACHED_MAX });
   #timer: NodeJS.Timeout | undefined;
-  #summing: Promise<void> | undefined;
+  /** Sums up the days that are due. Never rejects: a failure is logged and retried at the next interval. */
+  readonly sumUp = sharedRun(() =>
+    this.#sumUp().catch((error: unknown) =>
+      this.#options.log.warn({ err: error }, "the usage of a day could not be summed up: it is retried"),
+    ),
+  );
   #isStopping = false;
 
   constructor(options: UsageDaysOptions) {
@@ -68,7 +74,7 @@ export class UsageDays {
   async stop(): Promise<void> {
     this.#isStopping = true;
     clearInterval(this.#timer);
-    await this.#summing;
+    await this.sumUp.ended();
   }
 
   /** Returns the usage of an organization, or of `ALL_ORGANIZATIONS`, from `fromDay` to `toDay` inclusive. */
@@ -105,18 +111,6 @@ export class UsageDays {
     const firstDay = Math.max(fromDay, dayOf(firstMs));
     const done = new Set(await rows.doneDays(firstDay, toDay + DAY_MS));
     return daysBetween(firstDay, toDay).filter((day) => !done.has(day));
-  }
-
-  /** Sums up the days that are due. Never rejects: a failure is logged and retried at the next interval. */
-  sumUp(): Promise<void> {
-    this.#summing ??= this.#sumUp()
-      .catch((error: unknown) =>
-        this.#options.log.warn({ err: error }, "the usage of a day could not be summed up: it is retried"),
-      )
-      .finally(() => {
-        this.#summing = undefined;
-      });
-    return this.#summing;
   }
 
   /** The newest days come first. */

@@ -3,6 +3,7 @@ import type { Model } from "../api/model.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsLeft, type EventRow, eventOf } from "../credits/warnings.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { EventRows, PastSpending } from "../stores/queries/events.ts";
 import type { UsageRows } from "../stores/queries/usage.ts";
 
@@ -60,7 +61,8 @@ export interface WatchOptions {
 export class Watch {
   readonly #options: WatchOptions;
   #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> | undefined;
+  /** Looks at everything that is due. Never rejects. */
+  readonly run = sharedRun(() => this.#run());
   #hour = 0;
   /** True for the routes that were last seen down on this node. */
   readonly #isDown = new Map<string, boolean>();
@@ -75,15 +77,7 @@ export class Watch {
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#running;
-  }
-
-  /** Looks at everything that is due. Never rejects. */
-  run(): Promise<void> {
-    this.#running ??= this.#run().finally(() => {
-      this.#running = undefined;
-    });
-    return this.#running;
+    await this.run.ended();
   }
 
   async #run(): Promise<void> {

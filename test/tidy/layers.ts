@@ -22,8 +22,8 @@ export const LAYERS: Record<string, readonly string[]> = {
     ...["api", "credits", "errors", "ledger", "internals", "config/identity.ts", "config/formats.ts"],
     ...["type:config/identity-schema.ts", ...STORE_TYPES],
   ],
-  warnings: ["api", "credits", "errors", "admin", "config/formats.ts", ...STORE_TYPES],
-  reports: ["api", "credits", "errors", "ledger", ...STORE_TYPES],
+  warnings: ["api", "credits", "errors", "admin", "internals", "config/formats.ts", ...STORE_TYPES],
+  reports: ["api", "credits", "errors", "ledger", "internals", ...STORE_TYPES],
   operations: ["api", "credits", "errors", "catalog", "ledger", "gateway", "admin", "reports", ...STORE_TYPES],
   http: [
     ...["api", "credits", "errors", "catalog", "ledger", "gateway", "admin", "operations", "reports", "internals"],
