@@ -59,8 +59,8 @@ export interface BookWrites {
 }
 
 /**
- * The books of one organization while a batch is decided. Balance and grants are copies, which are changed in place; other rows
- * are replaced. Every function preserves granted = available + held + spent + expired, unless its comment names a part that the
+ * The books of one organization while a batch is decided. Balance, grants and counters of budgets are copies, which are changed in
+ * place; other rows are replaced. Every function preserves granted = available + held + spent + expired, unless its comment names a part that the
  * caller must book, and keeps available equal to the remaining amounts of the active grants.
  */
 export interface Account {
@@ -85,30 +85,46 @@ export interface Account {
   newEvents: EventRow[];
 }
 
-/** The rows of a table that belong to one organization, by id, and what they were when they were read. */
-class Rows<Row extends object> extends Map<string, Row> {
-  readonly #read = new Map<string, Row>();
+/** The rows of a table that belong to one organization, by id: each as it is now, and as it was read. */
+class Rows<Row extends object> {
+  /** Made for the first row: of most tables an organization has no row in a batch, and a batch may have 1,000 organizations. */
+  #rows: Map<string, { read: Row | undefined; now: Row | undefined }> | undefined;
+
+  get(id: string): Row | undefined {
+    return this.#rows?.get(id)?.now;
+  }
+
+  values(): Row[] {
+    return [...(this.#rows?.values() ?? [])].flatMap(({ now }) => now ?? []);
+  }
 
   /** Adds a row that was read, or a copy of it. */
-  load(id: string, read: Row, row = read): void {
-    this.#read.set(id, read);
-    this.set(id, row);
+  load(id: string, read: Row | undefined, now = read): void {
+    this.#rows ??= new Map();
+    this.#rows.set(id, { read, now });
   }
 
   /** Adds a new row. Throws an error if there is one with its id. */
   insert(id: string, row: Row): void {
-    if (this.has(id)) throw new Error(`the row ${id} exists already`);
+    if (this.get(id) !== undefined) throw new Error(`the row ${id} exists already`);
     this.set(id, row);
+  }
+
+  /** Adds or replaces a row; undefined removes it. */
+  set(id: string, now: Row | undefined): void {
+    const known = this.#rows?.get(id);
+    if (known === undefined) this.load(id, undefined, now);
+    else known.now = now;
   }
 
   /** Adds to the lists: the rows that are new, those that have other values, and those that are gone. */
   addChanges(added: Row[], changed: Row[] = [], removed: Partial<Row>[] = []): void {
-    for (const [id, row] of this) {
-      const read = this.#read.get(id);
-      if (read === undefined) added.push(row);
-      else if (differs(read, row)) changed.push(row);
+    for (const { read, now } of this.#rows?.values() ?? []) {
+      if (read === undefined) {
+        if (now !== undefined) added.push(now);
+      } else if (now === undefined) removed.push(read);
+      else if (differs(read, now)) changed.push(now);
     }
-    for (const [id, row] of this.#read) if (!this.has(id)) removed.push(row);
   }
 }
 
@@ -117,7 +133,7 @@ export function openAccounts(rows: BookRows): Map<string, Account> {
   const accounts = new Map(rows.balances.map((balance) => [balance.organizationId, openAccount(rows, balance)]));
   const of = ({ organizationId }: { organizationId: string }) => accounts.get(organizationId);
   for (const row of rows.grants) of(row)?.grants.load(row.id, row, { ...row });
-  for (const row of rows.budgetUses) of(row)?.budgetUses.load(counterIdOf(row), row);
+  for (const row of rows.budgetUses) of(row)?.budgetUses.load(counterIdOf(row), row, { ...row });
   for (const row of rows.holds) of(row)?.holds.load(row.holdId, row);
   for (const row of rows.requests) of(row)?.requests.load(row.holdId, row);
   for (const row of rows.keys) of(row)?.keys.load(keyIdOf(row), row);

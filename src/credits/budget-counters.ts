@@ -1,3 +1,4 @@
+import { maximum } from "./amount.ts";
 import type { Account, BookRows } from "./batch.ts";
 import type { BudgetUseRow, Transition } from "./books.ts";
 import { counterIdOf, countersIn } from "./budget-uses.ts";
@@ -34,16 +35,17 @@ export function budgetUsesOf(
 /** Returns the states of the counters that a request recorded, without those of deleted budgets. */
 export function statesOf({ budgets, budgetUses }: Account, recorded: RecordedUses | undefined): BudgetState[] {
   const states: BudgetState[] = [];
-  for (const { id, ...use } of countersIn(recorded)) {
+  for (const use of countersIn(recorded)) {
     const budget = budgets?.get(use.budgetId);
-    if (budget !== undefined) states.push(budgetState(budget, use, budgetUses.get(id)));
+    if (budget !== undefined) states.push(budgetState(budget, use, budgetUses.get(use.id)));
   }
   return states;
 }
 
 /**
  * Adds amounts to the counters that a request recorded. A counter of a deleted budget is gone, and nothing is counted. An
- * admission and a charge begin a missing counter. A correction does not, because retention removes those of ended windows.
+ * admission and a charge begin a missing counter, which counts nothing of a hold that ends. A correction does not begin one,
+ * because retention removes those of ended windows.
  */
 export function countInBudgets(
   account: Account,
@@ -52,13 +54,16 @@ export function countInBudgets(
   rows: "new" | "existing",
 ): void {
   const { organizationId, budgets, budgetUses } = account;
-  for (const { id, ...use } of countersIn(recorded)) {
-    const budget = budgets?.get(use.budgetId);
-    const begun = rows === "new" && budget !== undefined ? { organizationId, ...use, ...NOTHING_USED } : undefined;
-    const row = budgetUses.get(id) ?? begun;
-    if (row === undefined) continue;
-    const counted = { ...row, held: row.held + held, spent: row.spent + spent };
-    budgetUses.set(id, budget === undefined || spent === 0n ? counted : warnOfBudget(account, budget, counted));
+  for (const { id, budgetId, windowAtMs, value } of countersIn(recorded)) {
+    const budget = budgets?.get(budgetId);
+    let row = budgetUses.get(id);
+    if (row !== undefined) row.held += held;
+    else if (rows === "new" && budget !== undefined) {
+      row = { organizationId, budgetId, windowAtMs, value, ...NOTHING_USED, held: maximum(held, 0n) };
+      budgetUses.insert(id, row);
+    } else continue;
+    row.spent += spent;
+    if (budget !== undefined && spent !== 0n) warnOfBudget(account, budget, row);
   }
 }
 
@@ -69,7 +74,6 @@ const NOTHING_USED = { held: 0n, spent: 0n, opening: 0n, raised: 0n, ...UNWARNED
 export function warnOfUsedBudget(account: Account, use: BudgetUse): void {
   const { budgets, budgetUses } = account;
   const budget = budgets?.get(use.budgetId);
-  const id = counterIdOf(use);
-  const row = budgetUses.get(id);
-  if (budget !== undefined && row !== undefined) budgetUses.set(id, warnOfBudget(account, budget, row, true));
+  const row = budgetUses.get(counterIdOf(use));
+  if (budget !== undefined && row !== undefined) warnOfBudget(account, budget, row, true);
 }

@@ -115,8 +115,9 @@ export interface BudgetState extends BudgetUse {
 /** Returns a budget with a counter; a counter without a row has counted nothing. */
 export function budgetState(budget: BudgetRow, use: BudgetUse, row: BudgetUseRow | undefined): BudgetState {
   const { name, window, amount, capOf } = budget;
+  const { budgetId, windowAtMs, value } = use;
   const { spent = 0n, held = 0n, raised = 0n } = row ?? {};
-  return { ...use, name, window, isCap: capOf !== null, limit: amount + raised, spent, held };
+  return { budgetId, windowAtMs, value, name, window, isCap: capOf !== null, limit: amount + raised, spent, held };
 }
 
 /** Returns what is left of a budget, 0 if more than its limit is spent or held. */

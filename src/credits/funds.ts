@@ -184,7 +184,10 @@ function findGrant({ grants }: Account, { grantId, reference }: GrantTransition)
 
 function inDrawOrder(account: Account): GrantRow[] {
   const { grants } = account;
-  account.drawOrder ??= [...grants.values()].filter((grant) => grant.state === "active").sort(compareForDraw);
+  account.drawOrder ??= grants
+    .values()
+    .filter((grant) => grant.state === "active")
+    .sort(compareForDraw);
   return account.drawOrder;
 }
 

@@ -37,7 +37,7 @@ import { warnOfRefusal, warnOfShortfall } from "./warnings.ts";
 export function makeHold(account: Account, transition: HoldTransition): Outcomes["hold"] {
   const { facts, least, most, lifeMs, owner, idempotency } = transition;
   const earlier = account.holds.get(facts.holdId);
-  if (earlier !== undefined) return held(account, earlier);
+  if (earlier !== undefined) return held(account, earlier, statesOf(account, earlier.budgets));
   const ended = account.requests.get(facts.holdId);
   if (ended !== undefined) return { outcome: "ended", state: endedStateOf(ended.end) };
   const answered = idempotency && earlierAnswer(account, idempotency);
@@ -52,13 +52,14 @@ export function makeHold(account: Account, transition: HoldTransition): Outcomes
   const row = reserve(account, { ...facts, idempotencyKey, budgets }, minimum(most, reach));
   account.holds.set(row.holdId, { ...row, owner, expiresAtMs: account.nowMs + lifeMs });
   if (idempotency) claimKey(account, idempotency, row.holdId);
-  return held(account, row);
+  for (const state of covering) state.held += row.amount;
+  return held(account, row, covering);
 }
 
-function held(account: Account, { amount, budgets }: HoldRow): Outcomes["hold"] {
+function held(account: Account, { amount, budgets }: HoldRow, covering: readonly BudgetState[]): Outcomes["hold"] {
   const outcome = { outcome: "held", amount, available: account.balance.available } as const;
   if (budgets === null) return outcome;
-  const least = tightest(statesOf(account, budgets));
+  const least = tightest(covering);
   return { ...outcome, covered: { budgets, ...(least && { tightest: least }) } };
 }
 
@@ -89,7 +90,8 @@ export function releaseHold(account: Account, transition: ReleaseTransition): Ou
   if (state !== "released") return { outcome: state };
   if (ended === undefined) {
     if (row !== undefined) {
-      unreserve(account, row);
+      account.balance.held -= row.amount;
+      countInBudgets(account, row.budgets, { held: -row.amount }, "existing");
       returnDraws(account, row.draws);
     }
     const open = row ?? emptyHold(facts, account.nowMs);
@@ -98,7 +100,7 @@ export function releaseHold(account: Account, transition: ReleaseTransition): Ou
     const nothing = { upstream, ...chargedTokens(NO_TOKENS, prices), cost: 0n, shortfall: 0n, draws: [] };
     const request = endRequest(account, open, { ...nothing, basis: null, end: "released", trace });
     const key = keyOf(account, request);
-    if (key !== undefined) account.keys.delete(keyIdOf(key));
+    if (key !== undefined) account.keys.set(keyIdOf(key), undefined);
   }
   return { outcome: "released", available: account.balance.available };
 }
@@ -124,7 +126,7 @@ function endRequest({ nowMs, holds, requests }: Account, row: HoldRow, end: EndO
   // The store's clock may have been set back.
   const endedAtMs = Math.max(nowMs, madeAtMs);
   const request = { ...facts, amount, ...end, madeAtMs, endedAtMs, isLate: isBookedLate(holdId, endedAtMs) };
-  holds.delete(holdId);
+  holds.set(holdId, undefined);
   requests.insert(holdId, request);
   return request;
 }
@@ -133,12 +135,6 @@ function endRequest({ nowMs, holds, requests }: Account, row: HoldRow, end: EndO
 function chargedTokens(tokens: TokenCounts, prices: UnitPrices) {
   const { input, output } = tokenTotals(tokens);
   return { charge: encodeLines(tokens, prices), inputTokens: input, outputTokens: output };
-}
-
-/** Subtracts an open hold's amount from the amounts held. The caller books the amount elsewhere. */
-function unreserve(account: Account, row: HoldRow): void {
-  account.balance.held -= row.amount;
-  countInBudgets(account, row.budgets, { held: -row.amount }, "existing");
 }
 
 function reserve(account: Account, facts: HoldFacts, amount: MicroCredits): HoldRow {
@@ -223,14 +219,14 @@ type Charge = Pick<HoldFacts, "upstream" | "prices"> & {
 function charge(account: Account, row: HoldRow, charge: Charge): RequestRow {
   const { upstream, prices, tokens, basis, end, trace } = charge;
   const price = priceOf(assertCounts(tokens), prices);
-  unreserve(account, row);
   const { kept, taken, difference } = redraw(account, row.draws, price);
   const draws = mergeDraws(kept, taken);
   const cost = row.amount + difference;
+  account.balance.held -= row.amount;
   account.balance.spent += cost;
   warnOfShortfall(account, row.organizationId, price - cost);
   // The crash that lost a hold may have lost the counter that it began.
-  countInBudgets(account, row.budgets, { spent: cost }, "new");
+  countInBudgets(account, row.budgets, { held: -row.amount, spent: cost }, "new");
   const ended = { upstream, ...chargedTokens(tokens, prices), cost, shortfall: price - cost, draws };
   return endRequest(account, row, { ...ended, basis, end, trace });
 }
@@ -301,7 +297,7 @@ function earlierAnswer(account: Account, { fingerprint, ...name }: IdempotencyCl
     const charged = request === undefined ? 0n : wholeChargeOf(account, request).charged;
     return { outcome: "replayed", answer: row.answer, charged, available: account.balance.available };
   }
-  return { outcome: account.holds.has(row.holdId) ? "in_progress" : "interrupted" };
+  return { outcome: account.holds.get(row.holdId) === undefined ? "interrupted" : "in_progress" };
 }
 
 /** Claims the key for a hold; replaces an expired key. */

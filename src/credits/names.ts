@@ -14,13 +14,14 @@ export type KeyName = RowName & CallerKey;
 /** A counter of a budget. */
 export type BudgetUseName = RowName & Counter;
 
-/** The rows that a batch names, each once. A store reads them beside the balances and their active grants. */
+/** The rows that a batch names. A store reads them beside the balances and their active grants. */
 export interface Names {
+  /** Each once, in their order. */
   organizationIds: string[];
-  /** Holds, or the ended requests of the same ids. */
-  holds: RowName[];
   /** Holds that the batch makes: they rarely exist already. */
   newHolds: RowName[];
+  /** Other holds, or the ended requests of the same ids. */
+  holds: RowName[];
   keys: KeyName[];
   grants: RowName[];
   referredGrants: RowName[];
@@ -43,8 +44,8 @@ export function holdIdOf(transition: Transition): string | null {
 export function namesOf(transitions: readonly Transition[]): Names {
   const names: Names = {
     organizationIds: [...new Set(transitions.map(organizationIdOf))].sort(),
-    holds: [],
     newHolds: [],
+    holds: [],
     keys: [],
     grants: [],
     referredGrants: [],
@@ -56,9 +57,7 @@ export function namesOf(transitions: readonly Transition[]): Names {
   };
   for (const transition of transitions) {
     const organizationId = organizationIdOf(transition);
-    const holdId = holdIdOf(transition);
-    add(names.holds, organizationId, holdId);
-    if (transition.kind === "hold") add(names.newHolds, organizationId, holdId);
+    add(transition.kind === "hold" ? names.newHolds : names.holds, organizationId, holdIdOf(transition));
     if ("facts" in transition) addKey(names.keys, organizationId, transition.facts.idempotencyKey);
     if (transition.kind === "hold") addKey(names.keys, organizationId, transition.idempotency);
     if (transition.kind === "grant") {
@@ -72,29 +71,20 @@ export function namesOf(transitions: readonly Transition[]): Names {
       if (kind === "revoke") add(names.grants, organizationId, transition.grantId);
     }
   }
-  const { holds, keys, grants, referredGrants, adjustments } = names;
-  return {
-    ...names,
-    holds: without(holds, []),
-    keys: without(keys, []),
-    grants: without(grants, []),
-    referredGrants: without(referredGrants, []),
-    adjustments: without(adjustments, []),
-  };
+  return names;
 }
 
-/** Returns the grants that holds or requests draw on, each once. */
+/** Returns the grants that holds or requests draw on. */
 export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): RowName[] {
-  const names = rows.flatMap(({ organizationId, draws }) => draws.map(({ grantId: id }) => ({ organizationId, id })));
-  return without(names, []);
+  return rows.flatMap(({ organizationId, draws }) => draws.map(({ grantId: id }) => ({ organizationId, id })));
 }
 
-/** Returns the keys of holds and requests that have one, each once. */
+/** Returns the keys of holds and requests that have one. */
 export function keysOf(holds: readonly HoldRow[], requests: readonly RequestRow[]): KeyName[] {
   const keys: KeyName[] = [];
   for (const { organizationId, details } of holds) addKey(keys, organizationId, details.idempotencyKey);
   for (const { organizationId, idempotencyKey } of requests) addKey(keys, organizationId, idempotencyKey);
-  return without(keys, []);
+  return keys;
 }
 
 /** Returns a text that identifies a key within its organization. No key contains a line feed. */

@@ -108,12 +108,12 @@ export const UNWARNED_USE = { warnedLimit: 0n, warnedPercent: 0 };
  * Announces that a counter of a budget has reached 80 or 100 % of its limit, and returns the counter. Each percentage of each
  * limit is announced once: a change of the limit begins again. `isRefused`: a request no longer fits.
  */
-export function warnOfBudget(sink: EventSink, budget: BudgetRow, use: BudgetUseRow, isRefused = false): BudgetUseRow {
+export function warnOfBudget(sink: EventSink, budget: BudgetRow, use: BudgetUseRow, isRefused = false): void {
   const { organizationId, budgetId, windowAtMs, value, spent, raised } = use;
   const limit = budget.amount + raised;
-  if (spent * 100n < limit * BigInt(NEARLY_USED_PERCENT)) return use;
+  if (spent * 100n < limit * BigInt(NEARLY_USED_PERCENT)) return;
   const percent = isRefused || spent >= limit ? 100 : NEARLY_USED_PERCENT;
-  if (use.warnedLimit === limit && use.warnedPercent >= percent) return use;
+  if (use.warnedLimit === limit && use.warnedPercent >= percent) return;
   const { nowMs } = sink;
   const resetsAtMs = windowEnd(budget.window, windowAtMs);
   const data = {
@@ -123,5 +123,6 @@ export function warnOfBudget(sink: EventSink, budget: BudgetRow, use: BudgetUseR
   };
   const period = [budgetId, windowAtMs, value, `${limit}`, percent];
   sink.newEvents.push(eventOf("budget.used", { organizationId, nowMs, period }, data));
-  return { ...use, warnedLimit: limit, warnedPercent: percent };
+  use.warnedLimit = limit;
+  use.warnedPercent = percent;
 }

@@ -62,27 +62,29 @@ export function* planReads(
   cache: BudgetCache,
   transitions: readonly Transition[],
 ): Generator<WantedRows, BookRows, FoundRows> {
-  const { organizationIds, newHolds, ...named } = namesOf(transitions);
+  const { organizationIds, newHolds, holds: oldHolds, ...named } = namesOf(transitions);
   const organizations = organizationIds.map((organizationId) => ({ organizationId }));
-  const first = yield { balances: organizations, liveGrants: organizations, requests: newHolds, ...named };
+  const holdNames = [...newHolds, ...oldHolds];
+  const wanted = { balances: organizations, liveGrants: organizations, holds: holdNames, requests: newHolds };
+  const first = yield { ...wanted, ...named };
   const { nowMs, balances, holds, requests, keys } = first;
   const grants = [...first.liveGrants, ...first.grants, ...first.referredGrants];
   const open = holdNamesOf(holds);
   const outdated = cache.outdated(balances);
   // Usually every request that ends now has an open hold.
-  const isEachOpen = holds.length === named.holds.length;
+  const isEachOpen = holds.length === holdNames.length;
   const second = yield {
     budgets: outdated.map((organizationId) => ({ organizationId })),
-    requests: isEachOpen ? [] : without(named.holds, [...newHolds, ...open]),
+    requests: isEachOpen ? [] : without(oldHolds, open),
   };
   if (outdated.length > 0) cache.set(balances, outdated, second.budgets);
   requests.push(...second.requests);
-  const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...named.holds]);
+  const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...holdNames]);
   const third = yield {
     holds: ofKeys,
     requests: ofKeys,
     keys: without(keysOf(holds, requests), named.keys),
-    grants: without([...grantsOf(holds), ...grantsOf(requests)], grants),
+    grants: without(grantsOf([...holds, ...requests]), grants),
   };
   holds.push(...third.holds);
   requests.push(...third.requests);
@@ -91,11 +93,10 @@ export function* planReads(
     budgetUses: budgetUsesOf({ nowMs, budgets, holds, requests }, transitions),
     adjustmentsOfRequests: holdNamesOf(requests),
   };
-  const adjustments = [...first.adjustments, ...first.referredAdjustments, ...last.adjustmentsOfRequests];
   return {
     ...{ nowMs, balances, budgets, budgetUses: last.budgetUses, holds, requests },
     keys: [...keys, ...third.keys],
-    grants: without([...grants, ...third.grants], []),
-    adjustments: without(adjustments, []),
+    grants: [...grants, ...third.grants],
+    adjustments: [...first.adjustments, ...first.referredAdjustments, ...last.adjustmentsOfRequests],
   };
 }

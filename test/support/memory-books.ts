@@ -153,8 +153,8 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
   #read(transitions: Transition[]): BookRows {
     const names = namesOf(transitions);
     const namedKeys = pick(this.keys, names.keys);
-    const holds = pick(this.holds, [...names.holds, ...holdNamesOf(namedKeys)]);
-    const requests = pick(this.requests, [...names.holds, ...holdNamesOf(namedKeys)]);
+    const ofHolds = [...names.newHolds, ...names.holds, ...holdNamesOf(namedKeys)];
+    const [holds, requests] = [pick(this.holds, ofHolds), pick(this.requests, ofHolds)];
     const drawnOn = new Set(pick(this.grants, [...names.grants, ...grantsOf(holds), ...grantsOf(requests)]));
     const isOf = (row: { organizationId: string; reference: string | null }, referred: RowName[]) =>
       referred.some(({ organizationId, id }) => organizationId === row.organizationId && id === row.reference);
