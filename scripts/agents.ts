@@ -4,83 +4,46 @@
  * `npm run agents -- --write` also writes the table into `docs/clients/README.md`.
  */
 import { readFileSync, writeFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { AGENTS, type Agent } from "./agents/agents.ts";
-import { CLIENT_CALLS, CLIENTS, type Client } from "./agents/clients.ts";
-import { type Outcome, type Program, type Trial, tryProgram } from "./agents/run.ts";
+import { CLIENTS, type Client } from "./agents/clients.ts";
+import type { Program } from "./agents/run.ts";
+import { TROUBLES, tryScenarios } from "./agents/scenarios.ts";
 
 const PAGE = new URL("../docs/clients/README.md", import.meta.url);
-const HEADING = "| client | package | endpoint | result | requests | micro-credits |";
-const PROMPT =
-  "Read notes.txt, replace red with green in it, copy it to copy.txt with a shell command, and then say that you are done.";
-const BEFORE = "The colour of the door is red.\n";
-const AFTER = "The colour of the door is green.\n";
-
-/** Checks that the agent edited the file, and afterwards ran the command. */
-function agentTrial({ calls, needsMaxTokens }: Agent): Trial {
-  return {
-    prompt: PROMPT,
-    calls,
-    files: { "notes.txt": BEFORE },
-    settings: needsMaxTokens ? { completions: { maxTokens: "clamp" } } : {},
-    check: async ({ work }) => {
-      const [notes, copy] = await Promise.all(
-        ["notes.txt", "copy.txt"].map((name) => readFile(join(work, name), "utf8").catch(() => undefined)),
-      );
-      return [
-        ...(notes === AFTER ? [] : ["the file was not edited"]),
-        ...(copy === AFTER ? [] : ["the command did not run"]),
-      ];
-    },
-  };
-}
-
-/** The scripts of the clients check the answers themselves. */
-const CLIENT_TRIAL: Trial = {
-  prompt: PROMPT,
-  calls: () => CLIENT_CALLS,
-  files: {},
-  settings: {},
-  check: async () => [],
-};
-
-async function attempt(program: Program, trial: Trial): Promise<Outcome> {
-  try {
-    return await tryProgram(program, trial);
-  } catch (error) {
-    const problem = error instanceof Error ? error.message : String(error);
-    return { problems: [problem], requests: 0, microCredits: 0, output: "" };
-  }
-}
+const COLUMNS = [
+  ...["client", "package", "endpoint", "task", "list of models", "image"],
+  ...Object.keys(TROUBLES),
+  ...["requests", "micro-credits"],
+];
+const HEADING = `| ${COLUMNS.join(" | ")} |`;
+/** Programs that run at the same time: most of their time they wait for a failure to pass. */
+const LANES = 2;
 
 async function tryAll(programs: readonly (Agent | Client)[]): Promise<{ rows: string[]; isFine: boolean }> {
   const rows: string[] = [];
   let isFine = true;
-  for (const program of programs) {
-    const outcome = await attempt(program, "calls" in program ? agentTrial(program) : CLIENT_TRIAL);
-    const { problems, requests, microCredits, output } = outcome;
-    if (problems.length > 0) {
-      isFine = false;
-      console.error(`${program.name}: ${problems.join("; ")}\n${output.slice(-4000)}`);
+  const waiting = [...programs.entries()];
+  const lane = async () => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      const [place, program] = next;
+      const { cells, problems } = await tryScenarios(program);
+      if (problems.length > 0) isFine = false;
+      for (const problem of problems) console.error(`${program.name}: ${problem}`);
+      const [name, version] = Object.entries(program.packages)[0] ?? [];
+      rows[place] = `| ${[program.name, `\`${name}\` ${version}`, program.wire, ...cells].join(" | ")} |`;
+      console.log(rows[place]);
     }
-    const [name, version] = Object.entries(program.packages)[0] ?? [];
-    const works = "needsMaxTokens" in program ? "works with one setting" : "works";
-    const result = problems.length === 0 ? works : "fails";
-    rows.push(
-      `| ${[program.name, `\`${name}\` ${version}`, program.wire, result, requests, microCredits].join(" | ")} |`,
-    );
-    console.log(rows.at(-1));
-  }
+  };
+  await Promise.all(Array.from({ length: LANES }, lane));
   return { rows, isFine };
 }
 
 function writeTable(rows: readonly string[]): void {
   const text = readFileSync(PAGE, "utf8");
-  const start = text.indexOf(HEADING);
-  if (start < 0) throw new Error(`docs/clients/README.md has no table with the heading ${HEADING}`);
-  const table = [HEADING, "|---|---|---|---|---|---|", ...rows].join("\n");
+  const start = text.indexOf("| client | package | endpoint | task |");
+  if (start < 0) throw new Error("docs/clients/README.md has no table of what was tried");
+  const table = [HEADING, `|${"---|".repeat(COLUMNS.length)}`, ...rows].join("\n");
   writeFileSync(PAGE, text.slice(0, start) + table + text.slice(text.indexOf("\n\n", start)));
 }
 

@@ -1,9 +1,10 @@
 /** The coding agents that `npm run agents` tries: one row for each. */
+import { readFileSync } from "node:fs";
 import type { Place, Program } from "./run.ts";
 import type { ScriptedCall } from "./wires.ts";
 
 export interface Agent extends Program {
-  wire: "chat completions" | "responses" | "messages";
+  wire: "chat completions" | "responses" | "messages" | "Gemini";
   /** True if the agent asks for more output than `completions.maxTokens` allows by default. */
   needsMaxTokens?: true;
   arguments: (place: Place, prompt: string) => string[];
@@ -25,7 +26,7 @@ const PATCH = [
 
 const CODEX: Agent = {
   name: "Codex",
-  packages: { "@openai/codex": "0.169.0" },
+  packages: { "@openai/codex": "0.171.0" },
   program: "codex",
   wire: "responses",
   // A model that Codex knows, so that it offers its custom tool apply_patch.
@@ -60,7 +61,7 @@ const codexScripts = (): ScriptedCall[] =>
 
 const CLAUDE_CODE: Agent = {
   name: "Claude Code",
-  packages: { "@anthropic-ai/claude-code": "2.1.330" },
+  packages: { "@anthropic-ai/claude-code": "2.1.332" },
   program: "claude",
   wire: "messages",
   environment: ({ url, token }) => ({ ANTHROPIC_BASE_URL: url, ANTHROPIC_AUTH_TOKEN: token }),
@@ -208,4 +209,40 @@ export const AGENTS: readonly Agent[] = [
   { ...CODEX, name: "Codex, other tools", model: "gpt-5.6-sol", calls: codexScripts },
   CLAUDE_CODE,
   { ...CLAUDE_CODE, name: "Claude Code, passed on", upstream: "messages" },
+  {
+    ...CLAUDE_CODE,
+    name: "Claude Agent SDK",
+    packages: { "@anthropic-ai/claude-agent-sdk": "0.3.332", zod: "4.6.7" },
+    program: "node",
+    files: () => ({
+      "client.mjs": readFileSync(new URL("clients/claude-agent.mjs", import.meta.url), "utf8").trimEnd(),
+    }),
+    arguments: ({ home }, prompt) => [`${home}/client.mjs`, prompt],
+  },
+  {
+    name: "Gemini CLI",
+    packages: { "@google/gemini-cli": "0.61.0" },
+    program: "gemini",
+    wire: "Gemini",
+    files: () => ({
+      ".gemini/settings.json": json({
+        security: { auth: { selectedType: "gemini-api-key" } },
+        privacy: { usageStatisticsEnabled: false },
+        general: { enableAutoUpdate: false, disableAutoUpdate: true },
+      }),
+    }),
+    environment: ({ url, token }) => ({ GOOGLE_GEMINI_BASE_URL: url, GEMINI_API_KEY: token }),
+    arguments: (_, prompt) => ["--skip-trust", "--yolo", "-p", prompt],
+    calls: ({ work }) => [
+      { tool: "read_file", arguments: { file_path: `${work}/notes.txt` } },
+      {
+        tool: "replace",
+        arguments: {
+          file_path: `${work}/notes.txt`,
+          ...{ instruction: "Make the door green.", old_string: "red", new_string: "green" },
+        },
+      },
+      { tool: "run_shell_command", arguments: { command: "cp notes.txt copy.txt", description: "Copies the file" } },
+    ],
+  },
 ];

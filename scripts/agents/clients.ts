@@ -7,22 +7,36 @@ import { LAST_TEXT } from "./upstream.ts";
 export interface Client extends Program {
   /** Endpoints that the client calls. */
   wire: string;
+  /** Further parts of its task. */
+  offers?: readonly ("list of models" | "image")[];
+  /** True if it ignores errors within a stream, and shows the part that arrived. */
+  ignoresErrorParts?: true;
 }
 
 /** Calls that the scripted upstream plays for clients that offer this tool. */
 export const CLIENT_CALLS = [{ tool: "look", arguments: { what: "the door" } }];
 
+/** A red pixel. */
+const IMAGE =
+  "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
+
 /** Runs a script of `clients/`, which fails unless each answer is right. */
-function script(name: string): Pick<Client, "program" | "files" | "environment" | "arguments"> {
+function script(
+  name: string,
+  more: Record<string, string> = {},
+): Pick<Client, "program" | "files" | "environment" | "arguments"> {
   return {
     program: "node",
     files: () => ({ "client.mjs": readFileSync(new URL(`clients/${name}.mjs`, import.meta.url), "utf8") }),
     environment: ({ url, token, model, embeddingModel }) => ({
       BASE_URL: `${url}/v1`,
+      ORIGIN: url,
       TOKEN: token,
       MODEL: model,
       EMBEDDING_MODEL: embeddingModel,
       LAST_TEXT,
+      IMAGE,
+      ...more,
     }),
     arguments: ({ home }) => [join(home, "client.mjs")],
   };
@@ -51,19 +65,52 @@ const LIBSQL = `@libsql/${process.platform}-${process.arch}${process.platform ==
 const OPENAI_ENDPOINTS = "chat completions, responses, embeddings";
 
 export const CLIENTS: readonly Client[] = [
-  { name: "openai 4", packages: { openai: "4.104.0" }, wire: OPENAI_ENDPOINTS, ...script("openai") },
-  { name: "openai 5", packages: { openai: "5.23.2" }, wire: OPENAI_ENDPOINTS, ...script("openai") },
+  ...["4.104.0", "5.23.2"].map((version) => ({
+    ...{ name: `openai ${version[0]}`, packages: { openai: version }, wire: OPENAI_ENDPOINTS },
+    ...{ offers: ["list of models", "image"] as const, ...script("openai") },
+  })),
+  {
+    name: "Google Gen AI SDK",
+    packages: { "@google/genai": "3.3.0" },
+    wire: "Gemini",
+    offers: ["list of models", "image"],
+    ...script("genai"),
+  },
   {
     name: "AI SDK 5",
     packages: { ai: "5.0.277", "@ai-sdk/openai": "2.0.131" },
     wire: "responses, embeddings",
+    offers: ["image"],
     ...script("ai"),
   },
   {
     name: "AI SDK 6",
     packages: { ai: "6.0.326", "@ai-sdk/openai": "3.0.141" },
     wire: "responses, embeddings",
+    offers: ["image"],
     ...script("ai"),
+  },
+  {
+    name: "AI SDK 7 for Google",
+    packages: { "@ai-sdk/google": "4.0.121", ai: "7.0.173" },
+    wire: "Gemini",
+    offers: ["image"],
+    ...script("ai-google"),
+  },
+  ...Object.entries({ "@langchain/anthropic": "1.5.11", "@langchain/google-genai": "2.3.2" }).map(
+    ([name, version]) => ({
+      name: `LangChain, ${name.slice("@langchain/".length)}`,
+      packages: { [name]: version, "@langchain/core": "1.4.0" },
+      wire: name === "@langchain/anthropic" ? "messages" : "Gemini",
+      ...(name === "@langchain/google-genai" && { ignoresErrorParts: true as const }),
+      ...{ offers: ["image"] as const, ...script("langchain", { PACKAGE: name }) },
+    }),
+  ),
+  {
+    name: "instructor",
+    packages: { "@instructor-ai/instructor": "1.7.0", openai: "5.23.2", zod: "3.25.76" },
+    wire: "chat completions",
+    ...script("instructor"),
   },
   {
     name: "Agents SDK",

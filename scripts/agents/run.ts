@@ -4,9 +4,8 @@ import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
-import type { UsageReport } from "../../src/api/usage.ts";
-import { makeOrganization, send, startService } from "../../test/support/service.ts";
-import { PRICE, SCRIPTED, startScriptedUpstream } from "./upstream.ts";
+import { makeOrganization, type RunningService, send, settledUsage, startService } from "../../test/support/service.ts";
+import { type Fault, PRICE, SCRIPTED, startScriptedUpstream } from "./upstream.ts";
 import { type ScriptedCall, WIRES } from "./wires.ts";
 
 const INSTALLED = join(tmpdir(), "tollgate-agents");
@@ -51,40 +50,60 @@ export interface Program {
 }
 
 export interface Trial {
+  /** Name in the variable SCENARIO, which the scripts of the libraries read. */
+  scenario: string;
   prompt: string;
   calls: (place: Place) => readonly ScriptedCall[];
   /** Files of the working directory. */
   files: Record<string, string>;
   /** Settings of the service besides its provider and models. */
   settings: object;
-  /** Lists what is wrong in the working directory afterwards. */
-  check: (place: Place) => Promise<string[]>;
+  /** Credits of the organization; 100 if absent. */
+  credits?: string;
+  /** Requests in a minute that the token may send, of which none is left at first. */
+  requestsPerMinute?: number;
+  fault?: Fault;
+  /** True to end the program once an answer has begun. */
+  leaves?: true;
+  /** Lists what is wrong afterwards. */
+  check: (place: Place, ran: Ran) => Promise<string[]>;
 }
 
-export interface Outcome {
+export interface Ran {
+  /** Exit code; null if the program had to be killed. */
+  code: number | null;
+  output: string;
+  /** True if a request had an image. */
+  hasImage: boolean;
+}
+
+export interface Outcome extends Ran {
   /** Everything that was wrong; empty if the program did its task and was charged exactly. */
   problems: string[];
   requests: number;
   microCredits: number;
-  output: string;
 }
 
 interface Options {
   cwd: string;
   env: NodeJS.ProcessEnv;
   timeoutMs: number;
+  /** Ends the program early. */
+  signal?: AbortSignal;
 }
 
 /** Runs a program without a terminal; resolves with its output and its exit code, which is null if it had to be killed. */
-function run(program: string, words: readonly string[], { cwd, env, timeoutMs }: Options) {
+function run(program: string, words: readonly string[], { cwd, env, timeoutMs, signal }: Options) {
   const child = spawn(program, words, { cwd, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
   let output = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (output += data));
   return new Promise<{ code: number | null; output: string }>((resolve, reject) => {
-    const timer = setTimeout(() => {
-      // The whole process group, because agents start processes of their own.
-      if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
-    }, timeoutMs);
+    // The whole process group, because agents start processes of their own.
+    const kill = () => {
+      if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, "SIGKILL");
+    };
+    const timer = setTimeout(kill, timeoutMs);
+    signal?.addEventListener("abort", kill, { once: true });
     child.once("error", (error) => {
       clearTimeout(timer);
       reject(error);
@@ -136,8 +155,8 @@ function configuration(provider: { kind: string; baseUrl: string }, model: strin
   return {
     ...settings,
     sandbox: { enabled: false },
-    // Claude Code asks for its own names.
-    aliases: { "claude-*": model },
+    // Claude Code and Gemini CLI ask for their own names.
+    aliases: { "claude-*": model, "gemini-*": model },
     providers: [{ id: "scripted", apiKey: "none", ...provider }],
     models: [
       {
@@ -146,7 +165,7 @@ function configuration(provider: { kind: string; baseUrl: string }, model: strin
         price: PRICE,
         contextWindow: 200_000,
         maxOutputTokens: 32_000,
-        capabilities: ["chat", "streaming", "instructions", "tools"],
+        capabilities: ["chat", "streaming", "instructions", "tools", "vision", "structured_output"],
       },
       {
         id: EMBEDDING_MODEL,
@@ -168,38 +187,87 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
   const { model = MODEL } = program;
   const wire = WIRES[program.upstream ?? "chat"];
   const place: Place = { work, home, url: "", token: "", model, embeddingModel: EMBEDDING_MODEL };
-  const upstream = await startScriptedUpstream(wire, trial.calls(place));
+  const upstream = await startScriptedUpstream(wire, trial.calls(place), trial.fault);
   const config = configuration({ kind: wire.kind, baseUrl: upstream.baseUrl }, model, trial.settings);
   const service = await startService({ config });
   try {
     place.url = service.url;
-    place.token = (await makeOrganization(service, "100")).token;
+    place.token = await tokenFor(service, model, trial);
     await writeFiles(work, trial.files);
     await writeFiles(home, program.files?.(place) ?? {});
     await symlink(packages, join(home, "node_modules"));
-    const added = { HOME: home, ...program.environment?.(place), ...program.offline };
-    const env = environmentOf(added, [join(packages, ".bin")]);
-    let output = "";
-    const problems: string[] = [];
-    for (const words of [program.setup?.(place), program.arguments(place, trial.prompt)]) {
-      if (words === undefined) continue;
-      const ran = await run(program.program, words, { cwd: work, env, timeoutMs: RUN_TIMEOUT_MS });
-      output += ran.output;
-      if (ran.code === null) problems.push("it did not end in time");
-      else if (ran.code !== 0) problems.push(`it exited with ${ran.code}`);
+    const leaving = new AbortController();
+    if (trial.leaves) void upstream.held.then(() => setTimeout(() => leaving.abort(), LEAVING_MS));
+    const ran = await runWords(program, place, trial, { packages, signal: leaving.signal });
+    const heard: Ran = { ...ran, hasImage: upstream.hasImage() };
+    const problems = upstream.missing().map((tool) => `it does not offer the tool ${tool}`);
+    if (trial.leaves) {
+      const begun = await Promise.race([upstream.held, undefined]);
+      if (begun === undefined) problems.push(`it ended before an answer had begun: ${ran.output.slice(-1500)}`);
+      await begun?.closed;
     }
-    problems.push(...upstream.missing().map((tool) => `it does not offer the tool ${tool}`));
-    problems.push(...(await trial.check(place)));
-    const usage = (await (await send(service, "/v1/usage", place.token)).json()) as UsageReport;
-    const { creditsUsed, creditsHeld } = usage;
+    problems.push(...(await trial.check(place, heard)));
+    const { creditsUsed, creditsHeld } = await settledUsage(service, place.token);
     if (creditsHeld !== 0) problems.push(`${creditsHeld} credits are still held`);
     const microCredits = Math.round(creditsUsed * 1e6);
     const expected = upstream.microCredits();
-    if (microCredits !== expected) problems.push(`${microCredits} micro-credits are charged instead of ${expected}`);
-    return { problems, requests: upstream.answers(), microCredits, output };
+    // An answer that breaks off has no usage: it is charged by count.
+    const isWrong = {
+      down: microCredits !== expected,
+      // An unstreamed answer that breaks off is asked for again, and not charged.
+      cut: microCredits < expected,
+      held: microCredits <= expected,
+    };
+    if (isWrong[trial.fault ?? "down"]) {
+      problems.push(`${microCredits} micro-credits are charged, and the upstream counted ${expected}`);
+    }
+    await service.tollgate("ledger", "verify");
+    return { ...heard, problems, requests: upstream.answers(), microCredits };
   } finally {
     await service.end();
     await upstream.close();
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** Time after the begin of an answer for its pieces to reach the program. */
+const LEAVING_MS = 500;
+
+/** Returns the token of a new organization, whose requests of this minute are used up if the trial limits them. */
+async function tokenFor(
+  service: RunningService,
+  model: string,
+  { credits, requestsPerMinute }: Trial,
+): Promise<string> {
+  const terms = requestsPerMinute === undefined ? {} : { limits: { requests_per_minute: requestsPerMinute } };
+  const { token } = await makeOrganization(service, credits ?? "100", terms);
+  // Long enough for the scripted usage: a charge is never above what a prompt and its bound allow.
+  const messages = [{ role: "user", content: "Hello. ".repeat(50) }];
+  const ask = () => send(service, "/v1/chat/completions", token, { model, messages, max_tokens: 100 });
+  while (requestsPerMinute !== undefined) {
+    const { status } = await ask();
+    if (status === 429) break;
+    if (status !== 200) throw new Error(`A request to use up the limit was answered ${status}`);
+  }
+  return token;
+}
+
+/** Runs the program's words one after the other; returns their whole output and the last exit code. */
+async function runWords(
+  program: Program,
+  place: Place,
+  { prompt, scenario }: Trial,
+  { packages, signal }: { packages: string; signal: AbortSignal },
+): Promise<Pick<Ran, "code" | "output">> {
+  const added = { HOME: place.home, SCENARIO: scenario, ...program.environment?.(place), ...program.offline };
+  const env = environmentOf(added, [join(packages, ".bin")]);
+  let all: Pick<Ran, "code" | "output"> = { code: 0, output: "" };
+  for (const words of [program.setup?.(place), program.arguments(place, prompt)]) {
+    if (words === undefined) continue;
+    const options = { cwd: place.work, env, timeoutMs: RUN_TIMEOUT_MS, signal };
+    const { code, output } = await run(program.program, words, options);
+    all = { code, output: all.output + output };
+    if (code !== 0) break;
+  }
+  return all;
 }

@@ -3,9 +3,16 @@ import assert from "node:assert/strict";
 import { createOpenAI } from "@ai-sdk/openai";
 import { APICallError, embed, generateText, streamText } from "ai";
 
-const { BASE_URL: baseURL, TOKEN: apiKey, MODEL, EMBEDDING_MODEL, LAST_TEXT } = process.env;
+const { BASE_URL: baseURL, TOKEN: apiKey, MODEL, EMBEDDING_MODEL, LAST_TEXT, IMAGE, SCENARIO } = process.env;
 const openai = createOpenAI({ baseURL, apiKey });
 const prompt = "Is all of it done?";
+
+if (SCENARIO !== "task") {
+  const onError = ({ error }) => console.error(error);
+  for await (const piece of streamText({ model: openai(MODEL), prompt, onError }).textStream)
+    process.stdout.write(piece);
+  process.exit(0);
+}
 
 const pieces = [];
 for await (const piece of streamText({ model: openai(MODEL), prompt, maxRetries: 0 }).textStream) pieces.push(piece);
@@ -17,6 +24,10 @@ await assert.rejects(generateText({ model: openai("none"), prompt, maxRetries: 0
   assert.equal(JSON.parse(error.responseBody).error.code, "model_not_found");
   return true;
 });
+
+const content = [{ type: "image", image: IMAGE }];
+const { text } = await generateText({ model: openai(MODEL), messages: [{ role: "user", content }], maxRetries: 0 });
+assert.equal(text, LAST_TEXT);
 
 const model = openai.textEmbeddingModel(EMBEDDING_MODEL);
 const { embedding } = await embed({ model, value: prompt, maxRetries: 0 });

@@ -2,9 +2,15 @@
 import assert from "node:assert/strict";
 import { OpenAI, OpenAIEmbedding } from "@llamaindex/openai";
 
-const { BASE_URL: baseURL, TOKEN: apiKey, MODEL: model, EMBEDDING_MODEL, LAST_TEXT } = process.env;
+const { BASE_URL: baseURL, TOKEN: apiKey, MODEL: model, EMBEDDING_MODEL, LAST_TEXT, SCENARIO } = process.env;
 const llm = new OpenAI({ model, apiKey, baseURL, maxRetries: 0 });
 const messages = [{ role: "user", content: "Is all of it done?" }];
+
+if (SCENARIO !== "task") {
+  const stream = await new OpenAI({ model, apiKey, baseURL }).chat({ messages, stream: true });
+  for await (const { delta } of stream) process.stdout.write(delta);
+  process.exit(0);
+}
 
 const pieces = [];
 for await (const { delta } of await llm.chat({ messages, stream: true })) pieces.push(delta);

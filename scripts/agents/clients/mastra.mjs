@@ -2,15 +2,21 @@
 import assert from "node:assert/strict";
 import { Agent } from "@mastra/core/agent";
 
-const { BASE_URL: url, TOKEN: apiKey, MODEL: modelId, LAST_TEXT } = process.env;
-const agentWith = (id) =>
+const { BASE_URL: url, TOKEN: apiKey, MODEL: modelId, LAST_TEXT, SCENARIO } = process.env;
+const agentWith = (id, more = { maxRetries: 0 }) =>
   new Agent({
     id: "painter",
     name: "Painter",
     instructions: "Answer shortly.",
     model: { providerId: "tollgate", modelId: id, url, apiKey },
-    maxRetries: 0,
+    ...more,
   });
+
+if (SCENARIO !== "task") {
+  const { textStream } = await agentWith(modelId, {}).stream("Is all of it done?");
+  for await (const piece of textStream) process.stdout.write(piece);
+  process.exit(0);
+}
 
 const { textStream } = await agentWith(modelId).stream("Is all of it done?");
 const pieces = [];

@@ -4,9 +4,16 @@ import { Agent, run, setDefaultOpenAIClient, setTracingDisabled, tool } from "@o
 import OpenAI from "openai";
 import { z } from "zod";
 
-const { BASE_URL: baseURL, TOKEN: apiKey, MODEL: model, LAST_TEXT } = process.env;
+const { BASE_URL: baseURL, TOKEN: apiKey, MODEL: model, LAST_TEXT, SCENARIO } = process.env;
 setTracingDisabled(true);
-setDefaultOpenAIClient(new OpenAI({ baseURL, apiKey, maxRetries: 0 }));
+setDefaultOpenAIClient(new OpenAI({ baseURL, apiKey, ...(SCENARIO === "task" && { maxRetries: 0 }) }));
+
+if (SCENARIO !== "task") {
+  const result = await run(new Agent({ name: "Painter", model }), "Is all of it done?", { stream: true });
+  for await (const piece of result.toTextStream()) process.stdout.write(piece);
+  await result.completed;
+  process.exit(0);
+}
 
 const asked = [];
 const look = tool({

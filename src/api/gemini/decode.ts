@@ -37,7 +37,7 @@ const SETTINGS = {
 
 /** Fields that would change the answer, or make tokens that no hold covers, such as tools that the provider would run. */
 const REFUSED =
-  /^(?:cachedContent|tools\..+|contents\.parts\.(?:executableCode|codeExecutionResult|toolCall|toolResponse)|generationConfig\.(?:responseLogprobs|logprobs|speechConfig|imageConfig|audioTimestamp))$/;
+  /^(?:cachedContent|continuationToken|tools\..+|contents\.parts\.(?:executableCode|codeExecutionResult|toolCall|toolResponse)|generationConfig\.(?:responseLogprobs|logprobs|responseFormat|speechConfig|imageConfig|translationConfig|audio\w+))$/;
 
 /** Reads the body of `generateContent` or `streamGenerateContent`. Throws InvalidRequestError. */
 export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedCompletion {
