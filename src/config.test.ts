@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { lineOf, load, noFile } from "../test/support/config.ts";
 import type { ConfigSources } from "./config/sources.ts";
-import { loadConfig, loadLedgerSettings } from "./config.ts";
+import { loadConfig, loadGroup } from "./config.ts";
 import { holdEndsWithinMs } from "./ledger/verify.ts";
 
 describe("precedence", () => {
@@ -128,7 +128,7 @@ const groups =
 
 test("without a configuration, a hold ends within the time that the stores allow by default", () => {
   // The constant of stores/queries/books.ts, which a command uses that reads no schema of the configuration.
-  expect(holdEndsWithinMs(loadLedgerSettings({ environment: {}, readFile: noFile }))).toBe(510_000);
+  expect(holdEndsWithinMs(loadGroup({ environment: {}, readFile: noFile }, "ledger"))).toBe(510_000);
 });
 
 describe("a mistake in the file is reported in one line", () => {

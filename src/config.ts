@@ -66,11 +66,11 @@ export function loadConfig(sources: ConfigSources = {}): Config {
   return withVariables(sources, (variables) => readConfig(sources, variables));
 }
 
-/** Reads the settings of the ledger alone, so that a missing provider key does not stop a command. Throws OperatorError. */
-export function loadLedgerSettings(sources: ConfigSources): Config["ledger"] {
+/** Reads one group of settings without secrets, so that a missing provider key does not stop a command. Throws OperatorError. */
+export function loadGroup<Name extends "ledger" | "identity">(sources: ConfigSources, name: Name): Settings[Name] {
   return withVariables(
     sources,
-    (variables) => readFileSettings(sources, { variables, only: ["ledger"] }).settings.ledger,
+    (variables) => readFileSettings(sources, { variables, only: [name], unread: SECRETS }).settings[name],
   );
 }
 

@@ -92,7 +92,13 @@ test("commands create, list, rotate and revoke tokens", async () => {
   expect(listed.find(({ id }: { id: string }) => id === made.id)).toMatchObject({ successorId: replaced.id });
   expect(listed[1]).toEqual({
     ...unlimited,
-    ...{ id: narrow.id, name: "ci", prefix: narrow.token.slice(0, 12), expiresAt: narrow.expiresAt },
+    ...{
+      id: narrow.id,
+      callerId: narrow.id,
+      name: "ci",
+      prefix: narrow.token.slice(0, 12),
+      expiresAt: narrow.expiresAt,
+    },
     ...{ scopes: ["models:read", "usage:read"], models: ["a"] },
     ...{ status: "revoked", revokedAt: expect.stringMatching(/^\d{4}-/) },
   });

@@ -178,6 +178,7 @@ function toToken({ token, organizationName }: ListedToken, nowMs: number): Token
     revoked_at: isoTime(token.revokedAtMs),
     last_used_at: isoTime(token.lastUsedAtMs),
     successor_id: token.successorId,
+    caller_id: token.callerId,
     kind: token.kind,
     created_by: token.createdBy,
     pinned: token.pinned,

@@ -158,6 +158,8 @@ function adminServices(
     allowances,
     budgets,
     identityRows: store.identities,
+    modelIds: () => live.catalog.list().map(({ id }) => id),
+    issuers: async () => live.config.identity.issuers,
     events,
     receiverFault: async (receiver) => receiverFault(receiver, live.config.warnings),
     responseItems: new ResponseItems({ rows: store.responseItems, live, clock, log }),

@@ -113,6 +113,6 @@ export const verifyLedger = command({
 export async function verifyAll({ books }: Store, flags: CommonFlags): Promise<Verification> {
   // Without a configuration file, no schema is loaded.
   if (readConfigText({ flags }) === undefined) return verifyBooks(books, undefined);
-  const { loadLedgerSettings } = await import("../config.ts");
-  return verifyBooks(books, holdEndsWithinMs(loadLedgerSettings({ flags })));
+  const { loadGroup } = await import("../config.ts");
+  return verifyBooks(books, holdEndsWithinMs(loadGroup({ flags }, "ledger")));
 }

@@ -5,7 +5,15 @@ import type { BalanceRow } from "../credits/books.ts";
 import { displayPrice, type TokenCounts, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
 import { command, date, optional, required, toggle } from "../operations/command.ts";
-import { assertUnchanged, digestsJson, entriesOf, type Period, periodFrom, Statements } from "../reports/statement.ts";
+import {
+  assertUnchanged,
+  budgetsOf,
+  digestsJson,
+  entriesOf,
+  type Period,
+  periodFrom,
+  Statements,
+} from "../reports/statement.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { LedgerEntry } from "../stores/queries/statement.ts";
 import type { Terminal } from "./command.ts";
@@ -138,7 +146,8 @@ function whatOf(entry: LedgerEntry): string {
     case "charge": {
       const { model, requestId, end, shortfall } = entry.event;
       const ended = end === "complete" ? "" : ` (${end.replaceAll("_", " ")})`;
-      return `${model} ${requestId}${ended}${shortfall > 0n ? `, ${formatCredits(shortfall)} not covered` : ""}`;
+      const missing = shortfall > 0n ? `, ${formatCredits(shortfall)} not covered` : "";
+      return `${model} ${requestId}${ended}${missing}${budgetsText(entry)}`;
     }
     case "lapse":
       return entry.adjustment.draws.map(({ grantId }) => grantId).join(" ");
@@ -149,6 +158,11 @@ function whatOf(entry: LedgerEntry): string {
   }
 }
 
+function budgetsText({ budgets }: LedgerEntry): string {
+  const names = budgets.map(({ budgetId, name, value }) => `${name ?? budgetId}${value === "" ? "" : ` (${value})`}`);
+  return names.length === 0 ? "" : `, in budget ${names.join(", ")}`;
+}
+
 function entryJson(entry: LedgerEntry, balance: MicroCredits) {
   const { kind, atMs, amount } = entry;
   const line = {
@@ -157,6 +171,7 @@ function entryJson(entry: LedgerEntry, balance: MicroCredits) {
     credits: creditsFromMicro(amount),
     balance: creditsFromMicro(balance),
   };
+  const budgets = budgetsOf(entry);
   switch (entry.kind) {
     case "grant": {
       const { id, effectiveAtMs, expiresAtMs, reference, state } = entry.grant;
@@ -169,11 +184,11 @@ function entryJson(entry: LedgerEntry, balance: MicroCredits) {
       const request = { holdId, sequence, requestId, tokenId, model, upstream, tokens: tokensJson(tokens) };
       const cost = { prices: pricesJson(entry.event.prices), cost: creditsFromMicro(entry.event.cost) };
       const shortfall = creditsFromMicro(entry.event.shortfall);
-      return { ...line, ...request, ...cost, basis, end, shortfall, metadata, providerCost };
+      return { ...line, ...request, ...cost, basis, end, shortfall, metadata, providerCost, budgets };
     }
     default: {
       const { id, draws, holdId, reference, note } = entry.adjustment;
-      return { ...line, id, grants: draws.map(({ grantId }) => grantId), holdId, reference, note };
+      return { ...line, id, grants: draws.map(({ grantId }) => grantId), holdId, reference, note, budgets };
     }
   }
 }

@@ -31,6 +31,11 @@ export function windowEnd(window: BudgetWindow, startMs: number): number | null 
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1);
 }
 
+/** Returns the counter that a value of a budget uses at a time; empty: the one that all share. */
+export function currentUse({ id, window }: BudgetRow, atMs: number, value = ""): BudgetUse {
+  return { budgetId: id, windowAtMs: windowAt(window, atMs), value };
+}
+
 /** Returns the terms of a budget for the audit log. */
 export function auditedBudget({ name, callerIds, models, metadata, each, window, amount }: BudgetRow) {
   const selector = { tokens: callerIds, models, metadata };

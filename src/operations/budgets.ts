@@ -2,23 +2,22 @@ import { pageOf } from "../admin/directory.ts";
 import { makeId } from "../admin/token.ts";
 import type { Budget, BudgetCounter, NewBudget } from "../api/admin/budget.ts";
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro, type MicroCredits } from "../credits/amount.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
 import type { BudgetRow, BudgetUseRow, BudgetWindow } from "../credits/books.ts";
 import {
   auditedBudget,
   type BudgetState,
   budgetRest,
   budgetState,
+  currentUse,
   isModel,
   METADATA_PREFIX,
   windowAt,
   windowEnd,
 } from "../credits/budgets.ts";
-import type { BudgetUse } from "../credits/facts.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import {
   argument,
-  command,
   credits,
   facts,
   jsonOf,
@@ -42,7 +41,7 @@ import {
   shortText,
   wholeList,
 } from "./core.ts";
-import { amountOf, type OperationCall, type OperationServices, operation, sharedOperation } from "./operation.ts";
+import { amountOf, type OperationCall, sharedOperation } from "./operation.ts";
 
 type BudgetCore = AccountCore & Pick<Core, "budgets">;
 
@@ -57,12 +56,10 @@ export const listBudgets = sharedOperation({
   permission: "budgets:read",
   summary: "List an organization's budgets and the spending caps of its tokens",
   answer: { status: 200, description: "All of them, in one page.", schema: (s) => s.PageOf(s.Budget) },
-  async handle({ budgets }, { params }) {
-    const [rows, nowMs] = await Promise.all([budgets.budgets(params.id), budgets.budgetTime()]);
-    const shared = rows.filter(({ each }) => each === null).map((row) => currentUse(row, nowMs));
-    const uses = await budgets.namedUses(params.id, shared);
+  async handle(core, { params }) {
+    const rows = await core.budgets.budgets(params.id);
     rows.sort((a, b) => a.createdAtMs - b.createdAtMs);
-    return wholeList(rows.map((row) => budgetAnswer(row, uses, nowMs)));
+    return wholeList(await budgetAnswers(core, params.id, rows));
   },
   commands: (make) => [
     make.list({
@@ -87,23 +84,21 @@ const BUDGETS_MAX = 100;
 const WINDOWS: readonly BudgetWindow[] = ["day", "week", "month", "lifetime"];
 const EACH = /^(token|model|metadata\..{1,64})$/;
 
-export const createBudget = operation({
+export const createBudget = sharedOperation({
   route: "POST /organizations/:id/budgets",
   permission: "budgets:write",
   summary: "Limit what some requests of an organization may spend in each window of time",
   body: (s) => s.NewBudget,
   answer: { status: 201, description: "The budget.", schema: (s) => s.Budget },
-  async handle(services, { params, body: { selector = {}, amount, ...terms } }) {
-    checkModels(services, selector.models ?? []);
-    const draft = { ...terms, selector, organizationId: params.id, amount: amountOf("amount", amount) };
-    const row = await addBudget(services, draft);
-    return budgetAnswer(row, [], row.createdAtMs);
+  async handle(core, { params, body }) {
+    checkModels(core, body.selector?.models ?? []);
+    return answerOf(core, await addBudget(core, params.id, body));
   },
-  commands: [
-    command({
+  commands: (make) => [
+    make.command({
       usage: "budget create",
       flags: {
-        organizationId: required("--org <id>", "organization whose requests it limits"),
+        id: required("--org <id>", "organization whose requests it limits"),
         name: required("--name <name>", "name that identifies it"),
         amount: { ...optional("--amount <credits>", "credits for each window", credits), isRequired: true },
         window: withDefault("--window <window>", `one of: ${WINDOWS.join(", ")}`, "month", wordOf(WINDOWS)),
@@ -112,18 +107,11 @@ export const createBudget = operation({
         metadata: pairs("--metadata <key=value...>", "only requests with one of these values of each key"),
         each: optional("--each <what>", "token, model or metadata.KEY: each value has the whole amount", text),
       },
-      input({ tokens, models, metadata, amount, ...terms }) {
-        return {
-          ...terms,
-          amount: amountOf("amount", amount ?? 0),
-          selector: { tokens, models, metadata: metadataOf(metadata) },
-        };
-      },
-      async run(services, draft) {
-        const row = await addBudget(services, draft);
-        const budget = budgetAnswer(row, [], row.createdAtMs);
-        return { json: jsonOf(budget), text: budgetText(budget) };
-      },
+      call: ({ id, tokens, models, metadata, amount, ...terms }) => ({
+        params: { id },
+        body: { ...terms, amount: amount ?? 0, selector: { tokens, models, metadata: metadataOf(metadata) } },
+      }),
+      text: (budget) => budgetText(budget),
     }),
   ],
 });
@@ -134,16 +122,11 @@ function metadataOf(stated: [key: string, value: string][] | null): Record<strin
   return Object.fromEntries([...values].map(([key, of]) => [key, of.map(([, value]) => value)]));
 }
 
-interface BudgetDraft extends Pick<BudgetRow, "organizationId" | "name" | "window"> {
-  amount: MicroCredits;
-  selector: NonNullable<NewBudget["selector"]>;
-  each?: string | null | undefined;
-}
-
 /** Creates a budget, which counts from now on. Rejects with not_found or invalid_value. */
-export async function addBudget(core: BudgetCore, draft: BudgetDraft): Promise<BudgetRow> {
-  const { organizationId, name, window, amount, each = null, selector } = draft;
+export async function addBudget(core: BudgetCore, organizationId: string, terms: NewBudget): Promise<BudgetRow> {
+  const { name, window, each = null, selector = {} } = terms;
   const { tokens = null, models = null, metadata = null } = selector;
+  const amount = amountOf("amount", terms.amount);
   checkName(name);
   if (each !== null && !EACH.test(each)) {
     throw invalidValue("each", shortText(each), `token, model or ${METADATA_PREFIX}KEY`);
@@ -174,9 +157,9 @@ async function callersOf({ accounts }: BudgetCore, organizationId: string, token
 }
 
 /** Throws invalid_value for a model that the service does not offer: the budget could match nothing. */
-function checkModels({ gateway }: Pick<OperationServices, "gateway">, models: readonly string[]): void {
+function checkModels({ modelIds }: Core, models: readonly string[]): void {
   for (const [index, pattern] of models.entries()) {
-    if (gateway.catalog.list().some(({ id }) => isModel(pattern, id))) continue;
+    if (modelIds === null || modelIds().some((id) => isModel(pattern, id))) continue;
     throw invalidValue(`selector.models[${index}]`, shortText(pattern), "a model of the service, or a beginning and *");
   }
 }
@@ -192,14 +175,11 @@ export const showBudget = sharedOperation({
   async handle(core, { params, page: { cursor, limit } }) {
     const { budgets } = core;
     const [row, nowMs] = await Promise.all([findBudget(core, params), budgets.budgetTime()]);
-    const use = currentUse(row, nowMs);
-    const [uses, own] = await Promise.all([
-      budgets.usesInWindow(row, use.windowAtMs, { after: cursor, limit: limit + 1 }),
-      budgets.namedUses(row.organizationId, [use]),
-    ]);
+    const page = { after: cursor, limit: limit + 1 };
+    const uses = await budgets.usesInWindow(row, windowAt(row.window, nowMs), page);
     const toEntry = (counted: BudgetUseRow) => counterAnswer(budgetState(row, counted, counted));
     const counters = pageOf(uses, limit, toEntry, ({ value }) => value);
-    return { ...budgetAnswer(row, own, nowMs), counters };
+    return { ...(await answerOf(core, row)), counters };
   },
   commands: (make) => [
     make.command({
@@ -255,12 +235,6 @@ export const changeBudget = sharedOperation({
 
 function termsOf({ name, amount }: BudgetRow) {
   return { name, amount: creditsFromMicro(amount) };
-}
-
-/** Formats a budget with its counter. */
-async function answerOf({ budgets }: Pick<BudgetCore, "budgets">, row: BudgetRow) {
-  const nowMs = await budgets.budgetTime();
-  return budgetAnswer(row, await budgets.namedUses(row.organizationId, [currentUse(row, nowMs)]), nowMs);
 }
 
 export const deleteBudget = sharedOperation({
@@ -333,30 +307,54 @@ async function findBudget({ budgets }: Core, { id, budget_id = "" }: OperationCa
 async function changeableBudget(core: Core, params: OperationCall["params"]): Promise<BudgetRow> {
   const row = await findBudget(core, params);
   if (row.capOf === null) return row;
-  const message = `The budget is the spending cap of a token. Change it with PATCH /admin/v1/tokens/${row.capOf} (tollgate token update ${row.capOf} --cap).`;
+  const { cap_of } = await answerOf(core, row);
+  const message = `The budget is the spending cap of a token. Change it with PATCH /admin/v1/tokens/${cap_of} (tollgate token update ${cap_of} --cap).`;
   throw new ApiError("invalid_value", message);
 }
 
-/** Returns the counter that a budget without `each` uses at a time. */
-function currentUse({ id, window }: BudgetRow, atMs: number, value = ""): BudgetUse {
-  return { budgetId: id, windowAtMs: windowAt(window, atMs), value };
+/** Formats a budget for the admin API. */
+async function answerOf(core: Core, row: BudgetRow): Promise<Budget> {
+  return (await budgetAnswers(core, row.organizationId, [row]))[0] as Budget;
 }
 
-/** Formats a budget for the admin API, with the counter of its current window if all share the amount. */
-function budgetAnswer(budget: BudgetRow, uses: readonly BudgetUseRow[], nowMs: number): Budget {
-  const { organizationId, id, each, metadata, capOf, createdAtMs } = budget;
-  const { windowAtMs } = currentUse(budget, nowMs);
-  const own = uses.find((use) => use.budgetId === id && use.windowAtMs === windowAtMs && use.value === "");
-  return {
-    object: "budget",
-    id,
-    organization_id: organizationId,
-    ...auditedBudget(budget),
-    cap_of: capOf,
-    by_callers_word: metadata !== null || each?.startsWith("metadata.") === true,
-    current: each === null ? counterAnswer(budgetState(budget, currentUse(budget, nowMs), own)) : null,
-    created_at: isoTime(createdAtMs),
-  };
+/** Formats budgets of an organization, each with the counter of its current window if all share the amount. */
+async function budgetAnswers(core: Core, organizationId: string, rows: readonly BudgetRow[]): Promise<Budget[]> {
+  const { budgets } = core;
+  const nowMs = await budgets.budgetTime();
+  const shared = rows.filter(({ each }) => each === null).map((row) => currentUse(row, nowMs));
+  const uses = new Map((await budgets.namedUses(organizationId, shared)).map((use) => [use.budgetId, use]));
+  const holders = rows.some(({ capOf }) => capOf !== null) ? await budgets.capHolders(organizationId) : new Map();
+  return Promise.all(
+    rows.map(async (row) => {
+      const { id, each, capOf, createdAtMs } = row;
+      const state = budgetState(row, currentUse(row, nowMs), uses.get(id));
+      return {
+        object: "budget",
+        id,
+        organization_id: organizationId,
+        ...auditedBudget(row),
+        cap_of: capOf && (holders.get(capOf) ?? capOf),
+        by_callers_word: await isByCallersWord(core, row),
+        current: each === null ? counterAnswer(state) : null,
+        created_at: isoTime(createdAtMs),
+      };
+    }),
+  );
+}
+
+/** Tells if a caller that a budget covers can choose the metadata that it depends on. */
+async function isByCallersWord({ budgets, issuers }: Core, row: BudgetRow): Promise<boolean> {
+  const { organizationId, callerIds, metadata, each } = row;
+  const keys = Object.keys(metadata ?? {});
+  if (each?.startsWith(METADATA_PREFIX)) keys.push(each.slice(METADATA_PREFIX.length));
+  if (keys.length === 0) return false;
+  const accepted = (await issuers()).filter(({ audience }) => audience !== undefined);
+  const without = (key: string) => accepted.filter(({ pins }) => !Object.hasOwn(pins, key));
+  // A caller of an issuer has no token before its first request.
+  const organizations = keys.flatMap(without).flatMap(({ roles }) => roles.map(({ organization }) => organization));
+  const isOpen = organizations.some((one) => typeof one === "object" || one === organizationId);
+  if (callerIds === null && isOpen) return true;
+  return budgets.hasFreeCaller(row, keys, (key) => without(key).map(({ issuer }) => issuer));
 }
 
 function counterAnswer(state: BudgetState): BudgetCounter {

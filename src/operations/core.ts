@@ -1,5 +1,6 @@
 import { type Actor, type AuditTime, auditRow, type Change } from "../admin/audit.ts";
 import type { Directory, Page, PageRequest } from "../admin/directory.ts";
+import type { IdentitiesOptions } from "../admin/identities.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import { type LimitSettings, PIN_KEY, PINS_MAX, type Pins } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
@@ -24,6 +25,10 @@ export interface Core extends AuditTime {
   /** Returns why a receiver is refused; undefined if it is not. */
   receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): Promise<string | undefined>;
   identityRows: IdentityRows;
+  /** Returns the ids of the models that the service offers; null in a command, which does not know them. */
+  modelIds: (() => string[]) | null;
+  /** Returns the configured issuers. */
+  issuers(): Promise<ReturnType<IdentitiesOptions["issuers"]>>;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   book: BookCredits;
   random: RandomBytes;

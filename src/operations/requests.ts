@@ -5,16 +5,7 @@ import { requestLines } from "../reports/request-lines.ts";
 import type { RequestFilter } from "../stores/queries/request-filter.ts";
 import type { RequestGrouping } from "../stores/queries/request-sums.ts";
 import { found } from "./core.ts";
-import {
-  amountOf,
-  type OperationCall,
-  type OperationServices,
-  operation,
-  organizationIn,
-  requireOwn,
-  sendFile,
-  timeOf,
-} from "./operation.ts";
+import { amountOf, type OperationCall, operation, organizationIn, requireOwn, sendFile, timeOf } from "./operation.ts";
 
 export const listRequests = operation({
   route: "GET /requests",
@@ -113,38 +104,31 @@ function groupingOf(by: RequestGrouping["by"], key: string | undefined): Request
   throw new ApiError("invalid_value", "Invalid 'by': 'metadata' needs 'metadata_key'.", { param: "by" });
 }
 
-export const exportRequests = operation({
-  route: "GET /requests.csv",
-  permission: "requests:read",
-  summary: "Export the requests that match filters as comma-separated values, the newest first",
-  query: (s) => s.Strict(s.RequestFilters),
-  answer: { status: 200, description: "The lines.", schema: (s) => s.Type.String(), contentType: "text/csv" },
-  handle: (services, call) => exported(services, call, "csv"),
-});
-
-export const exportRequestLines = operation({
-  route: "GET /requests.jsonl",
-  permission: "requests:read",
-  summary: "Export the requests that match filters as JSON Lines, the newest first",
-  query: (s) => s.Strict(s.RequestFilters),
-  answer: {
-    status: 200,
-    description: "A request in each line, as in the list.",
-    schema: (s) => s.Type.String(),
-    contentType: "application/jsonl",
-  },
-  handle: (services, call) => exported(services, call, "jsonl"),
-});
-
-type ExportCall = OperationCall<Parameters<typeof requestFilterOf>[0]["query"]>;
-
-function exported(services: OperationServices, call: ExportCall, format: "csv" | "jsonl"): Promise<unknown> {
-  const filter = requestFilterOf(call);
-  return sendFile(services, call, `requests:${filter.organizationId ?? "*"}`, async () => ({
-    name: `requests.${format}`,
-    text: requestLines(services.requests, filter, { format, shown: (request) => shownTo(call, request) }),
-  }));
+/** Declares an export of the requests that match filters. */
+function requestExport(format: "csv" | "jsonl", contentType: string, words: string, description: string) {
+  return operation({
+    route: `GET /requests.${format}`,
+    permission: "requests:read",
+    summary: `Export the requests that match filters as ${words}, the newest first`,
+    query: (s) => s.Strict(s.RequestFilters),
+    answer: { status: 200, description, schema: (s) => s.Type.String(), contentType },
+    handle(services, call) {
+      const filter = requestFilterOf(call);
+      return sendFile(services, call, `requests:${filter.organizationId ?? "*"}`, async () => ({
+        name: `requests.${format}`,
+        text: requestLines(services.requests, filter, { format, shown: (request) => shownTo(call, request) }),
+      }));
+    },
+  });
 }
+
+export const exportRequests = requestExport("csv", "text/csv", "comma-separated values", "The lines.");
+export const exportRequestLines = requestExport(
+  "jsonl",
+  "application/jsonl",
+  "JSON Lines",
+  "A request in each line, as in the list.",
+);
 
 export const showRequest = operation({
   route: "GET /requests/:id",

@@ -2,8 +2,7 @@ import { isoTime } from "../api/time.ts";
 import type { UsageReport } from "../api/usage.ts";
 import { creditsFromMicro, type MicroCredits, minimum } from "../credits/amount.ts";
 import type { BudgetRow } from "../credits/books.ts";
-import { budgetRest, budgetState, windowAt, windowEnd } from "../credits/budgets.ts";
-import type { BudgetUse } from "../credits/facts.ts";
+import { budgetRest, budgetState, currentUse, windowEnd } from "../credits/budgets.ts";
 import type { BudgetRows } from "../stores/queries/budgets.ts";
 
 interface Caller {
@@ -24,9 +23,7 @@ export async function callerBudgets(
     ({ callerIds, each }) => callerIds?.includes(callerId) !== false && (each === null || each === "token"),
   );
   const nowMs = covering.length === 0 ? 0 : await rows.budgetTime();
-  const useOf = ({ id, window, each }: BudgetRow): BudgetUse => {
-    return { budgetId: id, windowAtMs: windowAt(window, nowMs), value: each === null ? "" : callerId };
-  };
+  const useOf = (budget: BudgetRow) => currentUse(budget, nowMs, budget.each === null ? "" : callerId);
   const counted = new Map(
     (await rows.namedUses(organizationId, covering.map(useOf))).map((row) => [row.budgetId, row]),
   );

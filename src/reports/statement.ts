@@ -224,6 +224,7 @@ function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
     at: isoTime(entry.atMs),
     amount: creditsFromMicro(entry.amount),
     balance: creditsFromMicro(balance),
+    budgets: budgetsOf(entry),
     ...EMPTY_FIELDS,
   };
   if (entry.kind === "grant") return { ...line, id: entry.grant.id, reference: entry.grant.reference };
@@ -234,6 +235,14 @@ function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
   const { holdId, tokenId, requestId, model, upstream, tokens, end } = entry.event;
   const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream };
   return { ...line, ...request, tokens: tokensByClass(tokens), ending: end };
+}
+
+/** Returns the budgets in which an entry counts, as the API, the command and the CSV format show them. */
+export function budgetsOf({ budgets }: LedgerEntry): StatementEntry["budgets"] {
+  return budgets.map(({ budgetId: id, name = null, windowAtMs, value }) => {
+    const begins_at = windowAtMs === 0 ? null : isoTime(windowAtMs);
+    return { id, name, begins_at, value: value === "" ? null : value };
+  });
 }
 
 const CLASS_COLUMNS = TOKEN_CLASSES.map((name) => PRICE_CLASSES[name].name);
@@ -262,6 +271,7 @@ const CSV_COLUMNS = [
   "note",
   "metadata",
   "provider_cost",
+  "budgets",
 ] as const;
 type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null };
 
@@ -281,6 +291,7 @@ function csvOfEntry(entry: LedgerEntry, balance: MicroCredits, forOperator: bool
     kind,
     credits: formatCredits(amount),
     balance: formatCredits(balance),
+    budgets: entry.budgets.length === 0 ? "" : JSON.stringify(budgetsOf(entry)),
   };
   if (entry.kind === "charge") {
     const { event } = entry;

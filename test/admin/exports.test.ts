@@ -16,7 +16,7 @@ const MEBIBYTE = 1024 * 1024;
 const NOTE = "x".repeat(10 * 1024);
 /** More pages than the operating system buffers for a client that does not read. */
 const UNREAD_PAGES_MAX = 32;
-const ENTRY = { atMs: 0, amount: -1n, kind: "revoke" } as const;
+const ENTRY = { budgets: [], atMs: 0, amount: -1n, kind: "revoke" } as const;
 
 type Read = (organizationId: string, page: number) => Promise<"full" | "last">;
 

@@ -235,6 +235,96 @@ test("the cap of a token is a budget of the list, which is changed with the toke
   expect((await admin().call("GET", `/organizations/${id}/budgets`)).body.data).toEqual([]);
 });
 
+test("a cap is listed and changed with the successor of a rotated token", async () => {
+  const { id, token, tokenId } = await makeOrganization(service, "10");
+  await admin().call("PATCH", `/tokens/${tokenId}`, { cap: 4 });
+  const rotated = (await admin().call("POST", `/tokens/${tokenId}/rotate`, {})).body as { id: string; secret: string };
+  // A second rotation replaces the unused successor, which keeps no successor of its own.
+  const again = (await admin().call("POST", `/tokens/${tokenId}/rotate`, { replace: true })).body as {
+    id: string;
+    secret: string;
+  };
+  expect(again.id).not.toBe(rotated.id);
+  const budgets = `/organizations/${id}/budgets`;
+  const listed = (await admin().call("GET", budgets)).body.data as { id: string; cap_of: string }[];
+  expect(listed).toMatchObject([{ cap_of: again.id, selector: { tokens: [tokenId] } }]);
+  const refused = await admin().call("PATCH", `${budgets}/${listed[0]?.id}`, { amount: 9 });
+  expect((refused.body.error as { message: string }).message).toContain(`/tokens/${again.id} `);
+  expect(await admin().call("PATCH", `/tokens/${again.id}`, { cap: 5 })).toMatchObject({
+    ...{ status: 200, body: { caller_id: tokenId, cap: { amount: 5 } } },
+  });
+  expect((await ask(again.secret)).status).toBe(200);
+  expect((await ask(token)).status).toBe(200);
+  const { body } = await admin().call("GET", `/organizations/${id}/statement?kind=charge`);
+  const cap = { id: listed[0]?.id, name: "Spending cap", begins_at: null, value: null };
+  expect(body.data).toMatchObject([
+    { token_id: again.id, budgets: [cap] },
+    { token_id: tokenId, budgets: [cap] },
+  ]);
+});
+
+test("the statement names the budgets of each charge and refund, with their windows and values", async () => {
+  const { id, token } = await makeOrganization(service, "100");
+  const users = await makeBudget(id, { name: "Users", each: "metadata.user", window: "month" });
+  const gone = await makeBudget(id, { name: "Gone" });
+  const none = await makeBudget(id, { name: "Others", selector: { models: ["sandbox/echo"] } });
+  expect((await ask(token, { user: "ada" })).status).toBe(200);
+  const statement = `/organizations/${id}/statement`;
+  const charged = (await admin().call("GET", `${statement}?kind=charge`)).body.data as { id: string }[];
+  const refund = { request_id: charged[0]?.id, amount: 0.000001 };
+  expect(await admin().call("POST", `/organizations/${id}/credits`, refund)).toMatchObject({ status: 201 });
+  await admin().call("DELETE", `/organizations/${id}/budgets/${gone.id}`);
+  await admin().call("PATCH", `/organizations/${id}/budgets/${users.id}`, { name: "People" });
+  const month = `${new Date().toISOString().slice(0, 7)}-01T00:00:00.000Z`;
+  const people = { id: users.id, name: "People", begins_at: month, value: "ada" };
+  const day = `${new Date().toISOString().slice(0, 10)}T00:00:00.000Z`;
+  const deleted = { id: gone.id, name: null, begins_at: day, value: null };
+  const entries = (await admin().call("GET", statement)).body.data as { kind: string; budgets: { id: string }[] }[];
+  const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
+  const shown = entries.map(({ kind, budgets }) => [kind, budgets.toSorted(byId)]);
+  const both = [people, deleted].sort(byId);
+  expect(shown).toEqual([
+    ["grant", []],
+    ["charge", both],
+    ["credit", both],
+  ]);
+  expect(JSON.stringify(entries)).not.toContain(none.id);
+  const csv = (await admin().call<string>("GET", `${statement}.csv`)).body.split("\r\n");
+  expect(csv[0]?.endsWith(",budgets")).toBe(true);
+  expect(csv[2]).toContain(JSON.stringify(people).replaceAll('"', '""'));
+  const printed = await service.tollgate<{ entries: object[] }>("credits", "statement", "--org", id);
+  expect(printed.entries[1]).toMatchObject({ budgets: expect.arrayContaining([people, deleted]) });
+});
+
+test("a budget is marked as by the caller's word exactly while a covered token does not pin its keys", async () => {
+  const { id, tokenId } = await makeOrganization(service, "10", { pinned: { team: "red", user: "ada" } });
+  const made = async (terms: object) => {
+    const budget = await makeBudget(id, terms);
+    return async () => (await showBudget(id, budget.id)).by_callers_word;
+  };
+  const marks = [
+    await made({ each: "metadata.user" }),
+    await made({ selector: { metadata: { team: ["red"] } }, each: "metadata.user" }),
+    await made({ selector: { metadata: { Team: ["red"] } } }),
+    await made({ selector: { tokens: [tokenId] }, each: "metadata.user" }),
+    await made({ each: "token" }),
+  ];
+  const marked = () => Promise.all(marks.map((mark) => mark()));
+  expect(await marked()).toEqual([false, false, true, false, false]);
+  // It sends no requests to models.
+  await makeToken(service, id, { scopes: ["usage:read"] });
+  expect(await marked()).toEqual([false, false, true, false, false]);
+  const half = await makeToken(service, id, { pinned: { user: "bob" } });
+  expect(await marked()).toEqual([false, true, true, false, false]);
+  const free = await makeToken(service, id);
+  expect(await marked()).toEqual([true, true, true, false, false]);
+  await admin().call("POST", `/tokens/${free.tokenId}/revoke`);
+  await admin().call("PATCH", `/tokens/${half.tokenId}`, { pinned: { user: "bob", team: "blue" } });
+  expect(await marked()).toEqual([false, false, true, false, false]);
+  await admin().call("PATCH", `/tokens/${tokenId}`, { pinned: { team: 'x","user":"y' } });
+  expect(await marked()).toEqual([true, true, true, true, false]);
+});
+
 test.each([
   [{ amount: -1 }, "amount"],
   [{ amount: 1e12 }, "amount"],

@@ -209,6 +209,29 @@ describe("a JWT on /v1", () => {
     expect([status, headers.get("www-authenticate")]).toEqual([401, expect.stringContaining('error="invalid_token"')]);
   });
 
+  test("a budget is marked as by the caller's word if an issuer of the organization does not pin its keys", async () => {
+    const other = await makeOrganization(service, "1", { pinned: { user: "x", team: "y", lane: "z" } });
+    const mark = async (id: string, terms: object) => {
+      const draft = { name: "Marked", window: "day", amount: 1, ...terms };
+      const made = await operator(service).call("POST", `/organizations/${id}/budgets`, draft);
+      await operator(service).call("DELETE", `/organizations/${id}/budgets/${made.body.id}`);
+      return made.body.by_callers_word;
+    };
+    // All issuers have roles in this organization only, and just the first one pins keys.
+    expect(await mark(other.id, { each: "metadata.user" })).toBe(false);
+    const own = `/tokens/${organization.tokenId}`;
+    await operator(service).call("PATCH", own, { pinned: { user: "own" } });
+    expect(await mark(organization.id, { each: "metadata.user" })).toBe(true);
+    await operator(service).call("PATCH", own, { pinned: null });
+    expect((await complete(await staff({ sub: "mark" }))).status).toBe(200);
+    const { body } = await operator(service).call("GET", `/tokens?organization_id=${organization.id}`);
+    const { data } = body as unknown as Listed;
+    const tokens = data.filter(({ name }) => name.startsWith("ada@")).map(({ id }) => id);
+    expect(tokens.length).toBeGreaterThan(0);
+    expect(await mark(organization.id, { selector: { tokens }, each: "metadata.user" })).toBe(false);
+    expect(await mark(organization.id, { selector: { tokens }, each: "metadata.lane" })).toBe(true);
+  });
+
   test("a budget counts what an identity spends, by its pinned user", async () => {
     const budget = { name: "users", each: "metadata.user", window: "lifetime", amount: 0.000001 };
     const made = await operator(service).call<{ id: string }>(

@@ -215,6 +215,35 @@ function tokenChangeCases(subject: Subject): void {
 }
 
 function personCases(subject: Subject): void {
+  test("a caller chooses a metadata key unless its token or its issuer pins it", async () => {
+    const { accounts, budgets, identities } = subject.store;
+    const organizationId = await subject.organization();
+    const covered = { organizationId, callerIds: null };
+    const isFree = (keys: string[], without: string[] = [], callerIds: string[] | null = null) =>
+      budgets.hasFreeCaller({ ...covered, callerIds }, keys, () => without);
+    expect(await isFree(["user"])).toBe(false);
+    const key = 'a"b%_\\';
+    const pinned = tokenOf(organizationId, { pinned: { [key]: '","user":"', none: "x" }, callerId: "tok_1" });
+    await accounts.insertToken(pinned, null);
+    expect(await isFree([key])).toBe(false);
+    expect(await isFree(["none"])).toBe(false);
+    expect(await isFree(["None"])).toBe(true);
+    expect(await isFree([key, "user"])).toBe(true);
+    expect(await isFree(["user"], [], ["tok_2"])).toBe(false);
+    const identity = identityRowOf("https://login.example", randomId("ada"), pinned.createdAtMs);
+    const kind = "identity" as const;
+    const person = tokenOf(organizationId, { kind, createdBy: identity.id, callerId: "tok_2" });
+    const audit = (action: string) =>
+      auditRow(COMMAND_ACTOR, { action, organizationId, subjectId: person.id }, { clock: () => 1, newId: v7 });
+    await identities.insertIdentityToken(identity, person, audit("token.create"));
+    expect(await isFree(["user"], [], ["tok_2"])).toBe(false);
+    expect(await isFree(["user"], ["https://other.example", identity.issuer], ["tok_2"])).toBe(true);
+    await identities.blockIdentity(identity, pinned.createdAtMs, audit("identity.block"));
+    expect(await isFree(["user"], [identity.issuer], ["tok_2"])).toBe(false);
+    await accounts.insertToken(tokenOf(organizationId, { expiresAtMs: pinned.createdAtMs, callerId: "tok_3" }), null);
+    expect(await isFree(["user"], [], ["tok_3"])).toBe(false);
+  });
+
   test("a short token of a person has their pins, and is refused while they are blocked", async () => {
     const { accounts, admin, identities } = subject.store;
     const token = tokenOf(await subject.organization(), { pinned: { team: "red" } });

@@ -48,8 +48,7 @@ export async function populate(subject: Subject): Promise<string> {
   await updateCreditWarnings(core, organizationId, [3n * CREDIT]);
   const token = await createTokens(core, organizationId);
   const selector = { tokens: [token.id], models: ["sandbox/*"], metadata: { user: ["1"] } };
-  const budget = { organizationId, name: "Users", amount: 9n * CREDIT, each: "metadata.user", selector };
-  await addBudget(core, { ...budget, window: "month" });
+  await addBudget(core, organizationId, { name: "Users", amount: 9, each: "metadata.user", window: "month", selector });
   await adjust(subject, organizationId);
   await serve(subject, { organizationId, tokenId: token.id, callerId: token.callerId });
   await closeMonth(subject, { organizationId, tokenId: token.id });

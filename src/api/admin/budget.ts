@@ -54,9 +54,14 @@ export const Budget = Type.Object({
   each: Nullable(Type.String()),
   window: Window,
   amount: Amount,
-  cap_of: Nullable(Type.String({ description: "The token whose spending cap it is. It is changed with the token." })),
+  cap_of: Nullable(
+    Type.String({
+      description: "The token whose spending cap it is, after a rotation its successor. It is changed with the token.",
+    }),
+  ),
   by_callers_word: Type.Boolean({
-    description: "True if it depends on metadata, which callers state: a caller can choose another value.",
+    description:
+      "True if it depends on metadata that is not pinned for every caller it covers: one of them can choose another value.",
   }),
   current: Nullable(BudgetCounter),
   created_at: Time,

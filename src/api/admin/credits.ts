@@ -108,6 +108,15 @@ export const StatementEntry = Type.Object({
   at: Time,
   amount: Type.Number({ description: "Credits; positive for additions, negative for deductions." }),
   balance: Type.Number({ description: "Credits after the entry, including held and not yet effective ones." }),
+  budgets: Type.Array(
+    Type.Object({
+      id: Id,
+      name: Nullable(Type.String({ description: "Null: the budget was deleted." })),
+      begins_at: Nullable(Time),
+      value: Nullable(Type.String({ description: "The value of `each`; null if all share the amount." })),
+    }),
+    { description: "Budgets in which a charge and its refunds count, with the window of the request's admission." },
+  ),
   id: Nullable(Type.String({ description: "Id of the grant, the adjustment or the charged request." })),
   token_id: Nullable(Id),
   request_id: Nullable(Id),

@@ -22,6 +22,7 @@ export const Token = Type.Object({
   revoked_at: Nullable(Time),
   last_used_at: Nullable(Time),
   successor_id: Nullable(Id),
+  caller_id: Type.String({ description: "The first token of the rotations to it, by which budgets name it." }),
   kind: Type.Enum(["secret", "identity"], {
     description: "identity: it belongs to a caller whom an identity provider identifies, and has no secret.",
   }),

@@ -6,7 +6,7 @@ import type { BudgetUse } from "../../credits/facts.ts";
 import { UNWARNED_USE } from "../../credits/warnings.ts";
 import type { Database, IdPage } from "../database.ts";
 import { BUDGET, BUDGET_USE } from "../schema.ts";
-import { equal, join, type Sql, sql } from "../sql.ts";
+import { allOf, equal, join, raw, type Sql, sql } from "../sql.ts";
 import { recordOf } from "./admin.ts";
 
 export type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;
@@ -16,8 +16,10 @@ export type BudgetRows = ReturnType<typeof budgetRows>;
  * Budgets of organizations. A change writes its audit record in the same transaction, and is in force from the next hold on,
  * on every node.
  */
-export function budgetRows({ find, findRows, now, writeIf }: Database) {
+export function budgetRows(database: Database) {
+  const { find, findRows, now, writeIf } = database;
   return {
+    ...budgetCallers(database),
     /** Writes a budget. Returns false if the organization does not exist. */
     insertBudget: (row: BudgetRow, audit: AuditRow): Promise<boolean> =>
       writeIf([budgetsChange(row.organizationId), BUDGET.insert(row)], recordOf(audit, { budget: [row] })),
@@ -80,6 +82,45 @@ export function budgetRows({ find, findRows, now, writeIf }: Database) {
     async budgetTime(): Promise<number> {
       const [row] = await find(sql`select ${now()} as now`);
       return Number(row?.now);
+    },
+  };
+}
+
+/** The callers that budgets cover. */
+function budgetCallers({ jsonField, now, read }: Database) {
+  return {
+    /** Returns the token that a cap is changed with now, by its caller: of each rotation the last one. */
+    async capHolders(organizationId: string): Promise<ReadonlyMap<string, string>> {
+      const rows = await read<{ cap_of: string; id: string }>(sql`
+        select budget.cap_of, token.id from budget
+          join token on token.organization_id = budget.organization_id and token.caller_id = budget.cap_of
+        where budget.organization_id = ${organizationId} and token.successor_id is null
+        order by case when token.revoked_at is null then 1 else 0 end, token.created_at`);
+      return new Map(rows.map(({ cap_of, id }) => [cap_of, id]));
+    },
+    /**
+     * Returns true if a caller that a budget covers can choose the value of one of these keys of metadata: a token that is
+     * valid and does not pin it, or a caller of one of the issuers that `issuersWithout` returns for the key.
+     */
+    async hasFreeCaller(
+      { organizationId, callerIds }: Pick<BudgetRow, "organizationId" | "callerIds">,
+      keys: readonly string[],
+      issuersWithout: (key: string) => readonly string[],
+    ): Promise<boolean> {
+      const isFree = keys.map((key) => {
+        const issuers = join(["", ...issuersWithout(key)]);
+        return sql`(${jsonField(raw("token.pinned"), key)} is null
+          and (token.kind = 'secret' or identity.issuer in (${issuers})))`;
+      });
+      const condition = allOf(
+        sql`token.organization_id = ${organizationId} and token.revoked_at is null and identity.blocked_at is null`,
+        sql`(token.expires_at is null or token.expires_at > ${now()})`,
+        sql`token.scopes like '%"chat.completions:write"%' and (${join(isFree, " or ")})`,
+        callerIds !== null && sql`token.caller_id in (${join(callerIds)})`,
+      );
+      const rows = await read(sql`
+        select token.id from token left join identity on identity.id = token.created_by where ${condition} limit 1`);
+      return rows.length > 0;
     },
   };
 }

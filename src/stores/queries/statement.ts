@@ -1,11 +1,11 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AdjustmentRow, GrantRow, RequestRow } from "../../credits/books.ts";
+import { countersIn } from "../../credits/budget-uses.ts";
 import { type ChargeLines, decodeLines } from "../../credits/charge-lines.ts";
-import type { EventBasis, EventEnd, HoldFacts } from "../../credits/facts.ts";
+import type { BudgetUse, EventBasis, EventEnd, HoldFacts } from "../../credits/facts.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
 import type { Database } from "../database.ts";
-import type { Cell } from "../fields.ts";
 import { ADJUSTMENT, GRANT, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
 import { allOf, join, raw, type Sql, sql } from "../sql.ts";
 import type { Table } from "../table.ts";
@@ -19,7 +19,13 @@ export interface StatementRange {
 }
 
 /** `amount` is added to the balance; negative for an entry that reduces it. In micro-credits. */
-export type LedgerEntry = { position: string; atMs: number; amount: MicroCredits } & (
+export type LedgerEntry = {
+  position: string;
+  atMs: number;
+  amount: MicroCredits;
+  /** The budgets in which it counts, with their present names; a deleted one has none. */
+  budgets: readonly (BudgetUse & { name?: string | undefined })[];
+} & (
   | { kind: "grant"; grant: GrantRow }
   | { kind: "charge"; event: UsageEvent }
   | { kind: Exclude<AdjustmentRow["kind"], "late_settlement">; adjustment: AdjustmentRow }
@@ -45,23 +51,14 @@ const AHEAD_MS = 86_400_000;
 /** Age of recorded times: no booking of an earlier time may follow, even if a clock is set back a little. */
 const RECORDED_AFTER_MS = 3_600_000;
 
-/** The order of entries of the same millisecond. */
-const SOURCES = ["grant", "adjustment", "charge"] as const;
-type Source = (typeof SOURCES)[number];
+/** Kinds of rows, in the order of entries of the same millisecond. Those of one kind are in the order of their ids. */
+const SOURCES = ["grant", "adjustment", "charge", "late_settlement"] as const;
 
-/** Position of an entry. Entries are in the order of their time, source, id and sequence. */
-interface Position {
-  atMs: number;
-  source: Source;
-  sequence: 0 | 1;
-  id: string;
-}
+const POSITION = new RegExp(`^(\\d{15}):([0-${SOURCES.length - 1}]):(.*)$`, "s");
 
-const POSITION = new RegExp(`^(\\d{1,15}):(${SOURCES.join("|")}):([01]):(.*)$`, "s");
-
-interface Placed {
-  place: Position;
-  entry: LedgerEntry;
+/** Returns the position of an entry. Positions compare as texts as their entries follow each other. */
+function positionAt(source: (typeof SOURCES)[number], atMs: number, id: string) {
+  return { position: `${String(atMs).padStart(15, "0")}:${SOURCES.indexOf(source)}:${id}`, atMs };
 }
 
 /** Reads one page of an organization's statement: the entries that follow a position, from a time on. */
@@ -80,34 +77,41 @@ export async function statementPage(
     readRows(database, query, LATE_CHARGES).then((rows) => rows.map((request) => chargeEntry(chargeEvent(request)))),
     lateSettlementEntries(database, query),
   ]);
-  const entries = pages.flat().sort((a, b) => compare(a.place, b.place));
-  return entries.slice(0, limit).map(({ entry }) => entry);
+  const entries = pages.flat().sort((a, b) => (a.position < b.position ? -1 : 1));
+  return named(database, organizationId, entries.slice(0, limit));
+}
+
+/** Adds the names of budgets to entries. */
+async function named(database: Database, organizationId: string, entries: LedgerEntry[]): Promise<LedgerEntry[]> {
+  const ids = new Set(entries.flatMap(({ budgets }) => budgets.map(({ budgetId }) => budgetId)));
+  if (ids.size === 0) return entries;
+  const rows = await database.read<{ id: string; name: string }>(
+    sql`select id, name from budget where organization_id = ${organizationId} and id in (${join([...ids])})`,
+  );
+  const names = new Map(rows.map(({ id, name }) => [id, name]));
+  return entries.map((entry) => {
+    const budgets = entry.budgets.map((use) => ({ ...use, name: names.get(use.budgetId) }));
+    return { ...entry, budgets };
+  });
 }
 
 interface Query {
   organizationId: string;
   /** The last entry seen. */
-  last: Position | undefined;
+  last: { atMs: number; source: number; id: string } | undefined;
   fromMs: number;
   limit: number;
 }
 
-function parsePosition(text: string): Position {
-  const match = POSITION.exec(text);
-  if (match === null) throw invalidCursor();
-  const [, atMs, source, sequence, id = ""] = match;
-  return { atMs: Number(atMs), source: source as Source, sequence: sequence === "1" ? 1 : 0, id };
-}
-
-function compare(a: Position, b: Position): number {
-  if (a.atMs !== b.atMs) return a.atMs - b.atMs;
-  if (a.source !== b.source) return SOURCES.indexOf(a.source) - SOURCES.indexOf(b.source);
-  if (a.id !== b.id) return a.id < b.id ? -1 : 1;
-  return a.sequence - b.sequence;
+function parsePosition(text: string): Query["last"] {
+  const [, atMs, source, id] = POSITION.exec(text) ?? [];
+  if (id === undefined) throw invalidCursor();
+  return { atMs: Number(atMs), source: Number(source), id };
 }
 
 /** Rows that are entries of a statement. */
-interface EntryRows<Row extends object> extends Pick<Position, "source" | "sequence"> {
+interface EntryRows<Row extends object> {
+  source: (typeof SOURCES)[number];
   table: Table<Row>;
   /** The columns of an entry's time and id. */
   key: readonly [time: string, id: string];
@@ -115,20 +119,20 @@ interface EntryRows<Row extends object> extends Pick<Position, "source" | "seque
 }
 
 const GRANTS: EntryRows<GrantRow> = {
-  ...{ source: "grant", sequence: 0, table: GRANT, key: ["created_at", "id"] },
+  ...{ source: "grant", table: GRANT, key: ["created_at", "id"] },
   condition: sql`source = 'grant'`,
 };
 const ADJUSTMENTS: EntryRows<AdjustmentRow> = {
-  ...{ source: "adjustment", sequence: 0, table: ADJUSTMENT, key: ["made_at", "id"] },
+  ...{ source: "adjustment", table: ADJUSTMENT, key: ["made_at", "id"] },
   condition: sql`kind <> 'late_settlement'`,
 };
 const CHARGES: EntryRows<RequestRow> = {
-  ...{ source: "charge", sequence: 0, table: REQUEST, key: ["ended_at", "id"] },
+  ...{ source: "charge", table: REQUEST, key: ["ended_at", "id"] },
   condition: sql`is_late = 0 and ending <> 'released'`,
 };
 const LATE_CHARGES = { ...CHARGES, condition: sql`is_late = 1 and ending <> 'released'` };
 const LATE_SETTLEMENTS: EntryRows<AdjustmentRow> = {
-  ...{ source: "charge", sequence: 1, table: ADJUSTMENT, key: ["made_at", "hold_id"] },
+  ...{ source: "late_settlement", table: ADJUSTMENT, key: ["made_at", "hold_id"] },
   condition: sql`kind = 'late_settlement'`,
 };
 
@@ -136,13 +140,11 @@ const LATE_SETTLEMENTS: EntryRows<AdjustmentRow> = {
 async function readRows<Row extends object>(
   database: Database,
   { organizationId, last, fromMs, limit }: Query,
-  { source, sequence, table, key, condition }: EntryRows<Row>,
+  { source, table, key, condition }: EntryRows<Row>,
 ): Promise<Row[]> {
   const [time, id] = [raw(key[0]), raw(key[1])];
-  const placeOf = (atMs: Sql | Cell, of: Source, name: Sql | Cell, sequence: 0 | 1) =>
-    sql`(${atMs}, ${raw(SOURCES.indexOf(of))}, ${name}, ${raw(sequence)})`;
   const follows =
-    last && sql`${placeOf(time, source, id, sequence)} > ${placeOf(last.atMs, last.source, last.id, last.sequence)}`;
+    last && sql`(${time}, ${raw(SOURCES.indexOf(source))}, ${id}) > (${last.atMs}, ${raw(last.source)}, ${last.id})`;
   const found = await database.read(sql`
     select * from ${raw(table.name)}
     where ${allOf(sql`organization_id = ${organizationId}`, condition, sql`${time} >= ${fromMs}`, follows)}
@@ -151,7 +153,7 @@ async function readRows<Row extends object>(
 }
 
 /** Searches growing periods, so that a database that partitions requests by month reads few partitions. */
-async function chargeEntries(database: Database, query: Query): Promise<Placed[]> {
+async function chargeEntries(database: Database, query: Query): Promise<LedgerEntry[]> {
   let { fromMs } = query;
   let windowMs = FIRST_WINDOW_MS;
   const endMs = Date.now() + AHEAD_MS;
@@ -169,7 +171,7 @@ async function chargeEntries(database: Database, query: Query): Promise<Placed[]
   }
 }
 
-async function lateSettlementEntries(database: Database, query: Query): Promise<Placed[]> {
+async function lateSettlementEntries(database: Database, query: Query): Promise<LedgerEntry[]> {
   const adjustments = await readRows(database, query, LATE_SETTLEMENTS);
   const ids = adjustments.flatMap(({ holdId }) => holdId ?? []);
   if (ids.length === 0) return [];
@@ -183,27 +185,28 @@ async function lateSettlementEntries(database: Database, query: Query): Promise<
   });
 }
 
-function grantEntry(grant: GrantRow): Placed {
-  const place: Position = { atMs: grant.createdAtMs, source: "grant", sequence: 0, id: grant.id };
-  return { place, entry: { kind: "grant", ...positionOf(place), amount: grant.amount, grant } };
+function grantEntry(grant: GrantRow): LedgerEntry {
+  const { id, amount, createdAtMs } = grant;
+  return { kind: "grant", ...positionAt("grant", createdAtMs, id), amount, budgets: [], grant };
 }
 
-function adjustmentEntry(adjustment: AdjustmentRow): Placed {
+function adjustmentEntry(adjustment: AdjustmentRow): LedgerEntry {
   const { kind, id, madeAtMs } = adjustment;
   if (kind === "late_settlement") throw new Error("A late settlement is a charge.");
-  const place: Position = { atMs: madeAtMs, source: "adjustment", sequence: 0, id };
   const amount = kind === "credit" ? adjustment.amount : -adjustment.amount;
-  return { place, entry: { kind, ...positionOf(place), amount, adjustment } };
+  return {
+    kind,
+    ...positionAt("adjustment", madeAtMs, id),
+    amount,
+    budgets: countersIn(adjustment.budgets),
+    adjustment,
+  };
 }
 
-function chargeEntry(event: UsageEvent): Placed {
+function chargeEntry(event: UsageEvent): LedgerEntry {
   const { chargedAtMs, holdId, sequence, cost } = event;
-  const place: Position = { atMs: chargedAtMs, source: "charge", sequence, id: holdId };
-  return { place, entry: { kind: "charge", ...positionOf(place), amount: -cost, event } };
-}
-
-function positionOf({ atMs, source, sequence, id }: Position): { position: string; atMs: number } {
-  return { position: `${atMs}:${source}:${sequence}:${id}`, atMs };
+  const place = positionAt(sequence === 0 ? "charge" : "late_settlement", chargedAtMs, holdId);
+  return { kind: "charge", ...place, amount: -cost, budgets: countersIn(event.budgets), event };
 }
 
 /** Returns the charge of a request that was not released. */
@@ -223,9 +226,9 @@ export function lateEvent(request: RequestRow, adjustment: AdjustmentRow): Usage
 }
 
 function factsOf(request: RequestRow) {
-  const { holdId, organizationId, tokenId, requestId, model, upstream, metadata } = request;
+  const { holdId, organizationId, tokenId, budgets, requestId, model, upstream, metadata } = request;
   const { idempotencyKey, charge, shortfall, madeAtMs, trace } = request;
-  const facts = { holdId, organizationId, tokenId, requestId, model, upstream, metadata, idempotencyKey };
+  const facts = { holdId, organizationId, tokenId, budgets, requestId, model, upstream, metadata, idempotencyKey };
   return { ...facts, ...decodeLines(charge), shortfall, providerCost: trace?.providerCost ?? null, madeAtMs };
 }
 

@@ -108,7 +108,7 @@ function BudgetFields({ draft, organizationId, errors, nameOf, onDraft }: Budget
       />
       <Field
         label="Metadata"
-        hint="One key=value per line, such as team=red. Lines with the same key are alternatives. Callers set metadata themselves and can choose other values."
+        hint="One key=value per line, such as team=red. Lines with the same key are alternatives. Callers whose tokens do not pin the key can choose other values."
         error={errors.metadata}
       >
         {(attributes) => (

@@ -30,20 +30,19 @@ const ROWS = 50;
 
 interface BudgetsProps {
   organizationId: string;
-  /** Leaves out the budgets that do not cover this token. */
-  tokenId?: string;
+  /** Leaves out the budgets that do not cover this caller, the first token of its rotations. */
+  callerId?: string;
 }
 
 /** Budgets of an organization with what is spent and held in their current window. */
-export function Budgets({ organizationId, tokenId }: BudgetsProps) {
+export function Budgets({ organizationId, callerId }: BudgetsProps) {
   const { may } = useAccess();
   const mayChange = may("budgets:write");
   const [openDialog, setOpenDialog] = useState<OpenDialog | null>(null);
   const [shown, setShown] = useState(ROWS);
   const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/budgets`;
   const query = useSteady(useQuery(budgetsQuery(path)));
-  const isCovering = ({ selector, cap_of }: Budget) =>
-    tokenId === undefined || cap_of === tokenId || (selector.tokens?.includes(tokenId) ?? cap_of === null);
+  const isCovering = ({ selector }: Budget) => callerId === undefined || (selector.tokens?.includes(callerId) ?? true);
   const all = query.data?.data.filter(isCovering);
   if (!may("budgets:read") || (!mayChange && all?.length === 0)) return null;
   // Caps last: they are listed with their tokens as well.
@@ -156,7 +155,7 @@ function Coverage({ budget: { selector, each, by_callers_word } }: { budget: Bud
       <span className="wrap-anywhere">{coverageLabel(selector, nameOf)}</span>
       {each !== null && <span className="small faint wrap-anywhere">Full amount for {eachLabel(each)}</span>}
       {by_callers_word && (
-        <span title="Callers set metadata themselves and can choose other values.">
+        <span title="A covered token does not pin the metadata: its callers can choose other values.">
           <Badge tone="warn">Caller-supplied</Badge>
         </span>
       )}

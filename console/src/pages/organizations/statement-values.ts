@@ -23,3 +23,9 @@ export function entryDescription({ kind, model, tokens, reference, note, id }: S
   }
   return [reference && referenceLabel(reference), note].filter(Boolean).join(": ") || (id ?? "");
 }
+
+/** Names the budgets in which an entry counts, with the value of each; null if there is none. */
+export function budgetsLabel({ budgets }: StatementEntry): string | null {
+  const names = budgets.map(({ id, name, value }) => `${name ?? id}${value === null ? "" : ` (${value})`}`);
+  return names.length === 0 ? null : `${names.length === 1 ? "Budget" : "Budgets"}: ${names.join(", ")}`;
+}

@@ -15,7 +15,7 @@ import type { Column } from "../../ui/table.tsx";
 import { Moment, useNow } from "../../ui/values.tsx";
 import { Choice } from "../filters.tsx";
 import { PeriodChoice, type Times, timesOfPeriod } from "../period.tsx";
-import { entryDescription, KIND_LABELS } from "./statement-values.ts";
+import { budgetsLabel, entryDescription, KIND_LABELS } from "./statement-values.ts";
 
 const RANGES = [["7", "Last 7 days"]] as const;
 
@@ -81,6 +81,7 @@ const COLUMNS: readonly Column<StatementEntry>[] = [
 function What({ entry }: { entry: StatementEntry }) {
   const { may } = useAccess();
   const words = entryDescription(entry);
+  const counted = budgetsLabel(entry);
   return (
     <span className="row row-stacked">
       <Badge tone={entry.kind === "charge" ? "plain" : "accent"}>{KIND_LABELS[entry.kind]}</Badge>
@@ -91,6 +92,7 @@ function What({ entry }: { entry: StatementEntry }) {
       ) : (
         <span className="wrap-anywhere">{words}</span>
       )}
+      {counted !== null && <span className="small faint wrap-anywhere">{counted}</span>}
     </span>
   );
 }

@@ -58,7 +58,7 @@ function Loaded({ token }: { token: Token }) {
       <Card title="Settings">
         <Facts facts={settingsOf(token, isServiceWide)} />
       </Card>
-      <Budgets organizationId={token.organization_id} tokenId={token.id} />
+      <Budgets organizationId={token.organization_id} callerId={token.caller_id} />
       <Card title="How to use it">
         <div className="stack-small">
           <Samples withAgents body={{ model: token.models?.[0] ?? SANDBOX_MODEL, messages: MESSAGES }} />
