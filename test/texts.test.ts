@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { type TSchema, Type } from "typebox";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { eventText } from "../src/admin/event-texts.ts";
 import { EVENT_KINDS, type EventKind } from "../src/api/admin/event-kinds.ts";
 import { decodeChatCompletion } from "../src/api/chat/decode.ts";
 import { MESSAGES_MAX, TOOLS_MAX } from "../src/api/chat/request.ts";
@@ -8,7 +9,6 @@ import { compileCheck } from "../src/api/validation.ts";
 import { createProgram } from "../src/cli/program.ts";
 import { errorCatalog, invalidCursor } from "../src/errors.ts";
 import type { Server } from "../src/http/server.ts";
-import { eventText } from "../src/warnings/texts.ts";
 import { issueIn } from "./support/issue.ts";
 import { startTestServer } from "./support/server.ts";
 

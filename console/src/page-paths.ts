@@ -22,5 +22,6 @@ export const PAGE_PATHS = [
   // Model IDs contain slashes.
   { path: "/models", one: "/models/*", roles: everyone },
   { path: "/playground", roles: ["operator", "owner", "developer", "member"] },
+  { path: "/warnings", one: "/warnings/:id", roles: [...service, "owner"] },
   { path: "/audit", roles: service },
 ] as const satisfies readonly Address[];

@@ -1,4 +1,5 @@
 import {
+  BellRing,
   BookText,
   Boxes,
   Building2,
@@ -55,6 +56,11 @@ const PAGES: Record<(typeof PAGE_PATHS)[number]["path"], PageInfo> = {
     label: "Playground",
     icon: MessagesSquare,
     page: lazy(() => import("./pages/playground/playground.tsx")),
+  },
+  "/warnings": {
+    label: "Warnings",
+    icon: BellRing,
+    page: lazy(() => import("./pages/warnings/warnings.tsx")),
   },
   "/audit": {
     label: "Audit log",

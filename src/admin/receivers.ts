@@ -4,6 +4,7 @@ import { isLoopback, isMailAddress } from "../config/formats.ts";
 import type { EventRow } from "../credits/warnings.ts";
 import type { DeliveryPage, DeliveryRow, EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
 import { cursorFor, type Page, type PageRequest, pageOf, positionOf } from "./directory.ts";
+import { eventText } from "./event-texts.ts";
 import { idOfTexts, type RandomBytes } from "./token.ts";
 
 /** A mail arrives with all events of this time. */
@@ -72,7 +73,15 @@ export function toDelivery({ delivery, event }: EventDelivery): WarningDelivery 
   return {
     ...{ object: "delivery", id, receiver_id: receiverId, event_id: eventIdOf(key) },
     ...{ kind, organization_id: organizationId },
-    ...{ data, state, attempts, result, created_at: isoTime(createdAtMs), attempted_at: isoTime(attemptedAtMs) },
+    ...{
+      text: eventText(event, null),
+      data,
+      state,
+      attempts,
+      result,
+      created_at: isoTime(createdAtMs),
+      attempted_at: isoTime(attemptedAtMs),
+    },
     next_attempt_at: state === "waiting" ? isoTime(nextAtMs) : null,
   };
 }

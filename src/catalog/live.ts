@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Model } from "../api/model.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { FixedCatalog } from "./build.ts";
@@ -18,14 +17,6 @@ export interface LiveCatalogOptions {
   everyMs?: number;
   /** Time for which a server that does not answer stays listed: it may be busy loading a model. */
   keepMs?: number;
-}
-
-/** A change of a model's prices that is known in advance. */
-export interface PriceChange {
-  model: string;
-  atMs: number;
-  prices: Model["pricing_details"];
-  newPrices: Model["pricing_details"];
 }
 
 const EVERY_MS = 30_000;
@@ -78,14 +69,14 @@ export class LiveCatalog implements Catalog {
    * Returns the next change of the prices of each model until a time. A date that changes nothing is none. Throws
    * OperatorError.
    */
-  priceChanges(untilMs: number): PriceChange[] {
+  priceChanges(untilMs: number) {
     const changing = this.list().filter((model) => nextPriceMs(model) <= untilMs);
     return [...Map.groupBy(changing, nextPriceMs)].flatMap(([atMs, models]) => {
       const later = this.#options.build(this.found, atMs);
+      const date = dayOf(atMs);
       return models.flatMap((model) => {
-        const prices = toApiModel(model).pricing_details;
-        const newPrices = toApiModel(later.find(model.id) ?? model).pricing_details;
-        return isDeepStrictEqual(prices, newPrices) ? [] : [{ model: model.id, atMs, prices, newPrices }];
+        const [prices, new_prices] = [model, later.find(model.id) ?? model].map((at) => toApiModel(at).pricing_details);
+        return isDeepStrictEqual(prices, new_prices) ? [] : [{ model: model.id, date, prices, new_prices }];
       });
     });
   }
@@ -155,6 +146,10 @@ function nextPriceMs({ routes }: CatalogModel): number {
   return Math.min(...routes.map(({ changesAtMs = Number.POSITIVE_INFINITY }) => changesAtMs));
 }
 
+function dayOf(atMs: number): string {
+  return new Date(atMs).toISOString().slice(0, "YYYY-MM-DD".length);
+}
+
 /** Returns the next midnight in UTC, in milliseconds since 1970. */
 function nextMidnight(nowMs: number): number {
   return (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
@@ -162,5 +157,5 @@ function nextMidnight(nowMs: number): number {
 
 /** Returns a text that changes when the catalog may change: with the date, and with the servers that were found. */
 function fingerprint(found: readonly FoundServer[], nowMs: number): string {
-  return `${new Date(nowMs).toISOString().slice(0, "YYYY-MM-DD".length)} ${JSON.stringify(found)}`;
+  return `${dayOf(nowMs)} ${JSON.stringify(found)}`;
 }

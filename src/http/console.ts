@@ -12,7 +12,19 @@ import { isPublicPath, lacksApiPrefix, requestPath, respondNoRoute } from "./rou
 const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
 
 /** Paths of the console's pages. The same document serves them all. */
-const PAGES = ["/organizations", "/credits", "/tokens", "/requests", "/models", "/playground", "/audit", "/sign-in"];
+const PAGES = [
+  ...[
+    "/organizations",
+    "/credits",
+    "/tokens",
+    "/requests",
+    "/models",
+    "/playground",
+    "/warnings",
+    "/audit",
+    "/sign-in",
+  ],
+];
 
 /**
  * Content security policy of the console: resources of this service only, no inline scripts or styles, no embedding in

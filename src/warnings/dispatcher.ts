@@ -1,9 +1,9 @@
+import { eventText } from "../admin/event-texts.ts";
 import { deliveryOf, eventIdOf } from "../admin/receivers.ts";
 import { SERVICE_KINDS } from "../api/admin/event-kinds.ts";
 import { type EventRow, eventOf } from "../credits/warnings.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
-import { eventText } from "./texts.ts";
 
 const EVERY_MS = 1_000;
 const ROUTED_AT_ONCE = 100;

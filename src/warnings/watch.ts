@@ -1,5 +1,5 @@
+import { idOfTexts } from "../admin/token.ts";
 import type { EventKind } from "../api/admin/event-kinds.ts";
-import type { Model } from "../api/model.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsLeft, type EventRow, eventOf } from "../credits/warnings.ts";
@@ -23,8 +23,6 @@ export interface WatchSettings {
   unusualFactor: number;
 }
 
-type PricingDetails = Model["pricing_details"];
-
 /** Health of a route on this node. */
 export interface RouteState {
   provider: string;
@@ -43,9 +41,7 @@ export interface WatchOptions {
   routes: () => readonly RouteState[];
   models: () => readonly { id: string; shutdownDate: string | null; replacement: string | null }[];
   /** Returns the next change of the prices of each model until a time. */
-  priceChanges: (
-    untilMs: number,
-  ) => readonly { model: string; atMs: number; prices: PricingDetails; newPrices: PricingDetails }[];
+  priceChanges: (untilMs: number) => readonly ModelChange["data"][];
   deadLetters: () => Promise<number>;
   /** Name of this node, which has dead letters of its own. */
   node: string;
@@ -177,8 +173,13 @@ export class Watch {
 
   /** Tells the service, and each organization that used the model lately, of what changes in the next days. */
   async #watchModels(): Promise<void> {
-    const { rows, clock } = this.#options;
-    const changes = [...this.#shutdowns(), ...this.#priceChanges()];
+    const { rows, priceChanges, clock } = this.#options;
+    const priced = priceChanges(clock() + MODEL_DAYS * DAY_MS).map((data): ModelChange => {
+      // Corrected prices are another change. They can be longer than a key may be.
+      const prices = idOfTexts("prices", JSON.stringify(data.new_prices));
+      return { kind: "price.change", period: [data.model, data.date, prices], data };
+    });
+    const changes = [...this.#shutdowns(), ...priced];
     const models = changes.map(({ data }) => data.model);
     const users = changes.length === 0 ? [] : await rows.modelUsers(models, startOfDay(clock()) - PAST_DAYS * DAY_MS);
     const events = changes.flatMap(({ kind, period, data }) => {
@@ -194,14 +195,6 @@ export class Watch {
     return models().flatMap(({ id: model, shutdownDate: date, replacement }) => {
       if (date === null || date < from || date > to) return [];
       return [{ kind: "model.shutdown", period: [model, date], data: { model, date, replacement } }];
-    });
-  }
-
-  #priceChanges(): ModelChange[] {
-    const { priceChanges, clock } = this.#options;
-    return priceChanges(clock() + MODEL_DAYS * DAY_MS).map(({ model, atMs, prices, newPrices }) => {
-      const data = { model, date: dayOf(atMs), prices, new_prices: newPrices };
-      return { kind: "price.change", period: [model, data.date, newPrices], data };
     });
   }
 }

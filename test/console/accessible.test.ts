@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PAGE_PATHS } from "../../console/src/page-paths.ts";
-import { operator as operatorOf } from "../support/admin.ts";
+import { type AdminClient, operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, problemsOf, settled, signIn, visit, WINDOWS } from "../support/console.ts";
 import { ROOT } from "../support/documents.ts";
@@ -21,9 +21,9 @@ type Address = (typeof PAGE_PATHS)[number];
 type Pattern = Address["path"] | Extract<Address, { one: string }>["one"];
 type Role = "operator" | "auditor" | "member";
 
-const TABS = ["usage", "tokens", "budgets", "statement", "settings"];
+const TABS = ["usage", "tokens", "budgets", "statement", "warnings", "settings"];
 /** As many as a pattern has paths. */
-const ROUNDS = Array.from({ length: 8 }, (_, round) => round);
+const ROUNDS = Array.from({ length: 9 }, (_, round) => round);
 
 /** Route patterns of all pages that a role can open. */
 const patternsOf = (role: Role): Pattern[] =>
@@ -38,6 +38,7 @@ describe.skipIf(!hasBrowser)(
     let browser: Browser;
     let service: RunningService;
     let organization: Organization;
+    let receiverId: string;
     let admin: string;
     let tokens: Record<Role, string>;
     /** Paths to open for each pattern: one with much content, one with little, and others. */
@@ -46,13 +47,14 @@ describe.skipIf(!hasBrowser)(
     beforeAll(async () => {
       [browser, service] = await Promise.all([
         launchBrowser(),
-        startService({ config: { playground: { openToGuests: true } } }),
+        startService({ config: { playground: { openToGuests: true }, warnings: { allowPrivateAddresses: true } } }),
       ]);
       admin = await adminTokenOf(service);
       organization = await makeOrganization(service, "50", { name: "web app", scopes: MEMBER_SCOPES });
       const auditor = await service.tollgate<{ token: string }>("operator", "create", "Ada", "--role", "auditor");
       tokens = { operator: admin, auditor: auditor.token, member: organization.token };
-      const requestId = await fill(service, organization);
+      const filled = await fill(service, organization);
+      receiverId = filled.receiverId;
       examples = {
         "/": ["/", "/?period=1&organization_id=org_playground"],
         "/organizations": ["/organizations", "/organizations?search=nobody"],
@@ -70,10 +72,12 @@ describe.skipIf(!hasBrowser)(
           "/requests?sort=charged",
           ...["token", "hour", "budget", "metadata&metadata_key=purpose", "metadata"].map((by) => `/requests?by=${by}`),
         ],
-        "/requests/:id": [`/requests/${requestId}`, "/requests/unknown"],
+        "/requests/:id": [`/requests/${filled.requestId}`, "/requests/unknown"],
         "/models": ["/models?compare=sandbox%2Fecho%2Csandbox%2Fstory", "/models?search=none"],
         "/models/*": ["/models/sandbox/echo"],
         "/playground": ["/playground"],
+        "/warnings": ["/warnings", "/warnings?state=failed"],
+        "/warnings/:id": [`/warnings/${receiverId}`, "/warnings/rcv_unknown"],
         "/audit": ["/audit"],
       };
     });
@@ -115,7 +119,7 @@ describe.skipIf(!hasBrowser)(
       const problems: string[] = [];
       for (const { path, file, open } of OPENINGS) {
         await page.setViewportSize(WINDOWS.wide);
-        await show(page, path.replace(":id", organization.id));
+        await show(page, path.replace(":id", organization.id).replace(":receiver", receiverId));
         await open(page);
         problems.push(...(await problemsOf(visitor, `${path}, ${file}`)));
         await closeDialog(page);
@@ -195,8 +199,8 @@ const DIALOG = /<(Dialog|DialogForm|BookingForm|Picker)\b/;
 /** Building blocks of other dialogs, dialogs with a path of their own, and that of trouble.test.ts. */
 const ELSEWHERE = ["ui/dialog.tsx", "shell/session-ended.tsx", "pages/models/details.tsx"];
 
-/** Creates data of every kind for the pages. Returns the ID of a request. */
-async function fill(service: RunningService, { id, token }: Organization): Promise<string> {
+/** Creates data of every kind for the pages. Returns the IDs of a request and of a receiver. */
+async function fill(service: RunningService, { id, token }: Organization) {
   const admin = operatorOf(service);
   const path = `/organizations/${id}`;
   await admin.call("PATCH", path, { keeps_conversations: true });
@@ -225,5 +229,18 @@ async function fill(service: RunningService, { id, token }: Organization): Promi
   }
   await admin.call("PATCH", `${path}/budgets/${total.id}`, { amount: 0.000001 });
   const { body } = await admin.call<{ data: { id: string }[] }>("GET", "/requests?model=sandbox/fault");
-  return body.data[0]?.id ?? "";
+  return { requestId: body.data[0]?.id ?? "", receiverId: await makeReceivers(admin, id) };
+}
+
+/** Creates receivers with deliveries that fail, because nothing listens at the address. Returns the ID of one. */
+async function makeReceivers(admin: AdminClient, organization_id: string): Promise<string> {
+  const target = "https://127.0.0.1:1/a/long/path/without/an/end/with/a/secret/of/the/receiver";
+  const kinds = ["credits.low", "budget.used", "token.expiring", "price.change"];
+  const service = { name: "Operations", format: "webhook", target };
+  await admin.call("POST", "/receivers", { ...service, name: "Chat", format: "slack", kinds, organization_id });
+  const { body } = await admin.call("POST", "/receivers", service);
+  const { body: off } = await admin.call("POST", "/receivers", { ...service, name: "Switched off" });
+  await admin.call("PATCH", `/receivers/${off.id}`, { enabled: false });
+  await admin.call("POST", `/receivers/${body.id}/test`);
+  return String(body.id);
 }

@@ -178,6 +178,30 @@ export const OPENINGS: Opening[] = [
       await page.getByRole("dialog").locator("[role=listbox][aria-busy=false]").waitFor();
     },
   },
+  {
+    path: "/warnings",
+    file: "pages/warnings/receiver-forms.tsx",
+    open: pressing("Add receiver", async (dialog) => {
+      await dialog.getByRole("radio", { name: "Selected events" }).check();
+      await refused(dialog, "Add receiver");
+    }),
+  },
+  {
+    path: "/warnings",
+    file: "pages/tokens/secret.tsx",
+    open: pressing("Add receiver", async (dialog) => {
+      await dialog.getByLabel("Name").fill("shown once");
+      await dialog.getByLabel("Address").fill("https://127.0.0.1:1/");
+      await press(dialog, "Add receiver");
+      await dialog.getByText("You won't see it again").waitFor();
+    }),
+  },
+  ...["Send test event", "Edit", "Replace secret", "Disable", "Delete"].map((name) => ({
+    path: "/warnings/:receiver",
+    file: "pages/warnings/receiver-forms.tsx",
+    open: pressing(name),
+  })),
+  { path: "/warnings/:receiver", file: "pages/warnings/deliveries.tsx", open: pressing("Send now") },
   { path: "/playground", file: "pages/playground/code-dialog.tsx", open: pressing("View code") },
   {
     path: "/tokens",

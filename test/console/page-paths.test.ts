@@ -10,6 +10,7 @@ const READS: Record<(typeof PAGE_PATHS)[number]["path"], Permission> = {
   "/requests": "requests:read",
   "/models": "models:read",
   "/playground": "playground:use",
+  "/warnings": "receivers:read",
   "/audit": "audit:read",
 };
 

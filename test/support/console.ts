@@ -51,7 +51,7 @@ export async function adminTokenOf(service: RunningService): Promise<string> {
 export async function signIn(page: Page, token: string): Promise<void> {
   await page.goto("/");
   await page.getByLabel("Token").fill(token);
-  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
   await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
 }
 

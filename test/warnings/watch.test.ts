@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { eventText } from "../../src/admin/event-texts.ts";
 import { EVENT_KINDS } from "../../src/api/admin/event-kinds.ts";
 import { buildCatalog } from "../../src/catalog/build.ts";
 import type { ModelSettings } from "../../src/catalog/configured.ts";
@@ -11,7 +12,6 @@ import { eventOf } from "../../src/credits/warnings.ts";
 import type { RequestSum } from "../../src/stores/queries/usage.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
-import { eventText } from "../../src/warnings/texts.ts";
 import { type RouteState, Watch, type WatchOptions } from "../../src/warnings/watch.ts";
 import { grantOf } from "../stores/fixture.ts";
 
@@ -284,7 +284,8 @@ test("a price that is corrected before it takes effect is told of again", async 
       }),
     ).run();
   }
-  expect((await told()).map(([, { new_prices }]) => (new_prices as { input: number }).input)).toEqual([2, 3]);
+  const inputs = (await told()).map(([, { new_prices }]) => (new_prices as { input: number }).input);
+  expect(inputs.toSorted()).toEqual([2, 3]);
 });
 
 test("a change of known prices is told of with its day", async () => {

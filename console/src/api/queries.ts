@@ -9,6 +9,7 @@ import type {
   Organization,
   Overview,
   PageOf,
+  Receiver,
   RequestDetail,
   RequestSummary,
   SearchResult,
@@ -160,6 +161,15 @@ export const budgets = (path: string) =>
   queryOptions({
     queryKey: ["budgets", "all", path],
     queryFn: ({ signal }) => read<PageOf<Budget>>(path, signal),
+    refetchInterval: FIGURES_MS,
+  });
+
+/** The receivers of an organization, or ("") all that the session may see. The service answers them in one page. */
+export const receivers = (organizationId: string) =>
+  queryOptions({
+    queryKey: ["receivers", organizationId],
+    queryFn: ({ signal }) =>
+      read<PageOf<Receiver>>(withQuery("/admin/v1/receivers", { organization_id: organizationId }), signal),
     refetchInterval: FIGURES_MS,
   });
 

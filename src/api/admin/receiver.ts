@@ -58,6 +58,7 @@ export const WarningDelivery = Type.Object({
   event_id: Type.String({ description: "The same in every attempt: `webhook-id`." }),
   kind: Type.String(),
   organization_id: Nullable(Id),
+  text: Type.String({ description: "The event in words, as in a mail." }),
   data: Type.Record(Type.String(), Type.Unknown()),
   state: Type.Enum([...DELIVERY_STATES]),
   attempts: Type.Integer({ minimum: 0 }),

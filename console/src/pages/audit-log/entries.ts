@@ -25,6 +25,7 @@ const ACTIONS: Record<string, string> = {
   "credits.credit": "Credits refunded",
   "allowance.create": "Monthly allowance created",
   "allowance.end": "Monthly allowance ended",
+  "receiver.create": "Receiver added",
   "receiver.rotate": "Secret of a receiver replaced",
   "receiver.test": "Test event sent",
   "receiver.replay": "Delivery repeated",

@@ -17,6 +17,7 @@ import { limitsLabel } from "../form-fields.tsx";
 import { OrganizationUsage } from "../overview/usage.tsx";
 import { BoundsCard } from "../tokens/bounds.tsx";
 import { OrganizationTokens } from "../tokens/token-table.tsx";
+import { Receivers } from "../warnings/receivers.tsx";
 import { Budgets } from "./budgets.tsx";
 import { ConversationsSection } from "./conversations-section.tsx";
 import { Balance, CreditsSection } from "./credits.tsx";
@@ -42,6 +43,7 @@ const TABS = [
   ["tokens", "Tokens"],
   ["budgets", "Budgets"],
   ["statement", "Statement"],
+  ["warnings", "Warnings"],
   ["settings", "Settings"],
 ] as const;
 type Tab = (typeof TABS)[number][0];
@@ -120,6 +122,8 @@ function TabContent({ tab, organization }: { tab: Tab; organization: Organizatio
       return <Budgets organizationId={id} />;
     case "statement":
       return <Statement organization={organization} />;
+    case "warnings":
+      return <Receivers organizationId={id} />;
     case "settings":
       return <Settings organization={organization} />;
     default:

@@ -3,7 +3,7 @@ import { useEffect, useState, useSyncExternalStore } from "react";
 import { flushSync } from "react-dom";
 import { models, newestRequest } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
-import type { TokenWithSecret } from "../../api/types.ts";
+import type { ReceiverWithSecret, TokenWithSecret } from "../../api/types.ts";
 import { formatExactCredits } from "../../format/numbers.ts";
 import { Samples } from "../../snippets/samples.tsx";
 import { Button } from "../../ui/button.tsx";
@@ -15,17 +15,18 @@ import { StatusBadge } from "../requests/status.tsx";
 /** Renders the dialog with a new secret, independent of the current page. */
 export function SecretHost() {
   const shown = useShownSecret();
-  return shown && <Secret key={shown.token.id} {...shown} />;
+  if (shown === null) return null;
+  const { id } = "token" in shown ? shown.token : shown.receiver;
+  return <Secret key={id} shown={shown} />;
 }
 
 /** Model of the sample command: inexpensive, and available unless the sandbox is disabled. */
 export const SANDBOX_MODEL = "sandbox/echo";
 
-/** Shows the secret of a token once. Only the Done button closes the dialog. */
-function Secret({ title, token, note, showsRequests = true }: ShownSecret) {
-  const offered = useQuery(models).data?.data.map(({ id }) => id) ?? [SANDBOX_MODEL];
-  const model = token.models?.[0] ?? offered.find((id) => id === SANDBOX_MODEL) ?? offered[0] ?? SANDBOX_MODEL;
+/** Shows a secret once. Only the Done button closes the dialog. */
+function Secret({ shown: secret }: { shown: ShownSecret }) {
   const [isReminded, setReminded] = useState(false);
+  const isToken = "token" in secret;
   useEffect(() => {
     // The browser asks before the page is closed or reloaded, which would lose the secret.
     const ask = (event: BeforeUnloadEvent) => event.preventDefault();
@@ -33,22 +34,11 @@ function Secret({ title, token, note, showsRequests = true }: ShownSecret) {
     return () => removeEventListener("beforeunload", ask);
   }, []);
   return (
-    <Dialog title={title} isLocked onClose={confirmSecret} onEscape={() => setReminded(true)}>
-      <div className="dialog-body">
-        {token.secret === undefined || token.secret === null ? (
-          <Note tone="warn">
-            An earlier attempt created this token, but its answer was lost. The secret can't be shown again. Rotate the
-            token to get a new secret, or revoke it.
-          </Note>
-        ) : (
-          <SecretText secret={token.secret} model={model} />
-        )}
-        {showsRequests && <FirstRequest tokenId={token.id} />}
-        {note && <p>{note}</p>}
-      </div>
+    <Dialog title={secret.title} isLocked onClose={confirmSecret} onEscape={() => setReminded(true)}>
+      <div className="dialog-body">{isToken ? <NewToken {...secret} /> : <NewSecret receiver={secret.receiver} />}</div>
       <footer className="dialog-foot">
         <p role="status" className="dialog-question">
-          {isReminded && "Copy the token, then click Done."}
+          {isReminded && (isToken ? "Copy the token, then click Done." : "Copy the secret, then click Done.")}
         </p>
         <Button look="main" onClick={confirmSecret}>
           Done
@@ -58,21 +48,61 @@ function Secret({ title, token, note, showsRequests = true }: ShownSecret) {
   );
 }
 
-function SecretText({ secret, model }: { secret: string; model: string }) {
+function NewToken({ token, note, showsRequests = true }: TokenSecret) {
+  const offered = useQuery(models).data?.data.map(({ id }) => id) ?? [SANDBOX_MODEL];
+  const model = token.models?.[0] ?? offered.find((id) => id === SANDBOX_MODEL) ?? offered[0] ?? SANDBOX_MODEL;
   const messages = [{ role: "user", content: "Hello, Tollgate!" }];
+  return (
+    <>
+      {token.secret === undefined || token.secret === null ? (
+        <Note tone="warn">
+          An earlier attempt created this token, but its answer was lost. The secret can't be shown again. Rotate the
+          token to get a new secret, or revoke it.
+        </Note>
+      ) : (
+        <>
+          <SecretText secret={token.secret} label="Copy token" />
+          <section className="stack-small">
+            <h3>Try it</h3>
+            <Samples withAgents token={token.secret} body={{ model, messages }} />
+          </section>
+        </>
+      )}
+      {showsRequests && <FirstRequest tokenId={token.id} />}
+      {note && <p>{note}</p>}
+    </>
+  );
+}
+
+function NewSecret({ receiver: { secret } }: { receiver: ReceiverWithSecret }) {
+  if (secret === null) {
+    return (
+      <Note tone="warn">
+        An earlier attempt was successful, but its answer was lost. The secret can't be shown again. Replace the secret
+        of the receiver to get a new one.
+      </Note>
+    );
+  }
+  return (
+    <>
+      <SecretText secret={secret} label="Copy secret" />
+      <p>
+        The receiver verifies the signatures of deliveries with it, for example with a library of Standard Webhooks.
+      </p>
+    </>
+  );
+}
+
+function SecretText({ secret, label }: { secret: string; label: string }) {
   return (
     <>
       <Note tone="warn">Copy it now. You won't see it again.</Note>
       <div className="stack-small">
         <code className="secret">{secret}</code>
         <div className="row">
-          <CopyButton text={secret} label="Copy token" />
+          <CopyButton text={secret} label={label} />
         </div>
       </div>
-      <section className="stack-small">
-        <h3>Try it</h3>
-        <Samples withAgents token={secret} body={{ model, messages }} />
-      </section>
     </>
   );
 }
@@ -100,8 +130,7 @@ function FirstRequest({ tokenId }: { tokenId: string }) {
   );
 }
 
-/** New token that is shown until the user confirms that it is copied. */
-export interface ShownSecret {
+interface TokenSecret {
   title: string;
   token: TokenWithSecret;
   /** Additional note about the token. */
@@ -109,6 +138,9 @@ export interface ShownSecret {
   /** False if the person may not see requests. */
   showsRequests?: boolean;
 }
+
+/** New secret of a token or of a receiver, which is shown until the user confirms that it is copied. */
+export type ShownSecret = TokenSecret | { title: string; receiver: ReceiverWithSecret };
 
 let shown: ShownSecret | null = null;
 const watchers = new Set<() => void>();
@@ -120,7 +152,7 @@ function set(next: ShownSecret | null): void {
 
 /**
  * Shows a secret over every page until it is confirmed, even after navigation or sign-out. `closeForm` closes the
- * dialog that created the token first, so that the focus returns to the right element.
+ * dialog that created the secret first, so that the focus returns to the right element.
  */
 export function showSecret(secret: ShownSecret, closeForm: () => void): void {
   flushSync(closeForm);

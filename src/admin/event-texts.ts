@@ -3,7 +3,7 @@ import type { EventRow } from "../credits/warnings.ts";
 
 type Data = Record<string, unknown>;
 
-/** Texts for people, in Slack and by mail. */
+/** Texts for people: in Slack, by mail and in lists of deliveries. */
 const TEXTS: Record<EventKind, (data: Data) => string> = {
   // At 0 % a rest may be left that is too small for a request.
   "credits.low": ({ credits_left, percent, threshold, last_top_up }) => {
