@@ -40,6 +40,7 @@ const TAB_OF: Record<string, string> = {
   "pages/organizations/budget-forms.tsx": "budgets",
   "pages/organizations/budgets.tsx": "budgets",
   "pages/organizations/conversations-section.tsx": "settings",
+  "pages/tokens/bounds.tsx": "tokens",
 };
 
 const OF_ORGANIZATIONS: Opening[] = [
@@ -104,6 +105,7 @@ const OF_ORGANIZATIONS: Opening[] = [
       file: "pages/organizations/budgets.tsx",
       open: pressing("Show values of every user", (dialog) => dialog.getByRole("row", { name: "(none)" }).waitFor()),
     },
+    { file: "pages/tokens/bounds.tsx", open: pressing("Edit bounds") },
     { file: "pages/organizations/conversations-section.tsx", open: pressing("Disable storage") },
     { file: "pages/organizations/conversations-section.tsx", open: pressing("Delete stored data") },
   ].map(({ file, open }) => ({ path: `/organizations/:id?tab=${TAB_OF[file] ?? "credits"}`, file, open })),
