@@ -19,7 +19,7 @@ function overloadWith(state: { delayMs: number; memoryShare: number }, limits = 
   const run = (seconds: number) => {
     for (const endMs = at.nowMs + seconds * 1_000; at.nowMs < endMs; ) {
       at.nowMs += SAMPLE_EVERY_MS + at.delayMs;
-      overload.sample();
+      overload.turn();
     }
   };
   return { overload, at, run, noted };
@@ -81,6 +81,18 @@ describe("An overloaded service", () => {
       overload.refusal();
     }
     expect(overload.refusedShare).toBe(1);
+  });
+
+  test("takes a long turn of the event loop as one delay, however many requests arrive in it", () => {
+    const { overload, at } = overloadWith({ delayMs: 0, memoryShare: 0 }, { eventLoopDelayMs: 250, memoryShare: 0 });
+    at.random = 0.9;
+    const refusals: boolean[] = [];
+    while (at.nowMs < 3_000) {
+      at.nowMs += 1;
+      refusals.push(overload.refusal() !== undefined);
+    }
+    expect(refusals.indexOf(true)).toBeLessThan(1_500);
+    expect(refusals.slice(1_500)).not.toContain(false);
   });
 
   test("settles near its capacity under three times as much work", () => {

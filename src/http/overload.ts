@@ -26,7 +26,7 @@ export interface OverloadOptions {
 const SAMPLE_EVERY_MS = 20;
 /** Less often: to read it, V8 gives up the memory that it has reserved for the next objects. */
 const MEMORY_EVERY_MS = 500;
-/** A sample that is this old when a request arrives is replaced: the event loop has not come to the timer. */
+/** After this time without a sample a request takes one: the event loop has not come to the timer. */
 const SAMPLE_OLD_MS = 300;
 /** The gains below are those of a step of this length. */
 const STEP_MS = 100;
@@ -54,6 +54,8 @@ export class Overload {
   readonly #options: OverloadOptions;
   #delayMs = 0;
   #sampledAtMs: number;
+  /** Time when the event loop last came to the timer. */
+  #turnAtMs: number;
   #shareForDelay = 0;
   #memoryShare = 0;
   #memoryReadAtMs = Number.NEGATIVE_INFINITY;
@@ -61,7 +63,7 @@ export class Overload {
 
   constructor(options: OverloadOptions) {
     this.#options = options;
-    this.#sampledAtMs = options.now();
+    this.#turnAtMs = this.#sampledAtMs = options.now();
   }
 
   /** Share of new work that is refused now, from 0 to 1. */
@@ -76,16 +78,21 @@ export class Overload {
   }
 
   start(): void {
-    this.#sampledAtMs = this.#options.now();
-    this.#timer = setInterval(() => this.sample(), SAMPLE_EVERY_MS).unref();
+    this.#turnAtMs = this.#sampledAtMs = this.#options.now();
+    this.#timer = setInterval(() => this.turn(), SAMPLE_EVERY_MS).unref();
   }
 
   stop(): void {
     clearInterval(this.#timer);
   }
 
-  /** Adapts the refused share to the load. */
-  sample(): void {
+  /** Adapts the refused share to the load, in a new turn of the event loop. */
+  turn(): void {
+    this.#sample();
+    this.#turnAtMs = this.#sampledAtMs;
+  }
+
+  #sample(): void {
     const { now, readMemoryShare, outage } = this.#options;
     const passedMs = now() - this.#sampledAtMs;
     this.#sampledAtMs += passedMs;
@@ -99,7 +106,7 @@ export class Overload {
 
   /** Returns the error of a request that is refused, undefined for one that is taken. */
   refusal(): ApiError | undefined {
-    if (this.#options.now() - this.#sampledAtMs >= SAMPLE_OLD_MS) this.sample();
+    if (this.#options.now() - this.#sampledAtMs >= SAMPLE_OLD_MS) this.#sample();
     const share = this.refusedShare;
     if (share === 0 || this.#options.random() >= share) return undefined;
     this.#options.outage.failed({
@@ -119,7 +126,9 @@ export class Overload {
     if (limitMs === 0) return;
     const steps = Math.min(STEPS_MAX, passedMs / STEP_MS);
     const before = this.#delayMs;
-    const newest = Math.min(Math.max(0, passedMs - SAMPLE_EVERY_MS), limitMs * DELAY_MAX_LIMITS);
+    // A request's own sample does not end the delay, which lasts until the event loop comes to the timer.
+    const lateMs = this.#sampledAtMs - this.#turnAtMs - SAMPLE_EVERY_MS;
+    const newest = Math.min(Math.max(0, lateMs), limitMs * DELAY_MAX_LIMITS);
     this.#delayMs += Math.min(1, steps) * NEWEST_WEIGHT * (newest - before);
     const change = steps * EXCESS_GAIN * (this.#delayMs - limitMs) + TREND_GAIN * (this.#delayMs - before);
     const next = this.#shareForDelay + (this.#delayMs > limitMs ? change : Math.min(0, change)) / limitMs;
