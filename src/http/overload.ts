@@ -63,7 +63,8 @@ export class Overload {
 
   constructor(options: OverloadOptions) {
     this.#options = options;
-    this.#turnAtMs = this.#sampledAtMs = options.now();
+    this.#sampledAtMs = options.now();
+    this.#turnAtMs = this.#sampledAtMs;
   }
 
   /** Share of new work that is refused now, from 0 to 1. */
@@ -78,7 +79,8 @@ export class Overload {
   }
 
   start(): void {
-    this.#turnAtMs = this.#sampledAtMs = this.#options.now();
+    this.#sampledAtMs = this.#options.now();
+    this.#turnAtMs = this.#sampledAtMs;
     this.#timer = setInterval(() => this.turn(), SAMPLE_EVERY_MS).unref();
   }
 
