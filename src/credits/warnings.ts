@@ -105,8 +105,8 @@ export function warnOfShortfall(sink: EventSink, organizationId: string, shortfa
 export const UNWARNED_USE = { warnedLimit: 0n, warnedPercent: 0 };
 
 /**
- * Announces that a counter of a budget has reached 80 or 100 % of its limit, and returns the counter. Each percentage of each
- * limit is announced once: a change of the limit begins again. `isRefused`: a request no longer fits.
+ * Announces that a counter of a budget has reached 80 or 100 % of its limit, and notes that in the counter. Each percentage of
+ * each limit is announced once: a change of the limit begins again. `isRefused`: a request no longer fits.
  */
 export function warnOfBudget(sink: EventSink, budget: BudgetRow, use: BudgetUseRow, isRefused = false): void {
   const { organizationId, budgetId, windowAtMs, value, spent, raised } = use;

@@ -13,17 +13,15 @@ const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
 
 /** Paths of the console's pages. The same document serves them all. */
 const PAGES = [
-  ...[
-    "/organizations",
-    "/credits",
-    "/tokens",
-    "/requests",
-    "/models",
-    "/playground",
-    "/warnings",
-    "/audit",
-    "/sign-in",
-  ],
+  "/organizations",
+  "/credits",
+  "/tokens",
+  "/requests",
+  "/models",
+  "/playground",
+  "/warnings",
+  "/audit",
+  "/sign-in",
 ];
 
 /**

@@ -75,7 +75,7 @@ type Rotated = NewSecret & { oldExpiresAtMs: number };
  * Creates a token with the name, rights and lifetime of another, which ends after `overlapMs` (or at its own expiry, if
  * that comes first), so that clients can change over without an interruption. A token is rotated once. With `replace`,
  * a successor that was never used is revoked and created again; the token itself then keeps its end. With bounds, the new token
- * is within them. Rejects with not_found, token_ended, already_rotated or invalid_value.
+ * is within them. Rejects with not_found, token_ended, already_rotated, insufficient_role or invalid_value.
  */
 export async function replaceToken(
   core: AccountCore,
@@ -92,6 +92,7 @@ export async function replaceToken(
   else {
     const isUsed = successor.lastUsedAtMs !== null || successor.successorId !== null;
     if (!replace || isUsed) throw alreadyRotated(id, successor.id, isUsed);
+    if (bounds !== null) requireReplaceable(core, successor);
   }
   // Without a result, one of the tokens was rotated, revoked or used meanwhile: report that.
   return (await rotate(core, old, successor, overlapMs, bounds)) ?? replaceToken(core, id, overlapMs, false, bounds);
@@ -132,6 +133,13 @@ function boundedSuccessor(bounds: OwnBounds, old: TokenWithBudget, endsAtMs: num
   );
   if (cap === present) return terms;
   throw invalidValue("cap", "absent", "set: your organization has a highest cap. Change the token first");
+}
+
+/** Checks that a bounded caller can replace a successor: one that had ended would let them have more tokens than allowed. */
+function requireReplaceable(core: AccountCore, successor: TokenRow): void {
+  expectActive(core, successor, "replaced");
+  if (successor.createdBy === core.actor.id) return;
+  throw new ApiError("insufficient_role", "You can replace only tokens that you created.");
 }
 
 function alreadyRotated(id: string, successorId: string, isUsed: boolean): ApiError {

@@ -66,11 +66,13 @@ export async function boundsOf(core: AccountCore, who: Administrator | null): Pr
   if (own !== undefined && (own.revokedAtMs !== null || (own.expiresAtMs ?? nowMs + 1) <= nowMs)) {
     throw new ApiError("insufficient_role", `The token ${own.id}, with which you call models, has ended.`);
   }
+  const allowed = (own?.scopes ?? DEFAULT_SCOPES).filter((scope) => scopes?.has(scope) ?? true);
+  if (allowed.length === 0) throw new ApiError("insufficient_role", "You have no scope that you can give to a token.");
   const { countMax, models, capMax, daysMax } = tokenBounds;
   const pinned = { ...own?.pinned, ...person.pins };
   return {
     countMax,
-    scopes: (own?.scopes ?? DEFAULT_SCOPES).filter((scope) => scopes?.has(scope) ?? true),
+    scopes: allowed,
     models: models === null ? (own?.models ?? null) : models.filter((id) => own?.models?.includes(id) ?? true),
     cap: least(capMax === null ? null : amountOf("cap", capMax), own?.budget?.cap ?? null),
     expiresAtMs: least(daysMax === null ? null : nowMs + daysMax * DAY_MS, own?.expiresAtMs ?? null),
@@ -103,9 +105,18 @@ export function boundTerms(bounds: OwnBounds, stated: Partial<TokenTerms>, old: 
     models: models ?? (bounds.models && [...bounds.models]),
     cap: atMost("cap", cap, bounds.cap, formatCredits),
     expiresAtMs: atMost("expires_at", expiresAtMs, bounds.expiresAtMs, isoTime),
-    limits: old.limits ?? bounds.limits,
+    limits: leastLimits(old.limits ?? null, bounds.limits),
     pinned: Object.keys(pinned).length === 0 ? null : pinned,
   };
+}
+
+/** Returns the lower one of each limit. */
+function leastLimits(one: OwnBounds["limits"], other: OwnBounds["limits"]): OwnBounds["limits"] {
+  const lower = Object.entries({ ...one, ...other }).map(([name, value]) => {
+    const limit = name as keyof LimitSettings;
+    return [limit, Math.min(value, one?.[limit] ?? value)];
+  });
+  return lower.length === 0 ? null : Object.fromEntries(lower);
 }
 
 function checkWithin(field: string, values: readonly string[] | null, allowed: readonly string[] | null): void {

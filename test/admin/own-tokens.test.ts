@@ -61,7 +61,8 @@ const make = (who: AdminClient, terms: object = {}) =>
   who.call<Token & Fault>("POST", "/tokens", { organization_id: organization.id, name: "own", ...terms });
 const change = (who: AdminClient, { id }: Token, terms: object) =>
   who.call<Token & Fault>("PATCH", `/tokens/${id}`, terms);
-const rotate = (who: AdminClient, { id }: Token) => who.call<Token & Fault>("POST", `/tokens/${id}/rotate`, {});
+const rotate = (who: AdminClient, { id }: Token, body: object = {}) =>
+  who.call<Token & Fault>("POST", `/tokens/${id}/rotate`, body);
 const revoke = (who: AdminClient, { id }: Token) => who.call<Token & Fault>("POST", `/tokens/${id}/revoke`, {});
 const listed = async (who: AdminClient) => (await who.call<{ data: Token[] }>("GET", "/tokens?limit=200")).body.data;
 const refusalOf = ({ status, body }: Answer<Fault>) => [status, body.error?.code, body.error?.param];
@@ -238,11 +239,32 @@ describe("a developer", () => {
   });
 });
 
+test("replacing the successor of a rotation revives no token that has ended, and ends none of others", async () => {
+  await setBounds({ ...BOUNDS, max_count: 1 });
+  const dev = await person("ivan");
+  const old = (await make(dev)).body;
+  const lost = (await rotate(dev, old)).body;
+  const unused = (await rotate(dev, old, { replace: true })).body;
+  expect((await listed(dev)).map(({ id, status }) => [id, status])).toEqual([
+    [unused.id, "active"],
+    [lost.id, "revoked"],
+    [old.id, "active"],
+  ]);
+  for (const token of [old, unused]) await revoke(dev, token);
+  const next = (await make(dev)).body;
+  expect(refusalOf(await rotate(dev, old, { replace: true }))).toEqual([409, "token_ended", null]);
+  const rotated = (await rotate(operator(service), next)).body;
+  expect(refusalOf(await rotate(dev, next, { replace: true }))).toEqual([403, "insufficient_role", null]);
+  expect(await ask(rotated.secret, "sandbox/echo")).toBe(200);
+});
+
 describe("a token never grants more than its maker holds:", () => {
   test("the scopes of a JWT bound the tokens that it makes", async () => {
     const dev = await person("ines", "developer", { scope: "models:read" });
     expect((await make(dev)).body.scopes).toEqual(["models:read"]);
     expect(refusalOf(await make(dev, { scopes: ["usage:read"] }))).toEqual([400, "invalid_value", "scopes"]);
+    const console = await person("ines", "developer", { scope: "console:read" });
+    expect(refusalOf(await make(console))).toEqual([403, "insufficient_role", null]);
   });
 
   test("terms that an operator gave to the token of a caller bound the tokens that they make", async () => {
@@ -253,7 +275,13 @@ describe("a token never grants more than its maker holds:", () => {
     if (own === undefined) throw new Error("There is no token");
     const limits = { requests_per_minute: 7 };
     await change(operator(service), own, { models: ["sandbox/story"], cap: 1, limits });
-    expect((await make(dev)).body).toMatchObject({ models: ["sandbox/story"], cap: { amount: 1 }, limits });
+    const made = (await make(dev)).body;
+    expect(made).toMatchObject({ models: ["sandbox/story"], cap: { amount: 1 }, limits });
+    const lower = { requests_per_minute: 5, tokens_per_minute: 1_000 };
+    await change(operator(service), own, { limits: lower });
+    expect((await rotate(dev, made)).body).toMatchObject({ limits: lower });
+    await change(operator(service), own, { limits: { requests_per_minute: 6 } });
+    expect((await change(dev, made, { name: "x" })).body).toMatchObject({ limits: { requests_per_minute: 6 } });
     expect(refusalOf(await make(dev, { models: ["sandbox/echo"] }))).toEqual([400, "invalid_value", "models"]);
     await revoke(operator(service), own);
     expect(refusalOf(await make(dev))).toEqual([403, "insufficient_role", null]);

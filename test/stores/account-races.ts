@@ -180,6 +180,19 @@ function replacementCases({ subject, alternate, tokenIds }: Nodes): void {
     expect(await tokenIds(organizationId)).toHaveLength(3);
   });
 
+  test("a successor that was revoked since it was read is not replaced", async () => {
+    const organizationId = await subject.organization();
+    const [old, unused, next] = [tokenOf(organizationId), tokenOf(organizationId), tokenOf(organizationId)];
+    await subject.store.accounts.insertToken(old, null);
+    await subject.store.accounts.replaceToken({ oldId: old.id, oldExpiresAtMs: NOW + 1, successor: unused });
+    await subject.store.accounts.revokeToken(unused.id, NOW - 1);
+    const replacement = { oldId: old.id, oldExpiresAtMs: NOW + 1, successor: next };
+    expect(await subject.store.accounts.replaceToken({ ...replacement, unused })).toBe(false);
+    const revoked = { ...unused, revokedAtMs: NOW - 1 };
+    expect(await subject.store.accounts.replaceToken({ ...replacement, unused: revoked })).toBe(true);
+    expect((await subject.store.accounts.token(unused.id))?.revokedAtMs).toBe(NOW - 1);
+  });
+
   test("a successor that is used during its replacement is not revoked", async () => {
     for (let round = 0; round < ROUNDS; round += 1) {
       const organizationId = await subject.organization();

@@ -6,7 +6,7 @@ import { ADMIN_SESSION, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import { flag, json, nullable, number, oneOf } from "../fields.ts";
 import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
-import { isAsRead, type Sql, sql } from "../sql.ts";
+import { allOf, isAsRead, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
 import { recordOf } from "./admin.ts";
 import { skipsOfMonths } from "./allowances.ts";
@@ -201,17 +201,19 @@ function tokenChanges({ write, writeIf }: Database) {
     },
     /**
      * Writes the successor of a token, and ends the token, in one transaction. A present successor is revoked. Returns false
-     * if the token has another successor, if without one it was revoked, or if the present one was used or rotated; then
-     * nothing is written.
+     * if the token has another successor, if without one it was revoked, or if the present one was used, rotated or revoked
+     * since it was read; then nothing is written.
      */
     async replaceToken({ oldId, oldExpiresAtMs, successor, unused }: Succession, audit?: AuditRow): Promise<boolean> {
       const isAsRead =
         unused === undefined ? sql`successor_id is null and revoked_at is null` : sql`successor_id = ${unused.id}`;
       const name = sql`update token set successor_id = ${successor.id} where id = ${oldId} and ${isAsRead}`;
       const revokedAtMs = unused?.revokedAtMs ?? successor.createdAtMs;
-      const revoke = sql`
-        update token set revoked_at = ${revokedAtMs}
-        where id = ${unused?.id ?? null} and last_used_at is null and successor_id is null`;
+      const isUnused = allOf(
+        sql`id = ${unused?.id ?? null} and last_used_at is null and successor_id is null`,
+        unused?.revokedAtMs === null && sql`revoked_at is null`,
+      );
+      const revoke = sql`update token set revoked_at = ${revokedAtMs} where ${isUnused}`;
       const expiry = sql`
         update token set expires_at = ${oldExpiresAtMs}
         where id = ${oldId} and (expires_at is null or expires_at > ${oldExpiresAtMs})`;
