@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { chmod, mkdtemp, readdir, rm } from "node:fs/promises";
+import { chmod, mkdtemp, readdir, readFile, rm, statfs } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
@@ -88,7 +88,7 @@ const KEPT = /^tollgate-crash-/;
 
 /** Whatever the run, and what it starts, puts into the system's temporary directory goes into one that ends with it. */
 async function makeTemporaryDirectory(): Promise<() => Promise<void>> {
-  const directory = await mkdtemp(join(tmpdir(), "tollgate-tests-"));
+  const directory = await mkdtemp(join(await temporaryPlace(), "tollgate-tests-"));
   // PostgreSQL runs as another user, who finds its own in it and need not see the rest.
   await chmod(directory, 0o711);
   process.env.TMPDIR = directory;
@@ -100,6 +100,25 @@ async function makeTemporaryDirectory(): Promise<() => Promise<void>> {
     const places = gone.length === names.length ? [directory] : gone.map((name) => join(directory, name));
     for (const place of places) await rm(place, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   };
+}
+
+/** The directory of the file system that Linux has in memory. */
+const MEMORY = "/dev/shm";
+/** Several times what the files of a run take at once. */
+const FREE_BYTES_MIN = 8 * 2 ** 30;
+
+/**
+ * Returns the directory for temporary files: in memory where there is plenty of it, unless TMPDIR states another one. A
+ * database on a disk takes most of its processor time to make, and no test cuts the machine's power.
+ */
+async function temporaryPlace(): Promise<string> {
+  if (process.env.TMPDIR !== undefined || process.platform !== "linux") return tmpdir();
+  const mounts = (await readFile("/proc/self/mounts", "utf8")).split("\n").map((line) => line.split(" "));
+  const [, , type, options = ""] = mounts.findLast(([, at]) => at === MEMORY) ?? [];
+  // Containers often let no program be run from it.
+  if (type !== "tmpfs" || options.split(",").includes("noexec")) return tmpdir();
+  const { bavail, bsize } = await statfs(MEMORY);
+  return Math.min(bavail * bsize, process.availableMemory()) < FREE_BYTES_MIN ? tmpdir() : MEMORY;
 }
 
 /**
