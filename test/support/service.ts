@@ -145,8 +145,8 @@ async function ready(
 ): Promise<void> {
   const until = performance.now() + START_TIMEOUT_MS;
   while (performance.now() < until && child.exitCode === null && child.signalCode === null) {
-    const status = await statusOf(probe).catch(() => undefined);
-    if (status === 200 && hasTold()) return;
+    // Until it has printed everything, a question would only take processor time.
+    if (hasTold() && (await statusOf(probe).catch(() => undefined)) === 200) return;
     await sleep(25);
   }
   child.kill("SIGKILL");
