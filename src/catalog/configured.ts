@@ -138,9 +138,18 @@ function checkWeights(key: string, routes: ModelSettings["routes"]): void {
 }
 
 function pricedRoute(key: string, found: FoundRoute, isEmbedding: boolean): Route {
+  const { provider, model, priced, stated } = found;
+  if (stated !== undefined) return routeAt(stated, found, isEmbedding);
+  if (typeof priced === "string") return refuse(key, whyUnpriced(priced, provider.id, model), PRICE_WORDS);
+  const { prices, tiers, next } = priced;
+  return routeAt({ prices, ...(tiers && { tiers }), ...(next && { next }) }, found, isEmbedding);
+}
+
+/** Returns a route at some prices, and at those that follow them. */
+function routeAt({ next, ...list }: PriceList, found: FoundRoute, isEmbedding: boolean): Route {
   const { provider, model, weight, runsTools, callsMost, known, facts, priced, stated } = found;
   const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
-  const route = {
+  return {
     providerId: provider.id,
     model,
     ...(weight !== undefined && { weight }),
@@ -148,13 +157,11 @@ function pricedRoute(key: string, found: FoundRoute, isEmbedding: boolean): Rout
     ...(contextWindow !== undefined && !isEmbedding && { contextWindow }),
     ...((known?.runsTools || runsTools) && { runsTools: true, callsMost: CALLS_MOST_DEFAULT }),
     ...(known?.countsReasoningBeside && { countsReasoningBeside: true }),
-    ...(stated !== undefined && hasCallPrice(stated) && { callsMost: CALLS_MOST_DEFAULT }),
+    ...(stated !== undefined && hasCallPrice(list) && { callsMost: CALLS_MOST_DEFAULT }),
     ...(callsMost !== undefined && { callsMost }),
+    ...list,
+    ...(next && { next: { ...routeAt(next, found, isEmbedding), fromMs: next.fromMs } }),
   };
-  if (stated !== undefined) return { ...route, ...stated };
-  if (typeof priced === "string") return refuse(key, whyUnpriced(priced, provider.id, model), PRICE_WORDS);
-  const { prices, tiers, changesAtMs } = priced;
-  return { ...route, prices, ...(tiers && { tiers }), ...(changesAtMs && { changesAtMs }) };
 }
 
 /** Tells whether a search or an image has a price at any tier. */
@@ -215,17 +222,17 @@ function statedPrices(key: string, settings: PriceSettings, { nowMs, isEmbedding
   let beforeMs = Number.NEGATIVE_INFINITY;
   let stated: DatedPrice = {};
   let inForce: PriceList | undefined;
-  let changesAtMs: number | undefined;
+  let next: PriceList["next"];
   for (const [index, price] of settings.entries()) {
     const fromMs = startOf(`${key}[${index}].from`, price, index, beforeMs);
     stated = { ...stated, ...price };
     const prices = readPrice(`${key}[${index}]`, stated, isEmbedding);
     if (fromMs <= nowMs) inForce = prices;
-    else changesAtMs ??= fromMs;
+    else next ??= { ...prices, fromMs };
     beforeMs = fromMs;
   }
   const first = settings[0]?.from ?? "nothing";
-  if (inForce !== undefined) return { ...inForce, ...(changesAtMs && { changesAtMs }) };
+  if (inForce !== undefined) return { ...inForce, ...(next && { next }) };
   return refuse(`${key}[0].from`, `found ${quote(first)}`, "a date that is not in the future, or no date");
 }
 

@@ -1,4 +1,5 @@
 import { calcPrice, findProvider, type ModelInfo, type TieredPrices } from "@pydantic/genai-prices";
+import { pick } from "../api/json.ts";
 import { PRICE_ROWS } from "../api/price-classes.ts";
 import { FREE, parsePrice, type UnitPrices } from "../credits/price.ts";
 import type { ListedPrice } from "./facts.ts";
@@ -11,7 +12,7 @@ export interface CreditSettings {
 }
 
 /** A model in the price data. */
-export interface PricedModel extends Pick<PriceList, "prices" | "tiers" | "changesAtMs"> {
+export interface PricedModel extends Pick<PriceList, "prices" | "tiers" | "next"> {
   name: string | undefined;
   /** Tokens. */
   contextWindow: number | undefined;
@@ -67,8 +68,11 @@ export function knownPrice(
   const { id, name, context_window, deprecated = false } = listed ?? {};
   // The price data finds models by parts of their names, which need not have the same context window.
   const contextWindow = id === model ? context_window : undefined;
-  const changesAtMs = listed && nextStartMs(listed.prices, nowMs);
-  return { ...dearestList(lists), name, contextWindow, deprecated, ...(changesAtMs && { changesAtMs }) };
+  const fromMs = listed && nextStartMs(listed.prices, nowMs);
+  const later = fromMs === undefined ? "unknown" : knownPrice(pricesId, model, { nowMs: fromMs, dollars, ...options });
+  const priced = { ...dearestList(lists), name, contextWindow, deprecated };
+  if (fromMs === undefined || typeof later === "string") return priced;
+  return { ...priced, next: { ...pick(later, ["prices", "tiers"]), fromMs } };
 }
 
 /** Returns the id in the price data of the provider at an address; undefined if it has none. */

@@ -3,7 +3,7 @@ import { sharedRun } from "../internals/shared-run.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { FixedCatalog } from "./build.ts";
 import type { FoundServer } from "./local-servers.ts";
-import { type Catalog, type CatalogModel, toApiModel } from "./model.ts";
+import { type Catalog, type CatalogModel, dearestList, type Route, toApiModel } from "./model.ts";
 
 export interface LiveCatalogOptions {
   /** Builds the catalog at a time, in milliseconds since 1970, with the local servers that were found. Throws OperatorError. */
@@ -65,19 +65,14 @@ export class LiveCatalog implements Catalog {
     return this.#current().list();
   }
 
-  /**
-   * Returns the next change of the prices of each model until a time. A date that changes nothing is none. Throws
-   * OperatorError.
-   */
+  /** Returns the next change of the prices of each model until a time. A date that changes nothing is none. */
   priceChanges(untilMs: number) {
-    const changing = this.list().filter((model) => nextPriceMs(model) <= untilMs);
-    return [...Map.groupBy(changing, nextPriceMs)].flatMap(([atMs, models]) => {
-      const later = this.#options.build(this.found, atMs);
-      const date = dayOf(atMs);
-      return models.flatMap((model) => {
-        const [prices, new_prices] = [model, later.find(model.id) ?? model].map((at) => toApiModel(at).pricing_details);
-        return isDeepStrictEqual(prices, new_prices) ? [] : [{ model: model.id, date, prices, new_prices }];
-      });
+    return this.list().flatMap((model) => {
+      const atMs = Math.min(...model.routes.map(({ next }) => next?.fromMs ?? Number.POSITIVE_INFINITY));
+      if (atMs > untilMs) return [];
+      const [prices, new_prices] = [model, afterChange(model, atMs)].map((at) => toApiModel(at).pricing_details);
+      const isSame = isDeepStrictEqual(prices, new_prices);
+      return isSame ? [] : [{ model: model.id, date: dayOf(atMs), prices, new_prices }];
     });
   }
 
@@ -141,9 +136,10 @@ export class LiveCatalog implements Catalog {
 const NOT_RENEWED = "the catalog could not be renewed and stays as it was";
 const DAY_MS = 86_400_000;
 
-/** Returns when the next dated price of a model takes effect; infinity if none is known. */
-function nextPriceMs({ routes }: CatalogModel): number {
-  return Math.min(...routes.map(({ changesAtMs = Number.POSITIVE_INFINITY }) => changesAtMs));
+/** Returns a model with the prices that its routes have from the next change on. */
+function afterChange({ tiers: _tiers, ...model }: CatalogModel, atMs: number): CatalogModel {
+  const routes = model.routes.map((route): Route => (route.next?.fromMs === atMs ? route.next : route));
+  return { ...model, ...dearestList(routes), routes };
 }
 
 function dayOf(atMs: number): string {

@@ -60,8 +60,8 @@ export interface PriceList {
   tiers?: readonly PromptTier[];
   /** Prices of answers that the upstream reports to have served at another service tier than the usual one. */
   serviceTiers?: Readonly<Record<string, PriceList>>;
-  /** When the next dated price takes effect, in milliseconds since 1970; absent if there is none. */
-  changesAtMs?: number | undefined;
+  /** The next dated prices, and when they take effect, in milliseconds since 1970; absent if there are none. */
+  next?: PriceList & { fromMs: number };
 }
 
 export interface Route extends PriceList {
@@ -78,6 +78,7 @@ export interface Route extends PriceList {
   callsMost?: number;
   /** True if the provider counts reasoning tokens outside `max_tokens`. */
   countsReasoningBeside?: boolean;
+  next?: Route & { fromMs: number };
 }
 
 /** The most searches, and the most images, that one answer is charged for if the configuration does not set it. */

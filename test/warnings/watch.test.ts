@@ -214,7 +214,12 @@ function catalogOf(prices: Record<string, PriceSettings>, keys: Record<string, s
   });
   const sources = { models, providers: providersOfKeys(keys), credits: { perDollar: "1", markup: "0" } };
   const log = { debug() {}, info() {}, warn() {}, error() {} };
-  return new LiveCatalog({ build: (_found, atMs) => buildCatalog(sources, atMs), clock: () => nowMs, log });
+  const build = (_found: unknown, atMs: number) => {
+    // It takes long, and another time can have other mistakes, such as an alias of a model that is shut down by then.
+    if (atMs !== nowMs) throw new Error("Changes of prices are found without the catalog of another time");
+    return buildCatalog(sources, atMs);
+  };
+  return new LiveCatalog({ build, clock: () => nowMs, log });
 }
 
 function watchOfCatalog(catalog: LiveCatalog): Watch {
@@ -286,6 +291,28 @@ test("a price that is corrected before it takes effect is told of again", async 
   }
   const inputs = (await told()).map(([, { new_prices }]) => (new_prices as { input: number }).input);
   expect(inputs.toSorted()).toEqual([2, 3]);
+});
+
+test("prices of long prompts and of calls can begin and end by a date", async () => {
+  const [base, from] = [{ input: "1", output: "2" }, "2026-12-01"];
+  const long = { abovePromptTokens: { "1000": { input: "3" } } };
+  const prices = {
+    call: [base, { from, perSearch: "0.01" }],
+    begins: [base, { from, ...long }],
+    ends: [
+      { ...base, ...long },
+      { from, abovePromptTokens: {} },
+    ],
+  };
+  await watchOfCatalog(catalogOf(prices)).run();
+  const tiered = { tiers: [expect.objectContaining({ above_prompt_tokens: 1000, input: 3 })] };
+  const untiered = expect.not.objectContaining({ tiers: expect.anything() });
+  const changes = (await toldInOrder()).map(([, { model, prices, new_prices }]) => [model, prices, new_prices]);
+  expect(changes).toEqual([
+    ["begins", untiered, expect.objectContaining(tiered)],
+    ["call", expect.not.objectContaining({ searches: 0.01 }), expect.objectContaining({ searches: 0.01 })],
+    ["ends", expect.objectContaining(tiered), untiered],
+  ]);
 });
 
 test("a change of known prices is told of with its day", async () => {
