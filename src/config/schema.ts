@@ -106,6 +106,10 @@ const Limits = Group(
     requestsPerMinute: Count(ONE_BILLION, { default: 600, description: "Requests per minute." }),
     tokensPerMinute: Count(ONE_BILLION, { default: 1_000_000, description: "Tokens per minute." }),
     concurrentRequests: Count(1_000_000, { default: 100, description: "Concurrent completions." }),
+    newValuesPerMinute: Count(1_000_000, {
+      default: 600,
+      description: "Requests per minute and token with a value of `metadata` that a budget has not counted yet.",
+    }),
   },
   { reload: true, description: "Limits of each organization and each token." },
 );

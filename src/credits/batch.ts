@@ -6,6 +6,7 @@ import type {
   GrantRow,
   HoldRow,
   IdempotencyKeyRow,
+  NewValuesRow,
   RequestRow,
 } from "./books.ts";
 import { counterIdOf } from "./budget-uses.ts";
@@ -21,6 +22,8 @@ export interface BookRows {
   budgets: ReadonlyMap<string, BudgetIndex>;
   /** The counters that its holds will use, and those that its transitions, holds and requests recorded. */
   budgetUses: BudgetUseRow[];
+  /** The rows of the callers of its holds, if one of these counters has no row. */
+  newValues: NewValuesRow[];
   /** Grants of those organizations that are pending or have credits remaining, that holds and requests draw on, or whose id or reference the batch names. */
   grants: GrantRow[];
   /** The open holds that the batch names, and those of the keys that it names. */
@@ -39,6 +42,8 @@ export interface BookWrites {
   newBudgetUses: BudgetUseRow[];
   /** `held`, `spent` and the last warning have changed. */
   changedBudgetUses: BudgetUseRow[];
+  /** To insert, or to replace. */
+  newValues: NewValuesRow[];
   newGrants: GrantRow[];
   /** `remaining`, `revoked` and `state` have changed. */
   changedGrants: GrantRow[];
@@ -74,6 +79,8 @@ export interface Account {
   budgets: BudgetIndex | undefined;
   /** By `counterIdOf`. */
   budgetUses: Rows<BudgetUseRow>;
+  /** By caller. */
+  newValues: Rows<NewValuesRow>;
   /** Open holds. */
   holds: Rows<HoldRow>;
   /** Ended requests. */
@@ -134,6 +141,7 @@ export function openAccounts(rows: BookRows): Map<string, Account> {
   const of = ({ organizationId }: { organizationId: string }) => accounts.get(organizationId);
   for (const row of rows.grants) of(row)?.grants.load(row.id, row, { ...row });
   for (const row of rows.budgetUses) of(row)?.budgetUses.load(counterIdOf(row), row, { ...row });
+  for (const row of rows.newValues) of(row)?.newValues.load(row.callerId, row);
   for (const row of rows.holds) of(row)?.holds.load(row.holdId, row);
   for (const row of rows.requests) of(row)?.requests.load(row.holdId, row);
   for (const row of rows.keys) of(row)?.keys.load(keyIdOf(row), row);
@@ -152,6 +160,7 @@ function openAccount({ nowMs, budgets }: BookRows, balance: BalanceRow): Account
     drawOrder: null,
     budgets: budgets.get(organizationId),
     budgetUses: new Rows(),
+    newValues: new Rows(),
     holds: new Rows(),
     requests: new Rows(),
     keys: new Rows(),
@@ -167,6 +176,7 @@ export function writesOf(accounts: Iterable<Account>): BookWrites {
     balances: [],
     newBudgetUses: [],
     changedBudgetUses: [],
+    newValues: [],
     newGrants: [],
     changedGrants: [],
     newHolds: [],
@@ -183,6 +193,7 @@ export function writesOf(accounts: Iterable<Account>): BookWrites {
     assertBalanced(account.balance);
     if (differs(account.readBalance, account.balance)) writes.balances.push(account.balance);
     account.budgetUses.addChanges(writes.newBudgetUses, writes.changedBudgetUses);
+    account.newValues.addChanges(writes.newValues, writes.newValues);
     account.grants.addChanges(writes.newGrants, writes.changedGrants);
     account.holds.addChanges(writes.newHolds, writes.renewedHolds, writes.removedHolds);
     account.requests.addChanges(writes.newRequests);

@@ -1,4 +1,14 @@
-import type { ADJUSTMENT, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "../stores/schema.ts";
+import type {
+  ADJUSTMENT,
+  BALANCE,
+  BUDGET,
+  BUDGET_USE,
+  GRANT,
+  HOLD,
+  KEY,
+  NEW_VALUES,
+  REQUEST,
+} from "../stores/schema.ts";
 import type { RowOf } from "../stores/table.ts";
 import type { MicroCredits } from "./amount.ts";
 import type { Audited } from "./audit.ts";
@@ -15,6 +25,7 @@ export type BalanceRow = RowOf<typeof BALANCE>;
 export type BudgetRow = RowOf<typeof BUDGET>;
 export type BudgetWindow = BudgetRow["window"];
 export type BudgetUseRow = RowOf<typeof BUDGET_USE>;
+export type NewValuesRow = RowOf<typeof NEW_VALUES>;
 export type GrantRow = RowOf<typeof GRANT>;
 /** An open hold. */
 export type HoldRow = RowOf<typeof HOLD>;
@@ -54,6 +65,8 @@ export interface HoldTransition {
   /** The process that renews the hold. */
   owner: string;
   idempotency?: IdempotencyClaim | null;
+  /** Requests of the caller per minute that may have a new value; see `NEW_VALUES`. Absent: any number. */
+  newValuesMost?: number;
 }
 /**
  * Extends a hold's life and stores a checkpoint: the charge of an expiry, at `facts.prices`. A hold that the store lost is

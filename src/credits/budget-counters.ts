@@ -2,7 +2,7 @@ import { maximum } from "./amount.ts";
 import type { Account, BookRows } from "./batch.ts";
 import type { BudgetUseRow, Transition } from "./books.ts";
 import { counterIdOf, countersIn } from "./budget-uses.ts";
-import { type BudgetState, budgetState } from "./budgets.ts";
+import { type BudgetState, budgetState, METADATA_PREFIX } from "./budgets.ts";
 import type { BudgetUse, RecordedUses } from "./facts.ts";
 import { type BudgetUseName, type RowName, without } from "./names.ts";
 import { UNWARNED_USE, warnOfBudget } from "./warnings.ts";
@@ -65,6 +65,31 @@ export function countInBudgets(
     row.spent += spent;
     if (budget !== undefined && spent !== 0n) warnOfBudget(account, budget, row);
   }
+}
+
+const NEW_VALUES_MS = 60_000;
+
+/** Returns the first of a request's counters that would begin with it, because of a value of metadata. */
+export function newValueIn(
+  { budgets, budgetUses }: Account,
+  covering: readonly BudgetState[],
+): BudgetState | undefined {
+  const isOfMetadata = ({ budgetId }: BudgetState) => budgets?.get(budgetId)?.each?.startsWith(METADATA_PREFIX);
+  return covering.find((state) => isOfMetadata(state) && budgetUses.get(counterIdOf(state)) === undefined);
+}
+
+/**
+ * Counts a request with a new value, so that a caller who states values cannot begin any number of counters. Returns 0, or if
+ * the caller has had `most` of them in this minute the time until the next one.
+ */
+export function countNewValue({ organizationId, nowMs, newValues }: Account, callerId: string, most: number): number {
+  const row = newValues.get(callerId);
+  const ageMs = nowMs - (row?.beganAtMs ?? 0);
+  const running = ageMs >= 0 && ageMs < NEW_VALUES_MS ? row : undefined;
+  const { beganAtMs, requests } = running ?? { beganAtMs: nowMs, requests: 0 };
+  if (requests >= most) return NEW_VALUES_MS - ageMs;
+  newValues.set(callerId, { organizationId, callerId, beganAtMs, requests: requests + 1 });
+  return 0;
 }
 
 /** The amounts of a new counter. */

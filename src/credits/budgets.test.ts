@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { MemoryBooks } from "../../test/support/memory-books.ts";
 import type { BudgetRow, HoldTransition, SettleTransition } from "./books.ts";
@@ -147,5 +148,81 @@ describe("a request that ends in another window than it began", () => {
     books.removeBudget(budgetOf({}));
     expect(books.bookOne(settling(first, 70))).toMatchObject({ outcome: "charged", charged: 70n });
     expect(books.budgetUses.size).toBe(0);
+  });
+});
+
+describe("requests with new values", () => {
+  const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
+  const booksWith = (...budgets: BudgetRow[]) => {
+    const books = new MemoryBooks();
+    books.addOrganization(ORGANIZATION);
+    for (const budget of budgets) books.putBudget(budget);
+    books.bookOne({ kind: "grant", organizationId: ORGANIZATION, grantId: "g", amount: 1_000_000n, ...terms });
+    books.nowMs = SUNDAY + 1;
+    return books;
+  };
+  let requests = 0;
+  const ask = (books: MemoryBooks, user: string, rest: Partial<HoldTransition> = {}) => {
+    requests += 1;
+    return books.bookOne({ ...holding(`r${requests}`, 1n, { user }), newValuesMost: 2, ...rest });
+  };
+
+  test("A caller begins only so many in a minute, and goes on with those that are counted.", () => {
+    const books = booksWith(budgetOf({ each: "metadata.user" }), budgetOf({ id: "b_all" }));
+    for (const user of ["a", "b", "a"]) expect(ask(books, user)).toMatchObject({ outcome: "held" });
+    books.nowMs += 20_000;
+    const refused = { outcome: "too_many_values", most: 2, waitMs: 40_000, budget: { value: "c" } };
+    expect(ask(books, "c")).toMatchObject(refused);
+    expect(ask(books, "b")).toMatchObject({ outcome: "held" });
+    expect(ask(books, "c", { callerId: "tok_2" })).toMatchObject({ outcome: "held" });
+    expect(ask(books, "c")).toMatchObject({ outcome: "held" });
+    books.nowMs += 39_999;
+    expect(ask(books, "d")).toMatchObject({ outcome: "too_many_values", waitMs: 1 });
+    books.nowMs += 1;
+    expect(ask(books, "d")).toMatchObject({ outcome: "held" });
+    // A clock that was set back begins a new minute.
+    books.nowMs -= 1_000;
+    for (const user of ["e", "f"]) expect(ask(books, user)).toMatchObject({ outcome: "held" });
+    expect(ask(books, "g")).toMatchObject({ outcome: "too_many_values", waitMs: 60_000 });
+  });
+
+  test("A request that is refused for another reason, or whose values do not come from metadata, counts none.", () => {
+    const books = booksWith(budgetOf({ each: "metadata.user" }), budgetOf({ id: "b_token", each: "token" }));
+    for (const user of ["a", "b", "c"])
+      expect(ask(books, user, { least: 101n })).toMatchObject({ outcome: "insufficient" });
+    expect(books.newValues.size).toBe(0);
+    const others = booksWith(budgetOf({ each: "token" }), budgetOf({ id: "b_model", each: "model" }));
+    for (const callerId of ["1", "2", "3"]) expect(ask(others, "a", { callerId })).toMatchObject({ outcome: "held" });
+    expect(others.newValues.size).toBe(0);
+  });
+
+  test("In any order of requests, a minute has no more counters of a caller than the bound and its budgets allow.", () => {
+    const step = fc.record({
+      user: fc.constantFrom("a", "b", "c", "d", "e", "f"),
+      callerId: fc.constantFrom("tok_1", "tok_2"),
+      afterMs: fc.nat(40_000),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 40 }), fc.integer({ min: 1, max: 3 }), (steps, newValuesMost) => {
+        const books = booksWith(budgetOf({ each: "metadata.user" }), budgetOf({ id: "b_2", each: "metadata.user" }));
+        const begun: { callerId: string; atMs: number; refused: boolean }[] = [];
+        for (const { user, callerId, afterMs } of steps) {
+          books.nowMs += afterMs;
+          const before = books.budgetUses.size;
+          const { outcome } = ask(books, user, { callerId, newValuesMost });
+          const refused = outcome === "too_many_values";
+          if (refused || books.budgetUses.size > before) begun.push({ callerId, atMs: books.nowMs, refused });
+        }
+        for (const callerId of ["tok_1", "tok_2"]) {
+          let [openedMs, count] = [Number.NEGATIVE_INFINITY, 0];
+          for (const { atMs, refused } of begun.filter((one) => one.callerId === callerId)) {
+            if (atMs >= openedMs + 60_000) [openedMs, count] = [atMs, 0];
+            if (!refused) count += 1;
+            expect(count).toBeLessThanOrEqual(newValuesMost);
+            if (refused) expect(count).toBe(newValuesMost);
+          }
+        }
+      }),
+    );
   });
 });

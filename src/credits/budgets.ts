@@ -1,7 +1,7 @@
 import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
 import type { BudgetRow, BudgetUseRow, BudgetWindow, HoldTransition } from "./books.ts";
 import { recordedTextOf } from "./budget-uses.ts";
-import type { BudgetUse, RecordedUses } from "./facts.ts";
+import type { BudgetUse, HoldFacts, RecordedUses } from "./facts.ts";
 
 /** The value of a request that states none for the metadata key of a budget. */
 export const NO_VALUE = "(none)";
@@ -42,13 +42,6 @@ export function auditedBudget({ name, callerIds, models, metadata, each, window,
   return { name, selector, each, window, amount: creditsFromMicro(amount) };
 }
 
-/** The part of a request that budgets look at. */
-interface BudgetSubject {
-  callerId: string;
-  model: string;
-  metadata: Readonly<Record<string, string>> | null;
-}
-
 /** The budgets of one organization. Those of single callers, which can be many, are found by the caller. */
 export class BudgetIndex {
   readonly #byId = new Map<string, BudgetRow>();
@@ -70,23 +63,17 @@ export class BudgetIndex {
   }
 
   /** Returns what a request records of the counters that its hold uses: of each budget that covers it. */
-  recordFor({ callerId, facts: { model, metadata } }: HoldTransition, nowMs: number): RecordedUses {
-    const subject = { callerId, model, metadata };
-    const covering = [...(this.#byCaller.get(callerId) ?? []), ...this.#ofAll].filter((one) => isCovered(one, subject));
-    return recordedTextOf(
-      covering.map((budget) => ({
-        budgetId: budget.id,
-        windowAtMs: windowAt(budget.window, nowMs),
-        value: eachValue(budget, subject),
-      })),
-    );
+  recordFor(hold: HoldTransition, nowMs: number): RecordedUses {
+    const ofCaller = this.#byCaller.get(hold.callerId) ?? [];
+    const covering = [...ofCaller, ...this.#ofAll].filter((budget) => isCovered(budget, hold.facts));
+    return recordedTextOf(covering.map((budget) => currentUse(budget, nowMs, eachValue(budget, hold))));
   }
 }
 
-function isCovered({ models, metadata }: BudgetRow, subject: BudgetSubject): boolean {
-  if (models?.some((pattern) => isModel(pattern, subject.model)) === false) return false;
+function isCovered({ models, metadata }: BudgetRow, facts: HoldFacts): boolean {
+  if (models?.some((pattern) => isModel(pattern, facts.model)) === false) return false;
   if (metadata === null) return true;
-  return Object.entries(metadata).every(([key, values]) => values.includes(metadataValue(key, subject)));
+  return Object.entries(metadata).every(([key, values]) => values.includes(metadataValue(key, facts)));
 }
 
 /** Returns true if a model is the one of a selector, or begins as it says. */
@@ -94,15 +81,15 @@ export function isModel(pattern: string, model: string): boolean {
   return pattern.endsWith("*") ? model.startsWith(pattern.slice(0, -1)) : model === pattern;
 }
 
-function metadataValue(key: string, { metadata }: Pick<BudgetSubject, "metadata">): string {
+function metadataValue(key: string, { metadata }: HoldFacts): string {
   return (metadata !== null && Object.hasOwn(metadata, key) && metadata[key]) || NO_VALUE;
 }
 
-function eachValue({ each }: BudgetRow, subject: BudgetSubject): string {
+function eachValue({ each }: BudgetRow, { callerId, facts }: HoldTransition): string {
   if (each === null) return "";
-  if (each === "token") return subject.callerId;
-  if (each === "model") return subject.model;
-  return metadataValue(each.slice(METADATA_PREFIX.length), subject);
+  if (each === "token") return callerId;
+  if (each === "model") return facts.model;
+  return metadataValue(each.slice(METADATA_PREFIX.length), facts);
 }
 
 /** A budget with one of its counters, as answers show it. */

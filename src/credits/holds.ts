@@ -14,7 +14,7 @@ import {
   type RequestRow,
   type SettleTransition,
 } from "./books.ts";
-import { countInBudgets, statesOf, warnOfUsedBudget } from "./budget-counters.ts";
+import { countInBudgets, countNewValue, newValueIn, statesOf, warnOfUsedBudget } from "./budget-counters.ts";
 import { type BudgetState, reachWithin, tightest } from "./budgets.ts";
 import { decodeLines, encodeLines } from "./charge-lines.ts";
 import type { CallerKey, Draw, EventBasis, EventEnd, HoldFacts, Trace } from "./facts.ts";
@@ -35,7 +35,8 @@ import { warnOfRefusal, warnOfShortfall } from "./warnings.ts";
 
 /** Reserves credits for a request, unless it has a hold, has ended, or its key was used before. */
 export function makeHold(account: Account, transition: HoldTransition): Outcomes["hold"] {
-  const { facts, least, most, lifeMs, owner, idempotency } = transition;
+  const { facts, callerId, least, most, lifeMs, owner, idempotency } = transition;
+  const { newValuesMost = Number.POSITIVE_INFINITY } = transition;
   const earlier = account.holds.get(facts.holdId);
   if (earlier !== undefined) return held(account, earlier, statesOf(account, earlier.budgets));
   const ended = account.requests.get(facts.holdId);
@@ -48,6 +49,9 @@ export function makeHold(account: Account, transition: HoldTransition): Outcomes
   const covering = statesOf(account, budgets);
   const reach = reachWithin(account.balance.available, covering);
   if (reach < least) return shortage(account, covering, { least, reach });
+  const budget = newValueIn(account, covering);
+  const waitMs = budget === undefined ? 0 : countNewValue(account, callerId, newValuesMost);
+  if (budget !== undefined && waitMs > 0) return { outcome: "too_many_values", budget, most: newValuesMost, waitMs };
   const idempotencyKey = idempotency ? callerKeyOf(idempotency) : facts.idempotencyKey;
   const row = reserve(account, { ...facts, idempotencyKey, budgets }, minimum(most, reach));
   account.holds.set(row.holdId, { ...row, owner, expiresAtMs: account.nowMs + lifeMs });

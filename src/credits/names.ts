@@ -74,6 +74,13 @@ export function namesOf(transitions: readonly Transition[]): Names {
   return names;
 }
 
+/** Returns the callers of new holds. */
+export function callersOf(transitions: readonly Transition[]): RowName[] {
+  return transitions.flatMap((one) =>
+    one.kind === "hold" ? { organizationId: one.facts.organizationId, id: one.callerId } : [],
+  );
+}
+
 /** Returns the grants that holds or requests draw on. */
 export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): RowName[] {
   return rows.flatMap(({ organizationId, draws }) => draws.map(({ grantId: id }) => ({ organizationId, id })));

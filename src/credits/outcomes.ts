@@ -44,6 +44,8 @@ interface Decided {
     | ({ outcome: "insufficient" } & Shortage)
     /** Running requests hold the missing amount. */
     | ({ outcome: "busy"; held: MicroCredits } & Shortage)
+    /** The caller has had `most` requests with a new value in this minute. */
+    | { outcome: "too_many_values"; budget: BudgetState; most: number; waitMs: number }
     | Ended
     | KeyOutcome;
   renew: { outcome: "renewed"; remade: boolean } | Ended;

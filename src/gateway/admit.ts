@@ -17,7 +17,7 @@ import { ApiError, type ErrorFields } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
 import { tokenBoundsOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
-import { type LimitEntry, wantedLimits } from "./limits.ts";
+import { type LimitEntry, retryHeaders, wantedLimits } from "./limits.ts";
 import { type OutputRange, outputRange } from "./output-bound.ts";
 import type { Plan } from "./plan.ts";
 
@@ -77,7 +77,8 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
     const { callerId } = principal;
     const idempotency = call.idempotency && { callerId, ...call.idempotency, keepMs: KEY_KEPT_MS };
     const { least, most } = boundsOfAll(needs, call.maxCost);
-    const outcome = await gateway.ledger.hold({ facts, callerId, least, most, idempotency });
+    const { newValuesPerMinute: newValuesMost } = gateway.limitSettings;
+    const outcome = await gateway.ledger.hold({ facts, callerId, least, most, idempotency, newValuesMost });
     if (outcome.outcome === "replayed") {
       entry.leave(0);
       return { ...entry, ...outcome };
@@ -198,6 +199,15 @@ function refusal(
   range: OutputRange,
   param: StatedOutput["param"],
 ): Error {
+  if (outcome.outcome === "too_many_values") {
+    const { budget, most, waitMs } = outcome;
+    const seconds = Math.ceil(waitMs / 1000);
+    const message = `Rate limit reached for new values of the budget "${budget.name}": limit ${most} per minute of this token. Try again in ${seconds} s, or with a value that the budget has counted.`;
+    return new ApiError("rate_limit_exceeded", message, {
+      fields: limitFields(budget),
+      headers: retryHeaders(seconds),
+    });
+  }
   if (outcome.outcome !== "insufficient" && outcome.outcome !== "busy") {
     return keyRefusal(outcome.outcome) ?? new Error(`A new hold was answered with ${outcome.outcome}`);
   }

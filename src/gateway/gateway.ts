@@ -38,7 +38,7 @@ export interface Gateway {
   outputRates: OutputRates;
   /** Divides the event loop's time for large bodies and long answers among organizations. */
   longTasks: FairTurns;
-  limitSettings: LimitSettings;
+  limitSettings: LimitSettings & { newValuesPerMinute: number };
   playground: PlaygroundSettings;
   /**
    * Highest `max_tokens`, also for requests that state none; `model`: each model's own maximum; `clamp`: the same, but a

@@ -121,7 +121,7 @@ export class Ledger {
    * Reserves available credits, between `least` and `most` micro-credits, until they are settled or released. Rejects
    * with StoreUnavailableError.
    */
-  async hold(request: Pick<HoldTransition, "facts" | "callerId" | "least" | "most" | "idempotency">): Promise<Held> {
+  async hold(request: Omit<HoldTransition, "kind" | "lifeMs" | "owner">): Promise<Held> {
     const { holdId, organizationId } = request.facts;
     const isFull = this.#running.size + this.#spool.entries >= RUNNING_AND_SPOOLED_MAX;
     if (isFull || !this.#runningShares.take(organizationId, 1)) {
@@ -132,9 +132,9 @@ export class Ledger {
     try {
       // A hold with an idempotency key must survive a crash: the request may be repeated after it.
       const bookingTerms = request.idempotency ? DURABLE : HOLDS;
-      const { facts, callerId, least, most, idempotency = null } = request;
+      const { facts } = request;
       const [lifeMs, owner] = [this.#options.holdLifeMs, this.#spool.name];
-      const hold = { kind: "hold" as const, facts, callerId, least, most, lifeMs, owner, idempotency };
+      const hold = { kind: "hold" as const, ...request, lifeMs, owner };
       const outcome = await this.#queue.push(hold, bookingTerms);
       this.#refusedAtMs = null;
       // The store is available again: the spool can be booked now.

@@ -1,9 +1,9 @@
 import type { BookRows } from "../credits/batch.ts";
 import type { Transition } from "../credits/books.ts";
 import { budgetUsesOf } from "../credits/budget-counters.ts";
-import { grantsOf, holdNamesOf, keysOf, namesOf, without } from "../credits/names.ts";
+import { callersOf, grantsOf, holdNamesOf, keysOf, namesOf, without } from "../credits/names.ts";
 import type { BudgetCache } from "./budget-cache.ts";
-import { ADJUSTMENT, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
+import { ADJUSTMENT, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, NEW_VALUES, REQUEST } from "./schema.ts";
 import type { RowOf, TableShape } from "./table.ts";
 
 /** One kind of read of a batch: rows of a table by the values of some columns. */
@@ -31,6 +31,7 @@ export const BOOK_READS = {
     by: { ...OWNER, budget_id: "budgetId", window_at: "windowAtMs", value: "value" },
     isLocked: true,
   },
+  newValues: { table: NEW_VALUES, by: { ...OWNER, caller_id: "id" } },
   liveGrants: { table: GRANT, by: OWNER, rest: "AND (state = 'pending' OR is_used_up = 0)", hasMany: true },
   grants: { table: GRANT, by: { ...OWNER, id: "id" } },
   referredGrants: { table: GRANT, by: { ...OWNER, reference: "id" } },
@@ -89,12 +90,12 @@ export function* planReads(
   holds.push(...third.holds);
   requests.push(...third.requests);
   const budgets = cache.of(balances);
-  const last = yield {
-    budgetUses: budgetUsesOf({ nowMs, budgets, holds, requests }, transitions),
-    adjustmentsOfRequests: holdNamesOf(requests),
-  };
+  const used = budgetUsesOf({ nowMs, budgets, holds, requests }, transitions);
+  const last = yield { budgetUses: used, adjustmentsOfRequests: holdNamesOf(requests) };
+  // A counter that is missing may be that of a new value.
+  const { newValues } = yield { newValues: last.budgetUses.length < used.length ? callersOf(transitions) : [] };
   return {
-    ...{ nowMs, balances, budgets, budgetUses: last.budgetUses, holds, requests },
+    ...{ nowMs, balances, budgets, budgetUses: last.budgetUses, newValues, holds, requests },
     keys: [...keys, ...third.keys],
     grants: [...grants, ...third.grants],
     adjustments: [...first.adjustments, ...first.referredAdjustments, ...last.adjustmentsOfRequests],

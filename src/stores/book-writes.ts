@@ -1,7 +1,7 @@
 import type { AuditOfRows } from "../credits/audit.ts";
 import type { BookWrites } from "../credits/batch.ts";
 import { AUDIT_ENTRY, EVENT, withChecksum } from "./admin-schema.ts";
-import { ADJUSTMENT, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, REQUEST } from "./schema.ts";
+import { ADJUSTMENT, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, NEW_VALUES, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
 
 /** One kind of write of a batch, which each of its rows needs once. */
@@ -22,6 +22,7 @@ const WRITES = {
   balances: write("update", BALANCE, AMOUNTS),
   newBudgetUses: write("insert", BUDGET_USE),
   changedBudgetUses: write("update", BUDGET_USE, ["held", "spent", "warnedLimit", "warnedPercent"]),
+  newValues: write("upsert", NEW_VALUES),
   newGrants: write("insert", GRANT),
   changedGrants: write("update", GRANT, ["remaining", "revoked", "state"]),
   newHolds: write("insert", HOLD),

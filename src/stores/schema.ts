@@ -69,10 +69,7 @@ export const BUDGET = declareTable("budget", ["organizationId", "id"], {
   createdAtMs: past(number("created_at")),
 });
 
-/**
- * A counter of a budget; locked after the balances. It may exceed the amount after the amount was lowered: a settlement is
- * never refused.
- */
+/** A counter of a budget; locked after the balances. It may exceed an amount that was lowered: a settlement is never refused. */
 export const BUDGET_USE = declareTable("budget_use", ["organizationId", "budgetId", "windowAtMs", "value"], {
   organizationId: requiredText("organization_id"),
   budgetId: requiredText("budget_id"),
@@ -89,6 +86,14 @@ export const BUDGET_USE = declareTable("budget_use", ["organizationId", "budgetI
   /** The limit and the percentage of it that the last warning named; 0: there was none. */
   warnedLimit: amount("warned_limit"),
   warnedPercent: number("warned_percent"),
+});
+
+/** Requests of a caller in a minute, of those that had a value of metadata which a budget had not counted in its window. */
+export const NEW_VALUES = declareTable("new_values", ["organizationId", "callerId"], {
+  organizationId: requiredText("organization_id"),
+  callerId: requiredText("caller_id"),
+  beganAtMs: number("began_at"),
+  requests: number("requests"),
 });
 
 export const GRANT = declareTable("credit_grant", ["organizationId", "id"], {

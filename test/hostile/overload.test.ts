@@ -14,7 +14,12 @@ import { closeOf, dial } from "./raw-http.ts";
 let server: Server;
 afterEach(() => server.close({ delayMs: 0, drainMs: 100 }));
 
-const limitSettings = { requestsPerMinute: 1_000, tokensPerMinute: 1_000, concurrentRequests: 1_000 };
+const limitSettings = {
+  requestsPerMinute: 1_000,
+  tokensPerMinute: 1_000,
+  concurrentRequests: 1_000,
+  newValuesPerMinute: 10,
+};
 const gateway = { limitSettings } as Gateway;
 /** Organization of the next request. */
 let owner = "";

@@ -25,6 +25,7 @@ export const UNSEEN: Record<string, Record<string, string>> = {
     ...named("announced top_up", WARNINGS),
   },
   budget_use: named("warned_limit warned_percent", WARNINGS),
+  new_values: named("began_at caller_id requests", "It bounds what callers may begin. No credits depend on it."),
   hold: {
     details:
       "Names, prices and counts of a running request are stored nowhere else. They decide a charge at a checkpoint.",

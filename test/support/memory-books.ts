@@ -11,6 +11,7 @@ import {
   type HoldRow,
   type HoldState,
   type IdempotencyKeyRow,
+  type NewValuesRow,
   type RequestRow,
   type Transition,
 } from "../../src/credits/books.ts";
@@ -21,7 +22,7 @@ import { decodeLines } from "../../src/credits/charge-lines.ts";
 import { decide } from "../../src/credits/decide.ts";
 import type { BudgetUse, CallerKey, Draw, RecordedUses, Trace } from "../../src/credits/facts.ts";
 import { mergeDraws } from "../../src/credits/funds.ts";
-import { grantsOf, holdNamesOf, keyIdOf, keysOf, namesOf, type RowName } from "../../src/credits/names.ts";
+import { callersOf, grantsOf, holdNamesOf, keyIdOf, keysOf, namesOf, type RowName } from "../../src/credits/names.ts";
 import type { Outcomes } from "../../src/credits/outcomes.ts";
 import { addTokens, type TokenCounts, type UnitPrices } from "../../src/credits/price.ts";
 import { type EventRow, UNWARNED_USE } from "../../src/credits/warnings.ts";
@@ -37,6 +38,8 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
   readonly balances = new Map<string, BalanceRow>();
   readonly budgets = new Map<string, BudgetRow>();
   readonly budgetUses = new Map<string, BudgetUseRow>();
+  /** By organization and caller. */
+  readonly newValues = new Map<string, NewValuesRow>();
   readonly grants = new Map<string, GrantRow>();
   readonly holds = new Map<string, HoldRow>();
   readonly requests = new Map<string, RequestRow>();
@@ -172,6 +175,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
       balances: [...this.balances.values()].filter((row) => names.organizationIds.includes(row.organizationId)),
       budgets,
       budgetUses: pick(this.budgetUses, uses),
+      newValues: pick(this.newValues, callersOf(transitions)),
       grants: [...this.grants.values()].filter(isConcerned),
       holds,
       requests,
@@ -196,6 +200,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
     for (const row of writes.changedBudgetUses) {
       change(this.budgetUses, keyOf(row.organizationId, counterIdOf(row)), row);
     }
+    for (const row of writes.newValues) this.newValues.set(keyOf(row.organizationId, row.callerId), row);
     for (const row of writes.newGrants) insert(this.grants, keyOf(row.organizationId, row.id), row);
     for (const row of writes.changedGrants) change(this.grants, keyOf(row.organizationId, row.id), row);
     for (const row of writes.newHolds) insert(this.holds, keyOf(row.organizationId, row.holdId), row);

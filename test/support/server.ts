@@ -16,7 +16,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
   const gateway = {
     catalog: { find: () => undefined, list: () => [], aliases: new Map() },
     limits: new LocalLimiter(() => Date.now()),
-    limitSettings: { requestsPerMinute: 10, tokensPerMinute: 10, concurrentRequests: 10 },
+    limitSettings: { requestsPerMinute: 10, tokensPerMinute: 10, concurrentRequests: 10, newValuesPerMinute: 10 },
     completionMaxTokens: 4096,
     playground: { requestsPerMinute: 10, tokensPerDay: 10, maxTokens: 10 },
     clock: () => Date.now(),

@@ -96,6 +96,15 @@ CREATE TABLE budget_use (
   PRIMARY KEY (organization_id, budget_id, window_at, value)
 ) STRICT, WITHOUT ROWID;
 
+-- Requests of a caller in the minute from `began_at` on that had a value which a budget had not counted in its window.
+CREATE TABLE new_values (
+  organization_id TEXT NOT NULL,
+  caller_id       TEXT NOT NULL,
+  began_at        INTEGER NOT NULL,
+  requests        INTEGER NOT NULL CHECK (requests >= 0),
+  PRIMARY KEY (organization_id, caller_id)
+) STRICT, WITHOUT ROWID;
+
 -- A credit returns what was spent: it is not counted as granted a second time.
 CREATE TABLE credit_grant (
   organization_id TEXT NOT NULL,
