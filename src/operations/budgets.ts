@@ -324,22 +324,23 @@ async function budgetAnswers(core: Core, organizationId: string, rows: readonly 
   const shared = rows.filter(({ each }) => each === null).map((row) => currentUse(row, nowMs));
   const uses = new Map((await budgets.namedUses(organizationId, shared)).map((use) => [use.budgetId, use]));
   const holders = rows.some(({ capOf }) => capOf !== null) ? await budgets.capHolders(organizationId) : new Map();
-  return Promise.all(
-    rows.map(async (row) => {
-      const { id, each, capOf, createdAtMs } = row;
-      const state = budgetState(row, currentUse(row, nowMs), uses.get(id));
-      return {
-        object: "budget",
-        id,
-        organization_id: organizationId,
-        ...auditedBudget(row),
-        cap_of: capOf && (holders.get(capOf) ?? capOf),
-        by_callers_word: await isByCallersWord(core, row),
-        current: each === null ? counterAnswer(state) : null,
-        created_at: isoTime(createdAtMs),
-      };
-    }),
-  );
+  const answers: Budget[] = [];
+  // One by one: a hundred budgets of one organization must not take all connections of the store.
+  for (const row of rows) {
+    const { id, each, capOf, createdAtMs } = row;
+    const state = budgetState(row, currentUse(row, nowMs), uses.get(id));
+    answers.push({
+      object: "budget",
+      id,
+      organization_id: organizationId,
+      ...auditedBudget(row),
+      cap_of: capOf && (holders.get(capOf) ?? capOf),
+      by_callers_word: await isByCallersWord(core, row),
+      current: each === null ? counterAnswer(state) : null,
+      created_at: isoTime(createdAtMs),
+    });
+  }
+  return answers;
 }
 
 /** Tells if a caller that a budget covers can choose the metadata that it depends on. */
