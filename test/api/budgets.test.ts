@@ -374,3 +374,22 @@ test("the example of docs/budgets.md creates its budget", async () => {
   const answer = await ask(token, { user: "ada" });
   expect(answer.headers.get("x-budget-limit")).toBe("2");
 });
+
+test("a token begins only so many values in a minute, and goes on with those that are counted", async () => {
+  const small = await startService({ config: { limits: { newValuesPerMinute: 2 } } });
+  try {
+    const { id, token } = await makeOrganization(small, "100");
+    const draft = { name: "Users", each: "metadata.user", window: "day", amount: 1 };
+    const { status } = await operator(small).call("POST", `/organizations/${id}/budgets`, draft);
+    expect(status).toBe(201);
+    const askAs = (user: string) => send(small, CHAT, token, story({ user }));
+    for (const user of ["ada", "ben", "ada"]) expect((await askAs(user)).status).toBe(200);
+    const refused = await askAs("eve");
+    expect(refused.status).toBe(429);
+    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(await errorOf(refused)).toMatchObject({ code: "rate_limit_exceeded", budget: { name: "Users" } });
+    expect((await askAs("ben")).status).toBe(200);
+  } finally {
+    await small.end();
+  }
+});
