@@ -1,12 +1,11 @@
-import { execFile, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { Ajv } from "ajv";
 import type { Command } from "commander";
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import packageJson from "../package.json" with { type: "json" };
 import { AGENTS } from "../scripts/agents/agents.ts";
 import { CLIENTS } from "../scripts/agents/clients.ts";
@@ -21,6 +20,7 @@ import { CONSEQUENCES, toApiError } from "../src/gateway/failures.ts";
 import { adminEndpoints } from "../src/http/admin/endpoint.ts";
 import { readFault } from "../src/providers/sandbox/fault.ts";
 import { TRIALS } from "./crash/trials.ts";
+import { run, withoutEnvironment } from "./support/commands.ts";
 import { COUNTS } from "./support/counts.ts";
 import { blocksOf, codeOf, headingsOf, linksOf, ROOT, readDocuments, tableOf } from "./support/documents.ts";
 import { LAYERS } from "./tidy/layers.ts";
@@ -256,14 +256,18 @@ test("providers.md has its tables as the code has them: node scripts/providers-t
 
 describe("every configuration that is shown passes `config check`", () => {
   const shown = documents.flatMap(blocksOf).filter(({ language }) => language === "yaml");
+  afterEach(() => {
+    vi.unstubAllEnvs();
+  });
+
   test.each(shown.map((block) => [block.path, block.text]))("%s", async (_path, text) => {
     const folder = await mkdtemp(join(tmpdir(), "tollgate-docs-"));
     try {
-      await writeFile(join(folder, "tollgate.yaml"), text);
-      const named = [...text.matchAll(/(?<!\$)\$\{(\w+)\}/g)].map(([, name]) => [name, "none-needed-here"]);
-      const environment = { PATH: process.env.PATH, ...Object.fromEntries(named) };
-      const words = [join(ROOT, "src/main.ts"), "config", "check", "--json"];
-      const { stdout } = await promisify(execFile)(process.execPath, words, { cwd: folder, env: environment });
+      const file = join(folder, "tollgate.yaml");
+      await writeFile(file, text);
+      withoutEnvironment();
+      for (const [, name = ""] of text.matchAll(/(?<!\$)\$\{(\w+)\}/g)) vi.stubEnv(name, "none-needed-here");
+      const { stdout } = await run("config", "check", "--config", file, "--json");
       expect(JSON.parse(stdout)).toMatchObject({ ok: true });
     } finally {
       await rm(folder, { recursive: true, force: true });

@@ -13,11 +13,15 @@ export function commandsDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), "tollgate-commands-"));
   beforeAll(() => {
     process.chdir(directory);
-    // Nothing of this process's environment configures the commands.
-    for (const name of Object.keys(process.env)) if (!KEPT.has(name)) vi.stubEnv(name, undefined);
+    withoutEnvironment();
   });
   afterAll(() => rmSync(directory, { recursive: true }));
   return directory;
+}
+
+/** Keeps the environment of this process from configuring the commands, until `vi.unstubAllEnvs()`. */
+export function withoutEnvironment(): void {
+  for (const name of Object.keys(process.env)) if (!KEPT.has(name)) vi.stubEnv(name, undefined);
 }
 
 /** Runs a command in this process, which is faster than one of its own: those are tested in start.test.ts. */
