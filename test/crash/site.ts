@@ -341,7 +341,7 @@ export class Site {
       for (const pending of [...this.#pending]) faults.push(...this.#judgeOne(pending, books));
       if (faults.length > 0) throw new ViolationError(faults);
       if (!all || this.#pending.length === 0) return;
-      await sleep(100);
+      await sleep(500);
     }
   }
 

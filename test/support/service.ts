@@ -274,10 +274,11 @@ export async function usageOf(service: Pick<RunningService, "url">, token: strin
 
 /** Waits until nothing is held, and returns the credits. */
 export async function settledUsage(service: Pick<RunningService, "url">, token: string): Promise<UsageReport> {
-  for (;;) {
+  // At longer and longer intervals: what is held by a killed service stays so for many seconds.
+  for (let waitMs = 20; ; waitMs = Math.min(2 * waitMs, 1_000)) {
     const usage = await usageOf(service, token);
     if (usage.creditsHeld === 0) return usage;
-    await sleep(50);
+    await sleep(waitMs);
   }
 }
 
