@@ -7,7 +7,7 @@ import { makeOrganization, makeToken, type RunningService, send, startService } 
 
 let service: RunningService;
 beforeAll(async () => {
-  service = await startService();
+  service = await startService({ config: {} });
 });
 afterAll(() => service?.end());
 
