@@ -74,11 +74,12 @@ export function namesOf(transitions: readonly Transition[]): Names {
   return names;
 }
 
-/** Returns the callers of new holds. */
+/** Returns the callers of new holds, each once: a batch may have a thousand holds of one caller. */
 export function callersOf(transitions: readonly Transition[]): RowName[] {
-  return transitions.flatMap((one) =>
+  const callers = transitions.flatMap((one) =>
     one.kind === "hold" ? { organizationId: one.facts.organizationId, id: one.callerId } : [],
   );
+  return without(callers, []);
 }
 
 /** Returns the grants that holds or requests draw on. */
