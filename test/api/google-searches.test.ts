@@ -121,6 +121,32 @@ describe("A search at Google", () => {
     expect((await spent()) - before).toBeCloseTo(3 * (0.02 + TOKENS), 9);
   });
 
+  test("names the settings that Google does not have, and is refused where they limit what it finds.", async () => {
+    const claudes = (settings: object) => {
+      const tool = { type: "web_search_20250305" as const, name: "web_search" as const, ...settings };
+      return anthropic().messages.create({ model: "gemini", max_tokens: 100, messages, tools: [tool] });
+    };
+    const openais = (settings: object) => {
+      const tools = [{ type: "web_search" as const, ...settings }];
+      return openai().responses.create({ model: "gemini", input: "Who won?", tools, max_tool_calls: 2 });
+    };
+    answer();
+    const { response: ofClaude } = await claudes({ max_uses: 1 }).withResponse();
+    expect(ofClaude.headers.get("x-tollgate-ignored")).toBe("tools.max_uses");
+    answer();
+    const { response: ofOpenai } = await openais({ search_context_size: "low" }).withResponse();
+    expect(ofOpenai.headers.get("x-tollgate-ignored")?.split(/, ?/)).toEqual([
+      "tools.search_context_size",
+      "max_tool_calls",
+    ]);
+    const asked = makers.requests.length;
+    await expect(claudes({ blocked_domains: ["a.example"] })).rejects.toMatchObject({ status: 400 });
+    await expect(openais({ filters: { allowed_domains: ["a.example"] } })).rejects.toMatchObject({
+      ...{ status: 400, param: "tools[0].filters" },
+    });
+    expect(makers.requests).toHaveLength(asked);
+  });
+
   test("is charged once where the stream shows a source and the client leaves before the report.", async () => {
     const before = await spent();
     const event = `data: ${JSON.stringify({ ...answered(["who", "won"]), usageMetadata: undefined })}\n\n`;

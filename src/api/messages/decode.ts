@@ -155,14 +155,17 @@ function nativeOf(request: MessagesRequest, headers: Headers, conversation: Mess
   const { tools = [] } = request;
   const typedTools = tools.filter(({ type = "custom" }) => type !== "custom");
   const uncounted = [...conversation.uncounted, ...typedTools];
-  // Other wires have no tools for a screen.
-  const needed = tools.findIndex(isOfScreen);
+  // Other wires have no tools for a screen, and no domains of a search.
+  const ofScreen = tools.findIndex(isOfScreen);
+  const ofSearch = searchIndex(tools);
+  const domains = DOMAINS.find((field) => (tools[ofSearch]?.[field] ?? []).length > 0);
+  const needed = ofScreen >= 0 ? `tools[${ofScreen}].type` : domains && `tools[${ofSearch}].${domains}`;
   return {
     wire: "messages",
     body: { ...request, messages },
     headers: passed,
     hints: hintsOf(request, passed["anthropic-beta"]),
-    needed: needed < 0 ? conversation.needed : `tools[${needed}].type`,
+    needed: needed ?? conversation.needed,
     search: searchIn(request),
     typedTools: typedTools.length,
     uncountedBytes: uncounted.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(uncounted)),
@@ -172,12 +175,18 @@ function nativeOf(request: MessagesRequest, headers: Headers, conversation: Mess
   };
 }
 
+/** Settings of a search that other wires do not have: those that limit what it may find, and those that can be left out. */
+const DOMAINS = ["allowed_domains", "blocked_domains"] as const;
+const SEARCH_HINTS = ["max_uses", "user_location", "response_inclusion"] as const;
+
 function hintsOf(request: MessagesRequest, beta: string | undefined): string[] {
+  const search = request.tools?.find(isSearch);
   return [
     ...(beta === undefined ? [] : ["anthropic-beta"]),
     ...(["service_tier", "context_management"] as const).filter((field) => request[field] !== undefined),
     ...(userOf(request) === request.metadata?.user_id ? [] : ["metadata.user_id"]),
     ...(request.tools?.some((tool) => tool.eager_input_streaming === true) ? ["tools.eager_input_streaming"] : []),
+    ...SEARCH_HINTS.filter((field) => search?.[field] !== undefined).map((field) => `tools.${field}`),
   ];
 }
 

@@ -235,7 +235,7 @@ function nativeRequest(
     body,
     headers: {},
     hints: nativeHints(asked, search),
-    needed: ofComputer < 0 ? needed : `tools[${ofComputer}].type`,
+    needed: ofComputer < 0 ? (neededBySearch(asked, search) ?? needed) : `tools[${ofComputer}].type`,
     search,
     typedTools,
     hasTypedParts: typedTools > 0 || hasTypedItems,
@@ -252,15 +252,30 @@ function searchIn({ tools = [], tool_choice: choice }: ResponsesRequest): Native
   return { param: `tools[${index}].type`, ...(hasOthers && !isDemanded && { ignoredAs: "tools.web_search" }) };
 }
 
+/** Returns the path of a search's domains, which other wires do not have, if the request demands the search. */
+function neededBySearch({ tools = [] }: ResponsesRequest, search: NativeSearch | undefined): string | undefined {
+  if (search === undefined || search.ignoredAs !== undefined) return undefined;
+  const index = tools.findIndex((tool) => "filters" in tool);
+  return index < 0 ? undefined : `tools[${index}].filters`;
+}
+
 /** True for reasoning of other upstreams. */
 function isForeign(item: InputItem): boolean {
   return item.type === "reasoning" && isSealed(item.encrypted_content);
 }
 
+/** Settings of a search that only upstreams on this wire take, and that do not limit what it finds. */
+const SEARCH_HINTS = ["external_web_access", "search_context_size", "search_content_types", "user_location"];
+
 /** Returns the fields that only upstreams on this wire receive. */
-function nativeHints({ truncation, stream_options }: ResponsesRequest, search: NativeSearch | undefined): string[] {
+function nativeHints(
+  { truncation, stream_options, max_tool_calls, tools = [] }: ResponsesRequest,
+  search: NativeSearch | undefined,
+): string[] {
+  const stated = SEARCH_HINTS.filter((name) => tools.some((tool) => name in tool)).map((name) => `tools.${name}`);
   return [
-    ...(search?.ignoredAs === undefined ? [] : [search.ignoredAs]),
+    ...(search?.ignoredAs === undefined ? stated : [search.ignoredAs]),
+    ...(search === undefined || max_tool_calls === undefined ? [] : ["max_tool_calls"]),
     ...(truncation === "auto" ? ["truncation"] : []),
     ...(stream_options?.include_obfuscation === true ? ["stream_options"] : []),
   ];
