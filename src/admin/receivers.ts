@@ -71,17 +71,19 @@ export function toDelivery({ delivery, event }: EventDelivery): WarningDelivery 
   const { id, receiverId, state, attempts, result, createdAtMs, attemptedAtMs, nextAtMs } = delivery;
   const { key, kind, organizationId, data } = event;
   return {
-    ...{ object: "delivery", id, receiver_id: receiverId, event_id: eventIdOf(key) },
-    ...{ kind, organization_id: organizationId },
-    ...{
-      text: eventText(event, null),
-      data,
-      state,
-      attempts,
-      result,
-      created_at: isoTime(createdAtMs),
-      attempted_at: isoTime(attemptedAtMs),
-    },
+    object: "delivery",
+    id,
+    receiver_id: receiverId,
+    event_id: eventIdOf(key),
+    kind,
+    organization_id: organizationId,
+    text: eventText(event, null),
+    data,
+    state,
+    attempts,
+    result,
+    created_at: isoTime(createdAtMs),
+    attempted_at: isoTime(attemptedAtMs),
     next_attempt_at: state === "waiting" ? isoTime(nextAtMs) : null,
   };
 }

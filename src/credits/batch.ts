@@ -64,9 +64,9 @@ export interface BookWrites {
 }
 
 /**
- * The books of one organization while a batch is decided. Balance, grants and counters of budgets are copies, which are changed in
- * place; other rows are replaced. Every function preserves granted = available + held + spent + expired, unless its comment names a part that the
- * caller must book, and keeps available equal to the remaining amounts of the active grants.
+ * The books of one organization while a batch is decided. Balance, grants and counters of budgets are copies, which are changed
+ * in place; other rows are replaced. Every function preserves granted = available + held + spent + expired, unless its comment
+ * names a part that the caller must book, and keeps available equal to the remaining amounts of the active grants.
  */
 export interface Account {
   organizationId: string;

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow, HoldTransition, ReleaseTransition, SettleTransition } from "../credits/books.ts";
 import type { HoldFacts } from "../credits/facts.ts";
@@ -27,8 +26,6 @@ import { Sweeper } from "./sweeper.ts";
 const RUNNING_AND_SPOOLED_MAX = 20_000;
 /** Short, because a service that reports itself as not ready gets no requests that could show that it is. */
 const REFUSING_MS = 5_000;
-/** Time between two looks at whether all transitions have ended. */
-const LOOK_EVERY_MS = 5;
 
 export interface LedgerOptions {
   books: Books;
@@ -95,8 +92,8 @@ export class Ledger {
   /** Holds that were requested and have not ended, with their organizations. */
   readonly #running = new Map<string, string>();
   readonly #runningShares = new FairBudget(RUNNING_AND_SPOOLED_MAX);
-  /** Number of settlements and releases that have not ended. */
-  #ending = 0;
+  /** Settlements and releases that have not ended. */
+  readonly #ending = new Set<Promise<unknown>>();
 
   constructor(options: LedgerOptions) {
     const { books, spool, clock, random, log, settleRetryMs: retryMs = 1_000 } = options;
@@ -232,23 +229,28 @@ export class Ledger {
   async stop(): Promise<void> {
     await Promise.all([this.#renewal.stop(), this.#sweeper.stop()]);
     await this.#queue.idle();
-    while (this.#ending > 0) await sleep(LOOK_EVERY_MS);
+    while (this.#ending.size > 0) await Promise.allSettled(this.#ending);
     await this.#spool.stop();
   }
 
-  async #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
+  #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
+    const end = this.#bookOrSpool(transition).finally(() => {
+      this.#endRunning(holdId);
+      this.#renewal.forget(holdId);
+      this.#ending.delete(end);
+    });
+    this.#ending.add(end);
+    return end;
+  }
+
+  async #bookOrSpool<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]] | Spooled> {
     // While the store is known to be unavailable, the spool is tried first.
     const isUnavailable = this.#spool.isStoreUnavailable;
-    this.#ending += 1;
     try {
       return await (isUnavailable ? this.#toSpool(transition) : this.#bookOrDeadLetter(transition));
     } catch (error) {
       if (!(error instanceof StoreUnavailableError)) throw error;
       return await (isUnavailable ? this.#bookOrDeadLetter(transition) : this.#toSpool(transition));
-    } finally {
-      this.#ending -= 1;
-      this.#endRunning(holdId);
-      this.#renewal.forget(holdId);
     }
   }
 

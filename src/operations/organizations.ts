@@ -272,8 +272,11 @@ export const changeTokenBounds = sharedOperation({
       json: ({ id, token_bounds }) => ({ id, ...jsonOf(token_bounds) }),
       text: ({ id, token_bounds: { max_count, models, max_cap, max_days } }) =>
         facts({
-          ...{ id, "tokens each": max_count, models: models?.join(", ") ?? "all" },
-          ...{ cap: max_cap ?? "none", days: max_days ?? "any" },
+          id,
+          "tokens each": max_count,
+          models: models?.join(", ") ?? "all",
+          cap: max_cap ?? "none",
+          days: max_days ?? "any",
         }),
     }),
   ],

@@ -35,7 +35,9 @@ export const NewGrant = Strict({
     effective_at: Nullable(Time),
     expires_at: Nullable(Time),
     priority: Type.Integer({
-      ...{ minimum: 0, maximum: 1000, default: 0 },
+      minimum: 0,
+      maximum: 1000,
+      default: 0,
       description: "Grants with a lower priority are spent first.",
     }),
     reference: Reference,

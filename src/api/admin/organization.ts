@@ -20,19 +20,22 @@ export const OwnTokenBounds = Strict({
   }),
   models: Nullable(
     Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
-      ...{ minItems: 1, maxItems: 500 },
+      minItems: 1,
+      maxItems: 500,
       description: "Models that these tokens can call; null for all.",
     }),
   ),
   max_cap: Nullable(
     Type.Number({
-      ...{ exclusiveMinimum: 0, maximum: 1_000_000_000 },
+      exclusiveMinimum: 0,
+      maximum: 1_000_000_000,
       description: "Highest spending cap of a token, in credits; null: a token needs none.",
     }),
   ),
   max_days: Nullable(
     Type.Integer({
-      ...{ minimum: 1, maximum: 3_650 },
+      minimum: 1,
+      maximum: 3_650,
       description: "Longest time until the expiry of a token; null: it need not expire.",
     }),
   ),

@@ -115,7 +115,12 @@ function organizations(database: Database) {
 }
 
 const CHANGEABLE = [
-  ...(["name", "status", "limits", "keepsConversations", "keepsResponses", "pausesAllowances"] as const),
+  "name",
+  "status",
+  "limits",
+  "keepsConversations",
+  "keepsResponses",
+  "pausesAllowances",
   "tokenBounds",
 ] as const;
 

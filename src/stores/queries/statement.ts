@@ -119,20 +119,28 @@ interface EntryRows<Row extends object> {
 }
 
 const GRANTS: EntryRows<GrantRow> = {
-  ...{ source: "grant", table: GRANT, key: ["created_at", "id"] },
+  source: "grant",
+  table: GRANT,
+  key: ["created_at", "id"],
   condition: sql`source = 'grant'`,
 };
 const ADJUSTMENTS: EntryRows<AdjustmentRow> = {
-  ...{ source: "adjustment", table: ADJUSTMENT, key: ["made_at", "id"] },
+  source: "adjustment",
+  table: ADJUSTMENT,
+  key: ["made_at", "id"],
   condition: sql`kind <> 'late_settlement'`,
 };
 const CHARGES: EntryRows<RequestRow> = {
-  ...{ source: "charge", table: REQUEST, key: ["ended_at", "id"] },
+  source: "charge",
+  table: REQUEST,
+  key: ["ended_at", "id"],
   condition: sql`is_late = 0 and ending <> 'released'`,
 };
 const LATE_CHARGES = { ...CHARGES, condition: sql`is_late = 1 and ending <> 'released'` };
 const LATE_SETTLEMENTS: EntryRows<AdjustmentRow> = {
-  ...{ source: "late_settlement", table: ADJUSTMENT, key: ["made_at", "hold_id"] },
+  source: "late_settlement",
+  table: ADJUSTMENT,
+  key: ["made_at", "hold_id"],
   condition: sql`kind = 'late_settlement'`,
 };
 
