@@ -43,6 +43,7 @@ export async function startScriptedUpstream(
   let hasImage = false;
   let upAtMs: number | undefined;
   let count = 0;
+  let embeddings = 0;
   upstream.behave(SCRIPTED.chat, ({ body, response, closed }) => {
     upAtMs ??= Date.now() + DOWN_MS;
     if (fault === "down" && Date.now() < upAtMs) {
@@ -72,7 +73,9 @@ export async function startScriptedUpstream(
     response.end(wire.kind === "openai-compatible" ? "data: [DONE]\n\n" : "");
   });
   upstream.behave(SCRIPTED.embeddings, ({ body, response }) => {
-    const usage = { prompt: 12 + usages.length, cached: 0, output: 0 };
+    // Near the least that a hold of a short text allows, however many answers there were before.
+    const usage = { prompt: 12 + embeddings, cached: 0, output: 0 };
+    embeddings += 1;
     usages.push(usage);
     const inputs = Array.isArray(body.input) ? body.input : [body.input];
     const data = inputs.map((_, index) => ({ object: "embedding", index, embedding: [0.6, 0.8] }));
