@@ -2,7 +2,7 @@ import type { AuditEntry } from "../api/admin/reports.ts";
 import type { ActorKind } from "../api/admin/roles.ts";
 import { isoTime } from "../api/time.ts";
 import type { AuditRow } from "../credits/audit.ts";
-import type { AdminRows } from "../stores/queries/admin.ts";
+import type { AdminRows, AuditFilter } from "../stores/queries/admin.ts";
 import { type Page, type PageRequest, pageOf } from "./directory.ts";
 
 /** Who makes a change. */
@@ -51,11 +51,7 @@ export function auditLogOver({ rows, ...time }: AuditTime & { rows: Pick<AdminRo
     /** Records an action that changes nothing in the store, or a change that takes more than one transaction. */
     record: (actor: Actor, change: Change): Promise<void> => rows.insertAudit(auditRow(actor, change, time)),
     /** Lists entries, the newest first; the cursor is the id of the last entry of the page before. */
-    async entries({
-      cursor,
-      limit,
-      ...filter
-    }: { organizationId: string | null; action: string | null } & PageRequest): Promise<Page<AuditEntry>> {
+    async entries({ cursor, limit, ...filter }: AuditFilter & PageRequest): Promise<Page<AuditEntry>> {
       const found = await rows.audit({ ...filter, before: cursor, limit: limit + 1 });
       return pageOf(found, limit, toEntry, ({ id }) => id);
     },

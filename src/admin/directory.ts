@@ -51,7 +51,7 @@ export function directoryOver({ rows, clock }: { rows: DirectoryRows; clock: () 
       const [row] = await rows.organizations({ id, search: null, status: null, before: null, limit: 1, spentIn });
       return row && toOrganization(row, spentIn.toDay);
     },
-    async tokens(search: Pick<TokenSearch, "organizationId" | "createdBy" | "search" | "status"> & PageRequest) {
+    async tokens(search: Omit<TokenSearch, "id" | "nowMs" | "before"> & PageRequest) {
       const { cursor, limit, ...filter } = search;
       const nowMs = clock();
       const page = { ...filter, id: null, nowMs, before: positionOf(cursor), limit: limit + 1 };

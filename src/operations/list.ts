@@ -22,7 +22,7 @@ import {
   rotateReceiverSecret,
   testReceiver,
 } from "./receivers.ts";
-import { listAudit, search, showOverview } from "./reports.ts";
+import { exportAudit, exportAuditLines, listAudit, search, showOverview } from "./reports.ts";
 import {
   exportRequestLines,
   exportRequests,
@@ -42,7 +42,7 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ showService, signIn, beginSignIn, completeSignIn, showSession, signOut },
   ...{ listOperators, createOperator, revokeOperator, listSessions, endSession },
   ...{ listIdentities, blockIdentity, unblockIdentity },
-  ...{ showOverview, search, listAudit, listModelsWithRoutes, resumeRoute },
+  ...{ showOverview, search, listAudit, exportAudit, exportAuditLines, listModelsWithRoutes, resumeRoute },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization, changeTokenBounds },
   ...{ listGrants, createGrant, createRevocation, createCredit, listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },

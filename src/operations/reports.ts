@@ -1,6 +1,9 @@
-import type { SearchResult } from "../api/admin/reports.ts";
+import type { Static } from "typebox";
+import type { AuditEntry, AuditFilters, SearchResult } from "../api/admin/reports.ts";
+import { lineFormats, linesOf } from "../reports/csv.ts";
+import type { AuditFilter } from "../stores/queries/admin.ts";
 import { knownOrganization } from "./core.ts";
-import { operation, organizationIn, timeOf } from "./operation.ts";
+import { operation, organizationIn, sendFile, timeOf } from "./operation.ts";
 import { creatorIn } from "./token-bounds.ts";
 
 export const showOverview = operation({
@@ -72,13 +75,48 @@ export const listAudit = operation({
   route: "GET /audit",
   permission: "audit:read",
   summary: "List the audit log, the newest entries first",
-  query: (s) =>
-    s.Strict({
-      ...s.PageQuery,
-      organization_id: s.Type.Optional(s.Id),
-      action: s.Type.Optional(s.Type.String({ minLength: 1, maxLength: 100 })),
-    }),
+  query: (s) => s.Strict({ ...s.PageQuery, ...s.AuditFilters }),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.AuditEntry) },
-  handle: ({ audit }, { query: { organization_id: organizationId = null, action = null }, page }) =>
-    audit.entries({ organizationId, action, ...page }),
+  handle: ({ audit }, { query, page }) => audit.entries({ ...auditFilterOf(query), ...page }),
 });
+
+type AuditQuery = { [Name in keyof typeof AuditFilters]?: Static<(typeof AuditFilters)[Name]> };
+
+function auditFilterOf(query: AuditQuery): AuditFilter {
+  const { organization_id: organizationId = null, subject_id: subjectId, action = null, actor, from, to } = query;
+  return { organizationId, subjectId, action, actor, fromMs: timeOf("from", from), toMs: timeOf("to", to) };
+}
+
+const AUDIT_COLUMNS = [
+  ...["id", "at", "actor_kind", "actor_id", "actor_name", "address", "action", "organization_id", "subject_id"],
+  ...["before", "after", "request_id"],
+];
+const AUDIT_FORMATS = lineFormats(AUDIT_COLUMNS, ({ actor, before, after, ...values }: AuditEntry) => ({
+  ...{ ...values, actor_kind: actor.kind, actor_id: actor.id, actor_name: actor.name, address: actor.address },
+  before: before && JSON.stringify(before),
+  after: after && JSON.stringify(after),
+}));
+const EXPORT_PAGE_ROWS = 200;
+
+/** Declares an export of the entries that match filters. */
+function auditExport(format: keyof typeof AUDIT_FORMATS, contentType: string, words: string) {
+  return operation({
+    route: `GET /audit.${format}`,
+    permission: "audit:read",
+    summary: `Export the entries of the audit log that match filters as ${words}, the newest first`,
+    query: (s) => s.Strict(s.AuditFilters),
+    answer: { status: 200, description: "The lines.", schema: (s) => s.Type.String(), contentType },
+    handle(services, call) {
+      const filter = auditFilterOf(call.query);
+      return sendFile(services, call, "audit", async () => ({
+        name: `audit.${format}`,
+        text: linesOf(AUDIT_FORMATS[format], (cursor) =>
+          services.audit.entries({ ...filter, cursor, limit: EXPORT_PAGE_ROWS }),
+        ),
+      }));
+    },
+  });
+}
+
+export const exportAudit = auditExport("csv", "text/csv", "comma-separated values");
+export const exportAuditLines = auditExport("jsonl", "application/jsonl", "JSON Lines");

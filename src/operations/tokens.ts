@@ -17,7 +17,7 @@ import {
   withDefault,
 } from "./command.ts";
 import { type AccountCore, checkExpiry, checkLimits, checkName, checkPins, found, rowRecord } from "./core.ts";
-import { operation, organizationIn, requireOwn, sharedOperation } from "./operation.ts";
+import { operation, organizationIn, requireOwn, sharedOperation, timeOf } from "./operation.ts";
 import { boundsOf, boundTerms, creatorIn, type OwnBounds, requireToken } from "./token-bounds.ts";
 import {
   auditedTerms,
@@ -44,12 +44,13 @@ export const listTokens = sharedOperation({
       ...s.PageQuery,
       organization_id: s.Type.Optional(s.Id),
       status: s.Type.Optional(s.TokenStatus),
+      expires_before: s.Type.Optional(s.Time),
       search: s.Type.Optional(s.Type.String({ maxLength: 200, description: "Part of the name, an id, or a prefix." })),
     }),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Token) },
-  async handle({ directory }, { who, query: { organization_id, search = null, status = null }, page }) {
+  async handle({ directory }, { who, query: { organization_id, search = null, status = null, expires_before }, page }) {
     const filter = { organizationId: organizationIn(who, organization_id), createdBy: creatorIn(who), search, status };
-    return directory.tokens({ ...filter, ...page });
+    return directory.tokens({ ...filter, expiresBeforeMs: timeOf("expires_before", expires_before), ...page });
   },
   commands: (make) => [
     make.list({

@@ -2,7 +2,7 @@ import type { RequestSummary } from "../api/admin/request.ts";
 import { PRICE_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { RequestFilter } from "../stores/queries/request-filter.ts";
-import { csvRow } from "./csv.ts";
+import { lineFormats, linesOf } from "./csv.ts";
 import type { RequestListing, Requests } from "./requests.ts";
 
 /** Requests that are read at once. */
@@ -16,41 +16,25 @@ const COLUMNS = [
   ...["provider_cost", "first_token_ms", "duration_ms", "is_streamed", "user", "metadata"],
 ];
 
-/** Formats of an export: what precedes the lines, and a line with its end. */
-export const LINE_FORMATS = {
-  csv: { head: `${csvRow(COLUMNS)}\n`, line: (request: RequestSummary) => `${csvRow(cellsOf(request))}\n` },
-  jsonl: { head: "", line: (request: RequestSummary) => `${JSON.stringify(request)}\n` },
-};
+const FORMATS = lineFormats(COLUMNS, ({ tokens, refusal, metadata, ...values }: RequestSummary) => ({
+  ...values,
+  ...Object.fromEntries(CLASSES.map((name) => [`${name}_tokens`, tokens[name]])),
+  count: refusal?.count ?? 1,
+  metadata: metadata === null ? null : JSON.stringify(metadata),
+}));
 
-function cellsOf(request: RequestSummary): string[] {
-  const { tokens, refusal, metadata, ...values } = request;
-  const cells: Record<string, unknown> = {
-    ...values,
-    ...Object.fromEntries(CLASSES.map((name) => [`${name}_tokens`, tokens[name]])),
-    count: refusal?.count ?? 1,
-    metadata: metadata === null ? null : JSON.stringify(metadata),
-  };
-  return COLUMNS.map((name) => String(cells[name] ?? ""));
-}
-
-/** Reads and formats the pages of all exports one at a time. */
+/** Reads the pages of all exports one at a time. */
 const turns = new FairTurns(1);
 
-/** Yields the requests that match a filter as lines, the newest first. Reads each page when the consumer asks for it. */
-export async function* requestLines(
+/** Yields the requests that match a filter as lines, the newest first. */
+export function requestLines(
   { list }: Pick<Requests, "list">,
   filter: RequestFilter,
-  { format, shown }: { format: keyof typeof LINE_FORMATS; shown: (request: RequestSummary) => RequestSummary },
+  { format, shown }: { format: keyof typeof FORMATS; shown: (request: RequestSummary) => RequestSummary },
 ): AsyncGenerator<string> {
-  const { head, line } = LINE_FORMATS[format];
-  let cursor: string | null = null;
-  let text = head;
-  do {
+  return linesOf(FORMATS[format], async (cursor) => {
     const listing: RequestListing = { ...filter, order: "newest", cursor, limit: PAGE_ROWS };
-    const page: Awaited<ReturnType<typeof list>> = await turns.run(filter.organizationId ?? "", () => list(listing));
-    cursor = page.next_cursor;
-    text += page.data.map((request) => line(shown(request))).join("");
-    yield text;
-    text = "";
-  } while (cursor !== null);
+    const page = await turns.run(filter.organizationId ?? "", () => list(listing));
+    return { ...page, data: page.data.map(shown) };
+  });
 }

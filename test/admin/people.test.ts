@@ -68,6 +68,8 @@ unblockIdentity        -      yes       -        -      -          -        -
 showOverview           -      yes       yes      yes    yes        yes      yes
 search                 -      yes       yes      yes    yes        yes      yes
 listAudit              -      yes       yes      -      -          -        -
+exportAudit            -      yes       yes      -      -          -        -
+exportAuditLines       -      yes       yes      -      -          -        -
 listModelsWithRoutes   -      yes       yes      yes    yes        yes      yes
 resumeRoute            -      yes       -        -      -          -        -
 listOrganizations      -      yes       yes      yes    yes        yes      yes

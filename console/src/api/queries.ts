@@ -74,9 +74,13 @@ export interface Selectable {
 
 /** First page of the organizations or tokens that match a filter, for a picker. */
 export const choices = (what: "organizations" | "tokens", filter: Record<string, string>) =>
+  choicesOf<Selectable>(what, filter);
+
+/** First page of the organizations or tokens that match a filter, with all of their fields. */
+export const choicesOf = <T>(what: "organizations" | "tokens", filter: Record<string, string>) =>
   queryOptions({
     queryKey: [what, "choices", filter],
-    queryFn: ({ signal }) => read<PageOf<Selectable>>(withQuery(`/admin/v1/${what}`, filter), signal),
+    queryFn: ({ signal }) => read<PageOf<T>>(withQuery(`/admin/v1/${what}`, filter), signal),
     staleTime: 30_000,
   });
 

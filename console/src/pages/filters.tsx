@@ -1,4 +1,7 @@
+import { Download } from "lucide-react";
 import { useSearchParams } from "wouter";
+import { withQuery } from "../api/client.ts";
+import { BASE_PATH } from "../base-path.ts";
 
 /** Keeps filters in the query string, so that a view can be bookmarked and shared. An empty value is not set. */
 export function useFilters<Name extends string>(names: readonly Name[]) {
@@ -42,4 +45,24 @@ export function Choice({ label, all, value, options, onValue }: ChoiceProps) {
       ))}
     </select>
   );
+}
+
+const EXPORT_FORMATS = [
+  ["csv", "Export CSV"],
+  ["jsonl", "Export JSON Lines"],
+] as const;
+
+/** Links to the files of a list: all rows that match the filters, the newest first. */
+export function ExportLinks({ path, filter }: { path: string; filter: Record<string, string> }) {
+  return EXPORT_FORMATS.map(([format, text]) => (
+    <a
+      key={format}
+      className="button button-plain"
+      href={`${BASE_PATH}${withQuery(`${path}.${format}`, filter)}`}
+      download
+    >
+      <Download size={15} strokeWidth={1.9} aria-hidden="true" />
+      <span>{text}</span>
+    </a>
+  ));
 }

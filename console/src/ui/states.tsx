@@ -116,7 +116,7 @@ function describe(error: unknown): { title: string; text: string; note?: string 
   return { title: TITLES[error.code ?? ""] ?? titleOf(error.status), text: error.message, note };
 }
 
-export function Note({ children, tone = "plain" }: { children: ReactNode; tone?: "plain" | "warn" | "good" }) {
+export function Note({ children, tone = "plain" }: { children: ReactNode; tone?: "plain" | "warn" | "bad" | "good" }) {
   return <div className={`notice notice-${tone}`}>{children}</div>;
 }
 

@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
+import { OptionalKeys } from "../schema.ts";
 import { Amount, Day, Id, Nullable, PricesByClass, Time, TimeOf } from "./common.ts";
 import { Credits } from "./organization.ts";
 import { ACTOR_KINDS } from "./roles.ts";
@@ -151,6 +152,16 @@ export const AuditEntry = Type.Object({
   after: Nullable(Type.Record(Type.String(), Type.Unknown())),
   request_id: Nullable(Id),
 });
+/** Filters of the audit log and of its exports. */
+export const AuditFilters = OptionalKeys({
+  organization_id: Id,
+  action: Type.String({ minLength: 1, maxLength: 100 }),
+  actor: Type.String({ minLength: 1, maxLength: 200, description: "Id, name or kind of the actor." }),
+  subject_id: Id,
+  from: Time,
+  to: Time,
+});
+
 export type AuditEntry = Static<typeof AuditEntry>;
 
 export const SearchResult = Type.Object({

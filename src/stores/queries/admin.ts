@@ -35,9 +35,18 @@ export interface AdminKeyRow extends Pick<AdminKey, "fingerprint" | "state" | "s
   ageMs: number;
 }
 
-export interface AuditPage {
+export interface AuditFilter {
   organizationId: string | null;
   action: string | null;
+  /** Id, name or kind of the actor. */
+  actor?: string | null;
+  subjectId?: string | null;
+  fromMs?: number | null;
+  /** Exclusive. */
+  toMs?: number | null;
+}
+
+interface AuditPage extends AuditFilter {
   /** Only entries with a greater id. */
   after?: string;
   /** Id of the last entry seen. */
@@ -144,9 +153,21 @@ function auditEntries({ findRows, write }: Database) {
       await write(recordOf(entry));
     },
     /** Returns audit records, the newest first. */
-    async audit({ organizationId, action, after, before, limit }: AuditPage): Promise<AuditRow[]> {
+    async audit({
+      organizationId,
+      action,
+      subjectId = null,
+      after,
+      before,
+      limit,
+      ...rest
+    }: AuditPage): Promise<AuditRow[]> {
+      const { actor = null, fromMs = null, toMs = null } = rest;
       const wanted = allOf(
-        equal({ organization_id: organizationId, action }),
+        equal({ organization_id: organizationId, action, subject_id: subjectId }),
+        actor !== null && sql`(actor_id = ${actor} or actor_name = ${actor} or actor_kind = ${actor})`,
+        fromMs !== null && sql`made_at >= ${fromMs}`,
+        toMs !== null && sql`made_at < ${toMs}`,
         after !== undefined && sql`id > ${after}`,
         before !== null && sql`id < ${before}`,
       );

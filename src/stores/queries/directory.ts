@@ -50,6 +50,8 @@ export interface TokenSearch extends NewestFirst {
   /** Part of the name, a whole id, or the prefix of the secret. */
   search: string | null;
   status: "active" | "expired" | "revoked" | null;
+  /** Only tokens that expire before this time. */
+  expiresBeforeMs?: number | null;
   /** The time by which tokens have expired. */
   nowMs: number;
 }
@@ -164,7 +166,8 @@ function sessionQuery({ before, nowMs, seenAfterMs, limit }: SessionSearch) {
     where ${wanted} order by admin_session.created_at desc, admin_session.hash desc limit ${limit}`;
 }
 
-function tokenQuery({ id, organizationId, createdBy, search, status, nowMs, before, limit }: TokenSearch) {
+function tokenQuery({ id, organizationId, createdBy, search, status, nowMs, before, limit, ...rest }: TokenSearch) {
+  const { expiresBeforeMs = null } = rest;
   const isRevoked = sql`token.revoked_at is not null`;
   const hasExpired = sql`(token.expires_at is not null and token.expires_at <= ${nowMs})`;
   const wanted = allOf(
@@ -174,6 +177,7 @@ function tokenQuery({ id, organizationId, createdBy, search, status, nowMs, befo
     status === "revoked" && isRevoked,
     status === "expired" && sql`not ${isRevoked} and ${hasExpired}`,
     status === "active" && sql`not ${isRevoked} and not ${hasExpired}`,
+    expiresBeforeMs !== null && sql`token.expires_at < ${expiresBeforeMs}`,
     isBefore("token", before),
   );
   return sql`

@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { actionLabel, actorLabel, differences, valuesAfter } from "./entries.ts";
+import type { AuditEntry } from "../../api/types.ts";
+import { actionLabel, pathOfSubject } from "./actions.ts";
+import { actorLabel, differences, valuesAfter } from "./entries.ts";
 
 test("Actions and actors have labels, and an unknown action is shown by its name.", () => {
   expect(actionLabel("session.sign_in_failed")).toBe("Sign-in failed");
@@ -84,4 +86,16 @@ test("What a budget covers is a sentence, and a deletion leaves out what was not
     { name: "amount", from: "2.00 credits", to: "" },
   ]);
   expect(actionLabel("budget.raise")).toBe("Budget raised");
+});
+
+test("An entry leads to the page of its subject, or to the part of the organization's page that shows it.", () => {
+  const pathOf = (action: string, subject_id: string | null, organization_id: string | null = "org_1") =>
+    pathOfSubject({ action, subject_id, organization_id } as AuditEntry);
+  expect(pathOf("token.rotate", "tok_1")).toBe("/tokens/tok_1");
+  expect(pathOf("organization.change", "org_1")).toBe("/organizations/org_1");
+  expect(pathOf("conversation.read", "0197")).toBe("/requests/0197");
+  expect(pathOf("budget.raise", "bdg_1")).toBe("/organizations/org_1?tab=budgets");
+  expect(pathOf("credits.grant", "grant_1")).toBe("/organizations/org_1");
+  expect(pathOf("operator.revoke", "adm_1", null)).toBeNull();
+  expect(pathOf("token.create", null)).toBeNull();
 });

@@ -3,36 +3,7 @@ import { formatAmount, formatCount } from "../../format/numbers.ts";
 import { formatMoment } from "../../format/times.ts";
 import { coverageLabel, eachLabel } from "../organizations/budget-terms.ts";
 import { SCOPE_LABELS } from "../tokens/draft.ts";
-
-const ACTIONS: Record<string, string> = {
-  "organization.create": "Organization created",
-  "organization.change": "Organization changed",
-  "token.create": "Token created",
-  "token.change": "Token changed",
-  "token.rotate": "Token rotated",
-  "token.revoke": "Token revoked",
-  "admin_token.create": "Admin token created",
-  "admin_token.replace": "Admin token replaced",
-  "session.sign_in": "Signed in",
-  "session.sign_in_failed": "Sign-in failed",
-  "session.sign_out": "Signed out",
-  "identity.block": "Account blocked",
-  "identity.unblock": "Account unblocked",
-  "session.end": "Session ended by an operator",
-  "playground_token.create": "Playground token created",
-  "credits.grant": "Credits granted",
-  "credits.revoke": "Credits revoked",
-  "credits.credit": "Credits refunded",
-  "allowance.create": "Monthly allowance created",
-  "allowance.end": "Monthly allowance ended",
-  "receiver.create": "Receiver added",
-  "receiver.rotate": "Secret of a receiver replaced",
-  "receiver.test": "Test event sent",
-  "receiver.replay": "Delivery repeated",
-  "route.resume": "Route resumed",
-  "conversation.read": "Prompts and answers viewed",
-  "conversations.remove": "Prompts and answers deleted",
-};
+import { spaced } from "./actions.ts";
 
 const ACTORS: Record<AuditEntry["actor"]["kind"], string> = {
   operator: "Operator",
@@ -79,12 +50,6 @@ const REASONS: Record<string, string> = {
   rejected_response: "invalid answer from the identity provider",
 };
 
-/** Returns the label of an action. One without a label is named by its words if its verb is regular: "Token renamed". */
-export function actionLabel(action: string): string {
-  const [, first, rest, verb] = /^(\w)(\w*)\.(\w+e)$/.exec(action) ?? [];
-  return ACTIONS[action] ?? (first === undefined ? action : `${first.toUpperCase()}${spaced(`${rest}`)} ${verb}d`);
-}
-
 export function actorLabel({ kind, name }: AuditEntry["actor"]): string {
   const label = ACTORS[kind] ?? kind;
   return name === null ? label : `${label}: ${name}`;
@@ -112,11 +77,6 @@ export function differences(before: Values, after: Values): { name: string; from
 }
 
 const NONE = "none";
-
-/** Converts `expiresAt` and `expires_at` to `expires at`. */
-function spaced(name: string): string {
-  return name.replaceAll("_", " ").replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
-}
 
 function snakeCase(name: string): string {
   return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);

@@ -1,9 +1,7 @@
-import { MessagesSquare, Play } from "lucide-react";
+import { MessagesSquare } from "lucide-react";
 import type { ReactNode } from "react";
 import { Link } from "wouter";
-import { useAction } from "../../api/actions.ts";
-import { send } from "../../api/client.ts";
-import type { Model, ResumedRoute } from "../../api/types.ts";
+import type { Model } from "../../api/types.ts";
 import { formatCount, formatExactCredits } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
 import { useAccess } from "../../shell/session.ts";
@@ -11,9 +9,9 @@ import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Card, Facts } from "../../ui/page.tsx";
-import { Badge, Failure, Note } from "../../ui/states.tsx";
+import { Badge, Note } from "../../ui/states.tsx";
 import { useNow } from "../../ui/values.tsx";
-import { healthDetails, isHeldBack, type Route, RouteBadge } from "./health.tsx";
+import { healthDetails, isHeldBack, ResumeRoute, type Route, RouteBadge } from "./health.tsx";
 
 /** Details of a model: description, facts, and routes with their health. */
 export function ModelPanel({ model, onClose }: { model: Model; onClose: () => void }) {
@@ -47,13 +45,7 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
 
 /** Routes with their health. Those that are not called at present can be resumed. */
 function Routes({ routes }: { routes: readonly Route[] }) {
-  const { may } = useAccess();
   const nowMs = useNow();
-  const resume = useAction(
-    // Without an idempotency key: a route can be resumed again after its next pause.
-    (route: string) => send<ResumedRoute>("POST", "/admin/v1/routes/resume", { route }),
-    ["models", "audit"],
-  );
   return (
     <section className="stack-small">
       <h3>Routes</h3>
@@ -65,20 +57,10 @@ function Routes({ routes }: { routes: readonly Route[] }) {
               <span className="small faint">{healthDetails(route, nowMs)}</span>
             </span>
             <RouteBadge route={route} />
-            {may("upstreams:write") && isHeldBack(route, nowMs) && (
-              <Button
-                icon={Play}
-                aria-label={`Resume ${route.route}`}
-                busy={resume.isPending && resume.variables === route.route}
-                onClick={() => resume.mutate(route.route)}
-              >
-                Resume
-              </Button>
-            )}
+            {isHeldBack(route, nowMs) && <ResumeRoute route={route} />}
           </li>
         ))}
       </ol>
-      {resume.isError && <Failure error={resume.error} />}
     </section>
   );
 }

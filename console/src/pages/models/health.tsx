@@ -1,7 +1,12 @@
-import type { Model } from "../../api/types.ts";
+import { Play } from "lucide-react";
+import { useAction } from "../../api/actions.ts";
+import { send } from "../../api/client.ts";
+import type { Model, ResumedRoute } from "../../api/types.ts";
 import { countOf, formatDuration } from "../../format/numbers.ts";
 import { formatClock } from "../../format/times.ts";
-import { Badge } from "../../ui/states.tsx";
+import { useAccess } from "../../shell/session.ts";
+import { Button } from "../../ui/button.tsx";
+import { Badge, Failure } from "../../ui/states.tsx";
 import { useNow } from "../../ui/values.tsx";
 
 export type Route = NonNullable<Model["routes"]>[number];
@@ -47,5 +52,29 @@ export function RouteBadge({ route }: { route: Route }) {
     <span title={route.route}>
       <Badge tone={tone}>{word}</Badge>
     </span>
+  );
+}
+
+/** Button that has a route called again before its pause is over; nothing for those who may not. */
+export function ResumeRoute({ route: { route } }: { route: Route }) {
+  const { may } = useAccess();
+  const resume = useAction(
+    // Without an idempotency key: a route can be resumed again after its next pause.
+    () => send<ResumedRoute>("POST", "/admin/v1/routes/resume", { route }),
+    ["models", "audit"],
+  );
+  if (!may("upstreams:write")) return null;
+  return (
+    <>
+      <Button
+        icon={Play}
+        aria-label={`Resume ${route}`}
+        busy={resume.isPending}
+        onClick={() => resume.mutate(undefined)}
+      >
+        Resume
+      </Button>
+      {resume.isError && <Failure error={resume.error} />}
+    </>
   );
 }

@@ -46,7 +46,7 @@ export function usageLabel({ spent, held, limit }: BudgetCounter): string {
 }
 
 /** Share from which on a service warns callers. */
-const WARNING_SHARE = 0.8;
+export const WARNING_SHARE = 0.8;
 
 /** Returns how full a counter is, with the words for a reader from 80 % on. Parts are percentages of the bar's width. */
 export function fillOf({ spent, held, limit, remaining }: BudgetCounter) {

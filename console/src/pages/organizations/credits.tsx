@@ -9,6 +9,7 @@ import { useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Card, Page } from "../../ui/page.tsx";
 import { QueryFailure, Skeleton } from "../../ui/states.tsx";
+import { Troubles } from "../trouble/banners.tsx";
 import { Allowances } from "./allowances.tsx";
 import { GrantForm, RefundForm, RevokeForm } from "./booking-forms.tsx";
 import { Budgets } from "./budgets.tsx";
@@ -24,12 +25,12 @@ export default function OwnCredits() {
       <QueryFailure query={query} />
       {query.isPending && <Skeleton height="24rem" />}
       {query.data && (
-        <>
+        <Troubles organizationId={query.data.id}>
           <Balance organization={query.data} />
           <CreditsSection organization={query.data} mayChange={false} />
           <Budgets organizationId={query.data.id} />
           <Statement organization={query.data} />
-        </>
+        </Troubles>
       )}
     </Page>
   );

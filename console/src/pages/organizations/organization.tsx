@@ -11,12 +11,13 @@ import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
-import { Badge, Note, QueryFailure, Skeleton } from "../../ui/states.tsx";
+import { Badge, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { useFilters } from "../filters.tsx";
 import { limitsLabel } from "../form-fields.tsx";
 import { OrganizationUsage } from "../overview/usage.tsx";
 import { BoundsCard } from "../tokens/bounds.tsx";
 import { OrganizationTokens } from "../tokens/token-table.tsx";
+import { Troubles } from "../trouble/banners.tsx";
 import { Receivers } from "../warnings/receivers.tsx";
 import { Budgets } from "./budgets.tsx";
 import { ConversationsSection } from "./conversations-section.tsx";
@@ -78,27 +79,23 @@ function Loaded({ organization }: { organization: Organization }) {
         )
       }
     >
-      {isPaused && (
-        <Note tone="warn">
-          Paused: new requests are refused with 403 organization_paused. Its credits are kept.
-          {organization.pauses_allowances && " Its allowances are paused as well."}
-        </Note>
-      )}
-      <Balance organization={organization} />
-      <nav className="tabs" aria-label={`Sections of ${organization.name}`}>
-        {TABS.map(([name, label]) => (
-          <Link
-            key={name}
-            href={withQuery(`/organizations/${encodeURIComponent(organization.id)}`, {
-              tab: name === FIRST_TAB ? null : name,
-            })}
-            aria-current={name === tab ? "page" : undefined}
-          >
-            {label}
-          </Link>
-        ))}
-      </nav>
-      <TabContent tab={tab} organization={organization} />
+      <Troubles organizationId={organization.id}>
+        <Balance organization={organization} />
+        <nav className="tabs" aria-label={`Sections of ${organization.name}`}>
+          {TABS.map(([name, label]) => (
+            <Link
+              key={name}
+              href={withQuery(`/organizations/${encodeURIComponent(organization.id)}`, {
+                tab: name === FIRST_TAB ? null : name,
+              })}
+              aria-current={name === tab ? "page" : undefined}
+            >
+              {label}
+            </Link>
+          ))}
+        </nav>
+        <TabContent tab={tab} organization={organization} />
+      </Troubles>
       {openDialog === "edit" && <EditOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
       {openDialog === "pause" && <PauseOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
     </Page>

@@ -1,16 +1,18 @@
 import type { Overview as Figures } from "../../api/types.ts";
 import { formatClock } from "../../format/times.ts";
-import { useAccess } from "../../shell/session.ts";
+import { useAccess, useSession } from "../../shell/session.ts";
 import { Page } from "../../ui/page.tsx";
 import { useFilters } from "../filters.tsx";
 import { OrganizationFilter } from "../pick.tsx";
+import { Troubles } from "../trouble/banners.tsx";
 import { useUsage } from "./usage.tsx";
 
 /** Balance, spend and traffic of a period. */
 export default function Overview() {
   const { isServiceWide } = useAccess();
+  const { organization } = useSession();
   const [filters, setFilters] = useFilters(["organization_id"]);
-  const { figures, choice, shown } = useUsage(filters.organization_id);
+  const { figures, isFailing, choice, shown } = useUsage(filters.organization_id);
   return (
     <Page
       title="Overview"
@@ -27,7 +29,13 @@ export default function Overview() {
         </>
       }
     >
-      {shown}
+      <Troubles
+        organizationId={organization?.id ?? filters.organization_id}
+        counts={figures?.organizations ?? null}
+        isWaiting={figures === undefined && !isFailing}
+      >
+        {shown}
+      </Troubles>
     </Page>
   );
 }

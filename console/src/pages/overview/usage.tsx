@@ -55,7 +55,7 @@ export function useUsage(organizationId: string) {
       )}
     </>
   );
-  return { figures: query.data, choice, shown };
+  return { figures: query.data, isFailing: query.isError, choice, shown };
 }
 
 /** Usage of one organization, for its page. */

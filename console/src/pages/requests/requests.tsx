@@ -1,10 +1,8 @@
-import { ArrowUp, Download, ListTree } from "lucide-react";
+import { ArrowUp, ListTree } from "lucide-react";
 import { useState } from "react";
 import { Link, useLocation, useRoute, useSearch } from "wouter";
-import { withQuery } from "../../api/client.ts";
 import { useList, useParts } from "../../api/queries.ts";
 import type { RequestSummary } from "../../api/types.ts";
-import { BASE_PATH } from "../../base-path.ts";
 import { countOf, formatCount } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
@@ -14,7 +12,7 @@ import { Card, Page } from "../../ui/page.tsx";
 import { Empty, QueryFailure } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { useNow } from "../../ui/values.tsx";
-import { Choice, useFilters } from "../filters.tsx";
+import { Choice, ExportLinks, useFilters } from "../filters.tsx";
 import { ColumnChoice, useColumns } from "./columns.tsx";
 import { ClearFilters, Filters, isFiltered } from "./filters.tsx";
 import { Groups } from "./groups.tsx";
@@ -50,7 +48,7 @@ export default function Requests() {
       <div className="toolbar">
         <Order view={view} onView={setView} />
         {by === undefined && <ColumnChoice {...columns} />}
-        <Exports filter={filter} />
+        <ExportLinks path="/admin/v1/requests" filter={filter} />
         <ClearFilters view={view} onView={setView} />
       </div>
       {by !== undefined && <Groups view={view} by={by} filter={filter} />}
@@ -81,25 +79,6 @@ function Order({ view, onView }: { view: View; onView: (changes: Partial<View>) 
       )}
     </>
   );
-}
-
-/** Links to all requests that match the filters, the newest first. */
-function Exports({ filter }: { filter: Record<string, string> }) {
-  const formats = [
-    ["csv", "Export CSV"],
-    ["jsonl", "Export JSON Lines"],
-  ] as const;
-  return formats.map(([format, text]) => (
-    <a
-      key={format}
-      className="button button-plain"
-      href={`${BASE_PATH}${withQuery(`/admin/v1/requests.${format}`, filter)}`}
-      download
-    >
-      <Download size={15} strokeWidth={1.9} aria-hidden="true" />
-      <span>{text}</span>
-    </a>
-  ));
 }
 
 interface ListProps {

@@ -17,6 +17,8 @@ import { Budgets } from "../organizations/budgets.tsx";
 import { PeriodChoice, timesOfPeriod } from "../period.tsx";
 import { TimeChart } from "../requests/time-chart.tsx";
 import { addCredits, merged, requestsPath } from "../requests/view.ts";
+import { Banner } from "../trouble/banners.tsx";
+import { troubleOfToken } from "../trouble/troubles.ts";
 import { SCOPE_LABELS } from "./draft.ts";
 import { SANDBOX_MODEL } from "./secret.tsx";
 import { StatusOfToken, TokenActions, useTokenDialogs } from "./token-actions.tsx";
@@ -42,6 +44,7 @@ export function TokenPage({ id }: { id: string }) {
 function Loaded({ token }: { token: Token }) {
   const { may, isServiceWide } = useAccess();
   const [dialog, open] = useTokenDialogs();
+  const nowMs = useNow();
   return (
     <Page
       title={token.name}
@@ -54,6 +57,9 @@ function Loaded({ token }: { token: Token }) {
       }
       actions={may("tokens:write") && <TokenActions token={token} onAct={open} />}
     >
+      {troubleOfToken(token, nowMs).map((trouble) => (
+        <Banner key={trouble.title} trouble={trouble} />
+      ))}
       {may("requests:read") && <Spend token={token} />}
       <Card title="Settings">
         <Facts facts={settingsOf(token, isServiceWide)} />

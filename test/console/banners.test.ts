@@ -1,0 +1,115 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { operator as operatorOf } from "../support/admin.ts";
+import { hasBrowser, launchBrowser } from "../support/browser.ts";
+import { adminTokenOf, problemsOf, settled, signIn, type Visit, visit } from "../support/console.ts";
+import { MEMBER_SCOPES, makeOrganization, type RunningService, send, startService } from "../support/service.ts";
+import { sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+
+const DAY_MS = 86_400_000;
+
+describe.skipIf(!hasBrowser)("the banners about trouble", () => {
+  let browser: Browser;
+  let service: RunningService;
+  let upstream: Upstream;
+  let operator: Visit;
+  let page: Page;
+
+  beforeAll(async () => {
+    upstream = await startUpstream();
+    upstream.behave("vendor/m", ({ response }) => sendJson(response, 429, {}, { "retry-after": "3600" }));
+    const model = { id: "m", price: { input: 1, output: 1 }, routes: [{ provider: "up", model: "vendor/m" }] };
+    const config = { providers: [upstream.provider], models: [model] };
+    [browser, service] = await Promise.all([launchBrowser(), startService({ config })]);
+    operator = await visit(browser, service);
+    page = operator.page;
+    await signIn(page, await adminTokenOf(service));
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await service?.end();
+    await upstream?.close();
+  });
+
+  const problems = (shown = page) => shown.getByRole("region", { name: "Problems" });
+  const admin = () => operatorOf(service);
+
+  test("A service in order shows no problems.", async () => {
+    await settled(page);
+    await page.getByText("No requests yet").waitFor();
+    expect(await problems().count()).toBe(0);
+  });
+
+  test("The operator sees a route that is not called, and ends its pause there.", async () => {
+    const { token } = await makeOrganization(service, "10");
+    const body = { model: "m", messages: [{ role: "user", content: "a" }] };
+    expect((await send(service, "/v1/chat/completions", token, body)).status).toBe(503);
+    await page.reload();
+    const banner = problems().getByText("1 route is down or paused").locator("..");
+    await banner.getByText(/up\/vendor\/m: rate limited, .* paused until \d\d:\d\d:\d\d UTC/).waitFor();
+    expect(await problemsOf(operator, "route banner")).toEqual([]);
+    await banner.getByRole("button", { name: "Resume up/vendor/m" }).click();
+    await banner.waitFor({ state: "detached" });
+    expect((await send(service, "/v1/chat/completions", token, body)).status).toBe(503);
+    expect(upstream.requests).toHaveLength(2);
+    await admin().call("POST", "/routes/resume", { route: "up/vendor/m" });
+  });
+
+  test("The operator sees what stops organizations, with links to them.", async () => {
+    const paused = await makeOrganization(service, "10");
+    await admin().call("PATCH", `/organizations/${paused.id}`, { name: "On hold", status: "paused" });
+    await makeOrganization(service, "0");
+    await page.goto("/");
+    await problems()
+      .getByText(/^1 of \d organizations cannot pay$/)
+      .waitFor();
+    await problems().getByRole("link", { name: "On hold" }).click();
+    await page.getByRole("heading", { name: "On hold", level: 1 }).waitFor();
+    await problems().getByText("New requests are refused with 403 organization_paused.").waitFor();
+    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
+    await problems().waitFor({ state: "detached" });
+  });
+
+  test("People of an organization see that its credits and its tokens end soon.", async () => {
+    const own = await makeOrganization(service, "1", { name: "front end", scopes: MEMBER_SCOPES });
+    const path = `/organizations/${own.id}`;
+    await admin().call("PATCH", path, { credit_warnings: [5] });
+    await admin().call("PATCH", `/tokens/${own.tokenId}`, { expires_at: new Date(Date.now() + 2.5 * DAY_MS) });
+    const member = await visit(browser, service);
+    await signIn(member.page, own.token);
+    for (const place of ["/", "/credits"]) {
+      await member.page.goto(place);
+      await problems(member.page).getByText("Few credits are left").waitFor();
+      await problems(member.page).getByText("You are warned at 5.00.").waitFor();
+      await problems(member.page).getByText("1 token expires within 7 days").waitFor();
+      await problems(member.page).getByRole("link", { name: "front end expires in 2 days" }).waitFor();
+    }
+    expect(await problemsOf(member, "banners of an organization")).toEqual([]);
+    await member.page.goto(`/tokens/${own.tokenId}`);
+    await member.page.getByText("This token expires in 2 days").waitFor();
+    await page.goto(path);
+    await problems().getByText("Few credits are left").waitFor();
+    expect(member.pageErrors).toEqual([]);
+    await member.close();
+  });
+
+  test("A budget that is nearly used is named on the pages of its organization.", async () => {
+    const own = await makeOrganization(service, "10");
+    const path = `/organizations/${own.id}`;
+    const terms = { name: "web team", window: "month", amount: 5 };
+    const made = await admin().call<{ id: string }>("POST", `${path}/budgets`, terms);
+    const body = { model: "sandbox/story", messages: [{ role: "user", content: "a" }], max_tokens: 100 };
+    expect((await send(service, "/v1/chat/completions", own.token, body)).status).toBe(200);
+    const budget = `${path}/budgets/${made.body.id}`;
+    const { body: spent } = await admin().call<{ current: { spent: number } }>("GET", budget);
+    await admin().call("PATCH", budget, { amount: spent.current.spent });
+    await page.goto(path);
+    await problems().getByText("1 budget is used up or nearly so").waitFor();
+    await problems()
+      .getByRole("link", { name: /^web team: Used up/ })
+      .click();
+    await page.getByRole("region", { name: "Budgets" }).getByText("web team").waitFor();
+    expect(operator.pageErrors).toEqual([]);
+  });
+});
