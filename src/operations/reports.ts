@@ -1,6 +1,6 @@
 import type { Static } from "typebox";
 import type { AuditEntry, AuditFilters, SearchResult } from "../api/admin/reports.ts";
-import { lineFormats, linesOf } from "../reports/csv.ts";
+import { exportLines, lineFormats } from "../reports/csv.ts";
 import type { AuditFilter } from "../stores/queries/admin.ts";
 import { knownOrganization } from "./core.ts";
 import { operation, organizationIn, sendFile, timeOf } from "./operation.ts";
@@ -110,7 +110,7 @@ function auditExport(format: keyof typeof AUDIT_FORMATS, contentType: string, wo
       const filter = auditFilterOf(call.query);
       return sendFile(services, call, "audit", async () => ({
         name: `audit.${format}`,
-        text: linesOf(AUDIT_FORMATS[format], (cursor) =>
+        text: exportLines(AUDIT_FORMATS[format], (cursor) =>
           services.audit.entries({ ...filter, cursor, limit: EXPORT_PAGE_ROWS }),
         ),
       }));

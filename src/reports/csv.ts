@@ -24,7 +24,7 @@ export function lineFormats<Row>(columns: readonly string[], cellsOf: (row: Row)
 }
 
 /** Yields the rows of all pages as lines. Reads each page when the consumer asks for it. */
-export async function* linesOf<Row>(
+export async function* exportLines<Row>(
   { head, line }: LineFormat<Row>,
   read: (cursor: string | null) => Promise<{ data: readonly Row[]; next_cursor: string | null }>,
 ): AsyncGenerator<string> {

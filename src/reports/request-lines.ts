@@ -2,7 +2,7 @@ import type { RequestSummary } from "../api/admin/request.ts";
 import { PRICE_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { RequestFilter } from "../stores/queries/request-filter.ts";
-import { lineFormats, linesOf } from "./csv.ts";
+import { exportLines, lineFormats } from "./csv.ts";
 import type { RequestListing, Requests } from "./requests.ts";
 
 /** Requests that are read at once. */
@@ -32,7 +32,7 @@ export function requestLines(
   filter: RequestFilter,
   { format, shown }: { format: keyof typeof FORMATS; shown: (request: RequestSummary) => RequestSummary },
 ): AsyncGenerator<string> {
-  return linesOf(FORMATS[format], async (cursor) => {
+  return exportLines(FORMATS[format], async (cursor) => {
     const listing: RequestListing = { ...filter, order: "newest", cursor, limit: PAGE_ROWS };
     const page = await turns.run(filter.organizationId ?? "", () => list(listing));
     return { ...page, data: page.data.map(shown) };
