@@ -170,15 +170,24 @@ function visitPrompt(request: ChatCompletionRequest, visit: (text: string) => vo
   if (request.tools !== undefined && request.tools.length > 0) visit(JSON.stringify(request.tools));
   others.hasHourCache ||= request.tools?.some((tool) => tool.cache_control?.ttl === "1h") === true;
   if (request.response_format?.type === "json_schema") visit(JSON.stringify(request.response_format));
-  // A template may write them into the prompt.
-  const { chat_template_kwargs, web_search_options, guided_json, guided_regex, guided_choice, guided_grammar } =
-    request;
-  const guides = [guided_json, guided_regex, guided_choice, guided_grammar];
-  for (const value of [chat_template_kwargs, request.enable_thinking, web_search_options, ...guides]) {
-    if (value !== undefined) others.opaqueBytes += Buffer.byteLength(JSON.stringify(value));
+  for (const field of IN_TEMPLATES) {
+    if (request[field] !== undefined) others.opaqueBytes += Buffer.byteLength(JSON.stringify(request[field]));
   }
   return others;
 }
+
+/** Fields that a template may write into the prompt. */
+const IN_TEMPLATES = [
+  "chat_template_kwargs",
+  "enable_thinking",
+  "web_search_options",
+  "guided_json",
+  "guided_regex",
+  "guided_choice",
+  "guided_grammar",
+] as const;
+/** Fields of a message that are text of the prompt. */
+const TEXTS = ["name", "reasoning_content", "refusal", "tool_call_id"] as const;
 
 function visitMessage(message: RequestMessage, visit: (text: string) => void, others: OtherParts): void {
   if (typeof message.content === "string") visit(message.content);
@@ -189,7 +198,8 @@ function visitMessage(message: RequestMessage, visit: (text: string) => void, ot
   }
   const { reasoning_details: details } = message;
   if (details !== undefined) others.opaqueBytes += Buffer.byteLength(JSON.stringify(details));
-  for (const text of [message.name, message.reasoning_content, message.refusal, message.tool_call_id]) {
+  for (const field of TEXTS) {
+    const text = message[field];
     if (text !== undefined) visit(text);
   }
   for (const call of message.tool_calls ?? []) {

@@ -214,8 +214,9 @@ export function routesFor(
     const search = request.web_search_options !== undefined ? "web_search_options" : demandedSearch(native);
     const isRefused = search !== undefined && route.runsTools !== true;
     const isNative = nativeFor(provider, native) !== undefined;
-    const asked = withSearch(forUpstream(request, route, maxTokens), search);
-    const converted = isNative ? undefined : provider?.convert?.(asked);
+    const converted = isNative
+      ? undefined
+      : provider?.convert?.(withSearch(forUpstream(request, route, maxTokens), search));
     const refused = isForeign ? refuseAddress(address) : refuseNeeded(native, isNative);
     const prompt = refused ?? (isRefused ? refuseSearch(search) : converted);
     if (prompt instanceof UpstreamError) {
