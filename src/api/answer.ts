@@ -1,6 +1,6 @@
 import type { CompletionUsage, Delta, FinishReason, OtherFields } from "./chat/completion.ts";
 import type { EmbeddingVector } from "./embeddings/vector.ts";
-import type { ReportField } from "./price-classes.ts";
+import type { CallCounts, ReportField } from "./price-classes.ts";
 
 /**
  * A piece of an answer. The internal form is the chunk of the chat completions wire, so that compatible upstreams are
@@ -15,8 +15,8 @@ export interface AnswerPiece {
   logprobs?: unknown;
   finish_reason?: FinishReason;
   usage?: ReportedUsage;
-  /** Searches that the upstream has run so far: an answer that breaks off has no report of them. */
-  searches?: number;
+  /** Calls so far, as the answer itself shows them: one that breaks off has no report of them, and some have none at all. */
+  calls?: CallCounts;
   /** Fields of the whole answer, such as `system_fingerprint`, `service_tier` and `citations`. */
   whole?: OtherFields;
   /** Fields beside the delta, such as `content_filter_results`. */

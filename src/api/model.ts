@@ -1,8 +1,9 @@
 import { type Static, Type } from "typebox";
 import { type FurtherClass, type NameOf, PRICE_ROWS, type TokenClass } from "./price-classes.ts";
 import { Nullable, OptionalKeys } from "./schema.ts";
+import { TASK_CAPABILITIES, TASK_NAMES } from "./tasks.ts";
 
-export const CATEGORIES = ["chat", "reasoning", "code", "vision", "embedding", "sandbox"] as const;
+export const CATEGORIES = ["chat", "reasoning", "code", "vision", ...TASK_NAMES, "sandbox"] as const;
 export const CAPABILITIES = [
   "chat",
   "streaming",
@@ -12,7 +13,7 @@ export const CAPABILITIES = [
   "vision",
   "reasoning",
   "prompt_caching",
-  "embeddings",
+  ...TASK_CAPABILITIES,
 ] as const;
 /** Source of `cutoff_date`: stated by the maker, taken from the release date, or assumed if neither is known. */
 export const CUTOFF_BASES = ["stated", "released", "assumed"] as const;

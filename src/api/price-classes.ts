@@ -118,7 +118,7 @@ export const PRICE_CLASSES = {
     name: "images",
     isCall: true,
     setting: "perImage",
-    description: "Credits for each image that the provider reports; 0 by default.",
+    description: "Credits for each image that is made; 0 by default.",
     reportedAs: "images",
     onlyIf: "callsMost",
   },
@@ -171,8 +171,11 @@ export type NameOf<Class extends PriceClass> = Rows[Class]["name"];
 export type ByName<Value> = { [Class in TokenClass as NameOf<Class>]: Value } & {
   [Class in FurtherClass as NameOf<Class>]?: Value;
 };
+type CallClass = With<"isCall">;
+/** Counts of calls. */
+export type CallCounts = { [Class in CallClass]?: number };
 /** The name of a call in the APIs. */
-export type CallName = NameOf<With<"isCall">>;
+export type CallName = NameOf<CallClass>;
 
 /** A field of an upstream's usage that reports a part of a class, or calls. */
 export type ReportField = {
@@ -200,4 +203,4 @@ export const FURTHER_ROWS = PRICE_ROWS.filter(({ direction }) => !direction) as 
   class: FurtherClass;
 })[];
 export const FURTHER_CLASSES = FURTHER_ROWS.map((row) => row.class);
-export const CALL_ROWS = FURTHER_ROWS.filter(({ isCall }) => isCall);
+export const CALL_ROWS = FURTHER_ROWS.filter(({ isCall }) => isCall) as readonly (ClassRow & { class: CallClass })[];

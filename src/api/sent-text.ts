@@ -83,7 +83,7 @@ const NOT_SENT = new Set<string>([
   "responseId",
   "finish_reason",
   "usage",
-  "searches",
+  "calls",
   "service_tier",
   "vectors",
   "repeated",

@@ -3,6 +3,7 @@ import type { AnswerEnd, AnswerHead, AnswerPiece } from "./answer.ts";
 import type { AnswerFold } from "./answer-fold.ts";
 import type { ChatCompletionRequest } from "./chat/request.ts";
 import type { EmbeddingOrder } from "./embeddings/request.ts";
+import type { ImageRequest } from "./images/request.ts";
 
 /** An error as the wires encode it. */
 export interface PublicError {
@@ -23,7 +24,7 @@ export interface ErrorFormat {
 }
 
 /** A request of any inbound wire in the internal form, and the encoders of its answer. */
-export type DecodedRequest = DecodedCompletion | DecodedEmbedding;
+export type DecodedRequest = DecodedCompletion | DecodedEmbedding | DecodedImages;
 
 export interface DecodedCompletion extends Decoded {
   kind: "completion";
@@ -40,6 +41,11 @@ export interface DecodedCompletion extends Decoded {
 export interface DecodedEmbedding extends Decoded {
   kind: "embedding";
   request: EmbeddingOrder;
+}
+
+export interface DecodedImages extends Decoded {
+  kind: "image";
+  request: ImageRequest;
 }
 
 interface Decoded {

@@ -151,7 +151,7 @@ function foundModels(server: FoundServer): CatalogModel[] {
       knownContextWindow: contextWindow,
       fileDate,
       refuses: server.refuses,
-      isEmbedding: embedding !== undefined,
+      task: embedding && "embedding",
       sentence: `The ${kind} ${name} on the ${server.name} server of this machine.`,
     });
   });

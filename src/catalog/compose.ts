@@ -1,5 +1,6 @@
 import type { Static } from "typebox";
 import type { Capability, Category, CutoffBasis } from "../api/model.ts";
+import { TASKS, type Task } from "../api/tasks.ts";
 import type { ModelSchema } from "../config/upstream-schema.ts";
 import { IMAGE_TOKENS_MAX, type ModelFacts } from "./facts.ts";
 import { type CatalogModel, dearestList, type EmbeddingSizes, type Route } from "./model.ts";
@@ -21,8 +22,8 @@ export interface Knowledge {
   lacks?: readonly Capability[];
   refuses?: readonly string[] | undefined;
   isDeprecated?: boolean;
-  /** True for a model that creates embeddings instead of chatting. */
-  isEmbedding?: boolean;
+  /** Absent for a model that chats. */
+  task?: Task | undefined;
   /** A sentence for a model without facts. */
   sentence: string;
 }
@@ -46,16 +47,18 @@ const DEPRECATIONS_KNOWN_SINCE = Date.parse("2026-11-21") / 1000;
 
 /** Creates a model of the catalog. Configured values take precedence over known ones, and these over assumed ones. */
 export function compose({ facts: given, ...others }: Knowledge): CatalogModel {
-  const { id, routes, stated = {}, isDeprecated = false, isEmbedding = false } = others;
-  // Facts of a model of the other kind do not hold.
+  const { id, routes, stated = {}, isDeprecated = false, task } = others;
+  const isEmbedding = task === "embedding";
+  // Facts of a model of another kind do not hold.
   const facts = (given?.embedding !== undefined) === isEmbedding ? given : undefined;
   const knowledge = { ...others, facts };
   const capabilities = capabilitiesOf(knowledge);
-  const category = isEmbedding ? "embedding" : (stated.category ?? categoryOf(capabilities, facts));
+  const category = task ?? stated.category ?? categoryOf(capabilities, facts);
   const name = stated.name ?? facts?.name ?? knowledge.knownName ?? id;
   const contextWindow = stated.contextWindow ?? knowledge.knownContextWindow ?? facts?.contextWindow;
   const window = contextWindow ?? UNKNOWN_CONTEXT_WINDOW_TOKENS_MAX;
-  const maxOutputTokens = Math.min(stated.maxOutputTokens ?? facts?.maxOutputTokens ?? window, window);
+  const outputTokens =
+    stated.maxOutputTokens ?? (task && TASKS[task].outputTokensMost) ?? facts?.maxOutputTokens ?? window;
   const cutoff = cutoffOf(knowledge);
   return {
     id,
@@ -66,7 +69,7 @@ export function compose({ facts: given, ...others }: Knowledge): CatalogModel {
     capabilities,
     contextWindow: window,
     ...(contextWindow === undefined && { hasUnknownWindow: true }),
-    maxOutputTokens: isEmbedding ? 0 : maxOutputTokens,
+    maxOutputTokens: Math.min(outputTokens, window),
     cutoffDate: cutoff.date,
     cutoffBasis: cutoff.basis,
     created: Date.parse(facts?.released ?? knowledge.fileDate ?? cutoff.date) / 1000,
@@ -88,8 +91,8 @@ function sizesOf(stated: number | undefined, known: ModelFacts["embedding"]): Em
   return dimensions === known?.dimensions ? known : { dimensions };
 }
 
-function capabilitiesOf({ facts, stated, routes, lacks = [], isEmbedding }: Knowledge): ReadonlySet<Capability> {
-  if (isEmbedding) return new Set(["embeddings"]);
+function capabilitiesOf({ facts, stated, routes, lacks = [], task }: Knowledge): ReadonlySet<Capability> {
+  if (task !== undefined) return new Set([TASKS[task].capability]);
   if (stated?.capabilities !== undefined) return new Set([...ALWAYS, ...stated.capabilities]);
   const isCachingCheaper = routes.some(({ prices }) => prices.cachedInput < prices.input);
   const known = [...(facts?.can ?? ASSUMED), ...(isCachingCheaper ? ["prompt_caching" as const] : [])];
@@ -112,10 +115,9 @@ function cutoffOf({ stated, facts, fileDate }: Knowledge): { date: string; basis
     : { date: released, basis: "released" };
 }
 
-const KINDS: Record<Category, string> = {
+const KINDS: { [Name in Category]?: string } = {
   chat: "a chat model",
   code: "a model for code",
-  embedding: "an embedding model",
   reasoning: "a reasoning model",
   sandbox: "a model for tests",
   vision: "a chat model",
@@ -138,5 +140,5 @@ function describe(
     timeZone: "UTC",
   });
   const takes = capabilities.has("vision") ? "text and images" : "text";
-  return `${facts.name} by ${facts.maker}: ${KINDS[category]} of ${month} that takes ${takes}, with a context window of ${window} tokens.`;
+  return `${facts.name} by ${facts.maker}: ${KINDS[category] ?? "a model"} of ${month} that takes ${takes}, with a context window of ${window} tokens.`;
 }

@@ -1,5 +1,6 @@
 import type { Static } from "typebox";
 import { CALL_ROWS, PRICE_ROWS } from "../api/price-classes.ts";
+import { TASKS, type Task, taskOf } from "../api/tasks.ts";
 import type { ModelSchema } from "../config/upstream-schema.ts";
 import { FREE, type PriceTier, parsePrice, type UnitPrices } from "../credits/price.ts";
 import { OperatorError } from "../errors.ts";
@@ -36,9 +37,9 @@ const PRICE_WORDS =
 
 /** Creates a model of the configuration. Throws OperatorError with one line that has the key, the value and the allowed values. */
 export function configuredModel(key: string, settings: ModelSettings, context: CatalogContext): CatalogModel {
-  const isEmbedding = createsEmbeddings(settings, context);
+  const task = taskOfSettings(settings, context);
   const priceOf = (place: string, price: PriceSettings | undefined) =>
-    price === undefined ? undefined : statedPrices(`${place}.price`, price, { ...context, isEmbedding });
+    price === undefined ? undefined : statedPrices(`${place}.price`, price, { ...context, task });
   const stated = priceOf(key, settings.price);
   const found = settings.routes.map((route, index): FoundRoute => {
     const place = `${key}.routes[${index}]`;
@@ -57,11 +58,11 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
   checkWeights(`${key}.routes`, settings.routes);
   const [first, ...others] = found;
   if (first === undefined) return refuse(`${key}.routes`, "found an empty list", "at least one { provider, model }");
-  const routeOf = (route: FoundRoute) => pricedRoute(`${key}.price`, route, isEmbedding);
+  const routeOf = (route: FoundRoute) => pricedRoute(`${key}.price`, route, task);
   const priced = typeof first.priced === "string" ? undefined : first.priced;
   const facts = factsOfAll(first, others);
   const limits = found.flatMap(({ known, provider }) => (known === undefined ? [] : [limitsOf(known, provider)]));
-  checkEmbedding(key, settings, isEmbedding);
+  checkTask(key, settings, task);
   const model = compose({
     id: settings.id,
     routes: [routeOf(first), ...others.map(routeOf)],
@@ -72,32 +73,36 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
     lacks: limits.flatMap(({ lacks }) => lacks),
     refuses: limits.flatMap(({ refuses }) => refuses),
     isDeprecated: priced?.deprecated ?? false,
-    isEmbedding,
+    task,
     sentence: `The model ${first.model} of the provider ${first.provider.id}.`,
   });
   return settings.limits === undefined ? model : { ...model, limits: settings.limits };
 }
 
-function createsEmbeddings({ category, capabilities, routes }: ModelSettings, { providers }: CatalogContext): boolean {
-  if (category === "embedding" || capabilities?.includes("embeddings")) return true;
+function taskOfSettings(
+  { category, capabilities, routes }: ModelSettings,
+  { providers }: CatalogContext,
+): Task | undefined {
+  const stated = taskOf(category, capabilities);
   const [route] = routes;
   const provider = providers.find(({ id }) => id === route?.provider);
-  if (category !== undefined || route === undefined || provider === undefined) return false;
-  const known = provider.kind === SANDBOX_PROVIDER.kind ? sandboxModel(route.model) : factsAt(provider, route.model);
-  return known?.embedding !== undefined;
+  if (stated !== undefined || category !== undefined || route === undefined || provider === undefined) return stated;
+  if (provider.kind === SANDBOX_PROVIDER.kind) return taskOf(undefined, sandboxModel(route.model)?.capabilities);
+  return factsAt(provider, route.model)?.embedding && "embedding";
 }
 
 /** Refuses settings that mean nothing for a model of its kind. */
-function checkEmbedding(key: string, settings: ModelSettings, isEmbedding: boolean): void {
-  const { category = "embedding", capabilities = [], maxOutputTokens, dimensions } = settings;
-  if (!isEmbedding) {
-    if (dimensions === undefined) return;
+function checkTask(key: string, settings: ModelSettings, task: Task | undefined): void {
+  const { category = task, capabilities = [], maxOutputTokens, dimensions } = settings;
+  if (dimensions !== undefined && task !== "embedding") {
     refuse(`${key}.dimensions`, `found ${dimensions}`, "only beside the category embedding");
   }
-  if (category !== "embedding") refuse(`${key}.category`, `found ${quote(category)}`, "embedding");
-  const other = capabilities.find((capability) => capability !== "embeddings");
-  if (other !== undefined) refuse(`${key}.capabilities`, `found ${quote(other)}`, "embeddings alone");
-  if (maxOutputTokens === undefined) return;
+  if (task === undefined) return;
+  if (category !== task) refuse(`${key}.category`, `found ${quote(String(category))}`, task);
+  const { capability: own } = TASKS[task];
+  const other = capabilities.find((capability) => capability !== own);
+  if (other !== undefined) refuse(`${key}.capabilities`, `found ${quote(other)}`, `${own} alone`);
+  if (maxOutputTokens === undefined || task !== "embedding") return;
   refuse(`${key}.maxOutputTokens`, `found ${maxOutputTokens}`, "nothing for an embedding model");
 }
 
@@ -137,16 +142,16 @@ function checkWeights(key: string, routes: ModelSettings["routes"]): void {
   refuse(`${key}[${without}].weight`, "found none beside routes that have one", "a weight for each route, or for none");
 }
 
-function pricedRoute(key: string, found: FoundRoute, isEmbedding: boolean): Route {
+function pricedRoute(key: string, found: FoundRoute, task: Task | undefined): Route {
   const { provider, model, priced, stated } = found;
-  if (stated !== undefined) return routeAt(stated, found, isEmbedding);
+  if (stated !== undefined) return routeAt(stated, found, task);
   if (typeof priced === "string") return refuse(key, whyUnpriced(priced, provider.id, model), PRICE_WORDS);
   const { prices, tiers, next } = priced;
-  return routeAt({ prices, ...(tiers && { tiers }), ...(next && { next }) }, found, isEmbedding);
+  return routeAt({ prices, ...(tiers && { tiers }), ...(next && { next }) }, found, task);
 }
 
 /** Returns a route at some prices, and at those that follow them. */
-function routeAt({ next, ...list }: PriceList, found: FoundRoute, isEmbedding: boolean): Route {
+function routeAt({ next, ...list }: PriceList, found: FoundRoute, task: Task | undefined): Route {
   const { provider, model, weight, runsTools, callsMost, known, facts, priced, stated } = found;
   const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
   return {
@@ -154,13 +159,13 @@ function routeAt({ next, ...list }: PriceList, found: FoundRoute, isEmbedding: b
     model,
     ...(weight !== undefined && { weight }),
     // The context window of an embedding model bounds each input alone, not their sum.
-    ...(contextWindow !== undefined && !isEmbedding && { contextWindow }),
+    ...(contextWindow !== undefined && task !== "embedding" && { contextWindow }),
     ...((known?.runsTools || runsTools) && { runsTools: true, callsMost: CALLS_MOST_DEFAULT }),
     ...(known?.countsReasoningBeside && { countsReasoningBeside: true }),
     ...(stated !== undefined && hasCallPrice(list) && { callsMost: CALLS_MOST_DEFAULT }),
     ...(callsMost !== undefined && { callsMost }),
     ...list,
-    ...(next && { next: { ...routeAt(next, found, isEmbedding), fromMs: next.fromMs } }),
+    ...(next && { next: { ...routeAt(next, found, task), fromMs: next.fromMs } }),
   };
 }
 
@@ -207,8 +212,7 @@ function whyUnpriced(reason: Unpriced, providerId: string, model: string): strin
 
 interface PriceContext {
   nowMs: number;
-  /** True if output needs no price. */
-  isEmbedding: boolean;
+  task: Task | undefined;
 }
 
 const DAY_WORDS = "a later date than the one before it, as YYYY-MM-DD";
@@ -217,8 +221,8 @@ const DAY_WORDS = "a later date than the one before it, as YYYY-MM-DD";
  * Returns the price in force at a time. Throws OperatorError with one line that names the key if any of the prices is
  * invalid, or if none is in force yet.
  */
-function statedPrices(key: string, settings: PriceSettings, { nowMs, isEmbedding }: PriceContext): PriceList {
-  if (!Array.isArray(settings)) return readPrice(key, settings, isEmbedding);
+function statedPrices(key: string, settings: PriceSettings, { nowMs, task }: PriceContext): PriceList {
+  if (!Array.isArray(settings)) return readPrice(key, settings, task);
   let beforeMs = Number.NEGATIVE_INFINITY;
   let stated: DatedPrice = {};
   let inForce: PriceList | undefined;
@@ -226,7 +230,7 @@ function statedPrices(key: string, settings: PriceSettings, { nowMs, isEmbedding
   for (const [index, price] of settings.entries()) {
     const fromMs = startOf(`${key}[${index}].from`, price, index, beforeMs);
     stated = { ...stated, ...price };
-    const prices = readPrice(`${key}[${index}]`, stated, isEmbedding);
+    const prices = readPrice(`${key}[${index}]`, stated, task);
     if (fromMs <= nowMs) inForce = prices;
     else next ??= { ...prices, fromMs };
     beforeMs = fromMs;
@@ -242,13 +246,26 @@ function startOf(key: string, { from }: DatedPrice, index: number, before: numbe
   return fromMs > before || index === 0 ? fromMs : refuse(key, `found ${quote(from)}`, DAY_WORDS);
 }
 
-function readPrice(key: string, { serviceTiers, from, ...usual }: DatedPrice, isEmbedding: boolean): PriceList {
+function readPrice(
+  key: string,
+  { serviceTiers, images = {}, from, ...stated }: DatedPrice,
+  task: Task | undefined,
+): PriceList {
   const tier = from === undefined ? {} : { from };
-  const list = readTiers(key, [usual], { tier, isEmbedding });
-  if (serviceTiers === undefined) return list;
-  const lists = Object.entries(serviceTiers).map(([serviceTier, own]) => {
-    const options = { tier: { ...tier, serviceTier }, isEmbedding };
-    return [serviceTier, readTiers(`${key}.serviceTiers.${serviceTier}`, [usual, own], options)];
+  const byKind = Object.entries(images);
+  const perImage =
+    stated.perImage ??
+    Object.values(images)
+      .sort((a, b) => Number(a) - Number(b))
+      .at(-1);
+  const usual = perImage === undefined ? stated : { ...stated, perImage };
+  const list = readTiers(key, [usual], { tier, task });
+  if (serviceTiers === undefined && byKind.length === 0) return list;
+  const tiers = { ...serviceTiers, ...Object.fromEntries(byKind.map(([name, text]) => [name, { perImage: text }])) };
+  const lists = Object.entries(tiers).map(([serviceTier, own]) => {
+    const place = serviceTier in images ? `${key}.images` : `${key}.serviceTiers`;
+    const options = { tier: { ...tier, serviceTier }, task };
+    return [serviceTier, readTiers(`${place}.${serviceTier}`, [usual, own], options)];
   });
   return { ...list, serviceTiers: Object.fromEntries(lists) };
 }
@@ -260,7 +277,7 @@ function readPrice(key: string, { serviceTiers, from, ...usual }: DatedPrice, is
 function readTiers(
   key: string,
   statements: readonly StatedTiers[],
-  { tier, isEmbedding }: { tier: PriceTier; isEmbedding: boolean },
+  { tier, task }: { tier: PriceTier; task: Task | undefined },
 ): PriceList {
   const bounds = new Set(
     statements.flatMap(({ abovePromptTokens = {} }) => Object.keys(abovePromptTokens).map(Number)),
@@ -271,7 +288,7 @@ function readTiers(
       return [classes, ...longer.map(([, own]) => own)];
     });
     const place = above === 0 ? key : `${key}.abovePromptTokens.${above}`;
-    return { above, prices: readClasses(place, Object.assign({}, ...stated), isEmbedding) };
+    return { above, prices: readClasses(place, Object.assign({}, ...stated), task) };
   });
   return priceList(byLength, tier);
 }
@@ -280,9 +297,12 @@ const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
 /** A price a call is read as one of a million calls. */
 const A_MILLION = "1000000";
 
-function readClasses(key: string, price: StatedClasses, isEmbedding: boolean): UnitPrices {
+function readClasses(key: string, price: StatedClasses, task: Task | undefined): UnitPrices {
   const missing = (name: string) => refuse(`${key}.${name}`, "missing", DECIMAL_WORDS);
-  const { input: prompt = missing("input"), output: completion = isEmbedding ? "0" : missing("output") } = price;
+  // A model that is charged by the image needs no price of tokens.
+  const isByCall = task !== undefined && CALL_ROWS.some((row) => row.onlyIf && price[row.setting] !== undefined);
+  const needsOutput = task !== "embedding" && !isByCall;
+  const { input: prompt = missing("input"), output: completion = needsOutput ? missing("output") : "0" } = price;
   const stated = { ...price, input: prompt, output: completion };
   const prices: UnitPrices = { ...FREE };
   for (const { class: name, setting, costsAs, isCall } of PRICE_ROWS) {

@@ -1,5 +1,7 @@
 import { CAPABILITIES, type Capability, type Category, type CutoffBasis, type Model } from "../api/model.ts";
+import { CALL_ROWS } from "../api/price-classes.ts";
 import type { LimitSettings } from "../api/principal.ts";
+import { TASKS, taskOf } from "../api/tasks.ts";
 import { PICO_PER_MICRO, type PicoCredits } from "../credits/amount.ts";
 import { dearer, FREE, type PriceTier, pricesByClass, type UnitPrices, withoutPrices } from "../credits/price.ts";
 
@@ -74,14 +76,14 @@ export interface Route extends PriceList {
   contextWindow?: number;
   /** True if the provider runs tools of its own, whose results count as prompt tokens. */
   runsTools?: boolean;
-  /** The most searches, and the most images, that one answer is charged for; absent if neither has a price. */
+  /** The most calls of each class, such as searches, that one answer is charged for; absent if none has a price. */
   callsMost?: number;
   /** True if the provider counts reasoning tokens outside `max_tokens`. */
   countsReasoningBeside?: boolean;
   next?: Route & { fromMs: number };
 }
 
-/** The most searches, and the most images, that one answer is charged for if the configuration does not set it. */
+/** The most calls of each class that one answer is charged for if neither the configuration nor the request sets it. */
 export const CALLS_MOST_DEFAULT = 10;
 
 /** Returns the name of an upstream in the books, in headers and in logs. */
@@ -221,7 +223,11 @@ export function toApiModel(model: CatalogModel, name = model.id): Model {
 
 /** `structured_outputs` is OpenRouter's name of a `response_format` with a schema, which clients look for. */
 function supportedParameters(model: CatalogModel): string[] {
-  if (model.embedding !== undefined) return ["dimensions", "encoding_format", "user"];
+  const task = taskOf(undefined, model.capabilities);
+  if (task !== undefined) {
+    const { properties, required }: { properties: object; required: readonly string[] } = TASKS[task].request;
+    return Object.keys(properties).filter((field) => !required.includes(field));
+  }
   const taken = PARAMETERS.filter((field) => takesField(model, field));
   const takesSchema = taken.includes("response_format") && takesField(model, "response_format.json_schema");
   return takesSchema ? [...taken, "structured_outputs"] : taken;
@@ -252,14 +258,19 @@ export function chargedPrices({ routes }: Pick<CatalogModel, "routes">, prices: 
 
 function pricingText(model: CatalogModel): string {
   const [prices, ...longer] = pricesByLength(model);
+  const fees = CALL_ROWS.flatMap(({ class: name, setting }) => {
+    const price = chargedPrices(model, prices)[name];
+    return price === undefined ? [] : `${figure(price / MILLION)} ${setting.replace("per", "per ").toLowerCase()}`;
+  });
+  const hasTask = taskOf(undefined, model.capabilities) !== undefined;
+  if (hasTask && fees.length > 0 && prices.input + prices.output === 0n)
+    return fees.join("; ").replace(" ", " credits ");
   if (model.embedding !== undefined) return `${figure(prices.input)} credits per million input tokens`;
   const text = `${figure(prices.input)} credits per million input tokens, ${figure(prices.output)} per million output tokens`;
   const tiers = longer.map(({ tier, input, output }) => {
     return `; with a prompt of more than ${tier?.abovePromptTokens?.toLocaleString("en-US")} tokens ${figure(input)} and ${figure(output)}`;
   });
-  const request = prices.requests;
-  const fee = request === undefined ? "" : `; ${figure(request / MILLION)} per request`;
-  return text + tiers.join("") + fee;
+  return [text + tiers.join(""), ...fees].join("; ");
 }
 
 /** A price of a call is that of a million calls divided by a million. */

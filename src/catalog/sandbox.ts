@@ -1,7 +1,8 @@
+import type { Task } from "../api/tasks.ts";
 import { parsePrice } from "../credits/price.ts";
 import { compose } from "./compose.ts";
 import type { ModelFacts } from "./facts.ts";
-import type { CatalogModel } from "./model.ts";
+import { CALLS_MOST_DEFAULT, type CatalogModel } from "./model.ts";
 
 /** The provider of the built-in models. It exists unless the configuration disables the sandbox. */
 export const SANDBOX_PROVIDER = { id: "sandbox", kind: "sandbox", baseUrl: null } as const;
@@ -34,21 +35,37 @@ const MODELS = {
     "Fails the way its message says, such as a status, a delay or a reset. For testing clients: no AI model is called.",
   ],
   embed: ["Sandbox Embed", "Makes the same vector of the same text. For trying things out: no AI model is called."],
+  image: ["Sandbox Image", "Draws the same picture of the same prompt. For trying things out: no AI model is called."],
 } as const;
+
+/** Tasks of the models that do not chat, and prices that differ: of a million tokens, or of a million calls. */
+const OTHERS: { [Model in keyof typeof MODELS]?: { task: Task; images?: string } } = {
+  embed: { task: "embedding" },
+  image: { task: "image", images: "40000" },
+};
 
 /** Returns the built-in models, which are deterministic and work offline. They have prices, so that charges can be tried out. */
 export function sandboxModels(): CatalogModel[] {
-  const input = parsePrice("1") ?? 0n;
+  const priceOf = (text = "0") => parsePrice(text) ?? 0n;
   return Object.entries(MODELS).map(([model, [name, description]]) => {
-    const isEmbedding = model === "embed";
-    const output = (isEmbedding ? undefined : parsePrice("2")) ?? 0n;
+    const { task, images } = OTHERS[model as keyof typeof MODELS] ?? {};
+    const input = priceOf(images === undefined ? "1" : "0");
+    const output = priceOf(task === undefined ? "2" : "0");
     const prices = { input, cachedInput: input, cacheWrite: input, output, reasoning: output };
+    const isEmbedding = task === "embedding";
     return compose({
       id: `${SANDBOX_PROVIDER.id}/${model}`,
-      routes: [{ providerId: SANDBOX_PROVIDER.id, model, prices }],
+      routes: [
+        {
+          providerId: SANDBOX_PROVIDER.id,
+          model,
+          prices: { ...prices, ...(images && { images: priceOf(images) }) },
+          ...(images && { callsMost: CALLS_MOST_DEFAULT }),
+        },
+      ],
       facts: { ...FACTS, name, ...(isEmbedding && { embedding: { dimensions: 256, choices: "shorter" } }) },
       stated: { category: "sandbox", description, playground: true },
-      isEmbedding,
+      task,
       sentence: description,
     });
   });

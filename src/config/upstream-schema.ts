@@ -109,6 +109,8 @@ const TIERS = {
     }),
   }),
 };
+const IMAGE_QUALITY = "[a-z]+";
+const IMAGE_SIZE = "[1-9]\\d{1,4}x[1-9]\\d{1,4}";
 const PRICE = {
   ...TIERS,
   ...OptionalKeys({
@@ -116,6 +118,12 @@ const PRICE = {
       allowed: "names of service tiers, such as flex and priority, and their prices",
       description:
         "Prices of answers for which the provider reports another service tier. What is not stated costs as much as at the usual one.",
+    }),
+    images: Type.Record(Type.String(), DecimalText({ description: "Credits for each image." }), {
+      propertyNames: { pattern: `^(${IMAGE_QUALITY}/${IMAGE_SIZE}|${IMAGE_QUALITY}|${IMAGE_SIZE})$` },
+      allowed: "sizes such as 1024x1024, qualities such as hd, or both as hd/1024x1024, and their prices",
+      description:
+        "Credits for each image of a size, of a quality, or of both. An image that none of them names costs perImage, by default the highest of them.",
     }),
   }),
 };

@@ -1,6 +1,6 @@
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/chat/request.ts";
 import type { EmbeddingInput } from "../api/embeddings/request.ts";
-import { CALL_ROWS, PRICE_CLASSES, PRICE_ROWS } from "../api/price-classes.ts";
+import { CALL_ROWS, type CallCounts, PRICE_CLASSES, PRICE_ROWS } from "../api/price-classes.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
 import { ofPrices, type UnitPrices, unitPrice, withoutPrices } from "./price.ts";
 
@@ -21,6 +21,8 @@ export interface PromptEstimate {
   hasAudio: boolean;
   /** True if the request marks a part to be cached for an hour: without a mark no cache write is of that kind. */
   hasHourCache: boolean;
+  /** Calls of a request whose answer does not show them, as far as the request bounds them; absent if it has none. */
+  calls?: CallCounts;
 }
 
 /** The facts of a model that bound its prompts. */

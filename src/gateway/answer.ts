@@ -76,7 +76,7 @@ export function headOfReplay(
 }
 
 /** A longer answer is not stored: its idempotency key then counts as interrupted. */
-const STORED_CHARACTERS_MAX = 1024 * 1024;
+export const STORED_CHARACTERS_MAX = 1024 * 1024;
 
 /** An answer as it is stored under its idempotency key. The conversation before it is in the request. */
 export interface StoredAnswer extends Pick<AnswerHead, "id" | "created"> {

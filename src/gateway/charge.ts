@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import { PRICE_ROWS, TOKEN_CLASSES } from "../api/price-classes.ts";
+import { CALL_ROWS, type CallCounts, PRICE_ROWS, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { type CatalogModel, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { type PromptEstimate, possiblePrices } from "../credits/estimate.ts";
 import type { EventBasis, HoldFacts } from "../credits/facts.ts";
@@ -84,28 +84,36 @@ function callsMostOf({ calls }: TokenBounds): number {
 /** Returns the charge for everything so far, without a tokenizer: for checkpoints, and where nothing has a price. */
 export function roughCharge(
   meter: MeterReading,
-  likelyPromptTokens: number,
+  estimate: Pick<PromptEstimate, "likely" | "calls">,
   bounds: TokenBounds,
   report = meter.report(),
 ): Charge {
   if (report?.isFinal === true) return limited(report.tokens, "reported", report.tokens, bounds);
-  return countedCharge(report, { input: likelyPromptTokens, ...meter.roughCounts() }, meter, bounds);
+  return countedCharge(
+    report,
+    { input: estimate.likely, ...meter.roughCounts() },
+    { ...estimate.calls, ...meter.calls },
+    bounds,
+  );
 }
 
 /**
- * Charges the reported prompt, or the counted one without a report; the larger completion of count and report; and the searches
- * that the answer shows, which a report may not contain yet.
+ * Charges the reported prompt, or the counted one without a report; the larger completion of count and report; and the calls
+ * that the answer shows, which a report may not contain yet, or else those that the request bounds.
  */
 function countedCharge(
   report: ReportedTokens | undefined,
   { input, output, reasoning }: Completion & Pick<TokenCounts, "input">,
-  { searches }: Pick<MeterReading, "searches">,
+  calls: CallCounts,
   bounds: TokenBounds,
 ): Charge {
   const prompt = report?.tokens ?? { ...NO_TOKENS, input };
   const isCountLarger = output + reasoning >= prompt.output + prompt.reasoning;
   const tokens = { ...prompt, ...(isCountLarger && { output, reasoning }) };
-  if (searches > (tokens.searches ?? 0)) tokens.searches = searches;
+  for (const { class: name } of CALL_ROWS) {
+    const count = calls[name] ?? 0;
+    if (count > (tokens[name] ?? 0)) tokens[name] = count;
+  }
   return limited(tokens, "counted", report?.tokens, bounds);
 }
 
@@ -143,7 +151,7 @@ export function roughTokens(
   { estimate, maxTokens }: Pick<Admitted, "estimate" | "maxTokens">,
   meter: MeterReading,
 ): TokenCounts {
-  return roughCharge(meter, estimate.likely, tokenBoundsOf(model, route, estimate, maxTokens)).tokens;
+  return roughCharge(meter, estimate, tokenBoundsOf(model, route, estimate, maxTokens)).tokens;
 }
 
 /** An answer to charge. */
@@ -171,7 +179,7 @@ export async function chargeOf(
 ): Promise<Charge> {
   const { plan, meter, bounds, prices } = one;
   const report = meter.report();
-  const rough = roughCharge(meter, plan.estimate.likely, bounds, report);
+  const rough = roughCharge(meter, plan.estimate, bounds, report);
   if (areFree(prices)) return rough;
   if (report?.isFinal === true && !isHidden(one)) {
     if (!isDoubtful(report.tokens, one)) return rough;
@@ -180,7 +188,10 @@ export async function chargeOf(
   }
   const counts = await countAll(tokenCounter, meter, report === undefined ? plan.promptTexts() : []);
   const input = plan.estimate.likelyBesideText + (counts?.prompt ?? 0);
-  const seen = counts === undefined ? rough : countedCharge(report, { input, ...counts.answer }, meter, bounds);
+  const seen =
+    counts === undefined
+      ? rough
+      : countedCharge(report, { input, ...counts.answer }, { ...plan.estimate.calls, ...meter.calls }, bounds);
   return isHidden(one) ? withHidden(seen, outputRates.estimate(upstreamOf(one.route), one.elapsedMs), one) : seen;
 }
 

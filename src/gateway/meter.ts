@@ -1,5 +1,5 @@
 import type { CompletionUsage, FinishReason } from "../api/chat/completion.ts";
-import { CALL_ROWS, FURTHER_ROWS, type TokenClass } from "../api/price-classes.ts";
+import { CALL_ROWS, type CallCounts, FURTHER_ROWS, type TokenClass } from "../api/price-classes.ts";
 import { type SentTextVisitor, visitSent } from "../api/sent-text.ts";
 import { printable } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits, PROVIDER_COST_DIGITS, PROVIDER_COST_MAX } from "../credits/amount.ts";
@@ -53,10 +53,11 @@ export class Meter implements SentTextVisitor {
   readonly other: PassedText;
   /** Tokens whose probabilities have arrived. */
   #logprobs = 0;
-  #dataCharacters = 0;
+  /** Characters of data in base64, such as images. */
+  dataCharacters = 0;
   #hasToolCall = false;
-  /** Searches that the upstream has run so far, as the answer itself shows. */
-  searches = 0;
+  /** Calls so far, as the answer itself shows. */
+  calls: CallCounts = {};
   #usage: UpstreamUsage | undefined;
   /** Measure of everything that had arrived when the upstream last reported. */
   #sentBefore = 0;
@@ -70,7 +71,7 @@ export class Meter implements SentTextVisitor {
   }
 
   data(characters: number): void {
-    this.#dataCharacters += characters;
+    this.dataCharacters += characters;
   }
 
   logprobs(tokens: number): void {
@@ -84,7 +85,7 @@ export class Meter implements SentTextVisitor {
       if (chunk.service_tier !== undefined) this.serviceTier = chunk.service_tier;
       visitSent(chunk, this);
       if (chunk.delta?.tool_calls !== undefined) this.#hasToolCall = true;
-      if (chunk.searches !== undefined) this.searches = chunk.searches;
+      if (chunk.calls !== undefined) this.calls = chunk.calls;
       if (chunk.usage === undefined) continue;
       this.#usage = chunk.usage;
       this.#sentBefore = this.#sent;
@@ -107,7 +108,7 @@ export class Meter implements SentTextVisitor {
   }
 
   get #sent(): number {
-    return this.bytes + this.other.bytes + this.#dataCharacters + this.#logprobs;
+    return this.bytes + this.other.bytes + this.dataCharacters + this.#logprobs;
   }
 
   /**
@@ -130,7 +131,7 @@ export class Meter implements SentTextVisitor {
   }
 
   #countsOf(output: number, reasoning: number, other: number): Pick<TokenCounts, "output" | "reasoning"> {
-    const data = Math.ceil(this.#dataCharacters / DATA_CHARACTERS_A_TOKEN);
+    const data = Math.ceil(this.dataCharacters / DATA_CHARACTERS_A_TOKEN);
     return { output: Math.max(output, this.#logprobs) + other + data, reasoning };
   }
 }

@@ -1,5 +1,6 @@
 import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import type { Principal } from "../api/principal.ts";
+import { type TASKS, type Task, taskOf, workOf } from "../api/tasks.ts";
 import type { StatedOutput } from "../api/wire.ts";
 import { printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
@@ -11,7 +12,7 @@ import type { Provider, ProviderAnswer } from "../providers/provider.ts";
 /** A request as it will run: its bounds, its routes, and what its kind of answer is. */
 export interface Plan {
   /** Name of the operation in metrics and traces: `gen_ai.operation.name` of OpenTelemetry's semantic conventions. */
-  operation: "chat" | "embeddings";
+  operation: "chat" | (typeof TASKS)[Task]["operation"];
   model: CatalogModel;
   /** Routes of the model whose upstreams can take the request, in the order of the catalog. */
   routes: readonly [Route, ...Route[]];
@@ -51,6 +52,36 @@ export function modelFor(catalog: Catalog, principal: Principal, modelId: string
     });
   }
   return model;
+}
+
+/** Returns the error for a model that does something else. */
+export function refuseTask(model: CatalogModel, wanted: Task | undefined): ApiError {
+  const own = workOf(taskOf(undefined, model.capabilities));
+  const { work } = workOf(wanted);
+  const hint = own.work === work ? "" : ` It supports ${own.work}: send the request to ${own.path}.`;
+  return new ApiError("unsupported_value", `The model '${model.id}' does not support ${work}.${hint}`, {
+    param: "model",
+  });
+}
+
+/**
+ * Returns a model that a principal may use for a task, and its routes to the providers that can take the request. Throws
+ * model_not_found, model_not_allowed or unsupported_value.
+ */
+export function modelForTask(
+  { catalog, providers }: { catalog: Catalog; providers: ReadonlyMap<string, Provider> },
+  { principal, request }: { principal: Principal; request: { model: string } },
+  task: Task,
+  takes: (provider: Provider) => unknown,
+): Pick<Plan, "model" | "routes"> {
+  const model = modelFor(catalog, principal, request.model);
+  if (taskOf(undefined, model.capabilities) !== task) throw refuseTask(model, task);
+  const [first, ...others] = model.routes.filter(({ providerId }) => {
+    const provider = providers.get(providerId);
+    return provider !== undefined && takes(provider);
+  });
+  if (first === undefined) throw refuseTask(model, task);
+  return { model, routes: [first, ...others] };
 }
 
 function shownModel(modelId: string): string {

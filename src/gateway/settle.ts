@@ -5,7 +5,7 @@ import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/facts.ts";
 import { type TokenCounts, tokenTotals } from "../credits/price.ts";
 import type { Admission } from "./admit.ts";
-import { storedText } from "./answer.ts";
+import { STORED_CHARACTERS_MAX, storedText } from "./answer.ts";
 import { type Answered, attemptsOf, type Unanswered } from "./attempt.ts";
 import { type Charge, chargedAt, chargeOf, roughTokens, tokenBoundsOf } from "./charge.ts";
 import type { Delivery } from "./deliver.ts";
@@ -122,6 +122,7 @@ function answerToStore(
 ): string | null {
   const { end, head, fold, meter } = delivery;
   if (idempotency === null || end !== "complete" || head === undefined || fold === undefined) return null;
+  if (meter.dataCharacters > STORED_CHARACTERS_MAX) return null;
   return storedText(head, fold, { tokens, ended }, meter.finishReason);
 }
 

@@ -11,7 +11,7 @@ import type { Gateway } from "../gateway/gateway.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { usualErrors } from "./errors.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
-import { createEmbedding } from "./routes/completions.ts";
+import { createEmbedding, createImages } from "./routes/completions.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 
 /** Returns the parts of the OpenAPI document that do not come from endpoints. */
@@ -174,8 +174,11 @@ const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
   "upstream_unavailable",
 ]);
 
+/** The operations with a charge that are not streamed. */
+const IS_CHARGED: ReadonlySet<Endpoint> = new Set([createEmbedding, createImages]);
+
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {
-  const isCompletion = endpoint.response.eventSchema !== undefined || endpoint === createEmbedding;
+  const isCompletion = endpoint.response.eventSchema !== undefined || IS_CHARGED.has(endpoint);
   return responsesOf(
     (code, status) => !CODES_OF_OTHERS.has(code) && (isCompletion || EVERY_OPERATION_STATUSES.has(status)),
     endpoint.errors,

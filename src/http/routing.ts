@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
 import { ADMIN_PREFIX, adminEndpoints } from "./admin/endpoint.ts";
 import { sendError } from "./errors.ts";
-import { createChatCompletion, createEmbedding, createTextCompletion } from "./routes/completions.ts";
+import { createChatCompletion, createEmbedding, createImages, createTextCompletion } from "./routes/completions.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { createGeminiContent, createGeminiContentV1, listGeminiModels, retrieveGeminiModel } from "./routes/gemini.ts";
 import { countMessageTokens, createMessage } from "./routes/messages.ts";
@@ -25,6 +25,7 @@ export const endpoints: readonly Endpoint[] = [
   listGeminiModels,
   retrieveGeminiModel,
   createEmbedding,
+  createImages,
   listModels,
   retrieveModel,
   reportUsage,

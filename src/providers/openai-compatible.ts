@@ -7,6 +7,7 @@ import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { ask } from "./openai/answer.ts";
 import { ChunkReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
+import { IMAGES_BYTES_MAX, readImages } from "./openai/images.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import {
   type Provider,
@@ -14,6 +15,7 @@ import {
   type ProviderCall,
   type ProviderEmbeddingCall,
   type ProviderEmbeddings,
+  type ProviderImageCall,
   UpstreamError,
   type UpstreamRequest,
   unlessRefused,
@@ -40,6 +42,7 @@ export function createOpenAiCompatible(
     convert: (request) => unlessRefused(() => fitFields(request, format.fields)),
     complete: (call) => complete(client, format, call),
     embed: (call) => embed(client, format, call),
+    makeImages: (call) => makeImages(client, call),
     listModels: (signal) => listModels(client, signal),
     close: () => client.close(),
   };
@@ -92,6 +95,14 @@ async function embed(
   const answer = await client.post("/embeddings", toEmbeddingBody(call, format), options);
   const text = await readText(answer.body, EMBEDDINGS_BYTES_MAX);
   return readEmbeddings(text, call, scrub);
+}
+
+async function makeImages(client: UpstreamClient, call: ProviderImageCall): Promise<ProviderAnswer> {
+  const { request, model, signal } = call;
+  const { scrub } = client;
+  const body = JSON.stringify({ ...request, model });
+  const answer = await client.post("/images/generations", body, { isStreamed: false, identity: call, signal, scrub });
+  return { chunks: readImages(await readText(answer.body, IMAGES_BYTES_MAX), call, scrub) };
 }
 
 async function listModels(client: UpstreamClient, signal: AbortSignal): Promise<string[]> {

@@ -2,6 +2,7 @@ import type { AnswerPiece, ReportedUsage } from "../api/answer.ts";
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import type { EmbeddingOrder } from "../api/embeddings/request.ts";
 import type { EmbeddingVector } from "../api/embeddings/vector.ts";
+import type { ImageRequest } from "../api/images/request.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { UpstreamError } from "../errors.ts";
 
@@ -39,6 +40,11 @@ export interface Provider {
   embed?(call: ProviderEmbeddingCall): Promise<ProviderEmbeddings>;
   /** True if `embed` accepts token IDs in addition to texts. */
   readonly takesTokenIds?: boolean;
+  /**
+   * Makes images: chunks with the images, and a last one with the fields of the answer and its usage. Rejects like
+   * `complete`. Absent if the provider makes none.
+   */
+  makeImages?(call: ProviderImageCall): Promise<ProviderAnswer>;
   /** Lists the upstream's own model names. Absent if it serves no model list. Rejects with UpstreamError. */
   listModels?(signal: AbortSignal): Promise<string[]>;
   /** Closes connections. */
@@ -81,12 +87,17 @@ export interface ProviderAnswer {
   ignored?: readonly string[];
 }
 
-export interface ProviderEmbeddingCall extends EmbeddingOrder, RequestIdentity {
+interface ProviderTaskCall extends RequestIdentity {
   /** The upstream's own name of the model. */
   model: string;
   signal: AbortSignal;
   /** Runs work of many milliseconds, such as parsing a long answer, in the caller's turn. */
   inTurn<Result>(work: () => Result): Promise<Result>;
+}
+export interface ProviderEmbeddingCall extends EmbeddingOrder, ProviderTaskCall {}
+export interface ProviderImageCall extends ProviderTaskCall {
+  /** The fields of the request; `model` replaces its own. */
+  request: ImageRequest;
 }
 
 /** Embeddings as an upstream sent them: untrusted. */

@@ -114,7 +114,13 @@ test("A request for an unknown sandbox model is refused.", async () => {
 });
 
 test("The provider lists the sandbox models.", async () => {
-  expect(await sandbox.listModels?.(new AbortController().signal)).toEqual(["echo", "story", "fault", "embed"]);
+  expect(await sandbox.listModels?.(new AbortController().signal)).toEqual([
+    "echo",
+    "story",
+    "fault",
+    "embed",
+    "image",
+  ]);
 });
 
 describe("A sandbox model with tools", () => {

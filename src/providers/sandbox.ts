@@ -14,6 +14,7 @@ import {
   unlessRefused,
 } from "./provider.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
+import { IMAGE_MODEL, makeImagesInSandbox } from "./sandbox/media.ts";
 import { checkSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
 import { countPromptTokens, countTokens, lastUserText, story, textTokens } from "./sandbox/text.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
@@ -46,8 +47,9 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
       return { ...(await complete({ ...call, request }, timeouts)), ignored };
     },
     embed: embedInSandbox,
+    makeImages: makeImagesInSandbox,
     takesTokenIds: true,
-    listModels: async () => [...MODELS, EMBEDDING_MODEL],
+    listModels: async () => [...MODELS, EMBEDDING_MODEL, IMAGE_MODEL],
     close: async () => {},
   };
 }

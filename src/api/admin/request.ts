@@ -104,7 +104,9 @@ export type SummedRequests = Static<typeof SummedRequests>;
 const PriceTier = Type.Object(
   {
     from: Nullable(Day),
-    service_tier: Nullable(Type.String({ description: "The service tier that the provider reported." })),
+    service_tier: Nullable(
+      Type.String({ description: "The service tier that the provider reported; of images, their quality and size." }),
+    ),
     above_prompt_tokens: Nullable(Type.Integer({ description: "The prompt has more tokens." })),
     max_prompt_tokens: Nullable(Type.Integer({ description: "The prompt has at most as many tokens." })),
   },

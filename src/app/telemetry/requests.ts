@@ -1,5 +1,6 @@
 import type { Attributes, Meter } from "@opentelemetry/api";
 import { PRICE_CLASSES, TOKEN_CLASSES } from "../../api/price-classes.ts";
+import { TASKS } from "../../api/tasks.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import { tokenTotals } from "../../credits/price.ts";
 import type { CompletionReport } from "../../gateway/gateway.ts";
@@ -16,7 +17,7 @@ const OPERATIONS: Readonly<Record<string, CompletionReport["operation"]>> = {
   "/v1/completions": "chat",
   "/v1/responses": "chat",
   "/v1/messages": "chat",
-  "/v1/embeddings": "embeddings",
+  ...Object.fromEntries(Object.values(TASKS).map(({ path, operation }) => [path, operation])),
 };
 /** Returns the operation of a request; undefined if no model answers it. */
 export function operationOf(route: string | null, report: CompletionReport | undefined) {

@@ -8,7 +8,7 @@ import type { Provider, UpstreamRequest } from "../../providers/provider.ts";
 import { toApiError } from "../failures.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
 import { isRefusedAbove, refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
-import { labelsOf, modelFor, type Plan } from "../plan.ts";
+import { labelsOf, modelFor, type Plan, refuseTask } from "../plan.ts";
 
 type CompletionCall = GatewayCall<"completion">;
 
@@ -31,7 +31,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
   const { principal, output, native, paramOf } = call;
   refuseAboveSetting(gateway, output);
   const model = modelFor(gateway.catalog, principal, call.request.model);
-  if (!model.capabilities.has("chat")) throw notForChat(model);
+  if (!model.capabilities.has("chat")) throw refuseTask(model, undefined);
   refuseAboveModel(gateway, output, model);
   const { request, ignored } = fitToModel(call.request, model);
   const { safety_identifier, user = call.request.metadata?.user } = call.request;
@@ -101,12 +101,6 @@ function refuseTooLong({ model: { contextWindow }, output, estimate: { least } }
     `This model's maximum context length is ${contextWindow} tokens. However, your messages come to at least ${least} tokens${completion}. Please shorten the messages or the completion.`,
     { param: "messages" },
   );
-}
-
-function notForChat({ id, capabilities }: CatalogModel): ApiError {
-  const hint = capabilities.has("embeddings") ? " It creates embeddings: send them to /v1/embeddings." : "";
-  const message = `The model '${id}' does not support chat completions.${hint}`;
-  return new ApiError("unsupported_value", message, { param: "model" });
 }
 
 /** Fields that can be left out without changing the meaning of a request. */

@@ -6,7 +6,7 @@ import { estimateInput, estimateInputs } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError } from "../../errors.ts";
 import type { ProviderAnswer, ProviderEmbeddings } from "../../providers/provider.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
-import { labelsOf, modelFor, type Plan } from "../plan.ts";
+import { labelsOf, modelForTask, type Plan } from "../plan.ts";
 
 type EmbeddingCall = GatewayCall<"embedding">;
 
@@ -16,19 +16,15 @@ export function planEmbedding(
   call: EmbeddingCall,
 ): Plan {
   const { principal, request, output, requestId, traceparent, signal } = call;
-  const model = modelFor(catalog, principal, request.model);
-  if (model.embedding === undefined) throw notForEmbeddings(model);
+  const isTokens = request.inputs.some((input) => typeof input !== "string");
+  const { model, routes } = modelForTask({ catalog, providers }, call, "embedding", ({ embed }) => embed);
   refuseDimensions(model, request.dimensions);
   refuseTooLongInput(model, request.inputs);
-  const isTokens = request.inputs.some((input) => typeof input !== "string");
-  const [first, ...others] = model.routes.filter(({ providerId }) => {
-    const provider = providers.get(providerId);
-    return provider?.embed !== undefined && (!isTokens || provider.takesTokenIds === true);
-  });
-  if (first === undefined) throw isTokens ? notForTokens(model) : notForEmbeddings(model);
+  const [first, ...others] = routes.filter(({ providerId }) => !isTokens || providers.get(providerId)?.takesTokenIds);
+  if (first === undefined) throw notForTokens(model);
   const { dimensions, ...rest } = request;
   // Some models refuse the field even with their own length.
-  const isDefault = dimensions === undefined || dimensions === model.embedding.dimensions;
+  const isDefault = dimensions === undefined || dimensions === model.embedding?.dimensions;
   const order = isDefault ? rest : request;
   return {
     operation: "embeddings",
@@ -83,11 +79,6 @@ function checked(
   }
   if (vectors.length === inputs.length) return vectors;
   throw new UpstreamError("malformed", "The upstream's answer does not have one embedding for each input");
-}
-
-function notForEmbeddings({ id, capabilities }: CatalogModel): ApiError {
-  const hint = capabilities.has("chat") ? " It chats: send it to /v1/chat/completions." : "";
-  return new ApiError("unsupported_value", `The model '${id}' does not support embeddings.${hint}`, { param: "model" });
 }
 
 function notForTokens({ id }: CatalogModel): ApiError {

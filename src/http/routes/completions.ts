@@ -5,6 +5,8 @@ import { decodeResponsesBody, isResponsesBody } from "../../api/chat/responses-b
 import { decodeTextCompletion, TextCompletion, TextCompletionRequest } from "../../api/chat/text-completion.ts";
 import { decodeEmbedding } from "../../api/embeddings/decode.ts";
 import { EmbeddingList, EmbeddingRequest } from "../../api/embeddings/request.ts";
+import { decodeImages } from "../../api/images/decode.ts";
+import { ImageList, ImageRequest } from "../../api/images/request.ts";
 import { answered } from "../answer.ts";
 
 export const createChatCompletion = answered({
@@ -39,4 +41,15 @@ export const createEmbedding = answered({
   body: EmbeddingRequest,
   response: { description: "The embeddings, in the order of the inputs.", schema: EmbeddingList },
   decode: ({ body }) => decodeEmbedding(body),
+});
+
+export const createImages = answered({
+  path: "/v1/images/generations",
+  operationId: "createImages",
+  summary: "Create images",
+  description:
+    "Makes images of a text and charges the token's organization by the image or by tokens. `null` counts as an absent field; unknown fields are ignored and named in `x-tollgate-ignored`.",
+  body: ImageRequest,
+  response: { description: "The images.", schema: ImageList },
+  decode: ({ body }) => decodeImages(body),
 });

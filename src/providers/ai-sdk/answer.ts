@@ -55,7 +55,7 @@ export class AnswerReader {
         return this.#endReasoning(part.id);
       case "source":
         // A source shows that there was a search, also to a client that leaves before the report.
-        return { ...mediaChunk(part), ...(this.#wire.searchesIn && { searches: 1 }) };
+        return { ...mediaChunk(part), ...(this.#wire.searchesIn && { calls: { searches: 1 } }) };
       case "file":
         return mediaChunk(part);
       case "tool-input-start":
@@ -143,10 +143,10 @@ export class AnswerReader {
   #finish({ finishReason, usage: counted, providerMetadata: metadata }: End): UpstreamChunk {
     const { metadataKey, partsOf, searchesIn } = this.#wire;
     const found = searchesIn?.(metadata?.[metadataKey]) ?? 0;
-    const calls = found > 0 ? { searches: found } : {};
+    const calls = found > 0 ? { searches: found } : undefined;
     const usage = toUsage(counted, { ...partsOf?.(counted.raw), ...calls });
     this.isFinished = true;
-    return { finish_reason: toReason(finishReason, this.#callCount > 0), usage, ...calls };
+    return { finish_reason: toReason(finishReason, this.#callCount > 0), usage, ...(calls && { calls }) };
   }
 }
 

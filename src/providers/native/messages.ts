@@ -112,8 +112,8 @@ export class MessagesReader implements WireReader {
     };
   }
 
-  #searchesSoFar(): Pick<UpstreamChunk, "searches"> {
-    return this.#searches > 0 ? { searches: this.#searches } : {};
+  #searchesSoFar(): Pick<UpstreamChunk, "calls"> {
+    return this.#searches > 0 ? { calls: { searches: this.#searches } } : {};
   }
 
   #continue(index: number, delta: JsonObject): Delta {

@@ -106,7 +106,10 @@ export class ResponsesReader implements WireReader {
         return toChunk(this.#continueCall(index, textOf(event.delta) ?? ""));
       case "response.output_item.done":
         if (isSearchCall(item)) this.#searches += 1;
-        return { ...toChunk(this.#endItem(index, item)), ...(this.#searches > 0 && { searches: this.#searches }) };
+        return {
+          ...toChunk(this.#endItem(index, item)),
+          ...(this.#searches > 0 && { calls: { searches: this.#searches } }),
+        };
       case "response.completed":
       case "response.incomplete":
         return this.#finish(response);
@@ -176,8 +179,8 @@ export class ResponsesReader implements WireReader {
     this.isEnded = true;
     return {
       finish_reason: toFinishReason(response, this.#calls.size > 0),
-      usage: isObject(usage) ? { ...toUsage(usage), ...(searches > 0 && { searches }) } : undefined,
-      ...(searches > 0 && { searches }),
+      usage: isObject(usage) ? { ...usageOfResponses(usage), ...(searches > 0 && { searches }) } : undefined,
+      ...(searches > 0 && { calls: { searches } }),
       service_tier: textOf(response.service_tier),
     };
   }
@@ -237,10 +240,11 @@ function toFinishReason({ status, incomplete_details: details }: JsonObject, has
   return hasToolCalls ? "tool_calls" : "stop";
 }
 
-function toUsage(usage: JsonObject): UpstreamUsage {
+/** Reads usage in the form that OpenAI's newer APIs share. */
+export function usageOfResponses(usage: JsonObject): UpstreamUsage {
   const { input_tokens: given, output_tokens } = usage;
-  const { cached_tokens: cached, cache_write_tokens: written } = detailsOf(usage.input_tokens_details);
-  const { reasoning_tokens: reasoning } = detailsOf(usage.output_tokens_details);
+  const { cached_tokens: cached, cache_write_tokens: written, image_tokens } = detailsOf(usage.input_tokens_details);
+  const { reasoning_tokens: reasoning, image_tokens: made } = detailsOf(usage.output_tokens_details);
   // xAI counts cached tokens beside the others for some models.
   const isBeside = typeof given === "number" && typeof cached === "number" && cached > given;
   return {
@@ -249,5 +253,7 @@ function toUsage(usage: JsonObject): UpstreamUsage {
     cached_tokens: cached,
     cache_write_tokens: written,
     reasoning_tokens: reasoning,
+    input_image_tokens: image_tokens,
+    output_image_tokens: made,
   };
 }
