@@ -119,6 +119,15 @@ providers:
   });
 });
 
+test("a secret that is not read has no mistake in its format, and the rest of its group is checked", () => {
+  const readFile = () => `warnings: { smtp: "\${SMTP_URL}", mailFrom: a@example.com, forecastDays: x }`;
+  const sources = { environment: {}, secrets: "unread", readFile } as const;
+  const warnings = { smtp: `\${SMTP_URL}`, mailFrom: "a@example.com" };
+  expect(loadConfig({ ...sources, readFile: () => readFile().replace(": x", ": 3") })).toMatchObject({ warnings });
+  expect(() => loadConfig(sources)).toThrow('warnings.forecastDays is "x"');
+  expect(() => loadGroup(sources, "warnings")).toThrow('warnings.forecastDays is "x"');
+});
+
 const TRUST_PROXY =
   'false, the addresses and networks of the proxies in one text, such as "10.0.0.0/8, 127.0.0.1", or the number of proxies, 1 to 32.';
 const providers = "providers:\n  - id: a\n    kind: k\n";

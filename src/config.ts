@@ -67,7 +67,10 @@ export function loadConfig(sources: ConfigSources = {}): Config {
 }
 
 /** Reads one group of settings without secrets, so that a missing provider key does not stop a command. Throws OperatorError. */
-export function loadGroup<Name extends "ledger" | "identity">(sources: ConfigSources, name: Name): Settings[Name] {
+export function loadGroup<Name extends "ledger" | "identity" | "warnings">(
+  sources: ConfigSources,
+  name: Name,
+): Settings[Name] {
   return withVariables(
     sources,
     (variables) => readFileSettings(sources, { variables, only: [name], unread: SECRETS }).settings[name],
@@ -143,7 +146,7 @@ function readFileSettings(
   const file = read && parseFile(read.name, read.text, { ...options, schemaAt });
   const values = file?.values ?? {};
   addDefaults(values, configNode);
-  const mistake = file && firstMistake(values);
+  const mistake = file && firstMistake(values, [], options.unread);
   if (mistake !== undefined) {
     throw new OperatorError(`${file?.place(mistake.path)}: ${keyText(mistake.path)} ${mistake.text}`);
   }

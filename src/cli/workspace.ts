@@ -1,7 +1,7 @@
 import { COMMAND_ACTOR } from "../admin/audit.ts";
 import { directoryOver } from "../admin/directory.ts";
 import { targetFault } from "../admin/receivers.ts";
-import { loadAllowsPrivateAddresses, loadStoreSettings, type StoreSettings } from "../config/sources.ts";
+import { loadStoreSettings, type StoreSettings } from "../config/sources.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
@@ -59,7 +59,13 @@ export async function withWorkspace<T>(
   await using store = await openCommandStore(terminal, config, creates);
   await printStore(terminal, config, store.isNew);
   const { accounts, admin, allowances, budgets, books, events, identities: identityRows } = store;
-  const receiverFault = (receiver: Pick<ReceiverRow, "format" | "target">) => readTargetFault(receiver, flags);
+  const receiverFault = async (receiver: Pick<ReceiverRow, "format" | "target">) => {
+    const { allowPrivateAddresses } = (await import("../config.ts")).loadGroup({ flags }, "warnings");
+    return targetFault(
+      receiver,
+      allowPrivateAddresses ? null : (await import("../api/chat/image-address.ts")).isPublicHost,
+    );
+  };
   const directory = directoryOver({ rows: store.directory, clock });
   const book: BookCredits = async (transition) => (await books.apply("durable", [transition]))[0];
   const rows = { accounts, admin, allowances, budgets, directory, events, identityRows };
@@ -68,15 +74,6 @@ export async function withWorkspace<T>(
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
   return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });
-}
-
-/** Returns why a receiver is refused, as the service would; undefined if it is not. */
-async function readTargetFault(receiver: Pick<ReceiverRow, "format" | "target">, flags: CommonFlags) {
-  const [allowsPrivate, { isPublicHost }] = await Promise.all([
-    loadAllowsPrivateAddresses({ flags }),
-    import("../api/chat/image-address.ts"),
-  ]);
-  return targetFault(receiver, allowsPrivate ? null : isPublicHost);
 }
 
 /** Reads a balance after applying every grant that has taken effect or expired. Rejects with not_found. */

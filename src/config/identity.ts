@@ -2,8 +2,11 @@ import { ORGANIZATION_ROLES, type Role } from "../api/admin/roles.ts";
 import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import { isObject, type JsonObject } from "../api/json.ts";
 import { type Pins, PLAYGROUND_ID } from "../api/principal.ts";
+import { printable } from "../api/wording.ts";
 import type { Path } from "./file.ts";
 import type { IssuerSettings } from "./identity-schema.ts";
+
+export const NAME_CHARACTERS_MAX = 200;
 
 /** Access of a person or a caller whom an issuer identifies. */
 export interface ClaimedAccess {
@@ -53,6 +56,13 @@ function pinnedValue(claim: unknown): string | null {
   const isScalar = typeof claim === "string" || typeof claim === "number" || typeof claim === "boolean";
   const text = isScalar ? String(claim) : "";
   return text === "" || text.length > LABEL_CHARACTERS_MAX ? null : text;
+}
+
+/** Returns how people know an account. An address counts only if its issuer has verified it. */
+export function nameOfClaims(claims: JsonObject): string {
+  const names = [claims.email_verified === true ? claims.email : null, claims.preferred_username, claims.name];
+  const name = names.find((one) => typeof one === "string" && one !== "") ?? claims.sub;
+  return printable(String(name), NAME_CHARACTERS_MAX);
 }
 
 /** Returns the first contradiction between settings of issuers, with its path and the words that follow it. */

@@ -18,10 +18,12 @@ interface Mistake {
 
 /**
  * Returns the mistake to report first in the value at a path; undefined if there is none. Unknown settings come first, since
- * they often cause the other mistakes.
+ * they often cause the other mistakes. The texts of `unread` keys, which may be references to variables, can have any format.
  */
-export function firstMistake(value: unknown, base: Path = []): Mistake | undefined {
-  const [, errors] = Errors(schemaAt(base) ?? {}, value);
+export function firstMistake(value: unknown, base: Path = [], unread: ReadonlySet<unknown> = new Set()) {
+  const isUnread = (pointer: string) => pointer.split("/").some((step) => unread.has(step));
+  const [, all] = Errors(schemaAt(base) ?? {}, value);
+  const errors = all.filter(({ keyword, instancePath }) => keyword !== "format" || !isUnread(instancePath));
   const error = errors.find(({ keyword }) => keyword === "additionalProperties") ?? errors[0];
   if (error === undefined) return undefined;
   const steps = error.instancePath.split("/").slice(1).map(pointerStep);

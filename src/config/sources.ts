@@ -79,20 +79,6 @@ const SETTINGS = [
   { key: "database", variable: "DATABASE_URL", flag: undefined, format: "postgres-url" },
 ] as const;
 
-/** Reads whether webhooks may be sent to private addresses; other settings are not read. Rejects with OperatorError. */
-export async function loadAllowsPrivateAddresses(sources: ConfigSources): Promise<boolean> {
-  const read = readConfigText(sources);
-  if (read === undefined) return false;
-  const [{ parseFile }, { checkValue }] = await Promise.all([import("./file.ts"), import("./mistake.ts")]);
-  const variables = new Variables(sources.environment ?? process.env);
-  const unread = new Set(["smtp", "mailFrom"]);
-  const { values, place } = parseFile(read.name, read.text, { variables, only: ["warnings"], unread });
-  const path = ["warnings", "allowPrivateAddresses"];
-  const allows = (values.warnings as { allowPrivateAddresses?: unknown } | undefined)?.allowPrivateAddresses ?? false;
-  checkValue(`${place(path)}: ${path.join(".")}`, path, allows);
-  return allows === true;
-}
-
 /**
  * Reads only the location of the store, by the rules of `loadConfig`, so that a missing provider key does not stop a
  * command that calls no provider. YAML and the schema are loaded only when they are needed. Rejects with OperatorError.
