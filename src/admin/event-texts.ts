@@ -29,7 +29,7 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
   "route.down": ({ route }) => `The route ${route} is down: its calls fail for all organizations.`,
   "route.up": ({ route }) => `The route ${route} is up again.`,
   "ledger.dead_letter": ({ node, entries }) =>
-    `${entries} transitions could not be booked on the node ${node}. To list them: tollgate ledger dead-letters list`,
+    `Transitions that could not be booked on the node ${node}: ${entries}. To list them: tollgate ledger dead-letters list`,
   "backup.failed": ({ reason }) => `A backup failed: ${reason}`,
   "receiver.disabled": ({ name, last_result }) =>
     `The receiver "${name}" is disabled, because deliveries failed for 5 days. Last result: ${last_result}.`,

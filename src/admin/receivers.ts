@@ -7,7 +7,7 @@ import { cursorFor, type Page, type PageRequest, pageOf, positionOf } from "./di
 import { eventText } from "./event-texts.ts";
 import { idOfTexts, type RandomBytes } from "./token.ts";
 
-/** A mail arrives with all events of this time. */
+/** All events of each such time arrive in one mail, once it has ended. */
 const DIGEST_MS = 60_000;
 const SECRET_MARK = "whsec_";
 
@@ -20,7 +20,7 @@ export function eventIdOf(key: string): string {
 export function deliveryOf({ key }: EventRow, { id, format }: ReceiverRow, nowMs: number): DeliveryRow {
   return {
     ...{ id: idOfTexts("dlv", id, key), receiverId: id, eventKey: key, state: "waiting", attempts: 0 },
-    nextAtMs: format === "mail" ? nowMs + DIGEST_MS : nowMs,
+    nextAtMs: format === "mail" ? (Math.floor(nowMs / DIGEST_MS) + 1) * DIGEST_MS : nowMs,
     ...{ createdAtMs: nowMs, attemptedAtMs: null, result: null },
   };
 }
@@ -65,6 +65,12 @@ export function toReceiver(row: ReceiverRow): Receiver {
     ...{ object: "receiver", id, organization_id: organizationId, name, format, target, kinds, status },
     ...{ failing_since: isoTime(failingSinceMs), created_at: isoTime(createdAtMs) },
   };
+}
+
+/** Shortens the path of a webhook's address, which may be its secret, for those who may not change it. */
+export function withShortTarget(receiver: Receiver): Receiver {
+  const url = receiver.format === "mail" ? null : URL.parse(receiver.target);
+  return url === null ? receiver : { ...receiver, target: `${url.origin}${url.pathname.slice(0, 5)}…` };
 }
 
 export function toDelivery({ delivery, event }: EventDelivery): WarningDelivery {

@@ -1,9 +1,18 @@
 import { auditRow } from "../admin/audit.ts";
-import { deliveryOf, deliveryPage, makeSigningSecret, toDelivery, toReceiver } from "../admin/receivers.ts";
+import {
+  deliveryOf,
+  deliveryPage,
+  makeSigningSecret,
+  toDelivery,
+  toReceiver,
+  withShortTarget,
+} from "../admin/receivers.ts";
 import type { Administrator } from "../admin/sessions.ts";
 import { makeId } from "../admin/token.ts";
 import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
 import type { Receiver } from "../api/admin/receiver.ts";
+import { permits } from "../api/admin/roles.ts";
+import { pick } from "../api/json.ts";
 import { eventOf } from "../credits/warnings.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { EventDelivery, ReceiverRow } from "../stores/queries/events.ts";
@@ -35,8 +44,8 @@ export const listReceivers = sharedOperation({
   query: (s) => s.Strict({ organization_id: s.Type.Optional(s.Id) }),
   answer: { status: 200, description: "All of them, in one page.", schema: (s) => s.PageOf(s.Receiver) },
   async handle({ events }, { who, query }) {
-    const rows = await events.receivers(organizationIn(who, query.organization_id));
-    return wholeList(rows.map(toReceiver));
+    const rows = (await events.receivers(organizationIn(who, query.organization_id))).map(toReceiver);
+    return wholeList(who === null || permits(who.role, "receivers:write") ? rows : rows.map(withShortTarget));
   },
   commands: (make) => [
     make.list({
@@ -323,15 +332,7 @@ async function updateReceiver(
 }
 
 /** Describes a receiver, with its secret if it is new. */
-function receiverText({
-  id,
-  name,
-  format,
-  target,
-  kinds,
-  status,
-  secret = "",
-}: Receiver & { secret?: string }): string {
-  const terms = { id, name, format, target, kinds: kinds?.join(", ") ?? "all", status };
-  return facts({ ...terms, ...(secret !== "" && { secret }) });
+function receiverText({ secret = "", kinds, status, ...receiver }: Receiver & { secret?: string }): string {
+  const named = { ...pick(receiver, ["id", "name", "format", "target"]), kinds: kinds?.join(", ") ?? "all", status };
+  return facts({ ...named, ...(secret !== "" && { secret }) });
 }

@@ -59,7 +59,14 @@ export class Watch {
   #timer: NodeJS.Timeout | undefined;
   /** Looks at everything that is due. Never rejects. */
   readonly run = sharedRun(() => this.#run());
-  #hour = 0;
+  /** The parts, each with the hour of its last success: one that fails runs again in a minute, and not the others. */
+  readonly #parts: { isHourly: boolean; hour: number; look(untilMs: number): Promise<void> }[] = [
+    { isHourly: false, hour: 0, look: () => this.#watchRoutes() },
+    { isHourly: false, hour: 0, look: () => this.#watchDeadLetters() },
+    { isHourly: true, hour: 0, look: (untilMs) => this.#watchSpending(untilMs) },
+    { isHourly: true, hour: 0, look: () => this.#watchTokens() },
+    { isHourly: true, hour: 0, look: () => this.#watchModels() },
+  ];
   /** True for the routes that were last seen down on this node. */
   readonly #isDown = new Map<string, boolean>();
 
@@ -79,19 +86,18 @@ export class Watch {
   async #run(): Promise<void> {
     const { clock, outage } = this.#options;
     const hour = Math.floor((clock() - HOUR_ENDS_AFTER_MS) / HOUR_MS);
-    try {
-      await this.#watchRoutes();
-      await this.#watchDeadLetters();
-      if (hour !== this.#hour) {
-        await this.#watchSpending(hour * HOUR_MS);
-        await this.#watchTokens();
-        await this.#watchModels();
-        this.#hour = hour;
+    let hasFailed = false;
+    for (const part of this.#parts) {
+      if (part.isHourly && part.hour === hour) continue;
+      try {
+        await part.look(hour * HOUR_MS);
+        part.hour = hour;
+      } catch (err) {
+        hasFailed = true;
+        outage.failed({ err });
       }
-      outage.succeeded();
-    } catch (err) {
-      outage.failed({ err });
     }
+    if (!hasFailed) outage.succeeded();
   }
 
   /** Events of the service itself, or of an organization. */

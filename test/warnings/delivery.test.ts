@@ -11,7 +11,7 @@ import { eventOf } from "../../src/credits/warnings.ts";
 import type { EventDelivery, ReceiverRow } from "../../src/stores/queries/events.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
-import { DISABLED_AFTER_MS, Dispatcher, RETRY_AFTER_MS } from "../../src/warnings/dispatcher.ts";
+import { DISABLED_AFTER_MS, Dispatcher, RETRY_AFTER_MS, type Sender } from "../../src/warnings/dispatcher.ts";
 import { type WebhookOptions, webhookSender } from "../../src/warnings/webhook.ts";
 
 const SECRET = makeSigningSecret((count) => new Uint8Array(count).fill(7));
@@ -63,8 +63,10 @@ afterEach(async () => {
   await rm(directory, { recursive: true });
 });
 
-function dispatcherOf(options: Partial<WebhookOptions> = {}): Dispatcher {
-  const sender = webhookSender({ allowsPrivate: () => true, clock: () => nowMs, ...options });
+function dispatcherOf(
+  options: Partial<WebhookOptions> = {},
+  sender: Sender = webhookSender({ allowsPrivate: () => true, clock: () => nowMs, ...options }),
+): Dispatcher {
   const failed = ({ err }: { err?: unknown }) => {
     throw err;
   };
@@ -195,6 +197,26 @@ describe("a webhook", () => {
       "rcv_org_b",
     ]);
   });
+});
+
+test("all events of a minute are one mail, which is sent when the minute has ended, and again together", async () => {
+  await addReceiver({ format: "mail", target: "ops@example.com" });
+  const sent: number[] = [];
+  const send: Sender["send"] = async (_, messages) => {
+    sent.push(messages.length);
+    return { isDelivered: sent.length > 1, result: "250 Ok" };
+  };
+  const node = dispatcherOf({}, { itemsMax: 100, isDigest: true, send, close: async () => {} });
+  for (let second = 0; second < 60; second += 1) {
+    await emit(1);
+    await deliver(node);
+    nowMs += 1_000;
+  }
+  expect(sent).toEqual([]);
+  await deliver(node);
+  nowMs += 5_000;
+  await deliver(node);
+  expect(sent).toEqual([60, 60]);
 });
 
 describe("a receiver that fails", () => {

@@ -36,13 +36,13 @@ export function useNow(): number {
   return useSyncExternalStore(watch, () => nowMs);
 }
 
-/** Relative time, with the exact time as a tooltip. */
-export function Ago({ at, never = "Never" }: { at: string | number | null; never?: string }) {
+/** Relative time, with the exact time as a tooltip; `due` in place of a time that is less than ten seconds ahead, or over. */
+export function Ago({ at, never = "Never", due }: { at: string | number | null; never?: string; due?: string }) {
   const now = useNow();
   if (at === null) return <span className="faint">{never}</span>;
   return (
     <time className="nowrap" dateTime={new Date(at).toISOString()} title={formatMoment(at)}>
-      {formatDistance(at, now)}
+      {due !== undefined && new Date(at).getTime() < now + TICK_MS ? due : formatDistance(at, now)}
     </time>
   );
 }

@@ -21,7 +21,10 @@ export const Receiver = Type.Object({
   organization_id: Nullable(Type.String({ description: "Null: it receives the events of the whole service." })),
   name: Type.String(),
   format: Type.Enum([...RECEIVER_FORMATS]),
-  target: Target,
+  target: Type.String({
+    description:
+      "Address. Who may not change receivers sees only the host of a webhook, and the beginning of its path.",
+  }),
   kinds: Kinds,
   status: Type.Enum(["active", "failing", "disabled"]),
   failing_since: Nullable(Time),

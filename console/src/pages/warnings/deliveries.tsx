@@ -126,7 +126,7 @@ function DeliveryState({ delivery: { state, next_attempt_at } }: { delivery: War
       <Badge tone={tone}>{label}</Badge>
       {next_attempt_at !== null && (
         <span className="small faint">
-          Next attempt <Ago at={next_attempt_at} />
+          Next attempt <Ago at={next_attempt_at} due="soon" />
         </span>
       )}
     </span>
