@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { JsonObject } from "../api/json.ts";
 import { DEFAULT_SCOPES, type Principal, SCOPES, type Scope } from "../api/principal.ts";
-import { accessOfClaims, type ClaimedAccess } from "../config/identity.ts";
+import { accessOfClaims, type ClaimedAccess, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
 import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
@@ -24,6 +24,8 @@ export interface IdentitiesOptions extends AuditTime {
 /** A person or a caller whom an issuer identifies, with their access. */
 interface Identified extends ClaimedAccess {
   identity: IdentityRow;
+  /** With the host of the issuer, by which names of several issuers differ. */
+  name: string;
 }
 
 interface CachedJwt extends VerifiedJwt {
@@ -33,7 +35,6 @@ interface CachedJwt extends VerifiedJwt {
 
 const VERIFIED_MAX = 10_000;
 const BOOKED_MAX = 50_000;
-const NAME_CHARACTERS_MAX = 150;
 /** In place of the first characters of a secret. */
 const PREFIX = "identity";
 
@@ -63,21 +64,15 @@ export class Identities {
   /** Returns the administrator of a JWT on `/admin/v1`. Rejects with ApiError. */
   async administratorOf(jwt: string): Promise<Administrator> {
     const { who, scopes } = await this.#verify(jwt);
-    const { role, organizationId, pins, identity } = who;
+    const { role, organizationId, pins, identity, name } = who;
     const { rows, accounts } = this.#options;
     const { id, issuer, subject } = identity;
     const stored = await rows.identity(id);
     if (stored === undefined) await rows.insertIdentity(identity);
     else if (stored.blockedAtMs !== null) throw new ApiError("account_blocked");
     if (organizationId !== null && (await accounts.organization(organizationId)) === undefined) throw noOrganization();
-    const name = nameOfIdentity(identity);
     const person = { issuer, subject, name, role, organizationId, pins, signOutUrl: null };
     return { role, id, name, prefix: null, organizationId, token: null, person, scopes, session: null };
-  }
-
-  /** Returns the configured issuers. */
-  issuers(): string[] {
-    return this.#options.issuers().map(({ issuer }) => issuer);
   }
 
   /** Verifies a JWT, or finds it among those that were verified with the present keys and settings. */
@@ -86,8 +81,7 @@ export class Identities {
     const nowMs = clock();
     const key = hashOf(jwt).toString("hex");
     const known = this.#verified.get(key);
-    if (known !== undefined && issuers().includes(known.settings)) {
-      if (nowMs >= known.expiresAtMs) throw new ApiError("expired_token");
+    if (known !== undefined && nowMs < known.expiresAtMs && issuers().includes(known.settings)) {
       if ((await keys.of(known.settings.issuer)) === known.keys) return known;
     }
     const verified = await verifyJwt(jwt, { issuers: issuers(), keys, nowMs });
@@ -96,14 +90,16 @@ export class Identities {
     if (access === undefined) {
       throw new ApiError("no_role", "Your account at the identity provider has no role in this service.");
     }
-    const who = { ...access, identity: identityRowOf(settings.issuer, String(claims.sub), nowMs, nameIn(claims)) };
+    const stated = nameOfClaims(claims);
+    const name = `${stated.slice(0, 150)} (${new URL(settings.issuer).host})`.slice(0, NAME_CHARACTERS_MAX);
+    const who = { ...access, identity: identityRowOf(settings.issuer, String(claims.sub), nowMs, stated), name };
     const cached = { ...verified, who, scopes: scopesIn(claims) };
     this.#verified.set(key, cached);
     return cached;
   }
 
   /** Writes the token row of an identity in its organization at its first use. Returns the row's hash in hexadecimal digits. */
-  async #book({ role, organizationId, identity }: Identified): Promise<string> {
+  async #book({ role, organizationId, identity, name }: Identified): Promise<string> {
     const { rows, accounts, clock } = this.#options;
     if (organizationId === null || role === "billing") {
       throw new ApiError(
@@ -117,10 +113,15 @@ export class Identities {
     if (this.#booked.has(key)) return key;
     if ((await accounts.organization(organizationId)) === undefined) throw noOrganization();
     const id = identityTokenId(identity, organizationId);
-    const name = nameOfIdentity(identity);
     const terms = { scopes: [...DEFAULT_SCOPES], models: null, limits: null, pinned: null };
     const times = { createdAtMs: clock(), expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
-    const origin = { kind: "identity", createdBy: identity.id, successorId: null, callerId: id } as const;
+    const origin = {
+      kind: "identity",
+      createdBy: identity.id,
+      rotatedBy: null,
+      successorId: null,
+      callerId: id,
+    } as const;
     const row: TokenRow = { organizationId, id, name, hash, prefix: PREFIX, ...terms, ...times, ...origin };
     const after = { name, prefix: PREFIX, scopes: row.scopes, issuer: identity.issuer, subject: identity.subject };
     const change = { action: "token.create", organizationId, subjectId: id, after };
@@ -132,19 +133,6 @@ export class Identities {
 
 function noOrganization(): ApiError {
   return new ApiError("no_role", "Your organization does not exist in this service.");
-}
-
-/** Names an identity for people: by its name or address at its issuer, or its subject. */
-function nameOfIdentity({ issuer, subject, name }: Pick<IdentityRow, "issuer" | "subject" | "name">): string {
-  return `${(name ?? subject).slice(0, NAME_CHARACTERS_MAX)} (${URL.parse(issuer)?.host ?? issuer})`.slice(0, 200);
-}
-
-/** Returns the address or the name that claims state; null if they state none on one line. */
-function nameIn(claims: JsonObject): string | null {
-  const stated = [claims.email, claims.name].find(
-    (value) => typeof value === "string" && /^[^\p{C}\p{Zl}\p{Zp}]+$/u.test(value),
-  );
-  return typeof stated === "string" ? stated.slice(0, NAME_CHARACTERS_MAX) : null;
 }
 
 /** Returns the scopes of this service in a JWT, or the default ones if it has none. */

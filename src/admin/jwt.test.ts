@@ -114,6 +114,7 @@ describe("a JWT is accepted", () => {
       () => token({ x5t: "abc", private: true }, { nested: { a: [{ b: "c:d" }] } }),
     ],
     ["that expired within the clock skew", () => token({}, { exp: NOW_SECONDS - 59 })],
+    ["that was issued an hour ago, within the clock skew", () => token({}, { iat: NOW_SECONDS - 3_659 })],
     ["that begins within the clock skew", () => token({}, { nbf: NOW_SECONDS + 60 })],
     ["that was issued within the clock skew", () => token({}, { iat: NOW_SECONDS + 60 })],
     ["with fractions of seconds", () => token({}, { exp: NOW_SECONDS + 0.5, iat: NOW_SECONDS - 0.5 })],
@@ -124,7 +125,11 @@ describe("a JWT is accepted", () => {
 });
 
 /** Refused without asking for a key, so that it costs no check of a signature. */
-const CHEAP: [string, () => Promise<string> | string, RegExp][] = [
+const CHEAP: [string, () => Promise<string> | string, RegExp, string?][] = [
+  ["that has expired", () => token({}, { exp: NOW_SECONDS - 60 }), /expired/, "expired_token"],
+  ["that expired before 1970", () => token({}, { exp: -1 }), /expired/, "expired_token"],
+  ["that was issued an hour ago", () => token({}, { iat: NOW_SECONDS - 3_660 }), /its claim iat/, "expired_token"],
+  ["that was issued before 1970", () => token({}, { iat: -1e300 }), /its claim iat/, "expired_token"],
   ["without a signature: alg none", () => token({ alg: "none" }), /alg/],
   ["without a signature: alg None", () => token({ alg: "None" }), /alg/],
   ["without alg", () => token({ alg: undefined }), /alg/],
@@ -213,13 +218,11 @@ const CHEAP: [string, () => Promise<string> | string, RegExp][] = [
 ];
 
 /** Refused by its key, its signature or a value that is checked with it. */
-const DEAR: [string, () => Promise<string> | string, RegExp, string?][] = [
+const DEAR: [string, () => Promise<string> | string, RegExp][] = [
   ["for another audience", () => token({}, { aud: "https://a.example" }), /aud/],
   ["for other audiences", () => token({}, { aud: ["https://a.example", "https://b.example"] }), /aud/],
   ["for an audience that begins with this one", () => token({}, { aud: `${AUDIENCE}.evil.example` }), /aud/],
   ["for no audience", () => token({}, { aud: [] }), /aud/],
-  ["that has expired", () => token({}, { exp: NOW_SECONDS - 60 }), /expired/, "expired_token"],
-  ["that expired before 1970", () => token({}, { exp: -1 }), /expired/, "expired_token"],
   ["that begins later", () => token({}, { nbf: NOW_SECONDS + 61 }), /nbf/],
   ["signed with another key", () => token({}, {}, stranger), /signature/],
   ["signed with a key for encryption", () => token({ kid: "encryption" }, {}, stranger), /key/],
@@ -270,16 +273,16 @@ describe("a JWT is refused", () => {
     expect(CHEAP.length + DEAR.length).toBeGreaterThan(80);
   });
 
-  test.each(CHEAP)("%s, without a key", async (_, make, message) => {
+  test.each(CHEAP)("%s, without a key", async (_, make, message, code = "invalid_token") => {
     const before = asked;
     const jwt = await make();
     expect(isJwt(jwt)).toBe(true);
-    await expect(verify(jwt)).rejects.toMatchObject({ code: "invalid_token", message: expect.stringMatching(message) });
+    await expect(verify(jwt)).rejects.toMatchObject({ code, message: expect.stringMatching(message) });
     expect(asked).toBe(before);
   });
 
-  test.each(DEAR)("%s", async (_, make, message, code = "invalid_token") => {
-    const before = asked;
+  test.each(DEAR)("%s", async (_, make, message) => {
+    const [before, code] = [asked, "invalid_token"];
     await expect(verify(await make())).rejects.toMatchObject({ code, message: expect.stringMatching(message) });
     expect(asked).toBeGreaterThan(before);
   });
@@ -296,6 +299,8 @@ describe("a JWT is refused", () => {
 test("a token of a library is verified, and says until when", async () => {
   const jwt = await new CompactSign(Buffer.from(JSON.stringify(CLAIMS))).setProtectedHeader(HEADER).sign(rsa);
   expect((await verify(jwt)).expiresAtMs).toBe((CLAIMS.exp + 60) * 1000);
+  const long = await token({}, { exp: NOW_SECONDS + 86_400, iat: NOW_SECONDS - 10 });
+  expect((await verify(long)).expiresAtMs).toBe((NOW_SECONDS - 10 + 3_660) * 1000);
 });
 
 test.each(["", "a.b", "a.b.c.d", "sk-tg-abc", "a..c", "a.b.", ".b.c", "a b.c.d", "a.b.c="])("%j is no JWT", (text) => {

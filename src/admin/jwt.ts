@@ -3,6 +3,7 @@ import { isObject, type JsonObject } from "../api/json.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
 import type { IssuerKeys } from "./issuer-keys.ts";
+import { CLAIMED_LIFE_MS } from "./token.ts";
 
 const BYTES_MAX = 8 * 1024;
 const SKEW_SECONDS = 60;
@@ -19,7 +20,7 @@ export interface VerifiedJwt {
   claims: JsonObject;
   /** The keys that it was verified with. */
   keys: LocalJWKSet;
-  /** Milliseconds since 1970, with the clock skew. */
+  /** The end of the token or of its role, in milliseconds since 1970, with the clock skew. */
   expiresAtMs: number;
 }
 
@@ -30,8 +31,8 @@ export function isJwt(token: string): boolean {
 
 /**
  * Verifies a JWT access token (RFC 9068) of one of some issuers. Everything that needs no key is checked first: a token makes at
- * most one check of a signature, and one of an unknown issuer none. Rejects with `invalid_token`, `expired_token` or
- * `issuer_unavailable`.
+ * most one check of a signature, and one of an unknown issuer none. Its role lasts an hour after it was issued, whenever it
+ * expires. Rejects with `invalid_token`, `expired_token` or `issuer_unavailable`.
  */
 export async function verifyJwt(
   token: string,
@@ -48,11 +49,12 @@ export async function verifyJwt(
   if (settings?.audience === undefined) throw refused("its issuer is not a configured one");
   const fault = headerFault(header, settings) ?? claimsFault(payload, nowMs);
   if (fault !== undefined) throw refused(fault);
+  const expiresAtMs = endOf(payload, nowMs);
   const { issuer, audience, algorithms } = settings;
   const verify = async (): Promise<VerifiedJwt> => {
     const set = await keys.of(issuer);
     const claims = await verifySigned(token, set, { issuer, audience, algorithms, nowMs });
-    return { settings, claims, keys: set, expiresAtMs: (Number(claims.exp) + SKEW_SECONDS) * 1000 };
+    return { settings, claims, keys: set, expiresAtMs };
   };
   try {
     return await verify().catch(async (error) => {
@@ -125,12 +127,22 @@ function claimsFault({ sub, client_id, jti, aud, exp, nbf, iat }: JsonObject, no
   return Number(iat) > nowMs / 1000 + SKEW_SECONDS ? "it was issued in the future" : undefined;
 }
 
+const ROLE_ENDED =
+  "The JWT was issued more than an hour ago, as its claim iat says, and its role lasts an hour. Get a new one from its issuer.";
+
+/** Returns the end of a token, or of its role, which may come first. Throws expired_token after it. */
+function endOf({ exp, iat }: JsonObject, nowMs: number): number {
+  const expiresAtMs = (Number(exp) + SKEW_SECONDS) * 1000;
+  const roleEndsAtMs = (Number(iat) + SKEW_SECONDS) * 1000 + CLAIMED_LIFE_MS;
+  if (nowMs < expiresAtMs && nowMs < roleEndsAtMs) return Math.min(expiresAtMs, roleEndsAtMs);
+  throw new ApiError("expired_token", nowMs < expiresAtMs ? ROLE_ENDED : undefined);
+}
+
 function refused(reason: string): ApiError {
   return new ApiError("invalid_token", `The JWT is not valid: ${reason}.`);
 }
 
 function refusalOf(error: unknown): unknown {
-  if (error instanceof errors.JWTExpired) return new ApiError("expired_token");
   if (error instanceof errors.JWKSNoMatchingKey) return refused("its key is not one of its issuer");
   if (error instanceof errors.JWKSMultipleMatchingKeys)
     return refused("it does not say which key of its issuer signed it");

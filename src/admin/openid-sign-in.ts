@@ -4,7 +4,7 @@ import { LRUCache } from "lru-cache";
 import type { AuthorizationCodeGrantChecks, ClientAuth, Configuration, TokenEndpointResponse } from "openid-client";
 import { isObject, type JsonObject } from "../api/json.ts";
 import { printable } from "../api/wording.ts";
-import { accessOfClaims } from "../config/identity.ts";
+import { accessOfClaims, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
@@ -36,7 +36,6 @@ export interface RefusedSignIn {
 const METADATA_LIFE_MS = 60_000;
 const PROVIDER_TIMEOUT_SECONDS = 10;
 const CLOCK_TOLERANCE_SECONDS = 60;
-const NAME_CHARACTERS_MAX = 200;
 /** OpenID Connect Core, section 2. */
 const SUBJECT_CHARACTERS_MAX = 255;
 const REASON_CHARACTERS_MAX = 300;
@@ -135,7 +134,7 @@ export class OpenIdSignIn {
     { claims, signOutUrl }: { claims: JsonObject & { sub: string }; signOutUrl: string | null },
   ): Promise<SignInOutcome> {
     const { issuer } = settings;
-    const name = nameOf(claims);
+    const name = nameOfClaims(claims);
     const account = `${name} (${labelOf(settings)})`;
     const access = accessOfClaims(settings, claims);
     if (access === undefined) {
@@ -222,13 +221,6 @@ function checkedClaims<Claims extends { sub: string; at_hash?: unknown }>(
     throw new Error("The ID token is of another access token");
   if (printable(claims.sub, SUBJECT_CHARACTERS_MAX) !== claims.sub) throw new Error("The subject is not valid");
   return claims;
-}
-
-/** Returns how people know an account. An address counts only if its provider has verified it. */
-function nameOf(claims: JsonObject & { sub: string }): string {
-  const names = [claims.email_verified === true ? claims.email : null, claims.preferred_username, claims.name];
-  const name = names.find((one) => typeof one === "string" && one !== "") ?? claims.sub;
-  return printable(String(name), NAME_CHARACTERS_MAX);
 }
 
 /** Returns the address that ends the provider's own session and leads back to the console (RP-Initiated Logout 1.0). */

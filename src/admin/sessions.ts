@@ -8,6 +8,7 @@ import type { Log } from "../telemetry/logger.ts";
 import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import {
   ADMIN_TOKEN_MARK,
+  CLAIMED_LIFE_MS,
   displayPrefix,
   hashOf,
   idOfPerson,
@@ -65,8 +66,6 @@ export const MEMBER_SCOPE: Scope = "console:read";
 
 /** Longest life of a session. */
 const LIFE_MS = 7 * 86_400_000;
-/** Longest life of a role that claims have given. After it, the identity provider is asked again. */
-const CLAIMED_LIFE_MS = 3_600_000;
 const TOUCH_AFTER_MS = 60_000;
 
 type Holder = Omit<Administrator, "session">;

@@ -69,7 +69,7 @@ type TokenFields = Pick<
   TokenRow,
   "organizationId" | "name" | "scopes" | "models" | "limits" | "createdAtMs" | "expiresAtMs"
 > &
-  Partial<Pick<TokenRow, "createdBy" | "pinned">>;
+  Partial<Pick<TokenRow, "createdBy" | "rotatedBy" | "pinned">>;
 
 /** Makes the row and the secret of a token. A rotation passes the `callerId` on; otherwise it is the token's own id. */
 export function makeTokenRow(
@@ -79,10 +79,10 @@ export function makeTokenRow(
 ): NewSecret {
   const { token, hash, prefix } = makeToken(random);
   const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs } = fields;
-  const { callerId = id, createdBy = null, pinned = null } = fields;
+  const { callerId = id, createdBy = null, rotatedBy = null, pinned = null } = fields;
   const terms = { scopes, models, limits, pinned, createdAtMs, expiresAtMs };
   const unused = { revokedAtMs: null, lastUsedAtMs: null, successorId: null };
-  const origin = { kind: "secret", callerId, createdBy } as const;
+  const origin = { kind: "secret", callerId, createdBy, rotatedBy } as const;
   return { token, row: { id, organizationId, name, hash, prefix, ...terms, ...unused, ...origin } };
 }
 
@@ -107,6 +107,8 @@ export function hashOf(secret: string): Buffer {
   return hash("sha256", secret, "buffer");
 }
 
+/** Longest life of a role that claims have given. After it, the identity provider is asked again. */
+export const CLAIMED_LIFE_MS = 3_600_000;
 /** Longest time without a request in a session. */
 export const SESSION_IDLE_MS = 8 * 3_600_000;
 

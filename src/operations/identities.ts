@@ -45,7 +45,7 @@ export const blockIdentity = operation({
   answer: { status: 200, description: "The identity as it is now.", schema: (s) => s.Identity },
   async handle(services, { body }) {
     const { issuer } = body;
-    const issuers = services.identities.issuers();
+    const issuers = (await services.issuers()).map((settings) => settings.issuer);
     if (issuers.includes(issuer) || (await isSeen(services, body))) return block(services, body);
     const allowed = issuers.length === 0 ? "a configured one, and none is" : `one of: ${issuers.join(", ")}`;
     throw invalidValue("issuer", shortText(issuer), allowed);

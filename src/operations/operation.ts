@@ -26,7 +26,7 @@ export interface OperationServices extends Core {
   gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
   sessions: Sessions;
   openIdSignIn: OpenIdSignIn;
-  identities: Pick<Identities, "administratorOf" | "issuers">;
+  identities: Pick<Identities, "administratorOf">;
   audit: AuditLog;
   requests: Requests;
   conversations: Conversations;

@@ -285,11 +285,8 @@ export const changeTokenBounds = sharedOperation({
 /** Sets the thresholds at which an organization is warned. Rejects with not_found or invalid_value. */
 export async function updateCreditWarnings(core: AccountCore, id: string, amounts: bigint[] | null): Promise<void> {
   if (amounts !== null && amounts.length > CREDIT_WARNINGS_MAX) {
-    throw invalidValue(
-      "credit_warnings",
-      `a list of ${amounts.length} amounts`,
-      `a list of at most ${CREDIT_WARNINGS_MAX}`,
-    );
+    const found = `a list of ${amounts.length} amounts`;
+    throw invalidValue("credit_warnings", found, `a list of at most ${CREDIT_WARNINGS_MAX}`);
   }
   const after = { creditWarnings: amounts?.map(creditsFromMicro) ?? null };
   const change = { action: "organization.change", organizationId: id, subjectId: id, after };

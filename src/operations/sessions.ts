@@ -4,9 +4,9 @@ import type { Administrator, BegunSession } from "../admin/sessions.ts";
 import { hashOfSession, idOfPerson, SIGN_IN_LIFE_MS } from "../admin/token.ts";
 import { PERMISSIONS, permits } from "../api/admin/roles.ts";
 import type { Session, SignInAddress } from "../api/admin/session.ts";
+import { pick } from "../api/json.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError } from "../errors.ts";
-import type { Person } from "../stores/queries/admin.ts";
 import { argument, text } from "./command.ts";
 import { type Core, found } from "./core.ts";
 import { type CallConnection, type OperationServices, operation, sharedOperation } from "./operation.ts";
@@ -116,27 +116,21 @@ export const showSession = operation({
 });
 
 async function sessionAnswer({ accounts }: Pick<Core, "accounts">, who: Administrator | null): Promise<Session> {
-  const role = who?.role ?? null;
-  const permissions = PERMISSIONS.filter((permission) => permits(role, permission));
-  const session = { object: "session", role, permissions } as const;
-  if (who === null)
-    return { ...session, organization: null, token: null, ...NO_PERSON, may_complete: false, expires_at: null };
-  const { id, name, prefix, organizationId, person } = who;
+  const { role = null, organizationId = null, person = null, prefix = null } = who ?? {};
   const organization = organizationId === null ? undefined : await accounts.organization(organizationId);
+  const mayComplete =
+    permits(role, "playground:use") && who?.token?.scopes.includes("chat.completions:write") !== false;
   return {
-    ...session,
+    object: "session",
+    role,
+    permissions: PERMISSIONS.filter((permission) => permits(role, permission)),
     organization: organizationId === null ? null : { id: organizationId, name: organization?.name ?? "" },
-    token: prefix === null ? null : { id, name, prefix },
-    ...(person === null ? NO_PERSON : personAnswer(person)),
-    may_complete: permits(role, "playground:use") && who.token?.scopes.includes("chat.completions:write") !== false,
-    expires_at: who.session && isoTime(who.session.expiresAtMs),
+    token: who === null || prefix === null ? null : { id: who.id, name: who.name, prefix },
+    person: person && { ...pick(person, ["issuer", "subject", "name"]), id: idOfPerson(person) },
+    sign_out_url: person?.signOutUrl ?? null,
+    may_complete: who !== null && mayComplete,
+    expires_at: isoTime(who?.session?.expiresAtMs ?? null),
   };
-}
-
-const NO_PERSON = { person: null, sign_out_url: null } as const;
-
-function personAnswer({ issuer, subject, name, signOutUrl }: Person): Pick<Session, "person" | "sign_out_url"> {
-  return { person: { id: idOfPerson({ issuer, subject }), issuer, subject, name }, sign_out_url: signOutUrl };
 }
 
 export const signOut = operation({

@@ -183,6 +183,15 @@ describe("a JWT on /v1", () => {
     expect(answer.status).toBe(200);
   });
 
+  test("its role lasts an hour after it was issued, whenever it expires, and the answer says so", async () => {
+    const [nowSeconds, exp] = [Math.floor(Date.now() / 1000), Math.floor(Date.now() / 1000) + 86_400];
+    expect((await complete(await staff({ iat: nowSeconds - 3_500, exp }))).status).toBe(200);
+    const old = await staff({ iat: nowSeconds - 3_700, exp, groups: ["operators"] });
+    const said = { code: "expired_token", message: expect.stringContaining("its role lasts an hour") };
+    expect(await complete(old)).toMatchObject({ status: 401, body: { error: said } });
+    expect(await admin(old).call("GET", "/organizations")).toMatchObject({ status: 401, body: { error: said } });
+  });
+
   test("an idempotency key belongs to issuer and subject", async () => {
     const headers = { "idempotency-key": "key-1" };
     const [first, again, other] = [
@@ -276,6 +285,7 @@ describe("a JWT on /admin/v1", () => {
     const terms = { organization_id: organization.id, name: "rotated" };
     const made = await operator(service).call<{ id: string }>("POST", "/tokens", terms);
     const rotated = await rogue.call<{ secret: string }>("POST", `/tokens/${made.body.id}/rotate`, {});
+    expect(rotated.body).toMatchObject({ created_by: "adm_first" });
     expect((await complete(rotated.body.secret)).status).toBe(200);
     await operator(service).call("POST", "/identities/block", { issuer: issuer.url, subject: "rogue" });
     await expect.poll(async () => refusalOf(rotated.body.secret), LONG).toEqual([401, "invalid_token"]);

@@ -1,5 +1,9 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { PAGE_PATHS } from "../../console/src/page-paths.ts";
+import { ORGANIZATION_ROLES, type Role } from "../../src/api/admin/roles.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { eventually, problemsOf, settled, type Visit, visit, WINDOWS } from "../support/console.ts";
 import { type IdentityProvider, startIdentityProvider } from "../support/identity-provider.ts";
@@ -17,8 +21,13 @@ describe.skipIf(!hasBrowser)("signing in with an identity provider", () => {
   beforeAll(async () => {
     const port = await freePort();
     provider = await startIdentityProvider([`http://127.0.0.1:${port}`]);
-    const config = { identity: { issuers: [provider.settings] } };
-    [browser, service] = await Promise.all([launchBrowser(), startService({ config, port })]);
+    [browser, service] = await Promise.all([launchBrowser(), startService({ config: {}, port })]);
+    const { id: organization } = await makeOrganization(service, "10");
+    const ofOrganization = ORGANIZATION_ROLES.map((role) => ({ when: { sub: role }, role, organization }));
+    const issuers = [{ ...provider.settings, roles: [...provider.settings.roles, ...ofOrganization] }];
+    await writeFile(join(service.dataDir, "tollgate.yaml"), JSON.stringify({ identity: { issuers } }));
+    const isReloaded = () => expect(service.output()).toContain("the configuration was reloaded");
+    await vi.waitFor(isReloaded, { timeout: 60_000 });
   });
   beforeEach(async () => {
     visitor = await visit(browser, service);
@@ -62,6 +71,32 @@ describe.skipIf(!hasBrowser)("signing in with an identity provider", () => {
     await page.getByPlaceholder("Enter any login").waitFor();
     expect(errors()).toEqual([]);
   });
+
+  test.each(ORGANIZATION_ROLES)(
+    "The %s of an organization signs in, and opens each page of their role.",
+    async (role) => {
+      await page.setViewportSize(WINDOWS.wide);
+      await page.goto("/");
+      await page.getByRole("button", BUTTON).click();
+      await logIn(role);
+      await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+      const offered = PAGE_PATHS.filter(({ roles }) => (roles as readonly Role[]).includes(role)).map(
+        ({ path }) => path,
+      );
+      const links = page.getByRole("navigation", { name: "Pages" }).getByRole("link");
+      const paths = await links.evaluateAll((all) =>
+        all.map((link) => new URL((link as { href: string }).href).pathname),
+      );
+      expect(paths).toEqual(offered);
+      for (const path of offered) {
+        await page.getByRole("navigation", { name: "Pages" }).locator(`a[href="${path}"]`).click();
+        await eventually(() => new URL(page.url()).pathname).toBe(path);
+        await settled(page);
+        expect(await page.getByRole("alert").count(), path).toBe(0);
+      }
+      expect(errors()).toEqual([]);
+    },
+  );
 
   test("Somebody without a role is told with which account, and signs in with another one.", async () => {
     await page.goto("/");

@@ -38,11 +38,10 @@ export async function startIssuer() {
     async token(claims: Record<string, unknown>, header: object = {}): Promise<string> {
       const [key] = keys;
       if (key === undefined) throw new Error("The issuer has no key");
-      const all = { client_id: "client", jti: "id", iss: url, aud: AUDIENCE, ...claims };
-      return new SignJWT(all)
+      const all = { client_id: "client", jti: "id", iss: url, aud: AUDIENCE, email_verified: true, ...claims };
+      const iat = Math.floor(Date.now() / 1000);
+      return new SignJWT({ iat, exp: iat + 300, ...all })
         .setProtectedHeader({ alg: "ES256", typ: "at+jwt", kid: key.kid, ...header })
-        .setIssuedAt()
-        .setExpirationTime("5m")
         .sign(key.pair.privateKey);
     },
     close: () => new Promise<void>((resolve) => server.close(() => resolve())),
