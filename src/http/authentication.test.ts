@@ -30,6 +30,7 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     successorId: null,
     kind: "secret",
     createdBy: null,
+    rotatedBy: null,
     pinned: null,
     callerId: "tok_first",
     ...changes,

@@ -3,7 +3,6 @@ import type { Directory, Page, PageRequest } from "../admin/directory.ts";
 import type { IdentitiesOptions } from "../admin/identities.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import { type LimitSettings, PIN_KEY, PINS_MAX, type Pins } from "../api/principal.ts";
-import { isoTime } from "../api/time.ts";
 import type { AuditRow } from "../credits/audit.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
@@ -90,12 +89,6 @@ export async function knownOrganization(
 export function checkName(name: string): void {
   if (NAME.test(name)) return;
   throw invalidValue("name", shortText(name), "1 to 200 characters on one line, not all of them spaces");
-}
-
-/** Throws invalid_value for a time that is not in the future. */
-export function checkExpiry(expiresAtMs: number | null, nowMs: number): void {
-  if (expiresAtMs === null || expiresAtMs > nowMs) return;
-  throw invalidValue("expiry", isoTime(expiresAtMs), "a time in the future");
 }
 
 /** Throws invalid_value for a limit that is not an integer above 0. */

@@ -6,7 +6,7 @@ import { argument, facts, OVERLAP_SECONDS_MAX, overlapSeconds, text, toggle, wit
 import { type AccountCore, found, invalidValue, rowRecord } from "./core.ts";
 import { sharedOperation } from "./operation.ts";
 import { boundsOf, boundTerms, least, type OwnBounds, requireToken } from "./token-bounds.ts";
-import { auditedToken, expectActive, SECRET, secretJson, tokenRow, tokenText } from "./token-terms.ts";
+import { auditedToken, expectActive, requireSecret, SECRET, secretJson, tokenRow, tokenText } from "./token-terms.ts";
 
 const OVERLAP_SECONDS = 3600;
 
@@ -69,8 +69,6 @@ export const rotateToken = sharedOperation({
   ],
 });
 
-type Rotated = NewSecret & { oldExpiresAtMs: number };
-
 /**
  * Creates a token with the name, rights and lifetime of another, which ends after `overlapMs` (or at its own expiry, if
  * that comes first), so that clients can change over without an interruption. A token is rotated once. With `replace`,
@@ -83,16 +81,16 @@ export async function replaceToken(
   overlapMs: number,
   replace = false,
   bounds: OwnBounds | null = null,
-): Promise<Rotated> {
+): Promise<NewSecret> {
   const old = await tokenRow(core, id);
-  if (old.kind === "identity")
-    throw new ApiError("invalid_value", "The token belongs to an identity of an issuer: it has no secret to rotate.");
+  requireSecret(old, "it has no secret to rotate");
   const successor = old.successorId === null ? undefined : await core.accounts.token(old.successorId);
   if (successor === undefined) expectActive(core, old, "rotated");
   else {
     const isUsed = successor.lastUsedAtMs !== null || successor.successorId !== null;
     if (!replace || isUsed) throw alreadyRotated(id, successor.id, isUsed);
-    if (bounds !== null) requireReplaceable(core, successor);
+    // One that had ended would let a bounded caller have more tokens than allowed.
+    if (bounds !== null) expectActive(core, successor, "replaced");
   }
   // Without a result, one of the tokens was rotated, revoked or used meanwhile: report that.
   return (await rotate(core, old, successor, overlapMs, bounds)) ?? replaceToken(core, id, overlapMs, false, bounds);
@@ -105,12 +103,12 @@ async function rotate(
   unused: TokenRow | undefined,
   overlapMs: number,
   bounds: OwnBounds | null,
-): Promise<Rotated | undefined> {
+): Promise<NewSecret | undefined> {
   const nowMs = core.clock();
   const { createdAtMs, expiresAtMs } = unused ?? old;
   const endsAtMs = expiresAtMs === null ? null : nowMs + expiresAtMs - createdAtMs;
   // The new secret is known to the person who rotates, and must not outlive them.
-  const origin = { createdAtMs: nowMs, createdBy: core.actor.id };
+  const origin = { createdAtMs: nowMs, rotatedBy: core.actor.id };
   const terms = bounds === null ? { expiresAtMs: endsAtMs } : boundedSuccessor(bounds, old, endsAtMs);
   const made = makeTokenRow(core.random, { ...old, ...terms, ...origin });
   const overlapEndsAtMs = unused === undefined ? nowMs + overlapMs : Number.POSITIVE_INFINITY;
@@ -119,8 +117,7 @@ async function rotate(
   const before = { ...auditedToken(old), ...(unused !== undefined && { successor: unused.id }) };
   const record = rowRecord(core, "token.rotate", old, { before, after });
   const succession = { oldId: old.id, oldExpiresAtMs, successor: made.row, unused };
-  const isWritten = await core.accounts.replaceToken(succession, record);
-  return isWritten ? { ...made, oldExpiresAtMs } : undefined;
+  return (await core.accounts.replaceToken(succession, record)) ? made : undefined;
 }
 
 /** Returns the terms of a successor. Its cap is that of the token, so it has to be within the bounds already. */
@@ -133,13 +130,6 @@ function boundedSuccessor(bounds: OwnBounds, old: TokenWithBudget, endsAtMs: num
   );
   if (cap === present) return terms;
   throw invalidValue("cap", "absent", "set: your organization has a highest cap. Change the token first");
-}
-
-/** Checks that a bounded caller can replace a successor: one that had ended would let them have more tokens than allowed. */
-function requireReplaceable(core: AccountCore, successor: TokenRow): void {
-  expectActive(core, successor, "replaced");
-  if (successor.createdBy === core.actor.id) return;
-  throw new ApiError("insufficient_role", "You can replace only tokens that you created.");
 }
 
 function alreadyRotated(id: string, successorId: string, isUsed: boolean): ApiError {

@@ -8,7 +8,7 @@ import { ApiError, OperatorError } from "../errors.ts";
 import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
 import { facts, jsonOf } from "./command.ts";
 import { type AccountCore, type Core, found, invalidValue, shortText } from "./core.ts";
-import { amountOf, limitSettingsOf, timeOf } from "./operation.ts";
+import { amountOf, futureTimeOf, limitSettingsOf } from "./operation.ts";
 
 export interface TokenTerms {
   name: string;
@@ -32,12 +32,15 @@ export const SECRET = {
 };
 
 /** Returns the terms that a body has. Throws invalid_value. */
-export function termsOfBody({ limits, cap, expires_at, ...terms }: Partial<Omit<NewToken, "organization_id">>) {
+export function termsOfBody(
+  core: Pick<Core, "clock">,
+  { limits, cap, expires_at, ...terms }: Partial<Omit<NewToken, "organization_id">>,
+) {
   return {
     ...terms,
     ...(limits !== undefined && { limits: limitSettingsOf(limits) }),
     ...(cap !== undefined && { cap: cap === null ? null : amountOf("cap", cap) }),
-    ...(expires_at !== undefined && { expiresAtMs: timeOf("expires_at", expires_at) }),
+    ...(expires_at !== undefined && { expiresAtMs: futureTimeOf(core, "expires_at", expires_at) }),
   };
 }
 
@@ -93,6 +96,12 @@ export function expectActive({ clock }: AccountCore, token: TokenRow, change: st
   if (revokedAtMs === null && (expiresAtMs === null || expiresAtMs > clock())) return;
   const end = revokedAtMs === null ? `expired at ${isoTime(expiresAtMs)}` : `was revoked at ${isoTime(revokedAtMs)}`;
   throw new ApiError("token_ended", `The token ${id} cannot be ${change}: it ${end}.`);
+}
+
+/** Throws invalid_value for the token that stands for an identity, with the reason why it is refused. */
+export function requireSecret({ kind }: TokenRow, reason: string): void {
+  if (kind === "secret") return;
+  throw new ApiError("invalid_value", `The token belongs to an identity of an issuer: ${reason}.`);
 }
 
 /** Formats a token as commands do. */

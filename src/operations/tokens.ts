@@ -16,7 +16,7 @@ import {
   toggle,
   withDefault,
 } from "./command.ts";
-import { type AccountCore, checkExpiry, checkLimits, checkName, checkPins, found, rowRecord } from "./core.ts";
+import { type AccountCore, checkLimits, checkName, checkPins, found, rowRecord } from "./core.ts";
 import { operation, organizationIn, requireOwn, sharedOperation, timeOf } from "./operation.ts";
 import { boundsOf, boundTerms, creatorIn, type OwnBounds, requireToken } from "./token-bounds.ts";
 import {
@@ -26,6 +26,7 @@ import {
   expectActive,
   makeCap,
   pinsOf,
+  requireSecret,
   SECRET,
   scopesOf,
   type TokenTerms,
@@ -87,7 +88,7 @@ export const createToken = sharedOperation({
   },
   async handle(core, { who, body: { organization_id: organizationId, name, ...terms } }) {
     if (who !== null) requireOwn(who, organizationId);
-    const draft = { organizationId, name, ...termsOfBody(terms) };
+    const draft = { organizationId, name, ...termsOfBody(core, terms) };
     const { row, token } = await addToken(core, draft, await boundsOf(core, who));
     return { ...(await found(core.directory.token(row.id))), secret: token };
   },
@@ -128,9 +129,9 @@ export async function addToken(
   checkName(draft.name);
   const scopes = scopesOf(draft.scopes ?? null);
   checkLimits(limits);
-  checkPins(pinned);
+  // Those of the person who creates it, and of their claims, may be more.
+  checkPins(stated.pinned ?? null);
   const createdAtMs = core.clock();
-  checkExpiry(expiresAtMs, createdAtMs);
   if ((await core.accounts.organization(organizationId)) === undefined) {
     const command = new UnknownIdError("organization", organizationId, "org list");
     const message = "There is no organization with this id.";
@@ -167,7 +168,7 @@ export const changeToken = sharedOperation({
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },
   async handle(core, { who, params, body }) {
     requireToken(who, await tokenRow(core, params.id), "changed");
-    await updateToken(core, params.id, termsOfBody(body), await boundsOf(core, who));
+    await updateToken(core, params.id, termsOfBody(core, body), await boundsOf(core, who));
     return found(core.directory.token(params.id));
   },
   commands: (make) => [
@@ -221,11 +222,11 @@ export async function updateToken(
   if (change.name !== undefined) checkName(change.name);
   checkLimits(change.limits ?? null);
   checkPins(change.pinned ?? null);
-  checkExpiry(change.expiresAtMs ?? null, core.clock());
   const stated = { ...change, ...(scopes !== undefined && { scopes: scopesOf(scopes) }) };
   for (;;) {
     const old = await tokenRow(core, id);
-    expectActive(core, old, "changed");
+    // That of an identity can be given another expiry: nobody could create it again.
+    if (old.kind === "secret") expectActive(core, old, "changed");
     const terms = { ...old, cap: old.budget?.cap ?? null };
     const wanted = bounds === null ? stated : { ...stated, ...boundTerms(bounds, stated, terms) };
     const { cap, ...others } = wanted;
@@ -267,9 +268,10 @@ export const revokeToken = operation({
   ],
 });
 
-/** Revokes a token at once. A repetition returns the first revocation. Rejects with not_found. */
+/** Revokes a token at once. A repetition returns the first revocation. Rejects with not_found, or invalid_value for that of an identity. */
 export async function endToken(core: AccountCore, id: string): Promise<{ row: TokenRow; repeated: boolean }> {
   const old = await tokenRow(core, id);
+  requireSecret(old, "it would be revoked forever. An operator can block the identity, and unblock it");
   if (old.revokedAtMs !== null) return { row: old, repeated: true };
   const record = rowRecord(core, "token.revoke", old, { before: auditedToken(old) });
   const isRevoked = await core.accounts.revokeToken(id, core.clock(), record);

@@ -76,6 +76,8 @@ export interface SqlDialect {
   idAtTime(timeMs: Sql): Sql;
   /** One value of an object in JSON text, as text; null if either is missing. */
   jsonField(json: Sql, key: string): Sql;
+  /** True if an object in JSON text has a key, whose value may be null. */
+  jsonHas(json: Sql, key: string): Sql;
   /** A list of lists in JSON text as a table for a FROM clause, and the first item of each list, as text. */
   jsonHeads(json: Sql, table: string): { from: Sql; head: Sql };
 }

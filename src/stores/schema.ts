@@ -23,9 +23,8 @@ import {
 import { declareTable } from "./table.ts";
 
 /*
- * Every column is declared here once, for both databases. The types of rows, the column lists and parameter types, and
- * the conversions follow from it. Times are milliseconds since 1970, amounts micro-credits, prices pico-credits
- * per token. SQL never looks into JSON text. Texts compare by their bytes.
+ * Every column is declared here once, for both databases. The types of rows, column lists, parameter types and conversions
+ * follow from it. Times are milliseconds since 1970, amounts micro-credits, prices pico-credits per token. Texts compare by bytes.
  */
 
 export const BALANCE = declareTable("balance", ["organizationId"], {
@@ -267,8 +266,9 @@ export const TOKEN = declareTable("token", ["id"], {
   callerId: requiredText("caller_id"),
   /** Identity: it stands for a caller whom an issuer identifies, and has no secret. */
   kind: oneOf("kind", ["secret", "identity"]),
-  /** Id of the operator, the identity or the token that created it; null: a command or the service. */
+  /** Ids of who created the first one of its rotations, and who rotated it: an operator, identity or token; null: nobody, or a command. */
   createdBy: nullable(requiredText("created_by")),
+  rotatedBy: nullable(requiredText("rotated_by")),
   /** Values of `metadata` that its requests have, and cannot choose; see `Pins`. */
   pinned: nullable(json<Pins>("pinned")),
 });

@@ -210,7 +210,7 @@ describe("tokens", () => {
     [{ name: "x", organization_id: "org_none" }, "organization_id"],
     [{ name: "x", scopes: ["admin"] }, "scopes[0]"],
     [{ name: "x", scopes: [] }, "scopes"],
-    [{ name: "x", expires_at: "2001-01-01T00:00:00Z" }, "expiry"],
+    [{ name: "x", expires_at: "2001-01-01T00:00:00Z" }, "expires_at"],
     [{ name: "x", expires_at: "tomorrow" }, "expires_at"],
     [{ name: "x", expires_at: "2030-02-30T00:00:00Z" }, "expires_at"],
     [{ name: "x", cap: 0 }, "cap"],

@@ -162,6 +162,7 @@ describe("a developer", () => {
     [{ models: ["sandbox/echo", "sandbox/fault"] }, "models"],
     [{ cap: 5.000001 }, "cap"],
     [{ expires_at: daysAhead(31) }, "expires_at"],
+    [{ expires_at: daysAhead(-1) }, "expires_at"],
     [{ scopes: ["console:read"] }, "scopes"],
     [{ limits: { requests_per_minute: 1_000_000 } }, "limits"],
     [{ pinned: { user: "somebody else" } }, "pinned"],
@@ -239,7 +240,7 @@ describe("a developer", () => {
   });
 });
 
-test("replacing the successor of a rotation revives no token that has ended, and ends none of others", async () => {
+test("replacing the successor of a rotation revives no token that has ended, and one that an operator rotates stays theirs", async () => {
   await setBounds({ ...BOUNDS, max_count: 1 });
   const dev = await person("ivan");
   const old = (await make(dev)).body;
@@ -254,8 +255,14 @@ test("replacing the successor of a rotation revives no token that has ended, and
   const next = (await make(dev)).body;
   expect(refusalOf(await rotate(dev, old, { replace: true }))).toEqual([409, "token_ended", null]);
   const rotated = (await rotate(operator(service), next)).body;
-  expect(refusalOf(await rotate(dev, next, { replace: true }))).toEqual([403, "insufficient_role", null]);
+  expect(rotated.created_by).toBe(next.created_by);
   expect(await ask(rotated.secret, "sandbox/echo")).toBe(200);
+  expect((await change(dev, rotated, { name: "still mine" })).body.name).toBe("still mine");
+  for (const token of [next, rotated]) {
+    expect(refusalOf(await make(dev))).toEqual([403, "insufficient_role", null]);
+    await revoke(dev, token);
+  }
+  expect((await make(dev)).status).toBe(201);
 });
 
 describe("a token never grants more than its maker holds:", () => {
@@ -283,8 +290,42 @@ describe("a token never grants more than its maker holds:", () => {
     await change(operator(service), own, { limits: { requests_per_minute: 6 } });
     expect((await change(dev, made, { name: "x" })).body).toMatchObject({ limits: { requests_per_minute: 6 } });
     expect(refusalOf(await make(dev, { models: ["sandbox/echo"] }))).toEqual([400, "invalid_value", "models"]);
-    await revoke(operator(service), own);
-    expect(refusalOf(await make(dev))).toEqual([403, "insufficient_role", null]);
+    await change(operator(service), own, { expires_at: new Date(Date.now() + 5_000).toISOString() });
+    const refused = [403, "insufficient_role", null];
+    await expect.poll(async () => refusalOf(await make(dev)), { timeout: 60_000 }).toEqual(refused);
+    await change(operator(service), own, { expires_at: null });
+    for (const token of await listed(dev)) await revoke(dev, token);
+    expect((await make(dev)).status).toBe(201);
+  });
+
+  test("the token that stands for a person is not revoked, which nothing could undo", async () => {
+    const [dev, owner] = [await person("lena"), await person("otto", "owner")];
+    const jwt = dev.headers.authorization?.slice("Bearer ".length) ?? "";
+    expect(await ask(jwt, "sandbox/echo")).toBe(200);
+    const own = (await listed(owner)).find(({ name }) => name.startsWith("lena@example.com"));
+    if (own === undefined) throw new Error("There is no token");
+    for (const who of [owner, operator(service)]) {
+      const { status, body } = await revoke(who, own);
+      expect([status, body.error?.message]).toEqual([
+        400,
+        expect.stringContaining("An operator can block the identity"),
+      ]);
+    }
+    await expect(service.tollgate("token", "revoke", own.id)).rejects.toThrow("An operator can block the identity");
+    expect(await ask(jwt, "sandbox/echo")).toBe(200);
+  });
+
+  test("pins of their token and of their claims are more than a request states, and make a token all the same", async () => {
+    const dev = await person("mila");
+    const jwt = dev.headers.authorization?.slice("Bearer ".length) ?? "";
+    expect(await ask(jwt, "sandbox/echo")).toBe(200);
+    const own = (await listed(operator(service))).find(({ name }) => name.startsWith("mila@example.com"));
+    const pinned = Object.fromEntries(Array.from({ length: 16 }, (_, index) => [`key${index}`, "x"]));
+    await change(operator(service), own as Token, { pinned });
+    const made = (await make(dev)).body;
+    expect(made.pinned).toEqual({ ...pinned, user: "mila", team: "red" });
+    expect(await ask(made.secret, "sandbox/echo")).toBe(200);
+    expect((await change(dev, made, { name: "new" })).body.name).toBe("new");
   });
 
   test("the tokens of a person who is blocked end, with those that they rotated", async () => {

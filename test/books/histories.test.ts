@@ -357,6 +357,7 @@ function tokenOf(organizationId: string, name: string): TokenRow {
     successorId: null,
     kind: "secret" as const,
     createdBy: null,
+    rotatedBy: null,
     pinned: null,
     callerId: callerOf(id),
   };

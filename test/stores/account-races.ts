@@ -26,7 +26,7 @@ function recordOf(organizationId: string, subjectId = organizationId, action = "
 function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): TokenRow {
   const terms = { prefix: "sk-tg-races", scopes: [], models: null, limits: null, createdAtMs: NOW };
   const state = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null, callerId: "tok_first" };
-  const origin = { kind: "secret", createdBy: null, pinned: null } as const;
+  const origin = { kind: "secret", createdBy: null, rotatedBy: null, pinned: null } as const;
   const hash = new Uint8Array(randomBytes(32));
   return { id: randomId("tok"), organizationId, name: "t", hash, ...terms, ...state, ...origin, ...changes };
 }

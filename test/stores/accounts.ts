@@ -116,6 +116,7 @@ function tokenOf(organizationId: string, token: Partial<TokenRow> = {}): TokenRo
     successorId: null,
     kind: "secret",
     createdBy: null,
+    rotatedBy: null,
     pinned: null,
     callerId: "tok_first",
     ...token,
@@ -223,10 +224,14 @@ function personCases(subject: Subject): void {
       budgets.hasFreeCaller({ ...covered, callerIds }, keys, () => without);
     expect(await isFree(["user"])).toBe(false);
     const key = 'a"b%_\\';
-    const pinned = tokenOf(organizationId, { pinned: { [key]: '","user":"', none: "x" }, callerId: "tok_1" });
+    const pinned = tokenOf(organizationId, {
+      pinned: { [key]: '","user":"', none: "x", unset: null },
+      callerId: "tok_1",
+    });
     await accounts.insertToken(pinned, null);
     expect(await isFree([key])).toBe(false);
     expect(await isFree(["none"])).toBe(false);
+    expect(await isFree(["unset"])).toBe(false);
     expect(await isFree(["None"])).toBe(true);
     expect(await isFree([key, "user"])).toBe(true);
     expect(await isFree(["user"], [], ["tok_2"])).toBe(false);

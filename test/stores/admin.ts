@@ -30,7 +30,7 @@ function auditOf(changes: Partial<AuditRow> = {}): AuditRow {
 function tokenOf(organizationId: string, changes: Partial<TokenRow> = {}): TokenRow {
   const terms = { scopes: [...SCOPES], models: null, limits: null, createdAtMs: NOW };
   const ends = { expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null, successorId: null, callerId: "tok_first" };
-  const origin = { prefix: "sk-tg-x", kind: "secret", createdBy: null, pinned: null } as const;
+  const origin = { prefix: "sk-tg-x", kind: "secret", createdBy: null, rotatedBy: null, pinned: null } as const;
   return {
     id: randomId("tok"),
     organizationId,

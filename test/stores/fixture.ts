@@ -164,6 +164,7 @@ function newToken(organizationId: string, callerId?: string): TokenRow {
     successorId: null,
     kind: "secret" as const,
     createdBy: null,
+    rotatedBy: null,
     pinned: null,
     callerId: callerId ?? id,
   };

@@ -127,7 +127,11 @@ test("a token that expires is told of once, unless it was revoked or replaced", 
   const token = (id: string, expiresAtMs: number | null) => ({
     ...{ id, organizationId: ORGANIZATION, name: id, prefix: id, scopes: [], models: null, limits: null },
     ...{ hash: Buffer.from(id), createdAtMs: 1, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null },
-    ...{ successorId: null, ...({ kind: "secret", createdBy: null, pinned: null } as const), callerId: id },
+    ...{
+      successorId: null,
+      ...({ kind: "secret", createdBy: null, rotatedBy: null, pinned: null } as const),
+      callerId: id,
+    },
   });
   const soonMs = NOON_MS + 6 * DAY_MS;
   const tokens = [
@@ -195,6 +199,35 @@ test("the end of a failure is reported with the next look, not only in the next 
   deadLetters = async () => 0;
   await watch.run();
   expect(reported).toEqual(["succeeded", "failed", "succeeded"]);
+});
+
+test("a part that fails is looked at again in a minute, and keeps no other one from its hour", async () => {
+  const looked: string[] = [];
+  let isBroken = true;
+  const watch = watchOf({
+    outage: { failed: () => void looked.push("failed"), succeeded: () => void looked.push("succeeded") },
+    settings: () => {
+      looked.push("settings");
+      if (isBroken) throw new Error("Spending and tokens cannot be looked at");
+      return { forecastDays: 7, tokenExpiryDays: 7, unusualFactor: 10 };
+    },
+    models: () => {
+      looked.push("models");
+      return [];
+    },
+  });
+  const look = async () => {
+    await watch.run();
+    return looked.splice(0);
+  };
+  const failures = ["settings", "failed", "settings", "failed"];
+  expect(await look()).toEqual([...failures, "models"]);
+  expect(await look()).toEqual(failures);
+  isBroken = false;
+  expect(await look()).toEqual(["settings", "settings", "succeeded"]);
+  expect(await look()).toEqual(["succeeded"]);
+  nowMs += HOUR_MS;
+  expect(await look()).toEqual(["settings", "settings", "models", "succeeded"]);
 });
 
 test("dead letters are told of by node and number", async () => {

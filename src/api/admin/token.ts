@@ -27,7 +27,10 @@ export const Token = Type.Object({
     description: "identity: it belongs to a caller whom an identity provider identifies, and has no secret.",
   }),
   created_by: Nullable(
-    Type.String({ description: "Operator, identity or token that created it; null: a command or the service." }),
+    Type.String({
+      description:
+        "Operator, identity or token that created it, or the first of its rotations; null: a command or the service.",
+    }),
   ),
   pinned: Nullable(
     Type.Record(Type.String(), Type.Unsafe<string | null>({ type: ["string", "null"] }), {

@@ -62,6 +62,8 @@ export const POSTGRES_DIALECT: SqlDialect = {
     sql`lpad(to_hex((${timeMs}) / 65536), 8, '0') || '-' || lpad(to_hex((${timeMs}) % 65536), 4, '0')`,
   // PostgreSQL refuses to read JSON with half of a surrogate pair, which only such an escape writes.
   jsonField: (json, key) => sql`(case when strpos(${json}, '\\ud') = 0 then ${json}::json ->> ${key}::text end)`,
+  jsonHas: (json, key) =>
+    sql`((case when strpos(${json}, '\\ud') = 0 then ${json}::json -> ${key}::text end) is not null)`,
   jsonHeads: (json, table) => ({
     from: sql`json_array_elements(${json}::json) as ${raw(table)}`,
     head: sql`(${raw(table)}.value ->> 0)`,

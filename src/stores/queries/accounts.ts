@@ -134,9 +134,9 @@ function tokens({ find, findRow }: Database) {
       select token.*, organization.kind as organization_kind, organization.status as organization_status,
         organization.limits as organization_limits,
         organization.keeps_conversations as organization_keeps_conversations,
-        organization.keeps_responses as organization_keeps_responses, identity.blocked_at as creator_blocked_at
-      from token join organization on organization.id = token.organization_id
-        left join identity on identity.id = token.created_by where ${condition}`);
+        organization.keeps_responses as organization_keeps_responses,
+        (select max(blocked_at) from identity where id in (token.created_by, token.rotated_by)) as creator_blocked_at
+      from token join organization on organization.id = token.organization_id where ${condition}`);
     return row && { ...TOKEN.fromRecord(row), ...ORGANIZATION_OF_TOKEN.fromRecord(row) };
   };
   const shortToken = async (hash: Uint8Array): Promise<TokenWithOrganization | undefined> => {
@@ -262,7 +262,7 @@ const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
   organizationLimits: nullable(json<Partial<LimitSettings>>("organization_limits")),
   organizationKeepsConversations: flag("organization_keeps_conversations"),
   organizationKeepsResponses: flag("organization_keeps_responses"),
-  /** Set while the person who created it, or whom it stands for, is blocked. */
+  /** Set while the person who created or rotated it, or whom it stands for, is blocked. */
   creatorBlockedAtMs: nullable(number("creator_blocked_at")),
 });
 

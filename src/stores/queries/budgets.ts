@@ -87,7 +87,7 @@ export function budgetRows(database: Database) {
 }
 
 /** The callers that budgets cover. */
-function budgetCallers({ jsonField, now, read }: Database) {
+function budgetCallers({ jsonHas, now, read }: Database) {
   return {
     /** Returns the token that a cap is changed with now, by its caller: of each rotation the last one. */
     async capHolders(organizationId: string): Promise<ReadonlyMap<string, string>> {
@@ -109,7 +109,7 @@ function budgetCallers({ jsonField, now, read }: Database) {
     ): Promise<boolean> {
       const isFree = keys.map((key) => {
         const issuers = join(["", ...issuersWithout(key)]);
-        return sql`(${jsonField(raw("token.pinned"), key)} is null
+        return sql`(not ${jsonHas(raw("token.pinned"), key)}
           and (token.kind = 'secret' or identity.issuer in (${issuers})))`;
       });
       const condition = allOf(

@@ -143,6 +143,7 @@ function sqliteDialect(clock: () => number): SqlDialect {
     idsWithin: () => sql`1 = 1`,
     idAtTime: (timeMs) => sql`printf('%08x-%04x', (${timeMs}) / 65536, (${timeMs}) % 65536)`,
     jsonField: (json, key) => sql`(select value from json_each(${json}) where key = ${key})`,
+    jsonHas: (json, key) => sql`exists (select 1 from json_each(${json}) where key = ${key})`,
     jsonHeads: (json, table) => ({
       from: sql`json_each(${json}) as ${raw(table)}`,
       head: sql`json_extract(${raw(table)}.value, '$[0]')`,

@@ -42,15 +42,15 @@ const ACTS = [
 export type ActOnToken = (what: TokenAct, token: Token) => void;
 
 /**
- * Buttons that change a token; nothing for one that has ended. The token of an identity has no secret to rotate. An owner can only
- * revoke tokens of others.
+ * Buttons that change a token; nothing for one that has ended. The token of an identity can only be edited, also after its
+ * expiry, and an owner can only revoke tokens of others.
  */
 export function TokenActions({ token, onAct }: { token: Token; onAct: ActOnToken }) {
   const { may } = useAccess();
   const { person } = useSession();
-  if (token.status !== "active") return null;
+  if (token.status !== "active" && token.kind === "secret") return null;
   const mayChange = may("tokens:unbounded") || token.created_by === person?.id;
-  const acts = ACTS.filter(([act]) => act === "revoke" || (mayChange && (act === "edit" || token.kind === "secret")));
+  const acts = ACTS.filter(([act]) => (act === "edit" || token.kind === "secret") && (act === "revoke" || mayChange));
   return (
     <span className="row end">
       {acts.map(([act, label, icon]) => (

@@ -34,6 +34,7 @@ CREATE TABLE token (
   caller_id       text COLLATE "C" NOT NULL,
   kind            text NOT NULL CHECK (kind IN ('secret', 'identity')),
   created_by      text COLLATE "C",
+  rotated_by      text COLLATE "C",
   pinned          text,
   PRIMARY KEY (organization_id, id)
 );

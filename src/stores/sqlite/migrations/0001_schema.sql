@@ -34,6 +34,7 @@ CREATE TABLE token (
   caller_id       TEXT NOT NULL,
   kind            TEXT NOT NULL CHECK (kind IN ('secret', 'identity')),
   created_by      TEXT,
+  rotated_by      TEXT,
   pinned          TEXT,
   PRIMARY KEY (organization_id, id)
 ) STRICT, WITHOUT ROWID;
