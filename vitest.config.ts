@@ -20,7 +20,7 @@ class LongestFirst extends BaseSequencer {
 
 /** Tests that replace a module, which may be loaded already in a process that is shared, or variables of the process. */
 const ISOLATED = ["src/ledger/commit-queue.test.ts", "test/commands.test.ts", "test/operator-commands.test.ts"];
-const TESTS = ["{src,test}/**/*.test.ts", "console/src/**/*.test.{ts,tsx}"];
+const TESTS = ["{src,test,overspend}/**/*.test.ts", "console/src/**/*.test.{ts,tsx}"];
 
 /** Options of every test. */
 const COMMON = {

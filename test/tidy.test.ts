@@ -81,6 +81,14 @@ describe("A violation is reported:", () => {
       ["console/src/main.tsx:2 layers"],
     ],
     [
+      "code of the service, or a package, in the benchmark of overspending",
+      {
+        "overspend/a.ts": 'import "../src/api/a.ts";\nimport "undici";\nimport "node:http";',
+        "src/api/a.ts": "",
+      },
+      ["overspend/a.ts:1 layers", "overspend/a.ts:2 layers"],
+    ],
+    [
       "a long component",
       { "console/src/main.tsx": `function A() {\n${lines(70)}\nreturn <p />;\n}` },
       ["console/src/main.tsx:1 size"],

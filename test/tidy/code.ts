@@ -28,7 +28,7 @@ const CATEGORIES_OF_THE_API = new Set(["src/api/model.ts"]);
 const SQL =
   /^\s*(select\s[\s\S]*\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+(unique\s+)?(table|index)\s|alter\s+table\s|pragma\s+\w|begin\s+(immediate|isolation))/;
 
-const COMMENTED_FOLDERS = /^(src|test|bench|scripts|console\/src)\//;
+const COMMENTED_FOLDERS = /^(src|test|bench|overspend|scripts|console\/src)\//;
 const COMMENT_OPENING = /^(?:\*\s*)?(What|Of|Whether|Whoever|Where|How)\b/;
 
 /** Checks the rules that concern one source. */

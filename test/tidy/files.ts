@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import type { TextFile } from "./source.ts";
 
-const FOLDERS = ["src", "console", "test", "scripts", "bench", "bin", "docs", ".ci"];
+const FOLDERS = ["src", "console", "test", "scripts", "bench", "overspend", "bin", "docs", ".ci"];
 const SKIPPED = new Set(["node_modules", "dist"]);
 const TEXT = new Set([".ts", ".tsx", ".js", ".css", ".html", ".md", ".json", ".sql", ".yaml", ".yml", ".sh", ""]);
 const LOCK = "package-lock.json";

@@ -70,6 +70,7 @@ export function isTest(path: string): boolean {
 /** Each import of a source that its folder may not make. Tests may import everything. */
 export function checkLayers(source: Source): Violation[] {
   if (source.path.startsWith("console/src/")) return checkConsole(source);
+  if (source.path.startsWith("overspend/")) return checkOverspend(source);
   if (!source.path.startsWith("src/") || isTest(source.path)) return [];
   const layer = layerOf(source.path);
   const own = LAYERS[layer];
@@ -95,6 +96,20 @@ function checkConsole({ path, imports }: Source): Violation[] {
   });
   const message = "the console may import only types, of src/api/";
   return refused.map(({ line }) => ({ path, line, rule: "layers", message }));
+}
+
+/** The benchmark of overspending runs without the rest and without packages; its tests run with the project's. */
+function checkOverspend({ path, imports }: Source): Violation[] {
+  const refused = imports.filter(({ specifier, target }) => {
+    const isPackage = target === undefined && !specifier.startsWith("node:") && !specifier.startsWith(".");
+    return isPackage ? !isTest(path) : target !== undefined && !target.startsWith("overspend/");
+  });
+  return refused.map(({ line }) => ({
+    path,
+    line,
+    rule: "layers",
+    message: "overspend/ imports only itself and Node",
+  }));
 }
 
 function refuseFile(layer: string, allowed: readonly string[], imported: Import, target: string): string | undefined {
