@@ -11,12 +11,13 @@ export interface OpenService extends AsyncDisposable {
 
 /**
  * Starts a service with limits that no bench reaches. `role` is what the upstream does, see `stream-peers.ts`. The delay of
- * the event loop above which work is refused is the service's own default, unless it is given; 0 refuses nothing.
+ * the event loop above which work is refused is the service's own default, unless it is given; 0 refuses nothing. `probe` says
+ * how its health is asked for.
  */
 export async function startOpenService(
   role: "upstream" | "answers",
   everyMs: string,
-  eventLoopDelayMs?: number,
+  { eventLoopDelayMs, probe = "health" }: { eventLoopDelayMs?: number | undefined; probe?: "health" | "probes" } = {},
 ): Promise<OpenService> {
   const upstream = new Peer(role, everyMs);
   const port = await upstream.line();
@@ -38,7 +39,7 @@ export async function startOpenService(
       ],
     },
   });
-  const health = new Peer("health", service.url);
+  const health = new Peer(probe, service.url);
   const { token } = await makeOrganization(service, "1000000");
   return {
     service,

@@ -1,8 +1,8 @@
 /**
  * The other processes of `bench/streams.ts` and `bench/overload.ts`. `upstream EVERY_MS` answers each request with a stream
  * that sends one event in this interval and never ends; `answers EVERY_MS` with one of twenty such intervals, each with five
- * events. Both print their port. `health URL` asks `/healthz` every 20 ms on one connection, and prints
- * the waits in milliseconds for each line that it reads.
+ * events. Both print their port. `health URL` asks `/healthz` every 20 ms on kept connections, and `probes URL`
+ * on a new one each time; they print the waits in milliseconds for each line that they read, also of those that still wait.
  */
 import { Agent, createServer, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -68,20 +68,23 @@ function serveUpstream(everyMs: number, writes: number, eventsAWrite: number): v
   });
 }
 
-function watchHealth(url: string): void {
-  const agent = new Agent({ keepAlive: true });
+function watchHealth(url: string, keepAlive: boolean): void {
+  const agent = new Agent({ keepAlive });
   let waits: number[] = [];
+  const waiting = new Set<number>();
   setInterval(() => {
     const askedMs = performance.now();
+    waiting.add(askedMs);
     const asked = request(`${url}/healthz`, { agent }, (answer) => {
       answer.resume().on("end", () => waits.push(performance.now() - askedMs));
     });
-    asked.on("error", () => waits.push(Number.POSITIVE_INFINITY));
+    asked.on("error", () => waits.push(Number.POSITIVE_INFINITY)).on("close", () => waiting.delete(askedMs));
     asked.end();
   }, ASK_EVERY_MS);
   createInterface(process.stdin)
     .on("line", () => {
-      console.log(JSON.stringify(waits));
+      const nowMs = performance.now();
+      console.log(JSON.stringify([...waits, ...Array.from(waiting, (askedMs) => nowMs - askedMs)]));
       waits = [];
     })
     .on("close", () => process.exit());
@@ -90,4 +93,4 @@ function watchHealth(url: string): void {
 const [role, argument = ""] = process.argv.slice(2);
 if (role === "upstream") serveUpstream(Number(argument), Number.POSITIVE_INFINITY, 1);
 else if (role === "answers") serveUpstream(Number(argument), WRITES_AN_ANSWER, EVENTS_A_WRITE);
-else watchHealth(argument);
+else watchHealth(argument, role === "health");

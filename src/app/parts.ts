@@ -149,6 +149,7 @@ export function createOverload({ server }: Config, options: StartOptions): Overl
     readMemoryShare: memoryReader(memoryBytes),
     random,
     now: () => performance.now(),
+    readTurns: () => performance.nodeTiming.uvMetricsInfo.loopCount,
     outage,
   });
 }

@@ -75,8 +75,9 @@ const Server = Group({
   }),
   overload: Group({
     eventLoopDelayMs: IntegerIn(0, 60_000, {
-      default: 250,
-      description: "Delay of the event loop above which a growing share of new requests gets 503; 0 for no limit.",
+      default: 125,
+      description:
+        "Delay of the event loop, or wait of new connections, above which a growing share of new requests gets 503; 0 for no limit.",
     }),
     memoryShare: NumberIn(0, 0.99, {
       default: 0.9,

@@ -4,21 +4,25 @@ import { memoryBytesFor, memoryReader, Overload, RunningWork } from "./overload.
 
 const LIMITS = { eventLoopDelayMs: 100, memoryShare: 0.9 };
 const SAMPLE_EVERY_MS = 20;
+const TURNS_A_SAMPLE = 10;
 
 function overloadWith(state: { delayMs: number; memoryShare: number }, limits = LIMITS) {
-  const at = { ...state, nowMs: 0, random: 0 };
+  const at = { ...state, nowMs: 0, random: 0, turns: 0, connectionsATurn: 0 };
   const noted: (object | "succeeded")[] = [];
   const overload = new Overload({
     limits,
     readMemoryShare: () => at.memoryShare,
     random: () => at.random,
     now: () => at.nowMs,
+    readTurns: () => at.turns,
     outage: { failed: (fields) => noted.push(fields), succeeded: () => noted.push("succeeded") },
   });
   /** Samples while the event loop is late, as a timer would. */
   const run = (seconds: number) => {
     for (const endMs = at.nowMs + seconds * 1_000; at.nowMs < endMs; ) {
       at.nowMs += SAMPLE_EVERY_MS + at.delayMs;
+      at.turns += TURNS_A_SAMPLE;
+      for (let count = 0; count < TURNS_A_SAMPLE * at.connectionsATurn; count += 1) overload.countConnection();
       overload.turn();
     }
   };
@@ -55,7 +59,7 @@ describe("An overloaded service", () => {
     run(60);
     expect(overload.refusedShare).toBe(1);
     expect(overload.refusal()).toBeDefined();
-    const fields = { cause: "event loop", eventLoopDelayMs: 150, memoryShare: 0, refusedShare: 1 };
+    const fields = { cause: "event loop", delayMs: 150, memoryShare: 0, refusedShare: 1 };
     expect(noted.at(-1)).toEqual(fields);
     at.delayMs = 0;
     run(10);
@@ -65,7 +69,7 @@ describe("An overloaded service", () => {
 
   test("refuses its share of the requests, with the time after which to try again", () => {
     const { overload, at, run } = overloadWith({ delayMs: 150, memoryShare: 0 });
-    run(1.5);
+    run(0.8);
     at.random = overload.refusedShare;
     expect(overload.refusal()).toBeUndefined();
     at.random = overload.refusedShare - 0.01;
@@ -93,6 +97,23 @@ describe("An overloaded service", () => {
     }
     expect(refusals.indexOf(true)).toBeLessThan(1_500);
     expect(refusals.slice(1_500)).not.toContain(false);
+  });
+
+  test("refuses a growing share while each turn of an event loop on time has a new connection, because others wait", () => {
+    const { overload, at, run, noted } = overloadWith({ delayMs: 0, memoryShare: 0 });
+    at.connectionsATurn = 0.9;
+    run(60);
+    expect(overload.refusal()).toBeUndefined();
+    at.connectionsATurn = 1;
+    run(0.1);
+    expect(overload.refusal()).toBeUndefined();
+    run(5);
+    expect(overload.refusedShare).toBe(1);
+    expect(overload.refusal()).toBeDefined();
+    expect(noted.at(-1)).toMatchObject({ cause: "new connections", refusedShare: 1 });
+    at.connectionsATurn = 0;
+    run(5);
+    expect(overload.refusedShare).toBe(0);
   });
 
   test("settles near its capacity under three times as much work", () => {
@@ -124,7 +145,7 @@ describe("An overloaded service", () => {
     at.memoryShare = 0.97;
     run(0.5);
     expect(overload.refusal()).toBeDefined();
-    expect(noted.at(-1)).toEqual({ cause: "memory", eventLoopDelayMs: 0, memoryShare: 0.97, refusedShare: 1 });
+    expect(noted.at(-1)).toEqual({ cause: "memory", delayMs: 0, memoryShare: 0.97, refusedShare: 1 });
     at.memoryShare = 0.5;
     run(0.5);
     expect(overload.refusedShare).toBe(0);

@@ -4,7 +4,7 @@ import { ApiError } from "../errors.ts";
 
 /** Load above which new work is refused. */
 export interface OverloadLimits {
-  /** Time by which the event loop may be late; 0 for no limit. */
+  /** Time by which the event loop may be late, or new connections wait; 0 for no limit. */
   eventLoopDelayMs: number;
   /** Share of the memory limit that may be used; 0 for no limit. */
   memoryShare: number;
@@ -18,6 +18,8 @@ export interface OverloadOptions {
   random: () => number;
   /** Monotonic time in milliseconds. */
   now: () => number;
+  /** Returns the number of turns of the event loop so far. */
+  readTurns: () => number;
   /** Logs that requests are refused. */
   outage: { failed(fields: object): void; succeeded(): void };
 }
@@ -39,7 +41,7 @@ const NEWEST_WEIGHT = 0.3;
  * 5 % ten times a second. `TREND_GAIN` damps it: the share follows a rising delay at once, and a falling one too.
  */
 const EXCESS_GAIN = 0.05;
-const TREND_GAIN = 0.2;
+const TREND_GAIN = 0.8;
 /** A longer delay is a suspended machine or one long task, which refusing requests does not shorten. */
 const DELAY_MAX_LIMITS = 4;
 const RETRY_AFTER_MAX_SECONDS = 5;
@@ -47,15 +49,19 @@ const RETRY_AFTER_MAX_SECONDS = 5;
 /**
  * Refuses a share of new work while the process is overloaded, so that the work that it takes is finished in time. The
  * event loop's delay sets the share by the controller of PIE (RFC 8033, section 4.2), which adapts it in small steps: to
- * refuse all or nothing would alternate between overload and idleness. Memory above its limit sets it directly: from
- * nothing at the limit to everything halfway between the limit and all memory.
+ * refuse all or nothing would alternate between overload and idleness. New connections count too: Node accepts one in each
+ * turn, so while every turn has one, others wait in the system, however short the turns are. Memory above its limit sets the
+ * share directly: from nothing at the limit to everything halfway between the limit and all memory.
  */
 export class Overload {
   readonly #options: OverloadOptions;
   #delayMs = 0;
   #sampledAtMs: number;
-  /** Time when the event loop last came to the timer. */
-  #turnAtMs: number;
+  /** Time when the event loop last came to the timer, and no connection waited to be accepted. */
+  #onTimeAtMs: number;
+  #connectionsWait = false;
+  #accepted = 0;
+  #turns = 0;
   #shareForDelay = 0;
   #memoryShare = 0;
   #memoryReadAtMs = Number.NEGATIVE_INFINITY;
@@ -64,7 +70,7 @@ export class Overload {
   constructor(options: OverloadOptions) {
     this.#options = options;
     this.#sampledAtMs = options.now();
-    this.#turnAtMs = this.#sampledAtMs;
+    this.#onTimeAtMs = this.#sampledAtMs;
   }
 
   /** Share of new work that is refused now, from 0 to 1. */
@@ -80,7 +86,7 @@ export class Overload {
 
   start(): void {
     this.#sampledAtMs = this.#options.now();
-    this.#turnAtMs = this.#sampledAtMs;
+    this.#onTimeAtMs = this.#sampledAtMs;
     this.#timer = setInterval(() => this.turn(), SAMPLE_EVERY_MS).unref();
   }
 
@@ -88,10 +94,19 @@ export class Overload {
     clearInterval(this.#timer);
   }
 
+  /** Counts a new connection. */
+  countConnection(): void {
+    this.#accepted += 1;
+  }
+
   /** Adapts the refused share to the load, in a new turn of the event loop. */
   turn(): void {
     this.#sample();
-    this.#turnAtMs = this.#sampledAtMs;
+    const turns = this.#options.readTurns();
+    this.#connectionsWait = this.#accepted >= turns - this.#turns;
+    this.#turns = turns;
+    this.#accepted = 0;
+    if (!this.#connectionsWait) this.#onTimeAtMs = this.#sampledAtMs;
   }
 
   #sample(): void {
@@ -111,9 +126,10 @@ export class Overload {
     if (this.#options.now() - this.#sampledAtMs >= SAMPLE_OLD_MS) this.#sample();
     const share = this.refusedShare;
     if (share === 0 || this.#options.random() >= share) return undefined;
+    const cause = this.#connectionsWait ? "new connections" : "event loop";
     this.#options.outage.failed({
-      cause: this.#shareForMemory > this.#shareForDelay ? "memory" : "event loop",
-      eventLoopDelayMs: Math.round(this.#delayMs),
+      cause: this.#shareForMemory > this.#shareForDelay ? "memory" : cause,
+      delayMs: Math.round(this.#delayMs),
       memoryShare: Math.round(this.#memoryShare * 100) / 100,
       refusedShare: share,
     });
@@ -129,7 +145,7 @@ export class Overload {
     const steps = Math.min(STEPS_MAX, passedMs / STEP_MS);
     const before = this.#delayMs;
     // A request's own sample does not end the delay, which lasts until the event loop comes to the timer.
-    const lateMs = this.#sampledAtMs - this.#turnAtMs - SAMPLE_EVERY_MS;
+    const lateMs = this.#sampledAtMs - this.#onTimeAtMs - SAMPLE_EVERY_MS;
     const newest = Math.min(Math.max(0, lateMs), limitMs * DELAY_MAX_LIMITS);
     this.#delayMs += Math.min(1, steps) * NEWEST_WEIGHT * (newest - before);
     const change = steps * EXCESS_GAIN * (this.#delayMs - limitMs) + TREND_GAIN * (this.#delayMs - before);

@@ -59,7 +59,7 @@ export interface ServerOptions
   bodiesInFlightBytes: number;
   /** Limit of open connections. */
   maxConnections: number;
-  overload: Pick<Overload, "refusal">;
+  overload: Pick<Overload, "refusal" | "countConnection">;
   newRequestId: () => string;
   /** Serves `/metrics` for the holder of the token; absent where it has a port of its own or is off. */
   metrics?: MetricsEndpoint | undefined;
@@ -169,6 +169,7 @@ export async function createServer(options: ServerOptions) {
   const { log, bodyLimitBytes, basePath } = options;
   const server = createFastify(options);
   handleConnections(server.server, options);
+  server.server.on("connection", () => options.overload.countConnection());
   const running = new RunningRequests(server);
   server.decorate("basePath", basePath);
   for (const name of REQUEST_PROPERTIES) server.decorateRequest(name, null);

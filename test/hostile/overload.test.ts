@@ -24,11 +24,14 @@ const gateway = { limitSettings } as Gateway;
 /** Organization of the next request. */
 let owner = "";
 
-const refusal = () => new ApiError("overloaded", undefined, { headers: { "retry-after": "2" } });
+const overload = {
+  refusal: () => new ApiError("overloaded", undefined, { headers: { "retry-after": "2" } }),
+  countConnection: () => undefined,
+};
 
 test("An overloaded service refuses new work before it reads a body, and answers everything else.", async () => {
   const authenticate = async () => ({ ...PRINCIPAL, organizationId: "org_a" });
-  const started = await startTestServer({ overload: { refusal }, authenticator: { authenticate }, gateway });
+  const started = await startTestServer({ overload, authenticator: { authenticate }, gateway });
   server = started.server;
   // An organization without a running request has its share.
   const running = dial(started.url);
@@ -56,7 +59,7 @@ test("An overloaded service takes a request of each organization that has none r
   const authenticator = {
     authenticate: async () => ({ ...PRINCIPAL, organizationId: owner }),
   };
-  const started = await startTestServer({ overload: { refusal }, authenticator, gateway });
+  const started = await startTestServer({ overload, authenticator, gateway });
   server = started.server;
   const { token } = makeToken(randomBytes);
   const ask = async (organization: string) => {

@@ -39,7 +39,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     bodyLimitBytes: 1024,
     bodiesInFlightBytes: 1024 * 1024,
     maxConnections: 16_384,
-    overload: { refusal: () => undefined },
+    overload: { refusal: () => undefined, countConnection: () => undefined },
     ping: async () => {},
     ledgerStatus: async () => ({ spool: { entries: 0 }, deadLetters: { entries: 0 } }),
     newRequestId: () => "req_test",
