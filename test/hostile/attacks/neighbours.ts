@@ -29,6 +29,9 @@ export interface Trial {
 const ASK_EVERY_MS = 200;
 /** Requests of the victim in the short form of a trial, one of every kind: while they last, the noise takes the whole machine. */
 const REQUESTS = 4;
+const TEXTS = 7;
+/** Requests of the victim until they repeat: each text is sent as each kind. */
+export const REQUESTS_THAT_DIFFER = REQUESTS * TEXTS;
 const REACHED_WITHIN_MS = 120_000;
 /** A connection for each request: the limits of connections are shared too. */
 const agent = new Agent({ keepAlive: false });
@@ -42,10 +45,15 @@ export async function makeVictim(target: Target, noise: Noise, requests = REQUES
 }
 
 /**
- * Lets one customer do its worst while another sends five requests a second. Rejects if one of those is refused, or costs
- * another amount than without the noise.
+ * Lets one customer do its worst while another sends five requests a second, as many as without the noise, or all that differ
+ * again and again. Rejects if one of them is refused, or costs another amount than without the noise.
  */
-export async function playNoise(target: Target, noise: Noise, { token, quiet }: Victim): Promise<Trial> {
+export async function playNoise(
+  target: Target,
+  noise: Noise,
+  { token, quiet }: Victim,
+  requests = quiet.length,
+): Promise<Trial> {
   const worker = new Worker(new URL("./noise-worker.ts", import.meta.url), {
     workerData: { target, does: noise.does, customer: await makeCustomer(target, noise.terms ?? UNLIMITED) },
   });
@@ -53,12 +61,13 @@ export async function playNoise(target: Target, noise: Noise, { token, quiet }: 
     await once(worker, "message", { signal: AbortSignal.timeout(REACHED_WITHIN_MS) }).catch((cause: unknown) => {
       throw new Error(`No request of the noise was answered ${noise.reaches}.`, { cause });
     });
-    const noisy = await ask(target, token, noise, quiet.length);
+    const noisy = await ask(target, token, noise, requests);
     worker.postMessage("stop");
     const [statuses] = (await once(worker, "message")) as [ReadonlyMap<number, number>];
     assertServed(noisy, "during the noise");
-    const charges = (served: readonly Served[]) => served.map(({ charge }) => charge);
-    assert.deepEqual(charges(noisy), charges(quiet), "The noise changed what another customer is charged.");
+    const charged = noisy.map(({ charge }) => charge);
+    const expected = noisy.map((_served, index) => quiet[index % quiet.length]?.charge);
+    assert.deepEqual(charged, expected, "The noise changed what another customer is charged.");
     return { noisy, statuses };
   } finally {
     await worker.terminate();
@@ -86,7 +95,7 @@ async function ask(target: Target, token: string, noise: Noise, requests: number
 /** Sends one request. Its kind and its text follow from its index, so that both runs have the same ones. */
 function askOne(target: Target, token: string, { victim }: Noise, index: number): Promise<Served> {
   const model = required(target, victim?.model ?? "fragileModel");
-  const content = victim?.content ?? `Tell me ${"more ".repeat(1 + (index % 7))}`;
+  const content = victim?.content ?? `Tell me ${"more ".repeat(1 + (index % TEXTS))}`;
   const chat = { model, messages: [{ role: "user", content }], max_tokens: 64 };
   const kinds = [
     { path: "/v1/chat/completions", body: chat },
