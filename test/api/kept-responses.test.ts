@@ -309,7 +309,10 @@ describe.skipIf(!hasPostgres)("items of responses", () => {
     const requestId = body.id.replace(/^resp_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
     const show = async () => (await admin.call("GET", `/requests/${requestId}/conversation`)).status;
     await expect.poll(show).toBe(200);
-    const remove = () => send(node(0), `/v1/responses/${body.id}`, payer.token, undefined, { method: "DELETE" });
+    // As clients do that state the type of their bodies in every request.
+    const headers = { "content-type": "application/json" };
+    const remove = () =>
+      send(node(0), `/v1/responses/${body.id}`, payer.token, undefined, { method: "DELETE", headers });
     await execute("ALTER TABLE conversation RENAME TO conversation_away");
     expect((await remove()).status).toBeGreaterThanOrEqual(500);
     await execute("ALTER TABLE conversation_away RENAME TO conversation");
