@@ -88,7 +88,7 @@ async function makeOrganizations(
     for (let number = 0; number < own.budgets.count; number += 1) {
       const id = `bud_${number}_${organizationId}`;
       const all = { callerIds: null, models: null, metadata: null, capOf: null };
-      const terms = { each: "metadata.user", window: "lifetime", amount: 1_000_000_000_000n } as const;
+      const terms = { limits: null, each: "metadata.user", window: "lifetime", amount: 1_000_000_000_000n } as const;
       const row = { organizationId, id, name: id, ...all, ...terms, createdAtMs: Date.now() };
       await budgets.insertBudget(row, createdBudget(row));
       if (count === 1) await own.write(countersOf(row, own.budgets.users));

@@ -1,9 +1,8 @@
-import type { Limits } from "../api/admin/common.ts";
 import type { Grant } from "../api/admin/credits.ts";
 import type { Identity, OpenSession, Operator } from "../api/admin/operator.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
-import type { LimitSettings, TokenBoundSettings } from "../api/principal.ts";
+import { type TokenBoundSettings, toLimits } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, creditsOf, type MicroCredits } from "../credits/amount.ts";
 import type { GrantRow } from "../credits/books.ts";
@@ -236,14 +235,4 @@ export function holderIdOf({ operatorId, tokenId, person }: SessionRow): string 
 function statusOf({ revokedAtMs, expiresAtMs }: ListedToken["token"], nowMs: number): Token["status"] {
   if (revokedAtMs !== null) return "revoked";
   return expiresAtMs !== null && expiresAtMs <= nowMs ? "expired" : "active";
-}
-
-function toLimits(limits: Partial<LimitSettings> | null): Limits | null {
-  if (limits === null) return null;
-  const { requestsPerMinute, tokensPerMinute, concurrentRequests } = limits;
-  return {
-    ...(requestsPerMinute !== undefined && { requests_per_minute: requestsPerMinute }),
-    ...(tokensPerMinute !== undefined && { tokens_per_minute: tokensPerMinute }),
-    ...(concurrentRequests !== undefined && { concurrent_requests: concurrentRequests }),
-  };
 }

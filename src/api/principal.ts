@@ -1,3 +1,5 @@
+import type { Limits } from "./admin/common.ts";
+
 /** Permissions of a token. `console:read` allows signing in to the console as a member of the organization. */
 export const SCOPES = ["chat.completions:write", "models:read", "usage:read", "console:read"] as const;
 export type Scope = (typeof SCOPES)[number];
@@ -16,6 +18,28 @@ export interface LimitSettings {
   requestsPerMinute: number;
   tokensPerMinute: number;
   concurrentRequests: number;
+}
+
+/** Formats limits for the admin API. */
+export function toLimits(limits: Partial<LimitSettings> | null): Limits | null {
+  if (limits === null) return null;
+  const { requestsPerMinute, tokensPerMinute, concurrentRequests } = limits;
+  return {
+    ...(requestsPerMinute !== undefined && { requests_per_minute: requestsPerMinute }),
+    ...(tokensPerMinute !== undefined && { tokens_per_minute: tokensPerMinute }),
+    ...(concurrentRequests !== undefined && { concurrent_requests: concurrentRequests }),
+  };
+}
+
+/** A budget with limits, of those that cover requests of a caller. */
+export interface LimitingBudget {
+  id: string;
+  name: string;
+  models: string[] | null;
+  metadata: Record<string, string[]> | null;
+  each: string | null;
+  /** For each of its values. */
+  limits: Partial<LimitSettings> | null;
 }
 
 /** Bounds of the tokens that owners and developers of an organization create themselves. */
@@ -50,6 +74,8 @@ export interface Principal {
   limits: Partial<LimitSettings> | null;
   /** Limits of the organization that differ from those of the service. */
   organizationLimits: Partial<LimitSettings> | null;
+  /** The budgets that limit its requests and tokens per minute. */
+  limitingBudgets: readonly LimitingBudget[];
   /** True if the organization's prompts and answers are stored for some days. */
   keepsConversations: boolean;
   /** True if items of the organization's responses are kept, so that its requests can refer to them. */

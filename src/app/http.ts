@@ -26,7 +26,7 @@ import type { ConversationLog } from "../ledger/conversation-log.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { ResponseItems } from "../ledger/response-items.ts";
-import { callerBudgets } from "../reports/caller-budgets.ts";
+import { callerBudgets } from "../reports/budgets.ts";
 import { Overviews } from "../reports/overview.ts";
 import type { RefusalLog } from "../reports/refusal-log.ts";
 import { conversationsOver, requestsOver } from "../reports/requests.ts";

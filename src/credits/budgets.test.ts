@@ -11,7 +11,7 @@ const DAY_MS = 86_400_000;
 const SUNDAY = Date.UTC(2026, 10, 29, 23, 59, 59, 999);
 
 function budgetOf(terms: Partial<BudgetRow>): BudgetRow {
-  const all = { callerIds: null, models: null, metadata: null, each: null, capOf: null };
+  const all = { callerIds: null, models: null, metadata: null, each: null, limits: null, capOf: null };
   const made = { organizationId: ORGANIZATION, id: "bud_1", name: "Budget", createdAtMs: 0 };
   return { ...made, ...all, window: "day", amount: 100n, ...terms };
 }

@@ -1,3 +1,4 @@
+import { toLimits } from "../api/principal.ts";
 import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
 import type { BudgetRow, BudgetUseRow, BudgetWindow, HoldTransition } from "./books.ts";
 import { recordedTextOf } from "./budget-uses.ts";
@@ -36,20 +37,34 @@ export function currentUse({ id, window }: BudgetRow, atMs: number, value = ""):
   return { budgetId: id, windowAtMs: windowAt(window, atMs), value };
 }
 
-/** Returns the terms of a budget for the audit log. */
-export function auditedBudget({ name, callerIds, models, metadata, each, window, amount }: BudgetRow) {
-  const selector = { tokens: callerIds, models, metadata };
-  return { name, selector, each, window, amount: creditsFromMicro(amount) };
+/** A budget with an amount. Others only limit requests and tokens per minute, and count nothing. */
+export type SpendingBudget = BudgetRow & { amount: MicroCredits };
+
+export function hasAmount(budget: BudgetRow): budget is SpendingBudget {
+  return budget.amount !== null;
 }
 
-/** The budgets of one organization. Those of single callers, which can be many, are found by the caller. */
+/** Returns the terms of a budget for the audit log. */
+export function auditedBudget({ name, callerIds, models, metadata, each, window, amount, limits }: BudgetRow) {
+  const selector = { tokens: callerIds, models, metadata };
+  return {
+    name,
+    selector,
+    each,
+    window,
+    amount: amount === null ? null : creditsFromMicro(amount),
+    limits: toLimits(limits),
+  };
+}
+
+/** The budgets of one organization that have an amount. Those of single callers, which can be many, are found by the caller. */
 export class BudgetIndex {
-  readonly #byId = new Map<string, BudgetRow>();
-  readonly #ofAll: BudgetRow[] = [];
-  readonly #byCaller = new Map<string, BudgetRow[]>();
+  readonly #byId = new Map<string, SpendingBudget>();
+  readonly #ofAll: SpendingBudget[] = [];
+  readonly #byCaller = new Map<string, SpendingBudget[]>();
 
   constructor(rows: readonly BudgetRow[]) {
-    for (const row of rows) {
+    for (const row of rows.filter(hasAmount)) {
       this.#byId.set(row.id, row);
       if (row.callerIds === null) this.#ofAll.push(row);
       for (const callerId of row.callerIds ?? []) {
@@ -58,7 +73,7 @@ export class BudgetIndex {
     }
   }
 
-  get(id: string): BudgetRow | undefined {
+  get(id: string): SpendingBudget | undefined {
     return this.#byId.get(id);
   }
 
@@ -70,7 +85,10 @@ export class BudgetIndex {
   }
 }
 
-function isCovered({ models, metadata }: BudgetRow, facts: HoldFacts): boolean {
+type RequestFacts = Pick<HoldFacts, "model" | "metadata">;
+
+/** Returns true if a budget covers a request of one of its callers. */
+export function isCovered({ models, metadata }: Pick<BudgetRow, "models" | "metadata">, facts: RequestFacts): boolean {
   if (models?.some((pattern) => isModel(pattern, facts.model)) === false) return false;
   if (metadata === null) return true;
   return Object.entries(metadata).every(([key, values]) => values.includes(metadataValue(key, facts)));
@@ -81,11 +99,15 @@ export function isModel(pattern: string, model: string): boolean {
   return pattern.endsWith("*") ? model.startsWith(pattern.slice(0, -1)) : model === pattern;
 }
 
-function metadataValue(key: string, { metadata }: HoldFacts): string {
+function metadataValue(key: string, { metadata }: RequestFacts): string {
   return (metadata !== null && Object.hasOwn(metadata, key) && metadata[key]) || NO_VALUE;
 }
 
-function eachValue({ each }: BudgetRow, { callerId, facts }: HoldTransition): string {
+/** Returns the value that a request has for the `each` of a budget; empty: the one that all share. */
+export function eachValue(
+  { each }: Pick<BudgetRow, "each">,
+  { callerId, facts }: { callerId: string; facts: RequestFacts },
+): string {
   if (each === null) return "";
   if (each === "token") return callerId;
   if (each === "model") return facts.model;
@@ -105,7 +127,7 @@ export interface BudgetState extends BudgetUse {
 }
 
 /** Returns a budget with a counter; a counter without a row has counted nothing. */
-export function budgetState(budget: BudgetRow, use: BudgetUse, row: BudgetUseRow | undefined): BudgetState {
+export function budgetState(budget: SpendingBudget, use: BudgetUse, row: BudgetUseRow | undefined): BudgetState {
   const { name, window, amount, capOf } = budget;
   const { budgetId, windowAtMs, value } = use;
   const { spent = 0n, held = 0n, raised = 0n } = row ?? {};

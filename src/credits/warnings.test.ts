@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
 import { MemoryBooks } from "../../test/support/memory-books.ts";
-import type { BalanceRow, BudgetRow, GrantTransition } from "./books.ts";
+import type { BalanceRow, GrantTransition } from "./books.ts";
+import type { SpendingBudget } from "./budgets.ts";
 import type { HoldFacts } from "./facts.ts";
 import { FREE, NO_TOKENS } from "./price.ts";
 import { armCredits, CREDIT_PERCENTS, type EventRow, warnOfCredits } from "./warnings.ts";
@@ -158,9 +159,9 @@ describe("warnings of the books", () => {
 });
 
 describe("warnings of budgets", () => {
-  const budget: BudgetRow = {
+  const budget: SpendingBudget = {
     ...{ organizationId: ORGANIZATION, id: "bud_1", name: "Team", callerIds: null, models: null, metadata: null },
-    ...{ each: null, window: "day", amount: 10n * CREDIT, capOf: null, createdAtMs: 0 },
+    ...{ each: null, window: "day", amount: 10n * CREDIT, limits: null, capOf: null, createdAtMs: 0 },
   };
   function used(holdId: string, credits: number) {
     hold(holdId, BigInt(credits));

@@ -3,8 +3,8 @@ import { isoTime } from "../api/time.ts";
 import type { EVENT } from "../stores/admin-schema.ts";
 import type { RowOf } from "../stores/table.ts";
 import { creditsFromMicro, type MicroCredits } from "./amount.ts";
-import type { BalanceRow, BudgetRow, BudgetUseRow } from "./books.ts";
-import { windowEnd } from "./budgets.ts";
+import type { BalanceRow, BudgetUseRow } from "./books.ts";
+import { type SpendingBudget, windowEnd } from "./budgets.ts";
 
 export type EventRow = RowOf<typeof EVENT>;
 
@@ -108,7 +108,7 @@ export const UNWARNED_USE = { warnedLimit: 0n, warnedPercent: 0 };
  * Announces that a counter of a budget has reached 80 or 100 % of its limit, and notes that in the counter. Each percentage of
  * each limit is announced once: a change of the limit begins again. `isRefused`: a request no longer fits.
  */
-export function warnOfBudget(sink: EventSink, budget: BudgetRow, use: BudgetUseRow, isRefused = false): void {
+export function warnOfBudget(sink: EventSink, budget: SpendingBudget, use: BudgetUseRow, isRefused = false): void {
   const { organizationId, budgetId, windowAtMs, value, spent, raised } = use;
   const limit = budget.amount + raised;
   if (spent * 100n < limit * BigInt(NEARLY_USED_PERCENT)) return;

@@ -60,8 +60,8 @@ export interface Replay extends Pick<LimitEntry, "requestLimit" | "tokenLimit"> 
 export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Promise<Admission | Replay> {
   const { principal } = call;
   const { model, output, estimate } = plan;
-  const range = outputRange(gateway, principal, model, output, estimate);
-  const wanted = wantedLimits(gateway, principal, estimate.likely + range.most, model);
+  const range = outputRange(gateway, principal, plan);
+  const wanted = wantedLimits(gateway, principal, estimate.likely + range.most, plan);
   const admitted = call.limited.admit(wanted);
   const entry = admitted instanceof Promise ? await admitted : admitted;
   try {

@@ -1,6 +1,7 @@
 import type { LimitSettings, Principal } from "../api/principal.ts";
-import type { CatalogModel } from "../catalog/model.ts";
+import { eachValue, isCovered, METADATA_PREFIX } from "../credits/budgets.ts";
 import { ApiError } from "../errors.ts";
+import type { Plan } from "./plan.ts";
 
 const SECONDS_A_DAY = 86_400;
 const RETRY_AFTER_SECONDS_MAX = 60;
@@ -23,6 +24,8 @@ export interface LimitKey {
   /** Begins with a name of `OWNERS`, such as `token:…`. */
   key: string;
   limit: number;
+  /** The budget that sets the limit, and the value that it applies to if it has `each`. */
+  budget?: { id: string; name: string; each?: string; value?: string } | undefined;
 }
 
 /** An amount that is counted in the window of a limit. */
@@ -79,7 +82,7 @@ export interface RateLimiter {
 
 /** Returns the use of an amount in the windows of limits. */
 export function windowUses(kind: WindowUse["kind"], keys: readonly LimitKey[], amount: number): WindowUse[] {
-  return keys.map(({ key, limit }) => ({ kind, key, limit, amount }));
+  return keys.map(({ key, limit, budget }) => ({ kind, key, limit, budget, amount }));
 }
 
 type LimitUnit = keyof LimitSettings;
@@ -101,28 +104,45 @@ export function limitKeys(
   ];
 }
 
-/** Returns the limit of a model, for all callers together; none if the configuration sets none. */
-export function modelLimit({ id, limits }: CatalogModel, unit: LimitUnit): readonly LimitKey[] {
-  const limit = limits?.[unit];
-  return limit === undefined ? [] : [{ key: `model:${id}`, limit }];
+/** The model that a request calls, and its `metadata`. */
+type ModelCall = Pick<Plan, "model" | "labels">;
+
+/** Returns the limits of a call: that of the model, for all callers together, and those of the budgets that cover it. */
+export function callLimits(
+  { organizationId, callerId, limitingBudgets }: Principal,
+  { model: { id: model, limits: ofModel }, labels: metadata }: ModelCall,
+  unit: LimitUnit,
+): LimitKey[] {
+  const limit = ofModel?.[unit];
+  const keys: LimitKey[] = limit === undefined ? [] : [{ key: `model:${model}`, limit }];
+  const facts = { model, metadata };
+  for (const budget of limitingBudgets) {
+    const { id, name, each, limits } = budget;
+    const limit = limits?.[unit];
+    if (limit === undefined || !isCovered(budget, facts)) continue;
+    const value = eachValue(budget, { callerId, facts });
+    const named = { id, name, ...(each !== null && { each, value }) };
+    keys.push({ key: `budget:${organizationId}:${id}:${value}`, limit, budget: named });
+  }
+  return keys;
 }
 
-/** Returns what a request takes from the limits of its caller and of a model, if it names one to be called. */
+/** Returns what a request takes from the limits of its caller, and from those of a model and of budgets if it calls a model. */
 export function wantedLimits(
   settings: LimitSetting,
   principal: Principal,
   tokens: number,
-  model?: CatalogModel,
+  call?: ModelCall,
 ): WantedLimits {
-  const ofModel = (unit: LimitUnit) => (model === undefined ? [] : modelLimit(model, unit));
-  const uses = windowUses("requests", ofModel("requestsPerMinute"), 1);
+  const ofCall = (unit: LimitUnit) => (call === undefined ? [] : callLimits(principal, call, unit));
+  const uses = windowUses("requests", ofCall("requestsPerMinute"), 1);
   uses.push(...windowUses("tokens", limitKeys(settings, principal, "tokensPerMinute"), tokens));
-  uses.push(...windowUses("tokens", ofModel("tokensPerMinute"), tokens));
+  uses.push(...windowUses("tokens", ofCall("tokensPerMinute"), tokens));
   if (principal.organizationKind === "playground") {
     const day = { key: `organization:${principal.organizationId}`, limit: settings.playground.tokensPerDay };
     uses.push(...windowUses("tokensOfDay", [day], tokens));
   }
-  const concurrent = [...limitKeys(settings, principal, "concurrentRequests"), ...ofModel("concurrentRequests")];
+  const concurrent = [...limitKeys(settings, principal, "concurrentRequests"), ...ofCall("concurrentRequests")];
   return { uses, tokens, concurrent };
 }
 
@@ -173,31 +193,41 @@ const OWNERS: Record<string, string> = {
   console: "this organization's console",
 };
 
-function ownerOf(key: string): string {
+function ownerOf({ key, budget }: LimitKey): string {
+  if (budget !== undefined) {
+    const { name, each } = budget;
+    return `the budget "${name}"${each === undefined ? "" : ` for this ${each.replace(METADATA_PREFIX, "value of ")}`}`;
+  }
   return OWNERS[key.slice(0, key.indexOf(":"))] ?? "this caller";
 }
 
 /** Returns the error for an amount that exceeds a limit. */
-export function exceeded({ key, amount }: WindowUse, state: LimitState): ApiError {
+export function exceeded(use: WindowUse, state: LimitState): ApiError {
   const window = state.windowSeconds === SECONDS_A_DAY ? "day" : "minute";
+  const { amount } = use;
   const tooLarge = amount > state.limit;
   const hint = tooLarge
     ? `The request alone counts ${amount}; send a shorter prompt or a smaller max_tokens.`
     : `Try again in ${state.resetSeconds} s.`;
-  const message = `Rate limit reached for ${state.unit} per ${window} of ${ownerOf(key)}: limit ${state.limit}. ${hint}`;
+  const message = `Rate limit reached for ${state.unit} per ${window} of ${ownerOf(use)}: limit ${state.limit}. ${hint}`;
   const headers = { ...rateLimitHeaders([state]), ...retryHeaders(state.resetSeconds) };
   if (tooLarge) headers["x-should-retry"] = "false";
-  return new ApiError("rate_limit_exceeded", message, { headers });
+  return new ApiError("rate_limit_exceeded", message, { headers, ...sourceOf(use) });
 }
 
 /** Returns the error for a concurrent request above a limit. */
-export function tooManyAtOnce({ key, limit }: LimitKey): ApiError {
-  return fullError(`concurrent requests of ${ownerOf(key)}`, limit);
+export function tooManyAtOnce(limited: LimitKey): ApiError {
+  return fullError(`concurrent requests of ${ownerOf(limited)}`, limited);
 }
 
-export function fullError(unit: string, limit: number): ApiError {
+export function fullError(unit: string, { limit, budget }: Omit<LimitKey, "key">): ApiError {
   const message = `Rate limit reached for ${unit}: limit ${limit}. Try again when one has ended.`;
-  return new ApiError("rate_limit_exceeded", message, { headers: { "retry-after": "1" } });
+  return new ApiError("rate_limit_exceeded", message, { headers: { "retry-after": "1" }, ...sourceOf({ budget }) });
+}
+
+/** Returns the fields of an error that name the budget which sets a limit. */
+function sourceOf({ budget }: Pick<LimitKey, "budget">) {
+  return budget && { fields: { limit_source: "budget", budget } };
 }
 
 /** Returns the headers of limits, by OpenAI's names and by those of draft-ietf-httpapi-ratelimit-headers. */

@@ -5,7 +5,8 @@ import { type CatalogModel, isUndescribed } from "../catalog/model.ts";
 import { OUTPUT_TOKENS_LEAST, type PromptEstimate } from "../credits/estimate.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway } from "./gateway.ts";
-import { limitKeys, modelLimit } from "./limits.ts";
+import { callLimits, limitKeys } from "./limits.ts";
+import type { Plan } from "./plan.ts";
 
 /** Refuses a `max_tokens` above the setting `completions.maxTokens`, whatever the model. Throws invalid_value. */
 export function refuseAboveSetting({ completionMaxTokens: bound }: OutputSetting, output: StatedOutput): void {
@@ -86,16 +87,11 @@ export interface OutputRange {
 }
 
 /** Returns the output tokens of a request: as it states them, or as settings, model, limits and context window allow. */
-export function outputRange(
-  gateway: Gateway,
-  principal: Principal,
-  model: CatalogModel,
-  output: StatedOutput,
-  estimate: PromptEstimate,
-): OutputRange {
+export function outputRange(gateway: Gateway, principal: Principal, plan: Plan): OutputRange {
+  const { model, output, estimate } = plan;
   const { tokens: asked } = output;
   const requested =
-    asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, model, estimate));
+    asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, plan));
   const isAllowed = asked === undefined || isRefusedAbove(gateway, output);
   const allowed = isAllowed ? requested : loweredOutputTokens(requested, model, estimate);
   const most = principal.organizationKind === "playground" ? Math.min(allowed, gateway.playground.maxTokens) : allowed;
@@ -103,8 +99,9 @@ export function outputRange(
 }
 
 /** Returns the output tokens that the limit of tokens per minute allows in addition to the prompt. */
-function minuteRoom(gateway: Gateway, principal: Principal, model: CatalogModel, { likely }: PromptEstimate): number {
-  const keys = [...limitKeys(gateway, principal, "tokensPerMinute"), ...modelLimit(model, "tokensPerMinute")];
-  const limits = keys.map(({ limit }) => limit);
-  return Math.max(1, gateway.limits.partOf(Math.min(...limits)) - likely);
+function minuteRoom(gateway: Gateway, principal: Principal, plan: Plan): number {
+  const unit = "tokensPerMinute";
+  const limits = [...limitKeys(gateway, principal, unit), ...callLimits(principal, plan, unit)];
+  const least = Math.min(...limits.map(({ limit }) => limit));
+  return Math.max(1, gateway.limits.partOf(least) - plan.estimate.likely);
 }

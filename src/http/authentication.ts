@@ -324,6 +324,7 @@ function cachedToken(row: TokenWithOrganization, version: number): CachedToken {
       models: row.models === null ? null : new Set(row.models),
       limits: row.limits,
       organizationLimits: row.organizationLimits,
+      limitingBudgets: row.limitingBudgets,
       keepsConversations: row.organizationKeepsConversations,
       keepsResponses: row.organizationKeepsResponses,
       pins: row.pinned,

@@ -233,7 +233,7 @@ export function limitConnectionShares(server: Server, connectionsMax: number): v
 }
 
 function tooManyConnections(limit: number): ApiError {
-  const { code, message, headers } = fullError("connections of this organization", limit);
+  const { code, message, headers } = fullError("connections of this organization", { limit });
   return new ApiError(code, message, { headers: { ...headers, connection: "close" } });
 }
 

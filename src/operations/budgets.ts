@@ -6,26 +6,27 @@ import { creditsFromMicro } from "../credits/amount.ts";
 import type { BudgetRow, BudgetUseRow, BudgetWindow } from "../credits/books.ts";
 import {
   auditedBudget,
-  type BudgetState,
-  budgetRest,
-  budgetState,
   currentUse,
+  hasAmount,
   isModel,
   METADATA_PREFIX,
+  type SpendingBudget,
   windowAt,
-  windowEnd,
 } from "../credits/budgets.ts";
 import { ApiError, OperatorError } from "../errors.ts";
+import { budgetAnswers, counterAnswer } from "../reports/budgets.ts";
 import {
   argument,
   credits,
   facts,
+  integer,
   jsonOf,
   list,
   optional,
   pairs,
   required,
   text,
+  toggle,
   withDefault,
   wordOf,
 } from "./command.ts";
@@ -33,15 +34,17 @@ import {
   type AccountCore,
   type Core,
   checkName,
+  defined,
   found,
   invalidValue,
   knownOrganization,
   notFound,
   rowRecord,
   shortText,
+  stated,
   wholeList,
 } from "./core.ts";
-import { amountOf, type OperationCall, sharedOperation } from "./operation.ts";
+import { amountOf, limitSettingsOf, type OperationCall, sharedOperation } from "./operation.ts";
 
 type BudgetCore = AccountCore & Pick<Core, "budgets">;
 
@@ -59,7 +62,7 @@ export const listBudgets = sharedOperation({
   async handle(core, { params }) {
     const rows = await core.budgets.budgets(params.id);
     rows.sort((a, b) => a.createdAtMs - b.createdAtMs);
-    return wholeList(await budgetAnswers(core, params.id, rows));
+    return wholeList(await answersOf(core, rows));
   },
   commands: (make) => [
     make.list({
@@ -71,13 +74,22 @@ export const listBudgets = sharedOperation({
         NAME: ({ name }) => name,
         COVERS: coverageOf,
         WINDOW: ({ window }) => window,
-        AMOUNT: ({ amount }) => amount,
-        SPENT: ({ current }) => spentText(current),
+        AMOUNT: ({ amount }) => amount ?? "-",
+        LIMITS: limitsText,
+        SPENT: ({ current, amount }) => (amount === null ? "-" : spentText(current)),
         RESETS: ({ current }) => current?.resets_at ?? "-",
       },
     }),
   ],
 });
+
+const LIMIT = integer(1, 999_999_999);
+/** The flags of limits; those that are stated replace the present ones. */
+const LIMIT_FLAGS = {
+  requests_per_minute: optional("--requests-per-minute <number>", "requests per minute of each value", LIMIT),
+  tokens_per_minute: optional("--tokens-per-minute <number>", "tokens per minute of each value", LIMIT),
+  concurrent_requests: optional("--concurrent-requests <number>", "concurrent requests of each value", LIMIT),
+};
 
 /** A hold compares its request with each budget of the organization but the caps of other tokens. */
 const BUDGETS_MAX = 100;
@@ -87,7 +99,7 @@ const EACH = /^(token|model|metadata\..{1,64})$/;
 export const createBudget = sharedOperation({
   route: "POST /organizations/:id/budgets",
   permission: "budgets:write",
-  summary: "Limit what some requests of an organization may spend in each window of time",
+  summary: "Limit the spending or the rate of some requests of an organization",
   body: (s) => s.NewBudget,
   answer: { status: 201, description: "The budget.", schema: (s) => s.Budget },
   async handle(core, { params, body }) {
@@ -100,21 +112,35 @@ export const createBudget = sharedOperation({
       flags: {
         id: required("--org <id>", "organization whose requests it limits"),
         name: required("--name <name>", "name that identifies it"),
-        amount: { ...optional("--amount <credits>", "credits for each window", credits), isRequired: true },
+        amount: optional("--amount <credits>", "credits for each window", credits),
         window: withDefault("--window <window>", `one of: ${WINDOWS.join(", ")}`, "month", wordOf(WINDOWS)),
         tokens: list("--token <id...>", "only requests of these tokens and their successors by rotation"),
         models: list("--model <id...>", "only requests for these models; * at the end stands for every ending"),
         metadata: pairs("--metadata <key=value...>", "only requests with one of these values of each key"),
-        each: optional("--each <what>", "token, model or metadata.KEY: each value has the whole amount", text),
+        each: optional(
+          "--each <what>",
+          "token, model or metadata.KEY: each value has the amount and the limits for itself",
+          text,
+        ),
+        ...LIMIT_FLAGS,
       },
-      call: ({ id, tokens, models, metadata, amount, ...terms }) => ({
+      call: ({ id, name, amount, window, tokens, models, metadata, each, ...limits }) => ({
         params: { id },
-        body: { ...terms, amount: amount ?? 0, selector: { tokens, models, metadata: metadataOf(metadata) } },
+        body: {
+          ...{ name, amount, window, each, limits: limitsIn(limits) },
+          selector: { tokens, models, metadata: metadataOf(metadata) },
+        },
       }),
       text: (budget) => budgetText(budget),
     }),
   ],
 });
+
+/** Returns the limits that flags state; null if they state none. */
+function limitsIn(flags: Record<keyof typeof LIMIT_FLAGS, number | null>) {
+  const limits = stated(flags);
+  return Object.keys(limits).length === 0 ? null : limits;
+}
 
 function metadataOf(stated: [key: string, value: string][] | null): Record<string, string[]> | null {
   if (stated === null) return null;
@@ -124,10 +150,12 @@ function metadataOf(stated: [key: string, value: string][] | null): Record<strin
 
 /** Creates a budget, which counts from now on. Rejects with not_found or invalid_value. */
 export async function addBudget(core: BudgetCore, organizationId: string, terms: NewBudget): Promise<BudgetRow> {
-  const { name, window, each = null, selector = {} } = terms;
+  const { name, window = "month", each = null, selector = {} } = terms;
   const { tokens = null, models = null, metadata = null } = selector;
-  const amount = amountOf("amount", terms.amount);
+  const amount = terms.amount == null ? null : amountOf("amount", terms.amount);
+  const limits = limitSettingsOf(terms.limits);
   checkName(name);
+  checkTerms({ amount, limits }, "amount");
   if (each !== null && !EACH.test(each)) {
     throw invalidValue("each", shortText(each), `token, model or ${METADATA_PREFIX}KEY`);
   }
@@ -139,11 +167,17 @@ export async function addBudget(core: BudgetCore, organizationId: string, terms:
   const callerIds = tokens === null ? null : await callersOf(core, organizationId, tokens);
   const row: BudgetRow = {
     ...{ organizationId, id: makeId("bud", core.random), name, callerIds, models, metadata, each, window, amount },
-    ...{ capOf: null, createdAtMs: core.clock() },
+    ...{ limits, capOf: null, createdAtMs: core.clock() },
   };
   const record = rowRecord(core, "budget.create", row, { after: auditedBudget(row) });
   if (!(await core.budgets.insertBudget(row, record))) throw new Error("the organization has no balance");
   return row;
+}
+
+/** Throws invalid_value for a budget that would limit nothing. */
+function checkTerms({ amount, limits }: Pick<BudgetRow, "amount" | "limits">, param: string): void {
+  if (amount !== null || Object.keys(limits ?? {}).length > 0) return;
+  throw new ApiError("invalid_value", `Invalid '${param}': a budget needs an amount, limits or both.`, { param });
 }
 
 /** Returns the callers of tokens, each once. Rejects with invalid_value for a token that the organization does not have. */
@@ -177,7 +211,7 @@ export const showBudget = sharedOperation({
     const [row, nowMs] = await Promise.all([findBudget(core, params), budgets.budgetTime()]);
     const page = { after: cursor, limit: limit + 1 };
     const uses = await budgets.usesInWindow(row, windowAt(row.window, nowMs), page);
-    const toEntry = (counted: BudgetUseRow) => counterAnswer(budgetState(row, counted, counted));
+    const toEntry = (counted: BudgetUseRow) => counterAnswer(row as SpendingBudget, counted, counted);
     const counters = pageOf(uses, limit, toEntry, ({ value }) => value);
     return { ...(await answerOf(core, row)), counters };
   },
@@ -201,18 +235,21 @@ export const showBudget = sharedOperation({
 export const changeBudget = sharedOperation({
   route: "PATCH /organizations/:id/budgets/:budget_id",
   permission: "budgets:write",
-  summary: "Change the name or the amount of a budget; an amount below what is spent interrupts no request",
+  summary: "Change the name, the amount or the limits of a budget; an amount below what is spent interrupts no request",
   body: (s) => s.BudgetChange,
   answer: { status: 200, description: "The budget as it is now.", schema: (s) => s.Budget },
   async handle(core, { params, body }) {
     const { name } = body;
     const amount = body.amount === undefined ? undefined : amountOf("amount", body.amount);
+    const limits = body.limits === undefined ? undefined : limitSettingsOf(body.limits);
     if (name !== undefined) checkName(name);
     for (;;) {
       const old = await changeableBudget(core, params);
-      const changed = { ...old, name: name ?? old.name, amount: amount ?? old.amount };
-      if (changed.name === old.name && changed.amount === old.amount) return answerOf(core, old);
-      const record = rowRecord(core, "budget.change", old, { before: termsOf(old), after: termsOf(changed) });
+      const changed = { ...old, ...defined({ name, amount, limits }) };
+      checkTerms(changed, "limits");
+      const [before, after] = [auditedBudget(old), auditedBudget(changed)];
+      if (JSON.stringify(before) === JSON.stringify(after)) return answerOf(core, old);
+      const record = rowRecord(core, "budget.change", old, { before, after });
       if (await core.budgets.changeBudget(old, changed, record)) return answerOf(core, changed);
     }
   },
@@ -223,19 +260,18 @@ export const changeBudget = sharedOperation({
         ...BUDGET_FLAGS,
         name: optional("--name <name>", "name that identifies it", text),
         amount: optional("--amount <credits>", "credits for each window", credits),
+        ...LIMIT_FLAGS,
+        noLimits: toggle("--no-limits", "remove its limits"),
       },
-      call({ name, amount, ...params }) {
-        if (name === null && amount === null) throw new OperatorError("Nothing to change: name at least one term.");
-        return { params, body: { name: name ?? undefined, amount: amount ?? undefined } };
+      call({ id, budget_id, name, amount, noLimits, ...flags }) {
+        const body = { ...(noLimits && { limits: null }), ...stated({ name, amount, limits: limitsIn(flags) }) };
+        if (Object.keys(body).length > 0) return { params: { id, budget_id }, body };
+        throw new OperatorError("Nothing to change: name at least one term.");
       },
       text: (budget) => budgetText(budget),
     }),
   ],
 });
-
-function termsOf({ name, amount }: BudgetRow) {
-  return { name, amount: creditsFromMicro(amount) };
-}
 
 export const deleteBudget = sharedOperation({
   route: "DELETE /organizations/:id/budgets/:budget_id",
@@ -269,17 +305,19 @@ export const raiseBudget = sharedOperation({
     const amount = amountOf("amount", body.amount);
     const row = await changeableBudget(core, params);
     const { organizationId, each } = row;
-    if (each === null && value !== null) {
-      throw invalidValue("value", shortText(value), "absent: the budget has no `each`");
+    if (!hasAmount(row))
+      throw invalidValue("amount", `${body.amount}`, "absent: the budget has none that it could raise");
+    if ((each === null) !== (value === null)) {
+      const expected = each === null ? "absent: the budget has no `each`" : `a value of ${each}`;
+      throw invalidValue("value", value === null ? "absent" : shortText(value), expected);
     }
-    if (each !== null && value === null) throw invalidValue("value", "absent", `a value of ${each}`);
     const use = currentUse(row, await core.budgets.budgetTime(), value ?? "");
     const window = { window_at: use.windowAtMs === 0 ? null : isoTime(use.windowAtMs) };
     const after = { amount: creditsFromMicro(amount), value: use.value, ...window };
     const record = rowRecord(core, "budget.raise", row, { after });
     if (!(await core.budgets.raiseBudget(organizationId, use, amount, record))) throw notFound();
     const [raised] = await core.budgets.namedUses(organizationId, [use]);
-    return counterAnswer(budgetState(row, use, raised));
+    return counterAnswer(row, use, raised);
   },
   commands: (make) => [
     make.command({
@@ -312,35 +350,13 @@ async function changeableBudget(core: Core, params: OperationCall["params"]): Pr
   throw new ApiError("invalid_value", message);
 }
 
-/** Formats a budget for the admin API. */
-async function answerOf(core: Core, row: BudgetRow): Promise<Budget> {
-  return (await budgetAnswers(core, row.organizationId, [row]))[0] as Budget;
+/** Formats budgets of an organization for the admin API. */
+function answersOf(core: Core, rows: readonly BudgetRow[]): Promise<Budget[]> {
+  return budgetAnswers(core.budgets, rows, (row) => isByCallersWord(core, row));
 }
 
-/** Formats budgets of an organization, each with the counter of its current window if all share the amount. */
-async function budgetAnswers(core: Core, organizationId: string, rows: readonly BudgetRow[]): Promise<Budget[]> {
-  const { budgets } = core;
-  const nowMs = await budgets.budgetTime();
-  const shared = rows.filter(({ each }) => each === null).map((row) => currentUse(row, nowMs));
-  const uses = new Map((await budgets.namedUses(organizationId, shared)).map((use) => [use.budgetId, use]));
-  const holders = rows.some(({ capOf }) => capOf !== null) ? await budgets.capHolders(organizationId) : new Map();
-  const answers: Budget[] = [];
-  // One by one: a hundred budgets of one organization must not take all connections of the store.
-  for (const row of rows) {
-    const { id, each, capOf, createdAtMs } = row;
-    const state = budgetState(row, currentUse(row, nowMs), uses.get(id));
-    answers.push({
-      object: "budget",
-      id,
-      organization_id: organizationId,
-      ...auditedBudget(row),
-      cap_of: capOf && (holders.get(capOf) ?? capOf),
-      by_callers_word: await isByCallersWord(core, row),
-      current: each === null ? counterAnswer(state) : null,
-      created_at: isoTime(createdAtMs),
-    });
-  }
-  return answers;
+async function answerOf(core: Core, row: BudgetRow): Promise<Budget> {
+  return (await answersOf(core, [row]))[0] as Budget;
 }
 
 /** Tells if a caller that a budget covers can choose the metadata that it depends on. */
@@ -358,23 +374,17 @@ async function isByCallersWord({ budgets, issuers }: Core, row: BudgetRow): Prom
   return budgets.hasFreeCaller(row, keys, (key) => without(key).map(({ issuer }) => issuer));
 }
 
-function counterAnswer(state: BudgetState): BudgetCounter {
-  const { value, window, windowAtMs, limit, spent, held } = state;
-  return {
-    value: value === "" ? null : value,
-    begins_at: window === "lifetime" ? null : isoTime(windowAtMs),
-    resets_at: isoTime(windowEnd(window, windowAtMs)),
-    limit: creditsFromMicro(limit),
-    spent: creditsFromMicro(spent),
-    held: creditsFromMicro(held),
-    remaining: creditsFromMicro(budgetRest(state)),
-  };
-}
-
 /** Describes a budget, with further facts. */
 function budgetText(budget: Budget, further: Record<string, string> = {}): string {
   const { id, name, window, amount } = budget;
-  return facts({ id, name, covers: coverageOf(budget), window, amount, ...further });
+  const limits = limitsText(budget);
+  return facts({ id, name, covers: coverageOf(budget), window, amount: amount ?? "none", limits, ...further });
+}
+
+/** Describes the limits of a budget, in words. */
+function limitsText({ limits }: Budget): string {
+  const words = Object.entries(limits ?? {}).map(([unit, limit]) => `${limit} ${unit.replaceAll("_", " ")}`);
+  return words.join(", ") || "none";
 }
 
 /** Describes whom and what a budget covers, in words. */

@@ -122,6 +122,13 @@ export function defined<Values extends object>(
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
 }
 
+/** Returns the values that are not null: those that flags of a command state. */
+export function stated<Values extends object>(
+  values: Values,
+): { [Name in keyof Values]?: Exclude<Values[Name], null> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null)) as never;
+}
+
 /** Reads all pages of a list, the newest entries first. */
 export async function allPages<Entry>(read: (page: PageRequest) => Promise<Page<Entry>>): Promise<Entry[]> {
   const entries: Entry[] = [];

@@ -69,7 +69,7 @@ export function makeCap(
   { organizationId, callerId }: Pick<TokenRow, "organizationId" | "callerId">,
   amount: MicroCredits,
 ): BudgetRow {
-  const selector = { callerIds: [callerId], models: null, metadata: null, each: null };
+  const selector = { callerIds: [callerId], models: null, metadata: null, each: null, limits: null };
   const terms = { name: "Spending cap", ...selector, window: "lifetime", amount, capOf: callerId } as const;
   return { organizationId, id: makeId("bud", random), ...terms, createdAtMs: clock() };
 }

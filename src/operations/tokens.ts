@@ -16,7 +16,7 @@ import {
   toggle,
   withDefault,
 } from "./command.ts";
-import { type AccountCore, checkLimits, checkName, checkPins, found, rowRecord } from "./core.ts";
+import { type AccountCore, checkLimits, checkName, checkPins, found, rowRecord, stated } from "./core.ts";
 import { operation, organizationIn, requireOwn, sharedOperation, timeOf } from "./operation.ts";
 import { boundsOf, boundTerms, creatorIn, type OwnBounds, requireToken } from "./token-bounds.ts";
 import {
@@ -193,7 +193,7 @@ export const changeToken = sharedOperation({
           throw new OperatorError("--model and --all-models exclude each other.");
         }
         const body = {
-          ...Object.fromEntries(Object.entries(terms).filter(([, value]) => value !== null)),
+          ...stated(terms),
           ...(allModels && { models: null }),
           ...(noExpiry && { expires_at: null }),
           ...(noCap && { cap: null }),

@@ -48,7 +48,7 @@ export const BALANCE = declareTable("balance", ["organizationId"], {
   announced: nullable(amount("announced")),
 });
 
-/** A limit on what some requests of an organization may spend in each window of time. Selector, `each` and window never change. */
+/** Limits of some requests of an organization: what they may spend in each window of time. Selector, `each` and window never change. */
 export const BUDGET = declareTable("budget", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
@@ -59,10 +59,12 @@ export const BUDGET = declareTable("budget", ["organizationId", "id"], {
   models: nullable(json<string[]>("models")),
   /** The values that a request must have of each of these metadata keys; null: any. */
   metadata: nullable(json<Record<string, string[]>>("metadata")),
-  /** `token`, `model` or `metadata.` and a key: each value has the whole amount for itself. Null: all share it. */
+  /** `token`, `model` or `metadata.` and a key: each value has the whole amount and the limits for itself. Null: all share them. */
   each: nullable(requiredText("each")),
   window: oneOf("time_window", ["day", "week", "month", "lifetime"]),
-  amount: amount("amount"),
+  /** Null: it has limits only, and counts nothing. */
+  amount: nullable(amount("amount")),
+  limits: nullable(json<Partial<LimitSettings>>("limits")),
   /** The caller whose spending cap it is; null: it is none. */
   capOf: nullable(requiredText("cap_of")),
   createdAtMs: past(number("created_at")),
@@ -363,10 +365,8 @@ export const RESPONSE_ITEM = declareTable("response_item", ["organizationId", "c
   callerId: requiredText("caller_id"),
   /** The id of the item, or of the response. */
   id: requiredText("id"),
-  /** The id of its response. */
   answerId: requiredText("answer_id"),
   keptAtMs: number("kept_at"),
-  /** Size of the content. */
   bytes: number("bytes"),
   /** JSON: the item, or the list of all items of the response and of its input. */
   content: requiredText("content"),

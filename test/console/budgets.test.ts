@@ -177,11 +177,11 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
   test("A budget of each user shows the values, and one of them is raised.", async () => {
     await press("Create budget");
     await dialog.getByLabel("Name", { exact: true }).fill("every user");
-    await dialog.getByLabel("The amount is for").selectOption("metadata");
+    await dialog.getByLabel("The amount and the limits are for").selectOption("metadata");
     await dialog.getByLabel("Metadata key").fill("user");
     await dialog.getByLabel("Credits", { exact: true }).fill("2");
     await confirm("Create budget");
-    await row("every user").getByText("Full amount for each value of user").waitFor();
+    await row("every user").getByText("Separately for each value of user").waitFor();
     for (const user of ["ada", "bob"]) expect(await ask(user)).toBe(200);
     await press("Show values of every user");
     await dialog.getByRole("row").filter({ hasText: "bob" }).waitFor();
@@ -195,6 +195,25 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     expect((await counterOf("every user", "ada"))?.limit).toBe(5);
     expect((await counterOf("every user", "bob"))?.limit).toBe(2);
     await page.keyboard.press("Escape");
+  });
+
+  test("A budget of limits alone is created and changed, and shows no spending.", async () => {
+    await press("Create budget");
+    await dialog.getByLabel("Name", { exact: true }).fill("one at a time");
+    await dialog.getByRole("button", { name: "Create budget" }).click();
+    await dialog.getByText("Enter credits, limits or both.").waitFor();
+    await dialog.getByLabel("Requests per minute").fill("60");
+    await dialog.getByLabel("Concurrent requests").fill("1");
+    await dialog.getByText("All requests: 60 requests per minute, 1 concurrent request.").waitFor();
+    await confirm("Create budget");
+    await row("one at a time").getByText("At most 60 requests per minute, 1 concurrent request").waitFor();
+    expect(await row("one at a time").getByRole("button", { name: "Raise" }).count()).toBe(0);
+    await press("Change one at a time");
+    await dialog.getByLabel("Concurrent requests").fill("");
+    await confirm("Save");
+    await row("one at a time").getByText("At most 60 requests per minute", { exact: true }).waitFor();
+    const limits = { requests_per_minute: 60 };
+    expect(await budgetOf("one at a time")).toMatchObject({ amount: null, current: null, limits });
   });
 
   test("The values of a budget are shown page by page.", async () => {

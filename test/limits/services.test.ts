@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { operator } from "../support/admin.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
 import { hasRedis } from "../support/redis.ts";
 import { RedisServer } from "../support/redis-server.ts";
@@ -148,6 +149,25 @@ describe.skipIf(!(hasRedis && hasPostgres))("two services with one Redis", () =>
     for (const response of await Promise.all(running)) expect(response.status).toBe(200);
     upstream.behave("held", ({ response }) => answer(response));
     expect((await ask(1, one.token, { model: "narrow" })).status).toBe(200);
+  });
+
+  test("apply the limits of a budget to each of its values together, and name both", async () => {
+    const { id, token } = await makeOrganization(services[0], "100");
+    const draft = { name: "Users", each: "metadata.user", limits: { requests_per_minute: 3, concurrent_requests: 6 } };
+    const made = await operator(services[0]).call("POST", `/organizations/${id}/budgets`, draft);
+    expect(made.status).toBe(201);
+    const askAs = (index: number, user: string, rest: object = {}) => ask(index, token, { user, ...rest });
+    const outcome = await statusesOf(Array.from({ length: 6 }, (_, index) => askAs(index, "ada", { model: "quick" })));
+    expect(outcome).toEqual({ ok: 3, statuses: new Set([200, 429]) });
+    expect((await askAs(1, "bob")).status).toBe(200);
+    for (const index of [0, 1]) {
+      const { error } = (await (await askAs(index, "ada")).json()) as { error: object };
+      expect(error).toMatchObject({ limit_source: "budget", budget: { name: "Users", value: "ada" } });
+    }
+    const keys = (await redis.send("KEYS", `*budget:${id}*`)) as string[];
+    const expiries = await Promise.all(keys.map((key) => redis.send("PTTL", key)));
+    expect(keys.length).toBeGreaterThan(0);
+    expect(expiries.filter((leftMs) => Number(leftMs) <= 0)).toEqual([]);
   });
 
   test("limit guests by their address", async () => {

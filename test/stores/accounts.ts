@@ -6,7 +6,7 @@ import { identityRowOf } from "../../src/admin/token.ts";
 import { SCOPES } from "../../src/api/principal.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import type { TokenRow } from "../../src/stores/queries/accounts.ts";
-import { randomId, type Subject } from "./fixture.ts";
+import { auditOf, budgetOf, randomId, type Subject } from "./fixture.ts";
 
 const STRANGE_NAMES = [
   "",
@@ -24,6 +24,7 @@ const STRANGE_NAMES = [
 export function accountCases(subject: Subject): void {
   organizationCases(subject);
   tokenCases(subject);
+  limitCases(subject);
   tokenChangeCases(subject);
   personCases(subject);
 }
@@ -128,6 +129,51 @@ function plain<Row extends TokenRow>(token: Row | undefined): Row | undefined {
   return token && { ...token, hash: new Uint8Array(token.hash) };
 }
 
+function limitCases(subject: Subject): void {
+  test("a token has the limits of the budgets that cover it, and each change of them changes the version of accounts", async () => {
+    const { accounts, budgets } = subject.store;
+    const organizationId = await subject.organization();
+    const callerOf = () => tokenOf(organizationId, { callerId: randomId("tok") });
+    const [one, other] = [callerOf(), callerOf()];
+    await accounts.insertToken(one, null);
+    await accounts.insertToken(other, null);
+    const limits = { requestsPerMinute: 5 };
+    const named = async ({ hash }: TokenRow) =>
+      (await accounts.tokenByHash(hash))?.limitingBudgets.map(({ name, limits }) => [name, limits]);
+    const changesVersion = async (change: () => Promise<boolean>) => {
+      const before = await accounts.accountVersion();
+      expect(await change()).toBe(true);
+      return (await accounts.accountVersion()) !== before;
+    };
+    const ofAll = budgetOf(organizationId, { name: "all", amount: null, limits });
+    const ofOne = budgetOf(organizationId, { name: "one", callerIds: [one.callerId], limits });
+    const spending = budgetOf(organizationId, { name: "spending" });
+    const auditFor = ({ id }: { id: string }) => auditOf(organizationId, id);
+    for (const [row, isNoticed] of [
+      [ofAll, true],
+      [ofOne, true],
+      [spending, false],
+    ] as const) {
+      expect(await changesVersion(() => budgets.insertBudget(row, auditFor(row)))).toBe(isNoticed);
+    }
+    expect((await named(one))?.sort()).toEqual([
+      ["all", limits],
+      ["one", limits],
+    ]);
+    expect(await named(other)).toEqual([["all", limits]]);
+    const more = { ...ofAll, limits: { tokensPerMinute: 7 } };
+    expect(await changesVersion(() => budgets.changeBudget(ofAll, more, auditFor(ofAll)))).toBe(true);
+    // It was changed since it was read as `ofAll`.
+    expect(await budgets.changeBudget(ofAll, { ...ofAll, name: "none" }, auditFor(ofAll))).toBe(false);
+    expect(await named(other)).toEqual([["all", { tokensPerMinute: 7 }]]);
+    const raised = { ...spending, amount: 200n };
+    expect(await changesVersion(() => budgets.changeBudget(spending, raised, auditFor(spending)))).toBe(false);
+    expect(await changesVersion(() => budgets.deleteBudget(spending, auditFor(spending)))).toBe(false);
+    expect(await changesVersion(() => budgets.deleteBudget(ofAll, auditFor(ofAll)))).toBe(true);
+    expect(await named(other)).toEqual([]);
+  });
+}
+
 function tokenCases(subject: Subject): void {
   test("a token is returned as it was written, by id and by hash", async () => {
     const { accounts } = subject.store;
@@ -153,6 +199,7 @@ function tokenCases(subject: Subject): void {
         organizationKeepsConversations: false,
         organizationKeepsResponses: true,
         creatorBlockedAtMs: null,
+        limitingBudgets: [],
       });
     }
   });

@@ -219,7 +219,7 @@ export function capOf({ organizationId, callerId }: Pick<TokenRow, "organization
 
 /** Returns a budget of 100 micro-credits a day over all requests of an organization. */
 export function budgetOf(organizationId: string, terms: Partial<BudgetRow> = {}): BudgetRow {
-  const selector = { callerIds: null, models: null, metadata: null, each: null, capOf: null };
+  const selector = { callerIds: null, models: null, metadata: null, each: null, limits: null, capOf: null };
   const made = { organizationId, id: randomId("bud"), name: "Contract", createdAtMs: Date.now() };
   return { ...made, ...selector, window: "day", amount: 100n, ...terms };
 }

@@ -33,7 +33,7 @@ export const SUCCESSOR_TOKEN = "tok_successor";
 const FREE_TOKEN = "tok_free";
 
 type BudgetTerms = Omit<BudgetRow, "organizationId" | "id" | "name" | "createdAtMs">;
-const OF_ALL = { callerIds: null, models: null, metadata: null, each: null, capOf: null };
+const OF_ALL = { callerIds: null, models: null, metadata: null, each: null, limits: null, capOf: null };
 
 /** The budgets that each organization begins with. They overlap. */
 export const BUDGETS: readonly BudgetTerms[] = [

@@ -62,6 +62,7 @@ export const PRINCIPAL = {
   models: null,
   limits: null,
   organizationLimits: null,
+  limitingBudgets: [],
   keepsConversations: false,
   keepsResponses: true,
   pins: null,

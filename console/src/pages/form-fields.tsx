@@ -1,8 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { models as catalogQuery, serviceFacts } from "../api/queries.ts";
 import type { Limits } from "../api/types.ts";
-import { countOf, formatCount } from "../format/numbers.ts";
+import { formatCount } from "../format/numbers.ts";
 import { Checks, Segments, SelectField, TextField } from "../ui/field.tsx";
+import { LIMITS } from "./limits-label.ts";
 import type { LimitTexts } from "./read-form.ts";
 
 const CHOICES = [
@@ -33,22 +34,18 @@ export function ExpiryFields({ label, choice, day, error, onChoice, onDay }: Exp
   );
 }
 
-const LIMITS: { name: keyof Limits; label: string; one: string; many: string }[] = [
-  { name: "requests_per_minute", label: "Requests per minute", one: "request per minute", many: "requests per minute" },
-  { name: "tokens_per_minute", label: "Tokens per minute", one: "token per minute", many: "tokens per minute" },
-  { name: "concurrent_requests", label: "Concurrent requests", one: "concurrent request", many: "concurrent requests" },
-];
-
 interface LimitsFieldsProps {
   texts: LimitTexts;
   wrong?: { name: keyof Limits; error: string } | undefined;
+  /** In place of the one that a blank field means the default. */
+  hint?: string;
   onTexts: (texts: LimitTexts) => void;
 }
 
-/** Fields for limits. A blank field shows the default as its placeholder. */
-export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
+/** Fields for limits. A blank field shows the default as its placeholder, unless there is another hint. */
+export function LimitsFields({ texts, wrong, hint, onTexts }: LimitsFieldsProps) {
   const service = useQuery(serviceFacts);
-  const usual = service.data?.default_limits;
+  const usual = hint === undefined ? service.data?.default_limits : undefined;
   return (
     <fieldset className="stack-small">
       <legend className="legend-title">Limits</legend>
@@ -65,18 +62,9 @@ export function LimitsFields({ texts, wrong, onTexts }: LimitsFieldsProps) {
           />
         ))}
       </div>
-      <p className="hint">Leave blank for the default.</p>
+      <p className="hint">{hint ?? "Leave blank for the default."}</p>
     </fieldset>
   );
-}
-
-/** Describes limits in a line. */
-export function limitsLabel(limits: Limits | null): string {
-  const words = LIMITS.flatMap(({ name, one, many }) => {
-    const value = limits?.[name];
-    return value === undefined ? [] : [countOf(value, one, many)];
-  });
-  return words.length === 0 ? "Default" : words.join(", ");
 }
 
 interface ModelChoiceProps {

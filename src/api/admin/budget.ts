@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
-import { Amount, Id, Name, Nullable, PageOf, PositiveAmount, Strict, Time } from "./common.ts";
+import { OptionalKeys } from "../schema.ts";
+import { Amount, ChangeOf, Id, Limits, Name, Nullable, PageOf, PositiveAmount, Strict, Time } from "./common.ts";
 
 const METADATA_KEYS_MAX = 16;
 const VALUES_MAX = 100;
@@ -20,11 +21,11 @@ const Metadata = Type.Unsafe<Record<string, string[]>>({
     "Values of `metadata` by key. A request needs one of the values of each key; `(none)` is the absence of one.",
 });
 const Window = Type.Enum(["day", "week", "month", "lifetime"], {
-  description: "In UTC, by the store's clock. Weeks begin on Monday.",
+  description: "In UTC, by the store's clock. Weeks begin on Monday. Default: `month`.",
 });
 const Each = Type.String({
   pattern: "^(token|model|metadata\\..{1,64})$",
-  description: "`token`, `model` or `metadata.` and a key: each value has the whole amount for itself.",
+  description: "`token`, `model` or `metadata.` and a key: each value has the whole amount and the limits for itself.",
 });
 
 /** A counter of a budget in its current window. */
@@ -53,7 +54,8 @@ export const Budget = Type.Object({
   }),
   each: Nullable(Type.String()),
   window: Window,
-  amount: Amount,
+  amount: Nullable(Type.Number({ description: "Credits for each window; null: it has limits only." })),
+  limits: Nullable(Limits),
   cap_of: Nullable(
     Type.String({
       description: "The token whose spending cap it is, after a rotation its successor. It is changed with the token.",
@@ -71,22 +73,22 @@ export const BudgetWithCounters = Type.Object({ ...Budget.properties, counters: 
 
 export const NewBudget = Strict({
   name: Name,
-  selector: Type.Optional(
-    Strict({
-      tokens: Type.Optional(Nullable(Type.Array(Id, { minItems: 1, maxItems: VALUES_MAX }))),
-      models: Type.Optional(Nullable(Models)),
-      metadata: Type.Optional(Nullable(Metadata)),
-    }),
-  ),
-  each: Type.Optional(Nullable(Each)),
-  window: Window,
-  amount: PositiveAmount,
+  ...OptionalKeys({
+    selector: Strict(
+      OptionalKeys({
+        tokens: Nullable(Type.Array(Id, { minItems: 1, maxItems: VALUES_MAX })),
+        models: Nullable(Models),
+        metadata: Nullable(Metadata),
+      }),
+    ),
+    each: Nullable(Each),
+    window: Window,
+    amount: Nullable(PositiveAmount),
+    limits: Nullable(Limits),
+  }),
 });
 export type NewBudget = Static<typeof NewBudget>;
-export const BudgetChange = Strict(
-  { name: Type.Optional(Name), amount: Type.Optional(PositiveAmount) },
-  { minProperties: 1 },
-);
+export const BudgetChange = ChangeOf({ name: Name, amount: PositiveAmount, limits: Nullable(Limits) });
 export const BudgetRaise = Strict({
   amount: PositiveAmount,
   value: Type.Optional(Nullable(Value)),

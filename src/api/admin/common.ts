@@ -10,6 +10,10 @@ export { Nullable };
 export const Strict = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
+/** Schema of the body of a change: absent fields stay unchanged, and one has to be present. */
+export const ChangeOf = <T extends Record<string, TSchema>>(fields: T) =>
+  Strict(OptionalKeys(fields), { minProperties: 1 });
+
 export const TimeOf = (description: string) =>
   Type.String({
     pattern: "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}(:\\d{2}(\\.\\d{1,3})?)?(Z|[+-]\\d{2}:\\d{2})$",

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { Amount, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
+import { Amount, ChangeOf, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 import { CREDIT_WARNINGS_MAX } from "./event-kinds.ts";
 
 export const OrganizationStatus = Type.Enum(["active", "paused"]);
@@ -77,36 +77,26 @@ export const NewOrganization = Strict({
   name: Name,
   limits: Type.Optional(Nullable(Limits)),
 });
-export const OrganizationChange = Strict(
-  {
-    name: Type.Optional(Name),
-    status: Type.Optional(OrganizationStatus),
-    pauses_allowances: Type.Optional(
-      Type.Boolean({
-        default: false,
-        description:
-          "With `status: paused`: no month of its allowances is granted until it is resumed. Months that begin meanwhile are skipped.",
-      }),
-    ),
-    limits: Type.Optional(Nullable(Limits)),
-    credit_warnings: Type.Optional(
-      Nullable(
-        Type.Array(PositiveAmount, {
-          ...{ minItems: 1, maxItems: CREDIT_WARNINGS_MAX },
-          description:
-            "Credits at which it is warned, in addition to 50, 20, 5 and 0 % of its last top-up; null for none.",
-        }),
-      ),
-    ),
-    keeps_conversations: Type.Optional(
-      Type.Boolean({ description: "Takes effect at once; stored conversations remain until they expire." }),
-    ),
-    keeps_responses: Type.Optional(
-      Type.Boolean({
-        description:
-          "Takes effect at once: with false, no request can refer to an earlier response. Items that are kept remain until they expire or are deleted.",
-      }),
-    ),
-  },
-  { minProperties: 1 },
-);
+export const OrganizationChange = ChangeOf({
+  name: Name,
+  status: OrganizationStatus,
+  pauses_allowances: Type.Boolean({
+    default: false,
+    description:
+      "With `status: paused`: no month of its allowances is granted until it is resumed. Months that begin meanwhile are skipped.",
+  }),
+  limits: Nullable(Limits),
+  credit_warnings: Nullable(
+    Type.Array(PositiveAmount, {
+      ...{ minItems: 1, maxItems: CREDIT_WARNINGS_MAX },
+      description: "Credits at which it is warned, in addition to 50, 20, 5 and 0 % of its last top-up; null for none.",
+    }),
+  ),
+  keeps_conversations: Type.Boolean({
+    description: "Takes effect at once; stored conversations remain until they expire.",
+  }),
+  keeps_responses: Type.Boolean({
+    description:
+      "Takes effect at once: with false, no request can refer to an earlier response. Items that are kept remain until they expire or are deleted.",
+  }),
+});

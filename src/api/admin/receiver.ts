@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { Id, Name, Nullable, Strict, Time } from "./common.ts";
+import { ChangeOf, Id, Name, Nullable, Strict, Time } from "./common.ts";
 import { DELIVERY_STATES, RECEIVER_FORMATS } from "./event-kinds.ts";
 
 const Target = Type.String({
@@ -44,15 +44,12 @@ export const NewReceiver = Strict({
   kinds: Type.Optional(Kinds),
 });
 export type NewReceiver = Static<typeof NewReceiver>;
-export const ReceiverChange = Strict(
-  {
-    name: Type.Optional(Name),
-    target: Type.Optional(Target),
-    kinds: Type.Optional(Kinds),
-    enabled: Type.Optional(Type.Boolean({ description: "False to send nothing more; true to begin again." })),
-  },
-  { minProperties: 1 },
-);
+export const ReceiverChange = ChangeOf({
+  name: Name,
+  target: Target,
+  kinds: Kinds,
+  enabled: Type.Boolean({ description: "False to send nothing more; true to begin again." }),
+});
 
 export const WarningDelivery = Type.Object({
   object: Type.Literal("delivery"),

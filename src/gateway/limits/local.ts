@@ -53,8 +53,9 @@ export class LocalLimiter implements RateLimiter {
     return tightestOf(this.take(windowUses("requests", keys, 1), []).states);
   }
 
-  enterExport({ key, limit }: LimitKey): () => void {
-    if ((this.#exports.get(key) ?? 0) >= limit) throw fullError("exports at once", limit);
+  enterExport(limited: LimitKey): () => void {
+    const { key, limit } = limited;
+    if ((this.#exports.get(key) ?? 0) >= limit) throw fullError("exports at once", limited);
     add(this.#exports, key, 1);
     return () => add(this.#exports, key, -1);
   }

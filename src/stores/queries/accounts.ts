@@ -1,4 +1,4 @@
-import { type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
+import { type LimitingBudget, type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
@@ -24,7 +24,8 @@ export type TokenRow = RowOf<typeof TOKEN>;
 export type TokenBudget = Record<"cap" | "held" | "spent", MicroCredits>;
 export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
 
-export type TokenWithOrganization = TokenRow & RowOf<typeof ORGANIZATION_OF_TOKEN>;
+export type TokenWithOrganization = TokenRow &
+  RowOf<typeof ORGANIZATION_OF_TOKEN> & { limitingBudgets: LimitingBudget[] };
 
 export interface Succession {
   oldId: string;
@@ -128,16 +129,26 @@ function pick(values: OrganizationUpdate, fields: readonly (keyof OrganizationUp
   return Object.fromEntries(fields.map((field) => [field, values[field]]));
 }
 
-function tokens({ find, findRow }: Database) {
+function tokens({ find, findRow, findRows }: Database) {
+  const limitingBudgets = async ({ organizationId, callerId }: TokenRow): Promise<LimitingBudget[]> => {
+    const of = sql`organization_id = ${organizationId} and limits is not null`;
+    const rows = await findRows(BUDGET, sql`select * from budget where ${of} order by id`);
+    return rows.filter(({ callerIds }) => callerIds?.includes(callerId) !== false);
+  };
   const withOrganization = async (condition: Sql): Promise<TokenWithOrganization | undefined> => {
     const [row] = await find(sql`
       select token.*, organization.kind as organization_kind, organization.status as organization_status,
         organization.limits as organization_limits,
         organization.keeps_conversations as organization_keeps_conversations,
         organization.keeps_responses as organization_keeps_responses,
-        (select max(blocked_at) from identity where id in (token.created_by, token.rotated_by)) as creator_blocked_at
+        (select max(blocked_at) from identity where id in (token.created_by, token.rotated_by)) as creator_blocked_at,
+        case when exists (
+          select 1 from budget where budget.organization_id = token.organization_id and budget.limits is not null
+        ) then 1 else 0 end as has_limiting_budgets
       from token join organization on organization.id = token.organization_id where ${condition}`);
-    return row && { ...TOKEN.fromRecord(row), ...ORGANIZATION_OF_TOKEN.fromRecord(row) };
+    if (row === undefined) return undefined;
+    const token = { ...TOKEN.fromRecord(row), ...ORGANIZATION_OF_TOKEN.fromRecord(row) };
+    return { ...token, limitingBudgets: Number(row.has_limiting_budgets) === 1 ? await limitingBudgets(token) : [] };
   };
   const shortToken = async (hash: Uint8Array): Promise<TokenWithOrganization | undefined> => {
     const short = await findRow(

@@ -10,6 +10,8 @@ import { allOf, equal, join, raw, type Sql, sql } from "../sql.ts";
 import { recordOf } from "./admin.ts";
 
 export type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;
+/** The terms of a budget that can be changed. */
+type BudgetTerms = Pick<BudgetRow, "name" | "amount" | "limits">;
 export type BudgetRows = ReturnType<typeof budgetRows>;
 
 /**
@@ -27,16 +29,16 @@ export function budgetRows(database: Database) {
     budgets: (organizationId: string): Promise<BudgetRow[]> =>
       findRows(BUDGET, sql`select * from budget where organization_id = ${organizationId} order by id`),
     /**
-     * Writes the name and the amount of a budget that was read as `old`. Returns false if they were changed since, or it was
-     * deleted; then nothing is written.
+     * Writes the terms of a budget that was read as `old`. Returns false if they were changed since, or it was deleted; then
+     * nothing is written.
      */
-    changeBudget(old: BudgetRow, { name, amount }: Pick<BudgetRow, "name" | "amount">, audit: AuditRow) {
-      const asRead = sql`${ofBudget(old)} and name = ${old.name} and amount = ${old.amount}`;
-      const change = sql`update budget set ${BUDGET.set({ name, amount })} where ${asRead}`;
-      return writeIf(
-        [budgetsChange(old.organizationId), change],
-        recordOf(audit, { budget: [{ id: old.id, name, amount }] }),
-      );
+    changeBudget(old: BudgetRow, { name, amount, limits }: BudgetTerms, audit: AuditRow) {
+      const asRead = sql`
+        ${ofBudget(old)} and name = ${old.name} and amount is not distinct from ${old.amount}
+          and limits is not distinct from ${old.limits && JSON.stringify(old.limits)}`;
+      const change = sql`update budget set ${BUDGET.set({ name, amount, limits })} where ${asRead}`;
+      const record = recordOf(audit, { budget: [{ id: old.id, name, amount, limits }] });
+      return writeIf([budgetsChange(old.organizationId), change], record);
     },
     /** Deletes a budget with its counters. Returns false if it does not exist. */
     deleteBudget(key: BudgetKey, audit: AuditRow): Promise<boolean> {

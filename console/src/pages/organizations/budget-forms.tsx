@@ -8,8 +8,9 @@ import { formatAmount } from "../../format/numbers.ts";
 import { IconButton } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { Field, SelectField, TextField } from "../../ui/field.tsx";
+import { LimitsFields } from "../form-fields.tsx";
 import { Pick } from "../pick.tsx";
-import { readCredits, shownError } from "../read-form.ts";
+import { type LimitTexts, limitTexts, readCredits, readLimits, readOptionalCredits, shownError } from "../read-form.ts";
 import { CreditsField, Summary } from "./booking-forms.tsx";
 import {
   type BudgetDraft,
@@ -18,6 +19,7 @@ import {
   coverageLabel,
   EMPTY_BUDGET,
   fieldOfParam,
+  NO_TERMS,
   readBudget,
   WINDOWS,
 } from "./budget-terms.ts";
@@ -51,8 +53,8 @@ export function CreateBudget({ path, organizationId, onClose }: CreateBudgetProp
   return (
     <DialogForm title="Create budget" action="Create budget" attempt={create} onSubmit={submit} onClose={onClose}>
       <p>
-        Without tokens, models or metadata, it covers all requests of the organization. Only its name and its amount can
-        be changed later.
+        Without tokens, models or metadata, it covers all requests of the organization. Only its name, its amount and
+        its limits can be changed later.
       </p>
       <BudgetFields
         draft={draft}
@@ -130,7 +132,7 @@ function AmountFields({ draft, errors, onDraft }: Omit<BudgetFieldsProps, "organ
     <>
       <div className="fields">
         <SelectField
-          label="The amount is for"
+          label="The amount and the limits are for"
           value={draft.each}
           options={EACH}
           error={errors.each}
@@ -150,6 +152,7 @@ function AmountFields({ draft, errors, onDraft }: Omit<BudgetFieldsProps, "organ
       <div className="fields">
         <TextField
           label="Credits"
+          hint="Leave blank for limits alone."
           inputMode="decimal"
           value={draft.amount}
           error={errors.amount}
@@ -163,8 +166,22 @@ function AmountFields({ draft, errors, onDraft }: Omit<BudgetFieldsProps, "organ
           onValue={(window) => onDraft({ window })}
         />
       </div>
+      <LimitsFields
+        texts={draft.limits}
+        wrong={wrongLimit(draft.limits, errors.limits)}
+        hint={LIMITS_HINT}
+        onTexts={(limits) => onDraft({ limits })}
+      />
     </>
   );
+}
+
+const LIMITS_HINT = "Leave blank for no limit of this budget. The limits of tokens, models and the organization stay.";
+
+/** Returns the error of a limit with its field. */
+function wrongLimit(texts: LimitTexts, error: string | undefined) {
+  const { wrong: name } = readLimits(texts);
+  return error === undefined || name === undefined ? undefined : { name, error };
 }
 
 interface TokensFieldProps {
@@ -220,15 +237,21 @@ export function ChangeBudget({ path, budget, onClose }: BudgetFormProps) {
   // The state when the dialog opened: only fields that the user changed are sent.
   const [before] = useState(budget);
   const [name, setName] = useState(before.name);
-  const [amount, setAmount] = useState(String(before.amount));
+  const [amount, setAmount] = useState(before.amount === null ? "" : String(before.amount));
+  const [limits, setLimits] = useState(() => limitTexts(before.limits));
   const change = useAction((changes: BudgetChange) => send<Budget>("PATCH", path, changes), AFFECTED, onClose);
-  const credits = readCredits(amount);
+  // An amount can be added, but not removed.
+  const credits = before.amount === null ? readOptionalCredits(amount) : readCredits(amount);
+  const read = readLimits(limits);
   const isNameless = name.trim() === "";
+  const isEmpty = "value" in credits && credits.value === null && "value" in read && read.value === null;
   const submit = () => {
-    if ("error" in credits || isNameless) return;
+    if ("error" in credits || "error" in read || isNameless || isEmpty) return;
+    const hasNewLimits = JSON.stringify(limits) !== JSON.stringify(limitTexts(before.limits));
     const changes = {
       ...(name.trim() !== before.name && { name: name.trim() }),
-      ...(credits.value !== before.amount && { amount: credits.value }),
+      ...(credits.value !== null && credits.value !== before.amount && { amount: credits.value }),
+      ...(hasNewLimits && { limits: read.value }),
     };
     if (Object.keys(changes).length === 0) onClose();
     else change.mutate(changes);
@@ -247,8 +270,14 @@ export function ChangeBudget({ path, budget, onClose }: BudgetFormProps) {
         hint="Applies to this window and all later ones. If it is below what is spent and held, new requests are refused; running ones continue."
         inputMode="decimal"
         value={amount}
-        error={shownError(credits, amount, true)}
+        error={isEmpty ? NO_TERMS : shownError(credits, amount, true)}
         onValue={setAmount}
+      />
+      <LimitsFields
+        texts={limits}
+        wrong={wrongLimit(limits, "error" in read ? read.error : undefined)}
+        hint={LIMITS_HINT}
+        onTexts={setLimits}
       />
     </DialogForm>
   );

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { BudgetCounter } from "../../api/types.ts";
+import { NO_LIMITS } from "../read-form.ts";
 import {
   budgetSummary,
   coverageLabel,
@@ -40,6 +41,16 @@ describe("the words of a budget", () => {
     );
   });
 
+  test("The summary names the limits of a budget, next to its amount or alone.", () => {
+    const limits = { requests_per_minute: 60, tokens_per_minute: 1_000 };
+    expect(budgetSummary({ name: "a", each: "token", limits }, String)).toBe(
+      "All requests: 60 requests per minute, 1,000 tokens per minute, for each token.",
+    );
+    expect(budgetSummary({ name: "a", amount: 2, limits: { concurrent_requests: 1 } }, String)).toBe(
+      "All requests: 2.00 credits a month, 1 concurrent request.",
+    );
+  });
+
   test("Spent and held credits are stated exactly.", () => {
     expect(usageLabel(counter({ spent: 0.000001, held: 1.5 }))).toBe("0.000001 spent, 1.50 held of 10.00");
   });
@@ -72,8 +83,20 @@ describe("the form for a budget", () => {
         each: null,
         window: "month",
         amount: 1250.5,
+        limits: null,
       },
     });
+  });
+
+  test("A budget has an amount, limits or both.", () => {
+    const limits = { ...NO_LIMITS, requests_per_minute: "60", concurrent_requests: "2" };
+    const read = readBudget({ ...draft, amount: " ", limits });
+    expect(read).toMatchObject({
+      budget: { amount: null, limits: { requests_per_minute: 60, concurrent_requests: 2 } },
+    });
+    expect(readBudget({ ...draft, amount: "" })).toEqual({ errors: { amount: "Enter credits, limits or both." } });
+    const invalid = { ...NO_LIMITS, tokens_per_minute: "0" };
+    expect(readBudget({ ...draft, amount: "", limits: invalid })).toHaveProperty("errors.limits");
   });
 
   test("Models are separated by commas, and lines of metadata with the same key are alternatives.", () => {
@@ -102,7 +125,15 @@ describe("the form for a budget", () => {
   });
 
   test("An error of the service belongs to the field that its parameter names.", () => {
-    const params = ["selector.models[0]", "selector.tokens[12]", "selector.metadata.team", "name", "id", null];
-    expect(params.map(fieldOfParam)).toEqual(["models", "tokens", "metadata", "name", null, null]);
+    const params = [
+      "selector.models[0]",
+      "selector.tokens[12]",
+      "selector.metadata.team",
+      "name",
+      "limits.tokens_per_minute",
+      "id",
+      null,
+    ];
+    expect(params.map(fieldOfParam)).toEqual(["models", "tokens", "metadata", "name", "limits", null, null]);
   });
 });

@@ -1,6 +1,7 @@
 import type { Budget, BudgetCounter, NewBudget } from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
-import { readCredits } from "../read-form.ts";
+import { limitsLabel } from "../limits-label.ts";
+import { type LimitTexts, NO_LIMITS, readLimits, readOptionalCredits } from "../read-form.ts";
 
 export const WINDOWS: readonly (readonly [Budget["window"], string])[] = [
   ["day", "Day"],
@@ -34,7 +35,7 @@ function alternatives(texts: readonly string[]): string {
   return texts.length < 2 ? texts.join("") : `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
 }
 
-/** Describes the values that have the whole amount of a budget for themselves. */
+/** Describes the values that have the whole amount and the limits of a budget for themselves. */
 export function eachLabel(each: string): string {
   const isMetadata = each.startsWith(METADATA_PREFIX);
   return isMetadata ? `each value of ${each.slice(METADATA_PREFIX.length)}` : `each ${each}`;
@@ -71,11 +72,25 @@ export interface BudgetDraft {
   key: string;
   window: Budget["window"];
   amount: string;
+  limits: LimitTexts;
 }
 
 export const EMPTY_BUDGET: BudgetDraft = {
-  ...{ name: "", tokens: [], models: "", metadata: "", each: "", key: "", window: "month", amount: "" },
+  ...{
+    name: "",
+    tokens: [],
+    models: "",
+    metadata: "",
+    each: "",
+    key: "",
+    window: "month",
+    amount: "",
+    limits: NO_LIMITS,
+  },
 };
+
+/** The error of a budget that would limit nothing. */
+export const NO_TERMS = "Enter credits, limits or both.";
 
 export type BudgetErrors = Partial<Record<keyof BudgetDraft, string>>;
 
@@ -84,13 +99,17 @@ export function readBudget(draft: BudgetDraft): { budget: NewBudget } | { errors
   const errors: BudgetErrors = {};
   const name = draft.name.trim();
   const key = draft.key.trim();
-  const amount = readCredits(draft.amount);
+  const amount = readOptionalCredits(draft.amount);
+  const limits = readLimits(draft.limits);
   const metadata = readMetadata(draft.metadata);
   if (name === "") errors.name = "Enter a name.";
   if ("error" in amount) errors.amount = amount.error;
+  else if (amount.value === null && "value" in limits && limits.value === null) errors.amount = NO_TERMS;
+  if ("error" in limits) errors.limits = limits.error;
   if ("error" in metadata) errors.metadata = metadata.error;
   if (draft.each === "metadata" && key === "") errors.key = "Enter a metadata key.";
-  if ("error" in amount || "error" in metadata || Object.keys(errors).length > 0) return { errors };
+  if ("error" in amount || "error" in limits || "error" in metadata || Object.keys(errors).length > 0)
+    return { errors };
   const models = draft.models.split(",").map((model) => model.trim());
   const selector = {
     tokens: listOrNull(draft.tokens),
@@ -98,7 +117,7 @@ export function readBudget(draft: BudgetDraft): { budget: NewBudget } | { errors
     metadata: metadata.value,
   };
   const each = draft.each === "metadata" ? `${METADATA_PREFIX}${key}` : draft.each || null;
-  return { budget: { name, selector, each, window: draft.window, amount: amount.value } };
+  return { budget: { name, selector, each, window: draft.window, amount: amount.value, limits: limits.value } };
 }
 
 function listOrNull(values: readonly string[]): string[] | null {
@@ -118,13 +137,16 @@ function readMetadata(text: string): { value: Record<string, string[]> | null } 
 }
 
 /** Says what a budget will limit. */
-export function budgetSummary({ selector = {}, each, window, amount }: NewBudget, nameOf: NameOf): string {
+export function budgetSummary(terms: NewBudget, nameOf: NameOf): string {
+  const { selector = {}, each, window = "month", amount, limits } = terms;
   const share = each ? `, for ${eachLabel(each)}` : "";
-  return `${coverageLabel(selector, nameOf)}: ${formatAmount(amount)} credits ${PER_WINDOW[window]}${share}.`;
+  const credits = amount ? [`${formatAmount(amount)} credits ${PER_WINDOW[window]}`] : [];
+  const words = [...credits, ...(limits ? [limitsLabel(limits)] : [])];
+  return `${coverageLabel(selector, nameOf)}: ${words.join(", ")}${share}.`;
 }
 
 /** Returns the field of the form that an error of the service is about; null if it is about none. */
 export function fieldOfParam(param: string | null): keyof BudgetDraft | null {
-  const [, field] = /^(?:selector\.)?(name|tokens|models|metadata|each|window|amount)\b/.exec(param ?? "") ?? [];
+  const [, field] = /^(?:selector\.)?(name|tokens|models|metadata|each|window|amount|limits)\b/.exec(param ?? "") ?? [];
   return (field as keyof BudgetDraft | undefined) ?? null;
 }

@@ -15,6 +15,7 @@ import { Card } from "../../ui/page.tsx";
 import { Badge, Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Credits } from "../../ui/values.tsx";
+import { limitsLabel } from "../limits-label.ts";
 import { RequestsLink } from "../requests/link.tsx";
 import { ChangeBudget, CreateBudget, DeleteBudget, RaiseBudget } from "./budget-forms.tsx";
 import { coverageLabel, eachLabel, fillOf, usageLabel, WINDOWS } from "./budget-terms.ts";
@@ -57,7 +58,7 @@ export function Budgets({ organizationId, callerId }: BudgetsProps) {
   return (
     <Card
       title="Budgets"
-      about="Spending limits for a day, a week, a month or in total"
+      about="Limits on spending in a window of time, and on requests and tokens per minute"
       flush
       actions={
         mayChange && (
@@ -75,7 +76,7 @@ export function Budgets({ organizationId, callerId }: BudgetsProps) {
         skeletonRows={1}
         empty={
           <Empty icon={Gauge} title="No budgets">
-            Create one to limit what a team, a user, a token or a model can spend.
+            Create one to limit what a team, a user, a token or a model can use.
           </Empty>
         }
       />
@@ -128,19 +129,25 @@ function columnsOf(mayChange: boolean, onOpen: Open): Column<Budget>[] {
       right: true,
       cell: ({ current }) => (current === null ? "–" : <Credits value={current.remaining} />),
     },
-    { head: "Resets", cell: (budget) => <Reset at={budget.current?.resets_at ?? null} window={budget.window} /> },
+    {
+      head: "Resets",
+      cell: ({ current, amount, window }) =>
+        amount !== null && <Reset at={current?.resets_at ?? null} window={window} />,
+    },
     mayChange && { head: "Actions", right: true, cell: (budget) => <Actions budget={budget} onOpen={onOpen} /> },
   ];
   return columns.filter((column) => column !== false);
 }
 
 /** Name of a budget, which leads to the requests that it counts. */
-function Name({ budget: { id, organization_id, name, window, cap_of } }: { budget: Budget }) {
+function Name({ budget: { id, organization_id, name, window, amount, cap_of } }: { budget: Budget }) {
   const { may } = useAccess();
   return (
     <span className="cell-two budget-name">
       <RequestsLink view={{ organization_id, budget_id: id }}>{name}</RequestsLink>
-      <span className="small faint">{WINDOWS.find(([known]) => known === window)?.[1] ?? window}</span>
+      {amount !== null && (
+        <span className="small faint">{WINDOWS.find(([known]) => known === window)?.[1] ?? window}</span>
+      )}
       {cap_of !== null && may("tokens:read") && (
         <Link href={`/tokens/${encodeURIComponent(cap_of)}`}>Edit on the token's page</Link>
       )}
@@ -148,12 +155,13 @@ function Name({ budget: { id, organization_id, name, window, cap_of } }: { budge
   );
 }
 
-function Coverage({ budget: { selector, each, by_callers_word } }: { budget: Budget }) {
+function Coverage({ budget: { selector, each, limits, by_callers_word } }: { budget: Budget }) {
   const nameOf = useTokenNames(selector.tokens ?? []);
   return (
     <span className="cell-two">
       <span className="wrap-anywhere">{coverageLabel(selector, nameOf)}</span>
-      {each !== null && <span className="small faint wrap-anywhere">Full amount for {eachLabel(each)}</span>}
+      {limits !== null && <span className="small">At most {limitsLabel(limits)}</span>}
+      {each !== null && <span className="small faint wrap-anywhere">Separately for {eachLabel(each)}</span>}
       {by_callers_word && (
         <span title="A covered token does not pin the metadata: its callers can choose other values.">
           <Badge tone="warn">Caller-supplied</Badge>
@@ -165,6 +173,7 @@ function Coverage({ budget: { selector, each, by_callers_word } }: { budget: Bud
 
 function Use({ budget, onOpen }: { budget: Budget; onOpen: Open }) {
   const { current, amount, name } = budget;
+  if (amount === null) return "–";
   if (current !== null) return <Meter counter={current} amount={amount} />;
   return (
     <span className="cell-two meter">
@@ -177,7 +186,7 @@ function Use({ budget, onOpen }: { budget: Budget; onOpen: Open }) {
 }
 
 /** Bar of spent and held credits with the figures in words. */
-function Meter({ counter, amount }: { counter: BudgetCounter; amount: number }) {
+function Meter({ counter, amount }: { counter: BudgetCounter; amount: number | null }) {
   const { spentPercent, heldPercent, warning } = fillOf(counter);
   return (
     <span className="cell-two meter">
@@ -186,7 +195,7 @@ function Meter({ counter, amount }: { counter: BudgetCounter; amount: number }) 
         <span style={{ width: `${spentPercent}%` }} />
         <span className="share-held" style={{ width: `${heldPercent}%` }} />
       </span>
-      {counter.limit !== amount && (
+      {amount !== null && counter.limit !== amount && (
         <span className="small faint">Raised from {formatAmount(amount)} in this window</span>
       )}
       {warning !== null && <Badge tone={warning.tone}>{warning.text}</Badge>}
@@ -207,7 +216,7 @@ function Actions({ budget, onOpen }: { budget: Budget; onOpen: Open }) {
       <Button icon={Pencil} aria-label={`Change ${name}`} onClick={() => onOpen({ what: "change", budget })}>
         Change
       </Button>
-      {budget.each === null && (
+      {budget.each === null && budget.amount !== null && (
         <Button
           icon={TrendingUp}
           aria-label={`Raise ${name}`}

@@ -13,7 +13,7 @@ import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
 import { Badge, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { useFilters } from "../filters.tsx";
-import { limitsLabel } from "../form-fields.tsx";
+import { limitsLabel } from "../limits-label.ts";
 import { OrganizationUsage } from "../overview/usage.tsx";
 import { BoundsCard } from "../tokens/bounds.tsx";
 import { OrganizationTokens } from "../tokens/token-table.tsx";

@@ -11,7 +11,7 @@ import { Card } from "../../ui/page.tsx";
 import { Empty } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Ago } from "../../ui/values.tsx";
-import { limitsLabel } from "../form-fields.tsx";
+import { limitsLabel } from "../limits-label.ts";
 import { useMayCreate } from "./bounds.tsx";
 import { CreateToken } from "./create.tsx";
 import { SCOPE_LABELS } from "./draft.ts";

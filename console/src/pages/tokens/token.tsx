@@ -12,7 +12,7 @@ import { CopyIcon } from "../../ui/copy.tsx";
 import { Card, Facts, Page } from "../../ui/page.tsx";
 import { QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { Ago, useNow } from "../../ui/values.tsx";
-import { limitsLabel } from "../form-fields.tsx";
+import { limitsLabel } from "../limits-label.ts";
 import { Budgets } from "../organizations/budgets.tsx";
 import { PeriodChoice, timesOfPeriod } from "../period.tsx";
 import { TimeChart } from "../requests/time-chart.tsx";

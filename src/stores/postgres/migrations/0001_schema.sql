@@ -63,7 +63,8 @@ CREATE TABLE balance (
 -- Found by the sweeper: grants that are due take effect or expire.
 CREATE INDEX balance_next_change_at ON balance (next_change_at) WHERE next_change_at IS NOT NULL;
 
--- `cap_of`: the caller, by the first token of its rotations, whose spending cap it is.
+-- `cap_of`: the caller, by the first token of its rotations, whose spending cap it is. `limits`: of requests and tokens per minute.
+-- Without an `amount` it counts nothing.
 CREATE TABLE budget (
   organization_id text COLLATE "C" NOT NULL,
   id              text COLLATE "C" NOT NULL,
@@ -73,13 +74,18 @@ CREATE TABLE budget (
   metadata        text,
   each            text,
   time_window     text COLLATE "C" NOT NULL CHECK (time_window IN ('day', 'week', 'month', 'lifetime')),
-  amount          bigint NOT NULL CHECK (amount >= 0),
+  amount          bigint CHECK (amount >= 0),
+  limits          text,
   cap_of          text COLLATE "C",
   created_at      bigint NOT NULL,
-  PRIMARY KEY (organization_id, id)
+  PRIMARY KEY (organization_id, id),
+  CHECK (amount IS NOT NULL OR limits IS NOT NULL)
 );
 
 CREATE UNIQUE INDEX budget_cap_of ON budget (organization_id, cap_of) WHERE cap_of IS NOT NULL;
+
+-- Found with each token that is read: the limits of its organization's budgets.
+CREATE INDEX budget_limits ON budget (organization_id) WHERE limits IS NOT NULL;
 
 -- The counters of budgets, by window and value. No CHECK against the amount: a settlement is never refused. `opening`: what of
 -- `spent` no open request recorded.
@@ -546,6 +552,15 @@ CREATE TRIGGER identity_changed AFTER UPDATE OF blocked_at ON identity
 
 CREATE TRIGGER operator_changed AFTER UPDATE OF revoked_at ON operator
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
+
+CREATE TRIGGER budget_created AFTER INSERT ON budget
+  FOR EACH ROW WHEN (NEW.limits IS NOT NULL) EXECUTE FUNCTION replace_account_version();
+
+CREATE TRIGGER budget_changed AFTER UPDATE OF name, limits ON budget
+  FOR EACH ROW WHEN (NEW.limits IS NOT NULL OR OLD.limits IS NOT NULL) EXECUTE FUNCTION replace_account_version();
+
+CREATE TRIGGER budget_removed AFTER DELETE ON budget
+  FOR EACH ROW WHEN (OLD.limits IS NOT NULL) EXECUTE FUNCTION replace_account_version();
 
 INSERT INTO organization (id, name, kind, created_at)
 VALUES ('org_playground', 'Playground', 'playground', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);

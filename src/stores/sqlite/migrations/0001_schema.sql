@@ -63,7 +63,8 @@ CREATE TABLE balance (
 -- Found by the sweeper: grants that are due take effect or expire.
 CREATE INDEX balance_next_change_at ON balance (next_change_at) WHERE next_change_at IS NOT NULL;
 
--- `cap_of`: the caller, by the first token of its rotations, whose spending cap it is.
+-- `cap_of`: the caller, by the first token of its rotations, whose spending cap it is. `limits`: of requests and tokens per minute.
+-- Without an `amount` it counts nothing.
 CREATE TABLE budget (
   organization_id TEXT NOT NULL,
   id              TEXT NOT NULL,
@@ -73,13 +74,18 @@ CREATE TABLE budget (
   metadata        TEXT,
   each            TEXT,
   time_window     TEXT NOT NULL CHECK (time_window IN ('day', 'week', 'month', 'lifetime')),
-  amount          INTEGER NOT NULL CHECK (amount >= 0),
+  amount          INTEGER CHECK (amount >= 0),
+  limits          TEXT,
   cap_of          TEXT,
   created_at      INTEGER NOT NULL,
-  PRIMARY KEY (organization_id, id)
+  PRIMARY KEY (organization_id, id),
+  CHECK (amount IS NOT NULL OR limits IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX budget_cap_of ON budget (organization_id, cap_of) WHERE cap_of IS NOT NULL;
+
+-- Found with each token that is read: the limits of its organization's budgets.
+CREATE INDEX budget_limits ON budget (organization_id) WHERE limits IS NOT NULL;
 
 -- The counters of budgets, by window and value. No CHECK against the amount: a settlement is never refused. `opening`: what of
 -- `spent` no open request recorded.
@@ -554,6 +560,21 @@ BEGIN
 END;
 
 CREATE TRIGGER operator_changed AFTER UPDATE OF revoked_at ON operator
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
+
+CREATE TRIGGER budget_created AFTER INSERT ON budget WHEN NEW.limits IS NOT NULL
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
+
+CREATE TRIGGER budget_changed AFTER UPDATE OF name, limits ON budget WHEN NEW.limits IS NOT NULL OR OLD.limits IS NOT NULL
+BEGIN
+  INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+END;
+
+CREATE TRIGGER budget_removed AFTER DELETE ON budget WHEN OLD.limits IS NOT NULL
 BEGIN
   INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
 END;
