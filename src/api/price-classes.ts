@@ -122,6 +122,14 @@ export const PRICE_CLASSES = {
     reportedAs: "images",
     onlyIf: "callsMost",
   },
+  characters: {
+    code: "h",
+    name: "characters",
+    isCall: true,
+    setting: "perCharacter",
+    description: "Credits for each character of a text that is spoken; 0 by default.",
+    onlyIf: "callsMost",
+  },
 } as const satisfies Record<string, Row>;
 
 interface Row {

@@ -1,6 +1,7 @@
 import type { TSchema } from "typebox";
 import { EmbeddingRequest } from "./embeddings/request.ts";
 import { ImageRequest } from "./images/request.ts";
+import { SpeechRequest } from "./speech/request.ts";
 
 /** The work of a model that does not chat. */
 interface Row {
@@ -35,6 +36,14 @@ export const TASKS = {
     request: ImageRequest,
     // OpenAI documents up to 6,240 for one of its largest images.
     outputTokensMost: 16_384,
+  },
+  speech: {
+    capability: "speech",
+    work: "speech",
+    operation: "speech",
+    path: "/v1/audio/speech",
+    request: SpeechRequest,
+    outputTokensMost: 0,
   },
 } as const satisfies Record<string, Row>;
 

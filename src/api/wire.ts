@@ -4,6 +4,7 @@ import type { AnswerFold } from "./answer-fold.ts";
 import type { ChatCompletionRequest } from "./chat/request.ts";
 import type { EmbeddingOrder } from "./embeddings/request.ts";
 import type { ImageRequest } from "./images/request.ts";
+import type { SpeechRequest } from "./speech/request.ts";
 
 /** An error as the wires encode it. */
 export interface PublicError {
@@ -24,13 +25,11 @@ export interface ErrorFormat {
 }
 
 /** A request of any inbound wire in the internal form, and the encoders of its answer. */
-export type DecodedRequest = DecodedCompletion | DecodedEmbedding | DecodedImages;
+export type DecodedRequest = DecodedCompletion | DecodedEmbedding | DecodedImages | DecodedSpeech;
 
-export interface DecodedCompletion extends Decoded {
+export interface DecodedCompletion extends Decoded, Streamable {
   kind: "completion";
   request: ChatCompletionRequest;
-  /** Begins a streamed answer: adds its first events, and returns the encoder of the others. */
-  events(head: AnswerHead, add: AddEvent): EventEncoder;
   /**
    * Stores what later requests can refer to, before the last byte of the answer is sent. Takes the whole answer, as `document`
    * or the encoder's `close` returns it. Never rejects. Absent if nothing is stored.
@@ -46,6 +45,17 @@ export interface DecodedEmbedding extends Decoded {
 export interface DecodedImages extends Decoded {
   kind: "image";
   request: ImageRequest;
+}
+
+/** Audio is always streamed. */
+export interface DecodedSpeech extends Omit<Decoded, "document">, Streamable {
+  kind: "speech";
+  request: SpeechRequest;
+}
+
+interface Streamable {
+  /** Begins a streamed answer: adds its first events, and returns the encoder of the others. */
+  events(head: AnswerHead, add: AddEvent): EventEncoder;
 }
 
 interface Decoded {
@@ -111,6 +121,8 @@ export interface EventEncoder {
   readonly keepAlive: string;
   /** Media type of the stream, if it does not consist of server-sent events. */
   readonly contentType?: string | undefined;
+  /** True if each character that it adds is a byte. Such a stream has no place for a failure: its connection is cut. */
+  readonly isBinary?: boolean;
   push(pieces: readonly AnswerPiece[]): void;
   /** Returns the whole answer, where a wire keeps something of it. */
   close(end: AnswerEnd): unknown;

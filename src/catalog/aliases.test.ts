@@ -37,7 +37,7 @@ describe("An alias", () => {
   test.each([
     [
       { a: "none" },
-      'aliases.a: found "none", which is no model; allowed: claude-own, large, sandbox/echo, sandbox/embed, sandbox/fault, sandbox/image, sandbox/story, small',
+      'aliases.a: found "none", which is no model; allowed: claude-own, large, sandbox/echo, sandbox/embed, sandbox/fault, sandbox/image, sandbox/speech, sandbox/story, …',
     ],
     [{ a: "ollama/x" }, 'aliases.a: found "ollama/x", which is no model'],
     [{ a: "a" }, 'aliases.a: found another alias, "a"'],

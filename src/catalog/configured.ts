@@ -102,8 +102,8 @@ function checkTask(key: string, settings: ModelSettings, task: Task | undefined)
   const { capability: own } = TASKS[task];
   const other = capabilities.find((capability) => capability !== own);
   if (other !== undefined) refuse(`${key}.capabilities`, `found ${quote(other)}`, `${own} alone`);
-  if (maxOutputTokens === undefined || task !== "embedding") return;
-  refuse(`${key}.maxOutputTokens`, `found ${maxOutputTokens}`, "nothing for an embedding model");
+  if (maxOutputTokens === undefined || TASKS[task].outputTokensMost > 0) return;
+  refuse(`${key}.maxOutputTokens`, `found ${maxOutputTokens}`, `nothing for a model of the category ${task}`);
 }
 
 interface FoundRoute extends Pick<RouteSettings, "model" | "weight" | "runsTools" | "callsMost"> {

@@ -96,7 +96,7 @@ describe("A setting that means nothing for the kind of model is refused:", () =>
     ],
     [
       { category: "embedding", maxOutputTokens: 9 },
-      "models[0].maxOutputTokens: found 9; allowed: nothing for an embedding model",
+      "models[0].maxOutputTokens: found 9; allowed: nothing for a model of the category embedding",
     ],
   ])("%j", (settings, message) => {
     expect(() => build([{ id: "mine", routes: routeTo("m"), price, ...settings }])).toThrow(message);

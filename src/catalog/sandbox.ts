@@ -1,3 +1,4 @@
+import type { PriceClass } from "../api/price-classes.ts";
 import type { Task } from "../api/tasks.ts";
 import { parsePrice } from "../credits/price.ts";
 import { compose } from "./compose.ts";
@@ -35,21 +36,23 @@ const MODELS = {
     "Fails the way its message says, such as a status, a delay or a reset. For testing clients: no AI model is called.",
   ],
   embed: ["Sandbox Embed", "Makes the same vector of the same text. For trying things out: no AI model is called."],
+  speech: ["Sandbox Speech", "Plays a note for each character. For trying things out: no AI model is called."],
   image: ["Sandbox Image", "Draws the same picture of the same prompt. For trying things out: no AI model is called."],
 } as const;
 
-/** Tasks of the models that do not chat, and prices that differ: of a million tokens, or of a million calls. */
-const OTHERS: { [Model in keyof typeof MODELS]?: { task: Task; images?: string } } = {
+/** Tasks of the models that do not chat, and the prices of a million calls. */
+const OTHERS: { [Model in keyof typeof MODELS]?: { task: Task; calls?: { [Name in PriceClass]?: string } } } = {
   embed: { task: "embedding" },
-  image: { task: "image", images: "40000" },
+  speech: { task: "speech", calls: { characters: "15" } },
+  image: { task: "image", calls: { images: "40000" } },
 };
 
 /** Returns the built-in models, which are deterministic and work offline. They have prices, so that charges can be tried out. */
 export function sandboxModels(): CatalogModel[] {
   const priceOf = (text = "0") => parsePrice(text) ?? 0n;
   return Object.entries(MODELS).map(([model, [name, description]]) => {
-    const { task, images } = OTHERS[model as keyof typeof MODELS] ?? {};
-    const input = priceOf(images === undefined ? "1" : "0");
+    const { task, calls } = OTHERS[model as keyof typeof MODELS] ?? {};
+    const input = priceOf(calls === undefined ? "1" : "0");
     const output = priceOf(task === undefined ? "2" : "0");
     const prices = { input, cachedInput: input, cacheWrite: input, output, reasoning: output };
     const isEmbedding = task === "embedding";
@@ -59,8 +62,11 @@ export function sandboxModels(): CatalogModel[] {
         {
           providerId: SANDBOX_PROVIDER.id,
           model,
-          prices: { ...prices, ...(images && { images: priceOf(images) }) },
-          ...(images && { callsMost: CALLS_MOST_DEFAULT }),
+          prices: {
+            ...prices,
+            ...Object.fromEntries(Object.entries(calls ?? {}).map(([name, text]) => [name, priceOf(text)])),
+          },
+          ...(calls && { callsMost: CALLS_MOST_DEFAULT }),
         },
       ],
       facts: { ...FACTS, name, ...(isEmbedding && { embedding: { dimensions: 256, choices: "shorter" } }) },

@@ -39,7 +39,12 @@ export function deprecationHeaders({
 export function headOf(
   gateway: Pick<Gateway, "clock">,
   { facts, available, tightest, maxTokens, isShortened, requestLimit, tokenLimit }: Admission,
-  { model, route, ignored }: { model: CatalogModel; route: Route; ignored: readonly string[] },
+  {
+    model,
+    route,
+    ignored,
+    contentType,
+  }: { model: CatalogModel; route: Route; ignored: readonly string[]; contentType?: string | undefined },
 ): AnswerHead {
   const headers = rateLimitHeaders([requestLimit, tokenLimit]);
   headers["x-credits-available"] = formatCredits(available);
@@ -49,6 +54,7 @@ export function headOf(
   if (ignored.length > 0) headers["x-tollgate-ignored"] = ignored.join(", ");
   if (isShortened) headers["x-tollgate-max-tokens"] = String(maxTokens);
   Object.assign(headers, deprecationHeaders(model));
+  if (contentType !== undefined) headers["content-type"] = contentType;
   return {
     id: facts.holdId.replaceAll("-", ""),
     created: Math.floor(gateway.clock() / 1000),
@@ -82,7 +88,7 @@ export const STORED_CHARACTERS_MAX = 1024 * 1024;
 export interface StoredAnswer extends Pick<AnswerHead, "id" | "created"> {
   /** Unix seconds. */
   ended: number;
-  /** The headers `x-tollgate-…` of the answer. */
+  /** The headers `x-tollgate-…` of the answer, and its media type if it is not JSON. */
   headers: Record<string, string>;
   /** The whole answer; the fold of this piece is the answer again. */
   piece: AnswerPiece;
@@ -103,7 +109,9 @@ export function storedText(
   const { role: _role, tool_calls, ...rest } = fold.message();
   const calls = tool_calls?.map((call, index) => ({ index, ...call }));
   const delta = { ...rest, ...(calls && { tool_calls: calls }) };
-  const own = Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-")));
+  const own = Object.fromEntries(
+    Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-") || name === "content-type"),
+  );
   const piece: AnswerPiece = {
     delta,
     logprobs,

@@ -9,6 +9,7 @@ import type { CompletionReport, Gateway, GatewayCall } from "./gateway.ts";
 import { planCompletion } from "./kinds/completion.ts";
 import { planEmbedding } from "./kinds/embedding.ts";
 import { planImages } from "./kinds/image.ts";
+import { planSpeech } from "./kinds/task.ts";
 import type { Plan } from "./plan.ts";
 import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } from "./settle.ts";
 
@@ -41,6 +42,7 @@ export async function complete(gateway: Gateway, call: GatewayCall, client: Answ
 /** Returns the plan of a request of its kind. Everything after the plan is the same for all kinds. */
 function planFor(gateway: Gateway, call: GatewayCall): Plan {
   if (call.kind === "image") return planImages(gateway, call);
+  if (call.kind === "speech") return planSpeech(gateway, call);
   return call.kind === "embedding" ? planEmbedding(gateway, call) : planCompletion(gateway, call);
 }
 

@@ -63,7 +63,7 @@ export async function deliver(
   };
   try {
     const ignored = [...plan.ignored, ...(answer.ignored ?? []), ...call.ignored];
-    head = headOf(gateway, admission, { model: plan.model, route, ignored });
+    head = headOf(gateway, admission, { model: plan.model, route, ignored, contentType: answer.contentType });
     client.open(head);
     isStreamed = client.streams;
     if (isStreamed) {

@@ -109,7 +109,7 @@ async function run(
     signal,
     cut,
   } as GatewayCall;
-  const isStream = decoded.kind === "completion" && decoded.request.stream === true;
+  const isStream = decoded.kind === "speech" || (decoded.kind === "completion" && decoded.request.stream === true);
   const sink = isStream ? new EventStreamSink(reply, decoded, { signal, abort }) : new DocumentSink(decoded);
   try {
     await running.follow(complete(gateway, call, sink), cut);

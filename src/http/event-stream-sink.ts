@@ -9,7 +9,7 @@ import { onClosed, SLOW_CLIENT_MS } from "./connection.ts";
 
 const KEEP_ALIVE_MS = 10_000;
 
-type Wire = Pick<DecodedCompletion, "events" | "keep">;
+type Wire = Pick<DecodedCompletion, "events"> & Partial<Pick<DecodedCompletion, "keep">>;
 
 interface StreamClient {
   /** Once it aborts, the answer ends and waits for its client no longer. */
@@ -20,7 +20,7 @@ interface StreamClient {
   slowClientMs?: number;
 }
 
-/** Writes an answer as server-sent events, in the format of its wire. */
+/** Writes an answer as server-sent events, or as bytes, in the format of its wire. */
 export class EventStreamSink implements AnswerSink {
   readonly streams = true;
   readonly #reply: FastifyReply;
@@ -43,13 +43,16 @@ export class EventStreamSink implements AnswerSink {
   open(head: AnswerHead): void {
     const encoder = this.#wire.events(head, (event) => this.#events.add(event));
     this.#encoder = encoder;
-    this.#events.begin({
-      ...(this.#reply.getHeaders() as OutgoingHttpHeaders),
-      ...head.headers,
-      "content-type": encoder.contentType ?? "text/event-stream; charset=utf-8",
-      "cache-control": "no-cache",
-      "x-accel-buffering": "no",
-    });
+    this.#events.begin(
+      {
+        ...(this.#reply.getHeaders() as OutgoingHttpHeaders),
+        ...head.headers,
+        "content-type": encoder.contentType ?? "text/event-stream; charset=utf-8",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+      },
+      encoder.isBinary,
+    );
     this.#events.flush();
     // A destroyed response emits no further close event that would end the interval.
     if (this.#reply.raw.destroyed) return;
@@ -83,7 +86,8 @@ export class EventStreamSink implements AnswerSink {
     this.#reply.request.failure = { error };
     clearInterval(this.#keepAlive);
     this.#encoder?.fail(error);
-    this.#events.end();
+    if (this.#encoder?.isBinary === true) this.#reply.raw.destroy();
+    else this.#events.end();
   }
 
   #drained(): Promise<void> {
@@ -123,6 +127,8 @@ class EventWriter {
   readonly #response: ServerResponse;
   /** False for HTTP/1.0, which has no chunked encoding. */
   #isChunked = false;
+  /** True if each character is a byte. */
+  #isBinary = false;
   #pending = "";
   #turnEnd: NodeJS.Immediate | undefined;
   #endTimer: NodeJS.Timeout | undefined;
@@ -140,7 +146,8 @@ class EventWriter {
   }
 
   /** Writes the headers. */
-  begin(headers: OutgoingHttpHeaders): void {
+  begin(headers: OutgoingHttpHeaders, isBinary = false): void {
+    this.#isBinary = isBinary;
     this.#response.writeHead(200, headers);
     this.#isChunked = this.#response.chunkedEncoding;
     this.#response.chunkedEncoding = false;
@@ -183,7 +190,7 @@ class EventWriter {
   #take(end: string): { text: string; encoding: "latin1" | "utf8" } {
     const pending = this.#pending;
     // Counted once for all events: counting each copies its text.
-    const byteLength = Buffer.byteLength(pending);
+    const byteLength = this.#isBinary ? pending.length : Buffer.byteLength(pending);
     this.#pending = "";
     // ASCII text is written faster with this encoding.
     const encoding = byteLength === pending.length ? "latin1" : "utf8";

@@ -11,7 +11,7 @@ import type { Gateway } from "../gateway/gateway.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { usualErrors } from "./errors.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
-import { createEmbedding, createImages } from "./routes/completions.ts";
+import { createEmbedding, createImages, createSpeech } from "./routes/completions.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 
 /** Returns the parts of the OpenAPI document that do not come from endpoints. */
@@ -88,7 +88,7 @@ export function documentationOf(endpoint: Endpoint, bounds: ChatBounds): Fastify
       200: {
         description: response.description,
         content: {
-          "application/json": { schema: response.schema },
+          [response.contentType ?? "application/json"]: { schema: response.schema },
           ...(response.eventSchema !== undefined && { "text/event-stream": { schema: response.eventSchema } }),
         },
       },
@@ -175,7 +175,7 @@ const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
 ]);
 
 /** The operations with a charge that are not streamed. */
-const IS_CHARGED: ReadonlySet<Endpoint> = new Set([createEmbedding, createImages]);
+const IS_CHARGED: ReadonlySet<Endpoint> = new Set([createEmbedding, createImages, createSpeech]);
 
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {
   const isCompletion = endpoint.response.eventSchema !== undefined || IS_CHARGED.has(endpoint);

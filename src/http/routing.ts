@@ -2,7 +2,13 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
 import { ADMIN_PREFIX, adminEndpoints } from "./admin/endpoint.ts";
 import { sendError } from "./errors.ts";
-import { createChatCompletion, createEmbedding, createImages, createTextCompletion } from "./routes/completions.ts";
+import {
+  createChatCompletion,
+  createEmbedding,
+  createImages,
+  createSpeech,
+  createTextCompletion,
+} from "./routes/completions.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { createGeminiContent, createGeminiContentV1, listGeminiModels, retrieveGeminiModel } from "./routes/gemini.ts";
 import { countMessageTokens, createMessage } from "./routes/messages.ts";
@@ -26,6 +32,7 @@ export const endpoints: readonly Endpoint[] = [
   retrieveGeminiModel,
   createEmbedding,
   createImages,
+  createSpeech,
   listModels,
   retrieveModel,
   reportUsage,

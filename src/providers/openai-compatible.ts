@@ -9,13 +9,14 @@ import { ChunkReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { IMAGES_BYTES_MAX, readImages } from "./openai/images.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
+import { speak } from "./openai/speech.ts";
 import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
   type ProviderEmbeddingCall,
   type ProviderEmbeddings,
-  type ProviderImageCall,
+  type TaskCall,
   UpstreamError,
   type UpstreamRequest,
   unlessRefused,
@@ -42,7 +43,10 @@ export function createOpenAiCompatible(
     convert: (request) => unlessRefused(() => fitFields(request, format.fields)),
     complete: (call) => complete(client, format, call),
     embed: (call) => embed(client, format, call),
-    makeImages: (call) => makeImages(client, call),
+    tasks: {
+      image: (call) => makeImages(client, call),
+      speech: (call) => speak(client, call),
+    },
     listModels: (signal) => listModels(client, signal),
     close: () => client.close(),
   };
@@ -97,7 +101,7 @@ async function embed(
   return readEmbeddings(text, call, scrub);
 }
 
-async function makeImages(client: UpstreamClient, call: ProviderImageCall): Promise<ProviderAnswer> {
+async function makeImages(client: UpstreamClient, call: TaskCall<"image">): Promise<ProviderAnswer> {
   const { request, model, signal } = call;
   const { scrub } = client;
   const body = JSON.stringify({ ...request, model });

@@ -3,6 +3,7 @@ import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import type { EmbeddingOrder } from "../api/embeddings/request.ts";
 import type { EmbeddingVector } from "../api/embeddings/vector.ts";
 import type { ImageRequest } from "../api/images/request.ts";
+import type { SpeechRequest } from "../api/speech/request.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { UpstreamError } from "../errors.ts";
 
@@ -40,11 +41,8 @@ export interface Provider {
   embed?(call: ProviderEmbeddingCall): Promise<ProviderEmbeddings>;
   /** True if `embed` accepts token IDs in addition to texts. */
   readonly takesTokenIds?: boolean;
-  /**
-   * Makes images: chunks with the images, and a last one with the fields of the answer and its usage. Rejects like
-   * `complete`. Absent if the provider makes none.
-   */
-  makeImages?(call: ProviderImageCall): Promise<ProviderAnswer>;
+  /** The tasks of models that do not chat, as far as the provider has them. They reject like `complete`. */
+  readonly tasks?: ProviderTasks;
   /** Lists the upstream's own model names. Absent if it serves no model list. Rejects with UpstreamError. */
   listModels?(signal: AbortSignal): Promise<string[]>;
   /** Closes connections. */
@@ -85,6 +83,8 @@ export interface ProviderAnswer {
   chunks: AsyncIterable<readonly UpstreamChunk[]>;
   /** Names of the request's hints that this upstream does not support. */
   ignored?: readonly string[];
+  /** Media type of an answer that is not JSON. */
+  contentType?: string;
 }
 
 interface ProviderTaskCall extends RequestIdentity {
@@ -95,10 +95,18 @@ interface ProviderTaskCall extends RequestIdentity {
   inTurn<Result>(work: () => Result): Promise<Result>;
 }
 export interface ProviderEmbeddingCall extends EmbeddingOrder, ProviderTaskCall {}
-export interface ProviderImageCall extends ProviderTaskCall {
-  /** The fields of the request; `model` replaces its own. */
-  request: ImageRequest;
+
+/** Tasks whose requests a provider takes as they are, except for the model, and answers with chunks. */
+export interface TaskRequests {
+  /** Chunks with an image each in `delta.images`, and a last one with the fields of the answer and its usage. */
+  image: ImageRequest;
+  /** Chunks with the next bytes in `delta.audio.data`, as base64. The answer states its media type. */
+  speech: SpeechRequest;
 }
+export interface TaskCall<Task extends keyof TaskRequests> extends ProviderTaskCall {
+  request: TaskRequests[Task];
+}
+export type ProviderTasks = { [Task in keyof TaskRequests]?: (call: TaskCall<Task>) => Promise<ProviderAnswer> };
 
 /** Embeddings as an upstream sent them: untrusted. */
 export interface ProviderEmbeddings {

@@ -120,6 +120,7 @@ test("The provider lists the sandbox models.", async () => {
     "fault",
     "embed",
     "image",
+    "speech",
   ]);
 });
 

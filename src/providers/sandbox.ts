@@ -14,7 +14,7 @@ import {
   unlessRefused,
 } from "./provider.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
-import { IMAGE_MODEL, makeImagesInSandbox } from "./sandbox/media.ts";
+import { SANDBOX_TASK_MODELS, SANDBOX_TASKS } from "./sandbox/media.ts";
 import { checkSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
 import { countPromptTokens, countTokens, lastUserText, story, textTokens } from "./sandbox/text.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
@@ -47,9 +47,9 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
       return { ...(await complete({ ...call, request }, timeouts)), ignored };
     },
     embed: embedInSandbox,
-    makeImages: makeImagesInSandbox,
+    tasks: SANDBOX_TASKS,
     takesTokenIds: true,
-    listModels: async () => [...MODELS, EMBEDDING_MODEL, IMAGE_MODEL],
+    listModels: async () => [...MODELS, EMBEDDING_MODEL, ...SANDBOX_TASK_MODELS],
     close: async () => {},
   };
 }

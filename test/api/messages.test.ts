@@ -182,7 +182,9 @@ describe("The SDK", () => {
     }
     const listed = (await (await send(service, "/v1/models", rich.token)).json()) as { data: { id: string }[] };
     expect(ids).toEqual(
-      listed.data.map(({ id }) => id).filter((id) => !["sandbox/embed", "sandbox/image"].includes(id)),
+      listed.data
+        .map(({ id }) => id)
+        .filter((id) => !["sandbox/embed", "sandbox/image", "sandbox/speech"].includes(id)),
     );
     await expect(connect().models.retrieve("sandbox/embed")).rejects.toThrow(NotFoundError);
     expect(await connect().models.retrieve("sandbox/echo")).toMatchObject({ type: "model", id: "sandbox/echo" });

@@ -275,6 +275,7 @@ describe("Random tokens", () => {
 describe("Every route with every caller", () => {
   const requestOf = (method: string, path: string) => {
     if (path === "/v1/images/generations") return { model: "sandbox/image", prompt: "hello" };
+    if (path === "/v1/audio/speech") return { model: "sandbox/speech", input: "hello", voice: "a" };
     const model = path === "/v1/embeddings" ? "sandbox/embed" : "fine";
     if (path === "/v1/completions") return { model, prompt: "hello", max_tokens: 10 };
     if (path.includes(":generateContent")) return { contents: [{ role: "user", parts: [{ text: "hello" }] }] };

@@ -34,7 +34,15 @@ test("The row of the guide adds a provider that its key alone sets up.", async (
     expect(JSON.parse(stdout)).toMatchObject({
       ok: true,
       providers: ["lumen"],
-      models: ["m", "sandbox/echo", "sandbox/embed", "sandbox/fault", "sandbox/image", "sandbox/story"],
+      models: [
+        "m",
+        "sandbox/echo",
+        "sandbox/embed",
+        "sandbox/fault",
+        "sandbox/image",
+        "sandbox/speech",
+        "sandbox/story",
+      ],
     });
   } finally {
     await rm(folder, { recursive: true, force: true });

@@ -1,37 +1,34 @@
 import type { ImageRequest } from "../../api/images/request.ts";
 import { dearestList, type Route } from "../../catalog/model.ts";
-import { estimateInputs } from "../../credits/estimate.ts";
 import type { ProviderAnswer, UpstreamChunk } from "../../providers/provider.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
-import { labelsOf, modelForTask, type Plan } from "../plan.ts";
+import type { Plan } from "../plan.ts";
+import { planTask } from "./task.ts";
 
 /** Plans a request of images. Throws model_not_found, model_not_allowed or unsupported_value. */
 export function planImages(
-  { catalog, providers, longTasks }: Pick<Gateway, "catalog" | "providers" | "longTasks">,
+  gateway: Pick<Gateway, "catalog" | "providers" | "longTasks">,
   call: GatewayCall<"image">,
 ): Plan {
-  const { principal, request, output, requestId, traceparent, signal } = call;
+  const { request } = call;
   const { prompt, n = 1, safety_identifier, user } = request;
-  const { model, routes: found } = modelForTask({ catalog, providers }, call, "image", ({ makeImages }) => makeImages);
-  const [first, ...others] = found;
-  const estimate = estimateInputs([prompt]);
-  const tokensMost = n * model.maxOutputTokens;
+  const plan = planTask(gateway, call, "image", {
+    texts: [prompt],
+    calls: { images: n },
+    user: safety_identifier ?? user,
+  });
+  const { model, estimate, output } = plan;
+  const [first, ...others] = plan.routes;
+  const tokens = n * model.maxOutputTokens;
   return {
-    operation: "image_generation",
+    ...plan,
     // The maximum of the model is that of one image.
-    model: { ...model, maxOutputTokens: tokensMost, contextWindow: Math.max(model.contextWindow, 2 * tokensMost) },
+    model: { ...model, maxOutputTokens: tokens, contextWindow: Math.max(model.contextWindow, 2 * tokens) },
     routes: [routeFor(first, request), ...others.map((route) => routeFor(route, request))],
-    ignored: [],
-    labels: labelsOf(null, safety_identifier ?? user, model, request.model, principal.pins),
-    output: { ...output, tokens: tokensMost },
-    estimate: { ...estimate, most: estimate.most + ADDED_TOKENS_MOST, calls: { images: n } },
-    isStreamed: false,
-    isInputOnly: false,
-    promptTexts: () => [prompt],
-    send: async (provider, route) => {
-      if (provider.makeImages === undefined) throw new Error(`The provider '${provider.id}' makes no images`);
-      const inTurn = <Result>(work: () => Result) => longTasks.run(principal.organizationId, work);
-      const answer = await provider.makeImages({ request, model: route.model, requestId, traceparent, signal, inTurn });
+    output: { ...output, tokens },
+    estimate: { ...estimate, most: estimate.most + ADDED_TOKENS_MOST },
+    send: async (provider, route, maxTokens) => {
+      const answer = await plan.send(provider, route, maxTokens);
       return { ...answer, chunks: priced(answer.chunks, route) };
     },
   };
@@ -46,7 +43,7 @@ type Kind = { [Part in "quality" | "size"]?: unknown };
  * Returns a route at the prices of the image that is asked for. Where the request leaves its size or quality to the upstream,
  * all possible prices stay, and the highest applies unless the answer states what was made.
  */
-function routeFor(route: Route, { n = 1, ...request }: ImageRequest): Route {
+function routeFor(route: Route, request: ImageRequest): Route {
   const { serviceTiers = {}, ...others } = route;
   const possible = Object.entries(serviceTiers).filter(([name]) => isOf(name, request, isOpen));
   const isCertain = possible.length > 0 && possible.every(([name]) => isOf(name, request));
@@ -55,7 +52,6 @@ function routeFor(route: Route, { n = 1, ...request }: ImageRequest): Route {
     ...others,
     ...dearestList([...(isCertain ? [] : [route]), ...lists.map(([, list]) => list)]),
     ...(!isCertain && possible.length > 0 && { serviceTiers: Object.fromEntries(possible) }),
-    ...(route.callsMost !== undefined && { callsMost: n }),
   };
 }
 

@@ -7,6 +7,8 @@ import { decodeEmbedding } from "../../api/embeddings/decode.ts";
 import { EmbeddingList, EmbeddingRequest } from "../../api/embeddings/request.ts";
 import { decodeImages } from "../../api/images/decode.ts";
 import { ImageList, ImageRequest } from "../../api/images/request.ts";
+import { decodeSpeech } from "../../api/speech/decode.ts";
+import { SpeechAudio, SpeechRequest } from "../../api/speech/request.ts";
 import { answered } from "../answer.ts";
 
 export const createChatCompletion = answered({
@@ -52,4 +54,15 @@ export const createImages = answered({
   body: ImageRequest,
   response: { description: "The images.", schema: ImageList },
   decode: ({ body }) => decodeImages(body),
+});
+
+export const createSpeech = answered({
+  path: "/v1/audio/speech",
+  operationId: "createSpeech",
+  summary: "Create speech",
+  description:
+    "Speaks a text, and charges the token's organization by the character. The audio is sent as it arrives. `null` counts as an absent field; unknown fields are ignored and named in `x-tollgate-ignored`.",
+  body: SpeechRequest,
+  response: { description: "The audio, in the format of the request.", schema: SpeechAudio, contentType: "audio/*" },
+  decode: ({ body }) => decodeSpeech(body),
 });

@@ -40,6 +40,6 @@ export interface Endpoint {
   wildcard?: { name: string; description: string };
   /** Format of error responses; default: OpenAI's. */
   errors?: ErrorFormat;
-  response: { description: string; schema: TSchema; eventSchema?: TSchema };
+  response: { description: string; schema: TSchema; eventSchema?: TSchema; contentType?: string };
   handle(services: EndpointServices, request: FastifyRequest, reply: FastifyReply): Promise<unknown>;
 }

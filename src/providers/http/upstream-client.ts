@@ -13,6 +13,8 @@ export function bearerKey({ apiKey }: Pick<ProviderSettings, "apiKey">): Record<
 
 interface PostOptions {
   isStreamed: boolean;
+  /** The media types of the request and of its answer where they are not those of JSON or of a stream. */
+  types?: { accept: string; contentType: string };
   identity: RequestIdentity;
   /** Headers of this request alone, in lower case; those of the settings override them. */
   headers?: Readonly<Record<string, string>>;
@@ -26,6 +28,7 @@ export class UpstreamClient {
   readonly scrub: Scrub;
   readonly #dispatcher: Dispatcher;
   readonly #settings: ProviderSettings;
+  readonly #key: Readonly<Record<string, string>>;
   /** Parts of the address, read once, because URL computes them at every access. */
   readonly #origin: string;
   readonly #path: string;
@@ -38,22 +41,24 @@ export class UpstreamClient {
   constructor(settings: ProviderSettings, environment: Environment, key: Readonly<Record<string, string>>) {
     const base = toBase(settings);
     this.#settings = settings;
+    this.#key = key;
     this.#origin = base.origin;
     this.#path = base.pathname.replace(/\/+$/, "");
     this.#search = base.search;
     this.#dispatcher = createDispatcher(settings.timeouts, environment, { origin: base.origin });
     this.scrub = createScrub(privateTextsOf(settings, environment));
     this.#headers = {
-      streamed: toHeaders(settings, key, EVENT_STREAM),
-      unstreamed: toHeaders(settings, key, JSON_TYPE),
+      streamed: toHeaders(settings, key, { accept: EVENT_STREAM }),
+      unstreamed: toHeaders(settings, key, { accept: JSON_TYPE }),
     };
     this.#names = new Set(this.#headers.unstreamed.filter((_text, index) => index % 2 === 0));
   }
 
-  /** `path` starts at the base address; `body` is JSON. */
-  post(path: string, body: string, options: PostOptions): Promise<HttpAnswer> {
-    const { isStreamed, identity, headers: further, signal, scrub } = options;
-    const headers = [...(isStreamed ? this.#headers.streamed : this.#headers.unstreamed)];
+  /** `path` starts at the base address; `body` is JSON unless `types` says otherwise. */
+  post(path: string, body: string | Buffer, options: PostOptions): Promise<HttpAnswer> {
+    const { isStreamed, types, identity, headers: further, signal, scrub } = options;
+    const usual = isStreamed ? this.#headers.streamed : this.#headers.unstreamed;
+    const headers = types === undefined ? [...usual] : toHeaders(this.#settings, this.#key, types);
     const ofRequest = { ...further, ...identityHeaders(this.#settings, identity) };
     for (const name in ofRequest) if (!this.#names.has(name)) headers.push(name, ofRequest[name] ?? "");
     return this.#send("POST", path, { headers, body, signal, scrub });
@@ -70,7 +75,12 @@ export class UpstreamClient {
   #send(
     method: "GET" | "POST",
     path: string,
-    { headers, body, signal, scrub }: { headers: string[]; body: string | null; signal: AbortSignal; scrub: Scrub },
+    {
+      headers,
+      body,
+      signal,
+      scrub,
+    }: { headers: string[]; body: string | Buffer | null; signal: AbortSignal; scrub: Scrub },
   ): Promise<HttpAnswer> {
     const { firstByteMs, idleMs } = this.#settings.timeouts;
     const options = {
@@ -94,12 +104,16 @@ function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
 }
 
 /** Returns the headers of every request as alternating names and values. Headers of the settings override the others. */
-function toHeaders(settings: ProviderSettings, key: Readonly<Record<string, string>>, accept: string): string[] {
+function toHeaders(
+  settings: ProviderSettings,
+  key: Readonly<Record<string, string>>,
+  { accept, contentType = JSON_TYPE }: { accept: string; contentType?: string },
+): string[] {
   if (!Object.values(key).every((value) => /^[\t\x20-\x7e\x80-\xff]*$/.test(value))) {
     throw new OperatorError(`providers '${settings.id}': apiKey has a character that no header may have`);
   }
   const headers = new Map([
-    ["content-type", JSON_TYPE],
+    ["content-type", contentType],
     ["accept", accept],
     ["accept-encoding", "identity"],
     ["user-agent", "tollgate"],

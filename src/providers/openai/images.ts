@@ -1,7 +1,7 @@
 import { isObject, type JsonObject, parseJson, pick } from "../../api/json.ts";
 import { failureInside } from "../errors.ts";
 import { usageOfResponses } from "../native/responses.ts";
-import { type ProviderImageCall, type UpstreamChunk, UpstreamError } from "../provider.ts";
+import { type TaskCall, type UpstreamChunk, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 
 /** Longest answer: ten images of 1536x1024 pixels as base64 have about 40 MB. */
@@ -15,7 +15,7 @@ const FIELDS = ["background", "output_format", "quality", "size"];
  */
 export async function* readImages(
   text: string,
-  { inTurn }: Pick<ProviderImageCall, "inTurn">,
+  { inTurn }: Pick<TaskCall<"image">, "inTurn">,
   scrub: Scrub,
 ): AsyncGenerator<readonly UpstreamChunk[], undefined> {
   const answer = await inTurn(() => parseJson(text));

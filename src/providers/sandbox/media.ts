@@ -1,24 +1,36 @@
 import { createHash } from "node:crypto";
 import { crc32, deflateSync } from "node:zlib";
-import { type ProviderAnswer, type ProviderImageCall, type UpstreamChunk, UpstreamError } from "../provider.ts";
+import { type ProviderTasks, type TaskCall, type UpstreamChunk, UpstreamError, unsupportedField } from "../provider.ts";
 
-/** The model that makes images. */
-export const IMAGE_MODEL = "image";
+/** The models that do not chat, by their tasks. */
+const MODELS = { image: "image", speech: "speech" } as const;
+export const SANDBOX_TASK_MODELS = Object.values(MODELS);
+
+/** Pictures and sounds that depend on nothing but the request. They reject with UpstreamError. */
+export const SANDBOX_TASKS: ProviderTasks = {
+  image: async (call) => {
+    check(call, "image");
+    const { prompt, n = 1, response_format } = call.request;
+    return { chunks: imageChunks(prompt, n, response_format === "url") };
+  },
+  speech: async (call) => {
+    check(call, "speech");
+    const { input, response_format = "wav" } = call.request;
+    if (response_format === "wav") return { chunks: soundChunks(input), contentType: "audio/wav" };
+    throw unsupportedField("response_format", "the sandbox speaks wav alone", "The sandbox has one format");
+  },
+};
+
+function check({ model, signal }: TaskCall<keyof typeof MODELS>, task: keyof typeof MODELS): void {
+  signal.throwIfAborted();
+  if (model === MODELS[task]) return;
+  const reason = `The sandbox has the model ${MODELS[task]} for this.`;
+  throw new UpstreamError("misconfigured", reason, { said: reason });
+}
 
 const PIXELS = 16;
 const BYTES_A_PIXEL = 3;
 const PNG_SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
-
-/** Makes pictures of 16x16 pixels that depend on nothing but the prompt and their number. Rejects with UpstreamError. */
-export async function makeImagesInSandbox({ model, request, signal }: ProviderImageCall): Promise<ProviderAnswer> {
-  signal.throwIfAborted();
-  if (model !== IMAGE_MODEL) {
-    const reason = `The sandbox makes images with the model ${IMAGE_MODEL} alone.`;
-    throw new UpstreamError("misconfigured", reason, { said: reason });
-  }
-  const { prompt, n = 1, response_format } = request;
-  return { chunks: imageChunks(prompt, n, response_format === "url") };
-}
 
 async function* imageChunks(prompt: string, n: number, asAddress: boolean): AsyncGenerator<UpstreamChunk[], undefined> {
   for (let number = 0; number < n; number += 1) {
@@ -54,4 +66,39 @@ function pngChunk(type: string, data: Buffer = Buffer.alloc(0)): Buffer {
   named.copy(chunk, 4);
   chunk.writeUInt32BE(crc32(named), named.length + 4);
   return chunk;
+}
+
+const SAMPLES_A_SECOND = 8_000;
+/** A twentieth of a second. */
+const SAMPLES_A_CHARACTER = 400;
+/** Base64 writes them as whole characters. */
+const BYTES_A_CHUNK = 48 * 1024;
+
+async function* soundChunks(text: string): AsyncGenerator<UpstreamChunk[], undefined> {
+  const sound = soundOf([...text]);
+  for (let at = 0; at < sound.length; at += BYTES_A_CHUNK) {
+    yield [{ delta: { audio: { data: sound.toString("base64", at, at + BYTES_A_CHUNK) } } }];
+  }
+  yield [{ finish_reason: "stop" }];
+}
+
+/** Plays a note for each character, as a WAV file of one channel of eight bits ("Multimedia Programming Interface", RIFF). */
+function soundOf(characters: readonly string[]): Buffer {
+  const header = Buffer.alloc(44);
+  const bytes = characters.length * SAMPLES_A_CHARACTER;
+  header.write("RIFF\0\0\0\0WAVEfmt ", "latin1");
+  header.writeUInt32LE(bytes + header.length - 8, 4);
+  // 16 bytes of format: PCM, channels, samples and bytes a second, bytes and bits a sample.
+  header.writeUInt32LE(16, 16);
+  header.set([1, 0, 1, 0], 20);
+  header.writeUInt32LE(SAMPLES_A_SECOND, 24);
+  header.writeUInt32LE(SAMPLES_A_SECOND, 28);
+  header.set([1, 0, 8, 0], 32);
+  header.write("data", 36, "latin1");
+  header.writeUInt32LE(bytes, 40);
+  const notes = characters.map((character) => {
+    const half = 6 + ((character.codePointAt(0) ?? 0) % 12);
+    return Buffer.alloc(SAMPLES_A_CHARACTER, Buffer.alloc(2 * half, 160).fill(96, half));
+  });
+  return Buffer.concat([header, ...notes]);
 }

@@ -98,6 +98,7 @@ const LABELS: Record<Class, [label: string, partOf?: Class | "call"]> = {
   requests: ["Requests", "call"],
   searches: ["Searches", "call"],
   images: ["Images", "call"],
+  characters: ["Characters", "call"],
 };
 const CLASSES = Object.keys(LABELS) as Class[];
 const MILLION = 1_000_000;
