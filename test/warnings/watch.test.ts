@@ -140,6 +140,7 @@ test("a token that expires is told of once, unless it was revoked or replaced", 
     token("tok_never", null),
     token("tok_over", NOON_MS - 1),
     { ...token("tok_revoked", soonMs), revokedAtMs: 2 },
+    { ...token("tok_replaced", soonMs), successorId: "tok_later" },
   ];
   for (const row of tokens) await store.accounts.insertToken(row, null);
   for (const watch of [watchOf(), watchOf()]) await watch.run();
