@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, type Received } from "./client.ts";
-import type { Account, Gateway } from "./gateway.ts";
+import { type Account, type Gateway, urlBelow } from "./gateway.ts";
 import { type Attempt, addUp, type Intent, type Judgement, judgeAccount } from "./judge.ts";
 import { priceOf } from "./money.ts";
 import type { GatewayProcess } from "./process.ts";
@@ -45,6 +45,8 @@ export interface BenchOptions {
   source: AnswerSource;
   books: Books | undefined;
   process: GatewayProcess | undefined;
+  /** Addresses of the gateway: the target, whose process can be killed, and its other nodes. */
+  nodes: readonly URL[];
   /** Requests that are sent at once. */
   requests: number;
   /** Kills of the gateway. */
@@ -66,6 +68,7 @@ export class Bench {
   readonly #run = Date.now().toString(36);
   #accounts = 0;
   #intents = 0;
+  #sent = 0;
 
   constructor(options: BenchOptions) {
     this.options = options;
@@ -110,11 +113,12 @@ export class Bench {
       if (retryCount > 0) await sleep(RETRY_PAUSE_MS);
       const before = source.callCount(id) ?? 0;
       const killsBefore = this.#kills;
-      const received = await this.#send(tab.account.key, id, one, body, retryCount);
-      const { isReached: wasReached, ...seen } = source.observe(id, one.script, before, received);
-      const isKilled = this.#kills > killsBefore && !received.isComplete;
+      const node = this.#nextNode();
+      const received = await this.#send(node, tab.account.key, id, one, body, retryCount);
+      const { isReached: wasReached, upstream } = source.observe(id, one.script, before, received);
+      const isKilled = node === this.options.nodes[0] && this.#kills > killsBefore && !received.isComplete;
       const asked = { streamed: one.streamed, promptBytes: Buffer.byteLength(prompt), tokensMax: one.script.tokens };
-      const attempt = { received, ...asked, ...seen, isKilled };
+      const attempt = { received, ...asked, upstream, isKilled };
       attempts.push(attempt);
       this.attempts.push({ id, name: one.name, attempt });
       isReached ||= wasReached;
@@ -128,9 +132,18 @@ export class Bench {
     return this.options.process?.kills ?? 0;
   }
 
-  #send(key: string, id: string, one: Case, body: object, retryCount: number): Promise<Received> {
+  /** Returns the nodes in turn, the target first. A repetition mostly meets another node than the attempt before. */
+  #nextNode(): URL {
+    const { gateway, nodes } = this.options;
+    const node = nodes[this.#sent % nodes.length] ?? gateway.target;
+    this.#sent += 1;
+    return node;
+  }
+
+  #send(node: URL, key: string, id: string, one: Case, body: object, retryCount: number): Promise<Received> {
+    const url = urlBelow(node, this.options.gateway.description.completionsPath);
     return this.#client.send({
-      ...{ url: this.options.gateway.completionsUrl, key, body, streamed: one.streamed, retryCount },
+      ...{ url, key, body, streamed: one.streamed, retryCount },
       leavesAfterWords: one.leavesAfterWords,
       leavesWhen: one.leavesWhenCalled === true ? this.#called(id) : undefined,
     });

@@ -65,10 +65,6 @@ export class Gateway {
     return new Gateway(description, this.target, this.#adminToken);
   }
 
-  get completionsUrl(): URL {
-    return urlBelow(this.target, this.description.completionsPath);
-  }
-
   /** Creates a key with credits. */
   async createAccount(name: string, granted: bigint): Promise<Account> {
     const { createKey, microPerUnit } = this.description;

@@ -1,6 +1,14 @@
 import type { Received } from "./client.ts";
 import { atLeastZero, priceOf, sum, type TokenPrices } from "./money.ts";
 
+/** The upstream's part in an attempt. It is read when the charges are final: an upstream may emit more after its client has left. */
+export interface Emission {
+  /** Tokens that it wrote to the gateway. */
+  readonly emittedTokens: number;
+  /** Prompt tokens that it reported, with the true tokens of a complete answer; undefined if it reported no truth. */
+  readonly reportedPromptTokens: number | undefined;
+}
+
 /** One attempt of an intent: what was sent, what the upstream emitted for it, and what the client received. */
 export interface Attempt {
   received: Received;
@@ -9,10 +17,7 @@ export interface Attempt {
   promptBytes: number;
   /** Longest answer that the request allows. */
   tokensMax: number;
-  /** Tokens that the upstream wrote to the gateway for this attempt. */
-  emittedTokens: number;
-  /** Prompt tokens that the upstream reported, with the true tokens of a complete answer; undefined if it reported no truth. */
-  reportedPromptTokens: number | undefined;
+  upstream: Emission;
   /** True if the gateway was killed while the attempt ran. */
   isKilled: boolean;
 }
@@ -51,7 +56,8 @@ const PROMPT_TOKENS_ADDED = 512;
 
 /** Returns the verdict over one attempt by itself. */
 export function judgeAttempt(attempt: Attempt, { prices, counting }: Rules): Verdict {
-  const { received, streamed, promptBytes, tokensMax, emittedTokens, reportedPromptTokens, isKilled } = attempt;
+  const { received, streamed, promptBytes, tokensMax, upstream, isKilled } = attempt;
+  const { emittedTokens, reportedPromptTokens } = upstream;
   const { words, isComplete, hasLeft } = received;
   if (isComplete && reportedPromptTokens !== undefined) {
     const price = priceOf(prices, reportedPromptTokens, words);

@@ -21,6 +21,7 @@ const TOKEN_FILE_INTERVAL_MS = 50;
 
 const USAGE = `Usage: overspend --target URL [options]
   --target URL             address of the gateway, without /v1
+  --node URL               another node of the same gateway, which takes its share of the requests; may be repeated
   --adapter NAME|FILE      tollgate (default), or a JSON file that describes another gateway
   --admin-token TOKEN      token of the gateway's administration
   --admin-token-file FILE  the same, in a file that is read when it is needed
@@ -38,6 +39,7 @@ const USAGE = `Usage: overspend --target URL [options]
 
 const OPTIONS = {
   target: { type: "string" },
+  node: { type: "string", multiple: true, default: [] as string[] },
   adapter: { type: "string", default: "tollgate" },
   "admin-token": { type: "string" },
   "admin-token-file": { type: "string" },
@@ -57,6 +59,8 @@ const OPTIONS = {
 
 interface Order {
   target: URL;
+  /** Other nodes of the gateway. */
+  nodes: readonly URL[];
   allowedHost: string | undefined;
   /** Path of a description; undefined for Tollgate. */
   file: string | undefined;
@@ -96,7 +100,10 @@ export async function runOverspend(words: string[], output: Output = console): P
 function readOrder(words: string[]): Order | "help" {
   const values = readWords(words);
   if (values.help) return "help";
-  const target = readTarget(values.target, values["allow-host"]);
+  if (values.target === undefined) throw new BenchmarkError(`--target is missing.\n${USAGE}`);
+  const allowedHost = values["allow-host"];
+  const target = readUrl("--target", values.target, allowedHost);
+  const nodes = values.node.map((node) => readUrl("--node", node, allowedHost));
   const { command, "pid-file": pidFile, "admin-token": token, "admin-token-file": tokenFile } = values;
   if (command !== undefined && pidFile !== undefined)
     throw new BenchmarkError("Use --command or --pid-file, not both.");
@@ -108,7 +115,7 @@ function readOrder(words: string[]): Order | "help" {
     throw new BenchmarkError("The adapter tollgate needs --admin-token or --admin-token-file.");
   }
   return {
-    ...{ target, allowedHost: values["allow-host"] },
+    ...{ target, nodes, allowedHost },
     file: isTollgate ? undefined : values.adapter,
     adminToken: tokenFile === undefined ? { token: token ?? "" } : { file: tokenFile },
     model: values.model,
@@ -131,13 +138,13 @@ function readWords(words: string[]) {
   }
 }
 
-function readTarget(text: string | undefined, allowedHost: string | undefined): URL {
-  if (text === undefined) throw new BenchmarkError(`--target is missing.\n${USAGE}`);
-  if (!URL.canParse(text))
-    throw new BenchmarkError(`--target: found ${text}; allowed: an address such as http://127.0.0.1:8484.`);
+function readUrl(option: string, text: string, allowedHost: string | undefined): URL {
+  if (!URL.canParse(text)) {
+    throw new BenchmarkError(`${option}: found ${text}; allowed: an address such as http://127.0.0.1:8484.`);
+  }
   const target = new URL(text);
   if (target.protocol !== "http:" && target.protocol !== "https:") {
-    throw new BenchmarkError(`--target: found ${target.protocol}; allowed: http: and https:.`);
+    throw new BenchmarkError(`${option}: found ${target.protocol}; allowed: http: and https:.`);
   }
   checkHost(target, allowedHost);
   return target;
@@ -202,7 +209,8 @@ async function measure(order: Order): Promise<Report> {
         }
       : undefined;
     const { requests, rounds } = order;
-    const bench = new Bench({ gateway: ready, source, books, process, requests, rounds });
+    const nodes = [order.target, ...order.nodes];
+    const bench = new Bench({ gateway: ready, source, books, process, nodes, requests, rounds });
     if (from === "upstream") await checkRoute(bench, order);
     const trials = await playTrials(bench, order, startedAt.getTime());
     const report = reportOf(trials, {

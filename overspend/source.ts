@@ -1,14 +1,15 @@
 import type { Received } from "./client.ts";
-import type { Attempt, Rules } from "./judge.ts";
+import type { Emission, Rules } from "./judge.ts";
 import { type Act, countWords, promptOf, type Script } from "./script.ts";
 import { SANDBOX_PRICES } from "./tollgate.ts";
 import type { ScriptedUpstream } from "./upstream.ts";
 
 /** The facts about an attempt that its source knows. */
-export type Observation = Pick<Attempt, "emittedTokens" | "reportedPromptTokens"> & {
+export interface Observation {
   /** False if the gateway did not call its upstream. */
   isReached: boolean;
-};
+  upstream: Emission;
+}
 
 /** The models of the gateway that follow scripts. */
 export interface AnswerSource {
@@ -34,12 +35,16 @@ export function upstreamSource(upstream: ScriptedUpstream, model: string, rules:
       // A gateway may call the upstream several times for one attempt, and delivers one of these answers.
       const calls = upstream.callsOf(id).slice(before);
       const last = calls.at(-1);
-      const isTrue = last?.act.kind === "answer" && last.act.usage === undefined && last.isComplete;
-      return {
-        emittedTokens: Math.max(0, ...calls.map(({ emittedTokens }) => emittedTokens)),
-        reportedPromptTokens: isTrue ? last.promptTokens : undefined,
-        isReached: calls.length > 0,
+      const isTrue = last?.act.kind === "answer" && last.act.usage === undefined;
+      const emission = {
+        get emittedTokens() {
+          return Math.max(0, ...calls.map(({ emittedTokens }) => emittedTokens));
+        },
+        get reportedPromptTokens() {
+          return isTrue && last.isComplete ? last.promptTokens : undefined;
+        },
       };
+      return { isReached: calls.length > 0, upstream: emission };
     },
   };
 }
@@ -59,11 +64,11 @@ export function sandboxSource(): AnswerSource {
     callCount: () => undefined,
     observe(_id, { tokens, acts: [act] }, _before, received) {
       const isTrue = act.kind === "answer" && act.usage === undefined && received.isComplete;
-      return {
+      const emission = {
         emittedTokens: act.kind === "break" ? act.afterTokens : tokens,
         reportedPromptTokens: isTrue ? countWords(String(phraseOf({ tokens, acts: [act] }))) : undefined,
-        isReached: true,
       };
+      return { isReached: true, upstream: emission };
     },
   };
 }

@@ -53,7 +53,7 @@ async function run(words: string[]): Promise<{ code: number; printed: string; co
 }
 
 /** Measures the small gateway with faults; resolves with the exit code and the report. */
-async function measure(faults: string[], trials?: string) {
+async function measure(faults: string[], trials?: string, more: string[] = []) {
   const [port, upstreamPort] = [await freePort(), await freePort()];
   const books = join(directory, `books-${port}.json`);
   const program = [process.execPath, GATEWAY, "--port", port, "--books", books, "--faults", `'${faults.join()}'`];
@@ -62,6 +62,7 @@ async function measure(faults: string[], trials?: string) {
     ...["--upstream", `127.0.0.1:${upstreamPort}`, "--requests", "12", "--rounds", "2", "--json"],
     ...["--command", `exec ${program.join(" ")} --upstream http://127.0.0.1:${upstreamPort}/v1`],
     ...(trials === undefined ? [] : ["--trials", trials]),
+    ...more,
   ]);
   return { code, report: JSON.parse(printed) };
 }
@@ -110,12 +111,20 @@ test.each(readdirSync(GATEWAYS))("The description %s is complete.", (file) => {
   expect(JSON.parse(text).notes).toContain("not run here");
 });
 
+test("Nodes take the requests in turn, and what a node does not pass on is listed as not run.", async () => {
+  const { code, report } = await measure([], "resets", ["--node", `http://127.0.0.1:${await freePort()}`]);
+  const [trial] = report.trials;
+  expect([code, trial.requests, trial.not_run.length]).toEqual([0, 10, 5]);
+  expect(trial.not_run[0].reason).toBe("the gateway did not call its upstream (no response)");
+});
+
 describe("A wrong use ends with 2 and says", () => {
   const target = ["--target", "http://127.0.0.1:9"];
   test.each([
     ["that the target is missing", [], "--target is missing"],
     ["that the target is no address", ["--target", "gateway"], "--target: found gateway"],
     ["that the target is another machine", ["--target", "http://192.0.2.1"], "--allow-host 192.0.2.1"],
+    ["that a node is another machine", [...target, "--node", "http://192.0.2.1"], "--allow-host 192.0.2.1"],
     ["that the token is missing", target, "needs --admin-token"],
     ["which trials there are", [...target, "--admin-token", "t", "--trials", "nap"], "found nap; allowed: concurrency"],
     ["what a number may be", [...target, "--admin-token", "t", "--requests", "1.5"], "--requests: found 1.5; allowed"],

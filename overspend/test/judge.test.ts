@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Attempt, type Intent, judgeAccount } from "../judge.ts";
+import { type Attempt, type Emission, type Intent, judgeAccount } from "../judge.ts";
 import { parseExactly, parseMicro, toUnits, valueAt } from "../money.ts";
 
 const RULES = { prices: { input: 1n, output: 1000n }, counting: { leastPercent: 100, mostPercent: 100 } };
@@ -7,9 +7,11 @@ const WHOLE = { status: 200, words: 20, bytes: 100, isComplete: true, hasLeft: f
 const CUT = { ...WHOLE, words: 7, isComplete: false };
 const REFUSED = { ...WHOLE, status: 402, words: 0, isComplete: false };
 
-function attempt(received: Attempt["received"], more: Partial<Attempt> = {}): Attempt {
-  const asked = { streamed: true, promptBytes: 20, tokensMax: 20, emittedTokens: 20 };
-  return { received, ...asked, reportedPromptTokens: received.isComplete ? 2 : undefined, isKilled: false, ...more };
+function attempt(received: Attempt["received"], more: Partial<Attempt & Emission> = {}): Attempt {
+  const { emittedTokens = 20, isKilled = false } = more;
+  const reportedPromptTokens = "reportedPromptTokens" in more || !received.isComplete ? undefined : 2;
+  const asked = { streamed: true, promptBytes: 20, tokensMax: 20 };
+  return { received, ...asked, upstream: { emittedTokens, reportedPromptTokens }, isKilled };
 }
 
 function judged(attempts: Attempt[], charged: bigint, granted = 1_000_000n) {
