@@ -3,7 +3,7 @@ import { defineConfig } from "vite";
 /** Browsers of the last two years, which support `light-dark()` and cascade layers. */
 const BROWSERS = ["chrome123", "firefox120", "safari17.5"];
 /** Paths of the service that the development server forwards. */
-const SERVICE_PATHS = ["/v1", "/admin/v1", "/openapi.json", "/docs", "/healthz", "/readyz"];
+const SERVICE_PATHS = ["/v1", "/admin/v1", "/openapi.json", "/docs/json", "/healthz", "/readyz"];
 
 /** Returns the proxy settings for a service. It compares Host with Origin, so both must name Vite's own address. */
 export function proxyTo(target: string) {

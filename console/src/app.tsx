@@ -45,7 +45,8 @@ export function App() {
       </>
     );
   }
-  if (path === "/playground" && service.data?.guest_playground.open === true) return <Guest session={who.data} />;
+  const isOpen = path === "/docs" || (path === "/playground" && service.data?.guest_playground.open === true);
+  if (isOpen) return <Guest session={who.data} path={path} />;
   return <SignIn service={service.data} />;
 }
 
@@ -102,13 +103,14 @@ function SignedIn({ session: who }: { session: SignedInSession }) {
   );
 }
 
-function Guest({ session: who }: { session: Session }) {
-  const Playground = destinations.find(({ path }) => path === "/playground")?.page;
+/** A page for those who are not signed in: the playground, or the reference of the API. */
+function Guest({ session: who, path }: { session: Session; path: string }) {
+  const Content = destinations.find((one) => one.path === path)?.page;
   return (
     <SessionContext value={who}>
       <GuestShell>
         <Boundary>
-          <Suspense fallback={<PagePlaceholder />}>{Playground && <Playground />}</Suspense>
+          <Suspense fallback={<PagePlaceholder />}>{Content && <Content />}</Suspense>
         </Boundary>
       </GuestShell>
     </SessionContext>

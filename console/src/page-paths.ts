@@ -24,4 +24,5 @@ export const PAGE_PATHS = [
   { path: "/playground", roles: ["operator", "owner", "developer", "member"] },
   { path: "/warnings", one: "/warnings/:id", roles: [...service, "owner"] },
   { path: "/audit", roles: service },
+  { path: "/docs", roles: everyone },
 ] as const satisfies readonly Address[];

@@ -1,5 +1,6 @@
 import {
   BellRing,
+  BookOpen,
   BookText,
   Boxes,
   Building2,
@@ -66,6 +67,11 @@ const PAGES: Record<(typeof PAGE_PATHS)[number]["path"], PageInfo> = {
     label: "Audit log",
     icon: History,
     page: lazy(() => import("./pages/audit-log/audit-log.tsx")),
+  },
+  "/docs": {
+    label: "API reference",
+    icon: BookOpen,
+    page: lazy(() => import("./pages/docs/docs.tsx")),
   },
 };
 

@@ -80,6 +80,7 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
     return isNavigation(request) ? send(reply) : respondNoRoute(request, reply);
   };
   server.get("/", sendPage);
+  server.get("/docs", sendPage);
   for (const path of PAGES) {
     server.get(path, sendPage);
     server.get(`${path}/*`, sendPage);

@@ -1,3 +1,4 @@
+import { gunzipSync } from "node:zlib";
 import swagger from "@fastify/swagger";
 import fastify from "fastify";
 import { expect, test, vi } from "vitest";
@@ -9,8 +10,8 @@ async function serverWithDocument(format: "json" | "yaml" = "json") {
   server.get("/openapi.json", documentHandler(server, format));
   await server.ready();
   const serialize = vi.spyOn(server, "swagger");
-  const get = (etag?: string) =>
-    server.inject({ url: "/openapi.json", headers: etag === undefined ? {} : { "if-none-match": etag } });
+  const get = (etag = "", encoding = "") =>
+    server.inject({ url: "/openapi.json", headers: { "if-none-match": etag, "accept-encoding": encoding } });
   return { get, serialize };
 }
 
@@ -35,10 +36,23 @@ test("The OpenAPI document is serialized once as YAML too.", async () => {
 test("A client with the current OpenAPI document gets 304 without a body.", async () => {
   const { get } = await serverWithDocument();
   const etag = (await get()).headers.etag as string;
-  expect(etag).toMatch(/^"[\w-]{43}"$/);
-  for (const known of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
+  expect(etag).toMatch(/^W\/"[\w-]{43}"$/);
+  for (const known of [etag, etag.slice(2), `"other", ${etag}`, "*"]) {
     const answer = await get(known);
     expect([answer.statusCode, answer.body, answer.headers.etag]).toEqual([304, "", etag]);
   }
-  for (const unknown of ['"other"', "", etag.slice(1, -1)]) expect((await get(unknown)).statusCode).toBe(200);
+  for (const unknown of ['"other"', "", etag.slice(3, -1)]) expect((await get(unknown)).statusCode).toBe(200);
+});
+
+test("The OpenAPI document is compressed for clients that accept it.", async () => {
+  const { get } = await serverWithDocument();
+  const plain = await get();
+  expect(plain.headers["content-encoding"]).toBeUndefined();
+  for (const encoding of ["gzip", "br, gzip, deflate", "gzip, deflate;q=0.5"]) {
+    const answer = await get(undefined, encoding);
+    expect(answer.headers).toMatchObject({ "content-encoding": "gzip", vary: "Accept-Encoding" });
+    expect(gunzipSync(answer.rawPayload).toString()).toBe(plain.body);
+    expect(answer.headers.etag).toBe(plain.headers.etag);
+  }
+  for (const encoding of ["identity", "br", "gzip;q=0"]) expect((await get(undefined, encoding)).body).toBe(plain.body);
 });

@@ -3,7 +3,6 @@ import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import cors from "@fastify/cors";
 import swagger from "@fastify/swagger";
-import swaggerUi from "@fastify/swagger-ui";
 import fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ApiError } from "../errors.ts";
@@ -292,23 +291,9 @@ async function document(server: FastifyInstance, version: string): Promise<void>
     },
   });
   const sendDocument = documentHandler(server, "json");
-  const sendYaml = documentHandler(server, "yaml");
-  await server.register(swaggerUi, {
-    routePrefix: "/docs",
-    indexPrefix: server.basePath,
-    staticCSP: true,
-    // The directive would break the page over plain HTTP.
-    transformStaticCSP: (header) => header.replace(" upgrade-insecure-requests;", ""),
-    uiConfig: { validatorUrl: null, persistAuthorization: false },
-    uiHooks: {
-      // The plugin would serialize the document at every request.
-      onRequest: async (request, reply) => {
-        if (request.routeOptions.url?.endsWith("/docs/json")) return sendDocument(request, reply);
-        if (request.routeOptions.url?.endsWith("/docs/yaml")) return sendYaml(request, reply);
-      },
-    },
-  });
   server.get("/openapi.json", sendDocument);
+  server.get("/docs/json", sendDocument);
+  server.get("/docs/yaml", documentHandler(server, "yaml"));
 }
 
 /**

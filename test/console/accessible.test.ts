@@ -32,7 +32,7 @@ const patternsOf = (role: Role): Pattern[] =>
   );
 
 describe.skipIf(!hasBrowser)(
-  "accessibility by the rules of axe, in both themes, wide and 360 pixels wide",
+  "accessibility by the rules of axe, in both themes and forced colors, 1440, 900 and 360 pixels wide and at 200 %",
   { timeout: 300_000 },
   () => {
     let browser: Browser;
@@ -79,6 +79,11 @@ describe.skipIf(!hasBrowser)(
         "/warnings": ["/warnings", "/warnings?state=failed"],
         "/warnings/:id": [`/warnings/${receiverId}`, "/warnings/rcv_unknown"],
         "/audit": ["/audit"],
+        "/docs": [
+          "/docs",
+          "/docs?task=messages",
+          ...["createChatCompletion", "createToken", "none"].map((name) => `/docs?operation=${name}`),
+        ],
       };
     });
     afterAll(async () => {

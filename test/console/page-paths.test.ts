@@ -12,6 +12,7 @@ const READS: Record<(typeof PAGE_PATHS)[number]["path"], Permission> = {
   "/playground": "playground:use",
   "/warnings": "receivers:read",
   "/audit": "audit:read",
+  "/docs": "service:read",
 };
 
 test.each(PAGE_PATHS)("The page $path is offered only to roles that may read what it shows.", ({ path, roles }) => {

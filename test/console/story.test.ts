@@ -211,6 +211,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
       "Requests",
       "Models",
       "Playground",
+      "API reference",
     ]);
     await member.page.getByText(NAME).first().waitFor();
     await member.page.goto("/organizations");

@@ -5,8 +5,12 @@ import { firstAdminToken } from "./admin.ts";
 import type { RunningService } from "./service.ts";
 
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-/** Rules about colors. The themes differ in nothing else. */
+/** Rules about colors. The themes and forced colors differ in nothing else. */
 const RULES_OF_COLOR = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
+const RULES_OF_LAYOUT = {
+  type: "rule",
+  values: [...RULES_OF_COLOR.values, "target-size", "scrollable-region-focusable"],
+};
 /** Generous, because other tests may keep the machine busy. */
 const WAIT_MS = 30_000;
 
@@ -96,17 +100,27 @@ function overflowOf(page: Page): Promise<number> {
   return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth");
 }
 
-export const WINDOWS = { wide: { width: 1440, height: 900 }, narrow: { width: 360, height: 780 } };
-const RULES_BY_THEME = [
-  ["light", RULES],
-  ["dark", RULES_OF_COLOR],
+/** A zoom of 200 % gives a page half of the pixels. */
+export const WINDOWS = {
+  wide: { width: 1440, height: 900 },
+  medium: { width: 900, height: 700 },
+  zoomed: { width: 720, height: 450 },
+  narrow: { width: 360, height: 780 },
+};
+const LIGHT = { colorScheme: "light", forcedColors: "none" } as const;
+const LOOKS = [
+  ["light", LIGHT, RULES],
+  ["dark", { colorScheme: "dark", forcedColors: "none" }, RULES_OF_COLOR],
+  ["forced colors", { colorScheme: "light", forcedColors: "active" }, RULES_OF_COLOR],
 ] as const;
+/** Rules that a width in between can break: the layout below 60rem is that of the narrow window. */
+const LIGHT_LAYOUT = [["light", LIGHT, RULES_OF_LAYOUT]] as const;
 
 /** Counts the charts that are still drawn for an earlier width. */
 const STALE_CHARTS = `[...document.querySelectorAll(".chart-plot")].filter(
   (plot) => plot.querySelector("svg").viewBox.baseVal.width !== Math.max(200, plot.clientWidth)).length`;
 
-/** Returns axe violations, overflow and page errors of the current page, in both themes, wide and narrow. */
+/** Returns axe violations, overflow and page errors of the current page, in every window and look. */
 export async function problemsOf({ page, pageErrors }: Visit, name: string): Promise<string[]> {
   const problems: string[] = [];
   for (const [size, viewport] of Object.entries(WINDOWS)) {
@@ -115,11 +129,13 @@ export async function problemsOf({ page, pageErrors }: Visit, name: string): Pro
     await eventually(() => page.evaluate(STALE_CHARTS)).toBe(0);
     const overflow = await overflowOf(page);
     if (overflow > 0) problems.push(`${size}: wider than the window by ${overflow}`);
-    for (const [colorScheme, rules] of RULES_BY_THEME) {
-      await page.emulateMedia({ colorScheme });
-      problems.push(...(await violationsOf(page, rules)).map((violation) => `${colorScheme}, ${size}: ${violation}`));
+    const looks = size === "medium" || size === "zoomed" ? LIGHT_LAYOUT : LOOKS;
+    for (const [look, media, rules] of looks) {
+      await page.emulateMedia(media);
+      problems.push(...(await violationsOf(page, rules)).map((violation) => `${look}, ${size}: ${violation}`));
     }
   }
+  await page.emulateMedia({ colorScheme: null, forcedColors: null });
   return [...problems, ...pageErrors.splice(0)].map((problem) => `${name}: ${problem}`);
 }
 

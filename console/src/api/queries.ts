@@ -1,5 +1,6 @@
 import { keepPreviousData, queryOptions, useInfiniteQuery, useQueries } from "@tanstack/react-query";
 import { useEffect } from "react";
+import type { OpenApiDocument } from "../pages/docs/document.ts";
 import { read, withQuery } from "./client.ts";
 import { useSteady } from "./steady.ts";
 import type {
@@ -27,6 +28,13 @@ const MODELS_MS = 15_000;
 export const serviceFacts = queryOptions({
   queryKey: ["service"],
   queryFn: ({ signal }) => read<ServiceFacts>("/admin/v1/service", signal),
+  staleTime: Number.POSITIVE_INFINITY,
+});
+
+/** The OpenAPI document, which needs no sign-in. */
+export const openApiDocument = queryOptions({
+  queryKey: ["openapi"],
+  queryFn: ({ signal }) => read<OpenApiDocument>("/openapi.json", signal),
   staleTime: Number.POSITIVE_INFINITY,
 });
 

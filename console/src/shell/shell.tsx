@@ -72,7 +72,7 @@ function useShortcut(onPressed: () => void): void {
   }, []);
 }
 
-/** Frame of the playground for guests: a link to sign in, and no navigation. */
+/** Frame of a page for guests: a link to sign in, and no navigation. */
 export function GuestShell({ children }: { children: ReactNode }) {
   return (
     <div className="guest">

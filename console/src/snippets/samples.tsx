@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { apiBaseUrl } from "../base-path.ts";
-import { CopyButton } from "../ui/copy.tsx";
 import { Segments } from "../ui/field.tsx";
+import { Code } from "./code.tsx";
 import { type Call, type CallBody, claudeCodeOf, codexOf, curlOf, pythonOf, typescriptOf } from "./snippets.ts";
 
 interface Client {
@@ -45,19 +45,14 @@ export function Samples({ body, token, withAgents = false }: SamplesProps) {
   const offered = Object.entries<Client>(CLIENTS).filter(([, { isAgent = false }]) => withAgents || !isAgent);
   return (
     <>
-      <div className="row spread">
+      <Code text={code}>
         <Segments
           label="Language"
           value={name}
           options={offered.map(([client, { label }]) => [client as ClientName, label] as const)}
           onValue={setName}
         />
-        <CopyButton text={code} label="Copy code" />
-      </div>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
-      <pre className="code" tabIndex={0}>
-        {code}
-      </pre>
+      </Code>
       {(token === undefined || !hasToken) && <p className="small faint">{needs}</p>}
     </>
   );

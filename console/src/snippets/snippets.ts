@@ -15,10 +15,11 @@ export interface CallBody {
   stream?: boolean;
 }
 
-const VARIABLE = "TOLLGATE_TOKEN";
+/** Variable of the environment that holds the token. */
+export const VARIABLE = "TOLLGATE_TOKEN";
 
 /** Quotes a text as one word for a POSIX shell. */
-function shellQuote(text: string): string {
+export function shellQuote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
@@ -111,12 +112,13 @@ export function codexOf({ baseUrl, body }: Call): string {
   ].join("\n");
 }
 
-function indent(text: string, by = 2): string {
+/** Indents all lines of a text but the first. */
+export function indent(text: string, by = 2): string {
   return text.replaceAll("\n", `\n${" ".repeat(by)}`);
 }
 
 /** Formats a value as a Python literal. JSON strings and numbers are valid Python literals. */
-function pythonValue(value: unknown): string {
+export function pythonValue(value: unknown): string {
   if (typeof value === "boolean") return value ? "True" : "False";
   return JSON.stringify(value, null, 4);
 }

@@ -1,0 +1,168 @@
+import { execFile, spawnSync } from "node:child_process";
+import { promisify } from "node:util";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { groupedOperations, type OpenApiDocument, operationsOf } from "../../console/src/pages/docs/document.ts";
+import { TASKS } from "../../console/src/pages/docs/tasks.ts";
+import { EXAMPLES, type Examples, type Reader } from "../../console/src/snippets/examples.ts";
+import { hasBrowser, launchBrowser } from "../support/browser.ts";
+import { adminTokenOf, eventually, problemsOf, signIn, type Visit, visit, WINDOWS } from "../support/console.ts";
+import { ROOT } from "../support/documents.ts";
+import { makeOrganization, type Organization, type RunningService, startService } from "../support/service.ts";
+
+const run = promisify(execFile);
+const PAGE_BYTES_MAX = 500_000;
+
+let service: RunningService;
+let organization: Organization;
+beforeAll(async () => {
+  service = await startService();
+  organization = await makeOrganization(service, "10");
+});
+afterAll(() => service?.end());
+
+const readerOf = (token?: string): Reader => ({
+  ...{ root: service.url, token },
+  ...{ model: "sandbox/echo", embeddingModel: "sandbox/embed" },
+});
+const environment = () => ({ PATH: process.env.PATH, TOLLGATE_TOKEN: organization.token });
+const withCode = (language: keyof Examples) =>
+  TASKS.filter(({ id }) => language in (EXAMPLES[id]({ root: "", model: "", embeddingModel: "" }) as Examples)).map(
+    ({ id }) => id,
+  );
+const examplesOf = (id: (typeof TASKS)[number]["id"], token?: string): Examples => EXAMPLES[id](readerOf(token));
+
+describe("the examples of the reference", () => {
+  const ANSWERS: Record<string, RegExp> = {
+    chat: /"object":"chat.completion".*Hello, Tollgate!/,
+    stream: /data: \[DONE\]/,
+    tools: /get_weather/,
+    json: /"object":"chat.completion"/,
+    responses: /"object":"response".*Hello, Tollgate!/,
+    messages: /"type":"message".*Hello, Tollgate!/,
+    gemini: /"candidates".*Hello, Tollgate!/,
+    embeddings: /"embedding"/,
+    models: /"object":"list".*"creditsTotal"|"object":"list".*credits/s,
+    retries: /"object":"chat.completion"/,
+  };
+
+  test.each(withCode("curl"))("The curl command of %s is answered, with the token in it and without.", async (id) => {
+    for (const token of [undefined, organization.token]) {
+      const { curl = "" } = examplesOf(id, token);
+      expect(curl.includes(organization.token)).toBe(token !== undefined);
+      const env = token === undefined ? environment() : { PATH: process.env.PATH };
+      const { stdout } = await run("sh", ["-c", curl], { env });
+      expect(stdout).toMatch(ANSWERS[id] ?? /^no answer is known$/);
+    }
+  });
+
+  test.each(withCode("typescript").filter((id) => id !== "gemini"))(
+    "The TypeScript program of %s runs.",
+    async (id) => {
+      const words = ["--input-type=module-typescript", "--eval", examplesOf(id).typescript ?? ""];
+      const { stdout } = await run(process.execPath, words, { cwd: ROOT, env: environment() });
+      expect(stdout).toMatch(/Hello, Tollgate!|get_weather|sandbox\/echo|Vienna|\{|^\d+\n$/);
+    },
+  );
+
+  const hasPython = spawnSync("python3", ["--version"]).status === 0;
+  test.skipIf(!hasPython).each(withCode("python"))("The Python program of %s is Python.", async (id) => {
+    for (const token of [undefined, organization.token]) {
+      const check = "import ast, sys; ast.parse(sys.argv[1])";
+      await run("python3", ["-c", check, examplesOf(id, token).python ?? ""]);
+    }
+  });
+});
+
+test("Every operation of the OpenAPI document is in a group, and every task names operations that exist.", async () => {
+  const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as OpenApiDocument;
+  const operations = operationsOf(document);
+  const groups = groupedOperations(operations);
+  expect(groups.map(([title]) => title)).not.toContain("Others");
+  expect(groups.flatMap(([, group]) => group)).toHaveLength(operations.length);
+  const known = new Set(operations.map(({ operationId }) => operationId));
+  const named = TASKS.flatMap((task) => task.operations);
+  expect(named.filter((name) => !known.has(name))).toEqual([]);
+});
+
+describe.skipIf(!hasBrowser)("the reference at /docs", () => {
+  let browser: Browser;
+  let guest: Visit;
+  let page: Page;
+
+  beforeAll(async () => {
+    browser = await launchBrowser();
+    guest = await visit(browser, service);
+    page = guest.page;
+  });
+  afterAll(() => browser?.close());
+
+  test("A guest reads it: at most 500 KB, from this service only, with a way back.", async () => {
+    let bytes = 0;
+    const sizes: Promise<void>[] = [];
+    page.on("response", (response) => {
+      sizes.push(
+        response
+          .request()
+          .sizes()
+          .then(({ responseBodySize }) => {
+            bytes += responseBodySize;
+          }),
+      );
+    });
+    await page.goto("/docs");
+    await page.getByRole("heading", { name: "API reference", level: 1 }).waitFor();
+    await page.getByRole("heading", { name: "All operations" }).waitFor();
+    await page.getByText(`curl '${service.url}/v1/chat/completions'`).waitFor();
+    await Promise.all(sizes);
+    expect(bytes).toBeGreaterThan(100_000);
+    expect(bytes).toBeLessThan(PAGE_BYTES_MAX);
+    expect(await problemsOf(guest, "reference for guests")).toEqual([]);
+    await page.getByRole("link", { name: "Sign in", exact: true }).click();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+  });
+
+  test("The reader's token and model are in every example, in each language.", async () => {
+    await page.goto("/docs");
+    await page.getByLabel("Your token").fill(organization.token);
+    for (const { title } of TASKS) {
+      await page.getByRole("navigation", { name: "Tasks" }).getByRole("link", { name: title, exact: true }).click();
+      await page.getByRole("heading", { name: title, level: 2 }).waitFor();
+      for (const language of await page.getByRole("radio").all()) {
+        await language.check();
+        const code = await page.locator("pre.code").innerText();
+        expect(code, title).toContain(service.url);
+        if (!code.startsWith("model = ")) expect(code, title).toContain(organization.token);
+      }
+    }
+    expect(await page.evaluate("localStorage.length + sessionStorage.length")).toBe(0);
+  });
+
+  test("An operation shows its example, fields, nested fields, answers and errors.", async () => {
+    await page.goto("/docs");
+    await page.getByRole("link", { name: "Create a chat completion" }).first().click();
+    await page.getByRole("heading", { name: "Create a chat completion", level: 1 }).waitFor();
+    const body = page.locator(".card", { has: page.getByRole("heading", { name: "Body" }) });
+    const messages = body.locator(".schema > li", { has: page.locator("code", { hasText: /^messages$/ }) }).first();
+    await messages.getByText("required").first().waitFor();
+    await messages.getByText("Allowed: 1 to 10,000 entries").waitFor();
+    await messages.getByText("Fields of messages").click();
+    await messages.getByText('"system" or "developer" or "user"').waitFor();
+    await page.getByRole("heading", { name: "Answer 402" }).waitFor();
+    await page.getByText("insufficient_credits, budget_exhausted").waitFor();
+    await page.getByRole("link", { name: "All operations" }).click();
+    await page.getByRole("link", { name: "Create an access token" }).click();
+    await page.getByText(`curl '${service.url}/admin/v1/tokens'`).waitFor();
+    expect(guest.pageErrors).toEqual([]);
+  });
+
+  test("Those who are signed in read it inside the console, with the models that they can call.", async () => {
+    await page.setViewportSize(WINDOWS.wide);
+    await signIn(page, await adminTokenOf(service));
+    await page.getByRole("link", { name: "API reference" }).click();
+    await page.getByLabel("Model").selectOption("sandbox/story");
+    await eventually(() => page.locator("pre.code").innerText()).toContain('"model": "sandbox/story"');
+    await page.getByRole("link", { name: "Overview" }).click();
+    await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+  });
+});
