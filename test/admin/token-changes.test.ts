@@ -67,7 +67,7 @@ test.each([
   [{ name: "" }, "name"],
   [{ cap: 0 }, "cap"],
   [{ scopes: [] }, "scopes"],
-  [{ expires_at: "2001-01-01T00:00:00Z" }, "expiry"],
+  [{ expires_at: "2001-01-01T00:00:00Z" }, "expires_at"],
   [{ organization_id: "org_playground" }, "organization_id"],
   [{ limits: { requests_per_minute: 0 } }, "limits.requests_per_minute"],
   [{ pinned: {} }, "pinned"],
