@@ -123,7 +123,7 @@ export const PRICE_CLASSES = {
     onlyIf: "callsMost",
   },
   characters: {
-    code: "h",
+    code: "t",
     name: "characters",
     isCall: true,
     setting: "perCharacter",
