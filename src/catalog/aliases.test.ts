@@ -81,6 +81,13 @@ describe("Without configured models", () => {
     expect(found({ providers: [] }, "claude-sonnet-4-5")).toBe("sandbox/echo");
   });
 
+  test("gemini-* does the same for Gemini CLI, with a Gemini where one is offered.", () => {
+    const google = { ...OPENAI, id: "google", kind: "google" as const, baseUrl: null };
+    expect(found({ providers: [OPENAI, google] }, "gemini-of-tomorrow")).toMatch(/^gemini-/);
+    expect(found({ providers: [OPENAI, google] }, "claude-sonnet-4-5")).not.toMatch(/^sandbox/);
+    expect(found({ providers: [] }, "gemini-of-tomorrow")).toBe("sandbox/echo");
+  });
+
   test("there is no alias with an empty setting, none where models are configured, and never one for every name.", () => {
     expect(found({ providers: [OPENAI], aliases: {} }, "claude-sonnet-4-5")).toBeUndefined();
     expect(found({ models: [modelOf("large")] }, "claude-sonnet-4-5")).toBeUndefined();

@@ -160,12 +160,12 @@ function foundModels(server: FoundServer): CatalogModel[] {
 /** Models by the names that the configuration gives them: a name, or the beginning of names with a `*`. */
 type AliasSettings = Readonly<Record<string, string>>;
 
-/** The names that Claude Code and other clients of Anthropic ask for if they have no setting of a model. */
-const DEFAULT_ALIAS = "claude-*";
+/** The beginnings of the names that Claude Code and Gemini CLI ask for if they have no setting of a model. */
+const DEFAULT_ALIASES = ["claude-", "gemini-"];
 
 /**
- * Returns the models that aliases name. Without settings, a catalog without configured models has one alias, so that
- * clients of Anthropic work. A model of a local server that is not found now is left out. Throws OperatorError with one
+ * Returns the models that aliases name. Without settings, a catalog without configured models has the default ones, so that
+ * these clients work. A model of a local server that is not found now is left out. Throws OperatorError with one
  * line that has the key, the value and the allowed values.
  */
 function resolveAliases(
@@ -186,8 +186,11 @@ function resolveAliases(
       refuse(key, `found ${JSON.stringify(target)}, which is no model`, idsOf(models));
     }
   }
-  const usual = stated === undefined && !hasConfiguredModels ? usualModel([...models.values()]) : undefined;
-  if (usual !== undefined) resolved.set(DEFAULT_ALIAS, usual);
+  if (stated !== undefined || hasConfiguredModels) return resolved;
+  for (const beginning of DEFAULT_ALIASES) {
+    const usual = usualModel([...models.values()], beginning);
+    if (usual !== undefined) resolved.set(`${beginning}*`, usual);
+  }
   return resolved;
 }
 
@@ -203,17 +206,17 @@ function idsOf(models: ReadonlyMap<string, CatalogModel>): string {
 }
 
 /**
- * Returns the model that the default alias names: a Claude, else another model, else one of the sandbox; of those that take
- * tools the newest of the cheaper half, so that nobody pays for the most expensive model without asking for it.
+ * Returns the model that a default alias names: one of the same beginning, else another model, else one of the sandbox; of
+ * those that take tools the newest of the cheaper half, so that nobody pays for the most expensive model without asking for it.
  */
-function usualModel(models: readonly CatalogModel[]): CatalogModel | undefined {
+function usualModel(models: readonly CatalogModel[], beginning: string): CatalogModel | undefined {
   const able = models.filter(
     ({ capabilities, deprecatedSince }) => capabilities.has("tools") && deprecatedSince === null,
   );
   const isBuiltIn = ({ routes }: CatalogModel) => routes[0]?.providerId === SANDBOX_PROVIDER.id;
   const others = able.filter((model) => !isBuiltIn(model));
-  const claudes = others.filter(({ id }) => id.includes("claude"));
-  const [first = []] = [claudes, others, able].filter((group) => group.length > 0);
+  const sameFamily = others.filter(({ id }) => id.includes(beginning));
+  const [first = []] = [sameFamily, others, able].filter((group) => group.length > 0);
   const byPrice = first.toSorted((a, b) => Number(a.prices.output - b.prices.output));
   const cheaper = byPrice.slice(0, Math.ceil(byPrice.length / 2));
   return cheaper.sort((a, b) => b.created - a.created || (a.id < b.id ? -1 : 1))[0];

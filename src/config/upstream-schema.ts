@@ -203,5 +203,5 @@ export const Aliases = Type.Record(Type.String(), Name({ description: "ID of the
   reload: true,
   allowed: "names, such as gpt-4o or claude-*, with the id of a model each; a * is allowed only at the end",
   description:
-    "Further names of models. One that ends with * stands for all names with this beginning that no model has. Absent, and without models: claude-* names a model that takes tools.",
+    "Further names of models. One that ends with * stands for all names with this beginning that no model has. Absent, and without models: claude-* and gemini-* name a model that takes tools.",
 });

@@ -143,7 +143,7 @@ test("Aliases change at a reload, and a wrong one leaves the service as it was."
   }
 });
 
-test("A service without a configuration answers Claude Code's own model names.", async () => {
+test("A service without a configuration answers the model names of Claude Code and Gemini CLI.", async () => {
   const service = await startService();
   try {
     const client = new Anthropic({ authToken: firstToken(service), baseURL: service.url, maxRetries: 0 });
@@ -151,7 +151,12 @@ test("A service without a configuration answers Claude Code's own model names.",
     const answer = await client.messages.stream(body).finalMessage();
     expect(answer).toMatchObject({ model: "sandbox/echo", content: [{ text: "go" }] });
     const checked = await service.tollgate("config", "check");
-    expect(checked).toMatchObject({ aliases: { "claude-*": "sandbox/echo" } });
+    expect(checked).toMatchObject({ aliases: { "claude-*": "sandbox/echo", "gemini-*": "sandbox/echo" } });
+    const contents = [{ role: "user", parts: [{ text: "come" }] }];
+    const gemini = await send(service, "/v1beta/models/gemini-3-pro-preview:generateContent", firstToken(service), {
+      contents,
+    });
+    expect(await gemini.json()).toMatchObject({ candidates: [{ content: { parts: [{ text: "come" }] } }] });
   } finally {
     await service.end();
   }
