@@ -12,6 +12,7 @@ import {
   entriesOf,
   type Period,
   periodFrom,
+  retryJson,
   Statements,
 } from "../reports/statement.ts";
 import type { Books } from "../stores/queries/books.ts";
@@ -144,10 +145,11 @@ function whatOf(entry: LedgerEntry): string {
       return reference === null ? id : `${id} (${reference})`;
     }
     case "charge": {
-      const { model, requestId, end, shortfall } = entry.event;
+      const { model, requestId, end, shortfall, retry } = entry.event;
       const ended = end === "complete" ? "" : ` (${end.replaceAll("_", " ")})`;
       const missing = shortfall > 0n ? `, ${formatCredits(shortfall)} not covered` : "";
-      return `${model} ${requestId}${ended}${missing}${budgetsText(entry)}`;
+      const less = retry === null ? "" : `, retry of ${retry.of}: ${formatCredits(retry.credited)} not charged again`;
+      return `${model} ${requestId}${ended}${missing}${less}${budgetsText(entry)}`;
     }
     case "lapse":
       return entry.adjustment.draws.map(({ grantId }) => grantId).join(" ");
@@ -184,7 +186,8 @@ function entryJson(entry: LedgerEntry, balance: MicroCredits) {
       const request = { holdId, sequence, requestId, tokenId, model, upstream, tokens: tokensJson(tokens) };
       const cost = { prices: pricesJson(entry.event.prices), cost: creditsFromMicro(entry.event.cost) };
       const shortfall = creditsFromMicro(entry.event.shortfall);
-      return { ...line, ...request, ...cost, basis, end, shortfall, metadata, providerCost, budgets };
+      const retry = retryJson(entry.event.retry);
+      return { ...line, ...request, ...cost, basis, end, shortfall, retry, metadata, providerCost, budgets };
     }
     default: {
       const { id, draws, holdId, reference, note } = entry.adjustment;

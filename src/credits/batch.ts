@@ -2,6 +2,7 @@ import type { AuditOfRows } from "./audit.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
+  BrokenAttemptRow,
   BudgetUseRow,
   GrantRow,
   HoldRow,
@@ -32,6 +33,8 @@ export interface BookRows {
   requests: RequestRow[];
   /** The keys that the batch names, and those of its holds. */
   keys: IdempotencyKeyRow[];
+  /** Those of the intents of its holds. */
+  brokenAttempts: BrokenAttemptRow[];
   /** Adjustments whose id, or kind and reference, the batch names, and all adjustments of the requests above. */
   adjustments: AdjustmentRow[];
 }
@@ -56,6 +59,9 @@ export interface BookWrites {
   /** Keys to insert, or to replace. */
   keys: IdempotencyKeyRow[];
   removedKeys: Pick<IdempotencyKeyRow, "organizationId" | "callerId" | "key">[];
+  brokenAttempts: BrokenAttemptRow[];
+  /** Attempts that a retry repeats. */
+  removedBrokenAttempts: Partial<BrokenAttemptRow>[];
   newAdjustments: AdjustmentRow[];
   /** Records of the bookings that this batch made first. */
   newAuditEntries: AuditOfRows[];
@@ -87,6 +93,8 @@ export interface Account {
   requests: Rows<RequestRow>;
   /** By `keyIdOf`. */
   keys: Rows<IdempotencyKeyRow>;
+  /** By the ids of the requests. */
+  brokenAttempts: Rows<BrokenAttemptRow>;
   adjustments: Rows<AdjustmentRow>;
   newAuditEntries: AuditOfRows[];
   newEvents: EventRow[];
@@ -145,6 +153,7 @@ export function openAccounts(rows: BookRows): Map<string, Account> {
   for (const row of rows.holds) of(row)?.holds.load(row.holdId, row);
   for (const row of rows.requests) of(row)?.requests.load(row.holdId, row);
   for (const row of rows.keys) of(row)?.keys.load(keyIdOf(row), row);
+  for (const row of rows.brokenAttempts) of(row)?.brokenAttempts.load(row.holdId, row);
   for (const row of rows.adjustments) of(row)?.adjustments.load(row.id, row);
   return accounts;
 }
@@ -164,6 +173,7 @@ function openAccount({ nowMs, budgets }: BookRows, balance: BalanceRow): Account
     holds: new Rows(),
     requests: new Rows(),
     keys: new Rows(),
+    brokenAttempts: new Rows(),
     adjustments: new Rows(),
     newAuditEntries: [],
     newEvents: [],
@@ -185,6 +195,8 @@ export function writesOf(accounts: Iterable<Account>): BookWrites {
     newRequests: [],
     keys: [],
     removedKeys: [],
+    brokenAttempts: [],
+    removedBrokenAttempts: [],
     newAdjustments: [],
     newAuditEntries: [],
     newEvents: [],
@@ -198,6 +210,8 @@ export function writesOf(accounts: Iterable<Account>): BookWrites {
     account.holds.addChanges(writes.newHolds, writes.renewedHolds, writes.removedHolds);
     account.requests.addChanges(writes.newRequests);
     account.keys.addChanges(writes.keys, writes.keys, writes.removedKeys);
+    const { brokenAttempts: broken, removedBrokenAttempts: repeated } = writes;
+    account.brokenAttempts.addChanges(broken, broken, repeated);
     account.adjustments.addChanges(writes.newAdjustments);
     writes.newAuditEntries.push(...account.newAuditEntries);
     writes.newEvents.push(...account.newEvents);

@@ -1,6 +1,7 @@
 import type {
   ADJUSTMENT,
   BALANCE,
+  BROKEN_ATTEMPT,
   BUDGET,
   BUDGET_USE,
   GRANT,
@@ -31,6 +32,7 @@ export type GrantRow = RowOf<typeof GRANT>;
 export type HoldRow = RowOf<typeof HOLD>;
 /** A request that ended. Inserted once and never changed. */
 export type RequestRow = RowOf<typeof REQUEST>;
+export type BrokenAttemptRow = RowOf<typeof BROKEN_ATTEMPT>;
 export type IdempotencyKeyRow = RowOf<typeof KEY>;
 /** Change of a balance other than a grant, a hold or a charge. Inserted once and never changed. */
 export type AdjustmentRow = RowOf<typeof ADJUSTMENT>;
@@ -52,7 +54,8 @@ export interface IdempotencyClaim extends CallerKey {
 
 /**
  * Reserves the available amount between `least` and `most`, at most what is left of each budget that covers the request, or
- * nothing. A key that was used before takes precedence: then nothing is held.
+ * nothing. A key that was used before takes precedence: then nothing is held. A hold with an intent repeats the oldest broken
+ * attempt of it, if there is one.
  */
 export interface HoldTransition {
   kind: "hold";

@@ -6,7 +6,7 @@ import { type Counter, countersIn } from "./budget-uses.ts";
 import { windowEnd } from "./budgets.ts";
 import { decodeLines } from "./charge-lines.ts";
 import type { BudgetUse } from "./facts.ts";
-import { priceOf } from "./price.ts";
+import { amountDue, priceOf } from "./price.ts";
 
 export type ClosingRow = RowOf<typeof CLOSING>;
 export type ClosingPartRow = RowOf<typeof CLOSING_PART>;
@@ -72,7 +72,7 @@ export class ClosingTally {
     const { tokens, prices } = decodeLines(request.charge);
     this.requests += 1;
     this.shortfall += request.shortfall;
-    this.price += priceOf(tokens, prices);
+    this.price += amountDue(priceOf(tokens, prices), request.retry);
     // Counters that do not stay are left out at once: those of each user and day may be millions.
     const kept = countersIn(request.budgets).filter((use) => this.#isKept(use));
     this.#sums.add(request, kept);

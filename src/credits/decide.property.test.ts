@@ -7,6 +7,7 @@ import {
   type BudgetTarget,
   batchAt,
   budgetRows,
+  callerOf,
   HistoryBudgets,
   histories,
   ORGANIZATION_IDS,
@@ -108,6 +109,7 @@ function checkInvariants(books: MemoryBooks): void {
       const isCovered = changeAtMs === null || (nextChangeAtMs !== null && nextChangeAtMs <= changeAtMs);
       must(isCovered, "the next change is not after any grant's");
     }
+    checkRetries(holds);
     for (const hold of holds) {
       checkHold(hold);
       const own = credits.filter(({ holdId }) => holdId === hold.holdId);
@@ -116,6 +118,22 @@ function checkInvariants(books: MemoryBooks): void {
   }
   for (const use of books.budgetUses.values()) checkBudgetUse(books, use);
   for (const key of books.keys.values()) checkKey(books, key);
+}
+
+function checkRetries(holds: SeenRequest[]): void {
+  const byId = new Map(holds.map((hold) => [hold.holdId, hold]));
+  const retries = holds.flatMap(({ tokenId, retry }) => (retry === null ? [] : [{ tokenId, ...retry }]));
+  must(new Set(retries.map(({ of }) => of)).size === retries.length, "an attempt serves at most one retry");
+  for (const { tokenId, of, paid } of retries) {
+    const attempt = byId.get(of);
+    if (attempt === undefined) throw new Error("broken: a retry names an attempt");
+    const [first] = attempt.events;
+    must(callerOf(attempt.tokenId) === callerOf(tokenId), "a retry repeats an attempt of its own caller");
+    must(first?.end !== "complete" && first?.end !== "client_disconnected", "a retry repeats what broke");
+    const late = attempt.events[1]?.cost ?? 0n;
+    const most = (first?.cost ?? 0n) + (late > 0n ? late : 0n) + (attempt.retry?.paid ?? 0n);
+    must(paid > 0n && paid <= most, "a retry is credited at most what the attempts before it were charged");
+  }
 }
 
 function checkBudgetUse(books: MemoryBooks, use: BudgetUseRow): void {
@@ -168,7 +186,8 @@ function picture(books: MemoryBooks, organizationId: string) {
   const holds = own(books.seen).map(({ holdId: id, draws: drawn, events, ...hold }) => {
     const costs = events.map(({ cost }) => cost);
     const { state, amount, shortfall, credited, expiresAtMs, trace } = hold;
-    return { id, state, amount, shortfall, credited, drawn, costs, expiresAtMs, trace };
+    const retry = hold.retry && { of: hold.retry.of, paid: Number(hold.retry.paid) };
+    return { id, state, amount, shortfall, credited, drawn, costs, retry, expiresAtMs, trace };
   });
   const used = own(books.budgetUses).filter(({ held, spent }) => held !== 0n || spent !== 0n);
   const budgets = used.map(({ held, spent, ...use }) => ({ id: textOfUse(use), held, spent }));

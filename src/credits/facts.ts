@@ -37,6 +37,23 @@ export interface HoldFacts {
   idempotencyKey: CallerKey | null;
   /** The counters that its hold recorded; absent before the hold. */
   budgets?: RecordedUses;
+  /** Set before the hold only for a retry, and later for every request that a retry may repeat. */
+  intent?: Intent | null;
+}
+
+/** Identifies the requests of a caller with the same endpoint and body, one of which may be a retry of another. */
+export interface Intent {
+  callerId: string;
+  /** Hash of the endpoint and body. */
+  fingerprint: string;
+}
+
+/** The broken attempt that a request repeats. Of its price, only the part above `paid` is charged. */
+export interface Retry {
+  /** Id of the attempt. */
+  of: string;
+  /** Sum of the charges of this attempt and of those before it. */
+  paid: MicroCredits;
 }
 
 /** An idempotency key. Those of one caller are not known to the others of its organization. */
@@ -70,7 +87,10 @@ export interface Trace {
 }
 
 /** The facts that another process needs to charge an open hold. */
-export interface HoldDetails extends Omit<HoldFacts, "holdId" | "organizationId" | "tokenId" | "prices" | "budgets"> {
+export interface HoldDetails
+  extends Omit<HoldFacts, "holdId" | "organizationId" | "tokenId" | "prices" | "budgets" | "intent"> {
+  intent: Intent | null;
+  retry: Retry | null;
   /** The tokens delivered at the last checkpoint, and their prices: see `charge-lines.ts`. */
   charge: string;
 }

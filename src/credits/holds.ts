@@ -17,12 +17,13 @@ import {
 import { countInBudgets, countNewValue, newValueIn, statesOf, warnOfUsedBudget } from "./budget-counters.ts";
 import { type BudgetState, reachWithin, tightest } from "./budgets.ts";
 import { decodeLines, encodeLines } from "./charge-lines.ts";
-import type { CallerKey, Draw, EventBasis, EventEnd, HoldFacts, Trace } from "./facts.ts";
+import type { CallerKey, Draw, EventBasis, EventEnd, HoldFacts, Intent, RequestEnd, Retry, Trace } from "./facts.ts";
 import { mergeDraws, NO_TERMS, returnDraws, splitDraws, sumOfDraws, take } from "./funds.ts";
 import { keyIdOf } from "./names.ts";
 import type { KeyOutcome, Outcomes } from "./outcomes.ts";
 import {
   addTokens,
+  amountDue,
   assertCounts,
   NO_TOKENS,
   priceOf,
@@ -54,7 +55,8 @@ export function makeHold(account: Account, transition: HoldTransition): Outcomes
   if (budget !== undefined && waitMs > 0) return { outcome: "too_many_values", budget, most: newValuesMost, waitMs };
   const idempotencyKey = idempotency ? callerKeyOf(idempotency) : facts.idempotencyKey;
   const row = reserve(account, { ...facts, idempotencyKey, budgets }, minimum(most, reach));
-  account.holds.set(row.holdId, { ...row, owner, expiresAtMs: account.nowMs + lifeMs });
+  const details = { ...row.details, retry: facts.intent ? takeBrokenAttempt(account, facts.intent) : null };
+  account.holds.set(row.holdId, { ...row, owner, details, expiresAtMs: account.nowMs + lifeMs });
   if (idempotency) claimKey(account, idempotency, row.holdId);
   for (const state of covering) state.held += row.amount;
   return held(account, row, covering);
@@ -80,7 +82,8 @@ export function renewHold(account: Account, transition: RenewTransition): Outcom
   const charge = encodeLines(tokens, facts.prices);
   const { upstream } = facts;
   const isSame = row.details.upstream === upstream && row.details.charge === charge;
-  const details = isSame ? row.details : { ...row.details, upstream, charge };
+  const intent = row.details.intent ?? facts.intent ?? null;
+  const details = isSame && row.details.intent === intent ? row.details : { ...row.details, upstream, charge, intent };
   account.holds.set(row.holdId, { ...row, owner, details, expiresAtMs: account.nowMs + lifeMs });
   return { outcome: "renewed", remade: earlier === undefined };
 }
@@ -103,6 +106,7 @@ export function releaseHold(account: Account, transition: ReleaseTransition): Ou
     const { prices } = decodeLines(charge);
     const nothing = { upstream, ...chargedTokens(NO_TOKENS, prices), cost: 0n, shortfall: 0n, draws: [] };
     const request = endRequest(account, open, { ...nothing, basis: null, end: "released", trace });
+    offerToRetry(account, request, open.details.intent);
     const key = keyOf(account, request);
     if (key !== undefined) account.keys.set(keyIdOf(key), undefined);
   }
@@ -112,9 +116,9 @@ export function releaseHold(account: Account, transition: ReleaseTransition): Ou
 /** Makes a hold that reserves nothing, for a request whose hold is missing. */
 function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
   const { holdId, organizationId, tokenId, requestId, model, upstream, prices, metadata, idempotencyKey } = facts;
-  const { budgets = null } = facts;
+  const { budgets = null, intent = null } = facts;
   const charge = encodeLines(NO_TOKENS, prices);
-  const details = { requestId, model, upstream, metadata, idempotencyKey, charge };
+  const details = { requestId, model, upstream, metadata, idempotencyKey, charge, intent, retry: null };
   const nothing = { amount: 0n, draws: [], owner: "", madeAtMs: nowMs, expiresAtMs: nowMs };
   return { organizationId, holdId, tokenId, budgets, ...nothing, details };
 }
@@ -125,8 +129,8 @@ type EndOfRequest = Pick<RequestRow, "charge" | "inputTokens" | "outputTokens" |
 /** Ends a request, and its hold, if any. */
 function endRequest({ nowMs, holds, requests }: Account, row: HoldRow, end: EndOfRequest): RequestRow {
   const { organizationId, holdId, tokenId, budgets, amount, madeAtMs, details } = row;
-  const { requestId, model, metadata, idempotencyKey } = details;
-  const facts = { holdId, organizationId, tokenId, budgets, requestId, model, metadata, idempotencyKey };
+  const { requestId, model, metadata, idempotencyKey, retry } = details;
+  const facts = { holdId, organizationId, tokenId, budgets, requestId, model, metadata, idempotencyKey, retry };
   // The store's clock may have been set back.
   const endedAtMs = Math.max(nowMs, madeAtMs);
   const request = { ...facts, amount, ...end, madeAtMs, endedAtMs, isLate: isBookedLate(holdId, endedAtMs) };
@@ -209,7 +213,7 @@ function isEnded(open: HoldRow, claim: HoldClaim | undefined, nowMs: number): bo
   return claim.afterExpiryMs === null || open.expiresAtMs + claim.afterExpiryMs <= nowMs;
 }
 
-type Charge = Pick<HoldFacts, "upstream" | "prices"> & {
+type Charge = Pick<HoldFacts, "upstream" | "prices" | "intent"> & {
   tokens: TokenCounts;
   basis: EventBasis;
   end: EventEnd;
@@ -221,18 +225,20 @@ type Charge = Pick<HoldFacts, "upstream" | "prices"> & {
  * drawn first. A missing amount is drawn from the available credits; the part that they do not cover is the shortfall.
  */
 function charge(account: Account, row: HoldRow, charge: Charge): RequestRow {
-  const { upstream, prices, tokens, basis, end, trace } = charge;
-  const price = priceOf(assertCounts(tokens), prices);
-  const { kept, taken, difference } = redraw(account, row.draws, price);
+  const { upstream, prices, tokens, basis, end, trace, intent = null } = charge;
+  const due = amountDue(priceOf(assertCounts(tokens), prices), row.details.retry);
+  const { kept, taken, difference } = redraw(account, row.draws, due);
   const draws = mergeDraws(kept, taken);
   const cost = row.amount + difference;
   account.balance.held -= row.amount;
   account.balance.spent += cost;
-  warnOfShortfall(account, row.organizationId, price - cost);
+  warnOfShortfall(account, row.organizationId, due - cost);
   // The crash that lost a hold may have lost the counter that it began.
   countInBudgets(account, row.budgets, { held: -row.amount, spent: cost }, "new");
-  const ended = { upstream, ...chargedTokens(tokens, prices), cost, shortfall: price - cost, draws };
-  return endRequest(account, row, { ...ended, basis, end, trace });
+  const ended = { upstream, ...chargedTokens(tokens, prices), cost, shortfall: due - cost, draws };
+  const request = endRequest(account, row, { ...ended, basis, end, trace });
+  offerToRetry(account, request, row.details.intent ?? intent);
+  return request;
 }
 
 /** Books the difference between the price of a recovered request and its charge at its checkpoint. */
@@ -242,7 +248,7 @@ function settleLate(account: Account, request: RequestRow, transition: SettleTra
   const { upstream, prices } = facts;
   // A part that credits have refunded must not be refunded again, or an organization could receive more than it paid.
   const refunded = maximum(creditedOf(account, request), request.cost - account.balance.spent);
-  const price = maximum(priceOf(assertCounts(tokens), prices), refunded);
+  const price = maximum(amountDue(priceOf(assertCounts(tokens), prices), request.retry), refunded);
   const { taken, returned, difference: amount } = redraw(account, request.draws, price);
   const shortfall = price - request.cost - amount - request.shortfall;
   const more = addTokens(tokens, decodeLines(request.charge).tokens, -1);
@@ -320,4 +326,42 @@ function callerKeyOf({ callerId, key }: CallerKey): CallerKey {
 function keyOf({ keys }: Account, { holdId, idempotencyKey }: RequestRow): IdempotencyKeyRow | undefined {
   const row = idempotencyKey === null ? undefined : keys.get(keyIdOf(idempotencyKey));
   return row?.holdId === holdId ? row : undefined;
+}
+
+/** Time for which a broken attempt can be repeated. */
+const REPEATABLE_MS = 120_000;
+/** Ends of a request whose answer broke without its client's doing. */
+const BROKEN: ReadonlySet<RequestEnd> = new Set(["upstream_failed", "timed_out", "service_failed", "recovered"]);
+
+/**
+ * Lets one retry repeat a request that broke, if it or the attempts before it were charged. A released one was not, whoever ended
+ * it. One that its client left is never repeated, so that leaving and repeating costs no less than staying.
+ */
+function offerToRetry(
+  { organizationId, nowMs, brokenAttempts }: Account,
+  { holdId, cost, end, retry }: RequestRow,
+  intent: Intent | null,
+): void {
+  const wasCharged = cost > 0n || retry !== null;
+  if (intent === null || !wasCharged || !(end === "released" || BROKEN.has(end))) return;
+  brokenAttempts.set(holdId, { organizationId, ...intent, holdId, expiresAtMs: nowMs + REPEATABLE_MS });
+}
+
+/** Takes the oldest broken attempt of an intent, which no other retry can then repeat. Null: there is none. */
+function takeBrokenAttempt(account: Account, { callerId, fingerprint }: Intent): Retry | null {
+  const attempts = account.brokenAttempts
+    .values()
+    .filter((row) => row.callerId === callerId && row.fingerprint === fingerprint && row.expiresAtMs > account.nowMs)
+    .sort((one, other) => (one.holdId < other.holdId ? -1 : 1));
+  for (const { holdId: of } of attempts) {
+    account.brokenAttempts.set(of, undefined);
+    const request = account.requests.get(of);
+    const end = request && (lateSettlementOf(account, request)?.settlement?.end ?? request.end);
+    if (request === undefined || end === "complete" || end === "client_disconnected") continue;
+    // A refund is not credited again.
+    const charged = wholeChargeOf(account, request).charged - creditedOf(account, request);
+    const paid = (request.retry?.paid ?? 0n) + charged;
+    if (paid > 0n) return { of, paid };
+  }
+  return null;
 }

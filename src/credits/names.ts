@@ -1,6 +1,6 @@
 import type { AdjustmentRow, HoldRow, RequestRow, Transition } from "./books.ts";
 import type { Counter } from "./budget-uses.ts";
-import type { CallerKey } from "./facts.ts";
+import type { CallerKey, Intent } from "./facts.ts";
 
 /** A row of an organization, by its id or its reference. */
 export interface RowName {
@@ -23,6 +23,8 @@ export interface Names {
   /** Other holds, or the ended requests of the same ids. */
   holds: RowName[];
   keys: KeyName[];
+  /** Intents of new holds. */
+  brokenAttempts: ({ organizationId: string } & Intent)[];
   grants: RowName[];
   referredGrants: RowName[];
   adjustments: RowName[];
@@ -47,6 +49,7 @@ export function namesOf(transitions: readonly Transition[]): Names {
     newHolds: [],
     holds: [],
     keys: [],
+    brokenAttempts: [],
     grants: [],
     referredGrants: [],
     adjustments: [],
@@ -59,7 +62,11 @@ export function namesOf(transitions: readonly Transition[]): Names {
     const organizationId = organizationIdOf(transition);
     add(transition.kind === "hold" ? names.newHolds : names.holds, organizationId, holdIdOf(transition));
     if ("facts" in transition) addKey(names.keys, organizationId, transition.facts.idempotencyKey);
-    if (transition.kind === "hold") addKey(names.keys, organizationId, transition.idempotency);
+    if (transition.kind === "hold") {
+      const { idempotency, facts } = transition;
+      addKey(names.keys, organizationId, idempotency);
+      if (facts.intent) names.brokenAttempts.push({ organizationId, ...facts.intent });
+    }
     if (transition.kind === "grant") {
       add(names.grants, organizationId, transition.grantId);
       add(names.referredGrants, organizationId, transition.reference);

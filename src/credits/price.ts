@@ -78,6 +78,12 @@ export function priceOf(tokens: TokenCounts, prices: UnitPrices): MicroCredits {
   return ceilDivide(pico, PICO_PER_MICRO);
 }
 
+/** Returns what a request costs at a price: of a retry, the part that the attempts before it were not charged. */
+export function amountDue(price: MicroCredits, retry: { paid: MicroCredits } | null): MicroCredits {
+  if (retry === null) return price;
+  return price > retry.paid ? price - retry.paid : 0n;
+}
+
 /** Returns what a part or call costs in addition to its class; below 0 where it is cheaper. */
 function differenceToClass(prices: UnitPrices, name: FurtherClass): PicoCredits {
   const own = prices[name];

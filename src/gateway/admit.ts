@@ -10,7 +10,7 @@ import {
   type PromptEstimate,
   possiblePrices,
 } from "../credits/estimate.ts";
-import type { HoldFacts } from "../credits/facts.ts";
+import type { HoldFacts, Intent } from "../credits/facts.ts";
 import type { Outcomes } from "../credits/outcomes.ts";
 import { FREE, NO_TOKENS, pricesUsed } from "../credits/price.ts";
 import { ApiError, type ErrorFields } from "../errors.ts";
@@ -169,7 +169,7 @@ function factsOf(
   route: Route,
   prices: HoldFacts["prices"],
 ): HoldFacts {
-  const { principal, requestId, idempotency } = asked;
+  const { principal, requestId, idempotency, repetition } = asked;
   return {
     holdId: gateway.newId(),
     organizationId: principal.organizationId,
@@ -180,7 +180,13 @@ function factsOf(
     prices,
     metadata: labels,
     idempotencyKey: idempotency && { callerId: principal.callerId, key: idempotency.key },
+    intent: repetition?.isRetry ? intentOf(asked) : null,
   };
+}
+
+/** Returns what a retry of a request has in common with it; null for one that no retry can repeat. */
+export function intentOf({ principal: { callerId }, repetition }: GatewayCall): Intent | null {
+  return repetition && { callerId, fingerprint: repetition.fingerprint() };
 }
 
 /** Returns the error for an idempotency key that was used before. */

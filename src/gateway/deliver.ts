@@ -4,7 +4,7 @@ import type { Delta, ToolCallDelta } from "../api/chat/completion.ts";
 import type { EventEnd } from "../credits/facts.ts";
 import { isOwnCut, UpstreamError } from "../errors.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
-import type { Admission } from "./admit.ts";
+import { type Admission, intentOf } from "./admit.ts";
 import { type AnswerSink, headOf } from "./answer.ts";
 import { type Answered, noteEnd, type Unanswered } from "./attempt.ts";
 import { checkpointOf } from "./charge.ts";
@@ -67,7 +67,10 @@ export async function deliver(
     client.open(head);
     isStreamed = client.streams;
     if (isStreamed) {
-      gateway.ledger.checkpoint(facts.holdId, () => checkpointOf(plan.model, route, admission, meter));
+      gateway.ledger.checkpoint(facts.holdId, () => {
+        const admitted = { ...admission, facts: { ...facts, intent: intentOf(call) } };
+        return checkpointOf(plan.model, route, admitted, meter);
+      });
     }
     await relay(answer.chunks[Symbol.asyncIterator](), passOn);
     lease.require();

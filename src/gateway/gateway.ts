@@ -80,6 +80,8 @@ interface CallFacts {
   limited: LimitedRequest;
   /** Identifies a repetition of an earlier request of the caller; null without an idempotency key. */
   idempotency: { key: string; fingerprint: string } | null;
+  /** Recognizes retries of the request. The fingerprint is made when it is first needed. */
+  repetition: { isRetry: boolean; fingerprint: () => string } | null;
   /** The most that the request may cost, as it states itself; null where it does not. */
   maxCost: MicroCredits | null;
   /** Called once credits are held: from then on the request is in the request log. */

@@ -4,7 +4,7 @@ import { type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/facts.ts";
 import { type TokenCounts, tokenTotals } from "../credits/price.ts";
-import type { Admission } from "./admit.ts";
+import { type Admission, intentOf } from "./admit.ts";
 import { STORED_CHARACTERS_MAX, storedText } from "./answer.ts";
 import { type Answered, attemptsOf, type Unanswered } from "./attempt.ts";
 import { type Charge, chargedAt, chargeOf, roughTokens, tokenBoundsOf } from "./charge.ts";
@@ -62,8 +62,9 @@ export async function settle(gateway: Gateway, call: GatewayCall, completed: Com
   const { tokens: counts, basis, reported } = await chargeFor(gateway, completed);
   const { facts: charging, tokens } = chargedAt(admission, upstream.route, counts, meter.serviceTier);
   const ended = Math.floor(gateway.clock() / 1000);
+  const isBroken = end !== "complete" && end !== "client_disconnected";
   const outcome = await ledger.settle({
-    facts: charging,
+    facts: isBroken ? { ...charging, intent: intentOf(call) } : charging,
     tokens,
     basis,
     end,

@@ -16,7 +16,7 @@ import { limitedOf, principalOf } from "./authentication.ts";
 import { holdBody } from "./body.ts";
 import { onClosed } from "./connection.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
-import { IDEMPOTENCY_HEADER, idempotencyOf } from "./idempotency.ts";
+import { IDEMPOTENCY_HEADER, idempotencyOf, RETRY_COUNT_HEADER, repetitionOf } from "./idempotency.ts";
 import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 
 const MAX_COST = "x-tollgate-max-cost";
@@ -28,6 +28,10 @@ const CHARGED_HEADERS = OptionalKeys({
     maxLength: 255,
     description:
       "Identifies the request among those of the token, and of those that a rotation made of it, for 24 hours. A repeated request with the same body to the same endpoint returns the first response again, and is charged once.",
+  }),
+  [RETRY_COUNT_HEADER]: Type.String({
+    description:
+      "Number of times that an SDK has sent the request before. A request with 1 or more is charged less what an attempt was charged that broke at most 120 seconds before, if it has the same token, endpoint and body. Not together with an Idempotency-Key; another value than a number is ignored.",
   }),
   [MAX_COST]: Type.String({
     pattern: "^\\d+(\\.\\d{1,6})?$",
@@ -83,6 +87,7 @@ async function run(
   request.body = undefined;
   const { kind, request: asked, output, native, ignored = [], paramOf } = decoded;
   const idempotency = idempotencyOf(request, native?.body ?? asked);
+  const repetition = repetitionOf(request, native?.body ?? asked);
   const settlement = Promise.withResolvers<CompletionReport | undefined>();
   const maxCost = maxCostOf(request);
   const isLarge = request.bodyReservation?.isLarge === true;
@@ -101,6 +106,7 @@ async function run(
     isLarge,
     limited: limitedOf(request),
     idempotency,
+    repetition,
     maxCost,
     onHeld: () => {
       request.settlement = settlement.promise;

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import type { FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
+import type { GatewayCall } from "../gateway/gateway.ts";
 
 export const IDEMPOTENCY_HEADER = "Idempotency-Key";
 /** Printable ASCII without leading and trailing spaces, which HTTP libraries would remove. */
@@ -19,6 +20,26 @@ export function idempotencyOf(request: FastifyRequest, body: object): Idempotenc
   if (key === null) return null;
   const { url: endpoint } = request.routeOptions;
   return { key, fingerprint: fingerprintOf({ endpoint, body }) };
+}
+
+export const RETRY_COUNT_HEADER = "X-Stainless-Retry-Count";
+
+/**
+ * Returns how retries of a request are recognized; null for a request without the header in which SDKs count their retries, and
+ * for one with an Idempotency-Key, which has its own rules.
+ */
+export function repetitionOf(request: FastifyRequest, body: object): GatewayCall["repetition"] {
+  const { [RETRY_COUNT_HEADER.toLowerCase()]: count, "idempotency-key": key } = request.headers;
+  if (typeof count !== "string" || !/^\d{1,9}$/.test(count) || key !== undefined) return null;
+  const { url: endpoint } = request.routeOptions;
+  let fingerprint: string | undefined;
+  return {
+    isRetry: Number(count) > 0,
+    fingerprint: () => {
+      fingerprint ??= fingerprintOf({ endpoint, body });
+      return fingerprint;
+    },
+  };
 }
 
 /** Returns the Idempotency-Key of a request, null without one. Throws invalid_value. */

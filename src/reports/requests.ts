@@ -19,6 +19,7 @@ import type { RequestGrouping, RequestGroupSum, RequestOrder } from "../stores/q
 import type { ListedRequest } from "../stores/queries/requests.ts";
 import type { UsageEvent } from "../stores/queries/statement.ts";
 import type { Store } from "../stores/store.ts";
+import { retryJson } from "./statement.ts";
 import { DAY_MS } from "./usage-days.ts";
 
 /** A page of the request list. */
@@ -219,6 +220,7 @@ function toDetail(row: ListedRequest): Omit<RequestDetail, "keeps_conversations"
     ending: last?.end ?? null,
     shortfall: creditsFromMicro(row.shortfall),
     credited: creditsFromMicro(row.credited),
+    retry: retryJson(row.retry),
     attempts: (trace?.attempts ?? []).map(({ route, outcome, durationMs, reported }) => {
       return { route, outcome, duration_ms: durationMs, ...(reported && { reported: tokensByClass(reported) }) };
     }),
@@ -283,7 +285,7 @@ function refusalSummary(refusal: RefusalEntry): RequestSummary {
 
 /** The details of a request that was refused before credits were held. */
 const NOT_HELD = {
-  ...{ prices: null, price_tier: null, basis: null, ending: null, shortfall: 0, credited: 0 },
+  ...{ prices: null, price_tier: null, basis: null, ending: null, shortfall: 0, credited: 0, retry: null },
   ...{ attempts: [], events: [], draws: [], provider_response_id: null },
   ...{ keeps_conversations: false, has_conversation: false, is_idempotent: false },
 } satisfies Partial<RequestDetail>;

@@ -7,7 +7,7 @@ import { invalidCursor, OperatorError } from "../errors.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
-import type { LedgerEntry, StatementStart } from "../stores/queries/statement.ts";
+import type { LedgerEntry, StatementStart, UsageEvent } from "../stores/queries/statement.ts";
 import { csvRow } from "./csv.ts";
 
 const PAGE_ENTRIES = 500;
@@ -212,6 +212,7 @@ const EMPTY_FIELDS = {
   route: null,
   tokens: null,
   ending: null,
+  retry: null,
   corrected_request_id: null,
   reference: null,
   note: null,
@@ -232,9 +233,14 @@ function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
     const { id, tokenId, holdId, reference, note } = entry.adjustment;
     return { ...line, id, token_id: tokenId, corrected_request_id: holdId, reference, note };
   }
-  const { holdId, tokenId, requestId, model, upstream, tokens, end } = entry.event;
+  const { holdId, tokenId, requestId, model, upstream, tokens, end, retry } = entry.event;
   const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream };
-  return { ...line, ...request, tokens: tokensByClass(tokens), ending: end };
+  return { ...line, ...request, tokens: tokensByClass(tokens), ending: end, retry: retryJson(retry) };
+}
+
+/** Returns what a retry was charged less, as the API and the command show it. */
+export function retryJson(retry: UsageEvent["retry"]): StatementEntry["retry"] {
+  return retry && { of: retry.of, credited: creditsFromMicro(retry.credited) };
 }
 
 /** Returns the budgets in which an entry counts, as the API, the command and the CSV format show them. */
@@ -272,6 +278,8 @@ const CSV_COLUMNS = [
   "metadata",
   "provider_cost",
   "budgets",
+  "retry_of",
+  "retry_credited",
 ] as const;
 type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null };
 
@@ -303,7 +311,7 @@ function csvOfEntry(entry: LedgerEntry, balance: MicroCredits, forOperator: bool
   return csvLine({ ...line, id, hold: holdId, reference, note: about });
 }
 
-function csvOfCharge(event: Extract<LedgerEntry, { kind: "charge" }>["event"]): CsvCells {
+function csvOfCharge(event: UsageEvent): CsvCells {
   const cells: CsvCells = {
     request: event.requestId,
     token: event.tokenId,
@@ -316,6 +324,8 @@ function csvOfCharge(event: Extract<LedgerEntry, { kind: "charge" }>["event"]): 
     hold: event.holdId,
     event: `${event.sequence}`,
     metadata: event.metadata === null ? "" : JSON.stringify(event.metadata),
+    retry_of: event.retry?.of ?? "",
+    retry_credited: event.retry === null ? "" : formatCredits(event.retry.credited),
   };
   const { tokens, prices } = event;
   for (const tokenClass of TOKEN_CLASSES) {

@@ -6,7 +6,7 @@ import type { Pins } from "../api/principal.ts";
 import { bytes, flag, json, nullable, number, oneOf, requiredText } from "./fields.ts";
 import { declareTable, type RowOf } from "./table.ts";
 
-/* The tables of people, their sessions, the record of what they did, and of warnings; as in `schema.ts`. */
+/* The tables of people, their sessions, the record of what they did, of warnings, and of refusals; as in `schema.ts`. */
 
 /** A change, or a sign-in. Holds no secret. */
 export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
@@ -184,4 +184,31 @@ export const DELIVERY = declareTable("delivery", ["id"], {
   /** Time and result of the last attempt. */
   attemptedAtMs: nullable(number("attempted_at")),
   result: nullable(requiredText("result")),
+});
+
+/** A request of a known organization that was refused before credits were held. The books do not depend on it. */
+export const REFUSAL = declareTable("refusal", ["organizationId", "id"], {
+  organizationId: requiredText("organization_id"),
+  /** UUIDv7 of the time of the refusal. */
+  id: requiredText("id"),
+  tokenId: requiredText("token_id"),
+  requestId: requiredText("request_id"),
+  /** Method and route. */
+  endpoint: requiredText("endpoint"),
+  model: nullable(requiredText("model")),
+  status: number("status"),
+  code: requiredText("code"),
+  /** The message that the caller received. */
+  message: requiredText("message"),
+  durationMs: number("duration_ms"),
+  /** Number of requests that the row represents; its details are those of the first. */
+  count: number("count"),
+});
+
+/** Number of refusals of a day by code, of an organization or of all ('*'). The books do not depend on it. */
+export const REFUSAL_DAY = declareTable("refusal_day", ["organizationId", "day", "code"], {
+  organizationId: requiredText("organization_id"),
+  day: number("day"),
+  code: requiredText("code"),
+  requests: number("requests"),
 });

@@ -3,7 +3,18 @@ import type { Transition } from "../credits/books.ts";
 import { budgetUsesOf } from "../credits/budget-counters.ts";
 import { callersOf, grantsOf, holdNamesOf, keysOf, namesOf, without } from "../credits/names.ts";
 import type { BudgetCache } from "./budget-cache.ts";
-import { ADJUSTMENT, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, NEW_VALUES, REQUEST } from "./schema.ts";
+import {
+  ADJUSTMENT,
+  BALANCE,
+  BROKEN_ATTEMPT,
+  BUDGET,
+  BUDGET_USE,
+  GRANT,
+  HOLD,
+  KEY,
+  NEW_VALUES,
+  REQUEST,
+} from "./schema.ts";
 import type { RowOf, TableShape } from "./table.ts";
 
 /** One kind of read of a batch: rows of a table by the values of some columns. */
@@ -38,6 +49,11 @@ export const BOOK_READS = {
   holds: { table: HOLD, by: { ...OWNER, id: "id" } },
   requests: { table: REQUEST, by: { ...OWNER, id: "id" } },
   keys: { table: KEY, by: { ...OWNER, caller_id: "callerId", key: "key" } },
+  brokenAttempts: {
+    table: BROKEN_ATTEMPT,
+    by: { ...OWNER, caller_id: "callerId", fingerprint: "fingerprint" },
+    hasMany: true,
+  },
   adjustments: { table: ADJUSTMENT, by: { ...OWNER, id: "id" } },
   adjustmentsOfRequests: { table: ADJUSTMENT, by: { ...OWNER, hold_id: "id" }, hasMany: true },
   referredAdjustments: { table: ADJUSTMENT, by: { ...OWNER, kind: "kind", reference: "id" } },
@@ -68,7 +84,7 @@ export function* planReads(
   const holdNames = [...newHolds, ...oldHolds];
   const wanted = { balances: organizations, liveGrants: organizations, holds: holdNames, requests: newHolds };
   const first = yield { ...wanted, ...named };
-  const { nowMs, balances, holds, requests, keys } = first;
+  const { nowMs, balances, holds, requests, keys, brokenAttempts } = first;
   const grants = [...first.liveGrants, ...first.grants, ...first.referredGrants];
   const open = holdNamesOf(holds);
   const outdated = cache.outdated(balances);
@@ -80,10 +96,11 @@ export function* planReads(
   };
   if (outdated.length > 0) cache.set(balances, outdated, second.budgets);
   requests.push(...second.requests);
-  const ofKeys = without(holdNamesOf(keys), [...holdNamesOf(requests), ...open, ...holdNames]);
+  const referring = holdNamesOf([...keys, ...brokenAttempts]);
+  const referred = without(referring, [...holdNamesOf(requests), ...open, ...holdNames]);
   const third = yield {
-    holds: ofKeys,
-    requests: ofKeys,
+    holds: referred,
+    requests: referred,
     keys: without(keysOf(holds, requests), named.keys),
     grants: without(grantsOf([...holds, ...requests]), grants),
   };
@@ -97,6 +114,7 @@ export function* planReads(
   return {
     ...{ nowMs, balances, budgets, budgetUses: last.budgetUses, newValues, holds, requests },
     keys: [...keys, ...third.keys],
+    brokenAttempts,
     grants: [...grants, ...third.grants],
     adjustments: [...first.adjustments, ...first.referredAdjustments, ...last.adjustmentsOfRequests],
   };

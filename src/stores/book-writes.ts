@@ -1,7 +1,7 @@
 import type { AuditOfRows } from "../credits/audit.ts";
 import type { BookWrites } from "../credits/batch.ts";
 import { AUDIT_ENTRY, EVENT, withChecksum } from "./admin-schema.ts";
-import { ADJUSTMENT, BALANCE, BUDGET_USE, GRANT, HOLD, KEY, NEW_VALUES, REQUEST } from "./schema.ts";
+import { ADJUSTMENT, BALANCE, BROKEN_ATTEMPT, BUDGET_USE, GRANT, HOLD, KEY, NEW_VALUES, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
 
 /** One kind of write of a batch, which each of its rows needs once. */
@@ -32,6 +32,9 @@ const WRITES = {
   keys: write("upsert", KEY),
   // An expired key may have been removed already.
   removedKeys: { ...write("delete", KEY, []), mayBeMissing: true },
+  brokenAttempts: write("upsert", BROKEN_ATTEMPT),
+  // One that has expired may have been removed already.
+  removedBrokenAttempts: { ...write("delete", BROKEN_ATTEMPT, []), mayBeMissing: true },
   newAdjustments: write("insert", ADJUSTMENT),
   newAuditEntries: { ...audits, toCells: (audit: AuditOfRows) => audits.toCells(withChecksum(audit)) },
   // An event that is known is not written again.

@@ -1,7 +1,16 @@
 import { formatDecimal, PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
 import { countersIn } from "../credits/budget-uses.ts";
 import { decodeLines } from "../credits/charge-lines.ts";
-import type { Attempt, CallerKey, Draw, HoldDetails, LateSettlement, RecordedUses, Trace } from "../credits/facts.ts";
+import type {
+  Attempt,
+  CallerKey,
+  Draw,
+  HoldDetails,
+  LateSettlement,
+  RecordedUses,
+  Retry,
+  Trace,
+} from "../credits/facts.ts";
 
 /** The value of a column. */
 export type Cell = string | bigint | number | Uint8Array | null;
@@ -196,13 +205,31 @@ export function details(name: string): Field<HoldDetails> {
 }
 
 /** Encodes a list: with their names, the properties would take several times the space. */
-function encodeDetails({ requestId, model, upstream, metadata, idempotencyKey, charge }: HoldDetails): string {
-  return JSON.stringify([requestId, model, upstream, metadata, idempotencyKey, charge]);
+function encodeDetails(details: HoldDetails): string {
+  const { requestId, model, upstream, metadata, idempotencyKey, charge, intent, retry } = details;
+  const list: unknown[] = [requestId, model, upstream, metadata, idempotencyKey, charge];
+  if (intent !== null) list.push(intent, retry && encodeRetry(retry));
+  return JSON.stringify(list);
 }
 
 function decodeDetails(found: string): HoldDetails {
-  const [requestId, model, upstream, metadata, idempotencyKey, charge] = JSON.parse(found);
-  return { requestId, model, upstream, metadata, idempotencyKey, charge };
+  const [requestId, model, upstream, metadata, idempotencyKey, charge, intent = null, retry = null] = JSON.parse(found);
+  const names = { requestId, model, upstream, metadata, idempotencyKey, charge };
+  return { ...names, intent, retry: retry && decodeRetry(retry) };
+}
+
+/** The attempt that a request repeats, stored as JSON text, or null. */
+export function retry(name: string) {
+  return nullable(json<Retry>(name, encodeRetry, decodeRetry));
+}
+
+function encodeRetry({ of, paid }: Retry): string {
+  return JSON.stringify([of, paid.toString()]);
+}
+
+function decodeRetry(found: string): Retry {
+  const [of, paid] = JSON.parse(found) as [string, string];
+  return { of, paid: BigInt(paid) };
 }
 
 const SETTLEMENT_COLUMNS = {

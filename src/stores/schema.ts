@@ -16,6 +16,7 @@ import {
   recordedBudgets,
   remaining,
   requiredText,
+  retry,
   settlement,
   signedAmount,
   trace,
@@ -164,6 +165,17 @@ export const REQUEST = declareTable("request", ["organizationId", "holdId"], {
   trace: trace(),
   idempotencyKey: callerKey(),
   metadata: nullable(json<Record<string, string>>("metadata")),
+  retry: retry("retry"),
+});
+
+/** A request that broke after a part of its answer, and that no retry has repeated yet. */
+export const BROKEN_ATTEMPT = declareTable("broken_attempt", ["organizationId", "callerId", "fingerprint", "holdId"], {
+  organizationId: requiredText("organization_id"),
+  callerId: requiredText("caller_id"),
+  /** Hash of its endpoint and body. */
+  fingerprint: requiredText("fingerprint"),
+  holdId: requiredText("hold_id"),
+  expiresAtMs: number("expires_at"),
 });
 
 export const KEY = declareTable("idempotency_key", ["organizationId", "callerId", "key"], {
@@ -370,31 +382,4 @@ export const RESPONSE_ITEM = declareTable("response_item", ["organizationId", "c
   bytes: number("bytes"),
   /** JSON: the item, or the list of all items of the response and of its input. */
   content: requiredText("content"),
-});
-
-/** A request of a known organization that was refused before credits were held. The books do not depend on it. */
-export const REFUSAL = declareTable("refusal", ["organizationId", "id"], {
-  organizationId: requiredText("organization_id"),
-  /** UUIDv7 of the time of the refusal. */
-  id: requiredText("id"),
-  tokenId: requiredText("token_id"),
-  requestId: requiredText("request_id"),
-  /** Method and route. */
-  endpoint: requiredText("endpoint"),
-  model: nullable(requiredText("model")),
-  status: number("status"),
-  code: requiredText("code"),
-  /** The message that the caller received. */
-  message: requiredText("message"),
-  durationMs: number("duration_ms"),
-  /** Number of requests that the row represents; its details are those of the first. */
-  count: number("count"),
-});
-
-/** Number of refusals of a day by code, of an organization or of all ('*'). The books do not depend on it. */
-export const REFUSAL_DAY = declareTable("refusal_day", ["organizationId", "day", "code"], {
-  organizationId: requiredText("organization_id"),
-  day: number("day"),
-  code: requiredText("code"),
-  requests: number("requests"),
 });

@@ -103,6 +103,7 @@ function rowOf(organizationId: string, drawn: Drawn): RequestRow {
       end: "complete",
     },
     ...{ madeAtMs: beganMs, endedAtMs, isLate: isBookedLate(holdId, endedAtMs), trace: null, idempotencyKey: null },
+    retry: null,
   };
   return { ...row, ...CHANGES[change]?.(row) };
 }

@@ -37,6 +37,11 @@ function adjustmentOf({ organizationId }: Used, kind: string, amount: number, re
   return `insert into adjustment (${columns}) values ('${organizationId}', 'extra', '${kind}', ${amount}, '[]', 0, ${rest}, 1)`;
 }
 
+/** Lets requests say that they are retries of another one. */
+function repeats(of: keyof Used, ...retries: (keyof Used)[]): (used: Used) => string {
+  return (used) => retries.map((retry) => changeRequest(`retry = '["${used[of]}","1"]'`, retry)(used)).join("; ");
+}
+
 /** Changes the counter of the budget that every request recorded. */
 function changeUse(values: string): (used: Used) => string {
   return change("budget_use", values);
@@ -198,6 +203,10 @@ const OTHER_DAMAGES: Damage[] = [
   ["the counter that an open hold recorded is gone", 16, (used) => `delete from budget_use ${ofOrganization(used)}`],
   ["budgets are not in force", 16, change("balance", "budget_version = 0")],
   ["a charge counts in no budget", 16, changeRequest("budgets = null")],
+  ["a retry repeats a request that does not exist", 17, changeRequest(`retry = '["absent","1"]'`), "charged"],
+  ["a retry is credited what no attempt was charged", 17, changeRequest(`retry = '["absent","0"]'`), "charged"],
+  ["a retry repeats a complete answer", 17, repeats("charged", "released"), "released"],
+  ["two retries repeat one attempt", 17, repeats("late", "charged", "released")],
   ["a key names a request that came without it", 9, (used) => keyOf(used, used.expired), "expired"],
   ["a key names no request", 9, (used) => keyOf(used, "absent")],
   ["a key names a released request", 9, (used) => keyOf(used, used.released), "released"],

@@ -37,7 +37,18 @@ function flipOf(table: TableShape, column: string, cell: unknown): unknown {
   return isJson(column) ? JSON.stringify(flipJson(JSON.parse(String(cell)))) : `${cell}0`;
 }
 
-const JSON_COLUMNS = ["limits", "scopes", "models", "draws", "details", "metadata", "attempts", "pinned", "keys"];
+const JSON_COLUMNS = [
+  "limits",
+  "scopes",
+  "models",
+  "draws",
+  "details",
+  "metadata",
+  "attempts",
+  "pinned",
+  "keys",
+  "retry",
+];
 const isJson = (column: string) =>
   [...JSON_COLUMNS, "settlement", "before", "after", "written_rows", "warn_at"].includes(column);
 

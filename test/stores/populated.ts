@@ -140,6 +140,15 @@ async function serve(subject: Subject, { organizationId, tokenId, callerId }: Ca
     { kind: "expire", organizationId, holdId: late.facts.holdId },
   ]);
   await subject.one({ ...settleOf(late, 8), trace });
+  const intent = { callerId, fingerprint: "f" };
+  const [broken, waiting, retry] = [asked(null), asked(null), asked(null)];
+  const breaks = (hold: HoldTransition): SettleTransition => {
+    return { ...settleOf(hold, 3), facts: { ...hold.facts, intent }, end: "upstream_failed" };
+  };
+  await subject.books.apply("holds", [broken, waiting]);
+  await subject.one(breaks(broken));
+  await subject.held({ ...retry, facts: { ...retry.facts, intent } });
+  await subject.books.apply("durable", [settleOf(retry, 9), breaks(waiting)]);
   const refund = { adjustmentId: "credit_populated", amount: 2n, holdId: charged.facts.holdId, priority: 0 };
   const terms = { expiresAtMs: Date.now() + DAY_MS, reference: "refund 1", note: null };
   const audit = {

@@ -35,6 +35,10 @@ export const UNSEEN: Record<string, Record<string, string>> = {
     answer: "The charge does not depend on it.",
     fingerprint: "The body, from which it is computed, is not stored.",
   },
+  broken_attempt: named(
+    "caller_id expires_at fingerprint hold_id",
+    "It offers a request to a retry for two minutes. What is credited follows from the request.",
+  ),
   request: {
     ...named("amount ending id metadata model request_id upstream", ONLY_HERE),
     basis: "Except for a bounded one, nothing shows how tokens were counted.",

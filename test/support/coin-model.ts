@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
-import type { AdjustmentRow, BudgetRow, Transition } from "../../src/credits/books.ts";
+import type { BudgetRow, Transition } from "../../src/credits/books.ts";
 import type { BudgetUse } from "../../src/credits/facts.ts";
 import type { Outcome } from "../../src/credits/outcomes.ts";
 import {
+  addBroken,
   availableCoins,
   balanceOf,
   billed,
@@ -11,7 +12,9 @@ import {
   type CoinLimit,
   type CoinOrganization,
   count,
+  earlierAdjustment,
   emptyAdjustment,
+  giveBack,
   isExpired,
   limitOf,
   limitsOf,
@@ -19,6 +22,7 @@ import {
   reachOf,
   recordedText,
   spentOf,
+  takeBroken,
   tally,
   textOfUse,
   UNWARNED,
@@ -34,7 +38,7 @@ export class CoinModel {
   readonly organizations = new Map<string, CoinOrganization>();
 
   addOrganization(organizationId: string): void {
-    const empty = { grants: [], holds: new Map(), keys: new Map(), adjustments: [] };
+    const empty = { grants: [], holds: new Map(), keys: new Map(), broken: [], adjustments: [] };
     this.organizations.set(organizationId, { ...empty, budgets: [], raises: new Map() });
   }
 
@@ -92,12 +96,12 @@ export class CoinModel {
       remaining: BigInt(count(grant.coins, "available")),
     }));
     const holds = [...organization.holds].map(([id, hold]) => {
-      const { state, amount, coins, bills, shortfall, credited, trace = null } = hold;
+      const { state, amount, coins, bills, shortfall, credited, retry, trace = null } = hold;
       const expiresAtMs = state === "open" ? hold.expiresAtMs : null;
       const drawn = tally(coins);
       const costs = bills.map(BigInt);
       const amounts = { amount: BigInt(amount), shortfall: BigInt(shortfall), credited: BigInt(credited) };
-      return { id, state, ...amounts, drawn, costs, expiresAtMs, trace };
+      return { id, state, ...amounts, drawn, costs, retry, expiresAtMs, trace };
     });
     const used = new Map(
       [...organization.holds.values()].flatMap(({ covers }) => covers.map((use) => [textOfUse(use), use])),
@@ -203,6 +207,7 @@ function hold(organization: CoinOrganization, transition: Of<"hold">, nowMs: num
     Math.min(most, reach),
     nowMs + lifeMs,
   );
+  if (facts.intent) made.retry = takeBroken(organization, facts.intent, nowMs);
   if (idempotency) {
     const { fingerprint, keepMs } = idempotency;
     organization.keys.set(`${idempotency.callerId} ${idempotency.key}`, {
@@ -240,12 +245,13 @@ function renew(organization: CoinOrganization, transition: Of<"renew">, nowMs: n
   const most = Math.min(Number(amount), reachOf(organization, usesIn(facts.budgets)));
   const hold = earlier ?? setAside(organization, facts, most, 0);
   Object.assign(hold, { prices: facts.prices, delivered: tokens, expiresAtMs: nowMs + lifeMs });
+  hold.intent ??= facts.intent ?? null;
   return { outcome: "renewed", remade: earlier === undefined };
 }
 
 function setAside(
   organization: CoinOrganization,
-  { holdId, tokenId, prices, budgets }: Of<"hold">["facts"],
+  { holdId, tokenId, prices, budgets, intent = null }: Of<"hold">["facts"],
   amount: number,
   expiresAtMs: number,
 ): CoinHold {
@@ -253,8 +259,8 @@ function setAside(
   for (const coin of coins) coin.place = "held";
   const delivered = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
   const recovered = { charged: 0, shortfall: 0 };
-  const nothing = { bills: [], shortfall: 0, credited: 0, trace: null, isSettledLate: false, recovered };
-  const terms = { tokenId, covers: usesIn(budgets), amount, prices, expiresAtMs };
+  const nothing = { bills: [], shortfall: 0, credited: 0, trace: null, isSettledLate: false, recovered, retry: null };
+  const terms = { tokenId, covers: usesIn(budgets), amount, prices, expiresAtMs, intent, lateEnd: null };
   const hold: CoinHold = { ...terms, state: "open", coins, delivered, ...nothing };
   organization.holds.set(holdId, hold);
   return hold;
@@ -266,8 +272,12 @@ function settle(organization: CoinOrganization, transition: Of<"settle">, nowMs:
   if (hold.state === "released") return { outcome: "released" };
   if (hold.state === "open" || (hold.state === "recovered" && !hold.isSettledLate)) {
     pay(organization, hold, priceInMicro(tokens, facts.prices), nowMs);
-    if (hold.state === "open") hold.state = "charged";
-    else hold.isSettledLate = true;
+    if (hold.state === "open") {
+      hold.state = "charged";
+      hold.intent ??= facts.intent ?? null;
+      const isBroken = transition.end !== "complete" && transition.end !== "client_disconnected";
+      if (isBroken) addBroken(organization, facts.holdId, hold, nowMs);
+    } else Object.assign(hold, { isSettledLate: true, lateEnd: transition.end });
     hold.trace = trace ?? null;
     for (const key of organization.keys.values()) {
       if (key.holdId === facts.holdId && typeof answer === "string") key.answer = answer;
@@ -290,6 +300,7 @@ function end(organization: CoinOrganization, transition: Of<"release" | "expire"
     if (hold.state === "open") {
       for (const [id, key] of organization.keys) if (key.holdId === facts.holdId) organization.keys.delete(id);
       Object.assign(hold, { state: "released", trace: transition.trace });
+      addBroken(organization, facts.holdId, hold, nowMs);
     }
     return { outcome: "released", available: BigInt(availableCoins(organization).length) };
   }
@@ -299,6 +310,7 @@ function end(organization: CoinOrganization, transition: Of<"release" | "expire"
     pay(organization, hold, priceInMicro(hold.delivered, hold.prices), nowMs);
     hold.state = "recovered";
     hold.recovered = { charged: hold.coins.length, shortfall: hold.shortfall };
+    addBroken(organization, transition.holdId, hold, nowMs);
   }
   if (hold.state !== "recovered") return { outcome: "kept", state: hold.state };
   const { charged, shortfall } = hold.recovered;
@@ -368,19 +380,13 @@ function credit(
   return { outcome: "credited", adjustment, balance, repeated: first !== undefined };
 }
 
-function earlierAdjustment({ adjustments }: CoinOrganization, transition: Of<"revoke" | "credit">) {
-  const { kind, adjustmentId, reference } = transition;
-  const own = adjustments.filter((adjustment) => adjustment.kind === kind);
-  const alike = (adjustment: AdjustmentRow) => reference !== null && adjustment.reference === reference;
-  return own.find(({ id }) => id === adjustmentId) ?? own.find(alike);
-}
-
 /** Brings what a hold has taken to its price: gives back, last coins first, or takes more where there is more. */
 function pay(organization: CoinOrganization, hold: CoinHold, price: number, nowMs: number): void {
   const before = billed(hold);
   // Credits that were returned are not returned again.
   const isLate = hold.bills.length > 0;
-  const cost = isLate ? Math.max(price, hold.credited, before - spentOf(organization)) : price;
+  const due = Math.max(0, price - (hold.retry?.paid ?? 0));
+  const cost = isLate ? Math.max(due, hold.credited, before - spentOf(organization)) : due;
   giveBack(organization, hold, cost, nowMs);
   hold.coins.push(...availableCoins(organization).slice(0, cost - hold.coins.length));
   for (const coin of hold.coins) coin.place = "spent";
@@ -389,11 +395,4 @@ function pay(organization: CoinOrganization, hold: CoinHold, price: number, nowM
   hold.coins = order.flatMap((grantId) => hold.coins.filter((coin) => coin.grantId === grantId));
   hold.bills.push(hold.coins.length - before);
   hold.shortfall = cost - hold.coins.length;
-}
-
-function giveBack({ grants }: CoinOrganization, hold: CoinHold, kept: number, nowMs: number): void {
-  for (const coin of hold.coins.splice(kept)) {
-    const grant = grants.find(({ id }) => id === coin.grantId);
-    coin.place = grant !== undefined && isExpired(grant, nowMs) ? "expired" : "available";
-  }
 }

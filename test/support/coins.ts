@@ -1,5 +1,5 @@
 import type { AdjustmentRow, BudgetRow, CreditTransition, RevokeTransition } from "../../src/credits/books.ts";
-import type { BudgetUse, Trace } from "../../src/credits/facts.ts";
+import type { BudgetUse, Intent, Trace } from "../../src/credits/facts.ts";
 import type { TokenCounts, UnitPrices } from "../../src/credits/price.ts";
 
 /** One micro-credit in the model of the books. */
@@ -38,6 +38,17 @@ export interface CoinHold {
   shortfall: number;
   credited: number;
   trace: Trace | null;
+  intent: Intent | null;
+  /** The attempt that it repeats, and what was paid before it. */
+  retry: { of: string; paid: number } | null;
+  /** The end of its late settlement. */
+  lateEnd: string | null;
+}
+/** An attempt that broke after it was charged, until a retry takes it. */
+interface CoinBreak {
+  of: string;
+  intent: Intent;
+  endsAtMs: number;
 }
 interface CoinKey {
   fingerprint: string;
@@ -52,6 +63,7 @@ export interface CoinOrganization {
   /** The amounts that raises add, by the text of a use. */
   raises: Map<string, number>;
   keys: Map<string, CoinKey>;
+  broken: CoinBreak[];
   adjustments: AdjustmentRow[];
 }
 
@@ -209,4 +221,46 @@ export function emptyAdjustment(
   const terms = { isAll: false, grantId: null, expiresAtMs: null };
   const nothing = { ...terms, amount: 0n, draws: [], holdId: null, tokenId: null, budgets: null, settlement: null };
   return { organizationId, id, kind, ...nothing, reference, note, madeAtMs: nowMs };
+}
+
+/** Takes the first attempt of the same caller with the same body that broke within two minutes and that was paid for. */
+export function takeBroken(organization: CoinOrganization, { callerId, fingerprint }: Intent, nowMs: number) {
+  const isSame = ({ intent, endsAtMs }: CoinOrganization["broken"][number]) =>
+    intent.callerId === callerId && intent.fingerprint === fingerprint && endsAtMs > nowMs;
+  for (;;) {
+    const first = organization.broken.filter(isSame).toSorted((a, b) => (a.of < b.of ? -1 : 1))[0];
+    if (first === undefined) return null;
+    organization.broken = organization.broken.filter((one) => one !== first);
+    const attempt = organization.holds.get(first.of);
+    const paid = attempt === undefined ? 0 : (attempt.retry?.paid ?? 0) + billed(attempt) - attempt.credited;
+    const hasLeft = attempt?.lateEnd === "complete" || attempt?.lateEnd === "client_disconnected";
+    if (paid > 0 && !hasLeft) return { of: first.of, paid };
+  }
+}
+
+/** Lets a retry take an attempt that broke, if it or those before it were charged. */
+export function addBroken(
+  organization: CoinOrganization,
+  of: string,
+  { intent, retry, bills }: CoinHold,
+  nowMs: number,
+) {
+  const paid = (retry?.paid ?? 0) + (bills[0] ?? 0);
+  if (intent !== null && paid > 0) organization.broken.push({ of, intent, endsAtMs: nowMs + 120_000 });
+}
+
+/** Returns the adjustment that a transition repeats; undefined if there is none. */
+export function earlierAdjustment({ adjustments }: CoinOrganization, transition: RevokeTransition | CreditTransition) {
+  const { kind, adjustmentId, reference } = transition;
+  const own = adjustments.filter((adjustment) => adjustment.kind === kind);
+  const alike = (adjustment: AdjustmentRow) => reference !== null && adjustment.reference === reference;
+  return own.find(({ id }) => id === adjustmentId) ?? own.find(alike);
+}
+
+/** Returns the coins of a hold beyond a number of them, the last ones first. */
+export function giveBack({ grants }: CoinOrganization, hold: CoinHold, kept: number, nowMs: number): void {
+  for (const coin of hold.coins.splice(kept)) {
+    const grant = grants.find(({ id }) => id === coin.grantId);
+    coin.place = grant !== undefined && isExpired(grant, nowMs) ? "expired" : "available";
+  }
 }

@@ -80,14 +80,18 @@ const tokens: fc.Arbitrary<TokenCounts> = fc
   )
   .map((counts) => fitted(counts, Number.POSITIVE_INFINITY));
 const facts: fc.Arbitrary<HoldFacts> = fc
-  .tuple(organizationId, holdId, prices, fc.constantFrom("sandbox/a", "sandbox/b"))
-  .map(([organizationId, holdId, prices, upstream]) => {
+  .tuple(
+    ...([organizationId, holdId, prices, fc.constantFrom("sandbox/a", "sandbox/b")] as const),
+    fc.constantFrom(null, "body", "body", "other body"),
+  )
+  .map(([organizationId, holdId, prices, upstream, fingerprint]) => {
     const tokenId = TOKENS[holdId] ?? FREE_TOKEN;
     const user = USERS[holdId];
     const metadata = { for: holdId, ...(user !== undefined && { user }) };
     const rest = { model: holdId === "hold_8" ? "other/b" : "sandbox/a", metadata, idempotencyKey: null };
     const request = { tokenId, requestId: `req_${holdId}`, ...rest };
-    return { organizationId, holdId, prices, upstream, ...request };
+    const intent = fingerprint === null ? null : { callerId: callerOf(tokenId), fingerprint };
+    return { organizationId, holdId, prices, upstream, intent, ...request };
   });
 const amount = fc.bigInt({ min: 0n, max: 40n });
 const lifeMs = fc.integer({ min: 0, max: 60 });
@@ -133,7 +137,7 @@ const settle = fc.record({
   facts,
   tokens,
   basis: fc.constantFrom("reported" as const, "counted" as const),
-  end: fc.constantFrom("complete" as const, "client_disconnected" as const),
+  end: fc.constantFrom("complete", "client_disconnected", "upstream_failed", "timed_out", "service_failed"),
   answer: fc.option(fc.constantFrom('"one answer"', '"another"')),
   trace,
 });

@@ -4,6 +4,7 @@ import type { BookRows, BookWrites } from "../../src/credits/batch.ts";
 import {
   type AdjustmentRow,
   type BalanceRow,
+  type BrokenAttemptRow,
   type BudgetRow,
   type BudgetUseRow,
   endedStateOf,
@@ -20,7 +21,7 @@ import { counterIdOf } from "../../src/credits/budget-uses.ts";
 import { BudgetIndex } from "../../src/credits/budgets.ts";
 import { decodeLines } from "../../src/credits/charge-lines.ts";
 import { decide } from "../../src/credits/decide.ts";
-import type { BudgetUse, CallerKey, Draw, RecordedUses, Trace } from "../../src/credits/facts.ts";
+import type { BudgetUse, CallerKey, Draw, RecordedUses, Retry, Trace } from "../../src/credits/facts.ts";
 import { mergeDraws } from "../../src/credits/funds.ts";
 import { callersOf, grantsOf, holdNamesOf, keyIdOf, keysOf, namesOf, type RowName } from "../../src/credits/names.ts";
 import type { Outcomes } from "../../src/credits/outcomes.ts";
@@ -44,6 +45,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
   readonly holds = new Map<string, HoldRow>();
   readonly requests = new Map<string, RequestRow>();
   readonly keys = new Map<string, IdempotencyKeyRow>();
+  readonly brokenAttempts = new Map<string, BrokenAttemptRow>();
   readonly adjustments = new Map<string, AdjustmentRow>();
   readonly auditEntries = new Map<string, AuditRow>();
   /** Warnings by key. */
@@ -85,8 +87,10 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
 
   /** Every table, for whoever compares two books. */
   get tables() {
-    const { balances, budgetUses, grants, holds, requests, keys, adjustments, auditEntries, warnings } = this;
-    return { balances, budgetUses, grants, holds, requests, keys, adjustments, auditEntries, warnings };
+    const { balances, budgetUses, grants, holds, requests, keys, brokenAttempts, adjustments } = this;
+    const { auditEntries, warnings } = this;
+    const books = { balances, budgetUses, grants, holds, requests, keys, brokenAttempts, adjustments };
+    return { ...books, auditEntries, warnings };
   }
 
   /** Every request, open or ended, its late settlement and its credits included. */
@@ -156,7 +160,13 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
   #read(transitions: Transition[]): BookRows {
     const names = namesOf(transitions);
     const namedKeys = pick(this.keys, names.keys);
-    const ofHolds = [...names.newHolds, ...names.holds, ...holdNamesOf(namedKeys)];
+    const brokenAttempts = [...this.brokenAttempts.values()].filter((row) =>
+      names.brokenAttempts.some(
+        ({ organizationId, callerId, fingerprint }) =>
+          row.organizationId === organizationId && row.callerId === callerId && row.fingerprint === fingerprint,
+      ),
+    );
+    const ofHolds = [...names.newHolds, ...names.holds, ...holdNamesOf([...namedKeys, ...brokenAttempts])];
     const [holds, requests] = [pick(this.holds, ofHolds), pick(this.requests, ofHolds)];
     const drawnOn = new Set(pick(this.grants, [...names.grants, ...grantsOf(holds), ...grantsOf(requests)]));
     const isOf = (row: { organizationId: string; reference: string | null }, referred: RowName[]) =>
@@ -179,6 +189,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
       grants: [...this.grants.values()].filter(isConcerned),
       holds,
       requests,
+      brokenAttempts,
       keys: pick(this.keys, [...names.keys, ...keysOf(holds, requests)]),
       adjustments: [...this.adjustments.values()].filter(
         (row) =>
@@ -214,6 +225,10 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
         throw new Error(`the key ${row.key} is not there`);
     }
     for (const row of writes.keys) this.keys.set(keyOf(row.organizationId, keyIdOf(row)), row);
+    for (const { organizationId, holdId = "" } of writes.removedBrokenAttempts) {
+      if (!this.brokenAttempts.delete(`${organizationId} ${holdId}`)) throw new Error(`no attempt ${holdId} is there`);
+    }
+    for (const row of writes.brokenAttempts) insert(this.brokenAttempts, keyOf(row.organizationId, row.holdId), row);
     for (const row of writes.newAdjustments) insert(this.adjustments, keyOf(row.organizationId, row.id), row);
     for (const row of writes.newAuditEntries) insert(this.auditEntries, row.id, row);
     for (const row of writes.newEvents) if (!this.warnings.has(row.key)) insert(this.warnings, row.key, row);
@@ -242,20 +257,21 @@ export interface SeenRequest {
   credited: bigint;
   expiresAtMs: number | null;
   trace: Trace | null;
+  retry: Retry | null;
   events: UsageEvent[];
 }
 
 function seenHold({ details, ...hold }: HoldRow): SeenRequest {
   const { organizationId, holdId, tokenId, budgets, amount, draws, expiresAtMs } = hold;
-  const { idempotencyKey, upstream, charge } = details;
+  const { idempotencyKey, upstream, charge, retry } = details;
   const { tokens, prices } = decodeLines(charge);
   const facts = { organizationId, holdId, tokenId, budgets, idempotencyKey, upstream, prices };
   const nothing = { charged: 0n, shortfall: 0n, credited: 0n, isSettledLate: false, trace: null, events: [] };
-  return { ...facts, state: "open", amount, tokens, draws, expiresAtMs, ...nothing };
+  return { ...facts, state: "open", retry, amount, tokens, draws, expiresAtMs, ...nothing };
 }
 
 function seenRequest(request: RequestRow, adjustments: AdjustmentRow[]): SeenRequest {
-  const { organizationId, holdId, tokenId, budgets, idempotencyKey, amount, cost, shortfall, end } = request;
+  const { organizationId, holdId, tokenId, budgets, idempotencyKey, amount, cost, shortfall, end, retry } = request;
   const late = adjustments.find(({ kind }) => kind === "late_settlement");
   const credits = adjustments.filter(({ kind }) => kind === "credit");
   const { upstream, charge, trace } = late?.settlement ?? request;
@@ -263,7 +279,19 @@ function seenRequest(request: RequestRow, adjustments: AdjustmentRow[]): SeenReq
   const all = late?.settlement ? addTokens(decodeLines(request.charge).tokens, tokens) : tokens;
   const events = end === "released" ? [] : [chargeEvent(request)];
   return {
-    ...{ organizationId, holdId, tokenId, budgets, idempotencyKey, upstream, prices, trace, amount, expiresAtMs: null },
+    ...{
+      organizationId,
+      holdId,
+      tokenId,
+      budgets,
+      idempotencyKey,
+      upstream,
+      prices,
+      trace,
+      amount,
+      retry,
+      expiresAtMs: null,
+    },
     state: endedStateOf(end),
     isSettledLate: late !== undefined,
     tokens: all,

@@ -24,6 +24,16 @@ export const Day = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", description:
 export const Id = Type.String({ minLength: 1, maxLength: 200 });
 export const Name = Type.String({ minLength: 1, maxLength: 200 });
 export const Amount = Type.Number({ description: "Credits." });
+/** A retry that was charged less. */
+export const RetryCredit = Nullable(
+  Type.Object(
+    { of: Id, credited: Amount },
+    {
+      description:
+        "The broken attempt that the request repeats, and the credits that were not charged because the attempt was. Null for a request that repeats none.",
+    },
+  ),
+);
 
 const CALL_NAMES = CALL_ROWS.map(({ name }) => `\`${name}\``);
 const CALLS = `${CALL_NAMES.slice(0, -1).join(", ")} and ${CALL_NAMES.at(-1)}`;

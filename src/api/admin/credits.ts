@@ -1,6 +1,17 @@
 import { type Static, Type } from "typebox";
 import { OptionalKeys } from "../schema.ts";
-import { Amount, Id, Nullable, PageOf, PositiveAmount, Strict, Time, TimeOf, TokensByClass } from "./common.ts";
+import {
+  Amount,
+  Id,
+  Nullable,
+  PageOf,
+  PositiveAmount,
+  RetryCredit,
+  Strict,
+  Time,
+  TimeOf,
+  TokensByClass,
+} from "./common.ts";
 import { Credits } from "./organization.ts";
 
 const LINE = "^[^\\p{Cc}]{1,200}$";
@@ -126,6 +137,7 @@ export const StatementEntry = Type.Object({
   route: Nullable(Type.String()),
   tokens: Nullable(TokensByClass),
   ending: Nullable(Type.String()),
+  retry: RetryCredit,
   corrected_request_id: Nullable(Type.String({ description: "Request whose charge the credit corrects." })),
   reference: Nullable(Type.String()),
   note: Nullable(Type.String()),

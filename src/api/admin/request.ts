@@ -2,7 +2,7 @@ import { type Static, Type } from "typebox";
 import { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { SentRequest } from "../chat/request.ts";
 import { OptionalKeys } from "../schema.ts";
-import { Amount, Day, Id, Nullable, PricesByClass, Time, TokensByClass } from "./common.ts";
+import { Amount, Day, Id, Nullable, PricesByClass, RetryCredit, Time, TokensByClass } from "./common.ts";
 
 export const RequestStatus = Type.Enum([
   "running",
@@ -135,6 +135,7 @@ export const RequestDetail = Type.Object({
   ),
   shortfall: Amount,
   credited: Type.Number({ description: "Credits refunded by an operator." }),
+  retry: RetryCredit,
   attempts: Type.Array(
     Type.Object({
       route: Type.String(),

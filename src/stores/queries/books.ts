@@ -4,7 +4,7 @@ import type { Outcomes } from "../../credits/outcomes.ts";
 import { ADMIN_KEY } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
-import { BALANCE, KEY } from "../schema.ts";
+import { BALANCE, BROKEN_ATTEMPT, KEY } from "../schema.ts";
 import { join, raw, sql } from "../sql.ts";
 import { monthDigestsOf } from "./month-digests.ts";
 import { closedBefore, recordBalance, type StatementRange, statementPage, statementStart } from "./statement.ts";
@@ -93,12 +93,13 @@ function transitions({ find, findRow, now, read, remove }: Database, driver: Sto
       return rows.map((row) => row.organization_id as string);
     },
     /**
-     * Removes expired idempotency keys, those of completions and those of administrators, at most `limit` of each; returns
-     * their number. They already counted as absent.
+     * Removes expired idempotency keys, those of completions and those of administrators, and broken attempts that are too old
+     * to be repeated, at most `limit` of each; returns their number. They already counted as absent.
      */
     async removeOldKeys(limit: number): Promise<number> {
       const isOld = sql`expires_at <= ${now()}`;
-      return (await remove(KEY, isOld, limit)) + (await remove(ADMIN_KEY, isOld, limit));
+      const keys = (await remove(KEY, isOld, limit)) + (await remove(ADMIN_KEY, isOld, limit));
+      return keys + (await remove(BROKEN_ATTEMPT, isOld, limit));
     },
   };
 }

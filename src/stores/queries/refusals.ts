@@ -1,6 +1,6 @@
 import { idAt } from "../../credits/request-id.ts";
+import { REFUSAL, REFUSAL_DAY } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
-import { REFUSAL, REFUSAL_DAY } from "../schema.ts";
 import { allOf, equal, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 import type { RequestFilter } from "./request-filter.ts";

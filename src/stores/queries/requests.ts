@@ -2,7 +2,7 @@ import type { MicroCredits } from "../../credits/amount.ts";
 import type { AdjustmentRow, RequestRow } from "../../credits/books.ts";
 import { countersIn } from "../../credits/budget-uses.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
-import type { Draw, HoldFacts, RequestEnd, Trace } from "../../credits/facts.ts";
+import type { Draw, HoldFacts, RequestEnd, Retry, Trace } from "../../credits/facts.ts";
 import { mergeDraws } from "../../credits/funds.ts";
 import { addTokens, type TokenCounts } from "../../credits/price.ts";
 import { idAt, timeOfId } from "../../credits/request-id.ts";
@@ -26,6 +26,8 @@ export interface ListedRequest {
   shortfall: MicroCredits;
   /** The sum of the credits that correct it. */
   credited: MicroCredits;
+  /** The attempt that it repeats, and the part of its price that was not charged for it. */
+  retry: UsageEvent["retry"];
   draws: Draw[];
   madeAtMs: number;
   /** Null while it is running. */
@@ -236,14 +238,27 @@ export function requestQuery(condition: Sql, further = sql``): Sql {
 
 function listedHold(row: RowNames): ListedRequest {
   const { organizationId, holdId, tokenId, amount, draws, budgets, madeAtMs, details } = HOLD.fromRecord(row);
-  const { charge, ...names } = details;
+  const { charge, retry, ...names } = details;
   const { tokens, prices } = decodeLines(charge);
   return {
     ...namesIn(row),
     facts: { ...names, prices, organizationId, holdId, tokenId, budgets },
     ...{ amount, tokens, draws, madeAtMs },
-    ...{ charged: 0n, shortfall: 0n, credited: 0n, trace: null, end: null, endedAtMs: null, events: [] },
+    ...{
+      charged: 0n,
+      shortfall: 0n,
+      credited: 0n,
+      retry: nothingCredited(retry),
+      trace: null,
+      end: null,
+      endedAtMs: null,
+      events: [],
+    },
   };
+}
+
+function nothingCredited(retry: Retry | null): UsageEvent["retry"] {
+  return retry && { of: retry.of, credited: 0n };
 }
 
 /** Returns the names that a list shows with a row. */
@@ -278,14 +293,15 @@ function listedRequest(
   const { amount, madeAtMs, endedAtMs, cost, shortfall, draws, end } = request;
   const { tokens, prices } = decodeLines(request.charge);
   const { trace, ...last } = { ...request, ...late?.settlement };
+  const events = [...(end === "released" ? [] : [chargeEvent(request)]), ...(more ? [more] : [])];
   return {
-    ...{ amount, madeAtMs, endedAtMs, trace, end: last.end },
+    ...{ amount, madeAtMs, endedAtMs, trace, end: last.end, events },
     facts: { ...request, upstream: last.upstream, prices: more?.prices ?? prices },
     tokens: more ? addTokens(tokens, more.tokens) : tokens,
     charged: cost + (more?.cost ?? 0n),
     shortfall: shortfall + (more?.shortfall ?? 0n),
     credited: credits.reduce((sum, credit) => sum + credit.amount, 0n),
     draws: mergeDraws(draws, late?.draws ?? []).filter((draw) => draw.amount !== 0n),
-    events: [...(end === "released" ? [] : [chargeEvent(request)]), ...(more ? [more] : [])],
+    retry: events.at(-1)?.retry ?? nothingCredited(request.retry),
   };
 }

@@ -3,6 +3,7 @@ import type { AdjustmentRow, GrantRow, RequestRow } from "../../credits/books.ts
 import { countersIn } from "../../credits/budget-uses.ts";
 import { type ChargeLines, decodeLines } from "../../credits/charge-lines.ts";
 import type { BudgetUse, EventBasis, EventEnd, HoldFacts } from "../../credits/facts.ts";
+import { addTokens, amountDue, priceOf, type TokenCounts } from "../../credits/price.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
 import { invalidCursor } from "../../errors.ts";
 import type { Database } from "../database.ts";
@@ -38,6 +39,8 @@ export interface UsageEvent extends HoldFacts, ChargeLines {
   shortfall: MicroCredits;
   basis: EventBasis;
   end: EventEnd;
+  /** The broken attempt that it repeats, and the part of the request's price that is not charged for it. */
+  retry: { of: string; credited: MicroCredits } | null;
   /** As the provider reported it; for operators only. */
   providerCost: string | null;
   madeAtMs: number;
@@ -221,7 +224,8 @@ function chargeEntry(event: UsageEvent): LedgerEntry {
 export function chargeEvent(request: RequestRow): UsageEvent {
   const { end, basis, cost, endedAtMs } = request;
   const ended = { end: end as EventEnd, basis: basis ?? "counted" };
-  return { ...factsOf(request), sequence: 0, ...ended, cost, chargedAtMs: endedAtMs };
+  const facts = factsOf(request);
+  return { ...facts, sequence: 0, ...ended, cost, retry: creditOf(request, facts.tokens), chargedAtMs: endedAtMs };
 }
 
 /** Returns the difference between a request's charge and its late settlement. */
@@ -230,7 +234,15 @@ export function lateEvent(request: RequestRow, adjustment: AdjustmentRow): Usage
   if (settlement === null) throw new Error(`The adjustment ${adjustment.id} is not a late settlement.`);
   const { upstream, charge, shortfall, basis, end, trace } = settlement;
   const facts = factsOf({ ...request, upstream, charge, shortfall, trace });
-  return { ...facts, sequence: 1, basis, end, cost: amount, chargedAtMs: madeAtMs };
+  const retry = creditOf({ ...request, charge }, addTokens(decodeLines(request.charge).tokens, facts.tokens));
+  return { ...facts, sequence: 1, basis, end, cost: amount, retry, chargedAtMs: madeAtMs };
+}
+
+/** Returns the attempt that a request repeats, and what its tokens cost less for it. */
+function creditOf({ retry, charge }: Pick<RequestRow, "retry" | "charge">, tokens: TokenCounts): UsageEvent["retry"] {
+  if (retry === null) return null;
+  const price = priceOf(tokens, decodeLines(charge).prices);
+  return { of: retry.of, credited: price - amountDue(price, retry) };
 }
 
 function factsOf(request: RequestRow) {

@@ -1,3 +1,4 @@
+import { maximum } from "../../credits/amount.ts";
 import type {
   AdjustmentRow,
   BalanceRow,
@@ -8,9 +9,9 @@ import type {
 } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
-import type { Draw, Trace } from "../../credits/facts.ts";
+import type { Draw, Retry, Trace } from "../../credits/facts.ts";
 import { sumOfDraws } from "../../credits/funds.ts";
-import { addTokens, areCounts, priceOf, type TokenCounts, tokenTotals } from "../../credits/price.ts";
+import { addTokens, amountDue, areCounts, priceOf, type TokenCounts, tokenTotals } from "../../credits/price.ts";
 import { isBookedLate, timeOfId } from "../../credits/request-id.ts";
 import { AHEAD_MS, compare, type ReportViolation } from "./verify-report.ts";
 
@@ -25,7 +26,7 @@ const KEY_KEPT_MS_MAX = 86_400_000;
 export function checkRequestRow(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
   const { holdId, cost, shortfall, charge, draws, basis, end, endedAtMs, isLate } = request;
   const { tokens, prices } = decodeLines(charge);
-  const price = priceOf(tokens, prices);
+  const price = amountDue(priceOf(tokens, prices), request.retry);
   if (cost + shortfall !== price) {
     report(4, `Cost and shortfall add up to ${cost + shortfall}, but the tokens cost ${price}.`, holdId);
   }
@@ -77,7 +78,7 @@ function checkLateSettlement(
     report(6, "The late settlement leaves a token count below 0, or a part above its class.", holdId);
     return;
   }
-  const price = priceOf(tokens, prices);
+  const price = amountDue(priceOf(tokens, prices), request.retry);
   const charged = request.cost + amount + request.shortfall + settlement.shortfall;
   if (charged < price)
     report(4, `The late settlement charges ${charged} in all, but the tokens cost ${price}.`, holdId);
@@ -93,6 +94,23 @@ function checkBounded(basis: RequestRow["basis"], trace: Trace | null, holdId: s
   const isReported = trace?.attempts?.some(({ reported }) => reported !== undefined) ?? false;
   if (basis === "bounded" && !isReported)
     report(4, "The basis is bounded, but no report of an upstream is recorded.", holdId);
+}
+
+/** Checks what the attempts before a retry were charged. A late settlement of one may have followed. */
+export function checkRetry(
+  holdId: string,
+  { of, paid }: Retry,
+  attempt: RequestRow | undefined,
+  late: bigint,
+  report: ReportViolation,
+): void {
+  const charged = (attempt?.cost ?? 0n) + (attempt?.retry?.paid ?? 0n) + maximum(late, 0n);
+  if (paid <= 0n || paid > charged) {
+    report(17, `It repeats ${of} for ${paid}, but that and the attempts before it were charged ${charged}.`, holdId);
+  }
+  if (attempt !== undefined && (attempt.end === "complete" || attempt.end === "client_disconnected")) {
+    report(17, `It repeats ${of}, which ended as ${attempt.end}.`, holdId);
+  }
 }
 
 /** Checks the times of a request against each other and its id. */

@@ -1,14 +1,16 @@
+import type { RequestRow } from "../../credits/books.ts";
 import { ChargeSums, type ClosingPartRow, type ClosingRow } from "../../credits/closing.ts";
+import { beganBefore } from "../../credits/request-id.ts";
 import type { Database } from "../database.ts";
 import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
-import { type Sql, sql } from "../sql.ts";
+import { join, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 import { isClosed } from "./closings.ts";
 import { verifyMonthDigests } from "./month-digests.ts";
 import { sumBetween } from "./statement.ts";
 import { checkBooks, readBooks } from "./verify-checks.ts";
 import { checkEach, soundRows, type Violation, Violations } from "./verify-report.ts";
-import { checkClosing, checkRequestRow, checkRequestTimes } from "./verify-rows.ts";
+import { checkClosing, checkRequestRow, checkRequestTimes, checkRetry } from "./verify-rows.ts";
 
 export interface OrganizationVerification {
   organizationId: string;
@@ -66,6 +68,8 @@ class Check {
   #charges = 0;
   /** Time at which a request began or ended last. */
   #bookedMs = 0;
+  /** Attempts that a retry repeats. */
+  readonly #repeated = new Set<string>();
   /** Requests were closed while they were read. */
   isOutdated = false;
 
@@ -133,7 +137,29 @@ class Check {
       if (request.end !== "released") this.#charges += 1;
       if (request.endedAtMs < newestFromMs || request.end === "released") this.#sums.add(request);
     });
+    await this.#checkRetries(soundRows(REQUEST, rows));
     return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
+  }
+
+  /** Compares retries with the attempts that they repeat. */
+  async #checkRetries(requests: readonly RequestRow[]): Promise<void> {
+    const retries = requests.filter(({ retry }) => retry !== null);
+    if (retries.length === 0) return;
+    const ids = join(retries.flatMap(({ retry }) => retry?.of ?? []));
+    const [attempts = [], adjustments = []] = await this.#database.snapshot([
+      sql`select * from request ${this.#of} and id in (${ids})`,
+      sql`select * from adjustment ${this.#of} and kind = 'late_settlement' and hold_id in (${ids})`,
+    ]);
+    const byId = new Map(soundRows(REQUEST, attempts).map((row) => [row.holdId, row]));
+    const late = new Map(soundRows(ADJUSTMENT, adjustments).map(({ holdId, amount }) => [holdId, amount]));
+    for (const { holdId, retry } of retries) {
+      if (retry === null) continue;
+      const { of } = retry;
+      const isKnown = byId.has(of) || !beganBefore(of, this.#closing?.beforeAtMs ?? null);
+      if (isKnown) checkRetry(holdId, retry, byId.get(of), late.get(of) ?? 0n, this.#violations.report);
+      if (this.#repeated.has(of)) this.#violations.report(17, `The request ${of} was repeated before.`, holdId);
+      this.#repeated.add(of);
+    }
   }
 
   /** Compares the differences between recorded balances, so that one wrong entry is reported once. */

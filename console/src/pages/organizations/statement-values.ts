@@ -1,5 +1,5 @@
 import type { StatementEntry } from "../../api/types.ts";
-import { countOf } from "../../format/numbers.ts";
+import { countOf, formatExactCredits } from "../../format/numbers.ts";
 
 export const KIND_LABELS: Record<StatementEntry["kind"], string> = {
   grant: "Granted",
@@ -16,10 +16,11 @@ export function referenceLabel(reference: string): string {
 }
 
 /** Describes an entry: model and tokens of a charge, otherwise reference and note. */
-export function entryDescription({ kind, model, tokens, reference, note, id }: StatementEntry): string {
+export function entryDescription({ kind, model, tokens, reference, note, id, retry }: StatementEntry): string {
   if (kind === "charge") {
     const count = tokens === null ? 0 : Object.values(tokens).reduce((sum, one) => sum + one, 0);
-    return [model ?? id, count > 0 && countOf(count, "token")].filter(Boolean).join(", ");
+    const less = retry && `retry: ${formatExactCredits(retry.credited)} credits not charged again`;
+    return [model ?? id, count > 0 && countOf(count, "token"), less].filter(Boolean).join(", ");
   }
   return [reference && referenceLabel(reference), note].filter(Boolean).join(": ") || (id ?? "");
 }

@@ -3,6 +3,7 @@ import type { PricesByClass, RequestDetail, TokensByClass } from "../../api/type
 import { formatCount, formatExactCredits } from "../../format/numbers.ts";
 import { Facts } from "../../ui/page.tsx";
 import { Table } from "../../ui/table.tsx";
+import { RequestsLink } from "./link.tsx";
 
 const BASES = {
   reported: "Reported by the provider",
@@ -52,6 +53,7 @@ function charge(detail: RequestDetail) {
   ];
   if (tier !== null) facts.push(["Price tier", tierText(tier)]);
   if (basis !== null) facts.push(["Token count", BASES[basis]]);
+  if (detail.retry !== null) facts.push(["Retry", retryText(detail.retry)]);
   if (detail.credited > 0) facts.push(["Refunded", `${formatExactCredits(detail.credited)} credits by an operator`]);
   if (shortfall > 0) facts.push(["Not covered", `${formatExactCredits(shortfall)} credits above the held amount`]);
   if (draws.length > 0) {
@@ -64,6 +66,16 @@ function charge(detail: RequestDetail) {
     facts.push([isRunning ? "Held from grants" : "Charged to grants", lines]);
   }
   return facts;
+}
+
+/** Says which attempt a request repeats, and what it was charged less for it. */
+function retryText({ of, credited }: NonNullable<RequestDetail["retry"]>): ReactNode {
+  return (
+    <span className="stack-small">
+      <span>{formatExactCredits(credited)} credits less, which were charged for the broken attempt</span>
+      <RequestsLink view={{ request_id: of }}>{of}</RequestsLink>
+    </span>
+  );
 }
 
 /** Explains which of a route's prices were charged: "prompts of more than 200,000 tokens, service tier flex". */

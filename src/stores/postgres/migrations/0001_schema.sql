@@ -188,6 +188,7 @@ CREATE TABLE request (
   idempotency_caller_id text COLLATE "C",
   idempotency_key     text COLLATE "C",
   metadata            text,
+  retry               text,
   PRIMARY KEY (organization_id, id)
 ) PARTITION BY RANGE (id);
 
@@ -199,6 +200,18 @@ CREATE INDEX request_ended_at ON request (organization_id, ended_at, id, cost) W
 CREATE INDEX request_late ON request (organization_id, ended_at, id) WHERE is_late = 1 AND ending <> 'released';
 -- An id from the invoice or the log of a provider leads to its request.
 CREATE INDEX request_provider_response_id ON request (provider_response_id) WHERE provider_response_id IS NOT NULL;
+
+-- Requests that broke after a part of their answers, until a retry with the same fingerprint repeats them or they expire.
+CREATE TABLE broken_attempt (
+  organization_id text COLLATE "C" NOT NULL,
+  caller_id       text COLLATE "C" NOT NULL,
+  fingerprint     text COLLATE "C" NOT NULL,
+  hold_id         text COLLATE "C" NOT NULL,
+  expires_at      bigint NOT NULL,
+  PRIMARY KEY (organization_id, caller_id, fingerprint, hold_id)
+);
+
+CREATE INDEX broken_attempt_expires_at ON broken_attempt (expires_at);
 
 -- A key belongs to a caller: to the first token of the rotations to the one that a request came with.
 CREATE TABLE idempotency_key (

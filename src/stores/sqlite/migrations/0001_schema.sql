@@ -189,6 +189,7 @@ CREATE TABLE request (
   idempotency_caller_id TEXT,
   idempotency_key     TEXT,
   metadata            TEXT,
+  retry               TEXT,
   PRIMARY KEY (organization_id, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -198,6 +199,18 @@ CREATE INDEX request_ended_at ON request (organization_id, ended_at, id, cost) W
 CREATE INDEX request_late ON request (organization_id, ended_at, id) WHERE is_late = 1 AND ending <> 'released';
 -- An id from the invoice or the log of a provider leads to its request.
 CREATE INDEX request_provider_response_id ON request (provider_response_id) WHERE provider_response_id IS NOT NULL;
+
+-- Requests that broke after a part of their answers, until a retry with the same fingerprint repeats them or they expire.
+CREATE TABLE broken_attempt (
+  organization_id TEXT NOT NULL,
+  caller_id       TEXT NOT NULL,
+  fingerprint     TEXT NOT NULL,
+  hold_id         TEXT NOT NULL,
+  expires_at      INTEGER NOT NULL,
+  PRIMARY KEY (organization_id, caller_id, fingerprint, hold_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX broken_attempt_expires_at ON broken_attempt (expires_at);
 
 -- A key belongs to a caller: to the first token of the rotations to the one that a request came with.
 CREATE TABLE idempotency_key (
