@@ -49,6 +49,17 @@ describe("An overloaded service", () => {
     expect(overload.refusedShare).toBe(0);
   });
 
+  test("does not refuse anything after the machine was suspended for a minute", () => {
+    const { overload, at, run } = overloadWith({ delayMs: 1, memoryShare: 0 });
+    run(10);
+    at.nowMs += 60_000;
+    expect(overload.refusal()).toBeUndefined();
+    overload.turn();
+    expect(overload.refusedShare).toBe(0);
+    run(1);
+    expect(overload.refusedShare).toBe(0);
+  });
+
   test("refuses a growing share while the event loop is late, and takes everything again when it is not", () => {
     const { overload, at, run, noted } = overloadWith({ delayMs: 150, memoryShare: 0 });
     run(1);

@@ -42,8 +42,11 @@ const NEWEST_WEIGHT = 0.3;
  */
 const EXCESS_GAIN = 0.05;
 const TREND_GAIN = 0.8;
-/** A longer delay is a suspended machine or one long task, which refusing requests does not shorten. */
-const DELAY_MAX_LIMITS = 4;
+/**
+ * A longer delay is a suspended machine or one long task, which refusing requests does not shorten. With the weight above, one
+ * alone stays below the limit.
+ */
+const DELAY_MAX_LIMITS = 3;
 const RETRY_AFTER_MAX_SECONDS = 5;
 
 /**
