@@ -264,7 +264,14 @@ test("a check of sound books exits with 1 while there are dead letters", async (
 test("commands list and check models", async () => {
   const models = await json("models", "list");
   expect(models.map((model: { id: string }) => model.id)).toEqual(
-    expect.arrayContaining(["sandbox/echo", "sandbox/fault", "sandbox/image", "sandbox/speech", "sandbox/story"]),
+    expect.arrayContaining([
+      "sandbox/echo",
+      "sandbox/fault",
+      "sandbox/image",
+      "sandbox/speech",
+      "sandbox/story",
+      "sandbox/transcribe",
+    ]),
   );
   const checked = await json("models", "check");
   expect(checked.ok).toBe(true);
@@ -331,7 +338,16 @@ test("a command checks the configuration", async () => {
     file,
     store: "sqlite",
     port: 9999,
-    models: ["m", "sandbox/echo", "sandbox/embed", "sandbox/fault", "sandbox/image", "sandbox/speech", "sandbox/story"],
+    models: [
+      "m",
+      "sandbox/echo",
+      "sandbox/embed",
+      "sandbox/fault",
+      "sandbox/image",
+      "sandbox/speech",
+      "sandbox/story",
+      "sandbox/transcribe",
+    ],
   });
   writeFileSync(file, "server:\n  prot: 9999\n");
   expect(await line(1, "config", "check", "--config", file)).toContain(

@@ -130,6 +130,15 @@ export const PRICE_CLASSES = {
     description: "Credits for each character of a text that is spoken; 0 by default.",
     onlyIf: "callsMost",
   },
+  seconds: {
+    code: "k",
+    name: "seconds",
+    isCall: true,
+    setting: "perSecond",
+    description: "Credits for each second of audio that is transcribed, a begun one in full; 0 by default.",
+    reportedAs: "seconds",
+    onlyIf: "callsMost",
+  },
 } as const satisfies Record<string, Row>;
 
 interface Row {

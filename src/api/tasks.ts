@@ -2,6 +2,7 @@ import type { TSchema } from "typebox";
 import { EmbeddingRequest } from "./embeddings/request.ts";
 import { ImageRequest } from "./images/request.ts";
 import { SpeechRequest } from "./speech/request.ts";
+import { TranscriptionRequest } from "./transcription/request.ts";
 
 /** The work of a model that does not chat. */
 interface Row {
@@ -44,6 +45,14 @@ export const TASKS = {
     path: "/v1/audio/speech",
     request: SpeechRequest,
     outputTokensMost: 0,
+  },
+  transcription: {
+    capability: "transcription",
+    work: "transcriptions",
+    operation: "transcription",
+    path: "/v1/audio/transcriptions",
+    request: TranscriptionRequest,
+    outputTokensMost: 16_384,
   },
 } as const satisfies Record<string, Row>;
 

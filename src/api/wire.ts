@@ -5,6 +5,7 @@ import type { ChatCompletionRequest } from "./chat/request.ts";
 import type { EmbeddingOrder } from "./embeddings/request.ts";
 import type { ImageRequest } from "./images/request.ts";
 import type { SpeechRequest } from "./speech/request.ts";
+import type { TranscriptionRequest } from "./transcription/request.ts";
 
 /** An error as the wires encode it. */
 export interface PublicError {
@@ -25,7 +26,12 @@ export interface ErrorFormat {
 }
 
 /** A request of any inbound wire in the internal form, and the encoders of its answer. */
-export type DecodedRequest = DecodedCompletion | DecodedEmbedding | DecodedImages | DecodedSpeech;
+export type DecodedRequest =
+  | DecodedCompletion
+  | DecodedEmbedding
+  | DecodedImages
+  | DecodedSpeech
+  | DecodedTranscription;
 
 export interface DecodedCompletion extends Decoded, Streamable {
   kind: "completion";
@@ -47,6 +53,11 @@ export interface DecodedImages extends Decoded {
   request: ImageRequest;
 }
 
+export interface DecodedTranscription extends Decoded {
+  kind: "transcription";
+  request: TranscriptionRequest;
+}
+
 /** Audio is always streamed. */
 export interface DecodedSpeech extends Omit<Decoded, "document">, Streamable {
   kind: "speech";
@@ -66,7 +77,9 @@ interface Decoded {
   ignored?: readonly string[];
   /** Returns the wire's name of a field that an error names in the internal form. */
   paramOf(param: string): string;
-  /** Returns the body of a complete answer that is not streamed: an object, or its JSON. */
+  /** Media type of the body, if it is not JSON. */
+  contentType?: string;
+  /** Returns the body of a complete answer that is not streamed: an object, its JSON, or other text. */
   document(head: AnswerHead, answer: AnswerFold, end: AnswerEnd): object | string;
 }
 

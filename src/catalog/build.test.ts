@@ -13,14 +13,9 @@ import { toApiModel } from "./model.ts";
 const NOW = Date.parse("2026-11-21T12:00:00Z");
 const OPENAI = { id: "openai", kind: "openai-compatible", baseUrl: "https://api.openai.com/v1" };
 const LOCAL = { id: "local", kind: "openai-compatible", baseUrl: "http://127.0.0.1:9/v1" };
-const SANDBOX_IDS = [
-  "sandbox/echo",
-  "sandbox/embed",
-  "sandbox/fault",
-  "sandbox/image",
-  "sandbox/speech",
-  "sandbox/story",
-];
+const SANDBOX_IDS = ["echo", "embed", "fault", "image", "speech", "story", "transcribe"].map(
+  (name) => `sandbox/${name}`,
+);
 const isModel = new Ajv().compile(Model);
 
 function build(sources: Partial<CatalogSources>, nowMs = NOW) {
@@ -51,6 +46,7 @@ describe("The sandbox", () => {
         "sandbox/embed": { category: "embedding", prices: { input: 1_000_000n, output: 0n } },
         "sandbox/image": { category: "image", prices: { input: 0n, output: 0n, images: 40_000_000_000n } },
         "sandbox/speech": { category: "speech", prices: { input: 0n, output: 0n, characters: 15_000_000n } },
+        "sandbox/transcribe": { category: "transcription", prices: { input: 0n, output: 0n, seconds: 100_000_000n } },
       };
       const usual = { category: "sandbox", prices: { input: 1_000_000n, output: 2_000_000n } };
       expect(model).toMatchObject({ ownedBy: "tollgate", playground: true, ...(others[model.id] ?? usual) });
@@ -313,11 +309,16 @@ describe("Without configured models,", () => {
       expect(shown.description).toMatch(/^\S.{20,300}\.$/);
       expect(new Date(shown.cutoff_date).toISOString().slice(0, 10)).toBe(shown.cutoff_date);
       expect(Date.parse(shown.cutoff_date)).toBeLessThanOrEqual(NOW);
-      const others: Record<string, string[]> = { embedding: ["embeddings"], image: ["images"], speech: ["speech"] };
+      const others: Record<string, string[]> = {
+        embedding: ["embeddings"],
+        image: ["images"],
+        speech: ["speech"],
+        transcription: ["transcription"],
+      };
       const usual = others[shown.category] ?? ["chat", "streaming", "instructions"];
       expect(shown.capabilities.slice(0, 3)).toEqual(usual);
-      const { input, images = 0, characters = 0 } = shown.pricing_details;
-      expect(input + images + characters).toBeGreaterThan(0);
+      const { input, images = 0, characters = 0, seconds = 0 } = shown.pricing_details;
+      expect(input + images + characters + seconds).toBeGreaterThan(0);
       expect(model.prices.cachedInput).toBeLessThanOrEqual(model.prices.input);
     },
   );

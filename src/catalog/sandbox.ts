@@ -37,6 +37,7 @@ const MODELS = {
   ],
   embed: ["Sandbox Embed", "Makes the same vector of the same text. For trying things out: no AI model is called."],
   speech: ["Sandbox Speech", "Plays a note for each character. For trying things out: no AI model is called."],
+  transcribe: ["Sandbox Transcribe", "States how long a WAV file is. For trying things out: no AI model is called."],
   image: ["Sandbox Image", "Draws the same picture of the same prompt. For trying things out: no AI model is called."],
 } as const;
 
@@ -44,6 +45,7 @@ const MODELS = {
 const OTHERS: { [Model in keyof typeof MODELS]?: { task: Task; calls?: { [Name in PriceClass]?: string } } } = {
   embed: { task: "embedding" },
   speech: { task: "speech", calls: { characters: "15" } },
+  transcribe: { task: "transcription", calls: { seconds: "100" } },
   image: { task: "image", calls: { images: "40000" } },
 };
 

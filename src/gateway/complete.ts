@@ -9,7 +9,7 @@ import type { CompletionReport, Gateway, GatewayCall } from "./gateway.ts";
 import { planCompletion } from "./kinds/completion.ts";
 import { planEmbedding } from "./kinds/embedding.ts";
 import { planImages } from "./kinds/image.ts";
-import { planSpeech } from "./kinds/task.ts";
+import { planSpeech, planTranscription } from "./kinds/task.ts";
 import type { Plan } from "./plan.ts";
 import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } from "./settle.ts";
 
@@ -43,6 +43,7 @@ export async function complete(gateway: Gateway, call: GatewayCall, client: Answ
 function planFor(gateway: Gateway, call: GatewayCall): Plan {
   if (call.kind === "image") return planImages(gateway, call);
   if (call.kind === "speech") return planSpeech(gateway, call);
+  if (call.kind === "transcription") return planTranscription(gateway, call);
   return call.kind === "embedding" ? planEmbedding(gateway, call) : planCompletion(gateway, call);
 }
 

@@ -128,7 +128,8 @@ async function run(
   }
   if (sink instanceof EventStreamSink || sink.response === undefined) return reply.hijack();
   const { headers, body } = sink.response;
-  return reply.headers(headers).type("application/json; charset=utf-8").send(body);
+  const type = ("contentType" in decoded && decoded.contentType) || "application/json; charset=utf-8";
+  return reply.headers(headers).type(type).send(body);
 }
 
 /** Returns the handler that estimates the tokens of a prompt, within the limits of the caller. `encode` makes the response. */

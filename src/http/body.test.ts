@@ -4,7 +4,7 @@ import { startTestServer } from "../../test/support/server.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import { FairBudget } from "../ledger/fair-budget.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
-import { ANONYMOUS, acceptJsonBodies, BodyReservation, holdBody } from "./body.ts";
+import { ANONYMOUS, acceptBodies, BodyReservation, holdBody } from "./body.ts";
 import type { ServerOptions } from "./server.ts";
 
 test("The bodies of all unauthenticated callers take at most a sixteenth of the budget.", () => {
@@ -97,7 +97,7 @@ test("Of large bodies one chunk is read in a turn of the event loop, however man
   server.addHook("onRequest", async (request) => {
     request.caller = { principal: { organizationId: request.headers.owner } } as unknown as typeof request.caller;
   });
-  acceptJsonBodies(server, { bodyLimitBytes: 10_000_000, budget, turns: new FairTurns(1) });
+  acceptBodies(server, { bodyLimitBytes: 10_000_000, budget, turns: new FairTurns(1) });
   server.post("/", async () => "");
   const url = await server.listen();
   const count = () => {

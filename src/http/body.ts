@@ -7,6 +7,7 @@ import { JSON_BOUNDS, JsonScanner } from "../api/json-scanner.ts";
 import { ApiError } from "../errors.ts";
 import type { FairBudget } from "../ledger/fair-budget.ts";
 import type { FairTurns } from "../ledger/fair-queue.ts";
+import { FORM_TYPE, readForm } from "./multipart.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -31,23 +32,41 @@ interface BodyLimits {
 }
 
 /**
- * Accepts JSON bodies only: 415 for any other content type or encoding, 400 invalid_json for invalid JSON. A body that
- * is too large, nested too deeply or has too many values is rejected with 413 while it arrives, and a body that does not
- * fit the budget with 503.
+ * Accepts JSON bodies, and forms on the routes that take files: 415 for any other content type or encoding, 400 for invalid ones. A
+ * body that is too large, nested too deeply or has too many values is rejected with 413 while it arrives, and a body that
+ * does not fit the budget with 503.
  */
-export function acceptJsonBodies(server: FastifyInstance, limits: BodyLimits): void {
+export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void {
   const { turns } = limits;
-  server.removeAllContentTypeParsers();
-  server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
+  const read = async (request: FastifyRequest, scanner: BodyScanner) => {
     rejectEncoding(request.headers["content-encoding"]);
     const { owner, limitBytes } = senderOf(request, limits);
     const reservation = new BodyReservation(limits.budget, owner);
     request.bodyReservation = reservation;
-    const body = await readBody(request.raw, limitBytes, reservation, (task) => turns.run(owner, task));
-    // Clients that state the type in all their requests send it without a body too.
-    if (body.length === 0 && request.method === "DELETE") return undefined;
-    return body.length > LARGE_BYTES ? turns.run(owner, () => parseJson(body)) : parseJson(body);
+    const inTurn = <Result>(task: () => Result | Promise<Result>) => turns.run(owner, task);
+    return { body: await readBody(request.raw, { limitBytes, scanner }, reservation, inTurn), inTurn };
+  };
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
+    refuseType(request, false);
+    const { body, inTurn } = await read(request, new JsonScanner(JSON_BOUNDS));
+    return body.length > LARGE_BYTES ? inTurn(() => parseJson(body)) : parseJson(body);
   });
+  server.addContentTypeParser(FORM_TYPE, async (request: FastifyRequest) => {
+    refuseType(request, true);
+    const { body, inTurn } = await read(request, { scan: () => undefined });
+    // The parts are copies.
+    reserveBytes(request, body.length);
+    return inTurn(() => readForm(body, request.headers["content-type"] ?? ""));
+  });
+}
+
+type BodyScanner = Pick<JsonScanner, "scan">;
+
+function refuseType({ routeOptions: { config } }: FastifyRequest, isForm: boolean): void {
+  if ((config.isForm === true) === isForm) return;
+  const message = isForm ? undefined : `Send the request body as \`Content-Type: ${FORM_TYPE}\`.`;
+  throw new ApiError("unsupported_media_type", message);
 }
 
 /** Returns the owner that a body is counted for, and its size limit. Authentication has already run. */
@@ -70,7 +89,7 @@ function rejectEncoding(encoding: string | undefined): void {
  */
 function readBody(
   raw: IncomingMessage,
-  limitBytes: number,
+  { limitBytes, scanner }: { limitBytes: number; scanner: BodyScanner },
   reservation: BodyReservation,
   inTurn: (task: () => void) => Promise<void>,
 ): Promise<Buffer> {
@@ -79,7 +98,6 @@ function readBody(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
-    const scanner = new JsonScanner(JSON_BOUNDS);
     let isStopped = false;
     const stop = () => {
       isStopped = true;

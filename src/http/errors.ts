@@ -79,6 +79,8 @@ function discardBody({ raw: request }: FastifyRequest, reply: FastifyReply): voi
 
 declare module "fastify" {
   interface FastifyContextConfig {
+    /** True if the body is a form with a file, and not JSON. */
+    isForm?: boolean | undefined;
     /** Format of the route's error responses; default: OpenAI's. */
     errors?: ErrorFormat | undefined;
   }

@@ -12,7 +12,7 @@ import type { Gateway } from "../gateway/gateway.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { usualErrors } from "./errors.ts";
 import { IDEMPOTENCY_HEADER } from "./idempotency.ts";
-import { createEmbedding, createImages, createSpeech } from "./routes/completions.ts";
+import { createEmbedding, createImages, createSpeech, createTranscription } from "./routes/completions.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 
 /** Returns the parts of the OpenAPI document that do not come from endpoints. */
@@ -86,7 +86,8 @@ export function documentationOf(endpoint: Endpoint, bounds: ChatBounds): Fastify
     description: `${description} Requires the scope \`${endpoint.scope}\`.`,
     ...(headers !== undefined && { headers }),
     ...(body !== undefined && {
-      body: withNulls(body === SentRequest ? withBounds(bounds) : body),
+      body: endpoint.isForm ? body : withNulls(body === SentRequest ? withBounds(bounds) : body),
+      ...(endpoint.isForm && { consumes: ["multipart/form-data"] }),
     }),
     ...(wildcard !== undefined && {
       params: Type.Object({ [wildcard.name]: Type.String({ description: wildcard.description }) }),
@@ -182,7 +183,7 @@ const CODES_OF_COMPLETIONS = new Set<ErrorCode>([
 ]);
 
 /** The operations with a charge that are not streamed. */
-const IS_CHARGED: ReadonlySet<Endpoint> = new Set([createEmbedding, createImages, createSpeech]);
+const IS_CHARGED: ReadonlySet<Endpoint> = new Set([createEmbedding, createImages, createSpeech, createTranscription]);
 
 function errorResponses(endpoint: Endpoint): Record<number, unknown> {
   const isCompletion = endpoint.response.eventSchema !== undefined || IS_CHARGED.has(endpoint);

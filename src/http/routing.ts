@@ -8,6 +8,7 @@ import {
   createImages,
   createSpeech,
   createTextCompletion,
+  createTranscription,
 } from "./routes/completions.ts";
 import type { Endpoint } from "./routes/endpoint.ts";
 import { createGeminiContent, createGeminiContentV1, listGeminiModels, retrieveGeminiModel } from "./routes/gemini.ts";
@@ -33,6 +34,7 @@ export const endpoints: readonly Endpoint[] = [
   createEmbedding,
   createImages,
   createSpeech,
+  createTranscription,
   listModels,
   retrieveModel,
   reportUsage,

@@ -13,7 +13,7 @@ import { type AccessSources, beginAccess } from "./access.ts";
 import { ADMIN_PREFIX } from "./admin/endpoint.ts";
 import { type AdminServices, serveAdmin } from "./admin/index.ts";
 import { authenticate, type CallerAccounts, takeQueryKey } from "./authentication.ts";
-import { acceptJsonBodies } from "./body.ts";
+import { acceptBodies } from "./body.ts";
 import {
   closeWhenUnread,
   HEADERS_TIMEOUT_MS,
@@ -202,7 +202,7 @@ export async function createServer(options: ServerOptions) {
   });
   server.setErrorHandler(errorHandler(log));
   const budget = new FairBudget(Math.max(options.bodiesInFlightBytes, 2 * bodyLimitBytes));
-  acceptJsonBodies(server, { bodyLimitBytes, budget, turns: options.gateway.longTasks });
+  acceptBodies(server, { bodyLimitBytes, budget, turns: options.gateway.longTasks });
   server.setNotFoundHandler(respondNoRoute);
   await document(server, options.version);
   serveHealth(server, options, running);
@@ -260,7 +260,7 @@ async function serveApi(api: FastifyInstance, options: Omit<ServerOptions, "admi
     api.route({
       method: endpoint.method,
       url: endpoint.path,
-      config: { errors: endpoint.errors },
+      config: { errors: endpoint.errors, isForm: endpoint.isForm },
       schema: documentationOf(endpoint, { ...options.completions, maxTokens: options.gateway.completionMaxTokens }),
       onRequest: authenticate(options, options, endpoint.scope, startsWork(endpoint) ? work : undefined),
       handler: (request, reply) => endpoint.handle(options, request, reply),

@@ -10,6 +10,7 @@ import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/
 import { IMAGES_BYTES_MAX, readImages } from "./openai/images.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import { speak } from "./openai/speech.ts";
+import { transcribe } from "./openai/transcription.ts";
 import {
   type Provider,
   type ProviderAnswer,
@@ -46,6 +47,7 @@ export function createOpenAiCompatible(
     tasks: {
       image: (call) => makeImages(client, call),
       speech: (call) => speak(client, call),
+      transcription: (call) => transcribe(client, call),
     },
     listModels: (signal) => listModels(client, signal),
     close: () => client.close(),

@@ -4,6 +4,7 @@ import type { EmbeddingOrder } from "../api/embeddings/request.ts";
 import type { EmbeddingVector } from "../api/embeddings/vector.ts";
 import type { ImageRequest } from "../api/images/request.ts";
 import type { SpeechRequest } from "../api/speech/request.ts";
+import type { TranscriptionRequest } from "../api/transcription/request.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { UpstreamError } from "../errors.ts";
 
@@ -102,6 +103,8 @@ export interface TaskRequests {
   image: ImageRequest;
   /** Chunks with the next bytes in `delta.audio.data`, as base64. The answer states its media type. */
   speech: SpeechRequest;
+  /** One chunk with the text; `whole` has its segments and words, and `calls` the seconds, as far as the upstream states them. */
+  transcription: TranscriptionRequest;
 }
 export interface TaskCall<Task extends keyof TaskRequests> extends ProviderTaskCall {
   request: TaskRequests[Task];

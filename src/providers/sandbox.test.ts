@@ -121,6 +121,7 @@ test("The provider lists the sandbox models.", async () => {
     "embed",
     "image",
     "speech",
+    "transcribe",
   ]);
 });
 

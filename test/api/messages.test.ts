@@ -184,7 +184,7 @@ describe("The SDK", () => {
     expect(ids).toEqual(
       listed.data
         .map(({ id }) => id)
-        .filter((id) => !["sandbox/embed", "sandbox/image", "sandbox/speech"].includes(id)),
+        .filter((id) => !["sandbox/embed", "sandbox/image", "sandbox/speech", "sandbox/transcribe"].includes(id)),
     );
     await expect(connect().models.retrieve("sandbox/embed")).rejects.toThrow(NotFoundError);
     expect(await connect().models.retrieve("sandbox/echo")).toMatchObject({ type: "model", id: "sandbox/echo" });

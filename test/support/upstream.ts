@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { text as readText } from "node:stream/consumers";
+import { buffer } from "node:stream/consumers";
 
 export interface UpstreamRequest {
   body: { model: string; stream?: boolean; [field: string]: unknown };
@@ -29,11 +29,11 @@ export async function startUpstream(): Promise<Upstream> {
   const behaviours = new Map<string, Behaviour>();
   const requests: UpstreamRequest[] = [];
   const server = createServer(async (request, response) => {
-    const text = await readText(request).catch(() => undefined);
+    const bytes = await buffer(request).catch(() => undefined);
     // The caller gave up before its request had arrived.
-    if (text === undefined) return;
+    if (bytes === undefined) return;
     const closed = new Promise<number>((resolve) => response.once("close", () => resolve(Date.now())));
-    const received = { body: JSON.parse(text || "{}"), headers: request.headers, response, words: 0, closed };
+    const received = { body: await readBody(request, bytes), headers: request.headers, response, words: 0, closed };
     requests.push(received);
     const behaviour = behaviours.get(received.body.model);
     if (behaviour === undefined)
@@ -53,6 +53,14 @@ export async function startUpstream(): Promise<Upstream> {
       await new Promise((resolve) => server.close(resolve));
     },
   };
+}
+
+/** Reads JSON, or the fields of a form. */
+async function readBody({ headers }: IncomingMessage, bytes: Buffer): Promise<UpstreamRequest["body"]> {
+  const type = headers["content-type"] ?? "";
+  if (!type.startsWith("multipart/")) return JSON.parse(bytes.toString() || "{}");
+  const form = await new Response(new Uint8Array(bytes), { headers: { "content-type": type } }).formData();
+  return Object.fromEntries(form) as UpstreamRequest["body"];
 }
 
 export function sendJson(

@@ -42,6 +42,7 @@ test("The row of the guide adds a provider that its key alone sets up.", async (
         "sandbox/image",
         "sandbox/speech",
         "sandbox/story",
+        "sandbox/transcribe",
       ],
     });
   } finally {

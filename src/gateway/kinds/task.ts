@@ -2,7 +2,7 @@ import type { CallCounts } from "../../api/price-classes.ts";
 import { TASKS } from "../../api/tasks.ts";
 import type { Route } from "../../catalog/model.ts";
 import { estimateInputs } from "../../credits/estimate.ts";
-import type { TaskRequests } from "../../providers/provider.ts";
+import type { ProviderAnswer, TaskRequests } from "../../providers/provider.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
 import { labelsOf, modelForTask, type Plan } from "../plan.ts";
 
@@ -53,4 +53,47 @@ export function planSpeech(gateway: Planner, call: GatewayCall<"speech">): Plan 
   const { input, instructions = "" } = call.request;
   const calls = { characters: [...input].length };
   return { ...planTask(gateway, call, "speech", { texts: [input, instructions], calls }), isStreamed: true };
+}
+
+/** Bytes of a second of audio: few formats and hardly any speech have less than 8 kbit/s. */
+const BYTES_A_SECOND_LEAST = 1_000;
+/** Usual bytes of audio for each token, of ten in a second at 32 kbit/s. */
+const BYTES_A_TOKEN_LIKELY = 400;
+
+/**
+ * Plans a request to transcribe audio. Until the answer states its duration, that is bounded by the size of the file. Throws like
+ * `planTask`.
+ */
+export function planTranscription(gateway: Planner, call: GatewayCall<"transcription">): Plan {
+  const { file, prompt = "" } = call.request;
+  const seconds = Math.max(1, Math.ceil(file.bytes.length / BYTES_A_SECOND_LEAST));
+  const plan = planTask(gateway, call, "transcription", { texts: [prompt], calls: { seconds } });
+  const { contextWindow, maxOutputTokens } = plan.model;
+  const likelyBesideText = Math.min(contextWindow, Math.ceil(file.bytes.length / BYTES_A_TOKEN_LIKELY));
+  const { likely, most } = plan.estimate;
+  return {
+    ...plan,
+    output: { ...plan.output, tokens: maxOutputTokens },
+    estimate: {
+      ...plan.estimate,
+      likely: likely + likelyBesideText,
+      likelyBesideText,
+      most: most + contextWindow,
+      hasAudio: true,
+    },
+    send: async (provider, route, maxTokens) => {
+      const answer = await plan.send(provider, route, maxTokens);
+      // A report of tokens alone does not say what a price of seconds needs.
+      return route.callsMost === undefined ? answer : { ...answer, chunks: timed(answer.chunks, seconds) };
+    },
+  };
+}
+
+async function* timed(chunks: ProviderAnswer["chunks"], secondsMost: number): ProviderAnswer["chunks"] {
+  for await (const batch of chunks) {
+    yield batch.map((chunk) => {
+      const seconds = chunk.calls?.seconds ?? secondsMost;
+      return chunk.usage === undefined ? chunk : { ...chunk, usage: { ...chunk.usage, seconds } };
+    });
+  }
 }

@@ -9,6 +9,8 @@ import { decodeImages } from "../../api/images/decode.ts";
 import { ImageList, ImageRequest } from "../../api/images/request.ts";
 import { decodeSpeech } from "../../api/speech/decode.ts";
 import { SpeechAudio, SpeechRequest } from "../../api/speech/request.ts";
+import { decodeTranscription } from "../../api/transcription/decode.ts";
+import { type FormFields, Transcription, TranscriptionRequest } from "../../api/transcription/request.ts";
 import { answered } from "../answer.ts";
 
 export const createChatCompletion = answered({
@@ -65,4 +67,16 @@ export const createSpeech = answered({
   body: SpeechRequest,
   response: { description: "The audio, in the format of the request.", schema: SpeechAudio, contentType: "audio/*" },
   decode: ({ body }) => decodeSpeech(body),
+});
+
+export const createTranscription = answered({
+  path: "/v1/audio/transcriptions",
+  operationId: "createTranscription",
+  summary: "Transcribe audio",
+  description:
+    "Turns the audio of a file into text, and charges the token's organization by the second or by tokens. Unknown fields are ignored and named in `x-tollgate-ignored`.",
+  body: TranscriptionRequest,
+  isForm: true,
+  response: { description: "The text, in the format of the request.", schema: Transcription },
+  decode: ({ body }) => decodeTranscription(body as FormFields),
 });

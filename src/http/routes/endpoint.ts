@@ -36,6 +36,8 @@ export interface Endpoint {
   /** Documentation of the headers that only this operation reads. */
   headers?: TSchema;
   body?: TSchema;
+  /** True if the body is a form with a file, and not JSON. */
+  isForm?: boolean;
   /** Name and meaning of the part that `*` matches. */
   wildcard?: { name: string; description: string };
   /** Format of error responses; default: OpenAI's. */

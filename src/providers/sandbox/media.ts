@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { crc32, deflateSync } from "node:zlib";
+import { once } from "../../api/answer.ts";
 import { type ProviderTasks, type TaskCall, type UpstreamChunk, UpstreamError, unsupportedField } from "../provider.ts";
 
 /** The models that do not chat, by their tasks. */
-const MODELS = { image: "image", speech: "speech" } as const;
+const MODELS = { image: "image", speech: "speech", transcription: "transcribe" } as const;
 export const SANDBOX_TASK_MODELS = Object.values(MODELS);
 
 /** Pictures and sounds that depend on nothing but the request. They reject with UpstreamError. */
@@ -19,9 +20,22 @@ export const SANDBOX_TASKS: ProviderTasks = {
     if (response_format === "wav") return { chunks: soundChunks(input), contentType: "audio/wav" };
     throw unsupportedField("response_format", "the sandbox speaks wav alone", "The sandbox has one format");
   },
+  transcription: async (call) => {
+    check(call, "transcription");
+    const duration = durationOf(Buffer.from(call.request.file.bytes));
+    const text = `A WAV file of ${duration} seconds.`;
+    const whole = {
+      task: "transcribe",
+      language: "english",
+      duration,
+      segments: [{ id: 0, start: 0, end: duration, text }],
+    };
+    const calls = { seconds: Math.ceil(duration) };
+    return { chunks: once([{ delta: { content: text }, whole, finish_reason: "stop", calls }]) };
+  },
 };
 
-function check({ model, signal }: TaskCall<keyof typeof MODELS>, task: keyof typeof MODELS): void {
+function check({ model, signal }: Pick<TaskCall<"image">, "model" | "signal">, task: keyof typeof MODELS): void {
   signal.throwIfAborted();
   if (model === MODELS[task]) return;
   const reason = `The sandbox has the model ${MODELS[task]} for this.`;
@@ -101,4 +115,15 @@ function soundOf(characters: readonly string[]): Buffer {
     return Buffer.alloc(SAMPLES_A_CHARACTER, Buffer.alloc(2 * half, 160).fill(96, half));
   });
   return Buffer.concat([header, ...notes]);
+}
+
+/** Returns the seconds of a WAV file by its header. Throws UpstreamError for any other file. */
+function durationOf(file: Buffer): number {
+  const format = file.indexOf("fmt ", 12, "latin1");
+  const data = file.indexOf("data", 12, "latin1");
+  const isWave = file.toString("latin1", 0, 4) === "RIFF" && file.toString("latin1", 8, 12) === "WAVE";
+  const bytesASecond = isWave && format > 0 && format + 20 <= file.length ? file.readUInt32LE(format + 16) : 0;
+  const bytes = file.length - data - 8;
+  if (bytesASecond > 0 && data > 0 && bytes > 0) return Math.round((bytes / bytesASecond) * 1000) / 1000;
+  throw unsupportedField("file", "the sandbox reads WAV files alone", "The sandbox has one format");
 }

@@ -111,6 +111,7 @@ const LABELS: Record<Class, [label: string, partOf?: Class | "call"]> = {
   searches: ["Searches", "call"],
   images: ["Images", "call"],
   characters: ["Characters", "call"],
+  seconds: ["Seconds", "call"],
 };
 const CLASSES = Object.keys(LABELS) as Class[];
 const MILLION = 1_000_000;
