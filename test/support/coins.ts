@@ -158,7 +158,8 @@ export function usesAt(
   atMs: number,
 ): BudgetUse[] {
   const uses: BudgetUse[] = [];
-  for (const { id, callerIds, models, metadata, each, window } of budgets) {
+  for (const { id, callerIds, models, metadata, each, window, amount } of budgets) {
+    if (amount === null) continue;
     if (callerIds !== null && !callerIds.includes(request.callerId)) continue;
     const isModel = (pattern: string) =>
       new RegExp(`^${pattern.replaceAll(/[.+?^${}()|[\]\\]/g, "\\$&").replace("*", ".*")}$`).test(request.model);

@@ -42,6 +42,8 @@ export const BUDGETS: readonly BudgetTerms[] = [
   { ...OF_ALL, window: "week", amount: 40n, models: ["sandbox/*"], each: "token" },
   { ...OF_ALL, window: "month", amount: 90n },
   { ...OF_ALL, window: "day", amount: 15n, metadata: { user: ["ann", "(none)"] }, each: "model" },
+  // It counts nothing until it has an amount.
+  { ...OF_ALL, window: "day", amount: null, limits: { requestsPerMinute: 1 } },
 ];
 const organizationId = fc.oneof(
   { weight: 20, arbitrary: fc.constant("org_a") },
@@ -247,7 +249,7 @@ export class HistoryBudgets {
     const row = rows[budget];
     if (row === undefined) return [];
     if (kind === "raise") {
-      if (row.capOf !== null) return [];
+      if (row.capOf !== null || row.amount === null) return [];
       const windowAtMs = startOf(row.window, nowMs);
       const use = { budgetId: row.id, windowAtMs, value: row.each === null ? "" : value };
       return [(target) => target.raise(organizationId, use, amount)];
