@@ -53,7 +53,10 @@ export function requestsOver({ holds, refusals, conversations }: RequestSources)
   /** Returns the request's own id for its UUID, the id of its answer, or the provider's id; other ids as they are. */
   const ownIdOf = async (anyId: string): Promise<string> => {
     if (isAccessId(anyId)) return anyId;
-    return (await holds.idOfProviderResponse(anyId)) ?? uuidIn(anyId) ?? anyId;
+    const own = uuidIn(anyId);
+    // The look-up of a provider's id takes longer.
+    if (own !== undefined && (await holds.request(own)) !== undefined) return own;
+    return (await holds.idOfProviderResponse(anyId)) ?? own ?? anyId;
   };
   /** Returns a filter whose `requestId` is any id with the id that the store knows; undefined if no request has such an id. */
   const resolved = async <Filter extends RequestFilter>(filter: Filter): Promise<Filter | undefined> =>

@@ -7,10 +7,13 @@ import { describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres } from "../../test/support/postgres.ts";
 import type { Transition } from "../credits/books.ts";
 import { BudgetCache } from "./budget-cache.ts";
+import type { Database } from "./database.ts";
 import { readRows as readPostgresRows } from "./postgres/book-rows.ts";
 import { closePools, openPools } from "./postgres/pools.ts";
 import { openPostgresStore } from "./postgres/postgres.ts";
 import { transact } from "./postgres/transact.ts";
+import { requestRows } from "./queries/requests.ts";
+import { type Statement, statementOf } from "./sql.ts";
 import { readRows as readSqliteRows } from "./sqlite/book-rows.ts";
 import { Connection } from "./sqlite/connection.ts";
 import { openSqliteStore } from "./sqlite/sqlite.ts";
@@ -42,7 +45,18 @@ function filling(series: string, n: string): string[] {
   ];
 }
 
-describe("the lookup of a reference uses an index", () => {
+/** Returns the statement that looks up a provider's id. */
+async function providerLookup(place: (index: number) => string): Promise<Statement> {
+  const statements: Statement[] = [];
+  const snapshot: Database["snapshot"] = async (queries) => {
+    statements.push(...queries.map((query) => statementOf(query, place)));
+    return [[]];
+  };
+  await requestRows({ snapshot } as Database).idOfProviderResponse("chatcmpl-7");
+  return statements[0] ?? { sql: "", parameters: [] };
+}
+
+describe("the lookup of a reference, or of a provider's id, uses an index", () => {
   test("on SQLite", async () => {
     const dataDir = await mkdtemp(join(tmpdir(), "tollgate-references-"));
     await (await openSqliteStore({ dataDir, role: "service" })).close();
@@ -59,10 +73,12 @@ describe("the lookup of a reference uses an index", () => {
     const rows = readSqliteRows(connection, new BudgetCache(), referring(), 1);
     expect(rows.grants.map(({ id }) => id)).toEqual(["grant_7"]);
     expect(rows.adjustments.map(({ id }) => id)).toEqual(["adjustment_7"]);
+    texts.add((await providerLookup(() => "?")).sql);
     const plans = [...texts].map((text) => {
       const steps = connection.prepare(`EXPLAIN QUERY PLAN ${text}`).all(...Array.from(text.matchAll(/\?/g), () => ""));
       return steps.map(({ detail }) => String(detail)).join("; ");
     });
+    expect(plans).toContainEqual("SEARCH request USING COVERING INDEX request_provider_response_id (<expr>=?)");
     connection.close();
     rmSync(dataDir, { recursive: true });
     expect(plans.filter((plan) => plan.includes("SCAN"))).toEqual([]);
@@ -93,11 +109,16 @@ describe("the lookup of a reference uses an index", () => {
     });
     expect(rows.grants.map(({ id }) => id)).toEqual(["grant_7"]);
     expect(rows.adjustments.map(({ id }) => id)).toEqual(["adjustment_7"]);
-    const plans = [];
-    for (const { text, values } of asked) {
+    const planOf = async (text: string, values: unknown[]) => {
       const { rows: lines } = await beside.query<Record<string, string>>(`EXPLAIN ${text}`, values);
-      plans.push(lines.map((line) => line["QUERY PLAN"]).join("\n"));
-    }
+      return lines.map((line) => line["QUERY PLAN"]).join("\n");
+    };
+    const plans = [];
+    for (const { text, values } of asked) plans.push(await planOf(text, values));
+    const { sql, parameters } = await providerLookup((index) => `$${index}`);
+    // An empty table is read as fast without an index.
+    await beside.query("SET enable_seqscan = off");
+    const lookup = await planOf(sql, [...parameters]);
     await beside.end();
     await closePools(pools);
     await database.drop();
@@ -105,5 +126,7 @@ describe("the lookup of a reference uses an index", () => {
     expect(plans.filter((plan) => plan.includes("Seq Scan"))).toEqual([]);
     expect(plans).toContainEqual(expect.stringContaining("using credit_grant_reference on credit_grant"));
     expect(plans).toContainEqual(expect.stringContaining("using adjustment_reference on adjustment"));
+    expect(lookup).not.toContain("Seq Scan");
+    expect(lookup).toMatch(/Scan (on|using) request_\w*provider_response_id/);
   });
 });

@@ -83,9 +83,13 @@ export function requestRows(database: Database) {
     },
     /** Returns the id of the newest request for whose answer the provider used this id. */
     async idOfProviderResponse(providerResponseId: string): Promise<string | undefined> {
-      const [row] = await database.read<{ id: string }>(sql`
-        select id from request where provider_response_id = ${providerResponseId} order by id desc limit 1`);
-      return row?.id;
+      const [rows] = await database.snapshot([
+        sql`
+        select id from request where provider_response_id = ${providerResponseId}
+          and substr(provider_response_id, length(provider_response_id)) = ${[...providerResponseId].at(-1) ?? ""}
+        order by id desc limit 1`,
+      ]);
+      return rows?.[0]?.id as string | undefined;
     },
   };
 }
