@@ -329,6 +329,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
     const { paths } = JSON.parse(await (await fetch(`${service.url}/openapi.json`)).text());
     expect(paths["/v1/chat/completions"].post.parameters).toMatchObject([
       { in: "header", name: "Idempotency-Key", required: false, schema: { type: "string", maxLength: 255 } },
+      { in: "header", name: "X-Stainless-Retry-Count", required: false },
       { in: "header", name: "x-tollgate-max-cost", required: false },
     ]);
     const answer = await send(service, "/v1/models", organization.token, undefined, {
