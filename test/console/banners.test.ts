@@ -94,6 +94,27 @@ describe.skipIf(!hasBrowser)("the banners about trouble", () => {
     await member.close();
   });
 
+  test("The operator sets at which credits an organization is warned, and sets it back.", async () => {
+    const own = await makeOrganization(service, "10");
+    const path = `/organizations/${own.id}`;
+    const warnings = async () => (await admin().call<{ credit_warnings: unknown }>("GET", path)).body.credit_warnings;
+    await page.goto(path);
+    const edit = async (text: string) => {
+      await page.getByRole("button", { name: "Edit", exact: true }).click();
+      await page.getByLabel("Credit warnings").fill(text);
+      await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+      await page.getByRole("dialog").waitFor({ state: "detached" });
+    };
+    await edit("20\n5");
+    expect(await warnings()).toEqual([20, 5]);
+    await problems().getByText("You are warned at 20.00.").waitFor();
+    await page.getByRole("link", { name: "Settings" }).click();
+    await page.getByText("20.00, 5.00").waitFor();
+    await edit("");
+    expect(await warnings()).toBeNull();
+    await problems().waitFor({ state: "detached" });
+  });
+
   test("A budget that is nearly used is named on the pages of its organization.", async () => {
     const own = await makeOrganization(service, "10");
     const path = `/organizations/${own.id}`;

@@ -91,7 +91,7 @@ const OF_ORGANIZATIONS: Opening[] = [
       open: pressing("Create budget", async (dialog) => {
         await pick(dialog, "Tokens", "capped");
         await dialog.getByLabel("Metadata", { exact: true }).fill("team");
-        await dialog.getByLabel("The amount is for").selectOption("metadata");
+        await dialog.getByLabel("The amount and the limits are for").selectOption("metadata");
         await refused(dialog, "Create budget");
       }),
     },

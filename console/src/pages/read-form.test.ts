@@ -8,6 +8,7 @@ import {
   readLimits,
   readOptionalCredits,
   readPriority,
+  readWarnings,
 } from "./read-form.ts";
 
 describe("credits", () => {
@@ -92,5 +93,16 @@ describe("an expiry", () => {
   test("An expiry without a date or in the past is refused.", () => {
     expect(readExpiry("date", "2026-11-01", nowMs)).toHaveProperty("error");
     expect(readExpiry("date", "", nowMs)).toHaveProperty("error");
+  });
+});
+
+test("Credit warnings are read line by line; none are null, and a wrong one is named.", () => {
+  expect(readWarnings("100\n\n 2.5 \n100")).toEqual({ value: [100, 2.5] });
+  expect(readWarnings(" \n")).toEqual({ value: null });
+  expect(readWarnings("5\n50,00")).toEqual({
+    error: "50,00: Ambiguous: use a point for decimals, as in 50.00.",
+  });
+  expect(readWarnings(Array.from({ length: 11 }, (_, index) => index + 1).join("\n"))).toEqual({
+    error: "Enter at most 10 amounts.",
   });
 });

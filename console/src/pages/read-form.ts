@@ -51,6 +51,21 @@ export function readCreditsUpTo(text: string, available: number): Read<number> {
   return { error: `Only ${formatAmount(available)} credits are available.` };
 }
 
+const WARNINGS_MAX = 10;
+
+/** Reads amounts of credits, one in each line; null if there are none. */
+export function readWarnings(text: string): Read<number[] | null> {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  if (lines.length > WARNINGS_MAX) return { error: `Enter at most ${WARNINGS_MAX} amounts.` };
+  const amounts: number[] = [];
+  for (const line of lines) {
+    const read = readCredits(line);
+    if ("error" in read) return { error: `${line.trim()}: ${read.error}` };
+    amounts.push(read.value);
+  }
+  return { value: amounts.length === 0 ? null : [...new Set(amounts)] };
+}
+
 const PRIORITY_MAX = 1000;
 
 export function readPriority(text: string): Read<number> {

@@ -4,9 +4,9 @@ import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
 import type { Limits, NewOrganization, Organization, OrganizationChange } from "../../api/types.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
-import { Checks, TextField } from "../../ui/field.tsx";
+import { Checks, Field, TextField } from "../../ui/field.tsx";
 import { LimitsFields } from "../form-fields.tsx";
-import { limitTexts, NO_LIMITS, readLimits } from "../read-form.ts";
+import { limitTexts, NO_LIMITS, readLimits, readWarnings, shownError } from "../read-form.ts";
 
 interface Errors {
   name?: string | undefined;
@@ -75,15 +75,19 @@ export function EditOrganization({ organization, onClose }: EditProps) {
   const [limits, setLimits] = useState(() => limitTexts(before.limits));
   const [wrong, setWrong] = useState<{ name: keyof Limits; error: string }>();
   const change = useChange({ organization, onClose });
+  const warningsBefore = warningTexts(before);
+  const [warnings, setWarnings] = useState(warningsBefore);
+  const warnAt = readWarnings(warnings);
   const isNameless = name.trim() === "";
   const submit = () => {
     const read = readLimits(limits);
     setWrong("error" in read && read.wrong !== undefined ? { name: read.wrong, error: read.error } : undefined);
-    if ("error" in read || isNameless) return;
+    if ("error" in read || "error" in warnAt || isNameless) return;
     const hasNewLimits = JSON.stringify(limits) !== JSON.stringify(limitTexts(before.limits));
     const changes = {
       ...(name.trim() !== before.name && { name: name.trim() }),
       ...(hasNewLimits && { limits: read.value }),
+      ...(warnings !== warningsBefore && { credit_warnings: warnAt.value }),
     };
     if (Object.keys(changes).length === 0) onClose();
     else change.mutate(changes);
@@ -98,8 +102,21 @@ export function EditOrganization({ organization, onClose }: EditProps) {
         onValue={setName}
       />
       <LimitsFields texts={limits} wrong={wrong} onTexts={setLimits} />
+      <Field
+        label="Credit warnings"
+        hint="Credits at which to warn, one amount per line, in addition to 50, 20, 5 and 0 % of the last top-up."
+        error={shownError(warnAt, warnings, false)}
+      >
+        {(attributes) => (
+          <textarea {...attributes} rows={3} value={warnings} onChange={({ target }) => setWarnings(target.value)} />
+        )}
+      </Field>
     </DialogForm>
   );
+}
+
+function warningTexts({ credit_warnings }: Organization): string {
+  return (credit_warnings ?? []).join("\n");
 }
 
 export function PauseOrganization({ organization, onClose }: { organization: Organization; onClose: () => void }) {

@@ -6,6 +6,7 @@ import { withQuery } from "../../api/client.ts";
 import { organization as organizationQuery } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
 import type { Organization } from "../../api/types.ts";
+import { formatAmount } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
@@ -136,6 +137,7 @@ function Settings({ organization }: { organization: Organization }) {
         <Facts
           facts={[
             ["Limits", limitsLabel(organization.limits)],
+            ["Credit warnings", organization.credit_warnings?.map(formatAmount).join(", ") ?? "None"],
             ["Created", formatDate(organization.created_at)],
           ]}
         />
