@@ -63,6 +63,7 @@ const GROUPS = [
   ["Messages", /^\/v1\/messages/],
   ["Gemini", /^\/v1beta\/|\{call\}/],
   ["Embeddings", /^\/v1\/embeddings/],
+  ["Images and audio", /^\/v1\/(images|audio)/],
   ["Models and credits", /^\/(v1\/(models|usage|key)|key)/],
   ["Administration: requests and usage", /^\/admin\/v1\/(overview|search|requests|models|routes)/],
   ["Administration: credits", /^\/admin\/v1\/organizations\/\{id\}\/(grants|revocations|credits|allowances|statement)/],
