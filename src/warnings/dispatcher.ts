@@ -44,7 +44,7 @@ export interface Sender {
 
 export interface DispatcherOptions {
   rows: EventRows;
-  accounts: Pick<AccountRows, "organization">;
+  accounts: Pick<AccountRows, "organization" | "token">;
   /** Returns the sender for a format. */
   senderOf(format: ReceiverRow["format"]): Sender;
   /** Milliseconds since 1970. */
@@ -162,10 +162,18 @@ export class Dispatcher {
   }
 
   async #messageOf(event: EventRow): Promise<EventMessage> {
-    const { organizationId, key } = event;
+    const { organizationId, key, data } = event;
     const organization =
       organizationId === null ? undefined : await this.#options.accounts.organization(organizationId);
-    return { id: eventIdOf(key), event, text: eventText(event, organization?.name ?? organizationId) };
+    const text = eventText(event, organization?.name ?? organizationId);
+    if (typeof data.cap_of !== "string") return { id: eventIdOf(key), event, text };
+    return { id: eventIdOf(key), event: { ...event, data: { ...data, cap_of: await this.#last(data.cap_of) } }, text };
+  }
+
+  /** Returns the last token of the rotations of a token: the one that its cap is changed with. */
+  async #last(tokenId: string): Promise<string> {
+    const token = await this.#options.accounts.token(tokenId);
+    return token === undefined || token.successorId === null ? tokenId : this.#last(token.successorId);
   }
 }
 

@@ -22,6 +22,7 @@ interface Seen {
   id: string;
   type: string;
   organizationId: string | null;
+  capOf: unknown;
   /** Throws if the request is not signed with this secret. */
   verify(secret: string): unknown;
 }
@@ -37,7 +38,8 @@ class TestReceiver {
       for await (const piece of request) body += piece;
       const { type, data } = JSON.parse(body);
       const verify = (secret: string) => new Webhook(secret).verify(body, request.headers as Record<string, string>);
-      this.seen.push({ id: String(request.headers["webhook-id"]), type, organizationId: data.organization_id, verify });
+      const { organization_id: organizationId, cap_of: capOf } = data;
+      this.seen.push({ id: String(request.headers["webhook-id"]), type, organizationId, capOf, verify });
       response.writeHead(204).end();
     });
   }
@@ -127,6 +129,21 @@ describe("a service", () => {
       child.kill();
       await operator(service).call("DELETE", `/receivers/${id}`);
     }
+  });
+
+  test("a warning of a cap names the token that it is changed with now", async () => {
+    const { id, token, tokenId } = await makeOrganization(service, "5");
+    await createReceiver(service, { target, organization_id: id, kinds: ["budget.used"] });
+    expect((await ask(service, token)).status).toBe(200);
+    const rotated = await operator(service).call("POST", `/tokens/${tokenId}/rotate`, {});
+    const successor = rotated.body as { id: string; secret: string };
+    const setCap = async (cap: number) => {
+      const { body } = await operator(service).call("PATCH", `/tokens/${successor.id}`, { cap });
+      return (body.cap as { spent: number }).spent;
+    };
+    await setCap(await setCap(1));
+    expect((await ask(service, successor.secret)).status).toBe(402);
+    await expect.poll(() => receiver.of(id).map(({ capOf }) => capOf), LONG).toEqual([successor.id]);
   });
 
   test("a charge that reaches a threshold arrives once; requests after it cause no event", async () => {
