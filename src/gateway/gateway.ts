@@ -8,7 +8,7 @@ import type { ErrorCode, StoppedError, StoreUnavailableError } from "../errors.t
 import type { ConversationLog } from "../ledger/conversation-log.ts";
 import type { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import type { Provider } from "../providers/provider.ts";
+import type { AnswerRoom, Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { OutputRates } from "./charge.ts";
 import type { Circuits } from "./circuit.ts";
@@ -90,6 +90,8 @@ interface CallFacts {
   onSettled: (report: CompletionReport) => void;
   /** Aborted when the client disconnects; with a StoppedError or a StoreUnavailableError when the service ends the request. */
   signal: AbortSignal;
+  /** The memory of a long answer. */
+  room: AnswerRoom;
   /** Aborts the signal. */
   cut(reason: StoreUnavailableError | StoppedError): void;
 }

@@ -95,20 +95,21 @@ async function embed(
   format: RequestFormat,
   call: ProviderEmbeddingCall,
 ): Promise<ProviderEmbeddings> {
-  const { signal } = call;
+  const { signal, room } = call;
   const { scrub } = client;
   const options = { isStreamed: false, identity: call, signal, scrub };
   const answer = await client.post("/embeddings", toEmbeddingBody(call, format), options);
-  const text = await readText(answer.body, EMBEDDINGS_BYTES_MAX);
+  const text = await readText(answer.body, { bytesMax: EMBEDDINGS_BYTES_MAX, room });
   return readEmbeddings(text, call, scrub);
 }
 
 async function makeImages(client: UpstreamClient, call: TaskCall<"image">): Promise<ProviderAnswer> {
-  const { request, model, signal } = call;
+  const { request, model, signal, room } = call;
   const { scrub } = client;
   const body = JSON.stringify({ ...request, model });
   const answer = await client.post("/images/generations", body, { isStreamed: false, identity: call, signal, scrub });
-  return { chunks: readImages(await readText(answer.body, IMAGES_BYTES_MAX), call, scrub) };
+  const text = await readText(answer.body, { bytesMax: IMAGES_BYTES_MAX, room });
+  return { chunks: readImages(text, call, scrub) };
 }
 
 async function listModels(client: UpstreamClient, signal: AbortSignal): Promise<string[]> {

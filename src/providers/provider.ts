@@ -68,6 +68,14 @@ export interface RequestIdentity {
   traceparent?: string | undefined;
 }
 
+/** The memory of an answer that is read whole. */
+export interface AnswerRoom {
+  /** Resolves when there is room for a long answer of at most so many bytes, or when nobody needs it any more. */
+  reserve(bytes: number): Promise<void>;
+  /** Gives back all but so many bytes. */
+  keep(bytes: number): void;
+}
+
 export interface ProviderCall extends RequestIdentity {
   request: UpstreamRequest;
   /** Result of `convert` for the conversation of the request. */
@@ -77,6 +85,8 @@ export interface ProviderCall extends RequestIdentity {
   /** The most searches that the upstream may run for a request on its own wire; 0 or absent if it may run none. */
   searchesMost?: number;
   signal: AbortSignal;
+  /** Absent where nothing limits the memory of answers. */
+  room?: AnswerRoom | undefined;
 }
 
 export interface ProviderAnswer {
@@ -94,6 +104,8 @@ interface ProviderTaskCall extends RequestIdentity {
   signal: AbortSignal;
   /** Runs work of many milliseconds, such as parsing a long answer, in the caller's turn. */
   inTurn<Result>(work: () => Result): Promise<Result>;
+  /** Absent where nothing limits the memory of answers. */
+  room?: AnswerRoom | undefined;
 }
 export interface ProviderEmbeddingCall extends EmbeddingOrder, ProviderTaskCall {}
 

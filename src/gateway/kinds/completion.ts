@@ -13,7 +13,7 @@ import { labelsOf, modelFor, type Plan, refuseTask } from "../plan.ts";
 type CompletionCall = GatewayCall<"completion">;
 
 type Planned = Pick<CompletionCall, "principal" | "request" | "output" | "native" | "paramOf" | "signal"> &
-  Partial<Pick<CompletionCall, "requestId" | "traceparent">>;
+  Partial<Pick<CompletionCall, "requestId" | "traceparent" | "room">>;
 type Planner = Pick<Gateway, "catalog" | "providers" | "completionMaxTokens">;
 
 /** Plans a completion. Throws like `planPrompt`, or context_length_exceeded. */
@@ -69,7 +69,7 @@ const TYPED_TOOL_TOKENS_MOST = 2_000;
 
 /** Sends a completion upstream: as it came where the upstream speaks its wire, else as a chat completion. */
 async function send(
-  { native: sent, paramOf, requestId, traceparent, signal }: Omit<Planned, "principal" | "request" | "output">,
+  { native: sent, paramOf, requestId, traceparent, signal, room }: Omit<Planned, "principal" | "request" | "output">,
   provider: Provider,
   route: Route,
   request: UpstreamRequest,
@@ -84,6 +84,7 @@ async function send(
     searchesMost,
     traceparent,
     signal,
+    room,
     ...(requestId && { requestId }),
   });
   const leftOut = searchesMost === 0 && sent?.search?.ignoredAs !== undefined ? [sent.search.ignoredAs] : [];

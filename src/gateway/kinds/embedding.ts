@@ -15,7 +15,7 @@ export function planEmbedding(
   { catalog, providers, longTasks }: Pick<Gateway, "catalog" | "providers" | "longTasks">,
   call: EmbeddingCall,
 ): Plan {
-  const { principal, request, output, requestId, traceparent, signal } = call;
+  const { principal, request, output, requestId, traceparent, signal, room } = call;
   const isTokens = request.inputs.some((input) => typeof input !== "string");
   const { model, routes } = modelForTask({ catalog, providers }, call, "embedding", ({ embed }) => embed);
   refuseDimensions(model, request.dimensions);
@@ -40,7 +40,15 @@ export function planEmbedding(
     send: async (provider, route) => {
       if (provider.embed === undefined) throw new Error(`The provider '${provider.id}' creates no embeddings`);
       const inTurn = <Result>(work: () => Result) => longTasks.run(principal.organizationId, work);
-      const answer = await provider.embed({ ...order, model: route.model, requestId, traceparent, signal, inTurn });
+      const answer = await provider.embed({
+        ...order,
+        model: route.model,
+        requestId,
+        traceparent,
+        signal,
+        inTurn,
+        room,
+      });
       signal.throwIfAborted();
       return toAnswer(answer, request);
     },

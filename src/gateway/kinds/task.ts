@@ -18,7 +18,7 @@ export function planTask<Task extends keyof TaskRequests>(
   task: Task,
   { texts, calls, user }: { texts: readonly string[]; calls: CallCounts; user?: string | undefined },
 ): Plan {
-  const { principal, request, output, requestId, traceparent, signal } = call;
+  const { principal, request, output, requestId, traceparent, signal, room } = call;
   const { model, routes } = modelForTask(
     { catalog, providers },
     { principal, request },
@@ -43,7 +43,7 @@ export function planTask<Task extends keyof TaskRequests>(
       const run = provider.tasks?.[task];
       if (run === undefined) throw new Error(`The provider '${provider.id}' does not support ${TASKS[task].work}`);
       const inTurn = <Result>(work: () => Result) => longTasks.run(principal.organizationId, work);
-      return run({ request, model: route.model, requestId, traceparent, signal, inTurn });
+      return run({ request, model: route.model, requestId, traceparent, signal, inTurn, room });
     },
   };
 }

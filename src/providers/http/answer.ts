@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { statusFailure } from "../errors.ts";
-import { UpstreamError } from "../provider.ts";
+import { type AnswerRoom, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 import type { HttpAnswer, HttpBody } from "./exchange.ts";
 
@@ -9,6 +9,8 @@ export const JSON_TYPE = "application/json";
 
 /** Limit of an answer's body, streamed or not. */
 export const BODY_BYTES_MAX = 16 * 1024 * 1024;
+/** A longer answer needs room. */
+const LONG_BYTES = 1024 * 1024;
 const ERROR_BYTES_MAX = 64 * 1024;
 const ERROR_TIME_MS = 5_000;
 
@@ -54,18 +56,34 @@ export function mediaTypeOf(headers: IncomingHttpHeaders): string {
 
 /**
  * Reads a whole body as text; invalid UTF-8 becomes replacement characters. Rejects as `read` does, or with `malformed` if
- * the body exceeds `bytesMax`. `pieces` receives the bytes as they arrive.
+ * the body exceeds `bytesMax`. A body of more than 1 MiB is read on when `room` has so much. `pieces` receives the bytes as they
+ * arrive.
  */
-export async function readText(body: HttpBody, bytesMax = BODY_BYTES_MAX, pieces: Buffer[] = []): Promise<string> {
+export async function readText(
+  body: HttpBody,
+  { bytesMax = BODY_BYTES_MAX, room, pieces = [] }: ReadOptions = {},
+): Promise<string> {
   let length = 0;
+  let isLong = false;
   for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
     pieces.push(...bytes);
     length += lengthOf(bytes);
-    if (length <= bytesMax) continue;
-    body.destroy();
-    throw answerTooLong(bytesMax);
+    if (length > bytesMax) {
+      body.destroy();
+      throw answerTooLong(bytesMax);
+    }
+    if (isLong || length <= LONG_BYTES) continue;
+    isLong = true;
+    await room?.reserve(bytesMax);
   }
+  room?.keep(length);
   return joined(pieces);
+}
+
+interface ReadOptions {
+  bytesMax?: number;
+  room?: AnswerRoom | undefined;
+  pieces?: Buffer[];
 }
 
 /** Returns the failure of an answer that exceeds `bytesMax`. */
@@ -86,7 +104,7 @@ async function readErrorText(body: HttpBody): Promise<string> {
   const pieces: Buffer[] = [];
   const timer = setTimeout(() => body.destroy(), ERROR_TIME_MS);
   try {
-    await readText(body, ERROR_BYTES_MAX, pieces);
+    await readText(body, { bytesMax: ERROR_BYTES_MAX, pieces });
   } catch {
     // The bytes before the break, or up to the limit, may contain the reason.
   } finally {

@@ -41,7 +41,7 @@ interface WireRequest {
 /** Sends a request and returns the chunks of its answer. An unstreamed one is read first. Rejects with UpstreamError. */
 export async function ask(
   client: UpstreamClient,
-  { request, signal, ...identity }: ProviderCall,
+  { request, signal, room, ...identity }: ProviderCall,
   { path, body, headers = {}, reader: createReader, isPassed = false }: WireRequest,
 ): Promise<ProviderAnswer["chunks"]> {
   const scrub = scrubFor(request, client.scrub);
@@ -54,7 +54,7 @@ export async function ask(
   }
   const reader = createReader(scrub);
   if (isStream) return new StreamedAnswer(answer.body, scrub, reader);
-  const whole = toObject(await readText(answer.body));
+  const whole = toObject(await readText(answer.body, { room }));
   const failure = failureInside(whole, scrub);
   if (failure !== undefined) throw failure;
   const chunks = reader.readAnswer(whole);

@@ -10,14 +10,15 @@ import type { Scrub } from "../scrub.ts";
 
 /** Sends a file to be transcribed. Rejects with UpstreamError. */
 export async function transcribe(client: UpstreamClient, call: TaskCall<"transcription">): Promise<ProviderAnswer> {
-  const { request, model, signal } = call;
+  const { request, model, signal, room } = call;
   const { scrub } = client;
   // The runtime writes the form, with a boundary that the file does not contain.
   const form = new Response(toForm(request, model));
   const types = { accept: JSON_TYPE, contentType: form.headers.get("content-type") ?? "" };
   const options = { isStreamed: false, types, identity: call, signal, scrub };
   const answer = await client.post("/audio/transcriptions", Buffer.from(await form.arrayBuffer()), options);
-  return { chunks: once([readTranscription(await readText(answer.body), request, scrub)]) };
+  const text = await readText(answer.body, { room });
+  return { chunks: once([readTranscription(text, request, scrub)]) };
 }
 
 /** Texts and subtitles are asked for as JSON, which states what is charged. */
