@@ -1,6 +1,6 @@
 import { type ClassRow, PRICE_ROWS } from "../api/price-classes.ts";
 import type { PicoCredits } from "./amount.ts";
-import { FREE, NO_TOKENS, ofPrices, type TokenCounts, type UnitPrices } from "./price.ts";
+import { FREE, furtherRowsIn, NO_TOKENS, ofPrices, type TokenCounts, type UnitPrices } from "./price.ts";
 
 /*
  * A charge as the books store it: one text of lines, a line for each class with a count or a price, and their condition.
@@ -15,21 +15,17 @@ export interface ChargeLines {
   prices: UnitPrices;
 }
 
-/** A class with the parts that are counted in it too. */
-const CLASSES = PRICE_ROWS.map((row) => ({
-  class: row.class,
-  code: row.code,
-  parts: PRICE_ROWS.filter(({ partOf }) => partOf === row.class).map((part) => part.class),
-}));
-
 /** Encodes the tokens and prices of a charge. */
 export function encodeLines(tokens: TokenCounts, prices: UnitPrices): string {
   const texts = priceTextsOf(prices);
+  const counts: TokenCounts = { ...tokens };
+  for (const { class: name, partOf } of furtherRowsIn(tokens)) {
+    if (partOf !== undefined) counts[partOf] -= tokens[name] ?? 0;
+  }
   let lines = "";
-  for (const [index, { class: name, code, parts }] of CLASSES.entries()) {
+  for (const [index, { class: name, code }] of PRICE_ROWS.entries()) {
     const price = texts[index];
-    let count = tokens[name] ?? 0;
-    for (const part of parts) count -= tokens[part] ?? 0;
+    const count = counts[name] ?? 0;
     if (count === 0 && price === "") continue;
     lines += `${lines === "" ? "" : " "}${code}${count === 0 ? "" : count}${price}`;
   }

@@ -104,7 +104,7 @@ export function releaseHold(account: Account, transition: ReleaseTransition): Ou
     const open = row ?? emptyHold(facts, account.nowMs);
     const { upstream, charge } = open.details;
     const { prices } = decodeLines(charge);
-    const nothing = { upstream, ...chargedTokens(NO_TOKENS, prices), cost: 0n, shortfall: 0n, draws: [] };
+    const nothing = { ...chargedTokens(NO_TOKENS, prices), upstream, cost: 0n, shortfall: 0n, draws: [] };
     const request = endRequest(account, open, { ...nothing, basis: null, end: "released", trace });
     offerToRetry(account, request, open.details.intent);
     const key = keyOf(account, request);
@@ -120,7 +120,7 @@ function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
   const charge = encodeLines(NO_TOKENS, prices);
   const details = { requestId, model, upstream, metadata, idempotencyKey, charge, intent, retry: null };
   const nothing = { amount: 0n, draws: [], owner: "", madeAtMs: nowMs, expiresAtMs: nowMs };
-  return { organizationId, holdId, tokenId, budgets, ...nothing, details };
+  return { ...nothing, organizationId, holdId, tokenId, budgets, details };
 }
 
 type EndOfRequest = Pick<RequestRow, "charge" | "inputTokens" | "outputTokens" | "cost" | "shortfall" | "draws"> &
@@ -130,10 +130,12 @@ type EndOfRequest = Pick<RequestRow, "charge" | "inputTokens" | "outputTokens" |
 function endRequest({ nowMs, holds, requests }: Account, row: HoldRow, end: EndOfRequest): RequestRow {
   const { organizationId, holdId, tokenId, budgets, amount, madeAtMs, details } = row;
   const { requestId, model, metadata, idempotencyKey, retry } = details;
-  const facts = { holdId, organizationId, tokenId, budgets, requestId, model, metadata, idempotencyKey, retry };
   // The store's clock may have been set back.
   const endedAtMs = Math.max(nowMs, madeAtMs);
-  const request = { ...facts, amount, ...end, madeAtMs, endedAtMs, isLate: isBookedLate(holdId, endedAtMs) };
+  // V8 copies quickly only what a literal begins with.
+  const booked = { ...end, holdId, organizationId, tokenId, budgets, amount, madeAtMs, endedAtMs };
+  const isLate = isBookedLate(holdId, endedAtMs);
+  const request = { ...booked, requestId, model, metadata, idempotencyKey, retry, isLate };
   holds.set(holdId, undefined);
   requests.insert(holdId, request);
   return request;
@@ -175,19 +177,19 @@ function shortage(
 
 /** Charges a request. Never refused: the part that the credits do not cover is recorded as shortfall. */
 export function settleHold(account: Account, transition: SettleTransition): Outcomes["settle"] {
-  const { facts, answer } = transition;
+  const { facts, answer, trace = null } = transition;
   const open = account.holds.get(facts.holdId);
   const earlier = open === undefined ? account.requests.get(facts.holdId) : undefined;
   if (earlier?.end === "released") return { outcome: "released" };
   const isLate = earlier?.end === "recovered" && lateSettlementOf(account, earlier) === undefined;
   if (isLate) settleLate(account, earlier, transition);
+  const { upstream, prices, intent = null } = facts;
+  const end = { ...transition, upstream, prices, intent, trace };
   // A hold that the store lost is charged like one that reserved nothing.
-  const charged = () =>
-    charge(account, open ?? emptyHold(facts, account.nowMs), { trace: null, ...facts, ...transition });
-  const request = earlier ?? charged();
+  const request = earlier ?? charge(account, open ?? emptyHold(facts, account.nowMs), end);
   const key = earlier === undefined || isLate ? keyOf(account, request) : undefined;
   if (key !== undefined && typeof answer === "string") account.keys.set(keyIdOf(key), { ...key, answer });
-  return { outcome: "charged", ...wholeChargeOf(account, request), available: account.balance.available };
+  return { ...wholeChargeOf(account, request), outcome: "charged", available: account.balance.available };
 }
 
 /** Charges an expired open hold at its checkpoint. */
@@ -235,7 +237,7 @@ function charge(account: Account, row: HoldRow, charge: Charge): RequestRow {
   warnOfShortfall(account, row.organizationId, due - cost);
   // The crash that lost a hold may have lost the counter that it began.
   countInBudgets(account, row.budgets, { held: -row.amount, spent: cost }, "new");
-  const ended = { upstream, ...chargedTokens(tokens, prices), cost, shortfall: due - cost, draws };
+  const ended = { ...chargedTokens(tokens, prices), upstream, cost, shortfall: due - cost, draws };
   const request = endRequest(account, row, { ...ended, basis, end, trace });
   offerToRetry(account, request, row.details.intent ?? intent);
   return request;

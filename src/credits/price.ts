@@ -71,10 +71,8 @@ export function priceOf(tokens: TokenCounts, prices: UnitPrices): MicroCredits {
     const count = tokens[name];
     if (count !== 0) pico += BigInt(count) * prices[name];
   }
-  for (const name of FURTHER_CLASSES) {
-    const count = tokens[name];
-    if (count !== undefined) pico += BigInt(count) * differenceToClass(prices, name);
-  }
+  for (const { class: name } of furtherRowsIn(tokens))
+    pico += BigInt(tokens[name] ?? 0) * differenceToClass(prices, name);
   return ceilDivide(pico, PICO_PER_MICRO);
 }
 
@@ -124,12 +122,15 @@ export function ofPrices<Result>(compute: (prices: UnitPrices) => Result): (pric
 /** Tells whether nothing has a price. */
 export const isFree = ofPrices((prices) => PRICE_ROWS.every((row) => (prices[row.class] ?? 0n) === 0n));
 
-/** Returns the rows of the parts and calls that have a price. */
-const furtherRowsOf = ofPrices((prices) => FURTHER_ROWS.filter((row) => prices[row.class] !== undefined));
+/** Returns the rows of the parts and calls that have a value: few requests have any. */
+export function furtherRowsIn(values: ByClass<unknown>): typeof FURTHER_ROWS {
+  if (Object.keys(values).length === TOKEN_CLASSES.length) return [];
+  return FURTHER_ROWS.filter((row) => values[row.class] !== undefined);
+}
 
 /** Returns prices without those of some parts and calls. */
 export function withoutPrices(prices: UnitPrices, isLeftOut: (row: ClassRow) => unknown): UnitPrices {
-  const out = furtherRowsOf(prices).filter(isLeftOut);
+  const out = furtherRowsIn(prices).filter(isLeftOut);
   if (out.length === 0) return prices;
   const names: readonly string[] = out.map((row) => row.class);
   return Object.fromEntries(Object.entries(prices).filter(([name]) => !names.includes(name))) as unknown as UnitPrices;
@@ -194,7 +195,7 @@ export function assertCounts(tokens: TokenCounts): TokenCounts {
 /** Tells whether the counts are natural numbers, and the parts of each class at most the class. */
 export function areCounts(tokens: TokenCounts): boolean {
   const rest: Record<TokenClass, number> = { ...tokens };
-  for (const { class: name, partOf } of FURTHER_ROWS) {
+  for (const { class: name, partOf } of furtherRowsIn(tokens)) {
     const count = tokens[name] ?? 0;
     if (!isNatural(count)) return false;
     if (partOf !== undefined) rest[partOf] -= count;
