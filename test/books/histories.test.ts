@@ -74,8 +74,9 @@ describe("a random history equals a heap of coins", () => {
     "on PostgreSQL",
     async () => {
       const database = await createTestDatabase();
-      const store = await openPostgresStore({ url: database.url, role: "service" });
-      const second = await openPostgresStore({ url: database.url, role: "service" });
+      // All histories share the row that tells services of changed limits.
+      const options = { url: database.url, role: "service", timeouts: { lockMs: 60_000 } } as const;
+      const [store, second] = [await openPostgresStore(options), await openPostgresStore(options)];
       const client = new pg.Client({ connectionString: database.url });
       await client.connect();
       await playAll([store, second], new Accounts(store, tablesOfServer(client))).finally(() => client.end());
