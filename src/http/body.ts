@@ -48,12 +48,12 @@ export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void 
   };
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
-    refuseType(request, false);
+    if (takesForm(request)) throw wrongMediaType(request);
     const { body, inTurn } = await read(request, new JsonScanner(JSON_BOUNDS));
     return body.length > LARGE_BYTES ? inTurn(() => parseJson(body)) : parseJson(body);
   });
   server.addContentTypeParser(FORM_TYPE, async (request: FastifyRequest) => {
-    refuseType(request, true);
+    if (!takesForm(request)) throw wrongMediaType(request);
     const { body, inTurn } = await read(request, { scan: () => undefined });
     // The parts are copies.
     reserveBytes(request, body.length);
@@ -63,10 +63,12 @@ export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void 
 
 type BodyScanner = Pick<JsonScanner, "scan">;
 
-function refuseType({ routeOptions: { config } }: FastifyRequest, isForm: boolean): void {
-  if ((config.isForm === true) === isForm) return;
-  const message = isForm ? undefined : `Send the request body as \`Content-Type: ${FORM_TYPE}\`.`;
-  throw new ApiError("unsupported_media_type", message);
+const takesForm = ({ routeOptions: { config } }: FastifyRequest) => config.isForm === true;
+
+/** Returns the error of a body whose media type is not the one that its route takes. */
+export function wrongMediaType(request: FastifyRequest): ApiError {
+  const message = takesForm(request) ? `Send the request body as \`Content-Type: ${FORM_TYPE}\`.` : undefined;
+  return new ApiError("unsupported_media_type", message);
 }
 
 /** Returns the owner that a body is counted for, and its size limit. Authentication has already run. */

@@ -9,10 +9,10 @@ import { publicError } from "../gateway/failures.ts";
 import { type LimitState, rateLimitHeaders } from "../gateway/limits.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { callerNamesOf, GOOGLE_KEY_HEADER } from "./authentication.ts";
+import { wrongMediaType } from "./body.ts";
 
 /** Our codes for Fastify's own errors (https://fastify.dev/docs/latest/Reference/Errors/). */
 const FASTIFY_CODES: Record<string, ErrorCode> = {
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: "unsupported_media_type",
   FST_ERR_CTP_EMPTY_JSON_BODY: "invalid_json",
   FST_STATIC_FORBIDDEN_PATH: "not_found",
 };
@@ -30,7 +30,8 @@ export function toPublicError(error: unknown): ApiError {
 /** Returns Fastify's error handler: it sends the error envelope, and logs defects of the service. */
 export function errorHandler(log: Log) {
   return (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
-    const shown = toPublicError(error);
+    const isWrongType = (error as FastifyError).code === "FST_ERR_CTP_INVALID_MEDIA_TYPE";
+    const shown = isWrongType ? wrongMediaType(request) : toPublicError(error);
     const hasDisconnected = (error as NodeJS.ErrnoException).code === "ECONNRESET" && request.raw.destroyed;
     // The access log has the known errors. A defect is logged with its stack.
     if (!hasDisconnected && shown.code === "internal_error") {

@@ -38,6 +38,7 @@ const BEHAVIOURS: Record<string, Behaviour> = {
   negative: saying({ usage: { type: "duration", seconds: -3 } }),
   nonsense: saying({ usage: { type: "duration", seconds: "many" } }),
   huge: saying({ usage: { type: "duration", seconds: 1e12 } }),
+  absurd: saying({ duration: 1e300, usage: { input_tokens: 1.5, output_tokens: 1e300 } }),
   broken: ({ response }) => sendJson(response, 500, { error: { message: "down" } }),
   busy: ({ response }) => sendJson(response, 429, { error: { message: "slow down" } }),
   "no-text": ({ response }) => sendJson(response, 200, { text: 7 }),
@@ -72,6 +73,9 @@ beforeAll(async () => {
       models: [
         ...Object.keys(BEHAVIOURS).map((id) => model(id, BY_SECOND)),
         model("by-tokens", BY_TOKEN, "tokens", { contextWindow: 1_000, maxOutputTokens: 100 }),
+        ...["absurd", "silent"].map((id) =>
+          model(`${id}-tokens`, BY_TOKEN, id, { contextWindow: 1_000, maxOutputTokens: 100 }),
+        ),
         { ...model("foreign", BY_SECOND), routes: [{ provider: "foreign", model: "whisper-1" }] },
         { ...model("other-wire", BY_SECOND), routes: [{ provider: "claude", model: "claude" }] },
       ],
@@ -164,6 +168,9 @@ describe("The charge is", () => {
     ["that of the smallest bit rate if the report is negative", "negative", SECONDS_MOST],
     ["that of the smallest bit rate if the report is no number", "nonsense", SECONDS_MOST],
     ["that of the smallest bit rate if the report is above it", "huge", SECONDS_MOST],
+    ["that of the smallest bit rate if the report is absurd", "absurd", SECONDS_MOST],
+    ["the counted tokens if the report is absurd", "absurd-tokens", Math.ceil(SOUND.length / 400) + 4],
+    ["the counted tokens without a report", "silent-tokens", Math.ceil(SOUND.length / 400) + 4],
     ["the reported tokens, those of audio at their own price", "by-tokens", 2 + 10 * 2 + 4],
   ])("%s.", async (_name, model, credits) => {
     const { answer, cost } = await charged(() => post({ model }));
@@ -180,6 +187,11 @@ describe("The charge is", () => {
     const { answer, cost } = await charged(() => post({ model }));
     expect([answer.status, cost]).toEqual([status, 0]);
   });
+});
+
+test("Tokens that are counted are returned as tokens, and not as the seconds that the file could have.", async () => {
+  const answer = await post({ model: "silent-tokens" });
+  expect(answer.json().usage).toMatchObject({ type: "tokens", input_tokens: 11, output_tokens: 4, total_tokens: 15 });
 });
 
 test("Each format of an answer is what it is at OpenAI.", async () => {
@@ -272,6 +284,8 @@ describe("A wrong request is refused:", () => {
   test("JSON where a form is needed, and a form where JSON is.", async () => {
     const json = await raw("application/json", "{}");
     expect([json.status, json.error.message]).toEqual([415, expect.stringContaining("multipart/form-data")]);
+    const encoded = await raw("application/x-www-form-urlencoded", "model=plain");
+    expect([encoded.status, encoded.error.message]).toEqual([415, expect.stringContaining("multipart/form-data")]);
     const form = await raw("multipart/form-data; boundary=b", `${part("model")}--b--`, "/chat/completions");
     expect([form.status, form.error.message]).toEqual([415, expect.stringContaining("application/json")]);
   });

@@ -69,6 +69,7 @@ export function planTranscription(gateway: Planner, call: GatewayCall<"transcrip
   const seconds = Math.max(1, Math.ceil(file.bytes.length / BYTES_A_SECOND_LEAST));
   const plan = planTask(gateway, call, "transcription", { texts: [prompt], calls: { seconds } });
   const { contextWindow, maxOutputTokens } = plan.model;
+  const hasPriceOfSeconds = plan.routes.some(({ callsMost }) => callsMost !== undefined);
   const likelyBesideText = Math.min(contextWindow, Math.ceil(file.bytes.length / BYTES_A_TOKEN_LIKELY));
   const { likely, most } = plan.estimate;
   return {
@@ -76,6 +77,8 @@ export function planTranscription(gateway: Planner, call: GatewayCall<"transcrip
     output: { ...plan.output, tokens: maxOutputTokens },
     estimate: {
       ...plan.estimate,
+      // A bound that nobody pays is no count.
+      calls: hasPriceOfSeconds ? { seconds } : {},
       likely: likely + likelyBesideText,
       likelyBesideText,
       most: most + contextWindow,
@@ -83,17 +86,22 @@ export function planTranscription(gateway: Planner, call: GatewayCall<"transcrip
     },
     send: async (provider, route, maxTokens) => {
       const answer = await plan.send(provider, route, maxTokens);
-      // A report of tokens alone does not say what a price of seconds needs.
-      return route.callsMost === undefined ? answer : { ...answer, chunks: timed(answer.chunks, seconds) };
+      return { ...answer, chunks: timed(answer.chunks, seconds, route.callsMost !== undefined) };
     },
   };
 }
 
-async function* timed(chunks: ProviderAnswer["chunks"], secondsMost: number): ProviderAnswer["chunks"] {
+/** Bounds the seconds of an answer. A report of tokens alone does not say what a price of seconds needs, so it gets them. */
+async function* timed(
+  chunks: ProviderAnswer["chunks"],
+  secondsMost: number,
+  hasPrice: boolean,
+): ProviderAnswer["chunks"] {
   for await (const batch of chunks) {
-    yield batch.map((chunk) => {
-      const seconds = chunk.calls?.seconds ?? secondsMost;
-      return chunk.usage === undefined ? chunk : { ...chunk, usage: { ...chunk.usage, seconds } };
+    yield batch.map(({ calls, ...chunk }) => {
+      const seconds = Math.min(calls?.seconds ?? secondsMost, secondsMost);
+      const usage = hasPrice && chunk.usage !== undefined ? { ...chunk.usage, seconds } : chunk.usage;
+      return { ...chunk, usage, ...(calls && { calls: { seconds } }) };
     });
   }
 }

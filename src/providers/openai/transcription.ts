@@ -23,10 +23,11 @@ export async function transcribe(client: UpstreamClient, call: TaskCall<"transcr
 
 /** Texts and subtitles are asked for as JSON, which states what is charged. */
 const FORMATS: { [Format in string]?: string } = { text: "json", srt: "verbose_json", vtt: "verbose_json" };
+const formatFor = (format: string) => FORMATS[format] ?? format;
 
 function toForm({ file, response_format: format = "json", ...fields }: TranscriptionRequest, model: string): FormData {
   const form = new FormData();
-  for (const [name, value] of Object.entries({ ...fields, model, response_format: FORMATS[format] ?? format })) {
+  for (const [name, value] of Object.entries({ ...fields, model, response_format: formatFor(format) })) {
     for (const one of [value].flat()) form.append(name, String(one));
   }
   form.append("file", new File([new Uint8Array(file.bytes)], file.name, { type: file.type }));
@@ -50,7 +51,10 @@ function readTranscription(
   const hasTokens = tokens.input_tokens !== undefined;
   return {
     delta: { content },
-    whole: pick(answer, ["task", "language", "duration", "segments", "words"]),
+    // Other formats have none of it, and what is counted is what the client receives.
+    ...(formatFor(format) === "verbose_json" && {
+      whole: pick(answer, ["task", "language", "duration", "segments", "words"]),
+    }),
     finish_reason: "stop",
     ...(hasTokens && { usage: { ...usageOfResponses(tokens), input_audio_tokens: audio_tokens } }),
     ...(typeof seconds === "number" && seconds > 0 && { calls: { seconds: Math.ceil(seconds) } }),
