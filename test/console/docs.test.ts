@@ -1,4 +1,6 @@
 import { execFile, spawnSync } from "node:child_process";
+import { rm, symlink } from "node:fs/promises";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -8,28 +10,47 @@ import { EXAMPLES, type Examples, type Reader } from "../../console/src/snippets
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, eventually, problemsOf, signIn, type Visit, visit, WINDOWS } from "../support/console.ts";
 import { ROOT } from "../support/documents.ts";
-import { makeOrganization, type Organization, type RunningService, startService } from "../support/service.ts";
+import {
+  makeDirectory,
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  startService,
+} from "../support/service.ts";
 
 const run = promisify(execFile);
 const PAGE_BYTES_MAX = 500_000;
 
 let service: RunningService;
 let organization: Organization;
+/** Where the examples run, which write and read a file. */
+let folder: string;
 beforeAll(async () => {
   service = await startService();
   organization = await makeOrganization(service, "10");
+  folder = await makeDirectory();
+  await symlink(join(ROOT, "node_modules"), join(folder, "node_modules"));
 });
-afterAll(() => service?.end());
+afterAll(async () => {
+  await service?.end();
+  await rm(folder, { recursive: true, force: true });
+});
 
 const readerOf = (token?: string): Reader => ({
   ...{ root: service.url, token },
-  ...{ model: "sandbox/echo", embeddingModel: "sandbox/embed" },
+  model: "sandbox/echo",
+  otherModels: {
+    ...{ embeddings: "sandbox/embed", images: "sandbox/image" },
+    ...{ speech: "sandbox/speech", transcription: "sandbox/transcribe" },
+  },
 });
 const environment = () => ({ PATH: process.env.PATH, TOLLGATE_TOKEN: organization.token });
+const NOBODY: Reader = {
+  ...{ root: "", model: "" },
+  otherModels: { embeddings: "", images: "", speech: "", transcription: "" },
+};
 const withCode = (language: keyof Examples) =>
-  TASKS.filter(({ id }) => language in (EXAMPLES[id]({ root: "", model: "", embeddingModel: "" }) as Examples)).map(
-    ({ id }) => id,
-  );
+  TASKS.filter(({ id }) => language in (EXAMPLES[id](NOBODY) as Examples)).map(({ id }) => id);
 const examplesOf = (id: (typeof TASKS)[number]["id"], token?: string): Examples => EXAMPLES[id](readerOf(token));
 
 describe("the examples of the reference", () => {
@@ -42,8 +63,17 @@ describe("the examples of the reference", () => {
     messages: /"type":"message".*Hello, Tollgate!/,
     gemini: /"candidates".*Hello, Tollgate!/,
     embeddings: /"embedding"/,
+    images: /"b64_json"/,
+    speech: /^$/,
+    transcription: /"text":"A WAV file of .* seconds."/,
     models: /"object":"list".*"creditsTotal"|"object":"list".*credits/s,
     retries: /"object":"chat.completion"/,
+  };
+
+  const PRINTED: Record<string, RegExp> = {
+    images: /^iVBOR/,
+    speech: /^$/,
+    transcription: /^A WAV file of .* seconds\.\n$/,
   };
 
   test.each(withCode("curl"))("The curl command of %s is answered, with the token in it and without.", async (id) => {
@@ -51,7 +81,7 @@ describe("the examples of the reference", () => {
       const { curl = "" } = examplesOf(id, token);
       expect(curl.includes(organization.token)).toBe(token !== undefined);
       const env = token === undefined ? environment() : { PATH: process.env.PATH };
-      const { stdout } = await run("sh", ["-c", curl], { env });
+      const { stdout } = await run("sh", ["-c", curl], { env, cwd: folder });
       expect(stdout).toMatch(ANSWERS[id] ?? /^no answer is known$/);
     }
   });
@@ -60,8 +90,8 @@ describe("the examples of the reference", () => {
     "The TypeScript program of %s runs.",
     async (id) => {
       const words = ["--input-type=module-typescript", "--eval", examplesOf(id).typescript ?? ""];
-      const { stdout } = await run(process.execPath, words, { cwd: ROOT, env: environment() });
-      expect(stdout).toMatch(/Hello, Tollgate!|get_weather|sandbox\/echo|Vienna|\{|^\d+\n$/);
+      const { stdout } = await run(process.execPath, words, { cwd: folder, env: environment() });
+      expect(stdout).toMatch(PRINTED[id] ?? /Hello, Tollgate!|get_weather|sandbox\/echo|Vienna|\{|^\d+\n$/);
     },
   );
 
@@ -113,6 +143,7 @@ describe.skipIf(!hasBrowser)("the reference at /docs", () => {
     await page.goto("/docs");
     await page.getByRole("heading", { name: "API reference", level: 1 }).waitFor();
     await page.getByRole("heading", { name: "All operations" }).waitFor();
+    expect((await page.locator(".operations").allInnerTexts()).join("\n")).not.toContain("`");
     await page.getByText(`curl '${service.url}/v1/chat/completions'`).waitFor();
     await Promise.all(sizes);
     expect(bytes).toBeGreaterThan(100_000);
@@ -148,12 +179,30 @@ describe.skipIf(!hasBrowser)("the reference at /docs", () => {
     await messages.getByText("Allowed: 1 to 10,000 entries").waitFor();
     await messages.getByText("Fields of messages").click();
     await messages.getByText('"system" or "developer" or "user"').waitFor();
-    await page.getByRole("heading", { name: "Answer 402" }).waitFor();
-    await page.getByText("insufficient_credits, budget_exhausted").waitFor();
+    await page.getByRole("heading", { name: "Answer 200" }).waitFor();
+    const errors = page.locator(".card", { has: page.getByRole("heading", { name: "Errors" }) });
+    const credits = errors.getByRole("listitem").filter({ has: page.getByText("402", { exact: true }) });
+    await credits.getByText("insufficient_credits, budget_exhausted").waitFor();
     await page.getByRole("link", { name: "All operations" }).click();
     await page.getByRole("link", { name: "Create an access token" }).click();
     await page.getByText(`curl '${service.url}/admin/v1/tokens'`).waitFor();
     expect(guest.pageErrors).toEqual([]);
+  });
+
+  test("The example of an operation has a model that it takes, a form, or no body.", async () => {
+    const example = async (operation: string) => {
+      await page.goto(`/docs?operation=${operation}`);
+      return page.locator("pre.code").innerText();
+    };
+    expect(await example("createTextCompletion")).toContain('"model": "sandbox/echo"');
+    expect(await example("sumRequests")).toContain("/requests/sums?by=");
+    const curl = (await example("revokeToken")).replaceAll("$TOLLGATE_TOKEN", await adminTokenOf(service));
+    const { stdout } = await run("sh", ["-c", curl.replace("{id}", "tok_none")]);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: "not_found" } });
+    const transcription = await example("createTranscription");
+    expect(transcription).toContain("-F 'model=sandbox/transcribe' \\\n  -F 'file=@speech.wav'");
+    const body = page.locator(".card", { has: page.getByRole("heading", { name: "Body" }) });
+    await body.getByText("Language of the audio, such as en.").waitFor();
   });
 
   test("Those who are signed in read it inside the console, with the models that they can call.", async () => {
@@ -162,6 +211,9 @@ describe.skipIf(!hasBrowser)("the reference at /docs", () => {
     await page.getByRole("link", { name: "API reference" }).click();
     await page.getByLabel("Model").selectOption("sandbox/story");
     await eventually(() => page.locator("pre.code").innerText()).toContain('"model": "sandbox/story"');
+    // The others of the sandbox do not chat.
+    const offered = await page.getByLabel("Model").getByRole("option").allInnerTexts();
+    expect(offered.toSorted()).toEqual(["sandbox/echo", "sandbox/fault", "sandbox/story"]);
     await page.getByRole("link", { name: "Overview" }).click();
     await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
   });

@@ -6,9 +6,13 @@ export interface Reader {
   root: string;
   /** Token to write into the code; by default the code reads it from the environment. */
   token?: string | undefined;
+  /** Model that chats. */
   model: string;
-  embeddingModel: string;
+  otherModels: OtherModels;
 }
+
+/** Models that do not chat, by their capability. */
+export type OtherModels = Record<"embeddings" | "images" | "speech" | "transcription", string>;
 
 export type Language = "curl" | "typescript" | "python" | "shell" | "toml";
 export type Examples = Partial<Record<Language, string>>;
@@ -29,21 +33,37 @@ const CITY = {
   },
 };
 
+interface CurlCall {
+  method?: string;
+  path: string;
+  /** Body as JSON. */
+  body?: unknown;
+  /** Body as the fields of a form. */
+  form?: object;
+  headers?: string[];
+  /** File that receives the answer. */
+  output?: string;
+}
+
 /** Returns a command that calls an operation, as a person with the token does. */
 export function curlTo(
   { root, token }: Pick<Reader, "root" | "token">,
-  { method = "POST", path, body, headers = [] }: { method?: string; path: string; body?: unknown; headers?: string[] },
+  { method = "POST", path, body, form, headers = [], output }: CurlCall,
 ): string {
+  // With a body, curl sends a POST; an empty one would have the content type of a form.
+  const isImplied = method === (body === undefined && form === undefined ? "GET" : "POST");
+  const fields = Object.entries(form ?? {}).map(([name, value]) => `-F ${shellQuote(`${name}=${value}`)}`);
   const bearer =
     token === undefined ? `"Authorization: Bearer $${VARIABLE}"` : shellQuote(`Authorization: Bearer ${token}`);
   const lines = [
-    `curl ${method === "GET" || method === "POST" ? "" : `-X ${method} `}${shellQuote(`${root}${path}`)}`,
+    `curl ${isImplied ? "" : `-X ${method} `}${shellQuote(`${root}${path}`)}`,
     `-H ${bearer}`,
     ...headers.map((header) => `-H ${shellQuote(header)}`),
     ...(body === undefined
       ? []
       : ["-H 'Content-Type: application/json'", `-d ${shellQuote(JSON.stringify(body, null, 2))}`]),
-    ...(method === "POST" && body === undefined ? ["-d ''"] : []),
+    ...fields,
+    ...(output === undefined ? [] : [`--output ${output}`]),
   ];
   return lines.join(" \\\n  ");
 }
@@ -136,6 +156,9 @@ const CHAT = {
   print: ["console.log(answer.choices[0]?.message.content);", "print(answer.choices[0].message.content)"],
 } satisfies Partial<Call>;
 
+/** The file that one example writes and another one reads. */
+const SOUND_FILE = "speech.wav";
+
 /** Code for each task of the reference, by its id. */
 export const EXAMPLES = {
   chat: (reader) => inAll(reader, { ...CHAT, body: { model: reader.model, messages: HELLO } }),
@@ -203,9 +226,61 @@ export const EXAMPLES = {
       path: "/v1/embeddings",
       client: OPENAI,
       method: ["embeddings.create", "embeddings.create"],
-      body: { model: reader.embeddingModel, input: ["Hello, Tollgate!"] },
+      body: { model: reader.otherModels.embeddings, input: ["Hello, Tollgate!"] },
       print: ["console.log(answer.data[0]?.embedding.length);", "print(len(answer.data[0].embedding))"],
     }),
+  images: (reader) =>
+    inAll(reader, {
+      path: "/v1/images/generations",
+      client: OPENAI,
+      method: ["images.generate", "images.generate"],
+      body: { model: reader.otherModels.images, prompt: "A red cat" },
+      print: ["console.log(answer.data?.[0]?.b64_json);", "print(answer.data[0].b64_json)"],
+    }),
+  speech: (reader) => {
+    const call = {
+      path: "/v1/audio/speech",
+      body: {
+        ...{ model: reader.otherModels.speech, voice: "alloy" },
+        ...{ input: "Hello, Tollgate!", response_format: "wav" },
+      },
+    };
+    const { typescript, ...others } = inAll(reader, {
+      ...call,
+      client: OPENAI,
+      method: ["audio.speech.create", "audio.speech.create"],
+      print: [
+        `writeFileSync("${SOUND_FILE}", Buffer.from(await answer.arrayBuffer()));`,
+        `answer.write_to_file("${SOUND_FILE}")`,
+      ],
+    });
+    return {
+      ...others,
+      curl: curlTo(reader, { ...call, output: SOUND_FILE }),
+      typescript: `import { writeFileSync } from "node:fs";\n${typescript}`,
+    };
+  },
+  transcription: (reader) => {
+    const model = reader.otherModels.transcription;
+    return {
+      curl: curlTo(reader, { path: "/v1/audio/transcriptions", form: { model, file: `@${SOUND_FILE}` } }),
+      typescript: `import { createReadStream } from "node:fs";
+${OPENAI.typescript(reader)}
+
+const answer = await client.audio.transcriptions.create({
+  model: ${JSON.stringify(model)},
+  file: createReadStream("${SOUND_FILE}"),
+});
+console.log(answer.text);
+`,
+      python: `${OPENAI.python(reader)}
+
+with open("${SOUND_FILE}", "rb") as file:
+    answer = client.audio.transcriptions.create(model=${pythonValue(model)}, file=file)
+print(answer.text)
+`,
+    };
+  },
   models: (reader) => ({
     curl: [
       curlTo(reader, { method: "GET", path: "/v1/models" }),

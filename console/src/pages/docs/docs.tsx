@@ -8,14 +8,14 @@ import { useSteady } from "../../api/steady.ts";
 import { apiBaseUrl } from "../../base-path.ts";
 import { useSession } from "../../shell/session.ts";
 import { Code } from "../../snippets/code.tsx";
-import { EXAMPLES, type Language, type Reader } from "../../snippets/examples.ts";
+import { EXAMPLES, type Language, type OtherModels, type Reader } from "../../snippets/examples.ts";
 import { Segments, SelectField, TextField } from "../../ui/field.tsx";
 import { Card, Page } from "../../ui/page.tsx";
 import { Empty, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { useFilters } from "../filters.tsx";
 import { SANDBOX_MODEL } from "../tokens/secret.tsx";
 import { type Operation, operationsOf } from "./document.ts";
-import { OperationLink, OperationList, OperationPage } from "./reference.tsx";
+import { OperationLink, OperationList, OperationPage, withoutTicks } from "./reference.tsx";
 import { TASKS, type Task } from "./tasks.ts";
 
 const LANGUAGES: Record<Language, string> = {
@@ -25,7 +25,12 @@ const LANGUAGES: Record<Language, string> = {
   shell: "Claude Code",
   toml: "Codex",
 };
-const SANDBOX_EMBEDDING_MODEL = "sandbox/embed";
+const SANDBOX_OTHERS: OtherModels = {
+  embeddings: "sandbox/embed",
+  images: "sandbox/image",
+  speech: "sandbox/speech",
+  transcription: "sandbox/transcribe",
+};
 
 /** Reference of the API, by task and by operation, with the reader's own token, model and address in every example. */
 export default function Docs() {
@@ -36,7 +41,11 @@ export default function Docs() {
   const operation = operations?.find((one) => one.operationId === operationId);
   if (operationId !== "") {
     return (
-      <Page title={operation?.summary ?? "Operation"} about={<PlaceOf operation={operation} />} actions={<Back />}>
+      <Page
+        title={withoutTicks(operation?.summary ?? "Operation")}
+        about={<PlaceOf operation={operation} />}
+        actions={<Back />}
+      >
         <QueryFailure query={query} />
         {query.isPending && <Skeleton height="24rem" />}
         {operations !== undefined && operation === undefined && (
@@ -95,16 +104,20 @@ function useReader(): { reader: Reader; fields: React.ReactNode } {
   const catalog = useQuery({ ...models, enabled: role !== null }).data?.data ?? [];
   const [token, setToken] = useState("");
   const [chosen, setChosen] = useState("");
-  const [chatModels, embeddingModels] = [false, true].map((isEmbedding) =>
-    catalog.filter(({ category }) => (category === "embedding") === isEmbedding).map(({ id }) => id),
-  ) as [string[], string[]];
+  const idsWith = (capability: "chat" | keyof OtherModels) =>
+    catalog.filter(({ capabilities }) => capabilities.includes(capability)).map(({ id }) => id);
+  const otherModel = (capability: keyof OtherModels) => firstOf(idsWith(capability), SANDBOX_OTHERS[capability]);
+  const chatModels = idsWith("chat");
   const model = chosen || firstOf(chatModels, SANDBOX_MODEL);
   const offered = chatModels.length === 0 ? [model] : chatModels;
   const reader = {
     root: apiBaseUrl().replace(/\/v1$/, ""),
     token: token.trim() === "" ? undefined : token.trim(),
     model,
-    embeddingModel: firstOf(embeddingModels, SANDBOX_EMBEDDING_MODEL),
+    otherModels: {
+      ...{ embeddings: otherModel("embeddings"), images: otherModel("images") },
+      ...{ speech: otherModel("speech"), transcription: otherModel("transcription") },
+    },
   };
   const fields = (
     <div className="toolbar">

@@ -1,5 +1,13 @@
 import { expect, test } from "vitest";
-import { boundsLabel, descriptionOf, type JsonSchema, objectsOf, sampleOf, typeLabel } from "./document.ts";
+import {
+  boundsLabel,
+  descriptionOf,
+  type JsonSchema,
+  objectsOf,
+  sampleOf,
+  sampleQueryOf,
+  typeLabel,
+} from "./document.ts";
 
 const NULLABLE: JsonSchema = {
   anyOf: [{ type: "integer", minimum: 1, maximum: 4096, description: "Most tokens." }, { type: "null" }],
@@ -56,4 +64,12 @@ test("The sample of a body has its required fields.", () => {
     },
   };
   expect(sampleOf(body)).toEqual({ model: "…", parts: [{ type: "text", text: "…" }], count: 3, isOpen: true });
+});
+
+test("The file of a form is named as such, and the example of a query has its required parameters.", () => {
+  expect(typeLabel({ contentMediaType: "audio/*" })).toBe("file");
+  const by = { name: "by", in: "query", required: true, schema: { enum: ["day", "model"] } };
+  const from = { name: "from", in: "query", schema: { type: "string" } };
+  expect(sampleQueryOf([from, { ...by, in: "path" }, by])).toBe("?by=day");
+  expect(sampleQueryOf([from])).toBe("");
 });

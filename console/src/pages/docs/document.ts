@@ -7,6 +7,8 @@ export interface JsonSchema {
   enum?: unknown[];
   const?: unknown;
   default?: unknown;
+  /** Of a file in a form. */
+  contentMediaType?: string;
   properties?: Record<string, JsonSchema>;
   required?: string[];
   items?: JsonSchema;
@@ -93,6 +95,7 @@ export function typeLabel({
   anyOf,
   oneOf,
   properties,
+  contentMediaType,
 }: JsonSchema): string {
   const alternatives = anyOf ?? oneOf;
   if (alternatives !== undefined) return [...new Set(alternatives.map(typeLabel))].join(" or ");
@@ -101,6 +104,7 @@ export function typeLabel({
   if (items !== undefined)
     return `list of ${typeLabel(items).replace(/^(object|string|number|integer|list)\b/, "$1s")}`;
   if (Array.isArray(type)) return type.join(" or ");
+  if (contentMediaType !== undefined) return "file";
   return type ?? (properties === undefined ? "any value" : "object");
 }
 
@@ -153,6 +157,13 @@ function tagOf(properties: Record<string, JsonSchema>): string {
 /** Returns the description of a schema, or that of its only alternative beside null. */
 export function descriptionOf({ description, anyOf = [] }: JsonSchema): string {
   return description ?? anyOf.find((one) => one.description !== undefined)?.description ?? "";
+}
+
+/** Returns a query with the required parameters, for the end of a path. */
+export function sampleQueryOf(parameters: readonly Parameter[]): string {
+  const required = parameters.filter(({ in: place, required: isRequired }) => place === "query" && isRequired);
+  const query = required.map(({ name, schema }) => `${name}=${sampleOf(schema)}`).join("&");
+  return query && `?${query}`;
 }
 
 /** Returns a value with the required fields of a schema. */

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { Link } from "wouter";
 import { Code } from "../../snippets/code.tsx";
-import { curlTo, type Reader } from "../../snippets/examples.ts";
+import { curlTo, EXAMPLES, type Examples, type Reader } from "../../snippets/examples.ts";
 import { Card } from "../../ui/page.tsx";
 import { Badge } from "../../ui/states.tsx";
 import {
@@ -12,8 +12,10 @@ import {
   type Operation,
   objectsOf,
   sampleOf,
+  sampleQueryOf,
   typeLabel,
 } from "./document.ts";
+import { TASKS } from "./tasks.ts";
 
 /** All operations in groups, each of which leads to its description. */
 export function OperationList({ operations }: { operations: readonly Operation[] }) {
@@ -41,19 +43,28 @@ export function OperationList({ operations }: { operations: readonly Operation[]
 }
 
 export function OperationLink({ operation: { operationId, summary } }: { operation: Operation }) {
-  return <Link href={`/docs?operation=${encodeURIComponent(operationId)}`}>{summary}</Link>;
+  return <Link href={`/docs?operation=${encodeURIComponent(operationId)}`}>{withoutTicks(summary)}</Link>;
+}
+
+/** Returns a text of the OpenAPI document, which is Markdown, as plain text. */
+export function withoutTicks(text: string): string {
+  return text.replaceAll("`", "");
 }
 
 /** One operation: an example, its parameters, its body and its answers. */
 export function OperationPage({ operation, reader }: { operation: Operation; reader: Reader }) {
-  const { method, path, description, parameters = [], requestBody, responses } = operation;
-  const body = requestBody?.content["application/json"]?.schema;
+  const { description, parameters = [], requestBody, responses } = operation;
+  const { "application/json": json, "multipart/form-data": form } = requestBody?.content ?? {};
+  const body = (json ?? form)?.schema;
   const codes = Object.entries(responses).toSorted(([one], [other]) => Number(one) - Number(other));
+  const [answers, errors] = [true, false].map((wanted) =>
+    codes.filter(([code]) => code.startsWith("2") === wanted),
+  ) as [typeof codes, typeof codes];
   return (
     <>
-      {description && <p>{description.replaceAll("`", "")}</p>}
+      {description && <p>{withoutTicks(description)}</p>}
       <Card title="Example">
-        <Code text={curlTo(reader, { method, path, ...(body !== undefined && { body: sampleOf(body) }) })} />
+        <Code text={exampleOf(operation, reader)} />
       </Card>
       {parameters.length > 0 && (
         <Card title="Parameters">
@@ -78,21 +89,36 @@ export function OperationPage({ operation, reader }: { operation: Operation; rea
           <Fields schema={body} />
         </Card>
       )}
-      {codes.map(([code, { description: text, content }]) => (
-        <Answer key={code} code={code} text={text} schema={content?.["application/json"]?.schema} />
+      {answers.map(([code, { description: text, content }]) => (
+        <Card key={code} title={`Answer ${code}`} about={withoutTicks(text)}>
+          {content?.["application/json"] && <Fields schema={content["application/json"].schema} />}
+        </Card>
       ))}
+      {errors.length > 0 && (
+        <Card title="Errors" about="Each has a message, a type, a code and a parameter. The codes by status:">
+          <ul className="schema">
+            {errors.map(([code, { description: text }]) => (
+              <li key={code}>
+                <code>{code}</code>
+                <p className="small wrap-anywhere">{withoutTicks(text)}</p>
+              </li>
+            ))}
+          </ul>
+        </Card>
+      )}
     </>
   );
 }
 
-function Answer({ code, text, schema }: { code: string; text: string; schema: JsonSchema | undefined }) {
-  const isSuccess = code.startsWith("2");
-  return (
-    <Card title={`Answer ${code}`} about={text.replaceAll("`", "")}>
-      {isSuccess && schema !== undefined && <Fields schema={schema} />}
-      {!isSuccess && <p className="small faint">An error with its message, type, code and parameter.</p>}
-    </Card>
-  );
+/** Returns the curl command of the task that is about an operation, or one with what the operation requires. */
+function exampleOf({ operationId, method, path, parameters = [], requestBody }: Operation, reader: Reader): string {
+  const task = TASKS.find(({ operations: [first] }) => first === operationId);
+  const { curl }: Examples = task === undefined ? {} : EXAMPLES[task.id](reader);
+  if (curl !== undefined) return curl;
+  const schema = requestBody?.content["application/json"]?.schema;
+  const hasModel = schema?.properties?.model !== undefined && path.startsWith("/v1/");
+  const body = schema && { ...(sampleOf(schema) as object), ...(hasModel && { model: reader.model }) };
+  return curlTo(reader, { method, path: path + sampleQueryOf(parameters), ...(body !== undefined && { body }) });
 }
 
 /** The fields of an object, or of each alternative. */
@@ -137,7 +163,7 @@ function FieldHead({ name, schema, isRequired }: { name: string; schema: JsonSch
 }
 
 function FieldText({ schema }: { schema: JsonSchema }) {
-  const text = descriptionOf(schema).replaceAll("`", "");
+  const text = withoutTicks(descriptionOf(schema));
   const bounds = boundsLabel(schema);
   return (
     <>

@@ -60,6 +60,24 @@ export const TASKS: readonly Task[] = [
     operations: ["createEmbedding"],
   },
   {
+    id: "images",
+    title: "Images",
+    text: "Generate images from a prompt. The answer has them as base64; usage.cost is what they cost, in credits.",
+    operations: ["createImages"],
+  },
+  {
+    id: "speech",
+    title: "Speech",
+    text: "Turn a text into audio, which arrives while it is generated.",
+    operations: ["createSpeech"],
+  },
+  {
+    id: "transcription",
+    title: "Transcriptions",
+    text: "Turn an audio file into text. The body is a form. usage.cost is what it cost, in credits.",
+    operations: ["createTranscription"],
+  },
+  {
     id: "models",
     title: "Models and credits",
     text: "List the models that the token can call, and see what it may spend.",
