@@ -176,7 +176,7 @@ export async function addBudget(core: BudgetCore, organizationId: string, terms:
 
 /** Throws invalid_value for a budget that would limit nothing. */
 function checkTerms({ amount, limits }: Pick<BudgetRow, "amount" | "limits">, param: string): void {
-  if (amount !== null || Object.keys(limits ?? {}).length > 0) return;
+  if (amount !== null || limits !== null) return;
   throw new ApiError("invalid_value", `Invalid '${param}': a budget needs an amount, limits or both.`, { param });
 }
 
@@ -305,8 +305,7 @@ export const raiseBudget = sharedOperation({
     const amount = amountOf("amount", body.amount);
     const row = await changeableBudget(core, params);
     const { organizationId, each } = row;
-    if (!hasAmount(row))
-      throw invalidValue("amount", `${body.amount}`, "absent: the budget has none that it could raise");
+    if (!hasAmount(row)) throw new ApiError("invalid_value", "The budget has no amount to raise: it has limits only.");
     if ((each === null) !== (value === null)) {
       const expected = each === null ? "absent: the budget has no `each`" : `a value of ${each}`;
       throw invalidValue("value", value === null ? "absent" : shortText(value), expected);

@@ -173,9 +173,9 @@ export async function sendFile(
   }
 }
 
-/** Converts the limits of a body to settings. */
+/** Converts the limits of a body to settings; null if it states none. */
 export function limitSettingsOf(limits: Limits | null | undefined): Partial<LimitSettings> | null {
-  if (limits === null || limits === undefined) return null;
+  if (limits === null || limits === undefined || Object.keys(limits).length === 0) return null;
   const { requests_per_minute, tokens_per_minute, concurrent_requests } = limits;
   return defined({
     requestsPerMinute: requests_per_minute,
@@ -199,7 +199,15 @@ export function timeOf(param: string, text: string | null | undefined): number |
   throw new ApiError("invalid_value", `Invalid '${param}': there is no such time.`, { param });
 }
 
-/** Does the same for a time that has to be in the future. */
+/** Converts the times of a filter. Throws invalid_value for one that ends before it begins. */
+export function timesOf({ from, to }: { from?: string | undefined; to?: string | undefined }) {
+  const [fromMs, toMs] = [timeOf("from", from), timeOf("to", to)];
+  if (fromMs === null || toMs === null || fromMs <= toMs) return { fromMs, toMs };
+  const message = "Invalid 'from': expected a time at or before 'to'.";
+  throw new ApiError("invalid_value", message, { param: "from" });
+}
+
+/** Converts a time of a body that has to be in the future. Throws invalid_value for another one. */
 export function futureTimeOf(
   { clock }: Pick<Core, "clock">,
   param: string,

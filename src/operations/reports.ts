@@ -3,7 +3,7 @@ import type { AuditEntry, AuditFilters, SearchResult } from "../api/admin/report
 import { exportLines, lineFormats } from "../reports/csv.ts";
 import type { AuditFilter } from "../stores/queries/admin.ts";
 import { knownOrganization } from "./core.ts";
-import { operation, organizationIn, sendFile, timeOf } from "./operation.ts";
+import { operation, organizationIn, sendFile, timeOf, timesOf } from "./operation.ts";
 import { creatorIn } from "./token-bounds.ts";
 
 export const showOverview = operation({
@@ -83,8 +83,8 @@ export const listAudit = operation({
 type AuditQuery = { [Name in keyof typeof AuditFilters]?: Static<(typeof AuditFilters)[Name]> };
 
 function auditFilterOf(query: AuditQuery): AuditFilter {
-  const { organization_id: organizationId = null, subject_id: subjectId, action = null, actor, from, to } = query;
-  return { organizationId, subjectId, action, actor, fromMs: timeOf("from", from), toMs: timeOf("to", to) };
+  const { organization_id: organizationId = null, subject_id: subjectId, action = null, actor } = query;
+  return { organizationId, subjectId, action, actor, ...timesOf(query) };
 }
 
 const AUDIT_COLUMNS = [

@@ -5,7 +5,7 @@ import { requestLines } from "../reports/request-lines.ts";
 import type { RequestFilter } from "../stores/queries/request-filter.ts";
 import type { RequestGrouping } from "../stores/queries/request-sums.ts";
 import { found } from "./core.ts";
-import { amountOf, type OperationCall, operation, organizationIn, requireOwn, sendFile, timeOf } from "./operation.ts";
+import { amountOf, type OperationCall, operation, organizationIn, requireOwn, sendFile, timesOf } from "./operation.ts";
 
 export const listRequests = operation({
   route: "GET /requests",
@@ -56,8 +56,7 @@ function requestFilterOf({ who, query }: Pick<OperationCall<Filters>, "who" | "q
     budgetId: query.budget_id ?? null,
     metadata: key === undefined || value === undefined ? null : { key, value },
     chargedMin: charged_min === undefined ? null : amountOf("charged_min", charged_min),
-    fromMs: timeOf("from", query.from),
-    toMs: timeOf("to", query.to),
+    ...timesOf(query),
   };
 }
 

@@ -3,7 +3,7 @@ import type { StatementFilter } from "../api/admin/credits.ts";
 import { isoMonth, isoTime } from "../api/time.ts";
 import type { StatementSelection } from "../reports/statement.ts";
 import { found } from "./core.ts";
-import { type OperationCall, operation, sendFile, timeOf } from "./operation.ts";
+import { type OperationCall, operation, sendFile, timesOf } from "./operation.ts";
 
 export const showStatement = operation({
   route: "GET /organizations/:id/statement",
@@ -18,9 +18,8 @@ type StatementQuery = { [Name in keyof typeof StatementFilter]?: Static<(typeof 
 
 /** Returns the entries of a statement that a query asks for. */
 function selectionOf({ params, query }: Pick<OperationCall<StatementQuery>, "params" | "query">): StatementSelection {
-  const { from, to, kind = null } = query;
-  const period = { fromMs: timeOf("from", from) ?? undefined, toMs: timeOf("to", to) ?? undefined };
-  return { organizationId: params.id, kind, ...period };
+  const { fromMs, toMs } = timesOf(query);
+  return { organizationId: params.id, kind: query.kind ?? null, fromMs: fromMs ?? undefined, toMs: toMs ?? undefined };
 }
 
 export const exportStatement = operation({

@@ -31,7 +31,7 @@ test("The audit log is filtered by actor: by kind, id and name.", async () => {
   const all = await list("");
   const changed = all.find(({ action }) => action === "organization.change");
   expect(changed?.actor).toMatchObject({ kind: "operator", name: "admin" });
-  for (const actor of ["operator", changed?.actor.id, changed?.actor.name]) {
+  for (const actor of ["operator", "Operator", changed?.actor.id, changed?.actor.name]) {
     const found = await list(`actor=${actor}`);
     expect(found.map(({ id }) => id)).toEqual(all.filter((one) => one.actor.kind === "operator").map(({ id }) => id));
   }
@@ -53,6 +53,13 @@ test("The audit log is filtered by subject and by time, together with the other 
   const refused = await admin.call("GET", "/audit?from=yesterday");
   expect(refused.status).toBe(400);
   expect(refused.body).toMatchObject({ error: { param: "from" } });
+  const range = `from=${changedAt}&to=2026-01-01T00:00:00Z`;
+  const organizationPath = `/organizations/${organization.id}`;
+  for (const path of ["/audit", "/audit.csv", "/requests", `${organizationPath}/statement`]) {
+    const reversed = await admin.call("GET", `${path}?${range}`);
+    expect(reversed, path).toMatchObject({ status: 400, body: { error: { code: "invalid_value", param: "from" } } });
+    expect((await admin.call("GET", `${path}?from=${changedAt}&to=${changedAt}`)).status).toBe(200);
+  }
 });
 
 test("The exports have the entries of the list, and no text in them becomes a formula.", async () => {

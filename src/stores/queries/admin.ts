@@ -165,7 +165,7 @@ function auditEntries({ findRows, write }: Database) {
       const { actor = null, fromMs = null, toMs = null } = rest;
       const wanted = allOf(
         equal({ organization_id: organizationId, action, subject_id: subjectId }),
-        actor !== null && sql`(actor_id = ${actor} or actor_name = ${actor} or actor_kind = ${actor})`,
+        actor !== null && sql`(actor_id = ${actor} or actor_name = ${actor} or actor_kind = ${actor.toLowerCase()})`,
         fromMs !== null && sql`made_at >= ${fromMs}`,
         toMs !== null && sql`made_at < ${toMs}`,
         after !== undefined && sql`id > ${after}`,
