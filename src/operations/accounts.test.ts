@@ -99,6 +99,7 @@ describe("tokens", () => {
       models: null,
       limits: null,
       pins: null,
+      limitingBudgets: [],
     });
   });
 

@@ -6,7 +6,7 @@ import { argument, facts, OVERLAP_SECONDS_MAX, overlapSeconds, text, toggle, wit
 import { type AccountCore, found, invalidValue, rowRecord } from "./core.ts";
 import { sharedOperation } from "./operation.ts";
 import { boundsOf, boundTerms, least, type OwnBounds, requireToken } from "./token-bounds.ts";
-import { auditedToken, expectActive, requireSecret, SECRET, secretJson, tokenRow, tokenText } from "./token-terms.ts";
+import { expectActive, requireSecret, SECRET, secretJson, tokenRow, tokenText } from "./token-terms.ts";
 
 const OVERLAP_SECONDS = 3600;
 
@@ -114,7 +114,7 @@ async function rotate(
   const overlapEndsAtMs = unused === undefined ? nowMs + overlapMs : Number.POSITIVE_INFINITY;
   const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, overlapEndsAtMs);
   const after = { successor: made.row.id, expiresAt: isoTime(oldExpiresAtMs) };
-  const before = { ...auditedToken(old), ...(unused !== undefined && { successor: unused.id }) };
+  const before = { successor: old.successorId, expiresAt: isoTime(old.expiresAtMs) };
   const record = rowRecord(core, "token.rotate", old, { before, after });
   const succession = { oldId: old.id, oldExpiresAtMs, successor: made.row, unused };
   return (await core.accounts.replaceToken(succession, record)) ? made : undefined;

@@ -334,7 +334,11 @@ test("every change is recorded with its actor and the values before and after", 
     },
     { action: "token.create", actor: { kind: "command", id: null }, subject_id: id, after: { name: "by hand" } },
     { action: "token.create", actor: byOperator, subject_id: token.id, after: { name: "by console", cap: "2" } },
-    { action: "token.rotate", subject_id: token.id, request_id: expect.stringMatching(/^req_/) },
+    {
+      ...{ action: "token.rotate", subject_id: token.id, request_id: expect.stringMatching(/^req_/) },
+      before: { successor: null, expiresAt: null },
+      after: { successor: expect.stringMatching(/^tok_/), expiresAt: expect.any(String) },
+    },
     { action: "token.revoke", subject_id: token.id },
   ]);
   expect(JSON.stringify(body)).not.toContain(String(token.secret).slice(15));

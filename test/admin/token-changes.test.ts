@@ -98,7 +98,7 @@ describe("pinned metadata", () => {
     }
     const { answer } = await ask(token, { team: "red", note: "mine" });
     expect(answer.status).toBe(200);
-    const { body: listed } = await admin().call<Listed>("GET", `/requests?token_id=${tokenId}`);
+    const { body: listed } = await admin().call<Listed>("GET", `/requests?token_id=${tokenId}&status=complete`);
     const { body } = await admin().call("GET", `/requests/${listed.data[0]?.id}`);
     expect(listed.data).toHaveLength(1);
     expect(JSON.stringify(body.metadata)).toBe(JSON.stringify({ team: "red", note: "mine", ...pinned }));

@@ -74,7 +74,7 @@ test("What a budget covers is a sentence, and a deletion leaves out what was not
   expect(differences(null, { ...terms, each: "metadata.user" })).toEqual([
     { name: "name", from: null, to: "team" },
     { name: "covers", from: null, to: "Requests of tok_1, with team red or blue" },
-    { name: "amount for", from: null, to: "each value of user" },
+    { name: "separately for", from: null, to: "each value of user" },
     { name: "window", from: null, to: "day" },
     { name: "amount", from: null, to: "2.00 credits" },
   ]);

@@ -21,7 +21,7 @@ const ACTORS: Record<AuditEntry["actor"]["kind"], string> = {
 const FIELDS: Record<string, string> = {
   cap: "spending cap",
   selector: "covers",
-  each: "amount for",
+  each: "separately for",
   window_at: "window from",
   expires_at: "expires",
   next_at: "next grant",

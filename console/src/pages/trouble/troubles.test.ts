@@ -74,7 +74,15 @@ test("Budgets are listed from 80 % on, and it is said once one refuses requests.
 
 function tokenWith(name: string, days: number | null, cap: Token["cap"] = null): Token {
   const expires_at = days === null ? null : new Date(NOW + days * DAY_MS).toISOString();
-  return { id: `tok_${name}`, name, organization_name: "Acme", status: "active", expires_at, cap } as Token;
+  return {
+    id: `tok_${name}`,
+    name,
+    organization_name: "Acme",
+    status: "active",
+    expires_at,
+    successor_id: null,
+    cap,
+  } as Token;
 }
 
 test("Tokens that expire within a week are listed with their page, and with their organization for operators.", () => {
@@ -83,7 +91,8 @@ test("Tokens that expire within a week are listed with their page, and with thei
     { title: "1 token expires within 7 days", items: [{ text: "web expires in 2 days", path: "/tokens/tok_web" }] },
   ]);
   expect(troubleOfTokens(tokens, NOW, true)[0]?.items[0]?.text).toBe("web of Acme expires in 2 days");
-  expect(troubleOfTokens([tokenWith("late", 8)], NOW, false)).toEqual([]);
+  const rotated = { ...tokenWith("old", 0.1), successor_id: "tok_new" };
+  expect(troubleOfTokens([tokenWith("late", 8), rotated], NOW, false)).toEqual([]);
 });
 
 test("A token says when it expires and how much of its cap is used; a revoked one says neither.", () => {
@@ -108,4 +117,7 @@ test("The service says how many organizations cannot pay, names those whose spen
     { tone: "warn", title: "1 organization is paused", items: [{ text: "Paused", path: "/organizations/org_3" }] },
   ]);
   expect(troublesOfAll({ active: 8, out_of_credits: 0, ending: [] }, [])).toEqual([]);
+  expect(troublesOfAll({ active: 8, out_of_credits: 1, ending: [] }, [])[0]?.items).toEqual([
+    { text: "See all organizations", path: "/organizations" },
+  ]);
 });

@@ -62,10 +62,14 @@ export function troubleOfBudgets(budgets: readonly Budget[], path: string): Trou
   return [{ tone: isUsedUp ? "bad" : "warn", title, ...(text && { text }), items: full }];
 }
 
-/** Returns the trouble of tokens that expire soon. Their organizations are named where the reader sees several. */
+/**
+ * Returns the trouble of tokens that expire soon, but for those that another one has replaced. Their organizations are named
+ * where the reader sees several.
+ */
 export function troubleOfTokens(tokens: readonly Token[], nowMs: number, isServiceWide: boolean): Trouble[] {
-  const expiring = tokens.flatMap(({ id, name, organization_name, expires_at }) => {
-    if (expires_at === null || Date.parse(expires_at) - nowMs > NOTICE_DAYS * 86_400_000) return [];
+  const expiring = tokens.flatMap(({ id, name, organization_name, expires_at, successor_id }) => {
+    if (expires_at === null || successor_id !== null || Date.parse(expires_at) - nowMs > NOTICE_DAYS * 86_400_000)
+      return [];
     const owner = isServiceWide ? ` of ${organization_name}` : "";
     const text = `${name}${owner} expires ${formatDistance(expires_at, nowMs)}`;
     return [{ text, path: `/tokens/${encodeURIComponent(id)}` }];
@@ -101,6 +105,7 @@ export function troublesOfAll(counts: Overview["organizations"], paused: readonl
     const title = `${empty} of ${countOf(active, "organization")} cannot pay`;
     const named = ending.filter(({ days_left }) => days_left <= 0);
     const items = named.map(({ organization_id, name }) => ({ text: name, path: pathOf(organization_id) }));
+    if (items.length === 0) items.push({ text: "See all organizations", path: "/organizations" });
     const text = "They are out of credits: their requests are refused with 402 insufficient_credits.";
     troubles.push({ tone: "bad", title, text, items });
   }
