@@ -368,7 +368,7 @@ describe("Other endpoints", () => {
     expect(page.status).toBe(200);
     const html = await page.text();
     expect(html).not.toMatch(/(src|href)="https?:/);
-    expect(page.headers.get("content-security-policy")).toContain("default-src 'self'");
+    expect(page.headers.get("content-security-policy")).toMatch(/^default-src 'none'; script-src 'self'; /);
   });
 
   test("The health checks report the state of the service.", async () => {
