@@ -23,7 +23,7 @@ const PAGE_BYTES_MAX = 500_000;
 
 let service: RunningService;
 let organization: Organization;
-/** Where the examples run, which write and read a file. */
+/** Folder in which the examples run, which write and read a file. */
 let folder: string;
 beforeAll(async () => {
   service = await startService();

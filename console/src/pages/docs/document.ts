@@ -7,7 +7,7 @@ export interface JsonSchema {
   enum?: unknown[];
   const?: unknown;
   default?: unknown;
-  /** Of a file in a form. */
+  /** Media type of a file in a form. */
   contentMediaType?: string;
   properties?: Record<string, JsonSchema>;
   required?: string[];
