@@ -37,6 +37,12 @@ const tokens = fc
   .map(([own, further]) => fitted({ ...own, ...further } as TokenCounts, Number.POSITIVE_INFINITY));
 
 describe("the lines of a charge", () => {
+  test("each class has one letter of its own", () => {
+    const codes = PRICE_ROWS.map(({ code }) => code);
+    expect(new Set(codes).size).toBe(codes.length);
+    for (const code of codes) expect(code).toMatch(/^[a-z]$/);
+  });
+
   test("tokens and prices of every class, tier and date are decoded as they were encoded", () => {
     fc.assert(
       fc.property(tokens, prices, (counts, unitPrices) => {

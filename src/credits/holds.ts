@@ -199,7 +199,7 @@ export function expireHold(account: Account, transition: ExpireTransition): Outc
     if (!isEnded(open, transition.claim, account.nowMs)) return { outcome: "kept", state: "open" };
     const { upstream, charge: checkpoint } = open.details;
     const end = { basis: "counted", end: "recovered", trace: null } as const;
-    charge(account, open, { upstream, ...decodeLines(checkpoint), ...end });
+    charge(account, open, { upstream, ...decodeLines(checkpoint), ...end, intent: open.details.intent });
   }
   const request = account.requests.get(transition.holdId);
   if (request === undefined) return { outcome: "missing" };
@@ -215,7 +215,9 @@ function isEnded(open: HoldRow, claim: HoldClaim | undefined, nowMs: number): bo
   return claim.afterExpiryMs === null || open.expiresAtMs + claim.afterExpiryMs <= nowMs;
 }
 
-type Charge = Pick<HoldFacts, "upstream" | "prices" | "intent"> & {
+type Charge = Pick<HoldFacts, "upstream" | "prices"> & {
+  /** Set if a retry may repeat the request. */
+  intent?: Intent | null;
   tokens: TokenCounts;
   basis: EventBasis;
   end: EventEnd;
@@ -239,7 +241,7 @@ function charge(account: Account, row: HoldRow, charge: Charge): RequestRow {
   countInBudgets(account, row.budgets, { held: -row.amount, spent: cost }, "new");
   const ended = { ...chargedTokens(tokens, prices), upstream, cost, shortfall: due - cost, draws };
   const request = endRequest(account, row, { ...ended, basis, end, trace });
-  offerToRetry(account, request, row.details.intent ?? intent);
+  offerToRetry(account, request, intent);
   return request;
 }
 

@@ -21,6 +21,8 @@ export interface Delivery {
   head: AnswerHead | undefined;
   /** True where pieces of the answer were sent to the client as they arrived. */
   isStreamed: boolean;
+  /** Time for which the answer waited until its client had read. */
+  waitedMs: number;
   /** From admission to the first piece of the answer; null where there was none. */
   firstTokenMs: number | null;
   meter: MeterReading;
@@ -50,6 +52,7 @@ export async function deliver(
   let head: AnswerHead | undefined;
   let isStreamed = false;
   let firstTokenMs: number | null = null;
+  let waitedMs = 0;
   let failure: unknown;
   const passOn = (chunks: readonly UpstreamChunk[]) => {
     // Checked at every write, not only by a timer: after a suspension of the machine the upstream's data may come first.
@@ -59,7 +62,12 @@ export async function deliver(
     meter.add(pieces);
     fold?.add(pieces);
     const drained = client.push(pieces);
-    return drained === undefined ? lease.ready() : drained.then(() => lease.ready());
+    if (drained === undefined) return lease.ready();
+    const fromMs = gateway.clock();
+    return drained.then(() => {
+      waitedMs += gateway.clock() - fromMs;
+      return lease.ready();
+    });
   };
   try {
     const ignored = [...plan.ignored, ...(answer.ignored ?? []), ...call.ignored];
@@ -79,7 +87,7 @@ export async function deliver(
     failure = isOwnCut(call.signal.reason) ? call.signal.reason : error;
   }
   noteEnd(gateway, call, answered, failure);
-  return { end: endOf(failure, call.signal), failure, head, isStreamed, firstTokenMs, meter, fold };
+  return { end: endOf(failure, call.signal), failure, head, isStreamed, waitedMs, firstTokenMs, meter, fold };
 }
 
 type Take = (chunks: readonly UpstreamChunk[]) => Promise<void> | undefined;
@@ -107,7 +115,7 @@ export function undelivered(
   const meter = new Meter(maxTokens);
   meter.add(received);
   const failure = isOwnCut(signal.reason) ? signal.reason : error;
-  const nothing = { head: undefined, isStreamed: false, firstTokenMs: null, fold: undefined };
+  const nothing = { head: undefined, isStreamed: false, waitedMs: 0, firstTokenMs: null, fold: undefined };
   return { end: endOf(failure, signal), failure, ...nothing, meter };
 }
 

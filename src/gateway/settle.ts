@@ -4,6 +4,7 @@ import { type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/facts.ts";
 import { type TokenCounts, tokenTotals } from "../credits/price.ts";
+import { UpstreamError, type UpstreamFailure } from "../errors.ts";
 import { type Admission, intentOf } from "./admit.ts";
 import { STORED_CHARACTERS_MAX, storedText } from "./answer.ts";
 import { type Answered, attemptsOf, type Unanswered } from "./attempt.ts";
@@ -40,6 +41,26 @@ export function isCharged({ end, isCalled, isStreamed, hasContent }: AnswerState
   return end === "client_disconnected" ? isCalled : isStreamed && hasContent;
 }
 
+/** Time that an answer may wait for its client in all. Providers end one that is read too slowly. */
+const WAITED_MS_MAX = 10_000;
+
+/**
+ * Tells whether a retry is charged less for an answer: it broke, and neither its request nor its client can have been the
+ * cause. Otherwise a customer could break answers on purpose, and receive several for the price of one.
+ */
+export function isRepeatable({ end, failure, waitedMs }: Pick<Delivery, "end" | "failure" | "waitedMs">): boolean {
+  if (end === "complete" || end === "client_disconnected" || waitedMs > WAITED_MS_MAX) return false;
+  return !(failure instanceof UpstreamError && OF_REQUESTS.has(failure.failure));
+}
+
+/** Failures whose cause is the request. */
+const OF_REQUESTS: ReadonlySet<UpstreamFailure> = new Set([
+  "rejected",
+  "unsupported",
+  "context_length",
+  "content_filter",
+]);
+
 interface AnswerState extends Pick<Delivery, "end" | "isStreamed"> {
   isCalled: boolean;
   hasContent: boolean;
@@ -62,9 +83,8 @@ export async function settle(gateway: Gateway, call: GatewayCall, completed: Com
   const { tokens: counts, basis, reported } = await chargeFor(gateway, completed);
   const { facts: charging, tokens } = chargedAt(admission, upstream.route, counts, meter.serviceTier);
   const ended = Math.floor(gateway.clock() / 1000);
-  const isBroken = end !== "complete" && end !== "client_disconnected";
   const outcome = await ledger.settle({
-    facts: isBroken ? { ...charging, intent: intentOf(call) } : charging,
+    facts: end === "complete" ? charging : { ...charging, intent: isRepeatable(delivery) ? intentOf(call) : null },
     tokens,
     basis,
     end,

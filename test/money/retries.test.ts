@@ -313,6 +313,43 @@ describe("a retry", () => {
     expect(-(second?.credits ?? 0)).toBeGreaterThanOrEqual(WORDS.length);
   });
 
+  const lineOf = (content: string) =>
+    `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content }, finish_reason: null }] })}\n\n`;
+  const CAUSES: Record<string, Behaviour> = {
+    "its own request": async ({ response }) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write(lineOf("word"));
+      const error = { message: "The response was filtered.", code: "content_filter", status: 400 };
+      response.end(`data: ${JSON.stringify({ error })}\n\n`);
+    },
+    "a client that reads nothing for 20 seconds": async ({ response }) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      for (const endsAtMs = Date.now() + 20_000; Date.now() < endsAtMs; await sleep(5)) {
+        if (!response.writableNeedDrain) response.write(lineOf("word ".repeat(4_000)));
+      }
+      response.destroy();
+    },
+  };
+  test.each(Object.entries(CAUSES))("An answer that broke by %s is not credited.", async (_cause, breaks) => {
+    const organization = await makeOrganization(service, "1000");
+    const ended = Promise.withResolvers<void>();
+    upstream.behave("cut", async (request) => {
+      await breaks(request);
+      ended.resolve();
+    });
+    const answer = await openai(organization.token).chat.completions.create(stream, headersOf("0"));
+    await ended.promise;
+    const read = async () => {
+      for await (const _ of answer);
+    };
+    await read().catch(() => {});
+    upstream.behave("cut", whole);
+    await attempt(organization, { retries: 1 });
+    const [first, second] = await chargesOf(service, organization);
+    expect(first).toMatchObject({ end: "upstream_failed" });
+    expect(second).toMatchObject({ end: "complete", retry: null });
+  });
+
   describe("after an end of the service", () => {
     let running: RunningService | undefined;
     afterEach(() => running?.end("SIGKILL"));

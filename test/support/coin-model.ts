@@ -274,7 +274,7 @@ function settle(organization: CoinOrganization, transition: Of<"settle">, nowMs:
     pay(organization, hold, priceInMicro(tokens, facts.prices), nowMs);
     if (hold.state === "open") {
       hold.state = "charged";
-      hold.intent ??= facts.intent ?? null;
+      hold.intent = facts.intent ?? null;
       const isBroken = transition.end !== "complete" && transition.end !== "client_disconnected";
       if (isBroken) addBroken(organization, facts.holdId, hold, nowMs);
     } else Object.assign(hold, { isSettledLate: true, lateEnd: transition.end });

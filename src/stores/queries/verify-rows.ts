@@ -96,10 +96,14 @@ function checkBounded(basis: RequestRow["basis"], trace: Trace | null, holdId: s
     report(4, "The basis is bounded, but no report of an upstream is recorded.", holdId);
 }
 
+/** A retry, by the id of its request. */
+export interface Repetition extends Retry {
+  holdId: string;
+}
+
 /** Checks what the attempts before a retry were charged. A late settlement of one may have followed. */
 export function checkRetry(
-  holdId: string,
-  { of, paid }: Retry,
+  { holdId, of, paid }: Repetition,
   attempt: RequestRow | undefined,
   late: bigint,
   report: ReportViolation,

@@ -1,4 +1,3 @@
-import type { RequestRow } from "../../credits/books.ts";
 import { ChargeSums, type ClosingPartRow, type ClosingRow } from "../../credits/closing.ts";
 import { beganBefore } from "../../credits/request-id.ts";
 import type { Database } from "../database.ts";
@@ -10,7 +9,7 @@ import { verifyMonthDigests } from "./month-digests.ts";
 import { sumBetween } from "./statement.ts";
 import { checkBooks, readBooks } from "./verify-checks.ts";
 import { checkEach, soundRows, type Violation, Violations } from "./verify-report.ts";
-import { checkClosing, checkRequestRow, checkRequestTimes, checkRetry } from "./verify-rows.ts";
+import { checkClosing, checkRequestRow, checkRequestTimes, checkRetry, type Repetition } from "./verify-rows.ts";
 
 export interface OrganizationVerification {
   organizationId: string;
@@ -129,34 +128,33 @@ class Check {
     ]);
     const { report } = this.#violations;
     const late = Map.groupBy(soundRows(ADJUSTMENT, adjustments), ({ holdId }) => holdId);
+    const retries: Repetition[] = [];
     checkEach(REQUEST, rows, report, Number(clock?.now), (request) => {
       checkRequestRow(request, late.get(request.holdId) ?? [], report);
       checkRequestTimes(request, report);
       this.#requests += 1;
       this.#bookedMs = Math.max(this.#bookedMs, request.endedAtMs);
+      if (request.retry !== null) retries.push({ holdId: request.holdId, ...request.retry });
       if (request.end !== "released") this.#charges += 1;
       if (request.endedAtMs < newestFromMs || request.end === "released") this.#sums.add(request);
     });
-    await this.#checkRetries(soundRows(REQUEST, rows));
+    if (retries.length > 0) await this.#checkRetries(retries);
     return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
   }
 
   /** Compares retries with the attempts that they repeat. */
-  async #checkRetries(requests: readonly RequestRow[]): Promise<void> {
-    const retries = requests.filter(({ retry }) => retry !== null);
-    if (retries.length === 0) return;
-    const ids = join(retries.flatMap(({ retry }) => retry?.of ?? []));
+  async #checkRetries(retries: readonly Repetition[]): Promise<void> {
+    const ids = join(retries.map(({ of }) => of));
     const [attempts = [], adjustments = []] = await this.#database.snapshot([
       sql`select * from request ${this.#of} and id in (${ids})`,
       sql`select * from adjustment ${this.#of} and kind = 'late_settlement' and hold_id in (${ids})`,
     ]);
     const byId = new Map(soundRows(REQUEST, attempts).map((row) => [row.holdId, row]));
     const late = new Map(soundRows(ADJUSTMENT, adjustments).map(({ holdId, amount }) => [holdId, amount]));
-    for (const { holdId, retry } of retries) {
-      if (retry === null) continue;
-      const { of } = retry;
+    for (const retry of retries) {
+      const { holdId, of } = retry;
       const isKnown = byId.has(of) || !beganBefore(of, this.#closing?.beforeAtMs ?? null);
-      if (isKnown) checkRetry(holdId, retry, byId.get(of), late.get(of) ?? 0n, this.#violations.report);
+      if (isKnown) checkRetry(retry, byId.get(of), late.get(of) ?? 0n, this.#violations.report);
       if (this.#repeated.has(of)) this.#violations.report(17, `The request ${of} was repeated before.`, holdId);
       this.#repeated.add(of);
     }
