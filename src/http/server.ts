@@ -268,7 +268,7 @@ async function serveApi(api: FastifyInstance, options: Omit<ServerOptions, "admi
   }
 }
 
-/** True for the operations that an overloaded service refuses: completions, embeddings and counting tokens. */
+/** True for the operations that an overloaded service refuses: those that a model answers, and counting tokens. */
 function startsWork({ method, scope }: Endpoint): boolean {
   return method === "POST" && scope === "chat.completions:write";
 }

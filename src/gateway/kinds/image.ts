@@ -1,15 +1,12 @@
 import type { ImageRequest } from "../../api/images/request.ts";
 import { dearestList, type Route } from "../../catalog/model.ts";
 import type { ProviderAnswer, UpstreamChunk } from "../../providers/provider.ts";
-import type { Gateway, GatewayCall } from "../gateway.ts";
+import type { GatewayCall } from "../gateway.ts";
 import type { Plan } from "../plan.ts";
-import { planTask } from "./task.ts";
+import { planTask, type TaskPlanner } from "./task.ts";
 
 /** Plans a request of images. Throws model_not_found, model_not_allowed or unsupported_value. */
-export function planImages(
-  gateway: Pick<Gateway, "catalog" | "providers" | "longTasks">,
-  call: GatewayCall<"image">,
-): Plan {
+export function planImages(gateway: TaskPlanner, call: GatewayCall<"image">): Plan {
   const { request } = call;
   const { prompt, n = 1, safety_identifier, user } = request;
   const plan = planTask(gateway, call, "image", {

@@ -6,14 +6,14 @@ import type { ProviderAnswer, TaskRequests } from "../../providers/provider.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
 import { labelsOf, modelForTask, type Plan } from "../plan.ts";
 
-type Planner = Pick<Gateway, "catalog" | "providers" | "longTasks">;
+export type TaskPlanner = Pick<Gateway, "catalog" | "providers" | "longTasks">;
 
 /**
  * Plans a request that a provider takes as it is. `texts` are those of its prompt, `calls` what it costs at most besides tokens.
  * Throws model_not_found, model_not_allowed or unsupported_value.
  */
 export function planTask<Task extends keyof TaskRequests>(
-  { catalog, providers, longTasks }: Planner,
+  { catalog, providers, longTasks }: TaskPlanner,
   call: Omit<GatewayCall, "kind" | "request"> & { request: TaskRequests[Task] },
   task: Task,
   { texts, calls, user }: { texts: readonly string[]; calls: CallCounts; user?: string | undefined },
@@ -49,7 +49,7 @@ export function planTask<Task extends keyof TaskRequests>(
 }
 
 /** Plans a request of speech, which is charged by the characters of its text. Throws like `planTask`. */
-export function planSpeech(gateway: Planner, call: GatewayCall<"speech">): Plan {
+export function planSpeech(gateway: TaskPlanner, call: GatewayCall<"speech">): Plan {
   const { input, instructions = "" } = call.request;
   const calls = { characters: [...input].length };
   return { ...planTask(gateway, call, "speech", { texts: [input, instructions], calls }), isStreamed: true };
@@ -64,7 +64,7 @@ const BYTES_A_TOKEN_LIKELY = 400;
  * Plans a request to transcribe audio. Until the answer states its duration, that is bounded by the size of the file. Throws like
  * `planTask`.
  */
-export function planTranscription(gateway: Planner, call: GatewayCall<"transcription">): Plan {
+export function planTranscription(gateway: TaskPlanner, call: GatewayCall<"transcription">): Plan {
   const { file, prompt = "" } = call.request;
   const seconds = Math.max(1, Math.ceil(file.bytes.length / BYTES_A_SECOND_LEAST));
   const plan = planTask(gateway, call, "transcription", { texts: [prompt], calls: { seconds } });
