@@ -5,7 +5,7 @@ import type { Capability } from "../api/model.ts";
 import { FURTHER_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import type { Route } from "../catalog/model.ts";
 import { estimatePrompt, holdBounds } from "../credits/estimate.ts";
-import { FREE, priceOf } from "../credits/price.ts";
+import { areCounts, FREE, NO_TOKENS, priceOf } from "../credits/price.ts";
 import type { UpstreamUsage } from "../providers/provider.ts";
 import { type Charged, chargeOf, OutputRates, roughCharge, tokenBoundsOf, within } from "./charge.ts";
 import { Meter } from "./meter.ts";
@@ -85,6 +85,11 @@ describe("the bounds of a charge", () => {
   test("A report within the bounds is charged as it is, also one with parts of 0.", () => {
     const reported = { input: 3, cachedInput: 1, cacheWrite: 0, output: 2, reasoning: 0, outputAudio: 0, searches: 0 };
     expect(within(reported, { prompt: 4, completion: 2, calls: 1 })).toBe(reported);
+  });
+
+  test.each([1e300, Number.POSITIVE_INFINITY])("A report of %d calls without a price can be booked.", (calls) => {
+    const reported = { ...NO_TOKENS, input: 3, searches: calls, images: calls, seconds: calls };
+    expect(areCounts(within(reported, { prompt: 4, completion: 2, calls: 0 }))).toBe(true);
   });
 
   test("No charge costs more than the hold, whether reported, counted, estimated or rough.", async () => {

@@ -76,9 +76,11 @@ export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
   return PRICE_ROWS.every(({ class: name }) => (tokens[name] ?? 0) === (most[name] ?? 0)) ? tokens : most;
 }
 
-/** Calls without a price need no bound. */
+/** Calls without a price need a bound only so that their sums can be stored. */
+const UNPRICED_CALLS_MAX = 1_000_000;
+
 function callsMostOf({ calls }: TokenBounds): number {
-  return calls === 0 ? Number.POSITIVE_INFINITY : calls;
+  return calls === 0 ? UNPRICED_CALLS_MAX : calls;
 }
 
 /** Returns the charge for everything so far, without a tokenizer: for checkpoints, and where nothing has a price. */
