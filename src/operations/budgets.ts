@@ -264,7 +264,9 @@ export const changeBudget = sharedOperation({
         noLimits: toggle("--no-limits", "remove its limits"),
       },
       call({ id, budget_id, name, amount, noLimits, ...flags }) {
-        const body = { ...(noLimits && { limits: null }), ...stated({ name, amount, limits: limitsIn(flags) }) };
+        const limits = limitsIn(flags);
+        if (noLimits && limits !== null) throw new OperatorError("--no-limits and new limits exclude each other.");
+        const body = { ...(noLimits && { limits: null }), ...stated({ name, amount, limits }) };
         if (Object.keys(body).length > 0) return { params: { id, budget_id }, body };
         throw new OperatorError("Nothing to change: name at least one term.");
       },
@@ -305,7 +307,10 @@ export const raiseBudget = sharedOperation({
     const amount = amountOf("amount", body.amount);
     const row = await changeableBudget(core, params);
     const { organizationId, each } = row;
-    if (!hasAmount(row)) throw new ApiError("invalid_value", "The budget has no amount to raise: it has limits only.");
+    if (!hasAmount(row)) {
+      const message = "Invalid 'amount': the budget has limits only, and no amount to raise.";
+      throw new ApiError("invalid_value", message, { param: "amount" });
+    }
     if ((each === null) !== (value === null)) {
       const expected = each === null ? "absent: the budget has no `each`" : `a value of ${each}`;
       throw invalidValue("value", value === null ? "absent" : shortText(value), expected);

@@ -190,6 +190,17 @@ describe("limits of budgets", () => {
     expect(await run("update", made.id, ...both)).toMatchObject({ amount: 4, limits });
     expect(await run<Budget[]>("list")).toMatchObject([{ id: made.id, limits }]);
     expect(await run("update", made.id, "--no-limits")).toMatchObject({ amount: 4, limits: null });
+    const unclear = run("update", made.id, "--no-limits", "--requests-per-minute", "1");
+    await expect(unclear).rejects.toThrow(/--no-limits and new limits exclude each other/);
+    // No limit is stated in an object without any.
+    const added = await make(id, { amount: 1, limits: {} });
+    expect(added).toMatchObject({ amount: 1, limits: null });
+    await expect(admin().call("POST", `${pathOf(id, added.id)}/raises`, { amount: 1 })).resolves.toMatchObject({
+      status: 201,
+    });
+    const refused = await admin().call("POST", `${pathOf(id, (await make(id, { limits })).id)}/raises`, { amount: 1 });
+    expect(refused.status).toBe(400);
+    expect(JSON.stringify(refused.body)).toContain("the budget has limits only, and no amount to raise");
     await expect(run("create", "--name", "None")).rejects.toThrow(/a budget needs an amount, limits or both/);
     await expect(run("create", "--name", "None", "--requests-per-minute", "0")).rejects.toThrow(/an integer from 1/);
   });

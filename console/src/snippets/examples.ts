@@ -245,7 +245,7 @@ export const EXAMPLES = {
         ...{ input: "Hello, Tollgate!", response_format: "wav" },
       },
     };
-    const { typescript, ...others } = inAll(reader, {
+    const examples = inAll(reader, {
       ...call,
       client: OPENAI,
       method: ["audio.speech.create", "audio.speech.create"],
@@ -255,9 +255,9 @@ export const EXAMPLES = {
       ],
     });
     return {
-      ...others,
+      ...examples,
       curl: curlTo(reader, { ...call, output: SOUND_FILE }),
-      typescript: `import { writeFileSync } from "node:fs";\n${typescript}`,
+      typescript: `import { writeFileSync } from "node:fs";\n${examples.typescript}`,
     };
   },
   transcription: (reader) => {
