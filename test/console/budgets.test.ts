@@ -251,7 +251,7 @@ describe.skipIf(!hasBrowser)("budgets in the console", () => {
     const entry = page.getByRole("row").filter({ hasText: "Budget created" });
     const covered = `covers: Requests of ${organization.tokenId}, for sandbox/*, with user ada or bob`;
     await entry.filter({ hasText: covered }).waitFor();
-    await entry.filter({ hasText: "every user" }).getByText("amount for: each value of user").waitFor();
+    await entry.filter({ hasText: "every user" }).getByText("separately for: each value of user").waitFor();
     expect(await page.getByText("tokens none").count()).toBe(0);
   });
 
