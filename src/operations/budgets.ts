@@ -239,13 +239,12 @@ export const changeBudget = sharedOperation({
   body: (s) => s.BudgetChange,
   answer: { status: 200, description: "The budget as it is now.", schema: (s) => s.Budget },
   async handle(core, { params, body }) {
-    const { name } = body;
     const amount = body.amount === undefined ? undefined : amountOf("amount", body.amount);
     const limits = body.limits === undefined ? undefined : limitSettingsOf(body.limits);
-    if (name !== undefined) checkName(name);
+    if (body.name !== undefined) checkName(body.name);
     for (;;) {
       const old = await changeableBudget(core, params);
-      const changed = { ...old, ...defined({ name, amount, limits }) };
+      const changed = { ...old, ...defined({ name: body.name, amount, limits }) };
       checkTerms(changed, "limits");
       const [before, after] = [auditedBudget(old), auditedBudget(changed)];
       if (JSON.stringify(before) === JSON.stringify(after)) return answerOf(core, old);
@@ -307,10 +306,7 @@ export const raiseBudget = sharedOperation({
     const amount = amountOf("amount", body.amount);
     const row = await changeableBudget(core, params);
     const { organizationId, each } = row;
-    if (!hasAmount(row)) {
-      const message = "Invalid 'amount': the budget has limits only, and no amount to raise.";
-      throw new ApiError("invalid_value", message, { param: "amount" });
-    }
+    if (!hasAmount(row)) throw invalidValue("amount", `${body.amount}`, "absent: the budget has limits only");
     if ((each === null) !== (value === null)) {
       const expected = each === null ? "absent: the budget has no `each`" : `a value of ${each}`;
       throw invalidValue("value", value === null ? "absent" : shortText(value), expected);

@@ -200,7 +200,7 @@ describe("limits of budgets", () => {
     });
     const refused = await admin().call("POST", `${pathOf(id, (await make(id, { limits })).id)}/raises`, { amount: 1 });
     expect(refused.status).toBe(400);
-    expect(JSON.stringify(refused.body)).toContain("the budget has limits only, and no amount to raise");
+    expect(JSON.stringify(refused.body)).toContain("absent: the budget has limits only");
     await expect(run("create", "--name", "None")).rejects.toThrow(/a budget needs an amount, limits or both/);
     await expect(run("create", "--name", "None", "--requests-per-minute", "0")).rejects.toThrow(/an integer from 1/);
   });
