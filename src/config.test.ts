@@ -17,7 +17,7 @@ describe("precedence", () => {
         bodyLimitBytes: 20_971_520,
         bodiesInFlightBytes: 268_435_456,
         maxConnections: 16_384,
-        overload: { eventLoopDelayMs: 125, memoryShare: 0.9 },
+        overload: { eventLoopDelayMs: 250, memoryShare: 0.9 },
         drainSeconds: 600,
       },
       database: null,

@@ -75,7 +75,7 @@ const Server = Group({
   }),
   overload: Group({
     eventLoopDelayMs: IntegerIn(0, 60_000, {
-      default: 125,
+      default: 250,
       description:
         "Delay of the event loop, or wait of new connections, above which a growing share of new requests gets 503; 0 for no limit.",
     }),

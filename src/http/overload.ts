@@ -41,7 +41,7 @@ const NEWEST_WEIGHT = 0.3;
  * 5 % ten times a second. `TREND_GAIN` damps it: the share follows a rising delay at once, and a falling one too.
  */
 const EXCESS_GAIN = 0.05;
-const TREND_GAIN = 0.8;
+const TREND_GAIN = 0.1;
 /**
  * A longer delay is a suspended machine or one long task, which refusing requests does not shorten. With the weight above, one
  * alone stays below the limit.
