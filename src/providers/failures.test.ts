@@ -259,7 +259,8 @@ test("An unstreamed answer of more than 16 MiB is malformed, and its connection 
   const wire = await startWire((socket) => {
     socket.write(head(200, { "content-type": "application/json" }));
     const piece = "x".repeat(1024 * 1024);
-    const write = () => void (socket.destroyed || socket.write(piece, write));
+    // Writing again after a failed write would never end: Node calls the callback of each write before it destroys the socket.
+    const write = (failure?: Error | null) => void (failure || socket.destroyed || socket.write(piece, write));
     write();
   });
   const provider = createProvider(settingsOf(wire.baseUrl), {});

@@ -145,8 +145,8 @@ describe("A malformed stream:", () => {
     let written = 0;
     const wire = await startWire((socket) => {
       const piece = "x".repeat(64 * 1024);
-      const write = () => {
-        if (socket.destroyed || written >= 64 * 1024 * 1024) return;
+      const write = (failure?: Error | null) => {
+        if (failure || socket.destroyed || written >= 64 * 1024 * 1024) return;
         written += piece.length;
         socket.write(piece, write);
       };

@@ -59,8 +59,8 @@ export function dribbles(type: string, text: string | Buffer): Script {
 export function floods(first: string | Buffer, piece: string | Buffer, bytesMax: number): Script {
   return (socket) => {
     let written = 0;
-    const write = () => {
-      if (socket.destroyed) return;
+    const write = (failure?: Error | null) => {
+      if (failure || socket.destroyed) return;
       if (written >= bytesMax) {
         socket.end();
         return;
