@@ -8,10 +8,19 @@ const ANSWER_BYTES = 8 * MIB;
 /** A quarter is the share of one organization: the room of an answer that is read, and of one that was read. */
 const MEMORY_BYTES = 64 * MIB;
 
+/** Returns the room of an answer, and how to release it. */
+function roomOf(memory: AnswerMemory, owner: string) {
+  let end = () => {};
+  const room = memory.roomFor(owner, (release) => {
+    end = release;
+  });
+  return { ...room, release: () => end() };
+}
+
 /** Reads answers of 8 MiB from upstreams that write as fast as they are read. Counts the bytes that were read. */
 function answersOf(memory: AnswerMemory, owner: string, count: number) {
   const answers = Array.from({ length: count }, () => {
-    const answer = { readBytes: 0, isRead: false, isBroken: false, room: memory.roomFor(owner) };
+    const answer = { readBytes: 0, isRead: false, isBroken: false, room: roomOf(memory, owner) };
     const read = async () => {
       if (answer.isBroken) throw new Error("The answer was abandoned");
       if (answer.readBytes === ANSWER_BYTES) return undefined;
@@ -71,18 +80,23 @@ test("A waiting answer that is released ends, and takes no room.", async () => {
 
 test("A room that is reserved again, or released twice, gives back what it had.", async () => {
   const memory = new AnswerMemory(MEMORY_BYTES);
-  const room = memory.roomFor("one");
+  const room = roomOf(memory, "one");
   for (let attempt = 0; attempt < 10; attempt += 1) await room.reserve(MEMORY_BYTES / 4);
   room.release();
   room.release();
   room.keep(MEMORY_BYTES);
   await room.reserve(MEMORY_BYTES / 4);
-  await memory.roomFor("one").reserve(MEMORY_BYTES / 4);
+  await roomOf(memory, "one").reserve(MEMORY_BYTES / 4);
 });
 
 test("An answer of less than 1 MiB needs no room.", async () => {
   const memory = new AnswerMemory(0);
+  let isReserved = false;
   const pieces = [[Buffer.from("short")], undefined];
   const body = { read: async () => pieces.shift(), finish: () => {}, destroy: () => {} };
-  expect(await readText(body, { room: memory.roomFor("one") })).toBe("short");
+  const room = memory.roomFor("one", () => {
+    isReserved = true;
+  });
+  expect(await readText(body, { room })).toBe("short");
+  expect(isReserved).toBe(false);
 });

@@ -25,20 +25,32 @@ export class AnswerMemory {
     this.#budget = new FairBudget(bytes);
   }
 
-  /** Returns the room of an answer. `release` ends it, when nobody needs the answer any more. */
-  roomFor(owner: string): AnswerRoom & { release(): void } {
+  /**
+   * Returns the room of an answer. `onReserved` is called when the answer first needs it, with the function that ends it when
+   * nobody needs the answer any more: most answers are short, and need none.
+   */
+  roomFor(owner: string, onReserved: (release: () => void) => void): AnswerRoom {
     let heldBytes = 0;
+    let isReserved = false;
     let isReleased = false;
     let stopWaiting = () => {};
     const keep = (bytes: number) => {
+      if (heldBytes === 0) return;
       const keptBytes = Math.min(bytes, heldBytes);
       this.#budget.putBack(owner, heldBytes - keptBytes);
       heldBytes = keptBytes;
       this.#serve();
     };
+    const release = () => {
+      isReleased = true;
+      keep(0);
+      stopWaiting();
+    };
     return {
       keep,
       reserve: (bytes) => {
+        if (!isReserved) onReserved(release);
+        isReserved = true;
         keep(0);
         if (isReleased) return Promise.resolve();
         return new Promise((resolve) => {
@@ -53,11 +65,6 @@ export class AnswerMemory {
           this.#waiting.push({ owner, take });
           this.#serve();
         });
-      },
-      release: () => {
-        isReleased = true;
-        keep(0);
-        stopWaiting();
       },
     };
   }

@@ -97,9 +97,11 @@ async function run(
   const releaseBody = holdBody(request);
   const { signal, abort, cut } = abortOnClose(reply);
   const principal = principalOf(request);
-  const { release, ...room } = answerMemory.roomFor(principal.organizationId);
-  onClosed(reply.raw, release);
-  signal.addEventListener("abort", release);
+  const room = answerMemory.roomFor(principal.organizationId, (release) => {
+    onClosed(reply.raw, release);
+    if (signal.aborted) release();
+    else signal.addEventListener("abort", release);
+  });
   const call = {
     kind,
     principal,
