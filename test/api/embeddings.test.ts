@@ -12,6 +12,7 @@ import {
   startService,
   usageOf,
 } from "../support/service.ts";
+import { chargedIn } from "../support/tasks.ts";
 import { type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 import { expectEmbeddings } from "./contract-checks.ts";
 
@@ -100,14 +101,7 @@ async function post(body: object, options: RequestInit = {}, token = organizatio
   return { status: response.status, headers: response.headers, body: (await response.json()) as Json };
 }
 
-/** Returns the credits that a request took, and its answer. */
-async function charged<T>(run: () => Promise<T>): Promise<{ answer: T; cost: number }> {
-  const before = await usageOf(service, organization.token);
-  const answer = await run();
-  const after = await usageOf(service, organization.token);
-  expect(after.creditsHeld).toBe(0);
-  return { answer, cost: before.creditsAvailable - after.creditsAvailable };
-}
+const charged = <T>(run: () => Promise<T>) => chargedIn(service, organization, run);
 
 const client = (options: { model?: string } = {}) => ({
   model: options.model ?? "plain",

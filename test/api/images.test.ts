@@ -1,5 +1,4 @@
 import { inflateSync } from "node:zlib";
-import { LLMock } from "@copilotkit/aimock";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operator } from "../support/admin.ts";
@@ -9,10 +8,10 @@ import {
   type Organization,
   type RunningService,
   send,
-  startService,
   usageOf,
 } from "../support/service.ts";
-import { type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { chargedIn, startTaskService } from "../support/tasks.ts";
+import { type Behaviour, sendJson, type Upstream } from "../support/upstream.ts";
 
 /** A credit for each output token, so that a charge shows the counted tokens. */
 const BY_TOKEN = { input: 1_000_000, inputImage: 2_000_000, output: 1_000_000 };
@@ -59,50 +58,39 @@ const BEHAVIOURS: Record<string, Behaviour> = {
 const FAILING = ["broken", "empty", "no-image", "not-json", "too-long"];
 
 let upstream: Upstream;
-let foreign: LLMock;
 let service: RunningService;
 let organization: Organization;
+let end: () => Promise<void>;
 
 beforeAll(async () => {
-  upstream = await startUpstream();
-  for (const [model, behaviour] of Object.entries(BEHAVIOURS)) upstream.behave(model, behaviour);
-  foreign = new LLMock({ port: 0 });
-  foreign.onImage("a cat", { images: [{ b64Json: "aW1hZ2U=", revisedPrompt: "a red cat" }, { b64Json: "b3RoZXI=" }] });
-  await foreign.start();
   const model = (id: string, price: object, routes = [id], more: object = {}) => ({
     ...{ id, category: "image", price, ...more },
     routes: routes.map((route) => ({ provider: "up", model: route })),
   });
-  service = await startService({
-    config: {
-      limits: { requestsPerMinute: 10_000 },
-      providers: [
-        upstream.provider,
-        { id: "foreign", kind: "openai-compatible", baseUrl: `${foreign.url}/v1`, apiKey: "mock" },
-        { id: "claude", kind: "anthropic", apiKey: "k" },
-      ],
-      models: [
-        ...Object.keys(BEHAVIOURS).map((id) => model(id, ONE)),
-        ...["reporting", "excessive", "negative", "nonsense"].map((id) =>
-          model(`${id}-tokens`, BY_TOKEN, [id], { maxOutputTokens: TOKENS_MOST }),
-        ),
-        ...["plain", "large"].map((id) => model(`${id}-sized`, BY_IMAGE, [id])),
-        model("listed", { input: 0, images: { "1024x1024": 1, hd: 4 } }, ["plain"]),
-        model("second", ONE, ["broken", "plain"]),
-        { ...model("foreign", ONE), routes: [{ provider: "foreign", model: "gpt-image-1" }] },
-        { ...model("other-wire", ONE), routes: [{ provider: "claude", model: "claude" }] },
-        { id: "talker", price: { input: 1, output: 1 }, routes: [{ provider: "up", model: "talker" }] },
-      ],
-    },
-  });
-  organization = await makeOrganization(service, "100000");
+  const models = [
+    ...Object.keys(BEHAVIOURS).map((id) => model(id, ONE)),
+    ...["reporting", "excessive", "negative", "nonsense"].map((id) =>
+      model(`${id}-tokens`, BY_TOKEN, [id], { maxOutputTokens: TOKENS_MOST }),
+    ),
+    ...["plain", "large"].map((id) => model(`${id}-sized`, BY_IMAGE, [id])),
+    model("listed", { input: 0, images: { "1024x1024": 1, hd: 4 } }, ["plain"]),
+    model("second", ONE, ["broken", "plain"]),
+    { ...model("foreign", ONE), routes: [{ provider: "foreign", model: "gpt-image-1" }] },
+    { ...model("other-wire", ONE), routes: [{ provider: "claude", model: "claude" }] },
+    { id: "talker", price: { input: 1, output: 1 }, routes: [{ provider: "up", model: "talker" }] },
+  ];
+  const started = await startTaskService(
+    BEHAVIOURS,
+    (foreign) =>
+      foreign.onImage("a cat", {
+        images: [{ b64Json: "aW1hZ2U=", revisedPrompt: "a red cat" }, { b64Json: "b3RoZXI=" }],
+      }),
+    models,
+  );
+  ({ upstream, service, organization, end } = started);
 });
 
-afterAll(async () => {
-  await service?.end();
-  await foreign?.stop();
-  await upstream?.close();
-});
+afterAll(() => end?.());
 
 interface Answer {
   data: { b64_json?: string; url?: string; revised_prompt?: string }[];
@@ -116,14 +104,7 @@ async function post(body: object, options: RequestInit = {}, token = organizatio
   return { status: response.status, headers: response.headers, body: (await response.json()) as Answer };
 }
 
-/** Returns the credits that a request took, and its answer. */
-async function charged<T>(run: () => Promise<T>): Promise<{ answer: T; cost: number }> {
-  const before = await usageOf(service, organization.token);
-  const answer = await run();
-  const after = await usageOf(service, organization.token);
-  expect(after.creditsHeld).toBe(0);
-  return { answer, cost: before.creditsAvailable - after.creditsAvailable };
-}
+const charged = <T>(run: () => Promise<T>) => chargedIn(service, organization, run);
 
 describe("Images through the openai package:", () => {
   const client = () => new OpenAI({ apiKey: organization.token, baseURL: service.baseUrl, maxRetries: 0 });

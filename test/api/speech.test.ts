@@ -1,17 +1,10 @@
-import { LLMock } from "@copilotkit/aimock";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { decodeSpeech } from "../../src/api/speech/decode.ts";
 import { operator } from "../support/admin.ts";
-import {
-  makeOrganization,
-  type Organization,
-  type RunningService,
-  send,
-  startService,
-  usageOf,
-} from "../support/service.ts";
-import { type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { makeOrganization, type Organization, type RunningService, send, usageOf } from "../support/service.ts";
+import { chargedIn, startTaskService } from "../support/tasks.ts";
+import { type Behaviour, sendJson, type Upstream } from "../support/upstream.ts";
 
 /** A credit for each character, so that a charge shows the counted ones. */
 const PRICE = { input: 0, perCharacter: 1 };
@@ -44,56 +37,41 @@ const BEHAVIOURS: Record<string, Behaviour> = {
 };
 
 let upstream: Upstream;
-let foreign: LLMock;
 let service: RunningService;
 let organization: Organization;
+let end: () => Promise<void>;
 
 beforeAll(async () => {
-  upstream = await startUpstream();
-  for (const [model, behaviour] of Object.entries(BEHAVIOURS)) upstream.behave(model, behaviour);
-  foreign = new LLMock({ port: 0 });
-  foreign.onSpeech("good morning", { audio: SOUND.toString("base64"), format: "wav" });
-  await foreign.start();
   const model = (id: string, routes = [id]) => ({
     ...{ id, category: "speech", price: PRICE },
     routes: routes.map((route) => ({ provider: "up", model: route })),
   });
-  service = await startService({
-    config: {
-      limits: { requestsPerMinute: 10_000 },
-      providers: [
-        upstream.provider,
-        { id: "foreign", kind: "openai-compatible", baseUrl: `${foreign.url}/v1`, apiKey: "mock" },
-        { id: "claude", kind: "anthropic", apiKey: "k" },
-      ],
-      models: [
-        ...Object.keys(BEHAVIOURS).map((id) => model(id)),
-        model("second", ["broken", "plain"]),
-        { ...model("foreign"), routes: [{ provider: "foreign", model: "tts-1" }] },
-        { ...model("other-wire"), routes: [{ provider: "claude", model: "claude" }] },
-      ],
-    },
-  });
-  organization = await makeOrganization(service, "100000");
+  const models = [
+    ...Object.keys(BEHAVIOURS).map((id) => model(id)),
+    model("second", ["broken", "plain"]),
+    { ...model("foreign"), routes: [{ provider: "foreign", model: "tts-1" }] },
+    { ...model("other-wire"), routes: [{ provider: "claude", model: "claude" }] },
+  ];
+  const started = await startTaskService(
+    BEHAVIOURS,
+    (foreign) => foreign.onSpeech("good morning", { audio: SOUND.toString("base64"), format: "wav" }),
+    models,
+  );
+  ({ upstream, service, organization, end } = started);
 });
 
-afterAll(async () => {
-  await service?.end();
-  await foreign?.stop();
-  await upstream?.close();
-});
+afterAll(() => end?.());
 
 const post = (body: object, options: RequestInit = {}, token = organization.token) =>
   send(service, "/v1/audio/speech", token, { voice: "alloy", ...body }, options);
 
 /** Returns the credits that a request took, and its answer. */
-async function charged<T>(run: () => Promise<T>): Promise<{ answer: T; cost: number }> {
-  const before = await usageOf(service, organization.token);
-  const answer = await run();
-  await expect.poll(async () => (await usageOf(service, organization.token)).creditsHeld).toBe(0);
-  const after = await usageOf(service, organization.token);
-  return { answer, cost: before.creditsAvailable - after.creditsAvailable };
-}
+const charged = <T>(run: () => Promise<T>) =>
+  chargedIn(service, organization, async () => {
+    const answer = await run();
+    await expect.poll(async () => (await usageOf(service, organization.token)).creditsHeld).toBe(0);
+    return answer;
+  });
 
 describe("Speech through the openai package:", () => {
   const client = () => new OpenAI({ apiKey: organization.token, baseURL: service.baseUrl, maxRetries: 0 });

@@ -1,16 +1,9 @@
-import { LLMock } from "@copilotkit/aimock";
 import OpenAI, { toFile } from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operator } from "../support/admin.ts";
-import {
-  makeOrganization,
-  type Organization,
-  type RunningService,
-  send,
-  startService,
-  usageOf,
-} from "../support/service.ts";
-import { type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
+import { makeOrganization, type Organization, type RunningService, send, usageOf } from "../support/service.ts";
+import { chargedIn, startTaskService } from "../support/tasks.ts";
+import { type Behaviour, sendJson, type Upstream } from "../support/upstream.ts";
 
 /** A credit for each second, so that a charge shows the counted ones. */
 const BY_SECOND = { input: 0, perSecond: 1 };
@@ -48,47 +41,33 @@ const BEHAVIOURS: Record<string, Behaviour> = {
 };
 
 let upstream: Upstream;
-let foreign: LLMock;
 let service: RunningService;
 let organization: Organization;
+let end: () => Promise<void>;
 
 beforeAll(async () => {
-  upstream = await startUpstream();
-  for (const [model, behaviour] of Object.entries(BEHAVIOURS)) upstream.behave(model, behaviour);
-  foreign = new LLMock({ port: 0 });
-  foreign.onTranscription({ transcription: { text, language: "english", duration: 3.2, segments } });
-  await foreign.start();
   const model = (id: string, price: object, route = id, more: object = {}) => ({
     ...{ id, category: "transcription", price, ...more },
     routes: [{ provider: "up", model: route }],
   });
-  service = await startService({
-    config: {
-      limits: { requestsPerMinute: 10_000 },
-      providers: [
-        upstream.provider,
-        { id: "foreign", kind: "openai-compatible", baseUrl: `${foreign.url}/v1`, apiKey: "mock" },
-        { id: "claude", kind: "anthropic", apiKey: "k" },
-      ],
-      models: [
-        ...Object.keys(BEHAVIOURS).map((id) => model(id, BY_SECOND)),
-        model("by-tokens", BY_TOKEN, "tokens", { contextWindow: 1_000, maxOutputTokens: 100 }),
-        ...["absurd", "silent"].map((id) =>
-          model(`${id}-tokens`, BY_TOKEN, id, { contextWindow: 1_000, maxOutputTokens: 100 }),
-        ),
-        { ...model("foreign", BY_SECOND), routes: [{ provider: "foreign", model: "whisper-1" }] },
-        { ...model("other-wire", BY_SECOND), routes: [{ provider: "claude", model: "claude" }] },
-      ],
-    },
-  });
-  organization = await makeOrganization(service, "100000000");
+  const models = [
+    ...Object.keys(BEHAVIOURS).map((id) => model(id, BY_SECOND)),
+    model("by-tokens", BY_TOKEN, "tokens", { contextWindow: 1_000, maxOutputTokens: 100 }),
+    ...["absurd", "silent"].map((id) =>
+      model(`${id}-tokens`, BY_TOKEN, id, { contextWindow: 1_000, maxOutputTokens: 100 }),
+    ),
+    { ...model("foreign", BY_SECOND), routes: [{ provider: "foreign", model: "whisper-1" }] },
+    { ...model("other-wire", BY_SECOND), routes: [{ provider: "claude", model: "claude" }] },
+  ];
+  const started = await startTaskService(
+    BEHAVIOURS,
+    (foreign) => foreign.onTranscription({ transcription: { text, language: "english", duration: 3.2, segments } }),
+    models,
+  );
+  ({ upstream, service, organization, end } = started);
 });
 
-afterAll(async () => {
-  await service?.end();
-  await foreign?.stop();
-  await upstream?.close();
-});
+afterAll(() => end?.());
 
 type Fields = Record<string, string | Blob>;
 
@@ -111,14 +90,7 @@ async function post(
   return { status: response.status, headers: response.headers, text: body, json: () => JSON.parse(body) };
 }
 
-/** Returns the credits that a request took, and its answer. */
-async function charged<T>(run: () => Promise<T>): Promise<{ answer: T; cost: number }> {
-  const before = await usageOf(service, organization.token);
-  const answer = await run();
-  const after = await usageOf(service, organization.token);
-  expect(after.creditsHeld).toBe(0);
-  return { answer, cost: before.creditsAvailable - after.creditsAvailable };
-}
+const charged = <T>(run: () => Promise<T>) => chargedIn(service, organization, run);
 
 describe("Transcriptions through the openai package:", () => {
   const client = () => new OpenAI({ apiKey: organization.token, baseURL: service.baseUrl, maxRetries: 0 });
