@@ -88,11 +88,25 @@ function auditFilterOf(query: AuditQuery): AuditFilter {
 }
 
 const AUDIT_COLUMNS = [
-  ...["id", "at", "actor_kind", "actor_id", "actor_name", "address", "action", "organization_id", "subject_id"],
-  ...["before", "after", "request_id"],
+  "id",
+  "at",
+  "actor_kind",
+  "actor_id",
+  "actor_name",
+  "address",
+  "action",
+  "organization_id",
+  "subject_id",
+  "before",
+  "after",
+  "request_id",
 ];
 const AUDIT_FORMATS = lineFormats(AUDIT_COLUMNS, ({ actor, before, after, ...values }: AuditEntry) => ({
-  ...{ ...values, actor_kind: actor.kind, actor_id: actor.id, actor_name: actor.name, address: actor.address },
+  ...values,
+  actor_kind: actor.kind,
+  actor_id: actor.id,
+  actor_name: actor.name,
+  address: actor.address,
   before: before && JSON.stringify(before),
   after: after && JSON.stringify(after),
 }));

@@ -40,8 +40,14 @@ export async function callerBudgets(
     if (coversAll) spendable = minimum(spendable, budgetRest(state));
     const { budgetId: id, name, window, windowAtMs, limit, spent, held } = state;
     return {
-      ...{ id, name, window, coversAll, resetsAt: isoTime(windowEnd(window, windowAtMs)) },
-      ...{ limit: creditsFromMicro(limit), spent: creditsFromMicro(spent), held: creditsFromMicro(held) },
+      id,
+      name,
+      window,
+      coversAll,
+      resetsAt: isoTime(windowEnd(window, windowAtMs)),
+      limit: creditsFromMicro(limit),
+      spent: creditsFromMicro(spent),
+      held: creditsFromMicro(held),
       remaining: creditsFromMicro(budgetRest(state)),
     };
   });

@@ -15,7 +15,7 @@ import { Empty, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { useFilters } from "../filters.tsx";
 import { SANDBOX_MODEL } from "../tokens/secret.tsx";
 import { type Operation, operationsOf } from "./document.ts";
-import { OperationLink, OperationList, OperationPage, withoutTicks } from "./reference.tsx";
+import { OperationLinks, OperationList, OperationPage, withoutTicks } from "./reference.tsx";
 import { TASKS, type Task } from "./tasks.ts";
 
 const LANGUAGES: Record<Language, string> = {
@@ -172,16 +172,7 @@ function TaskCard({ task, reader, operations }: TaskCardProps) {
         {reader.token === undefined && (
           <p className="small faint">Set TOLLGATE_TOKEN to a token, or enter yours above.</p>
         )}
-        <ul className="operations">
-          {used.map((operation) => (
-            <li key={operation.operationId}>
-              <span className="small mono faint wrap-anywhere">
-                {operation.method} {operation.path}
-              </span>
-              <OperationLink operation={operation} />
-            </li>
-          ))}
-        </ul>
+        <OperationLinks operations={used} />
       </div>
     </Card>
   );

@@ -25,16 +25,7 @@ export function OperationList({ operations }: { operations: readonly Operation[]
         {groupedOperations(operations).map(([title, group]) => (
           <section key={title} className="stack-small">
             <h3>{title}</h3>
-            <ul className="operations">
-              {group.map((operation) => (
-                <li key={operation.operationId}>
-                  <span className="small mono faint wrap-anywhere">
-                    {operation.method} {operation.path}
-                  </span>
-                  <OperationLink operation={operation} />
-                </li>
-              ))}
-            </ul>
+            <OperationLinks operations={group} />
           </section>
         ))}
       </div>
@@ -42,8 +33,20 @@ export function OperationList({ operations }: { operations: readonly Operation[]
   );
 }
 
-export function OperationLink({ operation: { operationId, summary } }: { operation: Operation }) {
-  return <Link href={`/docs?operation=${encodeURIComponent(operationId)}`}>{withoutTicks(summary)}</Link>;
+/** Operations by method and path, with links to their descriptions. */
+export function OperationLinks({ operations }: { operations: readonly Operation[] }) {
+  return (
+    <ul className="operations">
+      {operations.map(({ operationId, method, path, summary }) => (
+        <li key={operationId}>
+          <span className="small mono faint wrap-anywhere">
+            {method} {path}
+          </span>
+          <Link href={`/docs?operation=${encodeURIComponent(operationId)}`}>{withoutTicks(summary)}</Link>
+        </li>
+      ))}
+    </ul>
+  );
 }
 
 /** Returns a text of the OpenAPI document, which is Markdown, as plain text. */
