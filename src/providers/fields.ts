@@ -141,6 +141,14 @@ function refusal(param: string, what: string): UpstreamError {
   return unsupportedField(param, `this model does not support ${what}`, `The upstream takes no ${param}`);
 }
 
+/** True for a part that is neither a text nor a refusal. */
+export function isMedium({ type }: ContentPart): boolean {
+  return type !== "text" && type !== "refusal";
+}
+
+/** The result of a tool whose only parts are media that the next message of the user has. */
+export const MOVED_MEDIA = "In the next message.";
+
 /** Tests whether a request marks what the upstream may cache. */
 export function hasMarks({ messages, tools }: UpstreamRequest): boolean {
   if (tools?.some((tool) => tool.cache_control !== undefined)) return true;

@@ -68,13 +68,15 @@ test("Consecutive tool results are sent in one message, each with the name of it
   ]);
 });
 
-test("An image in a tool's result is passed on if the wire supports it.", () => {
+test("An image in a tool's result is passed on there if the wire supports it, otherwise in the next message.", () => {
   const messages = [QUESTION, call("a", ""), result("a", [{ type: "text", text: "look" }, IMAGE])];
   const last = toPrompt(anthropic, messages).prompt.at(-1);
   expect(last?.role === "tool" && last.content[0]).toMatchObject({
     output: { type: "content", value: [{ text: "look" }, { type: "file" }] },
   });
-  expect(() => toPrompt(mistral, messages)).toThrow(expect.objectContaining({ failure: "unsupported" }));
+  const [, , sent, ...others] = toPrompt(mistral, [...messages, QUESTION]).prompt;
+  expect(sent?.role === "tool" && sent.content[0]).toMatchObject({ output: { type: "text", value: "look" } });
+  expect(others).toMatchObject([{ role: "user", content: [{ type: "file" }] }, { role: "user" }]);
 });
 
 describe("A hint that a wire does not support", () => {

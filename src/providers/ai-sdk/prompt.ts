@@ -6,7 +6,7 @@ import type {
 } from "@ai-sdk/provider";
 import type { ContentPart, ReasoningDetail, RequestMessage, ToolCall } from "../../api/chat/request.ts";
 import { isObject, parseJson, textOf } from "../../api/json.ts";
-import { markOf } from "../fields.ts";
+import { isMedium, MOVED_MEDIA, markOf } from "../fields.ts";
 import { type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
 import { fieldsOfDetail, isCallSignature, readExtraContent } from "./reasoning.ts";
 import type { PromptRules, Wire } from "./wire.ts";
@@ -41,6 +41,8 @@ class ConversationReader {
   readonly #messages: LanguageModelV4Prompt = [];
   readonly #ignored = new Set<string>();
   readonly #toolNames = new Map<string, string>();
+  /** Media of tool results that wait for the message of the user which gets them. */
+  #moved: Message<"user">["content"] = [];
 
   constructor(wire: Wire, model: string) {
     this.#wire = wire;
@@ -48,11 +50,13 @@ class ConversationReader {
   }
 
   conversation(): AiSdkPrompt {
+    this.#addMoved();
     return { prompt: [...this.#system, ...this.#messages], ignored: this.#ignored };
   }
 
   read(message: RequestMessage, at: string): void {
     if (message.name !== undefined && message.role !== "tool") this.#ignored.add("messages.name");
+    if (message.role !== "tool") this.#addMoved();
     switch (message.role) {
       case "system":
       case "developer": {
@@ -181,11 +185,26 @@ class ConversationReader {
     else this.#messages.push({ role: "tool", content: [part] });
   }
 
+  /** Adds the media of tool results, which this wire takes only from the user. */
+  #addMoved(): void {
+    if (this.#moved.length > 0) this.#messages.push({ role: "user", content: this.#moved });
+    this.#moved = [];
+  }
+
   #output(content: RequestMessage["content"], at: string): LanguageModelV4ToolResultPart["output"] {
-    const hasMedia = Array.isArray(content) && content.some(({ type }) => type !== "text" && type !== "refusal");
-    if (!hasMedia) return { type: "text", value: contentText(content, at) };
-    if (!this.#wire.prompt.takesToolImages) throw refusal(at, "this model supports only text in a tool's result");
+    if (!Array.isArray(content) || !content.some(isMedium)) return { type: "text", value: contentText(content, at) };
     const value = this.#userParts(content, at);
+    if (!this.#wire.prompt.takesToolImages) {
+      this.#moved.push(...value.filter(({ type }) => type === "file"));
+      return {
+        type: "text",
+        value:
+          contentText(
+            content.filter((part) => !isMedium(part)),
+            at,
+          ) || MOVED_MEDIA,
+      };
+    }
     const index = value.findIndex((part) => part.type === "file" && part.data.type === "url");
     // Some packages would fetch the address themselves.
     if (index >= 0)

@@ -1,7 +1,7 @@
-import type { RequestMessage } from "../../api/chat/request.ts";
+import type { ContentPart, RequestMessage } from "../../api/chat/request.ts";
 import { toSentCall, toSentTool } from "../../api/chat/translate.ts";
 import { detailsOf, isObject, type JsonObject, objectsIn } from "../../api/json.ts";
-import { type FieldSupport, passing, thinkingWithin } from "../fields.ts";
+import { type FieldSupport, isMedium, MOVED_MEDIA, passing, thinkingWithin } from "../fields.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { SchemaLimits } from "../schemas.ts";
 
@@ -59,7 +59,7 @@ export function toRequestBody(request: UpstreamRequest, format: RequestFormat): 
   const { max_tokens, stream_options: _replaced, instructions, messages, reasoning_effort: effort, ...rest } = request;
   const { tools, tool_choice: choice } = rest;
   const body: Record<string, unknown> = rest;
-  const sent = messages.map((message) => toMessage(message, format));
+  const sent = withResultsAsText(messages).map((message) => toMessage(message, format));
   body.messages = instructions === undefined ? sent : [{ role: "system", content: instructions }, ...sent];
   if (tools !== undefined) body.tools = tools.map(toSentTool);
   const custom = isObject(choice)
@@ -72,6 +72,28 @@ export function toRequestBody(request: UpstreamRequest, format: RequestFormat): 
   else if (effort !== undefined) body.reasoning_effort = effort;
   if (request.stream) body.stream_options = { include_usage: true };
   return JSON.stringify(body);
+}
+
+/**
+ * Moves images and other media of tool results to a message of the user after the results of the turn: OpenAI's API takes only
+ * texts in a result.
+ */
+function withResultsAsText(messages: readonly RequestMessage[]): readonly RequestMessage[] {
+  const mediaOf = ({ role, content }: RequestMessage) =>
+    role === "tool" && Array.isArray(content) ? content.filter(isMedium) : [];
+  if (!messages.some((message) => mediaOf(message).length > 0)) return messages;
+  let moved: ContentPart[] = [];
+  return messages.flatMap((message, index) => {
+    const media = mediaOf(message);
+    moved.push(...media);
+    const texts = Array.isArray(message.content) ? message.content.filter((part) => !isMedium(part)) : [];
+    const content = texts.length > 0 ? texts : MOVED_MEDIA;
+    const sent = [media.length > 0 ? { ...message, content } : message];
+    if (moved.length === 0 || messages[index + 1]?.role === "tool") return sent;
+    sent.push({ role: "user", content: moved });
+    moved = [];
+    return sent;
+  });
 }
 
 /** Returns the names of the hints of messages that are left out because the API refuses them. */
