@@ -10,7 +10,7 @@ import { MessageConversation } from "./conversation.ts";
 import { messageEvents, toMessage } from "./encode.ts";
 import { isClaudes } from "./reasoning.ts";
 import { CountTokensRequest, MESSAGES_VERSIONS, MessagesRequest, type MessageTool } from "./request.ts";
-import { definitionOf, isOfScreen, isWebSearch, TYPED_TOOL, WEB_SEARCH } from "./typed-tools.ts";
+import { definitionOf, isToolset, isWebSearch, TYPED_TOOL, WEB_SEARCH } from "./typed-tools.ts";
 
 /** Headers of a request. */
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
@@ -100,7 +100,7 @@ function toolIssue({ tools = [] }: MessagesRequest): ValidationIssue | undefined
     if (isWebSearch(type) && index > search) {
       return invalid(`tools[${index}].type`, "a request can have one web search, whose 'max_uses' bounds all searches");
     }
-    if (name === undefined && !type.includes("_toolset_")) return missing(`tools[${index}].name`);
+    if (name === undefined && !isToolset({ type })) return missing(`tools[${index}].name`);
     if (type === "custom" && schema === undefined) return missing(`tools[${index}].input_schema`);
   }
   return undefined;
@@ -155,11 +155,11 @@ function nativeOf(request: MessagesRequest, headers: Headers, conversation: Mess
   const { tools = [] } = request;
   const typedTools = tools.filter(({ type = "custom" }) => type !== "custom");
   const uncounted = [...conversation.uncounted, ...typedTools];
-  // Other wires have no tools for a screen, and no domains of a search.
-  const ofScreen = tools.findIndex(isOfScreen);
+  // Other wires have no toolsets, and no domains of a search.
+  const toolset = tools.findIndex(isToolset);
   const ofSearch = searchIndex(tools);
   const domains = DOMAINS.find((field) => (tools[ofSearch]?.[field] ?? []).length > 0);
-  const needed = ofScreen >= 0 ? `tools[${ofScreen}].type` : domains && `tools[${ofSearch}].${domains}`;
+  const needed = toolset >= 0 ? `tools[${toolset}].type` : domains && `tools[${ofSearch}].${domains}`;
   return {
     wire: "messages",
     body: { ...request, messages },

@@ -1,3 +1,4 @@
+import { pick } from "../json.ts";
 import type { MessageTool } from "./request.ts";
 
 /**
@@ -14,9 +15,9 @@ export function isWebSearch(type: string): boolean {
   return WEB_SEARCH.test(type);
 }
 
-/** True for a tool that only a provider which trained its model for it can take. */
-export function isOfScreen({ type = "" }: Pick<MessageTool, "type">): boolean {
-  return /^(computer|browser)_/.test(type);
+/** True for a toolset: the names of its tools are Anthropic's, and only Anthropic can take it. */
+export function isToolset({ type = "" }: Pick<MessageTool, "type">): boolean {
+  return type.includes("_toolset_");
 }
 
 type Definition = Required<Pick<MessageTool, "name" | "description" | "input_schema">>;
@@ -27,6 +28,7 @@ export function definitionOf(tool: MessageTool): Definition {
   const [, toolset, client, , version = ""] = TYPED_TOOL.exec(type) ?? [];
   if (toolset === undefined) return { name, description, input_schema };
   if (client === "bash") return { name, ...BASH };
+  if (client === "computer") return { name, ...screenTool(settings, version) };
   if (client === "memory") return { name, ...filesTool("the files of a memory below /memories", MEMORY_COMMANDS) };
   if (client !== "text_editor") return { name, description: JSON.stringify(settings), input_schema };
   // The first versions could undo, and named the text of an insertion as that of a replacement.
@@ -74,6 +76,62 @@ function filesTool(what: string, commands: readonly string[], inserted = "insert
       type: "object",
       properties: { command: { type: "string", enum: commands }, ...PROPERTIES },
       required: ["command"],
+    },
+  };
+}
+
+const number = { type: "number" };
+const integers = { type: "array", items: { type: "integer" } };
+const SCREEN_PROPERTIES = {
+  coordinate: { ...integers, description: "[x, y]; absent for the position of the mouse." },
+  start_coordinate: integers,
+  text: { ...text, description: "The text to type, the key such as ctrl+s, or the keys that are held during a click." },
+  scroll_direction: { type: "string", enum: ["up", "down", "left", "right"] },
+  scroll_amount: { type: "integer" },
+  duration: { ...number, description: "In seconds." },
+  region: { ...integers, description: "[x0, y0, x1, y1]." },
+};
+type ScreenField = keyof typeof SCREEN_PROPERTIES;
+/** The fields of each action of a screen, and the first version of the tool that has it, if it is not the first of all. */
+const ACTIONS: readonly (readonly [name: string, fields: readonly ScreenField[], since?: string])[] = [
+  ["screenshot", []],
+  ["cursor_position", []],
+  ["mouse_move", ["coordinate"]],
+  ...["left_click", "right_click", "middle_click", "double_click"].map(
+    (name) => [name, ["coordinate", "text"]] as const,
+  ),
+  ["left_click_drag", ["start_coordinate", "coordinate"]],
+  ["key", ["text"]],
+  ["type", ["text"]],
+  ["triple_click", ["coordinate", "text"], "20250124"],
+  ["left_mouse_down", [], "20250124"],
+  ["left_mouse_up", [], "20250124"],
+  ["scroll", ["coordinate", "scroll_direction", "scroll_amount", "text"], "20250124"],
+  ["hold_key", ["text", "duration"], "20250124"],
+  ["wait", ["duration"], "20250124"],
+  ["zoom", ["region"], "20251124"],
+];
+
+type Screen = Pick<MessageTool, "display_width_px" | "display_height_px" | "display_number" | "enable_zoom">;
+
+function screenTool(screen: Screen, version: string): Pick<Definition, "description" | "input_schema"> {
+  const { display_width_px: width, display_height_px: height, display_number: display, enable_zoom = false } = screen;
+  const actions = ACTIONS.filter(([name, , since = ""]) => since <= version && (name !== "zoom" || enable_zoom));
+  const named = actions.map(([name, fields]) => (fields.length === 0 ? name : `${name} (${fields.join(", ")})`));
+  const size = width === undefined || height === undefined ? "" : ` of ${width} × ${height} pixels`;
+  const on = display === undefined ? "" : `, display ${display}`;
+  return {
+    description: `Operates the user's screen${size}${on}. Actions and their fields: ${named.join(", ")}.`,
+    input_schema: {
+      type: "object",
+      properties: {
+        action: { type: "string", enum: actions.map(([name]) => name) },
+        ...pick(
+          SCREEN_PROPERTIES,
+          actions.flatMap(([, fields]) => fields),
+        ),
+      },
+      required: ["action"],
     },
   };
 }

@@ -21,7 +21,7 @@ import {
 } from "./request.ts";
 import { type ResponseObject, settingsOf } from "./response.ts";
 import { calledTools, isSearch, namedTools, toChatTools } from "./tools.ts";
-import { isOfComputer, TYPED_TOOLS } from "./typed-tools.ts";
+import { TYPED_TOOLS } from "./typed-tools.ts";
 
 const readRequest = compileReader(ResponsesRequest);
 const LOGPROBS = "message.output_text.logprobs";
@@ -216,7 +216,7 @@ function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest
 function nativeRequest(
   asked: ResponsesRequest,
   called: ReturnType<typeof calledTools>,
-  { needed, hasTypedItems, uncounted }: InputMessages,
+  { hasTypedItems, uncounted }: InputMessages,
 ): NativeRequest {
   const { input, include = [], previous_response_id: _previous, ...rest } = asked;
   const body: Record<string, unknown> = { ...rest, store: false };
@@ -225,8 +225,6 @@ function nativeRequest(
   // Without it, clients could not send the reasoning back to an upstream that stores nothing.
   const included = include.filter((one) => INCLUDED.has(one));
   body.include = [...new Set([...included, "reasoning.encrypted_content"])];
-  const { tools = [] } = asked;
-  const ofComputer = tools.findIndex(isOfComputer);
   const search = searchIn(asked);
   if (search === undefined) delete body.max_tool_calls;
   const typedTools = [...called.values()].filter(({ type }) => (TYPED_TOOLS as string[]).includes(type)).length;
@@ -235,7 +233,7 @@ function nativeRequest(
     body,
     headers: {},
     hints: nativeHints(asked, search),
-    needed: ofComputer < 0 ? (neededBySearch(asked, search) ?? needed) : `tools[${ofComputer}].type`,
+    needed: neededBySearch(asked, search),
     search,
     typedTools,
     hasTypedParts: typedTools > 0 || hasTypedItems,

@@ -5,7 +5,7 @@ import { invalid, refuse } from "../validation.ts";
 import { readReasoning } from "./reasoning.ts";
 import type { InputItem, MessagePart } from "./request.ts";
 import { internalNameOf, toCustomArguments } from "./tools.ts";
-import { isOfComputer, messageOf, TYPED_ITEMS } from "./typed-tools.ts";
+import { messageOf, TYPED_ITEMS } from "./typed-tools.ts";
 
 /** Path of everything that comes from the previous response. */
 export const PREVIOUS = "previous_response_id";
@@ -15,8 +15,6 @@ export const PREVIOUS = "previous_response_id";
  * reasoning, a text and function calls, become one message.
  */
 export class InputMessages extends PlacedMessages {
-  /** Path of the first tool or item of a computer: no function can stand for it. */
-  needed: string | undefined;
   hasTypedItems = false;
   /** Parts of items that the messages lack. */
   readonly uncounted: unknown[] = [];
@@ -31,16 +29,14 @@ export class InputMessages extends PlacedMessages {
     else {
       for (const [index, item] of input.entries()) {
         const path = index < earlierCount ? PREVIOUS : `input[${index - earlierCount}]`;
-        this.#visit(item, path);
+        this.#visit(item);
         this.#read(item, path);
       }
     }
     this.#end();
   }
 
-  #visit(item: InputItem, path: string): void {
-    const isNeeded = isOfComputer(item) || ("tools" in item && item.tools.some(isOfComputer));
-    if (isNeeded) this.needed ??= path === PREVIOUS ? PREVIOUS : `${path}.type`;
+  #visit(item: InputItem): void {
     this.hasTypedItems ||= TYPED_ITEMS.includes(item.type);
     const parts = () => {
       if (item.type === "message") return objectsIn(item.content).flatMap(({ annotations }) => annotations ?? []);

@@ -3,7 +3,7 @@ import { Metadata } from "../chat/request.ts";
 import { pick } from "../json.ts";
 import { Nullable, OptionalText, TokenCount, Typed } from "../schema.ts";
 import { CustomToolCall, FunctionCall, type ResponsesRequest, ToolSearchCall } from "./request.ts";
-import { LocalShellCall, PatchCall, ShellCall } from "./typed-tools.ts";
+import { ComputerCall, LocalShellCall, PatchCall, ShellCall } from "./typed-tools.ts";
 
 const ITEM = { id: Type.String(), status: Type.Enum(["in_progress", "completed", "incomplete"]) };
 
@@ -31,6 +31,7 @@ export const OutputItem = Type.Union([
   Type.Object({ ...ITEM, call_id: Type.String(), ...ShellCall.properties }),
   Type.Object({ ...ITEM, call_id: Type.String(), ...LocalShellCall.properties }),
   Type.Object({ ...ITEM, call_id: Type.String(), ...PatchCall.properties }),
+  Type.Object({ ...ITEM, call_id: Type.String(), ...ComputerCall.properties }),
 ]);
 export type OutputItem = Static<typeof OutputItem>;
 

@@ -1,8 +1,8 @@
 import { type Static, Type } from "typebox";
 import type { ContentPart, RequestMessage } from "../chat/request.ts";
-import { detailsOf, type JsonObject, textOf } from "../json.ts";
+import { detailsOf, type JsonObject, objectsIn, textOf } from "../json.ts";
 import { compileKnown } from "../known-fields.ts";
-import { Json, OptionalText, TaggedUnion, Typed } from "../schema.ts";
+import { Json, OptionalText, PartialObject, TaggedUnion, Typed } from "../schema.ts";
 
 /**
  * Tools that OpenAI defines and the client runs ("Shell", "Apply patch" and "Computer use" in OpenAI's documentation). For
@@ -62,6 +62,30 @@ export const ShellCall = Typed("shell_call", {
 });
 export const LocalShellCall = Typed("local_shell_call", { action: ExecAction });
 export const PatchCall = Typed("apply_patch_call", { operation: PatchOperation });
+const point = { x: Type.Number(), y: Type.Number() };
+const texts = Type.Array(Type.String());
+const held = { keys: Type.Optional(texts) };
+const Button = Type.Enum(["left", "right", "wheel", "back", "forward"]);
+const path = Type.Array(Type.Object(point));
+const scroll = { scroll_x: Type.Number(), scroll_y: Type.Number() };
+const actions = [
+  Typed("click", { ...point, button: Button, ...held }),
+  Typed("double_click", { ...point, ...held }),
+  Typed("drag", { path, ...held }),
+  Typed("keypress", { keys: texts }),
+  Typed("move", { ...point, ...held }),
+  Typed("screenshot", {}),
+  Typed("scroll", { ...point, ...scroll, ...held }),
+  Typed("type", { text: Type.String() }),
+  Typed("wait", {}),
+] as const;
+const ComputerAction = TaggedUnion(actions);
+type ComputerAction = Static<typeof ComputerAction>;
+export const ComputerCall = Typed("computer_call", {
+  action: Type.Optional(ComputerAction),
+  actions: Type.Optional(Type.Array(ComputerAction)),
+  pending_safety_checks: Type.Array(Type.Unknown()),
+});
 const Screenshot = Typed("computer_screenshot", { image_url: Type.String() });
 /** The calls of these tools, and their results. */
 export const typedItems = [
@@ -94,7 +118,7 @@ export const TYPED_ITEMS: readonly string[] = typedItems.map(({ properties }) =>
 
 type TypedTool = Static<(typeof typedTools)[number]>;
 type TypedItem = Static<(typeof typedItems)[number]>;
-type TranslatedFields = Static<typeof ShellCall> | Static<typeof LocalShellCall> | Static<typeof PatchCall>;
+type TranslatedFields = Static<typeof ShellCall | typeof LocalShellCall | typeof PatchCall | typeof ComputerCall>;
 
 interface TranslatedTool {
   description: string;
@@ -108,6 +132,16 @@ interface TranslatedTool {
 const knownShellAction = compileKnown(ShellAction);
 const knownExecAction = compileKnown(ExecAction);
 const knownOperation = compileKnown(PatchOperation);
+const knownAction = compileKnown(ComputerAction);
+
+/** The fields of every action in one object: unlike a union, every provider takes such a schema. */
+const AnyAction = Type.Object({
+  type: Type.Enum(actions.map(({ properties }) => properties.type.const)),
+  ...PartialObject({ ...point, button: Button, keys: texts, path, ...scroll, text: Type.String() }).properties,
+});
+const COMPUTER = `Operates the user's screen; its result is a screenshot. Actions and their fields: click (x, y, button),
+double_click (x, y), move (x, y), drag (path), scroll (x, y, scroll_x, scroll_y), keypress (keys), type (text), screenshot, wait.
+Coordinates are pixels of the last screenshot. A mouse action with keys holds them down.`;
 
 /** The tools that become functions. */
 const FUNCTIONS = {
@@ -153,11 +187,35 @@ has only added lines; a deletion needs none.`,
       },
     }),
   },
+  computer: {
+    prefix: "cu",
+    description: COMPUTER,
+    parameters: Type.Object({ actions: Type.Array(AnyAction) }),
+    fields: (given) => ({
+      type: "computer_call",
+      actions: actionsIn(objectsIn(given.actions)),
+      pending_safety_checks: [],
+    }),
+  },
+  computer_use_preview: {
+    prefix: "cu",
+    description: COMPUTER,
+    parameters: AnyAction,
+    fields: (given) => ({ type: "computer_call", action: actionsIn([given])[0], pending_safety_checks: [] }),
+  },
 } as const satisfies Record<string, TranslatedTool>;
 
 function textsIn(value: unknown): string[] {
   const values: unknown[] = Array.isArray(value) ? value : [value];
   return values.filter((one) => typeof one === "string");
+}
+
+/** Returns the actions up to the first one in another form. The client takes a screenshot in its place. */
+function actionsIn(given: readonly JsonObject[]): ComputerAction[] {
+  const known = given.map((action) => knownAction({ button: "left", scroll_x: 0, scroll_y: 0, ...action }));
+  const wrong = known.indexOf(undefined);
+  const usable = known.slice(0, wrong < 0 ? known.length : wrong).filter((action) => action !== undefined);
+  return wrong < 0 && usable.length > 0 ? usable : [...usable, { type: "screenshot" }];
 }
 
 /** Types of the tools whose calls come back as items of their own. */
@@ -167,19 +225,19 @@ export function isTranslated(type: string): type is TranslatedType {
   return Object.hasOwn(FUNCTIONS, type);
 }
 
-/** True for a tool, a call or a result that only a provider which trained its model for it can take. */
-export function isOfComputer({ type }: { type: string }): boolean {
-  return type.startsWith("computer");
-}
-
 /** Returns the function that stands for a tool. */
 export function functionOf(tool: TypedTool): { description: string; parameters: JsonObject } {
-  // That of a computer is never sent: it stands for the tool in the estimate of the prompt.
-  if (!isTranslated(tool.type)) return { description: JSON.stringify(tool), parameters: {} };
   const { description, parameters } = FUNCTIONS[tool.type];
+  return { description: [description, ...aboutOf(tool)].join("\n"), parameters: { ...parameters } };
+}
+
+/** Returns what the settings of a tool add to its description. */
+function aboutOf(tool: TypedTool): string[] {
+  if (tool.type === "computer_use_preview") {
+    return [`The screen is ${tool.display_width} × ${tool.display_height} pixels, of the type ${tool.environment}.`];
+  }
   const skills = tool.type === "shell" ? (tool.environment?.skills ?? []) : [];
-  const about = skills.map((skill) => `Skill: ${JSON.stringify(skill)}`);
-  return { description: [description, ...about].join("\n"), parameters: { ...parameters } };
+  return skills.map((skill) => `Skill: ${JSON.stringify(skill)}`);
 }
 
 /** Returns the item of a call of such a function, without the fields of every item, and the beginning of its id. */
@@ -206,7 +264,9 @@ export function messageOf(
     case "apply_patch_call":
       return called("apply_patch", item.operation);
     case "computer_call":
-      return called("computer", { action: item.action, actions: item.actions });
+      // The preview has one action a call.
+      if (item.action !== undefined) return called("computer_use_preview", item.action);
+      return called("computer", { actions: item.actions ?? [] });
     case "shell_call_output":
       return result(item.call_id, JSON.stringify(item.output));
     case "local_shell_call_output":
