@@ -16,8 +16,16 @@ const CONFIG = {
   })),
 };
 
+/** More than any page has stops for the keyboard. */
+const TABS_MAX = 400;
+
+const WALKERS = [
+  { store: "SQLite", by: "mouse" },
+  ...(hasPostgres ? ([{ store: "PostgreSQL", by: "keyboard" }] as const) : []),
+] as const;
+
 /** Common tasks in few clicks. Each result is checked through the API. */
-describe.skipIf(!hasBrowser)("walks through the console", () => {
+describe.skipIf(!hasBrowser).each(WALKERS)("walks through the console on $store, by $by", ({ store, by }) => {
   let browser: Browser;
   let database: TestDatabase | undefined;
   let service: RunningService;
@@ -26,9 +34,26 @@ describe.skipIf(!hasBrowser)("walks through the console", () => {
   let visitor: Visit;
   let page: Page;
   let clicks = 0;
-  const click = (place: Locator) => {
+  const click = async (place: Locator) => {
     clicks += 1;
-    return place.click();
+    if (by === "mouse") return place.click();
+    await tabTo(place);
+    return page.keyboard.press("Enter");
+  };
+  /** Goes from stop to stop, as without a mouse, until the keyboard acts on this element. */
+  const tabTo = async (place: Locator) => {
+    await place.waitFor();
+    for (let tabs = 0; tabs < TABS_MAX; tabs += 1) {
+      if ((await place.and(page.locator(":focus")).count()) === 1) return;
+      await page.keyboard.press("Tab");
+    }
+    throw new Error(`No stop of the keyboard is ${place}`);
+  };
+  const fill = async (place: Locator, text: string) => {
+    if (by === "mouse") return place.fill(text);
+    await tabTo(place);
+    await page.keyboard.press("Control+a");
+    return page.keyboard.type(text);
   };
   const button = (name: string, place: Page | Locator = page) => place.getByRole("button", { name, exact: true });
   const ask = async (token: string, model: keyof typeof PRICES, content = "one two three") => {
@@ -45,8 +70,7 @@ describe.skipIf(!hasBrowser)("walks through the console", () => {
   };
 
   beforeAll(async () => {
-    // The pages cannot tell the stores apart: the tests of the API compare them.
-    if (hasPostgres) database = await createTestDatabase();
+    if (store === "PostgreSQL") database = await createTestDatabase();
     [browser, service] = await Promise.all([
       launchBrowser(),
       startService({ config: CONFIG, databaseUrl: database?.url }),
@@ -68,8 +92,8 @@ describe.skipIf(!hasBrowser)("walks through the console", () => {
     await click(page.getByRole("link", { name: "Organizations" }));
     await click(button("New customer"));
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("Name", { exact: true }).fill("Northwind");
-    await dialog.getByLabel("Credits").fill("50");
+    await fill(dialog.getByLabel("Name", { exact: true }), "Northwind");
+    await fill(dialog.getByLabel("Credits"), "50");
     await dialog.getByText("Creates Northwind with 50.00 credits and one token.").waitFor();
     await click(button("Create customer", dialog));
     await dialog.getByText("You won't see it again").waitFor();
@@ -94,7 +118,7 @@ describe.skipIf(!hasBrowser)("walks through the console", () => {
     expect(body.data).toMatchObject([{ name: "Northwind", credits: { total: 50 } }]);
   });
 
-  test("The most expensive requests of a day are one click from its bar, by keyboard too.", async () => {
+  test("The most expensive requests of a day are one click from its bar.", async () => {
     const sent = [];
     for (const model of ["cheap", "dear", "cheap", "dear", "dear"] as const)
       sent.push(await ask(organization.token, model));
@@ -106,12 +130,6 @@ describe.skipIf(!hasBrowser)("walks through the console", () => {
     const models = () => page.locator("tbody .row-link").allTextContents();
     await eventually(models).toEqual(["dear", "dear", "dear", "cheap", "cheap"]);
     expect(clicks).toBeLessThanOrEqual(3);
-    const address = page.url();
-    await page.goBack();
-    await today.focus();
-    await page.keyboard.press("Enter");
-    await eventually(() => page.url()).toBe(address);
-    await eventually(models).toEqual(["dear", "dear", "dear", "cheap", "cheap"]);
   });
 
   test("Requests are added up by model, and a sum leads to its requests.", async () => {
@@ -184,7 +202,7 @@ describe.skipIf(!hasBrowser)("walks through the console", () => {
     await page.getByText(/^\d+\.\d+ credits, 6 ended requests$/).waitFor();
     clicks = 0;
     await click(button("Edit web app"));
-    await page.getByRole("dialog").getByLabel("Spending cap").fill("45");
+    await fill(page.getByRole("dialog").getByLabel("Spending cap"), "45");
     await click(button("Save", page.getByRole("dialog")));
     await page
       .getByText(/held of 45\.00$/)
