@@ -59,6 +59,7 @@ export const COUNTS = {
     unit: "histories of decisions",
   },
   closings: { file: "src/stores/sqlite/sqlite.test.ts", tests: 4, soak: 500, unit: "histories that are closed" },
+  explorations: { file: "test/model.test.ts", tests: 1, soak: 100, unit: "cases of each model, or all there are" },
   sums: {
     file: "src/stores/sqlite/sqlite.test.ts",
     tests: 25,
