@@ -3,8 +3,8 @@
  * import stays a file of its own, so that a command loads only what it uses. Packages stay imports, except for those of
  * very many modules: TypeBox has 709.
  */
-import { cpSync, mkdirSync } from "node:fs";
-import { dirname, join, relative, sep } from "node:path";
+import { cpSync, mkdirSync, readdirSync } from "node:fs";
+import { dirname, extname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Plugin } from "vite";
 
@@ -14,8 +14,10 @@ const source = join(root, "src");
 export const PACKAGES = { typebox: "license" };
 /** Files that Node starts, by their path without extension: the process, and its threads. */
 const ENTRIES = ["main", "gateway/token-counter-worker", "stores/sqlite/worker"];
+/** Files of src/ that are read at run time. */
+const READ = new Set([".sql", ".json"]);
 
-/** Writes the bundled files and the licences of the bundled packages into a folder. */
+/** Writes the bundled files, the files that they read, and the licences of the bundled packages into a folder. */
 export async function bundle(folder: string): Promise<void> {
   await build({
     configFile: false,
@@ -36,6 +38,8 @@ export async function bundle(folder: string): Promise<void> {
       },
     },
   });
+  const paths = readdirSync(source, { recursive: true, encoding: "utf8" });
+  for (const path of paths.filter((one) => READ.has(extname(one)))) cpSync(join(source, path), join(folder, path));
   const licenses = join(folder, "licenses");
   mkdirSync(licenses);
   for (const [name, license] of Object.entries(PACKAGES)) {

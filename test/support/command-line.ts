@@ -1,7 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { fileURLToPath } from "node:url";
-
-const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+import { MAIN } from "./service.ts";
 
 export interface Ended {
   code: number | null;

@@ -4,7 +4,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import { buildConsole } from "../../scripts/build-console.ts";
+import { bundle } from "../../scripts/bundle.ts";
 import { findChromium } from "./chromium.ts";
+import { ROOT } from "./documents.ts";
 import { makePostgresServer, NoPostgresError, type PostgresServer } from "./postgres-server.ts";
 import { eventsOf, makeOrganization, send, startService } from "./service.ts";
 
@@ -57,9 +59,10 @@ const PROGRAMS: [ProgramKey, { programs: Words[]; tests: string }][] = [
   ],
 ];
 
-/** The console is built, a browser looked for, and a PostgreSQL server started for the whole run. */
+/** The console and the service are built, a browser looked for, and a PostgreSQL server started for the whole run. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   await buildConsole();
+  const removeBundle = await bundleService();
   const chromiumPath = findChromium();
   if (chromiumPath === undefined) {
     console.warn("Left out: the tests in a browser, because there is no Chromium on the PATH or at CHROMIUM_PATH.");
@@ -76,7 +79,32 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return async () => {
     await postgres?.remove();
     await removeDirectory();
+    await removeBundle();
   };
+}
+
+/** Names the bundle of a run by its process. */
+const BUNDLE = /^\.dist-tests-(\d+)$/;
+
+/**
+ * Bundles the service and the commands as the package has them: each start of the source takes a third more processor time,
+ * and a run starts hundreds. Beside src/, from where it finds the packages, the console and the documents.
+ */
+async function bundleService(): Promise<() => Promise<void>> {
+  const ended = (await readdir(ROOT)).filter((name) => BUNDLE.test(name) && !isRunning(Number(BUNDLE.exec(name)?.[1])));
+  for (const name of ended) await rm(join(ROOT, name), { recursive: true, force: true });
+  const folder = join(ROOT, `.dist-tests-${process.pid}`);
+  await bundle(folder);
+  process.env.TESTED_MAIN = join(folder, "main.js");
+  return () => rm(folder, { recursive: true, force: true });
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
 }
 
 function isOnPath([program, ...words]: Words): boolean {
