@@ -26,8 +26,8 @@ const TESTS = ["{src,test,overspend}/**/*.test.ts", "console/src/**/*.test.{ts,t
 const COMMON = {
   pool: "forks",
   // Only tests that hang exceed these, even on a busy machine.
-  testTimeout: 180_000,
-  hookTimeout: 180_000,
+  testTimeout: 600_000,
+  hookTimeout: 600_000,
   expect: { poll: { timeout: 60_000 } },
 } as const;
 

@@ -10,8 +10,8 @@ import { freePort } from "./support/service.ts";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const INSTALL_TIMEOUT_MS = 240_000;
-const FETCH_TIMEOUT_MS = 30_000;
-const START_TIMEOUT_MS = 60_000;
+const FETCH_TIMEOUT_MS = 120_000;
+const START_TIMEOUT_MS = 120_000;
 
 const TOKEN = /sk-tg-[0-9A-Za-z]{49}/;
 

@@ -245,7 +245,7 @@ test("a client that reads nothing of its stream does not hold a stop up", async 
   } finally {
     await upstream.close();
   }
-}, 30_000);
+});
 
 test("a signal before the start has ended stops the service as one after it does", async () => {
   service = await startService({ awaits: "/healthz" });

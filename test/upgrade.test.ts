@@ -50,7 +50,7 @@ async function sqlite(): Promise<Schema> {
   const dataDir = join(directory, "data");
   mkdirSync(dataDir, { mode: 0o700 });
   const open = <T>(work: (database: DatabaseSync) => T): T => {
-    const database = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 5_000 });
+    const database = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 60_000 });
     try {
       return work(database);
     } finally {

@@ -255,7 +255,7 @@ describe("an unavailable store", () => {
     const queue = createQueue({ retryMs: 5_000, clock: () => 0 });
     pauses.areEndless = true;
     const settled = queue.push(holding(1), DURABLE);
-    await vi.waitFor(() => expect(books.batches).toHaveLength(1));
+    await vi.waitFor(() => expect(books.batches).toHaveLength(1), { timeout: 60_000 });
     await expect(queue.push(holding(2), ONCE)).rejects.toBeInstanceOf(StoreUnavailableError);
     books.failWith = () => undefined;
     expect(await queue.push(holding(3), HOLDS)).toMatchObject({ outcome: "held" });

@@ -11,6 +11,8 @@ import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Durability } from "../stores/driver.ts";
 import { CommitQueue, type CommitQueueOptions, DURABLE, HOLDS, ONCE } from "./commit-queue.ts";
 
+const LONG = { timeout: 60_000 };
+
 let books: GatedBooks;
 let log: ReturnType<typeof keepLog>;
 
@@ -63,7 +65,7 @@ describe("locked organizations", () => {
     const queue = createQueue({ clock: () => nowMs });
     const first = queue.push(holding(1), DURABLE);
     first.catch(() => {});
-    await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(1));
+    await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(1), LONG);
     nowMs = 2_000;
     await expect(first).rejects.toBeInstanceOf(OrganizationsLockedError);
     isLocked = false;
@@ -76,7 +78,7 @@ describe("locked organizations", () => {
     const first = queue.push(holding(1), DURABLE);
     const second = queue.push(holding(2), DURABLE);
     first.catch(() => {});
-    await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(2));
+    await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(2), LONG);
     books.failWith = (transitions) => (transitions.some((one) => holdIdOf(one) === "hold_1") ? defect : undefined);
     await expect(first).rejects.toBe(defect);
     expect(await second).toMatchObject({ outcome: "held" });
@@ -94,7 +96,7 @@ describe("locked organizations", () => {
       books.addOrganization(id);
       return queue.push(holding(number, 1n, id), DURABLE);
     });
-    await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(20));
+    await vi.waitFor(() => expect(books.batches.length).toBeGreaterThan(20), LONG);
     expect(books.inFlightMost.durable).toBe(2);
     isLocked = false;
     for (const { outcome } of await Promise.all(waiting)) expect(outcome).toBe("insufficient");

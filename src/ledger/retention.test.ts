@@ -29,7 +29,7 @@ beforeEach(async () => {
   const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference: null };
   const grant = { organizationId: ORGANIZATION, grantId: "grant_1", amount: 10_000_000n, ...terms };
   await store.books.apply("durable", [{ kind: "grant", ...grant }]);
-  beside = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 5_000 });
+  beside = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 60_000 });
   // From 1 March on, one request in two hours: a hundred days.
   const from = { fromMs: Date.UTC(2026, 2, 1), stepMs: DAY_MS / 12 };
   for (const text of bulkStatements("sqlite", {

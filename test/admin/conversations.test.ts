@@ -98,7 +98,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
   /** Runs a statement beside the service. */
   async function execute(statement: string): Promise<Record<string, unknown>[]> {
     if (database === undefined) {
-      const file = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 5_000 });
+      const file = new DatabaseSync(join(dataDir, "tollgate.db"), { timeout: 60_000 });
       const rows = file.prepare(statement).all();
       file.close();
       return rows;

@@ -167,7 +167,7 @@ test("every operation, called as every role, is permitted or refused as the tabl
   expect(Object.keys(callers)).toEqual(["guest", ...ROLES]);
   const table = await tableOf(callers);
   expect(table).toBe(TABLE);
-}, 120_000);
+});
 
 test("a token in the header has the permissions of its operator", async () => {
   const auditor = await create("Mallory", "auditor");

@@ -132,11 +132,11 @@ test("Aliases change at a reload, and a wrong one leaves the service as it was."
     const change = (aliases: object) =>
       writeFileSync(join(service.dataDir, "tollgate.yaml"), JSON.stringify(configOf(aliases)));
     change({ two: "dear" });
-    await expect.poll(() => status("two"), { timeout: 20_000 }).toBe(200);
+    await expect.poll(() => status("two"), { timeout: 60_000 }).toBe(200);
     expect(await status("one")).toBe(404);
     change({ two: "none" });
     const message = 'aliases.two: found \\"none\\", which is no model; allowed: cheap, dear';
-    await expect.poll(service.output, { timeout: 20_000 }).toContain(message);
+    await expect.poll(service.output, { timeout: 60_000 }).toContain(message);
     expect(await status("two")).toBe(200);
   } finally {
     await service.end();

@@ -32,7 +32,7 @@ describe("limits of budgets", () => {
   const errorOf = async (answer: Response) => ((await answer.json()) as Failure).error;
   /** Returns the status of a request once it is another one than before: a change is in force within a second. */
   const until = (status: number, token: string, rest: object = {}) =>
-    expect.poll(async () => (await ask(token, rest)).status, { timeout: 30_000 }).toBe(status);
+    expect.poll(async () => (await ask(token, rest)).status, { timeout: 60_000 }).toBe(status);
 
   test("each value has the requests per minute for itself, and a refusal names the budget and the value", async () => {
     const { id, token } = await makeOrganization(service, "100");

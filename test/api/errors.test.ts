@@ -218,7 +218,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return grant(2);
   },
   request_closed: async () => {
-    const books = new DatabaseSync(join(service.dataDir, "tollgate.db"), { timeout: 5_000 });
+    const books = new DatabaseSync(join(service.dataDir, "tollgate.db"), { timeout: 60_000 });
     books.prepare("update balance set closed_before = 2 where organization_id = ?").run(poor.id);
     books.close();
     const credit = { amount: 1, request_id: "00000000-0001-7000-8000-000000000000" };

@@ -33,7 +33,7 @@ const patternsOf = (role: Role): Pattern[] =>
 
 describe.skipIf(!hasBrowser)(
   "accessibility by the rules of axe, in both themes and forced colors, 1440, 900 and 360 pixels wide and at 200 %",
-  { timeout: 300_000 },
+  { timeout: 1_200_000 },
   () => {
     let browser: Browser;
     let service: RunningService;

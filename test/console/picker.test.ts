@@ -118,7 +118,7 @@ describe.skipIf(!hasBrowser)("among a thousand organizations", () => {
 
 /** Inserts the other organizations into the database directly, which is faster than through the API. */
 function makeMany(service: RunningService): void {
-  const database = new DatabaseSync(join(service.dataDir, "tollgate.db"), { timeout: 10_000 });
+  const database = new DatabaseSync(join(service.dataDir, "tollgate.db"), { timeout: 60_000 });
   const series = `WITH RECURSIVE series (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM series WHERE n < ${COUNT})`;
   const createdAt = Date.now();
   database.exec(`BEGIN;

@@ -4,7 +4,7 @@ import pg from "pg";
 
 /** Takes SQLite's write lock as another process would. Returns its release. */
 export function lockFile(path: string): () => void {
-  const database = new DatabaseSync(path, { timeout: 30_000 });
+  const database = new DatabaseSync(path, { timeout: 60_000 });
   database.exec("BEGIN IMMEDIATE");
   return () => database.close();
 }

@@ -19,6 +19,7 @@ import { answering, sendJson, startUpstream, type Upstream } from "../support/up
 const COMPLETIONS = "/v1/chat/completions";
 /** About as many tokens as the upstream reports. */
 const PROMPT = "hello there ".repeat(500);
+const LONG = { timeout: 60_000 };
 const RULES = join(ROOT, "deploy/prometheus");
 
 let upstream: Upstream;
@@ -71,7 +72,7 @@ async function exercised(): Promise<Map<string, ExportedMetric>> {
     const metrics = await scrape();
     expect(sumOf(metrics, "gen_ai_server_request_duration_seconds_count")).toBeGreaterThanOrEqual(7);
     return metrics;
-  });
+  }, LONG);
 }
 
 describe("What is exported", () => {
@@ -150,7 +151,7 @@ describe("What is exported", () => {
     expect(sumOf(running, "tollgate_holds_open")).toBe(1);
     expect(sumOf(running, "http_server_active_requests")).toBe(2);
     await answer.text();
-    await vi.waitFor(async () => expect(sumOf(await scrape(), "tollgate_holds_open")).toBe(0));
+    await vi.waitFor(async () => expect(sumOf(await scrape(), "tollgate_holds_open")).toBe(0), LONG);
   });
 
   test("a flood of strange models, paths and methods adds no series of its own", async () => {
@@ -332,7 +333,7 @@ describe.skipIf(!inject("hasPrometheus"))("With Prometheus", () => {
           const { data } = (await answer.json()) as { data: { result: { value: [number, string] }[] } };
           expect(data.result.map(({ value: [, value] }) => value)).toEqual(["1"]);
         },
-        { timeout: 30_000, interval: 100 },
+        { timeout: 60_000, interval: 100 },
       );
     } finally {
       server.kill("SIGKILL");

@@ -82,7 +82,7 @@ async function traceOf(requestId: string): Promise<{ span: ReceivedSpan; parts: 
       if (span === undefined) throw new Error("The span has not been exported");
       return { span, parts: spans.filter(({ parentSpanId }) => parentSpanId === span.spanId) };
     },
-    { timeout: 20_000, interval: 50 },
+    { timeout: 60_000, interval: 50 },
   );
 }
 
@@ -178,7 +178,7 @@ test("metrics and traces are exported as protobuf, with the headers and the reso
       expect(metrics.some(({ body }) => body.includes("gen_ai.client.token.usage"))).toBe(true);
       expect(collector.received.some(({ path }) => path === "/v1/traces")).toBe(true);
     },
-    { timeout: 20_000, interval: 50 },
+    { timeout: 60_000, interval: 50 },
   );
   expect(new Set(collector.received.map(({ path }) => path))).toEqual(new Set(["/v1/metrics", "/v1/traces"]));
   for (const { headers, body } of collector.received) {

@@ -27,7 +27,7 @@ afterAll(async () => {
 
 /** Returns the number of rows of each table. */
 function rows(): object {
-  const database = new DatabaseSync(join(service.dataDir, "tollgate.db"), { readOnly: true, timeout: 30_000 });
+  const database = new DatabaseSync(join(service.dataDir, "tollgate.db"), { readOnly: true, timeout: 60_000 });
   const tables = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").all();
   const counted = tables.map(({ name }) => [
     name,

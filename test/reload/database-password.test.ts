@@ -35,13 +35,13 @@ test.skipIf(!hasPostgres)("the password of the database is rotated while the ser
     expect(await ask()).toBe(200);
     await administrator.query(`ALTER ROLE ${role} PASSWORD 'canary two'`);
     write("canary two");
-    await expect.poll(service.output, { timeout: 20_000 }).toContain('"changes":{"database":"changed"}');
+    await expect.poll(service.output, { timeout: 60_000 }).toContain('"changes":{"database":"changed"}');
     const { rowCount } = await administrator.query(
       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1",
       [role],
     );
     expect(rowCount).toBeGreaterThan(0);
-    await expect.poll(ask, { timeout: 20_000 }).toBe(200);
+    await expect.poll(ask, { timeout: 60_000 }).toBe(200);
     expect(service.output()).not.toContain("canary");
   } finally {
     await service.end("SIGKILL");

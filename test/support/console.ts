@@ -12,7 +12,7 @@ const RULES_OF_LAYOUT = {
   values: [...RULES_OF_COLOR.values, "target-size", "scrollable-region-focusable"],
 };
 /** Generous, because other tests may keep the machine busy. */
-const WAIT_MS = 30_000;
+const WAIT_MS = 60_000;
 
 /** Browser page with the console. */
 export interface Visit {

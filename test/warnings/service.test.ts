@@ -257,7 +257,7 @@ describe("a service", () => {
     const organization = await makeOrganization(service, "1");
     const warned = await service.tollgate("org", "warnings", organization.id, "--at", "0.5", "0.25");
     expect(warned).toEqual({ id: organization.id, creditWarnings: [0.5, 0.25] });
-  }, 240_000);
+  });
 });
 
 test("an event arrives although its service is killed right after the charge", async () => {
@@ -277,7 +277,7 @@ test("an event arrives although its service is killed right after the charge", a
     await service.end();
     receiver.stop();
   }
-}, 240_000);
+});
 
 describe.skipIf(!hasPostgres)("three nodes on one PostgreSQL", () => {
   let database: TestDatabase;
@@ -286,7 +286,7 @@ describe.skipIf(!hasPostgres)("three nodes on one PostgreSQL", () => {
     database = await createTestDatabase();
     for (let index = 0; index < 3; index += 1)
       nodes.push(await startService({ config: CONFIG, databaseUrl: database.url }));
-  }, 240_000);
+  });
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.end()));
     await database?.drop();
@@ -304,5 +304,5 @@ describe.skipIf(!hasPostgres)("three nodes on one PostgreSQL", () => {
     await expect.poll(() => receiver.of(organization.id).length, LONG).toBeGreaterThan(0);
     expect(new Set(receiver.of(organization.id).map(({ id, type }) => `${type} ${id}`)).size).toBe(1);
     receiver.stop();
-  }, 240_000);
+  });
 });

@@ -13,6 +13,8 @@ const MESSAGE = {
 const VECTORS = { object: "list", data: [{ index: 0, embedding: [1] }], model: "m", usage: { prompt_tokens: 5 } };
 const price = { input: 1, output: 1 };
 
+const LONG = { timeout: 60_000 };
+
 let upstream: ScriptedServer;
 let service: RunningService;
 let token: string;
@@ -102,7 +104,7 @@ describe("The access log", () => {
         .find((text) => text.includes(`"${id}"`) && text.includes('"request"'));
       if (line === undefined) throw new Error("The request has no line yet");
       return JSON.parse(line) as Record<string, unknown>;
-    });
+    }, LONG);
 
   test("has the client's own id of a request beside the service's.", async () => {
     const { id } = await sent("/v1/chat/completions", "foreign", COMPLETION, { "x-request-id": "checkout-17" });
