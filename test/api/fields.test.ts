@@ -110,9 +110,9 @@ test("The list of unknown fields is bounded, and has only characters of a header
 });
 
 test("A hint is named, and a field that changes the answer is refused with its reason.", async () => {
-  const hinted = await ask({ store: true, prompt_cache_key: "k" });
-  expect(hinted.headers.get("x-tollgate-ignored")).toBe("store");
-  expect(sentUpstream()).not.toHaveProperty("store");
+  const hinted = await ask({ prediction: { type: "content", content: "x" }, prompt_cache_key: "k" });
+  expect(hinted.headers.get("x-tollgate-ignored")).toBe("prediction");
+  expect(sentUpstream()).not.toHaveProperty("prediction");
   expect(sentUpstream()).toMatchObject({ prompt_cache_key: "k" });
   const refused = await ask({ web_search_options: {} });
   expect(refused.status).toBe(400);
