@@ -1,29 +1,20 @@
-import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
+import type { ContentPart, ReasoningDetail, RequestMessage, ToolCall } from "../chat/request.ts";
 import { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuse } from "../validation.ts";
-import type { UnknownFields } from "../wording.ts";
 import type { GeminiContent, GeminiPart } from "./request.ts";
-import { detailOf, extraContentOf } from "./signatures.ts";
+import { detailOf, extraContentOf, TEXT_SIGNATURE_ID } from "./signatures.ts";
 
-/**
- * Converts contents to messages. `ignored` gets the fields that have no place in them. Throws InvalidRequestError.
- */
-export function messagesOfContents(contents: readonly GeminiContent[], ignored: UnknownFields): PlacedMessages {
-  const reader = new ContentReader(ignored);
+/** Converts contents to messages. Throws InvalidRequestError. */
+export function messagesOfContents(contents: readonly GeminiContent[]): PlacedMessages {
+  const reader = new ContentReader();
   for (const [index, content] of contents.entries()) reader.read(content, `contents[${index}]`);
   return reader;
 }
 
 class ContentReader extends PlacedMessages {
-  readonly #ignored: UnknownFields;
   /** Calls without a result, the oldest first. */
   readonly #open: { id: string; name: string }[] = [];
   #calls = 0;
-
-  constructor(ignored: UnknownFields) {
-    super();
-    this.#ignored = ignored;
-  }
 
   read({ role, parts }: GeminiContent, path: string): void {
     if (role === "model") this.#readAnswer(parts, path);
@@ -69,7 +60,9 @@ class ContentReader extends PlacedMessages {
       else {
         const content = contentOf(part, at);
         if (content.type !== "text") refuse(invalid(at, "a model's content has only texts and calls"));
-        if (part.thoughtSignature !== undefined) this.#ignored.add("contents.parts.", "thoughtSignature");
+        if (part.thoughtSignature !== undefined) {
+          addDetail(message, { id: TEXT_SIGNATURE_ID, ...detailOf(part.thoughtSignature, "") });
+        }
         message.content = `${message.content ?? ""}${content.text}`;
       }
     }
@@ -79,8 +72,7 @@ class ContentReader extends PlacedMessages {
 
   #think(message: RequestMessage, { text = "", thoughtSignature: signature }: GeminiPart): void {
     if (text !== "") message.reasoning_content = `${message.reasoning_content ?? ""}${text}`;
-    if (signature === undefined) return;
-    message.reasoning_details = [...(message.reasoning_details ?? []), detailOf(signature, text)];
+    if (signature !== undefined) addDetail(message, detailOf(signature, text));
   }
 
   /** A call without an id gets one that no client sends, so that its result finds it. */
@@ -95,6 +87,10 @@ class ContentReader extends PlacedMessages {
     if (signature !== undefined) call.extra_content = extraContentOf(signature);
     return call;
   }
+}
+
+function addDetail(message: RequestMessage, detail: ReasoningDetail): void {
+  message.reasoning_details = [...(message.reasoning_details ?? []), detail];
 }
 
 function contentOf({ text, inlineData, fileData }: GeminiPart, at: string): ContentPart {

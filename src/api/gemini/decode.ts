@@ -35,9 +35,12 @@ const SETTINGS = {
   frequency_penalty: "frequencyPenalty",
 } as const;
 
-/** Fields that would change the answer, or make tokens that no hold covers, such as tools that the provider would run. */
+/**
+ * Fields that would change the answer, or make tokens that no hold covers, such as tools that the provider would run. The
+ * schema of what a function returns is a hint.
+ */
 const REFUSED =
-  /^(?:cachedContent|continuationToken|tools\..+|contents\.parts\.(?:executableCode|codeExecutionResult|toolCall|toolResponse)|generationConfig\.(?:responseLogprobs|logprobs|responseFormat|speechConfig|imageConfig|translationConfig|audio\w+))$/;
+  /^(?:cachedContent|continuationToken|tools\.(?!functionDeclarations\.response(?:JsonSchema)?$).+|contents\.parts\.(?:executableCode|codeExecutionResult|toolCall|toolResponse)|generationConfig\.(?:responseLogprobs|logprobs|responseFormat|speechConfig|imageConfig|translationConfig|audio\w+))$/;
 
 /** Reads the body of `generateContent` or `streamGenerateContent`. Throws InvalidRequestError. */
 export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedCompletion {
@@ -46,7 +49,7 @@ export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedC
   const unknown = new UnknownFields(REFUSED);
   const request = readRequest(named, unknown);
   refuseIf(refusedIssue(unknown) ?? formatIssue(request) ?? choiceIssue(request) ?? instructionIssue(request));
-  const contents = messagesOfContents(request.contents, unknown);
+  const contents = messagesOfContents(request.contents);
   checkParts(contents.messages, (param) => paramOf(param, request, contents));
   return {
     kind: "completion",

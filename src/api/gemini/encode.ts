@@ -8,7 +8,7 @@ import { TokenCount } from "../schema.ts";
 import type { AddEvent, EventEncoder } from "../wire.ts";
 import { errorOf } from "./errors.ts";
 import type { GeminiPart } from "./request.ts";
-import { GEMINI_FORMAT, signatureOfCall, signatureOfDetail } from "./signatures.ts";
+import { GEMINI_FORMAT, signatureOfCall, signatureOfDetail, TEXT_SIGNATURE_ID } from "./signatures.ts";
 
 const Candidate = Type.Object({
   content: Type.Object({ role: Type.Literal("model"), parts: Type.Array(Type.Unknown()) }),
@@ -91,17 +91,21 @@ type Said = Pick<
 
 /** Returns the parts of a message or a piece of one, without its calls. */
 function partsOf(said: { [Field in keyof Said]?: Said[Field] | null | undefined }): GeminiPart[] {
-  const { content, refusal, reasoning_content: thought, reasoning_details: details, images, audio } = said;
+  const { content, refusal, reasoning_content: thought, reasoning_details, images, audio } = said;
+  const details = reasoning_details ?? [];
+  const ofText = details.findLast(({ format, id }) => format === GEMINI_FORMAT && id === TEXT_SIGNATURE_ID);
   const media = [...objectsIn(images).map((image) => imageOf(image.image_url)), audioOf(audio)];
   return [
     ...(thought ? [{ text: thought, thought: true }] : []),
-    // The signature of a call is sent with the call.
-    ...(details ?? []).flatMap((detail) =>
+    // The signature of a call is sent with the call, and that of a text with the text.
+    ...details.flatMap((detail) =>
       detail.format === GEMINI_FORMAT && detail.id !== undefined
         ? []
         : [{ text: "", thought: true, thoughtSignature: signatureOfDetail(detail) }],
     ),
-    ...(content ? [{ text: content }] : []),
+    ...(content || ofText
+      ? [{ text: content ?? "", ...(ofText && { thoughtSignature: signatureOfDetail(ofText) }) }]
+      : []),
     ...(refusal ? [{ text: refusal }] : []),
     ...media.filter((part) => part !== undefined),
   ];

@@ -4,6 +4,8 @@ import { seal, unseal } from "../provider-state.ts";
 
 /** Format of Gemini's own signatures, which are passed on as they are. */
 export const GEMINI_FORMAT = "google-gemini-v1";
+/** Id of the detail with the signature of a text, which has no id of its own as calls have. */
+export const TEXT_SIGNATURE_ID = "text";
 /** Begins the data of other models. In base64, because clients decode and encode signatures. */
 const PREFIX = Buffer.from("tollgate:").toString("base64");
 

@@ -33,8 +33,9 @@ export function messageEvents(head: AnswerHead, add: AddEvent): EventEncoder {
     },
     close({ finishReason, usage }) {
       blocks.end();
-      const delta = ending ?? endingOf(finishReason, blocks);
-      add(eventOf({ type: "message_delta", delta, usage: toMessageUsage(usage) }));
+      const end: { context_management?: unknown } = ending ?? endingOf(finishReason, blocks);
+      const { context_management, ...delta } = end;
+      add(eventOf({ type: "message_delta", delta, usage: toMessageUsage(usage), context_management }));
       add(eventOf({ type: "message_stop" }));
     },
     fail: (error) => add(eventOf(errorEvent(error))),
@@ -43,9 +44,9 @@ export function messageEvents(head: AnswerHead, add: AddEvent): EventEncoder {
 
 /** Returns the body of a complete answer. */
 export function toMessage(head: AnswerHead, answer: Pick<AnswerFold, "message" | "document">, end: AnswerEnd) {
-  const { content, stop_reason, stop_sequence } = answer.document ?? {};
   const common = { ...messageStart(head), usage: toMessageUsage(end.usage) };
-  if (Array.isArray(content)) return { ...common, content, stop_reason, stop_sequence };
+  const { content, stop_reason, stop_sequence, context_management } = answer.document ?? {};
+  if (Array.isArray(content)) return { ...common, content, stop_reason, stop_sequence, context_management };
   const { tool_calls: calls = [], ...message } = answer.message();
   const built = new MessageBlocks();
   built.add({ ...message, tool_calls: calls.map((call, index) => ({ index, ...call })) });

@@ -216,7 +216,7 @@ function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest
 function nativeRequest(
   asked: ResponsesRequest,
   called: ReturnType<typeof calledTools>,
-  { hasTypedItems, uncounted }: InputMessages,
+  { hasPhases, hasTypedItems, uncounted }: InputMessages,
 ): NativeRequest {
   const { input, include = [], previous_response_id: _previous, ...rest } = asked;
   const body: Record<string, unknown> = { ...rest, store: false };
@@ -232,7 +232,7 @@ function nativeRequest(
     wire: "responses",
     body,
     headers: {},
-    hints: nativeHints(asked, search),
+    hints: [...nativeHints(asked, search), ...(hasPhases ? ["input.phase"] : [])],
     needed: neededBySearch(asked, search),
     search,
     typedTools,

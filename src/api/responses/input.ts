@@ -1,4 +1,5 @@
 import type { ContentPart, RequestMessage, ToolCall } from "../chat/request.ts";
+import { TEXT_SIGNATURE_ID } from "../gemini/signatures.ts";
 import { objectsIn } from "../json.ts";
 import { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuse } from "../validation.ts";
@@ -16,6 +17,7 @@ export const PREVIOUS = "previous_response_id";
  */
 export class InputMessages extends PlacedMessages {
   hasTypedItems = false;
+  hasPhases = false;
   /** Parts of items that the messages lack. */
   readonly uncounted: unknown[] = [];
   readonly #extras = new Map<string, unknown>();
@@ -37,6 +39,7 @@ export class InputMessages extends PlacedMessages {
   }
 
   #visit(item: InputItem): void {
+    this.hasPhases ||= "phase" in item;
     this.hasTypedItems ||= TYPED_ITEMS.includes(item.type);
     const parts = () => {
       if (item.type === "message") return objectsIn(item.content).flatMap(({ annotations }) => annotations ?? []);
@@ -139,7 +142,9 @@ export class InputMessages extends PlacedMessages {
     for (const [id, extra] of Object.entries(read.calls ?? {})) this.#extras.set(id, extra);
     const { reasoning_content: text, reasoning_details: details } = read;
     if (text === undefined && details === undefined) return;
-    const message = this.#openTurn(path);
+    // The signature of a text comes after it.
+    const isOfText = details?.every(({ id }) => id === TEXT_SIGNATURE_ID) === true;
+    const message = (isOfText ? this.#turn : undefined) ?? this.#openTurn(path);
     if (text !== undefined) message.reasoning_content = [message.reasoning_content ?? [], text].flat().join("\n\n");
     if (details !== undefined) message.reasoning_details = [...(message.reasoning_details ?? []), ...details];
   }

@@ -10,7 +10,9 @@ import type {
   SharedV4ProviderMetadata,
 } from "@ai-sdk/provider";
 import type { Delta, FinishReason, ToolCallDelta } from "../../api/chat/completion.ts";
-import { type JsonObject, textOf } from "../../api/json.ts";
+import type { ReasoningDetail } from "../../api/chat/request.ts";
+import { TEXT_SIGNATURE_ID } from "../../api/gemini/signatures.ts";
+import { type JsonObject, pick, textOf } from "../../api/json.ts";
 import { endedWith, toFinishReason } from "../openai/chunks.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { toDetail, toExtraContent } from "./reasoning.ts";
@@ -46,7 +48,7 @@ export class AnswerReader {
   readPart(part: LanguageModelV4StreamPart): UpstreamChunk | undefined {
     switch (part.type) {
       case "text-delta":
-        return part.delta === "" ? undefined : { delta: { content: part.delta } };
+        return this.#readText(part.delta, part.providerMetadata);
       case "reasoning-start":
       case "reasoning-delta":
         return this.#readReasoning(part.id, "delta" in part ? part.delta : "", part.providerMetadata);
@@ -81,6 +83,17 @@ export class AnswerReader {
       { ...end, type: "finish" },
     ];
     return parts.flatMap((part) => this.readPart(part) ?? []);
+  }
+
+  #readText(text: string, metadata: SharedV4ProviderMetadata | undefined): UpstreamChunk | undefined {
+    const { metadataKey, reasoning } = this.#wire;
+    const data = textOf(metadata?.[metadataKey]?.thoughtSignature);
+    if (data === undefined || reasoning === undefined) return text === "" ? undefined : { delta: { content: text } };
+    const detail: ReasoningDetail = {
+      ...{ type: "reasoning.encrypted", format: reasoning.format },
+      ...{ id: TEXT_SIGNATURE_ID, data },
+    };
+    return { delta: { ...(text !== "" && { content: text }), reasoning_details: [detail] } };
   }
 
   #readReasoning(id: string, text: string, metadata: SharedV4ProviderMetadata | undefined): UpstreamChunk | undefined {
@@ -154,7 +167,7 @@ export class AnswerReader {
 function toStreamParts(part: LanguageModelV4Content, id: string): LanguageModelV4StreamPart[] {
   switch (part.type) {
     case "text":
-      return [{ type: "text-delta", id, delta: part.text }];
+      return [{ type: "text-delta", id, delta: part.text, ...pick(part, ["providerMetadata"]) }];
     case "reasoning": {
       const { text: delta, ...others } = part;
       return [

@@ -5,6 +5,7 @@ import type {
   SharedV4ProviderOptions,
 } from "@ai-sdk/provider";
 import type { ContentPart, ReasoningDetail, RequestMessage, ToolCall } from "../../api/chat/request.ts";
+import { TEXT_SIGNATURE_ID } from "../../api/gemini/signatures.ts";
 import { isObject, parseJson, textOf } from "../../api/json.ts";
 import { isMedium, MOVED_MEDIA, markOf } from "../fields.ts";
 import { type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
@@ -131,8 +132,24 @@ class ConversationReader {
     const content: AssistantPart[] = [];
     if (rules.takesPlainReasoning && reasoning) content.push({ type: "reasoning", text: reasoning });
     if (text !== "" && calls.length > 0 && rules.dropsTextWithCalls) this.#ignored.add("messages.content");
-    else if (text !== "") content.push({ type: "text", text, ...this.#mark(message.content) });
+    else if (text !== "") content.push({ type: "text", text, ...this.#textOptions(message) });
     return [...thought, ...content, ...parts.slice(thought.length)];
+  }
+
+  /** Returns the package's options of an assistant's text: its mark, or its signature. */
+  #textOptions({ content, reasoning_details: details = [] }: RequestMessage): {
+    providerOptions?: SharedV4ProviderOptions;
+  } {
+    const signature = this.#signatureOf(TEXT_SIGNATURE_ID, details);
+    return signature === undefined ? this.#mark(content) : this.#signed(signature);
+  }
+
+  #signatureOf(id: string, details: readonly ReasoningDetail[]): string | undefined {
+    return details.findLast((one) => isCallSignature(one, this.#wire.reasoning) && one.id === id)?.data;
+  }
+
+  #signed(thoughtSignature: string) {
+    return { providerOptions: { [this.#wire.metadataKey]: { thoughtSignature } } };
   }
 
   /** Returns the reasoning of a message that this wire can read; notes the other. A signature of a call goes with the call. */
@@ -156,16 +173,14 @@ class ConversationReader {
   #call(call: ToolCall, { reasoning_details: details = [] }: RequestMessage, at: string): AssistantPart {
     const { id, function: called, extra_content: extra } = call;
     const { name, arguments: given } = called;
-    const { metadataKey, reasoning } = this.#wire;
     this.#toolNames.set(id, name);
-    const detail = details.find((one) => isCallSignature(one, reasoning) && one.id === id);
-    const signature = readExtraContent(extra).signature ?? detail?.data;
+    const signature = readExtraContent(extra).signature ?? this.#signatureOf(id, details);
     return {
       type: "tool-call",
       toolCallId: id,
       toolName: name,
       input: toInput(given, at),
-      ...(signature !== undefined && { providerOptions: { [metadataKey]: { thoughtSignature: signature } } }),
+      ...(signature !== undefined && this.#signed(signature)),
     };
   }
 

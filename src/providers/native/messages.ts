@@ -1,6 +1,6 @@
 import { NATIVE_DOCUMENT } from "../../api/answer.ts";
 import type { Delta } from "../../api/chat/completion.ts";
-import { detailsOf, isObject, type JsonObject, nameOf, textOf } from "../../api/json.ts";
+import { detailsOf, isObject, type JsonObject, nameOf, pick, textOf } from "../../api/json.ts";
 import { CLAUDE_FORMAT } from "../../api/messages/reasoning.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { toFinishReason } from "../openai/chunks.ts";
@@ -38,7 +38,8 @@ export class MessagesReader implements WireReader {
     if (type === undefined || type === "ping") return undefined;
     this.#counted = new Set();
     const chunk = this.#read(type, event);
-    const data = type === "message_delta" ? detailsOf(event.delta) : event;
+    const data =
+      type === "message_delta" ? { ...detailsOf(event.delta), ...pick(event, ["context_management"]) } : event;
     chunk.native = OWN_EVENTS.has(type) ? [] : [{ type, data, counted: this.#counted }];
     return chunk;
   }
@@ -48,8 +49,7 @@ export class MessagesReader implements WireReader {
     const deltas = answer.content.filter(isObject).flatMap((block, index) => {
       return [this.#begin(index, block), this.#end(index)];
     });
-    const { content, stop_reason, stop_sequence } = answer;
-    const data = { content, stop_reason, stop_sequence };
+    const data = pick(answer, ["content", "stop_reason", "stop_sequence", "context_management"]);
     return [
       ...deltas.map((delta) => ({ delta, native: [] })),
       {
