@@ -16,6 +16,9 @@ export function auditedAllowance({
   return { amount: creditsFromMicro(amount), lapses, reference, begins_at: isoTime(anchorAtMs) };
 }
 
+/** Beginning of the references of the grants that allowances make. */
+export const ALLOWANCE_REFERENCE = "allowance/";
+
 interface AllowancePeriod {
   startMs: number;
   endMs: number;
@@ -42,7 +45,7 @@ export function grantOfPeriod(allowance: AllowanceRow, { startMs, endMs }: Allow
     effectiveAtMs: startMs,
     expiresAtMs: lapses ? endMs : null,
     priority,
-    reference: `allowance/${id}/${day}`,
+    reference: `${ALLOWANCE_REFERENCE}${id}/${day}`,
   };
 }
 

@@ -1,13 +1,22 @@
 import type { MonthDigest, StatementEntry, StatementPage } from "../api/admin/credits.ts";
 import { FURTHER_CLASSES, PRICE_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { isoMonth, isoTime } from "../api/time.ts";
+import { ALLOWANCE_REFERENCE } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { byName, displayPrice, tokensByClass } from "../credits/price.ts";
 import { invalidCursor, OperatorError } from "../errors.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
-import type { LedgerEntry, StatementStart, UsageEvent } from "../stores/queries/statement.ts";
+import {
+  type LedgerEntry,
+  NO_TOTALS,
+  type StatementStart,
+  type StatementTotals,
+  sumOfTotals,
+  TOTALS,
+  type UsageEvent,
+} from "../stores/queries/statement.ts";
 import { csvRow } from "./csv.ts";
 
 const PAGE_ENTRIES = 500;
@@ -67,7 +76,7 @@ export interface StatementRequest extends StatementSelection {
   limit: number;
 }
 
-type StatementBooks = Pick<Books, "statement" | "statementStart" | "closedBefore" | "monthDigests">;
+type StatementBooks = Pick<Books, "statement" | "statementStart" | "statementTotals" | "closedBefore" | "monthDigests">;
 
 /** Lists the changes of an organization's credits, the oldest first, each with the balance after it. */
 export class Statements {
@@ -92,12 +101,15 @@ export class Statements {
     const start = await this.#startOf(organizationId, fromMs ?? null, cursor === null ? undefined : placeOf(cursor));
     const { closedBeforeMs } = start;
     const digests = digestsJson(await this.#books.monthDigests(organizationId, { fromMs, toMs }));
+    // Requires a sum over the period, which later pages need not repeat.
+    const totals = cursor === null ? await this.#totals(organizationId, start, toMs) : null;
     let { opening: balance, position } = start;
     let readEntries = 0;
     const data: StatementEntry[] = [];
     const page = (next_cursor: string | null) => {
       const opening = creditsFromMicro(start.opening);
-      const rest = { next_cursor, opening, closed_before: isoTime(closedBeforeMs), digests };
+      const sums = totals === null ? NO_SUMS : totalsJson(totals, start.opening);
+      const rest = { next_cursor, opening, ...sums, closed_before: isoTime(closedBeforeMs), digests };
       return { page: { object: "list" as const, data, ...rest }, closedBeforeMs };
     };
     const period = { fromMs: start.fromMs ?? undefined, toMs };
@@ -109,6 +121,10 @@ export class Statements {
       if (kind === null || entry.kind === kind) data.push(toWire(entry, balance));
     }
     return page(null);
+  }
+
+  #totals(organizationId: string, { fromMs }: Pick<StatementStart, "fromMs">, to: number | undefined) {
+    return this.#books.statementTotals(organizationId, { from: fromMs ?? undefined, to });
   }
 
   /** Continues after a place, or begins anew if requests before it were closed since. */
@@ -123,8 +139,9 @@ export class Statements {
 
   /**
    * Exports a statement as comma-separated values. Yields the lines of one page at a time, and reads the next page when the
-   * consumer requests it. The costs of providers are for operators only. Each balance is the one after every entry, also where only one kind is exported; the lines of a
-   * page without that kind are an empty string.
+   * consumer requests it. The costs of providers are for operators only. Each balance is the one after every entry, also where
+   * only one kind is exported; the lines of a page without that kind are an empty string. Totals are in a column of their own,
+   * so that a sum of the amounts counts nothing twice.
    */
   async *csv(
     { organizationId, kind: chosen, fromMs, toMs }: StatementSelection,
@@ -133,6 +150,7 @@ export class Statements {
     const start = await this.#books.statementStart(organizationId, fromMs ?? null);
     const period = periodFrom(start, toMs);
     let balance = start.opening;
+    const totals = { ...NO_TOTALS };
     const pages = pagesOf(this.#books, organizationId, { ...period, position: null, limit: EXPORT_PAGE_ENTRIES });
     const total = (atMs: number, kind: string) =>
       `${csvLine({ time: isoTime(atMs), kind, balance: formatCredits(balance) })}\n`;
@@ -143,7 +161,9 @@ export class Statements {
       let lines = "";
       for (const entry of page) {
         balance += entry.amount;
-        if (chosen === null || entry.kind === chosen) lines += `${csvOfEntry(entry, balance, forOperator)}\n`;
+        if (chosen !== null && entry.kind !== chosen) continue;
+        totals[totalOf(entry)] += entry.amount;
+        lines += `${csvOfEntry(entry, balance, forOperator)}\n`;
       }
       return lines;
     };
@@ -155,6 +175,7 @@ export class Statements {
       yield before + lines;
       before = "";
     }
+    yield csvOfTotals(totals, chosen, period.toMs);
     const digests = await this.#books.monthDigests(organizationId, { fromMs, toMs });
     if (digests.length > 0) yield digests.map((row) => `${csvOfDigest(row)}\n`).join("");
     if (period.toMs !== undefined) yield total(period.toMs, "closing");
@@ -164,6 +185,28 @@ export class Statements {
 /** Digests of months as the API and the command show them. */
 export function digestsJson(rows: readonly MonthDigestRow[]): MonthDigest[] {
   return rows.map(({ month, digest }) => ({ month: isoMonth(month), digest }));
+}
+
+const NO_SUMS = { totals: null, closing: null };
+
+/** Totals of a period and the balance at its end as the API shows them. */
+function totalsJson(totals: StatementTotals, opening: MicroCredits): Pick<StatementPage, "totals" | "closing"> {
+  const inCredits = Object.fromEntries(TOTALS.map((name) => [name, creditsFromMicro(totals[name])]));
+  const closing = creditsFromMicro(opening + sumOfTotals(totals));
+  return { totals: inCredits as Record<keyof StatementTotals, number>, closing };
+}
+
+/** Returns the total in which an entry counts. */
+function totalOf(entry: LedgerEntry): keyof StatementTotals {
+  return entry.kind === "grant" && entry.grant.reference?.startsWith(ALLOWANCE_REFERENCE) ? "allowance" : entry.kind;
+}
+
+/** Formats the totals of a period, or those of one kind, as lines. */
+function csvOfTotals(totals: StatementTotals, chosen: StatementEntry["kind"] | null, toMs: number | undefined): string {
+  const names = TOTALS.filter((name) => [null, name, name === "allowance" ? "grant" : name].includes(chosen));
+  const lineOf = (name: keyof StatementTotals) =>
+    csvLine({ time: isoTime(toMs ?? null), kind: `total_${name}`, total: formatCredits(totals[name]) });
+  return names.map((name) => `${lineOf(name)}\n`).join("");
 }
 
 /** Formats the digest of a month as a line, without the line feed. */
@@ -227,6 +270,7 @@ function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
     balance: creditsFromMicro(balance),
     budgets: budgetsOf(entry),
     ...EMPTY_FIELDS,
+    token_name: entry.tokenName ?? null,
   };
   if (entry.kind === "grant") return { ...line, id: entry.grant.id, reference: entry.grant.reference };
   if (entry.kind !== "charge") {
@@ -280,8 +324,10 @@ const CSV_COLUMNS = [
   "budgets",
   "retry_of",
   "retry_credited",
+  "token_name",
+  "total",
 ] as const;
-type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null };
+type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null | undefined };
 
 /** Header line of the CSV format. Lines end with CRLF (RFC 4180); the caller adds the line feed. */
 const CSV_HEADINGS = csvRow(CSV_COLUMNS);
@@ -300,15 +346,16 @@ function csvOfEntry(entry: LedgerEntry, balance: MicroCredits, forOperator: bool
     credits: formatCredits(amount),
     balance: formatCredits(balance),
     budgets: entry.budgets.length === 0 ? "" : JSON.stringify(budgetsOf(entry)),
+    token_name: entry.tokenName,
   };
   if (entry.kind === "charge") {
     const { event } = entry;
     return csvLine({ ...line, ...csvOfCharge(event), provider_cost: forOperator ? event.providerCost : null });
   }
   if (entry.kind === "grant") return csvLine({ ...line, id: entry.grant.id, reference: entry.grant.reference });
-  const { id, holdId, reference, note, draws } = entry.adjustment;
+  const { id, tokenId, holdId, reference, note, draws } = entry.adjustment;
   const about = entry.kind === "lapse" ? draws.map(({ grantId }) => grantId).join(" ") : note;
-  return csvLine({ ...line, id, hold: holdId, reference, note: about });
+  return csvLine({ ...line, id, token: tokenId, hold: holdId, reference, note: about });
 }
 
 function csvOfCharge(event: UsageEvent): CsvCells {

@@ -193,12 +193,15 @@ describe("credits", () => {
     const { usage } = (await (await complete(token)).json()) as { usage: { cost: number } };
     await book(id, "revocations", { amount: 1, note: "=1+1" });
     const path = `/organizations/${id}/statement`;
-    const { body } = await admin().call<Listed & { opening: number }>("GET", path);
-    expect(body.opening).toBe(0);
+    const { body } = await admin().call<Listed & { opening: number; totals: object; closing: number }>("GET", path);
+    const closing = Number((4 - usage.cost).toFixed(6));
+    const none = { allowance: 0, credit: 0, lapse: 0 };
+    expect([body.opening, body.closing]).toEqual([0, closing]);
+    expect(body.totals).toEqual({ ...none, grant: 5, charge: -usage.cost, revoke: -1 });
     expect(body.data).toMatchObject([
       { kind: "grant", amount: 5, balance: 5 },
-      { kind: "charge", amount: -usage.cost, balance: 5 - usage.cost, model: "sandbox/echo", tokens: { input: 2 } },
-      { kind: "revoke", amount: -1, note: "=1+1" },
+      { kind: "charge", amount: -usage.cost, balance: 5 - usage.cost, model: "sandbox/echo", tokens: { input: 2 }, token_name: "unnamed" },
+      { kind: "revoke", amount: -1, note: "=1+1", token_name: null },
     ]);
     const paged = [];
     let cursor: string | null = "";
@@ -210,18 +213,29 @@ describe("credits", () => {
     }
     expect(paged).toEqual(body.data);
     expect((await admin().call<Listed>("GET", `${path}?kind=charge`)).body.data).toEqual([body.data[1]]);
-    const later = await admin().call<Listed & { opening: number }>("GET", `${path}?from=2090-01-01T00:00:00Z`);
-    expect([later.body.data, later.body.opening]).toEqual([[], Number((4 - usage.cost).toFixed(6))]);
+    const later = await admin().call("GET", `${path}?from=2090-01-01T00:00:00Z`);
+    const nothing = { ...none, grant: 0, charge: 0, revoke: 0 };
+    expect(later.body).toMatchObject({ data: [], opening: closing, totals: nothing, closing });
     expect((await admin().call("GET", `${path}?cursor=bm8`)).status).toBe(400);
     const csv = await (await signIn(service, token)).call<string>("GET", `${path}.csv?to=2090-01-01T00:00:00Z`);
     expect(csv.headers.get("content-disposition")).toContain("attachment");
     const lines = csv.body.trimEnd().split("\r\n");
-    expect([lines[0]?.split(",").slice(0, 4), lines.length]).toEqual([["time", "kind", "credits", "balance"], 5]);
+    expect([lines[0]?.split(",").slice(0, 4), lines.length]).toEqual([["time", "kind", "credits", "balance"], 11]);
+    expect(lines[0]).toMatch(/,token_name,total$/);
     expect(lines[3]).toContain("'=1+1");
-    expect(lines[4]).toContain("closing");
+    const totals = lines.slice(4, 10).map((line) => [line.split(",")[1], line.split(",")[2], line.split(",").at(-1)]);
+    expect(totals).toEqual([
+      ["total_grant", "", "5"],
+      ["total_allowance", "", "0"],
+      ["total_charge", "", `${-usage.cost}`],
+      ["total_revoke", "", "-1"],
+      ["total_credit", "", "0"],
+      ["total_lapse", "", "0"],
+    ]);
+    expect(lines[10]).toContain("closing");
     const charges = await admin().call<string>("GET", `${path}.csv?kind=charge&to=2090-01-01T00:00:00Z`);
     expect(charges.headers.get("content-disposition")).toMatch(/filename="[a-z0-9-]+-statement-charge\.csv"/);
-    expect(charges.body.trimEnd().split("\r\n")).toEqual([lines[0], lines[2], lines[4]]);
+    expect(charges.body.trimEnd().split("\r\n")).toEqual([lines[0], lines[2], lines[6], lines[10]]);
     expect((await admin().call("GET", `${path}.csv?kind=gift`)).status).toBe(400);
   });
 

@@ -7,7 +7,7 @@ import { StoreUnavailableError } from "../../src/errors.ts";
 import type { Server, ServerOptions } from "../../src/http/server.ts";
 import { Statements } from "../../src/reports/statement.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
-import type { LedgerEntry } from "../../src/stores/queries/statement.ts";
+import { type LedgerEntry, NO_TOTALS, TOTALS } from "../../src/stores/queries/statement.ts";
 import type { AccessEntry } from "../../src/telemetry/logger.ts";
 import { startTestServer } from "../support/server.ts";
 
@@ -21,11 +21,12 @@ const ENTRY = { budgets: [], atMs: 0, amount: -1n, kind: "revoke" } as const;
 type Read = (organizationId: string, page: number) => Promise<"full" | "last">;
 
 /** Books that generate statements while they are read. `read` decides which page is the last one. */
-class EndlessBooks implements Pick<Books, "statement" | "statementStart" | "closedBefore"> {
+class EndlessBooks implements Pick<Books, "statement" | "statementStart" | "statementTotals" | "closedBefore"> {
   readonly pages: Record<string, number> = {};
   read: Read = async () => "full";
   closedBefore = async () => null;
   monthDigests = async () => [];
+  statementTotals = async () => NO_TOTALS;
   statementStart = async (_: string, fromMs: number | null) => ({ fromMs, opening: 0n, closedBeforeMs: null });
 
   async statement(organizationId: string, { after, limit }: { after: string | null; limit: number }) {
@@ -118,7 +119,7 @@ describe("exports of a statement", () => {
     books.read = async () => "last";
     const other = await ask("org_b");
     expect([other.status, other.headers.get("content-type")]).toEqual([200, "text/csv; charset=utf-8"]);
-    expect((await other.text()).trimEnd().split("\r\n")).toHaveLength(2);
+    expect((await other.text()).trimEnd().split("\r\n")).toHaveLength(2 + TOTALS.length);
   });
 
   test("An export no longer counts once its client has disconnected or has read it to the end", async () => {

@@ -170,11 +170,19 @@ describe.each([
   test.skipIf(isLeftOut)("as comma-separated values, line by line", async () => {
     const rows = await csv();
     let sum = 0n;
-    for (const row of rows) {
+    const [entries, totals] = [rows.slice(0, -6), rows.slice(-6)];
+    for (const row of entries) {
       sum += micro(row.credits ?? "");
       if (micro(row.balance ?? "") !== sum) expect(row).toMatchObject({ balance: `${sum}` });
     }
     expect(sum).toBe(await balance());
+    const totalOf = (kind: string) => micro(totals.find((row) => row.kind === `total_${kind}`)?.total ?? "");
+    const stored = await subject.store.books.statementTotals(ORGANIZATION, {});
+    for (const [name, total] of Object.entries(stored)) {
+      const ofKind = entries.filter(({ kind }) => kind === name).map((row) => micro(row.credits ?? ""));
+      expect([name, total]).toEqual([name, ofKind.reduce((one, other) => one + other, 0n)]);
+      expect([name, totalOf(name)]).toEqual([name, total]);
+    }
     // A text that a spreadsheet would read as a formula is escaped.
     expect(rows[0]).toMatchObject({ kind: "grant", reference: `'=HYPERLINK("http://x")` });
     expect(rows.find(({ kind }) => kind === "revoke")).toMatchObject({ credits: "-0.000005", note: "'-1+1" });
@@ -189,6 +197,12 @@ describe.each([
     const half = (12 * HOUR_MS) / STEP_MS;
     const [opening, ...lines] = await csv("--from", NOON, "--to", "2026-10-31");
     const closing = lines.pop();
+    const totals = lines.splice(half);
+    expect(totals.map(({ kind, credits, total }) => [kind, credits, micro(total ?? "")])).toEqual(
+      ["grant", "allowance", "charge", "revoke", "credit", "lapse"].map((name) => {
+        return [`total_${name}`, "", name === "charge" ? -costs(half, 2 * half) : 0n];
+      }),
+    );
     expect(opening).toMatchObject({ time: "2026-10-30T12:00:00.000Z", kind: "opening" });
     expect(micro(opening?.balance ?? "")).toBe(60_000_000n - costs(0, half));
     expect(lines).toHaveLength(half);

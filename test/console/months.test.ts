@@ -90,11 +90,12 @@ describe.skipIf(!hasBrowser)("the figures of last month in a browser in Los Ange
     await statement.getByLabel("Period (UTC)").selectOption(month);
     await statement.getByText("Closing balance").waitFor();
     await settled(page);
-    const [opening, closing] = ((await statement.locator(".card-head").textContent()) ?? "")
-      .match(/[\d,]+\.\d+/g)
-      ?.map(micro) ?? [0, 0];
-    expect(opening).toBe(0);
-    expect(closing).toBe(GRANTED - (charged[0] ?? 0));
+    const total = async (name: string) =>
+      micro(await statement.locator(".facts > div", { hasText: name }).locator("dd").textContent());
+    expect(await total("Opening balance")).toBe(0);
+    expect(await total("Granted")).toBe(GRANTED);
+    expect(await total("Charged")).toBe(-(charged[0] ?? 0));
+    expect(await total("Closing balance")).toBe(GRANTED - (charged[0] ?? 0));
     const charges = statement.getByRole("row").filter({ hasText: "Charged" });
     const amounts = await charges.evaluateAll((rows) =>
       (rows as unknown as { cells: { textContent: string }[] }[]).map(({ cells }) => cells[2]?.textContent ?? ""),
@@ -110,6 +111,8 @@ describe.skipIf(!hasBrowser)("the figures of last month in a browser in Los Ange
     const rows = lines.map((line) => line.split(",")).filter((cells) => cells[at("kind")] === "charge");
     expect(rows).toHaveLength(3);
     expect(-sum(rows.map((cells) => micro(cells[at("credits")] ?? "")))).toBe(charged[0]);
+    const totals = lines.map((line) => line.trimEnd().split(",")).filter((cells) => cells[at("kind")] === "total_charge");
+    expect(totals.map((cells) => micro(cells.at(-1) ?? ""))).toEqual([-(charged[0] ?? 0)]);
   });
 
   test("The API reports the sum of both months as used.", async () => {

@@ -16,7 +16,6 @@ import type {
   SearchResult,
   ServiceFacts,
   Session,
-  StatementPage,
   Token,
 } from "./types.ts";
 
@@ -160,13 +159,6 @@ export const models = queryOptions({
   staleTime: MODELS_MS,
   refetchInterval: MODELS_MS,
 });
-
-/** First page of a statement from a time on, whose opening balance is the closing balance of the period before. */
-export const openingBalance = (path: string, from: string) =>
-  queryOptions({
-    queryKey: ["organizations", "opening", path, from],
-    queryFn: ({ signal }) => read<StatementPage>(withQuery(path, { from, limit: 1 }), signal),
-  });
 
 /** All budgets of an organization. The service answers them in one page. */
 export const budgets = (path: string) =>

@@ -132,6 +132,7 @@ export const StatementEntry = Type.Object({
   ),
   id: Nullable(Type.String({ description: "Id of the grant, the adjustment or the charged request." })),
   token_id: Nullable(Id),
+  token_name: Nullable(Type.String({ description: "Its present name." })),
   request_id: Nullable(Id),
   model: Nullable(Type.String()),
   route: Nullable(Type.String()),
@@ -153,9 +154,22 @@ export const MonthDigest = Type.Object({
   digest: Type.String({ description: "SHA-256 of what was booked in it, and of the digest of the month before." }),
 });
 export type MonthDigest = Static<typeof MonthDigest>;
+const StatementTotals = Type.Object(
+  {
+    grant: Type.Number({ description: "Without those of allowances." }),
+    ...{ allowance: Type.Number(), charge: Type.Number(), revoke: Type.Number() },
+    credit: Type.Number({ description: "Refunds." }),
+    lapse: Type.Number({ description: "Expired credits." }),
+  },
+  { description: "Sums of the amounts of the period by kind, also with a filter by kind; only on the first page." },
+);
 export const StatementPage = Type.Object({
   ...PageOf(StatementEntry).properties,
   opening: Type.Number({ description: "Credits before the first entry." }),
+  totals: Nullable(StatementTotals),
+  closing: Nullable(
+    Type.Number({ description: "Credits after the last entry of the period; only on the first page." }),
+  ),
   closed_before: Nullable(
     Type.String({ description: "Older requests are closed: a statement begins here. Null: none." }),
   ),

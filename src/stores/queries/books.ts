@@ -7,7 +7,14 @@ import type { Durability, StoreDriver } from "../driver.ts";
 import { BALANCE, BROKEN_ATTEMPT, KEY } from "../schema.ts";
 import { join, raw, sql } from "../sql.ts";
 import { monthDigestsOf } from "./month-digests.ts";
-import { closedBefore, recordBalance, type StatementRange, statementPage, statementStart } from "./statement.ts";
+import {
+  closedBefore,
+  recordBalance,
+  type StatementRange,
+  statementPage,
+  statementStart,
+  totalsBetween,
+} from "./statement.ts";
 import { verifyOrganization } from "./verify.ts";
 import { verifyStore } from "./verify-store.ts";
 
@@ -112,6 +119,8 @@ function statements(database: Database) {
      */
     statement: (organizationId: string, page: StatementRange) => statementPage(database, organizationId, page),
     statementStart: (organizationId: string, fromMs: number | null) => statementStart(database, organizationId, fromMs),
+    statementTotals: (organizationId: string, period: Parameters<typeof totalsBetween>[2]) =>
+      totalsBetween(database, organizationId, period),
     monthDigests: (organizationId: string, period: Parameters<typeof monthDigestsOf>[2]) =>
       monthDigestsOf(database, organizationId, period),
     closedBefore: (organizationId: string) => closedBefore(database, organizationId),

@@ -1,3 +1,4 @@
+import { ALLOWANCE_REFERENCE } from "../../credits/allowance.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AdjustmentRow, GrantRow, RequestRow } from "../../credits/books.ts";
 import { countersIn } from "../../credits/budget-uses.ts";
@@ -26,6 +27,8 @@ export type LedgerEntry = {
   amount: MicroCredits;
   /** The budgets in which it counts, with their present names; a deleted one has none. */
   budgets: readonly (BudgetUse & { name?: string | undefined })[];
+  /** Present name of the token that it is about. */
+  tokenName?: string | undefined;
 } & (
   | { kind: "grant"; grant: GrantRow }
   | { kind: "charge"; event: UsageEvent }
@@ -84,18 +87,35 @@ export async function statementPage(
   return named(database, organizationId, entries.slice(0, limit));
 }
 
-/** Adds the names of budgets to entries. */
+/** Adds the names of budgets and tokens to entries. */
 async function named(database: Database, organizationId: string, entries: LedgerEntry[]): Promise<LedgerEntry[]> {
-  const ids = new Set(entries.flatMap(({ budgets }) => budgets.map(({ budgetId }) => budgetId)));
-  if (ids.size === 0) return entries;
-  const rows = await database.read<{ id: string; name: string }>(
-    sql`select id, name from budget where organization_id = ${organizationId} and id in (${join([...ids])})`,
-  );
-  const names = new Map(rows.map(({ id, name }) => [id, name]));
-  return entries.map((entry) => {
-    const budgets = entry.budgets.map((use) => ({ ...use, name: names.get(use.budgetId) }));
-    return { ...entry, budgets };
-  });
+  const namesOf = async (table: "budget" | "token", ids: readonly string[]) => {
+    if (ids.length === 0) return new Map<string, string>();
+    const rows = await database.read<{ id: string; name: string }>(sql`
+      select id, name from ${raw(table)} where organization_id = ${organizationId} and id in (${join([...new Set(ids)])})`);
+    return new Map(rows.map(({ id, name }) => [id, name]));
+  };
+  const [budgets, tokens] = await Promise.all([
+    namesOf(
+      "budget",
+      entries.flatMap((entry) => entry.budgets.map(({ budgetId }) => budgetId)),
+    ),
+    namesOf(
+      "token",
+      entries.flatMap((entry) => tokenIdOf(entry) ?? []),
+    ),
+  ]);
+  return entries.map((entry) => ({
+    ...entry,
+    budgets: entry.budgets.map((use) => ({ ...use, name: budgets.get(use.budgetId) })),
+    tokenName: tokens.get(tokenIdOf(entry) ?? ""),
+  }));
+}
+
+/** Returns the token that an entry is about; null for a grant and for changes of other credits. */
+function tokenIdOf(entry: LedgerEntry): string | null {
+  if (entry.kind === "grant") return null;
+  return entry.kind === "charge" ? entry.event.tokenId : entry.adjustment.tokenId;
 }
 
 interface Query {
@@ -318,26 +338,60 @@ export async function recordBalance(database: Database, organizationId: string, 
   await database.write([sql`${insertion} on conflict do nothing`]);
 }
 
-/** Adds up an organization's statement entries from a time on, and before another; of requests those that meet a condition. */
+/** What the entries of a statement add up to by kind, with the signs of their amounts. */
+export type StatementTotals = Record<(typeof TOTALS)[number], MicroCredits>;
+
+/** Kinds of totals, in their order. Grants of allowances are summed up apart from others. */
+export const TOTALS = ["grant", "allowance", "charge", "revoke", "credit", "lapse"] as const;
+
+const IS_ALLOWANCE = sql`coalesce(reference, '') like ${`${ALLOWANCE_REFERENCE}%`}`;
+/** Later than any entry, and early enough for an id. */
+const FAR_MS = Date.UTC(9999, 0);
+
+/**
+ * Adds up an organization's statement entries by kind, from a time on, and before another; of requests those that meet a
+ * condition.
+ */
+export async function totalsBetween(
+  database: Database,
+  organizationId: string,
+  { from = 0, to = FAR_MS }: { from?: number | undefined; to?: number | undefined },
+  condition: Sql = sql`1 = 1`,
+): Promise<StatementTotals> {
+  const costs = (isLate: 0 | 1) => sql`
+    select coalesce(sum(cost), 0) from request
+    where organization_id = ${organizationId} and is_late = ${raw(isLate)} and ending <> 'released'
+      and ended_at >= ${from} and ended_at < ${to} and ${condition}`;
+  const grants = (isOf: Sql) => sql`
+    select coalesce(sum(amount), 0) from credit_grant
+    where organization_id = ${organizationId} and source = 'grant' and created_at >= ${from} and created_at < ${to}
+      and ${isOf}`;
+  const adjustments = (kind: AdjustmentRow["kind"]) => sql`
+    select coalesce(sum(amount), 0) from adjustment
+    where organization_id = ${organizationId} and made_at >= ${from} and made_at < ${to} and kind = ${kind}`;
+  const [row] = await database.read<StatementTotals>(sql`
+    select cast((${grants(sql`not ${IS_ALLOWANCE}`)}) as bigint) as "grant",
+      cast((${grants(IS_ALLOWANCE)}) as bigint) as allowance,
+      cast(-(${costs(0)} and ${idsBookedBetween(database, from, to)}) - (${costs(1)})
+        - (${adjustments("late_settlement")}) as bigint) as charge,
+      cast(-(${adjustments("revoke")}) as bigint) as revoke, cast((${adjustments("credit")}) as bigint) as credit,
+      cast(-(${adjustments("lapse")}) as bigint) as lapse`);
+  return row ?? NO_TOTALS;
+}
+
+export const NO_TOTALS = Object.fromEntries(TOTALS.map((name) => [name, 0n])) as StatementTotals;
+
+/** Adds up an organization's statement entries from a time on, and before another, as `totalsBetween` does. */
 export async function sumBetween(
   database: Database,
   organizationId: string,
   from: number,
   to: number,
-  condition: Sql = sql`1 = 1`,
+  condition?: Sql,
 ): Promise<MicroCredits> {
-  const costs = (isLate: 0 | 1) => sql`
-    select coalesce(sum(cost), 0) from request
-    where organization_id = ${organizationId} and is_late = ${raw(isLate)} and ending <> 'released'
-      and ended_at >= ${from} and ended_at < ${to} and ${condition}`;
-  const [row] = await database.read<{ sum: bigint }>(sql`
-    select cast(
-      (select coalesce(sum(amount), 0) from credit_grant
-        where organization_id = ${organizationId} and source = 'grant' and created_at >= ${from} and created_at < ${to})
-      + (select coalesce(sum(case kind when 'credit' then amount else -amount end), 0) from adjustment
-        where organization_id = ${organizationId} and made_at >= ${from} and made_at < ${to})
-      - (${costs(0)} and ${idsBookedBetween(database, from, to)})
-      - (${costs(1)})
-    as bigint) as sum`);
-  return row?.sum ?? 0n;
+  return sumOfTotals(await totalsBetween(database, organizationId, { from, to }, condition));
+}
+
+export function sumOfTotals(totals: StatementTotals): MicroCredits {
+  return Object.values(totals).reduce((sum, amount) => sum + amount, 0n);
 }

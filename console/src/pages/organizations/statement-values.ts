@@ -1,4 +1,4 @@
-import type { StatementEntry } from "../../api/types.ts";
+import type { StatementEntry, StatementPage } from "../../api/types.ts";
 import { countOf, formatExactCredits } from "../../format/numbers.ts";
 
 export const KIND_LABELS: Record<StatementEntry["kind"], string> = {
@@ -8,6 +8,16 @@ export const KIND_LABELS: Record<StatementEntry["kind"], string> = {
   credit: "Refunded",
   lapse: "Expired",
 };
+
+/** Labels of the totals of a statement, in the order in which they are shown. */
+export const TOTAL_LABELS: readonly (readonly [keyof NonNullable<StatementPage["totals"]>, string])[] = [
+  ["grant", "Granted"],
+  ["allowance", "Allowances"],
+  ["credit", "Refunded"],
+  ["charge", "Charged"],
+  ["revoke", "Revoked"],
+  ["lapse", "Expired"],
+];
 
 /** Label of a reference. The reference of a monthly allowance is shortened to its day. */
 export function referenceLabel(reference: string): string {
@@ -25,8 +35,12 @@ export function entryDescription({ kind, model, tokens, reference, note, id, ret
   return [reference && referenceLabel(reference), note].filter(Boolean).join(": ") || (id ?? "");
 }
 
-/** Names the budgets in which an entry counts, with the value of each; null if there is none. */
-export function budgetsLabel({ budgets }: StatementEntry): string | null {
+/** Names the token of an entry and the budgets in which it counts, with the value of each; null if there is none. */
+export function countedLabel({ token_id, token_name, budgets }: StatementEntry): string | null {
   const names = budgets.map(({ id, name, value }) => `${name ?? id}${value === null ? "" : ` (${value})`}`);
-  return names.length === 0 ? null : `${names.length === 1 ? "Budget" : "Budgets"}: ${names.join(", ")}`;
+  const parts = [
+    token_id !== null && `Token: ${token_name ?? token_id}`,
+    names.length > 0 && `${names.length === 1 ? "Budget" : "Budgets"}: ${names.join(", ")}`,
+  ];
+  return parts.filter(Boolean).join(" · ") || null;
 }

@@ -1,21 +1,20 @@
-import { useQuery } from "@tanstack/react-query";
 import { Download, ReceiptText } from "lucide-react";
 import { useState } from "react";
 import { Link } from "wouter";
 import { withQuery } from "../../api/client.ts";
-import { openingBalance, useList } from "../../api/queries.ts";
+import { useList } from "../../api/queries.ts";
 import type { Organization, StatementEntry, StatementPage } from "../../api/types.ts";
 import { BASE_PATH } from "../../base-path.ts";
 import { formatAmount, formatChange } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Listing } from "../../ui/listing.tsx";
-import { Card } from "../../ui/page.tsx";
-import { Badge, Empty } from "../../ui/states.tsx";
+import { Card, Facts } from "../../ui/page.tsx";
+import { Badge, Empty, Skeleton } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Moment, useNow } from "../../ui/values.tsx";
 import { Choice } from "../filters.tsx";
 import { PeriodChoice, type Times, timesOfPeriod } from "../period.tsx";
-import { budgetsLabel, entryDescription, KIND_LABELS } from "./statement-values.ts";
+import { countedLabel, entryDescription, KIND_LABELS, TOTAL_LABELS } from "./statement-values.ts";
 
 const RANGES = [["7", "Last 7 days"]] as const;
 
@@ -29,11 +28,10 @@ export function Statement({ organization: { id } }: { organization: Organization
   const filter = { ...period, ...(kind !== "" && { kind }) };
   const list = useList<StatementEntry, StatementPage>("organizations", base, filter);
   const hasEnded = period.to !== undefined && Date.parse(period.to) <= nowMs;
-  const closing = useQuery({ ...openingBalance(base, period.to ?? ""), enabled: hasEnded });
   return (
     <Card
       title="Statement"
-      about={balancesLabel(list.data?.pages[0]?.opening, hasEnded ? closing.data?.opening : undefined)}
+      about="Everything that changed the credits, oldest first · Days in UTC"
       flush
       actions={
         <>
@@ -46,6 +44,7 @@ export function Statement({ organization: { id } }: { organization: Organization
         </>
       }
     >
+      <Totals page={list.data?.pages[0]} hasEnded={hasEnded} />
       <Listing
         caption="Statement"
         list={list}
@@ -61,10 +60,21 @@ export function Statement({ organization: { id } }: { organization: Organization
   );
 }
 
-function balancesLabel(opening: number | undefined, closing: number | undefined): string {
-  if (opening === undefined) return "Loading …";
-  const end = closing === undefined ? "" : ` · Closing balance: ${formatAmount(closing)}`;
-  return `Opening balance: ${formatAmount(opening)}${end} · Days in UTC`;
+/** Balances at the beginning and at the end of the period, and what its entries of each kind add up to. */
+function Totals({ page, hasEnded }: { page: StatementPage | undefined; hasEnded: boolean }) {
+  const figure = (amount: number | null | undefined, format: (credits: number) => string) =>
+    amount === null || amount === undefined ? <Skeleton width="4rem" /> : format(amount);
+  return (
+    <div className="statement-totals">
+      <Facts
+        facts={[
+          ["Opening balance", figure(page?.opening, formatAmount)],
+          ...TOTAL_LABELS.map(([name, label]) => [label, figure(page?.totals?.[name], formatChange)] as const),
+          [hasEnded ? "Closing balance" : "Balance so far", figure(page?.closing, formatAmount)],
+        ]}
+      />
+    </div>
+  );
 }
 
 const COLUMNS: readonly Column<StatementEntry>[] = [
@@ -81,7 +91,7 @@ const COLUMNS: readonly Column<StatementEntry>[] = [
 function What({ entry }: { entry: StatementEntry }) {
   const { may } = useAccess();
   const words = entryDescription(entry);
-  const counted = budgetsLabel(entry);
+  const counted = countedLabel(entry);
   return (
     <span className="row row-stacked">
       <Badge tone={entry.kind === "charge" ? "plain" : "accent"}>{KIND_LABELS[entry.kind]}</Badge>
