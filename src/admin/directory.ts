@@ -40,15 +40,16 @@ export function directoryOver({ rows, clock }: { rows: DirectoryRows; clock: () 
   return {
     async organizations(search: Pick<OrganizationSearch, "search" | "status"> & PageRequest) {
       const { cursor, limit, ...filter } = search;
-      const spentIn = paceDays(clock());
-      const page = { ...filter, id: null, spentIn, before: positionOf(cursor), limit: limit + 1 };
-      const toEntry = (row: ListedOrganization) => toOrganization(row, spentIn.toDay);
+      const nowMs = clock();
+      const page = { ...filter, id: null, spentIn: paceDays(nowMs), before: positionOf(cursor), limit: limit + 1 };
+      const toEntry = (row: ListedOrganization) => toOrganization(row, nowMs);
       return pageOf(await rows.organizations(page), limit, toEntry, ({ organization }) => cursorFor(organization));
     },
     async organization(id: string): Promise<Organization | undefined> {
-      const spentIn = paceDays(clock());
-      const [row] = await rows.organizations({ id, search: null, status: null, before: null, limit: 1, spentIn });
-      return row && toOrganization(row, spentIn.toDay);
+      const nowMs = clock();
+      const filter = { id, search: null, status: null, before: null, limit: 1 };
+      const [row] = await rows.organizations({ ...filter, spentIn: paceDays(nowMs) });
+      return row && toOrganization(row, nowMs);
     },
     async tokens(search: Omit<TokenSearch, "id" | "nowMs" | "before"> & PageRequest) {
       const { cursor, limit, ...filter } = search;
@@ -90,6 +91,7 @@ export function directoryOver({ rows, clock }: { rows: DirectoryRows; clock: () 
 }
 
 const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
 const PACE_DAYS = 7;
 const POSITION = /^(\d{1,16})_(.{1,200})$/s;
 
@@ -124,7 +126,7 @@ function paceDays(nowMs: number): { fromDay: number; toDay: number } {
 
 const NO_OWN_TOKENS: TokenBoundSettings = { countMax: 0, models: null, capMax: null, daysMax: null };
 
-function toOrganization({ organization, balance, spent }: ListedOrganization, toDay: number): Organization {
+function toOrganization({ organization, balance, charged }: ListedOrganization, nowMs: number): Organization {
   const { id, name, kind, status, limits, createdAtMs, keepsConversations, keepsResponses, pausesAllowances } =
     organization;
   const { countMax, models, capMax, daysMax } = organization.tokenBounds ?? NO_OWN_TOKENS;
@@ -140,18 +142,26 @@ function toOrganization({ organization, balance, spent }: ListedOrganization, to
     pauses_allowances: pausesAllowances,
     token_bounds: { max_count: countMax, models, max_cap: capMax, max_days: daysMax },
     credits: creditsOf(balance),
-    days_left: spent === null || spent.amount === 0n ? null : daysLeft(balance.available, spent, toDay),
+    days_left: daysLeft(balance, { charged, createdAtMs }, nowMs),
     credit_warnings: balance.warnAt?.map(creditsFromMicro) ?? null,
     created_at: isoTime(createdAtMs),
   };
 }
 
+/** Returns how long credits last. All charges of a newer organization count, from its creation on. */
 function daysLeft(
-  available: MicroCredits,
-  { amount, fromDay }: NonNullable<ListedOrganization["spent"]>,
-  toDay: number,
-): number {
-  return (creditsFromMicro(available) / creditsFromMicro(amount)) * ((toDay - fromDay) / DAY_MS);
+  { available, spent }: ListedOrganization["balance"],
+  { charged, createdAtMs }: Pick<ListedOrganization, "charged"> & { createdAtMs: number },
+  nowMs: number,
+): number | null {
+  const { fromDay, toDay } = paceDays(nowMs);
+  if (createdAtMs < fromDay) return daysOfCredits(available, charged, toDay - fromDay);
+  return daysOfCredits(available, spent, Math.max(HOUR_MS, nowMs - createdAtMs));
+}
+
+/** Returns the days until credits are spent, at the rate at which others were in some time; null without any. */
+function daysOfCredits(available: MicroCredits, spent: MicroCredits, inMs: number): number | null {
+  return spent <= 0n ? null : (creditsFromMicro(available) / creditsFromMicro(spent)) * (inMs / DAY_MS);
 }
 
 function toToken({ token, organizationName }: ListedToken, nowMs: number): Token {

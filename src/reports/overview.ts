@@ -16,7 +16,7 @@ import { ALL_ORGANIZATIONS, DAY_MS, dayOf, daysBetween, type UsageDays } from ".
 
 export interface OverviewsOptions {
   rows: Pick<UsageRows, "credits" | "names" | "solvency" | "available">;
-  refusals: Pick<RefusalRows, "days">;
+  refusals: Pick<RefusalRows, "days" | "organizations">;
   days: Pick<UsageDays, "usage">;
   /** Milliseconds since 1970. */
   clock: () => number;
@@ -38,6 +38,9 @@ const PACE_DAYS = 7;
 const TOP = 10;
 /** Organizations whose credits end within this time at their rate are listed. */
 const ENDING_WITHIN_DAYS = 7;
+/** Organizations that were refused for credits. */
+const REFUSED_MAX = 50;
+const HOUR_MS = 3_600_000;
 /** Organizations with the most charges for which that is estimated. */
 const ESTIMATED_MAX = 500;
 
@@ -74,7 +77,7 @@ export class Overviews {
       to: dayText(toDay),
       generated_at: isoTime(nowMs),
       pending_days: pendingDays,
-      ...(await this.#funds(organizationId, nowMs)),
+      ...(await this.#funds(organizationId, nowMs, { fromDay, toDay })),
       totals: { ...toCounts(sumOf(models)), refused: refusedIn(refused), first_token_ms: firstTokenOf(firstTokens) },
       days: daysBetween(fromDay, toDay).map((day) => ({
         ...dayOfOverview(day, models, firstTokens, toCounts),
@@ -87,7 +90,11 @@ export class Overviews {
   }
 
   /** Reports credits and the rate of the last days; for all organizations together, also which of them run out. */
-  async #funds(organizationId: string | null, nowMs: number): Promise<Pick<Overview, "credits" | "organizations">> {
+  async #funds(
+    organizationId: string | null,
+    nowMs: number,
+    period: { fromDay: number; toDay: number },
+  ): Promise<Pick<Overview, "credits" | "organizations">> {
     const { rows, days } = this.#options;
     const today = dayOf(nowMs);
     const fromDay = today - (PACE_DAYS - 1) * DAY_MS;
@@ -96,28 +103,31 @@ export class Overviews {
       days.usage(organizationId ?? ALL_ORGANIZATIONS, fromDay, today),
     ]);
     const models = usage.rows.filter(({ dimension }) => dimension === "model");
-    const beganMs = models.reduce((least, { day }) => Math.min(least, day), today);
-    const elapsedDays = Math.max(1, (nowMs - beganMs) / DAY_MS);
-    const perDay = creditsFromMicro(sumOf(models).charged) / elapsedDays;
+    const elapsedDays = (createdAtMs: number) => Math.max(HOUR_MS, nowMs - Math.max(fromDay, createdAtMs)) / DAY_MS;
+    const perDay = creditsFromMicro(sumOf(models).charged) / elapsedDays(credits.createdAtMs);
     const shown = { ...creditsOf(credits), spent_per_day: perDay };
     if (organizationId !== null) {
       return { credits: { ...shown, days_left: daysLeft(credits.available, perDay) }, organizations: null };
     }
     const spent = rankedOf(usage.rows.filter(({ dimension }) => dimension === "organization"));
-    const organizations = await this.#solvency(spent, elapsedDays);
+    const [solvency, refused] = await Promise.all([
+      this.#solvency(spent, elapsedDays),
+      this.#options.refusals.organizations("insufficient_credits", period, REFUSED_MAX),
+    ]);
     // Credits of one organization pay for no other.
-    return { credits: { ...shown, days_left: null }, organizations };
+    return { credits: { ...shown, days_left: null }, organizations: { ...solvency, refused } };
   }
 
-  async #solvency(spent: [id: string, UsageCounts][], elapsedDays: number): Promise<Overview["organizations"]> {
+  async #solvency(spent: [id: string, UsageCounts][], elapsedDays: (createdAtMs: number) => number) {
     const { rows } = this.#options;
     const chargedTo = new Map(spent.slice(0, ESTIMATED_MAX).map(([id, { charged }]) => [id, charged]));
     const [{ active, outOfCredits }, found] = await Promise.all([
       rows.solvency(),
       rows.available([...chargedTo.keys()]),
     ]);
-    const ending = found.flatMap(({ id, name, available }) => {
-      const left = daysLeft(available, creditsFromMicro(chargedTo.get(id) ?? 0n) / elapsedDays);
+    const ending = found.flatMap(({ id, name, created, available }) => {
+      const perDay = creditsFromMicro(chargedTo.get(id) ?? 0n) / elapsedDays(Number(created));
+      const left = daysLeft(available, perDay);
       const row = { organization_id: id, name, available: creditsFromMicro(available), days_left: left ?? 0 };
       return left === null || left >= ENDING_WITHIN_DAYS ? [] : [row];
     });

@@ -9,11 +9,14 @@ beforeAll(async () => {
 });
 afterAll(() => service?.end());
 
+const WAITS = { timeout: 60_000 };
+
 interface Overview {
-  credits: { available: number; days_left: number | null };
+  credits: { available: number; used: number; days_left: number | null };
   organizations: {
     active: number;
     out_of_credits: number;
+    refused: { organization_id: string; name: string; requests: number }[];
     ending: { organization_id: string; name: string; available: number; days_left: number }[];
   } | null;
   totals: { requests: number; refused: number };
@@ -53,11 +56,26 @@ test("the credits of one organization hide from nobody that others cannot pay", 
   expect(await listed()).not.toContain(rich.id);
   expect(all.refusals).toEqual([{ code: "insufficient_credits", requests: 5 }]);
   expect(all.days.at(-1)).toMatchObject({ refused: 5 });
+  expect(all.organizations?.refused).toEqual([{ organization_id: empty.id, name: "Test", requests: 5 }]);
+  expect((await overview("?from=2020-01-01&to=2020-01-02")).organizations?.refused).toEqual([]);
 
   const own = await overview(`?organization_id=${rich.id}`);
   expect(own.organizations).toBeNull();
   expect(own.credits.days_left).toBeGreaterThan(0);
   expect(own.refusals).toEqual([]);
+});
+
+test("an organization has a rate and days left from its first hour on", async () => {
+  const { id, token } = await makeOrganization(service, "10");
+  expect((await operator(service).call("GET", `/organizations/${id}`)).body.days_left).toBeNull();
+  expect(await ask(token, 10)).toBe(200);
+  // At most an hour old: its charges are those of an hour.
+  const lastingOf = (credits: { available: number; used: number }) => credits.available / (24 * credits.used);
+  await expect.poll(async () => (await overview(`?organization_id=${id}`)).credits.used, WAITS).toBeGreaterThan(0);
+  const { credits } = await overview(`?organization_id=${id}`);
+  expect(credits.days_left).toBeCloseTo(lastingOf(credits), 6);
+  const { body } = await operator(service).call<{ days_left: number; credits: typeof credits }>("GET", `/organizations/${id}`);
+  expect(body.days_left).toBeCloseTo(lastingOf(body.credits), 6);
 });
 
 test("organizations that never had credits and paused ones are told apart", async () => {

@@ -63,7 +63,7 @@ export const Organization = Type.Object({
   days_left: Nullable(
     Type.Number({
       description:
-        "Days until the available credits are spent at the rate of the last 7 finished days, from the stored sums of these days; null without charges.",
+        "Days until the available credits are spent at the rate of the last 7 finished days, or of all the time since a later creation; null without charges.",
     }),
   ),
   credit_warnings: Nullable(

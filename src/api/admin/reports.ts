@@ -42,7 +42,7 @@ export const Overview = Type.Object({
   pending_days: Type.Integer({ minimum: 0, description: "Days of the range whose totals are not complete." }),
   credits: Type.Object({
     ...Credits.properties,
-    spent_per_day: Type.Number({ description: "Mean of the last 7 days." }),
+    spent_per_day: Type.Number({ description: "Mean of the last 7 days, or of the time since a later creation, at least an hour." }),
     days_left: Nullable(
       Type.Number({
         description:
@@ -61,6 +61,10 @@ export const Overview = Type.Object({
         ending: Type.Array(
           Type.Object({ organization_id: Id, name: Type.String(), available: Amount, days_left: Type.Number() }),
           { description: "Up to 10 whose credits last less than 7 days at their rate of the last 7 days." },
+        ),
+        refused: Type.Array(
+          Type.Object({ organization_id: Id, name: Type.String(), requests: Type.Integer({ minimum: 1 }) }),
+          { description: "Up to 50 whose requests were refused with insufficient_credits in the period, most first." },
         ),
       },
       { description: "Null if the request is for one organization." },

@@ -17,8 +17,8 @@ import type { OperatorRow, SessionRow } from "./admin.ts";
 export interface ListedOrganization {
   organization: OrganizationRow;
   balance: BalanceRow;
-  /** Charges of the days whose sums are stored, and the first of these days with a request; null if there is none. */
-  spent: { amount: MicroCredits; fromDay: number } | null;
+  /** Charges of the days whose sums are stored. */
+  charged: MicroCredits;
 }
 
 export interface ListedToken {
@@ -88,7 +88,7 @@ export function directoryRows({ read }: Database) {
       return rows.map((row) => ({
         organization: ORGANIZATION.fromRecord(row),
         balance: BALANCE.fromRecord(row),
-        spent: row.from_day === null ? null : { amount: row.charged, fromDay: Number(row.from_day) },
+        charged: row.charged,
       }));
     },
     async tokens(page: TokenSearch): Promise<ListedToken[]> {
@@ -145,8 +145,7 @@ function organizationQuery({ id, search, status, before, limit, spentIn }: Organ
     isBefore("organization", before),
   );
   return sql`
-    select organization.*, balance.*, (select min(day) from ${days}) as from_day,
-      (select cast(coalesce(sum(charged), 0) as bigint) from ${days}) as charged
+    select organization.*, balance.*, (select cast(coalesce(sum(charged), 0) as bigint) from ${days}) as charged
     from organization join balance on balance.organization_id = organization.id
     where ${wanted} order by organization.created_at desc, organization.id desc limit ${limit}`;
 }

@@ -61,6 +61,15 @@ export function refusalRows({ read, remove, write }: Database) {
         where organization_id = ${organizationId} and day >= ${fromDay} and day <= ${toDay}`;
       return (await read<object>(query)).map(REFUSAL_DAY.fromRecord);
     },
+    /** Returns the organizations with the most refusals with a code in the days from `fromDay` to `toDay` inclusive. */
+    async organizations(code: string, { fromDay, toDay }: { fromDay: number; toDay: number }, limit: number) {
+      const rows = await read<{ id: string; name: string; requests: bigint }>(sql`
+        select organization.id, organization.name, cast(sum(refusal_day.requests) as bigint) as requests
+        from organization cross join refusal_day
+        where refusal_day.organization_id = organization.id and day >= ${fromDay} and day <= ${toDay} and code = ${code}
+        group by organization.id, organization.name order by requests desc, organization.id limit ${limit}`);
+      return rows.map(({ id, name, requests }) => ({ organization_id: id, name, requests: Number(requests) }));
+    },
     /** Returns refusals, the newest first. */
     search({ organizationId, tokenId, model, id, requestId, failure, fromMs, toMs, before, limit }: RefusalSearch) {
       const wanted = allOf(

@@ -192,13 +192,16 @@ const CREDITS = ["granted", "available", "held", "spent", "expired"] as const;
 
 function totals({ read }: Database) {
   return {
-    /** Returns all credits of an organization, or of all organizations (null). */
-    async credits(organizationId: string | null): Promise<Pick<BalanceRow, (typeof CREDITS)[number]>> {
+    /** Returns all credits of an organization, or of all organizations (null), and when it, or the first of them, was created. */
+    async credits(
+      organizationId: string | null,
+    ): Promise<Pick<BalanceRow, (typeof CREDITS)[number]> & { createdAtMs: number }> {
       const sums = CREDITS.map((name) => `cast(coalesce(sum(${name}), 0) as bigint) as ${name}`).join(", ");
-      const condition = equal({ organization_id: organizationId });
-      const [row] = await read<BalanceRow>(sql`select ${raw(sums)} from balance where ${condition}`);
+      const [row] = await read<BalanceRow & { created_at: bigint }>(sql`
+        select ${raw(sums)}, (select min(created_at) from organization where ${equal({ id: organizationId })}) as created_at
+        from balance where ${equal({ organization_id: organizationId })}`);
       if (row === undefined) throw new Error("A sum without a row");
-      return row;
+      return { ...row, createdAtMs: Number(row.created_at) };
     },
     /** Counts the active organizations, and those that have at most a thousandth of their granted credits left. */
     async solvency(): Promise<{ active: number; outOfCredits: number }> {
@@ -210,10 +213,10 @@ function totals({ read }: Database) {
       return { active: Number(row?.active ?? 0), outOfCredits: Number(row?.empty ?? 0) };
     },
     /** Returns what is available to organizations, without paused ones and the playground. */
-    async available(ids: readonly string[]): Promise<{ id: string; name: string; available: bigint }[]> {
+    async available(ids: readonly string[]): Promise<{ id: string; name: string; created: bigint; available: bigint }[]> {
       if (ids.length === 0) return [];
       return read(sql`
-        select organization.id, organization.name, balance.available
+        select organization.id, organization.name, organization.created_at as created, balance.available
         from organization join balance on balance.organization_id = organization.id
         where organization.kind = 'standard' and organization.status = 'active' and organization.id in (${join(ids)})`);
     },

@@ -132,6 +132,38 @@ export function EndingCredits({ organizations }: Pick<Overview, "organizations">
   );
 }
 
+type Refused = NonNullable<Overview["organizations"]>["refused"][number];
+
+/** Organizations that were refused for credits in the period, with links to these requests; nothing where there are none. */
+export function RefusedOrganizations({
+  organizations,
+  view,
+}: Pick<Overview, "organizations"> & { view: Partial<View> }) {
+  if (organizations === null || organizations.refused.length === 0) return null;
+  const behind = { ...view, status: "refused", failure: "insufficient_credits" };
+  const columns: Column<Refused>[] = [
+    { head: "Organization", cell: (row) => <OrganizationLink {...row} /> },
+    {
+      head: "Requests",
+      right: true,
+      cell: ({ organization_id, requests }) => (
+        <RequestsLink view={{ ...behind, organization_id }}>{formatCount(requests)}</RequestsLink>
+      ),
+    },
+  ];
+  return (
+    <Card title="Refused for credits" about="Organizations whose credits did not cover a request in this period" flush>
+      <Table
+        caption="Organizations refused for credits"
+        columns={columns}
+        rows={organizations.refused}
+        keyOf={({ organization_id }) => organization_id}
+        empty={null}
+      />
+    </Card>
+  );
+}
+
 type RefusalCount = Overview["refusals"][number];
 
 /** Refused requests of the period by code; nothing where there are none. */

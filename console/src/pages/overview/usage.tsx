@@ -13,7 +13,7 @@ import { useFilters } from "../filters.tsx";
 import { daysBefore, daysOfPeriod, PeriodChoice } from "../period.tsx";
 import type { View } from "../requests/view.ts";
 import { Charts } from "./charts.tsx";
-import { EndingCredits, Rankings, Refusals } from "./rankings.tsx";
+import { EndingCredits, Rankings, Refusals, RefusedOrganizations } from "./rankings.tsx";
 import { Tiles } from "./tiles.tsx";
 
 const RANGES = [
@@ -93,6 +93,7 @@ function Content({ figures, before, view, day }: ContentProps) {
         <>
           <Charts figures={figures} view={view} day={day} />
           {figures !== undefined && <Refusals refusals={figures.refusals} view={view} />}
+          {figures !== undefined && <RefusedOrganizations organizations={figures.organizations} view={view} />}
           <Rankings figures={figures} view={view} />
         </>
       )}

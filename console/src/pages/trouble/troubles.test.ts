@@ -112,12 +112,12 @@ test("The service says how many organizations cannot pay, names those whose spen
     { organization_id: "org_2", name: "Soon", available: 1, days_left: 2 },
   ];
   const paused = { id: "org_3", name: "Paused" } as Organization;
-  expect(troublesOfAll({ active: 8, out_of_credits: 7, ending }, [paused])).toMatchObject([
+  expect(troublesOfAll({ active: 8, out_of_credits: 7, ending, refused: [] }, [paused])).toMatchObject([
     { tone: "bad", title: "7 of 8 organizations cannot pay", items: [{ text: "Empty", path: "/organizations/org_1" }] },
     { tone: "warn", title: "1 organization is paused", items: [{ text: "Paused", path: "/organizations/org_3" }] },
   ]);
-  expect(troublesOfAll({ active: 8, out_of_credits: 0, ending: [] }, [])).toEqual([]);
-  expect(troublesOfAll({ active: 8, out_of_credits: 1, ending: [] }, [])[0]?.items).toEqual([
+  expect(troublesOfAll({ active: 8, out_of_credits: 0, ending: [], refused: [] }, [])).toEqual([]);
+  expect(troublesOfAll({ active: 8, out_of_credits: 1, ending: [], refused: [] }, [])[0]?.items).toEqual([
     { text: "See all organizations", path: "/organizations" },
   ]);
 });
