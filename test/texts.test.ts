@@ -51,7 +51,17 @@ const WARNED = {
   ...{ credits_left: 19.5, percent: 20, threshold: 20, last_top_up: 100, shortfall: 0.5, name: "Team", value: "ada" },
   ...{ spent: 8, limit: 10, resets_at: "2026-12-01T00:00:00.000Z", days_left: 6.5, hour: "2026-11-20T11:00:00.000Z" },
   ...{ usual: 1, token_id: "tok_1", expires_at: "2026-12-01T00:00:00.000Z", model: "m", date: "2026-12-01" },
-  ...{ replacement: "n", route: "p/m", node: "a", entries: 2, reason: "No space left.", last_result: "HTTP 503" },
+  ...{
+    replacement: "n",
+    route: "p/m",
+    node: "a",
+    entries: 2,
+    reason: "No space left.",
+    amount: 20,
+    note: "For the demo",
+    requested_by: "Ada",
+    last_result: "HTTP 503",
+  },
   ...{ prices: { input: 1, output: 2 }, new_prices: { input: 1.5, output: 2 } },
 };
 

@@ -13,6 +13,8 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
     return `${credits_left} credits are left, which is not more than ${reached} credits.`;
   },
   "credits.shortfall": ({ shortfall }) => `${shortfall} credits of a charge were not covered.`,
+  "credits.requested": ({ requested_by, amount, note }) =>
+    `${requested_by} asks for ${amount} credits${note === null ? "." : `: ${note}`}`,
   "budget.used": ({ name, value, percent, spent, limit, resets_at }) =>
     `The budget "${name}"${value === null ? "" : ` for ${value}`} ${percent === 100 ? "is used up" : `has reached ${percent} %`}: ` +
     `${spent} of ${limit} credits are spent. ` +

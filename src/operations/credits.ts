@@ -15,6 +15,7 @@ import type {
 } from "../credits/books.ts";
 import type { AdjustmentMismatch, GrantTerms } from "../credits/outcomes.ts";
 import { isAccessId, uuidIn } from "../credits/request-id.ts";
+import { eventOf } from "../credits/warnings.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
 import {
   argument,
@@ -29,7 +30,7 @@ import {
   text,
   toggle,
 } from "./command.ts";
-import { type Core, type CreditCore, unknownOrganization } from "./core.ts";
+import { type Core, type CreditCore, rowRecord, unknownOrganization } from "./core.ts";
 import { amountOf, futureTimeOf, operation, sharedOperation, timeOf } from "./operation.ts";
 
 export const listGrants = operation({
@@ -101,6 +102,28 @@ function grantText({ id, amount, effectiveAtMs, expiresAtMs, priority, createdAt
   const rank = priority === 0 ? "" : `, with priority ${priority}`;
   return `grant ${id} of ${formatCredits(amount)} credits${start}, ${expiryText(expiresAtMs)}${rank}`;
 }
+
+/** The time in which a person can ask once. */
+const REQUEST_EVERY_MS = 86_400_000;
+
+export const requestCredits = operation({
+  route: "POST /organizations/:id/credit-requests",
+  permission: "credits:request",
+  summary: "Ask for credits: the receivers of warnings get the event `credits.requested`, once a day from each person",
+  body: (s) => s.NewCreditRequest,
+  answer: { status: 201, description: "The request. Nothing is granted.", schema: (s) => s.CreditRequest },
+  async handle(core, { params: { id }, body: { amount, note = null } }) {
+    amountOf("amount", amount);
+    const nowMs = core.clock();
+    const { id: personId, name, kind } = core.actor;
+    const period = [personId, Math.floor(nowMs / REQUEST_EVERY_MS)];
+    const data = { amount, note, requested_by: name ?? personId, role: kind };
+    const event = eventOf("credits.requested", { organizationId: id, nowMs, period }, data);
+    const audit = rowRecord(core, "credits.request", { organizationId: id, id }, { after: { amount, note } });
+    const isNew = await core.events.insertEvent(event, audit);
+    return { object: "credit_request", organization_id: id, amount, note, repeated: !isNew };
+  },
+});
 
 export const createRevocation = sharedOperation({
   route: "POST /organizations/:id/revocations",

@@ -1,6 +1,6 @@
 import { createAllowance, endAllowance, listAllowances } from "./allowances.ts";
 import { changeBudget, createBudget, deleteBudget, listBudgets, raiseBudget, showBudget } from "./budgets.ts";
-import { createCredit, createGrant, createRevocation, listGrants } from "./credits.ts";
+import { createCredit, createGrant, createRevocation, listGrants, requestCredits } from "./credits.ts";
 import { blockIdentity, listIdentities, unblockIdentity } from "./identities.ts";
 import type { Operation } from "./operation.ts";
 import { createOperator, listOperators, revokeOperator } from "./operators.ts";
@@ -44,7 +44,16 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ listIdentities, blockIdentity, unblockIdentity },
   ...{ showOverview, search, listAudit, exportAudit, exportAuditLines, listModelsWithRoutes, resumeRoute },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization, changeTokenBounds },
-  ...{ listGrants, createGrant, createRevocation, createCredit, listAllowances, createAllowance, endAllowance },
+  ...{
+    listGrants,
+    createGrant,
+    createRevocation,
+    createCredit,
+    requestCredits,
+    listAllowances,
+    createAllowance,
+    endAllowance,
+  },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
   ...{ showStatement, exportStatement },
   ...{ listReceivers, createReceiver, changeReceiver, deleteReceiver, rotateReceiverSecret, testReceiver },

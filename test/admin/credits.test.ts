@@ -200,7 +200,14 @@ describe("credits", () => {
     expect(body.totals).toEqual({ ...none, grant: 5, charge: -usage.cost, revoke: -1 });
     expect(body.data).toMatchObject([
       { kind: "grant", amount: 5, balance: 5 },
-      { kind: "charge", amount: -usage.cost, balance: 5 - usage.cost, model: "sandbox/echo", tokens: { input: 2 }, token_name: "unnamed" },
+      {
+        kind: "charge",
+        amount: -usage.cost,
+        balance: 5 - usage.cost,
+        model: "sandbox/echo",
+        tokens: { input: 2 },
+        token_name: "unnamed",
+      },
       { kind: "revoke", amount: -1, note: "=1+1", token_name: null },
     ]);
     const paged = [];

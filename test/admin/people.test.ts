@@ -81,6 +81,7 @@ listGrants             -      yes       yes      yes    -          yes      yes
 createGrant            -      yes       -        -      -          -        -
 createRevocation       -      yes       -        -      -          -        -
 createCredit           -      yes       -        -      -          -        -
+requestCredits         -      -         -        yes    yes        yes      yes
 listAllowances         -      yes       yes      yes    -          yes      yes
 createAllowance        -      yes       -        -      -          -        -
 endAllowance           -      yes       -        -      -          -        -

@@ -111,7 +111,9 @@ describe.skipIf(!hasBrowser)("the figures of last month in a browser in Los Ange
     const rows = lines.map((line) => line.split(",")).filter((cells) => cells[at("kind")] === "charge");
     expect(rows).toHaveLength(3);
     expect(-sum(rows.map((cells) => micro(cells[at("credits")] ?? "")))).toBe(charged[0]);
-    const totals = lines.map((line) => line.trimEnd().split(",")).filter((cells) => cells[at("kind")] === "total_charge");
+    const totals = lines
+      .map((line) => line.trimEnd().split(","))
+      .filter((cells) => cells[at("kind")] === "total_charge");
     expect(totals.map((cells) => micro(cells.at(-1) ?? ""))).toEqual([-(charged[0] ?? 0)]);
   });
 

@@ -4,10 +4,12 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { operator } from "../support/admin.ts";
+import { operator, signIn } from "../support/admin.ts";
+import { onOneDay } from "../support/patience.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
 import {
   freePort,
+  MEMBER_SCOPES,
   makeDirectory,
   makeOrganization,
   type RunningService,
@@ -144,6 +146,27 @@ describe("a service", () => {
     await setCap(await setCap(1));
     expect((await ask(service, successor.secret)).status).toBe(402);
     await expect.poll(() => receiver.of(id).map(({ capOf }) => capOf), LONG).toEqual([successor.id]);
+  });
+
+  test("a person's request for credits arrives once a day, and is in the audit log", async () => {
+    const { id, token } = await makeOrganization(service, "1", { scopes: MEMBER_SCOPES });
+    await createReceiver(service, { target, organization_id: id });
+    const member = await signIn(service, token);
+    const path = `/organizations/${id}/credit-requests`;
+    await onOneDay();
+    const asked = await member.call("POST", path, { amount: 20, note: "For the demo" });
+    const request = { object: "credit_request", organization_id: id, amount: 20, note: "For the demo" };
+    expect([asked.status, asked.body]).toEqual([201, { ...request, repeated: false }]);
+    await expect.poll(() => receiver.of(id).map(({ type }) => type), LONG).toEqual(["credits.requested"]);
+    const again = await member.call("POST", path, { amount: 30 });
+    expect([again.status, again.body.repeated]).toEqual([200, true]);
+    for (const amount of [0, -1, 0.0000001]) expect((await member.call("POST", path, { amount })).status).toBe(400);
+    const other = await makeOrganization(service, "1");
+    expect((await member.call("POST", `/organizations/${other.id}/credit-requests`, { amount: 1 })).status).toBe(404);
+    expect((await operator(service).call("POST", path, { amount: 1 })).status).toBe(403);
+    const audit = await operator(service).call<{ data: object[] }>("GET", "/audit?action=credits.request");
+    expect(audit.body.data).toMatchObject([{ organization_id: id, after: { amount: 20, note: "For the demo" } }]);
+    expect(receiver.of(id)).toHaveLength(1);
   });
 
   test("a charge that reaches a threshold arrives once; requests after it cause no event", async () => {

@@ -90,6 +90,15 @@ export const NewCredit = Strict({
   }),
 });
 
+export const NewCreditRequest = Strict({ amount: PositiveAmount, ...OptionalKeys({ note: Note }) });
+export const CreditRequest = Type.Object({
+  object: Type.Literal("credit_request"),
+  organization_id: Id,
+  amount: Amount,
+  note: Nullable(Type.String()),
+  repeated: Type.Boolean({ description: "True if the caller has asked today; nothing was sent again." }),
+});
+
 export const Allowance = Type.Object({
   object: Type.Literal("allowance"),
   id: Id,

@@ -7,6 +7,7 @@ export const CREDIT_WARNINGS_MAX = 10;
 export const EVENT_KINDS = [
   "credits.low",
   "credits.shortfall",
+  "credits.requested",
   "budget.used",
   "credits.forecast",
   "usage.unusual",

@@ -42,7 +42,9 @@ export const Overview = Type.Object({
   pending_days: Type.Integer({ minimum: 0, description: "Days of the range whose totals are not complete." }),
   credits: Type.Object({
     ...Credits.properties,
-    spent_per_day: Type.Number({ description: "Mean of the last 7 days, or of the time since a later creation, at least an hour." }),
+    spent_per_day: Type.Number({
+      description: "Mean of the last 7 days, or of the time since a later creation, at least an hour.",
+    }),
     days_left: Nullable(
       Type.Number({
         description:

@@ -26,6 +26,8 @@ export const ROLES_BY_PERMISSION = {
   "organizations:write": OPERATOR,
   "credits:read": [...READERS, "billing"],
   "credits:write": OPERATOR,
+  /** To ask for credits. */
+  "credits:request": ORGANIZATION_ROLES,
   "budgets:read": SIGNED_IN,
   "budgets:write": ["operator", "owner"],
   "tokens:read": [...READERS, "developer"],

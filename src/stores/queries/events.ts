@@ -60,8 +60,11 @@ export function eventRows(database: Database) {
   return { ...events(database), ...receivers(database), ...deliveries(database), ...watched(database) };
 }
 
-function events({ read, write }: Database) {
+function events({ read, write, writeIf }: Database) {
   return {
+    /** Writes the event of a change with its audit record. Returns false if its key is known: nothing is written. */
+    insertEvent: (event: EventRow, audit: AuditRow): Promise<boolean> =>
+      writeIf([sql`${EVENT.insert(event)} on conflict do nothing`], recordOf(audit)),
     /** Writes events that no transaction causes. Those whose keys are known are not written again. */
     async insertEvents(rows: readonly EventRow[]) {
       for (const some of listsOf(rows, INSERTED_AT_ONCE)) {

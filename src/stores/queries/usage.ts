@@ -213,7 +213,9 @@ function totals({ read }: Database) {
       return { active: Number(row?.active ?? 0), outOfCredits: Number(row?.empty ?? 0) };
     },
     /** Returns what is available to organizations, without paused ones and the playground. */
-    async available(ids: readonly string[]): Promise<{ id: string; name: string; created: bigint; available: bigint }[]> {
+    async available(
+      ids: readonly string[],
+    ): Promise<{ id: string; name: string; created: bigint; available: bigint }[]> {
       if (ids.length === 0) return [];
       return read(sql`
         select organization.id, organization.name, organization.created_at as created, balance.available

@@ -19,6 +19,7 @@ const ACTIONS: Record<string, string> = {
   "credits.grant": "Credits granted",
   "credits.revoke": "Credits revoked",
   "credits.credit": "Credits refunded",
+  "credits.request": "Credits requested",
   "allowance.create": "Monthly allowance created",
   "allowance.end": "Monthly allowance ended",
   "receiver.create": "Receiver added",

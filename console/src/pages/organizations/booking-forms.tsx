@@ -1,7 +1,16 @@
 import { type ReactNode, useState } from "react";
 import { useAction } from "../../api/actions.ts";
 import { send } from "../../api/client.ts";
-import type { Booking, Grant, NewCredit, NewGrant, NewRevocation, Organization } from "../../api/types.ts";
+import type {
+  Booking,
+  CreditRequest,
+  Grant,
+  NewCredit,
+  NewCreditRequest,
+  NewGrant,
+  NewRevocation,
+  Organization,
+} from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
 import { DialogForm } from "../../ui/dialog.tsx";
@@ -11,10 +20,14 @@ import { type Read, readCredits, readCreditsUpTo, readExpiry, readPriority, show
 import { referenceLabel } from "./statement-values.ts";
 
 /** Returns the action that books credits of an organization. `what` is the last segment of its path. */
-function useBooking<Input extends object>(organizationId: string, what: string, onDone: () => void) {
+function useBooking<Input extends object, Output extends { repeated: boolean } = Booking>(
+  organizationId: string,
+  what: string,
+  onDone: () => void,
+) {
   const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/${what}`;
   return useAction(
-    (input: Input, key) => send<Booking>("POST", path, input, key),
+    (input: Input, key) => send<Output>("POST", path, input, key),
     ["organizations", "overview", "requests"],
     (booking) => booking.repeated || onDone(),
   );
@@ -29,7 +42,9 @@ interface BookingFormProps {
   title: string;
   action: string;
   danger?: boolean;
-  booking: { isPending: boolean; isError: boolean; error: unknown; data: Booking | undefined };
+  booking: { isPending: boolean; isError: boolean; error: unknown; data: { repeated: boolean } | undefined };
+  /** Says why nothing was done, although the request was accepted. */
+  repeated?: string;
   /** Says what will be booked; null while the input is invalid. */
   summary: string | null;
   onSubmit: () => void;
@@ -38,14 +53,20 @@ interface BookingFormProps {
 }
 
 /** Form for a booking. Shows what will be booked, and reports a reference that was already used. */
-function BookingForm({ booking, summary, children, ...dialog }: BookingFormProps) {
+function BookingForm({
+  booking,
+  summary,
+  repeated = "This reference was already used. Nothing was booked.",
+  children,
+  ...dialog
+}: BookingFormProps) {
   return (
     <DialogForm {...dialog} attempt={booking}>
       {children}
       <Summary text={summary} />
       {booking.data?.repeated && (
         <p className="field-error" role="alert">
-          This reference was already used. Nothing was booked.
+          {repeated}
         </p>
       )}
     </DialogForm>
@@ -75,13 +96,47 @@ export function CreditsField({ label = "Credits", text, read, isSubmitted, onTex
   return <TextField label={label} inputMode="decimal" value={text} error={error} onValue={onText} />;
 }
 
-function NoteField({ text, onText }: { text: string; onText: (text: string) => void }) {
-  return <TextField label="Note" hint="Shown in the statement." maxLength={200} value={text} onValue={onText} />;
+interface NoteFieldProps {
+  hint?: string;
+  text: string;
+  onText: (text: string) => void;
+}
+
+function NoteField({ hint = "Shown in the statement.", text, onText }: NoteFieldProps) {
+  return <TextField label="Note" hint={hint} maxLength={200} value={text} onValue={onText} />;
 }
 
 /** Trims a text; null if it is blank. */
 function lineOrNull(text: string): string | null {
   return text.trim() === "" ? null : text.trim();
+}
+
+/** Asks for credits of the own organization. `onSent` runs once the request was sent. */
+export function RequestForm({ organization, onClose, onSent }: FormProps & { onSent: () => void }) {
+  const [amount, setAmount] = useState("");
+  const [note, setNote] = useState("");
+  const [isSubmitted, setSubmitted] = useState(false);
+  const request = useBooking<NewCreditRequest, CreditRequest>(organization.id, "credit-requests", onSent);
+  const credits = readCredits(amount);
+  const submit = () => {
+    setSubmitted(true);
+    if ("value" in credits) request.mutate({ amount: credits.value, note: lineOrNull(note) });
+  };
+  return (
+    <BookingForm
+      title="Request credits"
+      action="Send request"
+      booking={request}
+      repeated="You have already asked today. Nothing was sent."
+      summary={"value" in credits ? `Asks for ${formatAmount(credits.value)} credits for ${organization.name}.` : null}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <p>The people who receive the warnings of your organization are notified. Nothing is granted automatically.</p>
+      <CreditsField text={amount} read={credits} isSubmitted={isSubmitted} onText={setAmount} />
+      <NoteField hint="For example what the credits are for." text={note} onText={setNote} />
+    </BookingForm>
+  );
 }
 
 export function GrantForm({ organization, onClose }: FormProps) {

@@ -5,23 +5,40 @@ import { organization as organizationQuery } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
 import type { Grant, Organization } from "../../api/types.ts";
 import { formatCredits, formatExactCredits } from "../../format/numbers.ts";
-import { useSession } from "../../shell/session.ts";
+import { useAccess, useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Card, Page } from "../../ui/page.tsx";
-import { QueryFailure, Skeleton } from "../../ui/states.tsx";
+import { Note, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { Troubles } from "../trouble/banners.tsx";
 import { Allowances } from "./allowances.tsx";
-import { GrantForm, RefundForm, RevokeForm } from "./booking-forms.tsx";
+import { GrantForm, RefundForm, RequestForm, RevokeForm } from "./booking-forms.tsx";
 import { Budgets } from "./budgets.tsx";
 import { Grants } from "./grants.tsx";
 import { Statement } from "./statement.tsx";
 
-/** Credits page of a member, read-only. */
+/** Credits page of an organization's people, who can ask for credits. */
 export default function OwnCredits() {
   const { organization } = useSession();
   const query = useSteady(useQuery(organizationQuery(organization?.id ?? "")));
+  const { may } = useAccess();
+  const [request, setRequest] = useState<"open" | "sent" | null>(null);
   return (
-    <Page title="Credits" about={organization?.name}>
+    <Page
+      title="Credits"
+      about={organization?.name}
+      actions={
+        may("credits:request") &&
+        query.data && (
+          <Button icon={HandCoins} onClick={() => setRequest("open")}>
+            Request credits
+          </Button>
+        )
+      }
+    >
+      {request === "sent" && <Note>Your request for credits was sent.</Note>}
+      {request === "open" && query.data && (
+        <RequestForm organization={query.data} onClose={() => setRequest(null)} onSent={() => setRequest("sent")} />
+      )}
       <QueryFailure query={query} />
       {query.isPending && <Skeleton height="24rem" />}
       {query.data && (

@@ -12,6 +12,7 @@ export const FORMATS = [
 const KINDS: Record<EventKind, string> = {
   "credits.low": "Credits low",
   "credits.shortfall": "Charge not covered by credits",
+  "credits.requested": "Credits requested",
   "budget.used": "Budget used",
   "credits.forecast": "Credits end soon",
   "usage.unusual": "Unusual spending",
