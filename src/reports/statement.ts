@@ -4,19 +4,12 @@ import { isoMonth, isoTime } from "../api/time.ts";
 import { ALLOWANCE_REFERENCE } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { byName, displayPrice, tokensByClass } from "../credits/price.ts";
+import { NO_TOTALS, type StatementTotals, sumOfTotals, TOTALS } from "../credits/statement-totals.ts";
 import { invalidCursor, OperatorError } from "../errors.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { MonthDigestRow } from "../stores/queries/month-digests.ts";
-import {
-  type LedgerEntry,
-  NO_TOTALS,
-  type StatementStart,
-  type StatementTotals,
-  sumOfTotals,
-  TOTALS,
-  type UsageEvent,
-} from "../stores/queries/statement.ts";
+import type { LedgerEntry, StatementStart, UsageEvent } from "../stores/queries/statement.ts";
 import { csvRow } from "./csv.ts";
 
 const PAGE_ENTRIES = 500;

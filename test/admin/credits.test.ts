@@ -230,15 +230,12 @@ describe("credits", () => {
     expect([lines[0]?.split(",").slice(0, 4), lines.length]).toEqual([["time", "kind", "credits", "balance"], 11]);
     expect(lines[0]).toMatch(/,token_name,total$/);
     expect(lines[3]).toContain("'=1+1");
-    const totals = lines.slice(4, 10).map((line) => [line.split(",")[1], line.split(",")[2], line.split(",").at(-1)]);
-    expect(totals).toEqual([
-      ["total_grant", "", "5"],
-      ["total_allowance", "", "0"],
-      ["total_charge", "", `${-usage.cost}`],
-      ["total_revoke", "", "-1"],
-      ["total_credit", "", "0"],
-      ["total_lapse", "", "0"],
-    ]);
+    const totals = lines.slice(4, 10).map((line) => [1, 2, -1].map((at) => line.split(",").at(at)).join());
+    const added = [
+      ["total_grant,,5", "total_allowance,,0"],
+      ["total_credit,,0", "total_lapse,,0"],
+    ] as const;
+    expect(totals).toEqual([...added[0], `total_charge,,${-usage.cost}`, "total_revoke,,-1", ...added[1]]);
     expect(lines[10]).toContain("closing");
     const charges = await admin().call<string>("GET", `${path}.csv?kind=charge&to=2090-01-01T00:00:00Z`);
     expect(charges.headers.get("content-disposition")).toMatch(/filename="[a-z0-9-]+-statement-charge\.csv"/);

@@ -3,11 +3,12 @@ import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { setImmediate as eventLoopTurn } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
+import { NO_TOTALS, TOTALS } from "../../src/credits/statement-totals.ts";
 import { StoreUnavailableError } from "../../src/errors.ts";
 import type { Server, ServerOptions } from "../../src/http/server.ts";
 import { Statements } from "../../src/reports/statement.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
-import { type LedgerEntry, NO_TOTALS, TOTALS } from "../../src/stores/queries/statement.ts";
+import type { LedgerEntry } from "../../src/stores/queries/statement.ts";
 import type { AccessEntry } from "../../src/telemetry/logger.ts";
 import { startTestServer } from "../support/server.ts";
 

@@ -49,8 +49,8 @@ const receiverPath = async () => {
   return `/receivers/${(body as { id: string }).id}`;
 };
 
-/** Every POST that takes a key, with a request that succeeds; a field that an answer shows once. */
-const requests: Record<string, () => Promise<{ path: string; body?: object; secret?: string }>> = {
+/** Every POST that takes a key, with a request that succeeds; a field that an answer shows once; who asks, if not the operator. */
+const requests: Record<string, () => Promise<{ path: string; body?: object; secret?: string; as?: AdminClient }>> = {
   "/operators": async () => ({ path: "/operators", body: { name: newKey(), role: "auditor" }, secret: "secret" }),
   "/organizations": async () => ({ path: "/organizations", body: { name: "Keyed" } }),
   "/organizations/:id/grants": async () => ({ path: `/organizations/${await made()}/grants`, body: { amount: 5 } }),
@@ -68,6 +68,11 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
     const url = `${service.url}/v1/chat/completions`;
     await (await fetch(url, { method: "POST", headers, body: JSON.stringify(completion) })).text();
     return { path: `/organizations/${id}/credits`, body: { amount: 0.000001 } };
+  },
+  "/organizations/:id/credit-requests": async () => {
+    const id = await made();
+    const as = await signIn(service, (await tokenOf(id)).secret);
+    return { path: `/organizations/${id}/credit-requests`, body: { amount: 5 }, as };
   },
   "/organizations/:id/allowances": async () => {
     return { path: `/organizations/${await made()}/allowances`, body: { amount: 5 } };
@@ -135,11 +140,11 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
   });
 
   test.each(Object.entries(requests))("%s gets the first answer again, without a secret", async (_path, prepare) => {
-    const { path, body, secret } = await prepare();
+    const { path, body, secret, as } = await prepare();
     const key = newKey();
-    const first = await send(path, body, key);
+    const first = await send(path, body, key, as);
     expect([first.status < 300, replayOf(first)]).toEqual([true, null]);
-    const again = await send(path, body, key);
+    const again = await send(path, body, key, as);
     expect([again.status, replayOf(again)]).toEqual([first.status, "true"]);
     if (secret === undefined) {
       expect(again.body).toEqual(first.body);

@@ -153,7 +153,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.getByLabel("From", { exact: true }).fill("2025-12-01");
     await page.getByLabel("To", { exact: true }).fill("2026-01-01");
     await page.getByText("No entries in this period").waitFor();
-    const opening = statement().locator(".facts > div", { hasText: "Opening balance" });
+    const opening = page.locator(".statement-totals .facts > div", { hasText: "Opening balance" });
     await opening.getByText("0.00", { exact: true }).waitFor();
   });
 

@@ -6,6 +6,7 @@ import { type ChargeLines, decodeLines } from "../../credits/charge-lines.ts";
 import type { BudgetUse, EventBasis, EventEnd, HoldFacts } from "../../credits/facts.ts";
 import { addTokens, amountDue, priceOf, type TokenCounts } from "../../credits/price.ts";
 import { idAt, LATE_AFTER_MS } from "../../credits/request-id.ts";
+import { NO_TOTALS, type StatementTotals, sumOfTotals } from "../../credits/statement-totals.ts";
 import { invalidCursor } from "../../errors.ts";
 import type { Database } from "../database.ts";
 import { ADJUSTMENT, GRANT, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
@@ -338,12 +339,6 @@ export async function recordBalance(database: Database, organizationId: string, 
   await database.write([sql`${insertion} on conflict do nothing`]);
 }
 
-/** What the entries of a statement add up to by kind, with the signs of their amounts. */
-export type StatementTotals = Record<(typeof TOTALS)[number], MicroCredits>;
-
-/** Kinds of totals, in their order. Grants of allowances are summed up apart from others. */
-export const TOTALS = ["grant", "allowance", "charge", "revoke", "credit", "lapse"] as const;
-
 const IS_ALLOWANCE = sql`coalesce(reference, '') like ${`${ALLOWANCE_REFERENCE}%`}`;
 /** Later than any entry, and early enough for an id. */
 const FAR_MS = Date.UTC(9999, 0);
@@ -379,8 +374,6 @@ export async function totalsBetween(
   return row ?? NO_TOTALS;
 }
 
-export const NO_TOTALS = Object.fromEntries(TOTALS.map((name) => [name, 0n])) as StatementTotals;
-
 /** Adds up an organization's statement entries from a time on, and before another, as `totalsBetween` does. */
 export async function sumBetween(
   database: Database,
@@ -390,8 +383,4 @@ export async function sumBetween(
   condition?: Sql,
 ): Promise<MicroCredits> {
   return sumOfTotals(await totalsBetween(database, organizationId, { from, to }, condition));
-}
-
-export function sumOfTotals(totals: StatementTotals): MicroCredits {
-  return Object.values(totals).reduce((sum, amount) => sum + amount, 0n);
 }
