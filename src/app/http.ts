@@ -12,6 +12,7 @@ import { PLAYGROUND_ID } from "../api/principal.ts";
 import type { Config } from "../config.ts";
 import { usageReport } from "../credits/amount.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
+import { AnswerMemory } from "../gateway/answer-memory.ts";
 import { OutputRates } from "../gateway/charge.ts";
 import type { Circuits } from "../gateway/circuit.ts";
 import type { RateLimiter } from "../gateway/limits.ts";
@@ -108,6 +109,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
       retryBudget: new RetryBudget(),
       random: fractions(options.random),
       outputRates: new OutputRates(),
+      answerMemory: new AnswerMemory(),
       longTasks: new FairTurns(1, () => performance.now()),
       newId: newIdOf(options),
     },

@@ -10,6 +10,7 @@ import type { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import type { AnswerRoom, Provider } from "../providers/provider.ts";
 import type { Log } from "../telemetry/logger.ts";
+import type { AnswerMemory } from "./answer-memory.ts";
 import type { OutputRates } from "./charge.ts";
 import type { Circuits } from "./circuit.ts";
 import type { LimitedRequest, RateLimiter } from "./limits.ts";
@@ -36,6 +37,8 @@ export interface Gateway {
   limits: RateLimiter;
   tokenCounter: Pick<TokenCounter, "forCharges" | "forPreviews">;
   outputRates: OutputRates;
+  /** Divides the memory for long answers among organizations. */
+  answerMemory: Pick<AnswerMemory, "roomFor">;
   /** Divides the event loop's time for large bodies and long answers among organizations. */
   longTasks: FairTurns;
   limitSettings: LimitSettings & { newValuesPerMinute: number };

@@ -7,7 +7,6 @@ import type { DecodedCompletion, DecodedRequest } from "../api/wire.ts";
 import { type MicroCredits, parseCredits } from "../credits/amount.ts";
 import { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
-import { AnswerMemory } from "../gateway/answer-memory.ts";
 import { complete } from "../gateway/complete.ts";
 import type { CompletionReport, GatewayCall } from "../gateway/gateway.ts";
 import { planPrompt } from "../gateway/kinds/completion.ts";
@@ -40,8 +39,6 @@ const CHARGED_HEADERS = OptionalKeys({
       "The most that the request may cost, in credits, such as 0.05. No more is held or charged. A route that could cost more is not taken; if none is left, the response is 400 with the code max_cost_exceeded. A request without a bound of its output gets a shorter answer instead.",
   }),
 });
-
-const answerMemory = new AnswerMemory();
 
 type Decode<Decoded = DecodedRequest> = (
   request: FastifyRequest,
@@ -97,7 +94,7 @@ async function run(
   const releaseBody = holdBody(request);
   const { signal, abort, cut } = abortOnClose(reply);
   const principal = principalOf(request);
-  const room = answerMemory.roomFor(principal.organizationId, (release) => {
+  const room = gateway.answerMemory.roomFor(principal.organizationId, (release) => {
     onClosed(reply.raw, release);
     if (signal.aborted) release();
     else signal.addEventListener("abort", release);

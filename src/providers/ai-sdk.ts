@@ -71,17 +71,18 @@ interface Upstream extends CallSetup {
 
 async function complete(upstream: Upstream, call: ProviderCall): Promise<ProviderAnswer> {
   const { wire, caching } = upstream;
-  const { request, prompt, signal } = call;
+  const { request, prompt, signal, room } = call;
   signal.throwIfAborted();
   const { options, ignored } = toCall(wire, request, caching, prompt as AiSdkPrompt | undefined);
   const headers = identityHeaders(upstream.settings, call);
   const scrub = scrubFor(request, upstream.scrub);
-  const http = new CallFetch({ ...upstream, scrub }, signal, { headers, closing: wire.closing });
+  const http = new CallFetch({ ...upstream, scrub }, signal, { headers, closing: wire.closing, room });
   const reader = new AnswerReader(wire);
   try {
     const model = (await connected(upstream, http)).languageModel(request.model);
     if (!request.stream) {
       const result = await model.doGenerate({ ...options, abortSignal: http.signal });
+      http.keepRoom();
       return { ignored: [...ignored, ...leftOut(result.warnings)], chunks: once(reader.readResult(result)) };
     }
     const { stream } = await model.doStream({ ...options, abortSignal: http.signal });
@@ -102,14 +103,18 @@ async function embed(
   wire: EmbeddingWire,
   call: ProviderEmbeddingCall,
 ): Promise<ProviderEmbeddings> {
-  call.signal.throwIfAborted();
-  const http = new CallFetch(upstream, call.signal, { headers: identityHeaders(upstream.settings, call) });
+  const { signal, room } = call;
+  signal.throwIfAborted();
+  const headers = identityHeaders(upstream.settings, call);
+  const http = new CallFetch(upstream, signal, { headers, room, answersAtOnce: CALLS_AT_ONCE });
   try {
     const model = (await connected(upstream, http)).embeddingModel(call.model);
-    return await embedInCalls(model, wire, { ...call, signal: http.signal });
+    const embeddings = await embedInCalls(model, wire, { ...call, signal: http.signal });
+    http.keepRoom();
+    return embeddings;
   } catch (error) {
     // The first failure ends the calls that still run, whose failures are the consequence.
-    const failure = toUpstreamError(error, http, call.signal);
+    const failure = toUpstreamError(error, http, signal);
     http.end();
     throw failure;
   }

@@ -1,6 +1,7 @@
 import type { Identities } from "../../src/admin/identities.ts";
 import { SCOPES } from "../../src/api/principal.ts";
 import { ApiError, StoreUnavailableError } from "../../src/errors.ts";
+import { AnswerMemory } from "../../src/gateway/answer-memory.ts";
 import type { Gateway } from "../../src/gateway/gateway.ts";
 import { LocalLimiter } from "../../src/gateway/limits/local.ts";
 import { createServer, type Server, type ServerOptions } from "../../src/http/server.ts";
@@ -24,6 +25,7 @@ export async function startTestServer(options: Partial<ServerOptions> = {}): Pro
     log: silent,
     providers: new Map(),
     ledger: {},
+    answerMemory: new AnswerMemory(),
     longTasks: new FairTurns(1),
   };
   const server = await createServer({

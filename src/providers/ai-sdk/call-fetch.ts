@@ -1,6 +1,16 @@
 import type { Dispatcher } from "undici";
-import { accepted, EVENT_STREAM, JSON_TYPE, mediaTypeOf, unknownType } from "../http/answer.ts";
+import {
+  accepted,
+  BODY_BYTES_MAX,
+  EVENT_STREAM,
+  JSON_TYPE,
+  LONG_BYTES,
+  lengthOf,
+  mediaTypeOf,
+  unknownType,
+} from "../http/answer.ts";
 import { exchange, type HttpBody } from "../http/exchange.ts";
+import type { AnswerRoom } from "../provider.ts";
 import { type Scrub, withoutHeaders } from "../scrub.ts";
 import { OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
 import { AMAZON_EVENT_STREAM, byteBoundsOf, PIECE_BYTES } from "./bounds.ts";
@@ -19,6 +29,10 @@ interface CallFetchOptions {
   headers?: Readonly<Record<string, string>>;
   /** Text that is appended to every event stream. */
   closing?: string | undefined;
+  /** Absent where nothing limits the memory of answers. */
+  room?: AnswerRoom | undefined;
+  /** Answers that the call reads at once; 1 by default. */
+  answersAtOnce?: number;
 }
 
 /**
@@ -37,6 +51,9 @@ export class CallFetch {
   readonly #setup: CallSetup;
   readonly #ended = new AbortController();
   readonly #options: CallFetchOptions;
+  /** Resolves when there is room for the answers of the call; undefined while all of them are short. */
+  #reserved: Promise<void> | undefined;
+  #wholeBytes = 0;
 
   constructor(setup: CallSetup, signal: AbortSignal, options: CallFetchOptions = {}) {
     this.#setup = setup;
@@ -48,6 +65,21 @@ export class CallFetch {
   /** Closes the connection, even if a package's pipes do not pass on a cancellation. */
   end(): void {
     this.#ended.abort();
+  }
+
+  /** Gives back the room that the answers did not need. */
+  keepRoom(): void {
+    this.#options.room?.keep(this.#wholeBytes);
+  }
+
+  /** Waits for room once an answer that is read whole, or all of the call, are long. */
+  async #reserve(type: string, bytes: number): Promise<void> {
+    if (type === EVENT_STREAM || type === AMAZON_EVENT_STREAM) return;
+    this.#wholeBytes += bytes;
+    if (this.#wholeBytes <= LONG_BYTES) return;
+    const { room, answersAtOnce = 1 } = this.#options;
+    this.#reserved ??= room?.reserve(BODY_BYTES_MAX * answersAtOnce);
+    await this.#reserved;
   }
 
   readonly fetch: Fetch = async (address, init = {}) => {
@@ -91,6 +123,7 @@ export class CallFetch {
           const bytes = await body.read();
           for (const piece of bytes ?? []) bounds(piece, (whole) => pieces.push(whole));
           isOver = bytes === undefined;
+          await this.#reserve(type, lengthOf(bytes ?? []));
         }
       } catch (error) {
         body.destroy();

@@ -10,7 +10,7 @@ export const JSON_TYPE = "application/json";
 /** Limit of an answer's body, streamed or not. */
 export const BODY_BYTES_MAX = 16 * 1024 * 1024;
 /** A longer answer needs room. */
-const LONG_BYTES = 1024 * 1024;
+export const LONG_BYTES = 1024 * 1024;
 const ERROR_BYTES_MAX = 64 * 1024;
 const ERROR_TIME_MS = 5_000;
 
