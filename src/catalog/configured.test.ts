@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { OperatorError } from "../errors.ts";
 import { buildCatalog } from "./build.ts";
 import type { ModelSettings } from "./configured.ts";
-import { pricesAt } from "./model.ts";
+import { priceHistory, pricesAt } from "./model.ts";
 
 const OPENAI = { id: "openai", kind: "openai-compatible", baseUrl: "https://api.openai.com/v1" };
 const LOCAL = { id: "local", kind: "openai-compatible", baseUrl: "http://127.0.0.1:9/v1" };
@@ -37,6 +37,35 @@ describe("A dated price", () => {
     });
     expect(at("2026-12-31T23:59:59.999Z", { price }).prices.input).toBe(2_000_000n);
     expect(at("2030-01-01T00:00:00Z", { price }).routes[0]?.prices.input).toBe(3_000_000n);
+  });
+
+  test("is listed with those before and after it; the highest one of all routes at each date applies.", () => {
+    const history = (routes: ModelSettings["routes"]) =>
+      priceHistory(configured({ price, routes }).routes).map(({ fromMs, prices }) => [
+        fromMs === null ? null : new Date(fromMs).toISOString().slice(0, 10),
+        Number(prices.input) / 1e6,
+      ]);
+    const [route] = configured({ price }).routes;
+    const own = { provider: route?.providerId ?? "", model: route?.model ?? "" };
+    expect(history([own])).toEqual([
+      [null, 1],
+      ["2026-12-01", 2],
+      ["2027-01-01", 3],
+    ]);
+    const dearer = {
+      ...own,
+      price: [
+        { input: "1", output: "1" },
+        { from: "2026-12-15", input: "9", output: "9" },
+      ],
+    };
+    expect(history([own, dearer])).toEqual([
+      [null, 1],
+      ["2026-12-01", 2],
+      ["2026-12-15", 9],
+      ["2027-01-01", 9],
+    ]);
+    expect(priceHistory(configured({ price: { input: "1", output: "1" } }).routes)).toEqual([]);
   });
 
   test("inherits what it does not state from the price before it, tiers as a whole.", () => {

@@ -9,7 +9,15 @@ import { compose } from "./compose.ts";
 import { findFacts, type ModelFacts, offeredDollars } from "./facts.ts";
 import { type CreditSettings, knownPrice, type PricedModel, pricesIdOf, type Unpriced } from "./known-prices.ts";
 import { identify, limitsOf, type ProviderIdentity } from "./known-providers.ts";
-import { allPrices, CALLS_MOST_DEFAULT, type CatalogModel, type PriceList, priceList, type Route } from "./model.ts";
+import {
+  allPrices,
+  CALLS_MOST_DEFAULT,
+  type CatalogModel,
+  type DatedPrices,
+  type PriceList,
+  priceList,
+  type Route,
+} from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModel } from "./sandbox.ts";
 
 /** A model of the configuration. */
@@ -227,16 +235,18 @@ function statedPrices(key: string, settings: PriceSettings, { nowMs, task }: Pri
   let stated: DatedPrice = {};
   let inForce: PriceList | undefined;
   let next: PriceList["next"];
+  const history: DatedPrices[] = [];
   for (const [index, price] of settings.entries()) {
     const fromMs = startOf(`${key}[${index}].from`, price, index, beforeMs);
     stated = { ...stated, ...price };
     const prices = readPrice(`${key}[${index}]`, stated, task);
     if (fromMs <= nowMs) inForce = prices;
     else next ??= { ...prices, fromMs };
+    history.push({ fromMs: Number.isFinite(fromMs) ? fromMs : null, prices: prices.prices });
     beforeMs = fromMs;
   }
   const first = settings[0]?.from ?? "nothing";
-  if (inForce !== undefined) return { ...inForce, ...(next && { next }) };
+  if (inForce !== undefined) return { ...inForce, ...(next && { next }), ...(history.length > 1 && { history }) };
   return refuse(`${key}[0].from`, `found ${quote(first)}`, "a date that is not in the future, or no date");
 }
 

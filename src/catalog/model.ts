@@ -64,6 +64,28 @@ export interface PriceList {
   serviceTiers?: Readonly<Record<string, PriceList>>;
   /** The next dated prices, and when they take effect, in milliseconds since 1970; absent if there are none. */
   next?: PriceList & { fromMs: number };
+  /** All dated prices, the oldest first; absent if the prices never changed. */
+  history?: readonly DatedPrices[];
+}
+
+/** Prices from a time on, in milliseconds since 1970; null: from the beginning. */
+export interface DatedPrices {
+  fromMs: number | null;
+  prices: UnitPrices;
+}
+
+/** Returns the prices of a model at each change of one of its routes, the highest of all routes, the oldest first. */
+export function priceHistory(routes: readonly Route[]): DatedPrices[] {
+  const dates = routes.flatMap(({ history = [] }) => history.map(({ fromMs }) => fromMs ?? 0));
+  return [...new Set(dates)]
+    .sort((one, other) => one - other)
+    .flatMap((fromMs) => {
+      const inForce = routes.map(({ history, prices }) =>
+        history === undefined ? prices : history.findLast((dated) => (dated.fromMs ?? 0) <= fromMs)?.prices,
+      );
+      const known = inForce.filter((prices) => prices !== undefined);
+      return known.length === 0 ? [] : [{ fromMs: fromMs === 0 ? null : fromMs, prices: known.reduce(dearer) }];
+    });
 }
 
 export interface Route extends PriceList {

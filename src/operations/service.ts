@@ -22,7 +22,7 @@ export const listModelsWithRoutes = operation({
   answer: { status: 200, description: "The models.", schema: (s) => s.AdminModelList },
   async handle({ gateway, clock }, { who, may }): Promise<AdminModelList> {
     // Imported here, because every command loads the list of operations.
-    const [{ toApiModel }, { mayUse }, { reportRoutes }] = await Promise.all([
+    const [{ priceHistory, toApiModel }, { mayUse }, { reportRoutes }] = await Promise.all([
       import("../catalog/model.ts"),
       import("../gateway/plan.ts"),
       import("../gateway/route-health.ts"),
@@ -36,6 +36,10 @@ export const listModelsWithRoutes = operation({
       ...toApiModel(model),
       playground: model.playground,
       prices: pricesByClass(model.prices),
+      price_history: priceHistory(model.routes).map(({ fromMs, prices }) => ({
+        from: isoTime(fromMs),
+        prices: pricesByClass(prices),
+      })),
       routes: withRoutes ? reportRoutes(model, health) : null,
     }));
     return { object: "list", data };

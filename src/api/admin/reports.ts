@@ -135,6 +135,9 @@ export const AdminModel = Type.Object({
   ...Model.properties,
   playground: Type.Boolean({ description: "True if guests of the playground may use the model." }),
   prices: PricesByClass,
+  price_history: Type.Array(Type.Object({ from: Nullable(Time), prices: PricesByClass }), {
+    description: "Dated prices of the past and the future, oldest first. Empty: they never changed.",
+  }),
   routes: Nullable(Type.Array(ModelRoute, { description: "Routes in configured order; null for members." })),
 });
 export type AdminModel = Static<typeof AdminModel>;

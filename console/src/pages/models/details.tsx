@@ -37,6 +37,7 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
           <CopyIcon text={id} label="Copy ID" />
         </div>
         <Facts facts={factsOf(model)} />
+        <PriceHistory model={model} />
         {routes !== null && <Routes routes={routes} />}
       </div>
     </Dialog>
@@ -61,6 +62,50 @@ function Routes({ routes }: { routes: readonly Route[] }) {
           </li>
         ))}
       </ol>
+    </section>
+  );
+}
+
+/** Dated prices, the oldest first; nothing for a model whose price never changed. */
+function PriceHistory({ model: { price_history: history } }: { model: Model }) {
+  const nowMs = useNow();
+  if (history.length < 2) return null;
+  const current = history.findLastIndex(({ from }) => from === null || Date.parse(from) <= nowMs);
+  return (
+    <section className="stack-small">
+      <h3>Prices, in credits per million tokens</h3>
+      <div className="table-scroll">
+        <table className="table">
+          <thead>
+            <tr>
+              {["From", "Input", "Cached input", "Output"].map((head) => (
+                <th key={head} scope="col" className={head === "From" ? undefined : "right"}>
+                  {head}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {history.map(({ from, prices }, index) => (
+              <tr key={from}>
+                <td>
+                  <span className="row">
+                    {from === null ? "Start" : formatDate(from)}
+                    {index === current && <Badge tone="good">Now</Badge>}
+                    {index > current && <Badge tone="accent">Planned</Badge>}
+                  </span>
+                </td>
+                {[prices.input, prices.cached_input, prices.output].map((price, column) => (
+                  // biome-ignore lint/suspicious/noArrayIndexKey: the columns never change
+                  <td key={column} className="right figures">
+                    {formatExactCredits(price)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </section>
   );
 }

@@ -4,6 +4,7 @@ import { Link, useLocation, useSearch } from "wouter";
 import { models as modelsQuery } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
 import type { Model } from "../../api/types.ts";
+import { ModelName } from "../../charts/model-color.tsx";
 import { formatExactCredits, formatShort } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Card, Page } from "../../ui/page.tsx";
@@ -157,9 +158,11 @@ function Name({ model: { id, name, deprecated } }: { model: Model }) {
   return (
     <span className="cell-two">
       <span className="row">
-        <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
-          {name}
-        </Link>
+        <ModelName id={id}>
+          <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
+            {name}
+          </Link>
+        </ModelName>
         {deprecated && <Badge tone="warn">Deprecated</Badge>}
       </span>
       <span className="mono faint wrap-anywhere">{id}</span>

@@ -42,6 +42,12 @@ describe("spend by model", () => {
     expect(columns[0]?.values.at(-1)).toBe(5 + 4 + 3 + 2 + 1);
   });
 
+  test("A model has the same color in every chart.", () => {
+    const colorIn = (models: Record<string, number>) =>
+      spendByModel(overviewOf([models])).series.find(({ name }) => name === "gpt-5-mini")?.color;
+    expect(colorIn({ "gpt-5-mini": 1, other: 9 })).toBe(colorIn({ "gpt-5-mini": 9 }));
+  });
+
   test("The chart of spend names each of eight models.", () => {
     const models = Object.fromEntries(Array.from({ length: 8 }, (_, index) => [`m${index}`, 8 - index]));
     expect(spendByModel(overviewOf([models])).series.at(-1)?.name).toBe("m7");

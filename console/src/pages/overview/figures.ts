@@ -1,11 +1,12 @@
 import type { Overview } from "../../api/types.ts";
+import { modelColor } from "../../charts/model-color.tsx";
 import type { Column, Series } from "../../charts/scales.ts";
 import { formatCredits } from "../../format/numbers.ts";
 import { formatDay } from "../../format/times.ts";
 
 const SHOWN_MODELS = 7;
 const OTHER = "Other models";
-const colorOf = (index: number) => `var(--series-${index + 1})`;
+const OTHER_COLOR = "var(--series-8)";
 
 /** Spend per day by model. The models with the lowest spend are grouped as one series. */
 export function spendByModel({ days, top_models }: Overview): { series: Series[]; columns: Column[] } {
@@ -21,7 +22,8 @@ export function spendByModel({ days, top_models }: Overview): { series: Series[]
     .slice(0, byCost.length > SHOWN_MODELS + 1 ? SHOWN_MODELS : SHOWN_MODELS + 1)
     .map(([model]) => model);
   const hasOther = byCost.length > named.length;
-  const series = [...named, ...(hasOther ? [OTHER] : [])].map((name, index) => ({ name, color: colorOf(index) }));
+  const own = named.map((name) => ({ name, color: modelColor(name) }));
+  const series = hasOther ? [...own, { name: OTHER, color: OTHER_COLOR }] : own;
   const columns = days.map(({ day, models }) => {
     const spent = new Map(models.map((one) => [one.model, one.spent]));
     const rest = models.filter(({ model }) => !named.includes(model)).reduce((sum, one) => sum + one.spent, 0);

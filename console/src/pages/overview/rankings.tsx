@@ -1,6 +1,7 @@
 import type { ReactNode } from "react";
 import { Link } from "wouter";
 import type { Overview } from "../../api/types.ts";
+import { ModelName } from "../../charts/model-color.tsx";
 import { formatCount, formatLasting } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Card } from "../../ui/page.tsx";
@@ -63,7 +64,11 @@ export function Rankings({ figures, view }: { figures: Overview | undefined; vie
           caption="Top models"
           columns={columnsOf<Row<"top_models">>(
             "Model",
-            ({ model }) => <Behind view={{ ...view, model }} text={model} />,
+            ({ model }) => (
+              <ModelName id={model}>
+                <Behind view={{ ...view, model }} text={model} />
+              </ModelName>
+            ),
             figures?.top_models,
           )}
           rows={figures?.top_models}

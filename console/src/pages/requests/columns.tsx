@@ -2,6 +2,7 @@ import { Columns3 } from "lucide-react";
 import { useState } from "react";
 import { Link, useSearch } from "wouter";
 import type { RequestSummary } from "../../api/types.ts";
+import { ModelName } from "../../charts/model-color.tsx";
 import { formatCount, formatDuration } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
@@ -148,9 +149,11 @@ function RequestLink({ request: { id, model, refusal, created_at } }: { request:
   const path = `/requests/${encodeURIComponent(id)}`;
   return (
     <span className="cell-two">
-      <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
-        {model ?? refusal?.endpoint}
-      </Link>
+      <ModelName id={model ?? ""}>
+        <Link className="row-link wrap-anywhere" href={search === "" ? path : `${path}?${search}`}>
+          {model ?? refusal?.endpoint}
+        </Link>
+      </ModelName>
       <span className="small faint">
         <Ago at={created_at} />
       </span>
