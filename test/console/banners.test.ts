@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, problemsOf, settled, signIn, type Visit, visit } from "../support/console.ts";
+import { onOneDay } from "../support/patience.ts";
 import { MEMBER_SCOPES, makeOrganization, type RunningService, send, startService } from "../support/service.ts";
 import { sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -92,6 +93,33 @@ describe.skipIf(!hasBrowser)("the banners about trouble", () => {
     await problems().getByText("Few credits are left").waitFor();
     expect(member.pageErrors).toEqual([]);
     await member.close();
+  });
+
+  test("A member asks for credits, once a day.", async () => {
+    await onOneDay();
+    const own = await makeOrganization(service, "1", { scopes: MEMBER_SCOPES });
+    const member = await visit(browser, service);
+    await signIn(member.page, own.token);
+    await member.page.goto("/credits");
+    const dialog = member.page.getByRole("dialog");
+    const ask = async (amount: string) => {
+      await member.page.getByRole("button", { name: "Request credits" }).click();
+      await dialog.getByLabel("Credits", { exact: true }).fill(amount);
+      await dialog.getByRole("button", { name: "Send request" }).click();
+    };
+    await ask("many");
+    await dialog.locator("[aria-invalid]").waitFor();
+    expect(await problemsOf(member, "a request for credits")).toEqual([]);
+    await dialog.getByLabel("Credits", { exact: true }).fill("20");
+    await dialog.getByLabel("Note").fill("For the demo");
+    await dialog.getByRole("button", { name: "Send request" }).click();
+    await member.page.getByText("Your request for credits was sent.").waitFor();
+    await ask("30");
+    await dialog.getByText("You have already asked today. Nothing was sent.").waitFor();
+    expect(member.pageErrors).toEqual([]);
+    await member.close();
+    await page.goto("/audit");
+    await page.getByRole("row").filter({ hasText: "Credits requested" }).first().waitFor();
   });
 
   test("The operator sets at which credits an organization is warned, and sets it back.", async () => {
