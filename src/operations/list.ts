@@ -59,14 +59,6 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ listReceivers, createReceiver, changeReceiver, deleteReceiver, rotateReceiverSecret, testReceiver },
   ...{ listDeliveries, replayDelivery },
   ...{ listTokens, createToken, showToken, changeToken, rotateToken, revokeToken },
-  ...{
-    listRequests,
-    sumRequests,
-    exportRequests,
-    exportRequestLines,
-    showRequest,
-    showConversation,
-    removeConversations,
-    createPlaygroundToken,
-  },
+  ...{ listRequests, sumRequests, exportRequests, exportRequestLines, showRequest, showConversation },
+  ...{ removeConversations, createPlaygroundToken },
 };
