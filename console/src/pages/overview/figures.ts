@@ -22,8 +22,11 @@ export function spendByModel({ days, top_models }: Overview): { series: Series[]
     .slice(0, byCost.length > SHOWN_MODELS + 1 ? SHOWN_MODELS : SHOWN_MODELS + 1)
     .map(([model]) => model);
   const hasOther = byCost.length > named.length;
-  const colors = named.map(modelColor);
-  const own = named.map((name, index) => ({ name, color: shadeOf(colors.slice(0, index + 1)) }));
+  const colors = named.map((name) => modelColor(name));
+  // Models share a color by chance: the second of them in a chart is paler.
+  const own = named.map((name, index) => {
+    return { name, color: modelColor(name, colors.indexOf(colors[index] ?? "") < index) };
+  });
   const series = hasOther ? [...own, { name: OTHER, color: OTHER_COLOR }] : own;
   const columns = days.map(({ day, models }) => {
     const spent = new Map(models.map((one) => [one.model, one.spent]));
@@ -32,17 +35,6 @@ export function spendByModel({ days, top_models }: Overview): { series: Series[]
     return { key: day, label: formatDay(day), values: hasOther ? [...values, rest] : values };
   });
   return { series, columns };
-}
-
-/** How much of its color a model gets that shares it with none, one or more models before it in a chart. */
-const SHADES = [100, 60, 35];
-
-/** Returns the last of some colors, paler if it occurs before. */
-function shadeOf(colors: readonly string[]): string {
-  const color = colors.at(-1) ?? OTHER_COLOR;
-  const before = colors.filter((one) => one === color).length - 1;
-  const share = SHADES[Math.min(before, SHADES.length - 1)];
-  return before === 0 ? color : `color-mix(in oklab, ${color} ${share}%, var(--surface))`;
 }
 
 export function requestsByOutcome({ days }: Overview): { series: Series[]; columns: Column[] } {
