@@ -72,6 +72,8 @@ export interface SqlDialect {
    * month. Only a hint: the query must find the same rows without it.
    */
   idsWithin(column: string, ids: { from: string; to: string | null }): Sql;
+  /** True of a request for whose answer the provider used this id, which an index finds. */
+  hasProviderResponse(providerResponseId: string): Sql;
   /** The beginning of every id of a time in milliseconds, as `idAt` of `credits/request-id.ts`. */
   idAtTime(timeMs: Sql): Sql;
   /** One value of an object in JSON text, as text; null if either is missing. */

@@ -154,6 +154,19 @@ function filterCases(subject: Subject): void {
     expect(await subject.store.requests.idOfProviderResponse(`gen-${holdId}`)).toBe(holdId);
     expect(await subject.store.requests.idOfProviderResponse("gen-none")).toBeUndefined();
   });
+
+  test("the provider's id of an answer leads to its request among hundreds, and to the newest of several", async () => {
+    const organizationId = await subject.organization(1_000n);
+    const holds = Array.from({ length: 600 }, () => holdOf(organizationId, 1n));
+    const settlements = holds.map((hold, index) => {
+      const record = { providerResponseId: `of-many-${index === 599 ? 1 : index}`, providerCost: null };
+      return { ...settleOf(hold, 1), trace: { ...NO_FAILURE, ...record } };
+    });
+    await subject.books.apply("durable", settlements);
+    const idOf = (index: number) => subject.store.requests.idOfProviderResponse(`of-many-${index}`);
+    for (const index of [0, 254, 255, 256, 598]) expect(await idOf(index)).toBe(holds[index]?.facts.holdId);
+    expect(await idOf(1)).toBe(holds[599]?.facts.holdId);
+  });
 }
 
 function orderCases(subject: Subject): void {

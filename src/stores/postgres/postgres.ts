@@ -58,6 +58,7 @@ export const POSTGRES_DIALECT: SqlDialect = {
     const name = raw(column);
     return to === null ? sql`${name} >= ${from}` : sql`(${name} >= ${from} AND ${name} < ${to})`;
   },
+  hasProviderResponse: (providerResponseId) => sql`provider_response_id = ${providerResponseId}`,
   idAtTime: (timeMs) =>
     sql`lpad(to_hex((${timeMs}) / 65536), 8, '0') || '-' || lpad(to_hex((${timeMs}) % 65536), 4, '0')`,
   // PostgreSQL refuses to read JSON with half of a surrogate pair, which only such an escape writes.

@@ -83,12 +83,8 @@ export function requestRows(database: Database) {
     },
     /** Returns the id of the newest request for whose answer the provider used this id. */
     async idOfProviderResponse(providerResponseId: string): Promise<string | undefined> {
-      const [rows] = await database.snapshot([
-        sql`
-        select id from request where provider_response_id = ${providerResponseId}
-          and substr(provider_response_id, length(provider_response_id)) = ${[...providerResponseId].at(-1) ?? ""}
-        order by id desc limit 1`,
-      ]);
+      const isWanted = database.hasProviderResponse(providerResponseId);
+      const [rows] = await database.snapshot([sql`select id from request where ${isWanted} order by id desc limit 1`]);
       return rows?.[0]?.id as string | undefined;
     },
   };

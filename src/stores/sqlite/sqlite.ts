@@ -141,6 +141,11 @@ function sqliteDialect(clock: () => number): SqlDialect {
     sharedLock: () => sql``,
     // One table has all requests: the range of ids would only make SQLite prefer the wrong index.
     idsWithin: () => sql`1 = 1`,
+    hasProviderResponse: (providerResponseId) => sql`provider_response_id = ${providerResponseId} and sequence >> 8 in (
+      with recursive block (number, last) as (
+        select (select min(sequence) from request) >> 8, (select max(sequence) from request) >> 8
+        union all select number + 1, last from block where number < last)
+      select number from block)`,
     idAtTime: (timeMs) => sql`printf('%08x-%04x', (${timeMs}) / 65536, (${timeMs}) % 65536)`,
     jsonField: (json, key) => sql`(select value from json_each(${json}) where key = ${key})`,
     jsonHas: (json, key) => sql`exists (select 1 from json_each(${json}) where key = ${key})`,

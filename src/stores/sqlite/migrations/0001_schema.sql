@@ -154,8 +154,10 @@ CREATE TABLE hold (
 ) STRICT, WITHOUT ROWID;
 
 -- Every request that ended, once. Append-only. `charge`: its tokens and their prices, see src/credits/charge-lines.ts;
--- `input_tokens` and `output_tokens` are sums of them, for queries.
+-- `input_tokens` and `output_tokens` are sums of them, for queries. `sequence`: the order in which they ended, so that the rows
+-- of a batch share pages.
 CREATE TABLE request (
+  sequence            INTEGER PRIMARY KEY,
   organization_id     TEXT NOT NULL,
   id                  TEXT NOT NULL,
   token_id            TEXT NOT NULL,
@@ -190,18 +192,16 @@ CREATE TABLE request (
   idempotency_key     TEXT,
   metadata            TEXT,
   retry               TEXT,
-  PRIMARY KEY (organization_id, id)
-) STRICT, WITHOUT ROWID;
+  UNIQUE (organization_id, id)
+) STRICT;
 
 -- The order of the statement. Requests that were booked more than a day away from the time in their id have an index of
 -- their own, so that a period is a range of ids.
 CREATE INDEX request_ended_at ON request (organization_id, ended_at, id, cost) WHERE is_late = 0 AND ending <> 'released';
 CREATE INDEX request_late ON request (organization_id, ended_at, id) WHERE is_late = 1 AND ending <> 'released';
 -- An id from the invoice or the log of a provider leads to its request. A provider's ids are random: in their own order each
--- charge would write a page of its own. By the last character, rows are added at a few places only, and the rare search reads the
--- entries of one character.
-CREATE INDEX request_provider_response_id
-  ON request (substr(provider_response_id, length(provider_response_id)), id, provider_response_id)
+-- charge would write a page of its own. In blocks of 256 requests, a batch writes few pages, and the rare search visits all blocks.
+CREATE INDEX request_provider_response_id ON request (sequence >> 8, provider_response_id)
   WHERE provider_response_id IS NOT NULL;
 
 -- Requests that broke after a part of their answers, until a retry with the same fingerprint repeats them or they expire.
