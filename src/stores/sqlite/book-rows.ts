@@ -58,11 +58,27 @@ function readNamed(connection: Connection, name: string, of: readonly object[]):
 
 const WRITES = BOOK_WRITES.map(([name, write]) => ({ name, write, sql: sqlOf(write, () => "?") }));
 
+/**
+ * Changes only what remains of a grant. SQLite writes an index whenever a statement names a column of its condition, also with
+ * the value that it had: that of live grants would take a page of each batch.
+ */
+const DRAW = drawOf(WRITES.find(({ name }) => name === "changedGrants")?.write.columns ?? []);
+
+function drawOf(columns: readonly string[]): string {
+  const terms = columns.map((column, index) => `${column} = ?${index + 1}`);
+  const isSet = (term: string) => term.startsWith("remaining ");
+  return `UPDATE credit_grant SET ${terms.find(isSet)} WHERE ${terms.filter((term) => !isSet(term)).join(" AND ")}`;
+}
+
 /** Writes the decision over a batch. Throws the errors of SQLite; the caller rolls back. */
 export function writeRows(connection: Connection, writes: BookWrites): void {
   for (const { name, write, sql } of WRITES) {
     if (writes[name].length === 0) continue;
     const statement = connection.prepare(sql);
-    for (const row of writes[name]) statement.run(...write.toCells(row));
+    for (const row of writes[name]) {
+      const cells = write.toCells(row);
+      const isWritten = name === "changedGrants" && Number(connection.prepare(DRAW).run(...cells).changes) === 1;
+      if (!isWritten) statement.run(...cells);
+    }
   }
 }
