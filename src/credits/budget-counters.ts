@@ -17,7 +17,9 @@ export function budgetUsesOf(
 ): BudgetUseName[] {
   const named: RowName[] = [];
   const add = (organizationId: string, recorded: RecordedUses | undefined) => {
-    if (recorded !== null && recorded !== undefined) named.push({ organizationId, id: recorded });
+    if (recorded === null || recorded === undefined) return;
+    const last = named.at(-1);
+    if (last?.id !== recorded || last.organizationId !== organizationId) named.push({ organizationId, id: recorded });
   };
   for (const transition of transitions) {
     if (!("facts" in transition)) continue;

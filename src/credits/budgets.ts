@@ -62,10 +62,16 @@ export class BudgetIndex {
   readonly #byId = new Map<string, SpendingBudget>();
   readonly #ofAll: SpendingBudget[] = [];
   readonly #byCaller = new Map<string, SpendingBudget[]>();
+  /** The metadata keys that they depend on. */
+  readonly #keys = new Set<string>();
+  /** The last record, and what it depended on: requests of a batch are often alike. */
+  #last: { facts: readonly unknown[]; record: RecordedUses } | undefined;
 
   constructor(rows: readonly BudgetRow[]) {
     for (const row of rows.filter(hasAmount)) {
       this.#byId.set(row.id, row);
+      for (const key of Object.keys(row.metadata ?? {})) this.#keys.add(key);
+      if (row.each?.startsWith(METADATA_PREFIX)) this.#keys.add(row.each.slice(METADATA_PREFIX.length));
       if (row.callerIds === null) this.#ofAll.push(row);
       for (const callerId of row.callerIds ?? []) {
         this.#byCaller.set(callerId, [...(this.#byCaller.get(callerId) ?? []), row]);
@@ -79,9 +85,16 @@ export class BudgetIndex {
 
   /** Returns what a request records of the counters that its hold uses: of each budget that covers it. */
   recordFor(hold: HoldTransition, nowMs: number): RecordedUses {
+    // Every window begins at midnight.
+    const facts: unknown[] = [hold.callerId, hold.facts.model, Math.floor(nowMs / DAY_MS)];
+    for (const key of this.#keys) facts.push(metadataValue(key, hold.facts));
+    const last = this.#last;
+    if (last !== undefined && facts.every((fact, index) => fact === last.facts[index])) return last.record;
     const ofCaller = this.#byCaller.get(hold.callerId) ?? [];
     const covering = [...ofCaller, ...this.#ofAll].filter((budget) => isCovered(budget, hold.facts));
-    return recordedTextOf(covering.map((budget) => currentUse(budget, nowMs, eachValue(budget, hold))));
+    const record = recordedTextOf(covering.map((budget) => currentUse(budget, nowMs, eachValue(budget, hold))));
+    this.#last = { facts, record };
+    return record;
   }
 }
 
