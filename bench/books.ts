@@ -44,7 +44,7 @@ const { values: given } = parseArgs({
 });
 const plan = { pairs: Number(given.pairs), batches: Number(given.batches), rounds: Number(given.rounds) };
 
-/** What a store counts its requests in. */
+/** The budgets that the requests of a store are counted in. */
 interface Variant {
   name: string;
   budgets: number;
