@@ -51,7 +51,9 @@ function formatRemarks({ requestFormat = {} }: Pick<KnownProvider, "requestForma
 
 /** The request that an upstream with a second wire receives as its client sent it. */
 function secondWireRemarks({ secondWire }: Pick<KnownProvider, "secondWire">): string[] {
-  return secondWire === undefined ? [] : [`\`POST /v1/${secondWire.wire}\` is forwarded.`];
+  if (secondWire === undefined) return [];
+  const path = secondWire.wire === "generateContent" ? "/v1beta/models/…:generateContent" : `/v1/${secondWire.wire}`;
+  return [`\`POST ${path}\` is forwarded.`];
 }
 
 /** Sentences about providers, in addition to their limits, by the id of the provider. */

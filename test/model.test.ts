@@ -138,8 +138,8 @@ const digests = MODELS.map((one) => {
 }).join("");
 
 /**
- * What spin finds depends on the model and its cases alone. So these are explored completely when one of them has changed,
- * and by the soak; otherwise one run and one broken variant of each show that the exploration works.
+ * Decides how much is explored. What spin finds depends on the model and its cases alone, so these are explored completely
+ * when one of them has changed, and by the soak; otherwise one run and one broken variant of each show that it works.
  */
 const isComplete = countOf("explorations") > 1 || !existsSync(EXPLORED) || readFileSync(EXPLORED, "utf8") !== digests;
 const chosen = <T>(cases: readonly T[]) => (isComplete ? cases : cases.slice(0, 1));

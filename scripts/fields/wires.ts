@@ -276,7 +276,7 @@ const google: PublishedWire = {
   ],
   own: [],
   decode: (body) => decodeGenerateContent(withCall(body), { model: MODEL, isStreamed: false, isEvents: false }),
-  sent: ({ request }) => ({ body: request, ignored: [] }),
+  sent: sentNative,
 };
 
 export const WIRES: readonly PublishedWire[] = [chat, responses, messages, google];

@@ -24,15 +24,14 @@ type TextVisitor = { add(text: string): void };
 const FRAME = new Set(
   `type id object status role name index item_id call_id tool_use_id output_index content_index summary_index
   annotation_index command_index sequence_number start_index end_index stop_reason stop_sequence system_fingerprint service_tier
-  execution finish_reason is_error`.split(/\s+/),
+  execution finish_reason finishReason is_error`.split(/\s+/),
 );
 /** Names of fields that hold content. */
 const CONTENT = new Set(
   `delta content content_block text thinking signature data partial_json input citations citation item part arguments
   summary encrypted_content refusal annotations annotation url title url_citation audio transcript images image_url
-  logprobs reasoning_details format others content_parts output tool_calls function extra_content result b64_json action command commands operation`.split(
-    /\s+/,
-  ),
+  logprobs reasoning_details format others content_parts output tool_calls function extra_content result b64_json action command commands operation
+  candidates parts thought thoughtSignature functionCall args`.split(/\s+/),
 );
 /** Fields of the whole answer that upstreams repeat in every event. */
 const REPEATED = new Set(["system_fingerprint", "service_tier"]);
@@ -43,7 +42,16 @@ const FILTER_RESULTS_CHARACTERS_MAX = 2_048;
 const SHORT_WORD = /^[\w.:/+-]{0,64}$/;
 
 /** Fields that hold data in base64. Shorter data counts as text. */
-const DATA = new Set(["data", "url", "b64_json", "result", "signature", "encrypted_content", "partial_image_b64"]);
+const DATA = new Set([
+  "data",
+  "url",
+  "b64_json",
+  "result",
+  "signature",
+  "encrypted_content",
+  "partial_image_b64",
+  "thoughtSignature",
+]);
 const DATA_CHARACTERS_MIN = 256;
 const BASE64 = /^(data:[\w.+/;=-]{1,128},)?[\w+/=-]*$/;
 

@@ -95,7 +95,7 @@ export interface StatedOutput {
 
 /** A request on a wire other than chat completions, as its client sent it. */
 export interface NativeRequest {
-  wire: "responses" | "messages" | "completions";
+  wire: "responses" | "messages" | "generateContent" | "completions";
   body: Readonly<Record<string, unknown>>;
   /** Headers of the wire that the upstream receives too, such as `anthropic-beta`. */
   headers: Readonly<Record<string, string>>;

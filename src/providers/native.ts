@@ -4,6 +4,7 @@ import { isSearch } from "../api/responses/tools.ts";
 import type { NativeRequest } from "../api/wire.ts";
 import { thinkingWithin } from "./fields.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
+import { GeminiReader } from "./native/gemini.ts";
 import { MessagesReader } from "./native/messages.ts";
 import { ResponsesReader } from "./native/responses.ts";
 import { toResponsesBody } from "./native/responses-request.ts";
@@ -21,8 +22,8 @@ import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
 
 /** A wire on which requests pass to upstreams that speak it. */
 interface NativeWire {
-  /** Path below the base address. */
-  path: string;
+  /** Returns the path below the base address. */
+  path(request: UpstreamRequest): string;
   keyHeaders(settings: ProviderSettings): Record<string, string>;
   /** Headers of requests that state none of their own. */
   headers: Readonly<Record<string, string>>;
@@ -34,7 +35,7 @@ interface NativeWire {
 
 const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
   messages: {
-    path: "/messages",
+    path: () => "/messages",
     keyHeaders: ({ apiKey }) => ({ ...(apiKey !== null && { "x-api-key": apiKey }) }),
     // Anthropic requires a version ("Versions" in its API reference).
     headers: { "anthropic-version": "2023-06-01" },
@@ -48,7 +49,7 @@ const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
     reader: () => new MessagesReader(),
   },
   responses: {
-    path: "/responses",
+    path: () => "/responses",
     keyHeaders: bearerKey,
     headers: {},
     // The upstream stores nothing: its ids mean nothing to this service's clients.
@@ -60,6 +61,19 @@ const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
       return { ...others, tools, ...bound, model, max_output_tokens, stream, store: false };
     },
     reader: (scrub) => new ResponsesReader(scrub, { keepsEvents: true }),
+  },
+  generateContent: {
+    path: ({ model, stream }) => {
+      const place = model.includes("/") ? model : `models/${model}`;
+      return `/${place}:${stream ? "streamGenerateContent?alt=sse" : "generateContent"}`;
+    },
+    keyHeaders: ({ apiKey }) => ({ ...(apiKey !== null && { "x-goog-api-key": apiKey }) }),
+    headers: {},
+    body: ({ body }, { max_tokens: maxOutputTokens }, searchesMost) => {
+      const tools = toolsOf(body)?.filter(({ googleSearch }) => googleSearch === undefined || searchesMost > 0);
+      return { ...body, tools, generationConfig: { ...detailsOf(body.generationConfig), maxOutputTokens } };
+    },
+    reader: () => new GeminiReader(),
   },
 };
 
@@ -133,7 +147,8 @@ async function pass(
   const body = wire.body(native, call.request, searchesMost);
   const { headers: own, ignored } = withoutDearBetas(native.headers);
   const headers = { ...wire.headers, ...own };
-  const { path, reader } = wire;
+  const { reader } = wire;
+  const path = wire.path(call.request);
   const chunks = await ask(client, call, { path, headers, reader, body: JSON.stringify(body), isPassed: true });
   return { ignored, chunks };
 }
@@ -148,6 +163,7 @@ async function translate(
   const { request, ignored: keywords } = fitSchemas(call.request, requestFormat?.schemas);
   const { body, ignored: left } = toResponsesBody(request);
   const reader = (scrub: Scrub) => new ResponsesReader(scrub, { keepsEvents: false });
-  const chunks = await ask(client, call, { path, headers, reader, body: JSON.stringify(body), isPassed: true });
+  const asked = { path: path(request), headers, reader, body: JSON.stringify(body), isPassed: true };
+  const chunks = await ask(client, call, asked);
   return { ignored: [...keywords, ...left], chunks };
 }

@@ -131,6 +131,7 @@ const ROWS: readonly Row[] = [
     keyVariable: "GEMINI_API_KEY",
     baseUrl: "https://generativelanguage.googleapis.com/v1beta",
     documentation: "https://ai.google.dev/api/generate-content",
+    secondWire: { wire: "generateContent" },
     requestFormat: { fields: passing("content.input_audio") },
   },
   {

@@ -24,7 +24,7 @@ export interface ProviderSettings extends Omit<Stated, "baseUrl" | "apiKey"> {
 
 /** A second wire of an upstream. */
 export interface SecondWire {
-  wire: "messages" | "responses";
+  wire: "messages" | "responses" | "generateContent";
   /** Matches the models that the upstream serves on this wire only; they must be those of `responses`. */
   servesOnly?: RegExp;
   /** True if it does not know the tools that the wire's maker defines. */

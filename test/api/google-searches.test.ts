@@ -147,7 +147,7 @@ describe("A search at Google", () => {
     expect(makers.requests).toHaveLength(asked);
   });
 
-  test("is charged once where the stream shows a source and the client leaves before the report.", async () => {
+  test("is charged as far as the stream shows it where the client leaves before the report.", async () => {
     const before = await spent();
     const event = `data: ${JSON.stringify({ ...answered(["who", "won"]), usageMetadata: undefined })}\n\n`;
     makers.answer({ headers: { "content-type": "text/event-stream" }, body: event, ending: "hold" });
@@ -157,8 +157,8 @@ describe("A search at Google", () => {
     await reader?.cancel();
     await makers.closed();
     const charged = (await spent()) - before;
-    expect(charged).toBeGreaterThan(0.01);
-    expect(charged).toBeLessThan(0.011);
+    expect(charged).toBeGreaterThan(0.02);
+    expect(charged).toBeLessThan(0.021);
   });
 
   test("is held with all its searches and the context window, which a request without one does not need.", async () => {
@@ -172,15 +172,25 @@ describe("A search at Google", () => {
     expect(makers.requests[0]?.body).not.toHaveProperty("tools");
   });
 
-  test("is refused by name beside functions, with settings, and where the route runs no tools.", async () => {
+  test("passes beside functions, which the model decides about.", async () => {
+    answer();
+    const tools = [search, { functionDeclarations: [named] }];
+    expect((await generate("gemini", { tools })).status).toBe(200);
+    expect(makers.requests[0]?.body.tools).toEqual(tools);
+  });
+
+  test("is refused by name beside functions of another wire, with settings, and where the route runs no tools.", async () => {
     const refusal = async (response: Response) => {
       const { error } = (await response.json()) as { error: { details: { metadata: object }[] } };
       return [response.status, error.details[0]?.metadata];
     };
-    const beside = { tools: [search, { functionDeclarations: [named] }] };
     const inGemini = [400, expect.objectContaining({ param: "tools.googleSearch" })];
-    expect(await refusal(await generate("gemini", beside))).toEqual(inGemini);
     expect(await refusal(await generate("gemini-plain", { tools: [search] }))).toEqual(inGemini);
+    const beside = openai().chat.completions.create({
+      ...{ model: "gemini", messages, web_search_options: {} },
+      tools: [{ type: "function", function: named }],
+    });
+    await expect(beside).rejects.toMatchObject({ status: 400, param: "web_search_options" });
     const ranged = { tools: [{ googleSearch: { timeRangeFilter: {} } }] };
     const param = "tools.googleSearch.timeRangeFilter";
     expect(await refusal(await generate("gemini", ranged))).toEqual([400, expect.objectContaining({ param })]);

@@ -19,9 +19,11 @@ export const nativeOf = (wire: NativeRequest["wire"], fields: Partial<NativeRequ
   ...fields,
 });
 
-/** Named server-sent events, as both wires write them. */
-export const sse = (events: readonly JsonEvent[]): string =>
-  events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join("");
+/** Server-sent events, which the wires name by their type. */
+export const sse = (events: readonly object[]): string =>
+  events
+    .map((event) => `${"type" in event ? `event: ${event.type}\n` : ""}data: ${JSON.stringify(event)}\n\n`)
+    .join("");
 
 interface Asked {
   fields?: Partial<UpstreamRequest>;
@@ -37,7 +39,7 @@ export interface HeardOnce extends Heard {
 /** Answers one request with a stream of events or with a document. */
 export async function hearAnswer(
   secondWire: SecondWire,
-  answer: readonly JsonEvent[] | object,
+  answer: readonly object[] | object,
   { fields = {}, native }: Asked = { native: nativeOf(secondWire.wire) },
 ): Promise<HeardOnce> {
   const isStreamed = Array.isArray(answer);
@@ -61,7 +63,7 @@ const PARALLEL = 16;
  * Cuts a stream after every byte. Each cut stream must give a prefix of the chunks of the whole one, and fail if it has
  * no finish reason.
  */
-export async function expectCutsToFail(secondWire: SecondWire, events: readonly JsonEvent[]): Promise<void> {
+export async function expectCutsToFail(secondWire: SecondWire, events: readonly object[]): Promise<void> {
   const bytes = Buffer.from(sse(events));
   const native = nativeOf(secondWire.wire);
   const { chunks: all } = await hearAnswer(secondWire, events);

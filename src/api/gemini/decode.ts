@@ -5,11 +5,12 @@ import { detailsOf, isObject, type JsonObject, objectsIn } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import type { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuseIf, type ValidationIssue } from "../validation.ts";
-import type { DecodedCompletion } from "../wire.ts";
+import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { messagesOfContents } from "./contents.ts";
 import { geminiEvents, toGenerated } from "./encode.ts";
-import { type GeminiContent, GenerateContentRequest, withCamelCase, withLists } from "./request.ts";
+import { type GeminiContent, type GeminiPart, GenerateContentRequest, withCamelCase, withLists } from "./request.ts";
+import { isForeign } from "./signatures.ts";
 
 const readRequest = compileReader(GenerateContentRequest, ["model"]);
 
@@ -59,11 +60,36 @@ export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedC
       tokens: request.generationConfig?.maxOutputTokens,
       isLimitedBySetting: false,
     },
+    native: nativeOf(request),
     ignored: unknown.names(),
     paramOf: (param) => paramOf(param, request, contents),
     events: (head, add) => geminiEvents(head, add, call.isEvents),
     document: toGenerated,
   };
+}
+
+/** The Gemini API has no labels: these are for this service. */
+function nativeOf({ labels: _labels, ...request }: GenerateContentRequest): NativeRequest {
+  const search = request.tools?.findIndex(({ googleSearch }) => googleSearch !== undefined) ?? -1;
+  return {
+    wire: "generateContent",
+    body: { ...request, contents: request.contents.map(withoutForeign) },
+    headers: {},
+    hints: request.safetySettings === undefined ? [] : ["safetySettings"],
+    search: search < 0 ? undefined : { param: `tools[${search}].googleSearch` },
+    // Elsewhere the budget of thinking becomes an effort.
+    prefersNative: request.generationConfig?.thinkingConfig?.thinkingBudget !== undefined,
+  };
+}
+
+/** Returns a content without the thoughts and signatures of other models, which Gemini would refuse. */
+function withoutForeign({ parts, ...content }: GeminiContent): GeminiContent {
+  const kept = parts.flatMap((part): GeminiPart[] => {
+    const { thoughtSignature: signature, ...others } = part;
+    if (signature === undefined || !isForeign(signature)) return [part];
+    return others.thought === true ? [] : [others];
+  });
+  return { ...content, parts: kept.length > 0 ? kept : [{ text: "" }] };
 }
 
 /** Reads the body of `countTokens`: contents alone, or a whole request. */

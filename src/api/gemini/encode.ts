@@ -1,9 +1,9 @@
 import { type Static, Type } from "typebox";
-import type { AnswerEnd, AnswerHead } from "../answer.ts";
+import type { AnswerEnd, AnswerHead, NativeEvent } from "../answer.ts";
 import { type AnswerFold, joinCall } from "../answer-fold.ts";
 import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
 import type { ToolCall } from "../chat/request.ts";
-import { argumentsObject, citedSources, isObject, objectsIn } from "../json.ts";
+import { argumentsObject, citedSources, detailsOf, isObject, type JsonObject, objectsIn } from "../json.ts";
 import { TokenCount } from "../schema.ts";
 import type { AddEvent, EventEncoder } from "../wire.ts";
 import { errorOf } from "./errors.ts";
@@ -39,14 +39,24 @@ const FINISH_REASONS = { stop: "STOP", length: "MAX_TOKENS", tool_calls: "STOP",
 /** Returns the body of a complete answer. */
 export function toGenerated(
   head: AnswerHead,
-  answer: Pick<AnswerFold, "message">,
+  answer: Pick<AnswerFold, "message" | "document">,
   { finishReason, usage }: AnswerEnd,
-): GenerateContentResponse {
+): object {
+  if (answer.document !== undefined) return passedOn(head, answer.document, usage);
   const message = answer.message();
   const { tool_calls: calls = [], annotations } = message;
   const parts = [...partsOf(message), ...calls.map(toCallPart)];
   const end = { finishReason, usage, sources: sourcesOf(annotations) };
   return responseOf(head, parts.length > 0 ? parts : [{ text: "" }], end);
+}
+
+/** Returns a response of the upstream with what this service states itself. */
+function passedOn({ id, model }: AnswerHead, response: JsonObject, usage?: CompletionUsage): object {
+  const candidates = objectsIn(response.candidates).map((candidate) => {
+    return { ...candidate, content: { role: "model", ...detailsOf(candidate.content) }, index: 0 };
+  });
+  const usageMetadata = usage && toUsageMetadata(usage);
+  return { ...response, candidates, ...(usageMetadata && { usageMetadata }), modelVersion: model, responseId: id };
 }
 
 interface End extends Pick<AnswerEnd, "usage"> {
@@ -143,6 +153,8 @@ export function geminiEvents(head: AnswerHead, add: AddEvent, isEvents: boolean)
   const calls = new Map<number, ToolCall>();
   const sources: object[] = [];
   let hasBegun = false;
+  /** The upstream's own end of the answer. */
+  let ending: JsonObject | undefined;
   const addResponse = (response: object) => {
     const json = JSON.stringify(response);
     add(isEvents ? `data: ${json}\r\n\r\n` : `${hasBegun ? "," : "["}${json}\r\n`);
@@ -151,6 +163,12 @@ export function geminiEvents(head: AnswerHead, add: AddEvent, isEvents: boolean)
   const addLast = (response: object) => {
     addResponse(response);
     if (!isEvents) add("]");
+  };
+  /** Passes a response of the upstream on, but for the last one, which waits for the charge. */
+  const passOn = ({ data }: NativeEvent) => {
+    const isEnd = data.promptFeedback !== undefined || objectsIn(data.candidates).some((one) => one.finishReason);
+    if (isEnd && ending === undefined) ending = data;
+    else if (objectsIn(data.candidates).length > 0) addResponse(passedOn(head, data));
   };
   const addCalls = () => {
     if (calls.size > 0) addResponse(responseOf(head, [...calls.values()].map(toCallPart)));
@@ -161,8 +179,9 @@ export function geminiEvents(head: AnswerHead, add: AddEvent, isEvents: boolean)
     keepAlive: "\r\n",
     contentType: isEvents ? undefined : "application/json; charset=utf-8",
     push(pieces) {
-      for (const { delta, finish_reason } of pieces) {
-        if (delta !== undefined) {
+      for (const { delta, finish_reason, native } of pieces) {
+        if (native !== undefined) native.forEach(passOn);
+        else if (delta !== undefined) {
           const parts = partsOf(delta);
           if (parts.length > 0) addResponse(responseOf(head, parts));
           // Calls are whole parts on this wire.
@@ -174,6 +193,7 @@ export function geminiEvents(head: AnswerHead, add: AddEvent, isEvents: boolean)
     },
     close({ finishReason, usage }) {
       addCalls();
+      if (ending !== undefined) return addLast(passedOn(head, ending, usage));
       addLast(responseOf(head, [{ text: "" }], { finishReason, usage, sources }));
     },
     fail: (error) => addLast(errorOf(error)),

@@ -75,6 +75,7 @@ export const GenerateContentRequest = Type.Object({
       PartialObject({ functionDeclarations: Type.Array(FunctionDeclaration), googleSearch: Type.Object({}) }),
     ),
     toolConfig: ToolConfig,
+    safetySettings: Type.Array(PartialObject({ category: Type.String(), threshold: Type.String() })),
     generationConfig: GenerationConfig,
     labels: Metadata,
   }),

@@ -9,6 +9,11 @@ export const TEXT_SIGNATURE_ID = "text";
 /** Begins the data of other models. In base64, because clients decode and encode signatures. */
 const PREFIX = Buffer.from("tollgate:").toString("base64");
 
+/** True for a signature that Gemini cannot read, because this service wrote it for another model. */
+export function isForeign(signature: string): boolean {
+  return signature.startsWith(PREFIX);
+}
+
 /** Returns the signature of a function call with provider data. */
 export function signatureOfCall(callId: string, extraContent: unknown): string {
   const { google, ...others } = isObject(extraContent) ? extraContent : {};

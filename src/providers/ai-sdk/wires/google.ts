@@ -28,7 +28,7 @@ export const google: Wire = {
 };
 
 /** Reads the tokens of each modality ("UsageMetadata" in the Gemini API's reference); a modality without tokens is left out. */
-function geminiParts(raw: unknown): UpstreamUsage {
+export function geminiParts(raw: unknown): UpstreamUsage {
   const usage = detailsOf(raw);
   const tokensOf = (modality: string, ...lists: readonly string[]) => {
     const details = lists.flatMap((name) => (Array.isArray(usage[name]) ? usage[name].map(detailsOf) : []));
@@ -51,7 +51,7 @@ function geminiParts(raw: unknown): UpstreamUsage {
 }
 
 /** Counts the searches of an answer ("GroundingMetadata" in the Gemini API's reference). */
-function geminiSearches(metadata: unknown): number {
+export function geminiSearches(metadata: unknown): number {
   const { webSearchQueries: queries } = detailsOf(detailsOf(metadata).groundingMetadata);
   return Array.isArray(queries) ? queries.length : 0;
 }
