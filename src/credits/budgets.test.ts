@@ -104,6 +104,34 @@ describe("what requests record", () => {
     for (const _ of [1, 2]) expect([index, others].map(idsOf)).toEqual([["b_team", "b_user"], ["b_other"]]);
   });
 
+  test("A record does not depend on the requests before it.", () => {
+    const rows = [
+      budgetOf({ id: "b_caller", callerIds: ["tok_1"], window: "week" }),
+      budgetOf({ id: "b_model", models: ["sandbox/a*"], each: "token", window: "lifetime" }),
+      budgetOf({ id: "b_red", metadata: { team: ["red", "(none)"] }, each: "model" }),
+      budgetOf({ id: "b_user", each: "metadata.user", window: "month" }),
+    ];
+    const value = fc.constantFrom("red", "blue", "(none)", "");
+    const facts = fc.record({
+      callerId: fc.constantFrom("tok_1", "tok_2"),
+      model: fc.constantFrom("sandbox/a", "sandbox/ab", "sandbox/b"),
+      metadata: fc.option(fc.dictionary(fc.constantFrom("team", "user", "other"), value)),
+      nowMs: fc.constantFrom(SUNDAY, SUNDAY + 1, SUNDAY + DAY_MS, SUNDAY + 31 * DAY_MS),
+    });
+    const request = facts.map(({ callerId, model, metadata, nowMs }) => {
+      const hold = holding("a", 1n, metadata);
+      return { hold: { ...hold, callerId, facts: { ...hold.facts, model } }, nowMs };
+    });
+    fc.assert(
+      fc.property(fc.array(request, { minLength: 2 }), (requests) => {
+        const kept = new BudgetIndex(rows);
+        const fresh = requests.map(({ hold, nowMs }) => new BudgetIndex(rows).recordFor(hold, nowMs));
+        expect(requests.map(({ hold, nowMs }) => kept.recordFor(hold, nowMs))).toEqual(fresh);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
   test("The next day has a counter of its own, and so has a day before.", () => {
     const windowOf = (nowMs: number) => countersIn(index.recordFor(holding("a", 1n, null), nowMs))[0]?.windowAtMs;
     expect([SUNDAY, SUNDAY + DAY_MS, SUNDAY].map(windowOf)).toEqual([
