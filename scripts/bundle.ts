@@ -15,7 +15,7 @@ export const PACKAGES = { typebox: "license" };
 /** Files that Node starts, by their path without extension: the process, and its threads. */
 const ENTRIES = ["main", "gateway/token-counter-worker", "stores/sqlite/worker"];
 /** Files of src/ that are read at run time. */
-const READ = new Set([".sql", ".json"]);
+const READ = new Set([".json", ".lua", ".sql"]);
 
 /** Writes the bundled files, the files that they read, and the licences of the bundled packages into a folder. */
 export async function bundle(folder: string): Promise<void> {
