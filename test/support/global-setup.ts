@@ -62,7 +62,8 @@ const PROGRAMS: [ProgramKey, { programs: Words[]; tests: string }][] = [
 /** The console and the service are built, a browser looked for, and a PostgreSQL server started for the whole run. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   await buildConsole();
-  const removeBundle = await bundleService();
+  // A run that watches tests the sources as they change.
+  const removeBundle = project.vitest.config.watch ? undefined : await bundleService();
   const chromiumPath = findChromium();
   if (chromiumPath === undefined) {
     console.warn("Left out: the tests in a browser, because there is no Chromium on the PATH or at CHROMIUM_PATH.");
@@ -79,7 +80,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return async () => {
     await postgres?.remove();
     await removeDirectory();
-    await removeBundle();
+    await removeBundle?.();
   };
 }
 
