@@ -6,6 +6,7 @@
  * --budgets N: stores take part in which each organization has N budgets for every user. The table has a row for each number of
  * users in --users (with commas), whose counters one organization has before the first round.
  */
+import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -132,7 +133,8 @@ async function hold(ledger: Ledger, facts: HoldFacts): Promise<void> {
 }
 
 async function settle(ledger: Ledger, facts: HoldFacts): Promise<void> {
-  const provider = { providerResponseId: "chatcmpl-CZ3mDpN6v5sDfJtKqfBqvGkK8yQ3x", providerCost: null };
+  // The ids of providers are random.
+  const provider = { providerResponseId: `chatcmpl-${randomBytes(21).toString("base64url")}`, providerCost: null };
   const trace = { isStreamed: true, firstTokenMs: 250, attempts: null, failure: null, ...provider };
   const tokens = { ...NO_TOKENS, input: 20, output: OUTPUT_TOKENS };
   const { outcome } = await ledger.settle({ facts, tokens, basis: "reported", end: "complete", trace });
