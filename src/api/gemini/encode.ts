@@ -170,31 +170,26 @@ export function geminiEvents(head: AnswerHead, add: AddEvent, isEvents: boolean)
     if (isEnd && ending === undefined) ending = data;
     else if (objectsIn(data.candidates).length > 0) addResponse(passedOn(head, data));
   };
-  const addCalls = () => {
-    if (calls.size > 0) addResponse(responseOf(head, [...calls.values()].map(toCallPart)));
-    calls.clear();
-  };
   return {
     // Empty lines are allowed in both formats. Google's clients expect events to begin with `data`.
     keepAlive: "\r\n",
     contentType: isEvents ? undefined : "application/json; charset=utf-8",
     push(pieces) {
-      for (const { delta, finish_reason, native } of pieces) {
+      for (const { delta, native } of pieces) {
         if (native !== undefined) native.forEach(passOn);
         else if (delta !== undefined) {
           const parts = partsOf(delta);
           if (parts.length > 0) addResponse(responseOf(head, parts));
-          // Calls are whole parts on this wire.
           for (const call of delta.tool_calls ?? []) joinCall(calls, call);
           sources.push(...sourcesOf(delta.annotations));
         }
-        if (finish_reason !== undefined) addCalls();
       }
     },
     close({ finishReason, usage }) {
-      addCalls();
       if (ending !== undefined) return addLast(passedOn(head, ending, usage));
-      addLast(responseOf(head, [{ text: "" }], { finishReason, usage, sources }));
+      // Calls are whole parts on this wire, and Google sends them with the end of the answer.
+      const parts = calls.size > 0 ? [...calls.values()].map(toCallPart) : [{ text: "" }];
+      addLast(responseOf(head, parts, { finishReason, usage, sources }));
     },
     fail: (error) => addLast(errorOf(error)),
   };
