@@ -4,8 +4,15 @@ import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
-import { makeOrganization, type RunningService, send, settledUsage, startService } from "../../test/support/service.ts";
-import { type Fault, PRICE, SCRIPTED, startScriptedUpstream } from "./upstream.ts";
+import {
+  makeOrganization,
+  makeToken,
+  type RunningService,
+  send,
+  settledUsage,
+  startService,
+} from "../../test/support/service.ts";
+import { CALL_PRICE, type Fault, PRICE, SCRIPTED, startScriptedUpstream } from "./upstream.ts";
 import { type ScriptedCall, WIRES } from "./wires.ts";
 
 const INSTALLED = join(tmpdir(), "tollgate-agents");
@@ -13,6 +20,8 @@ const INSTALL_TIMEOUT_MS = 10 * 60_000;
 const RUN_TIMEOUT_MS = 3 * 60_000;
 const MODEL = "house-model";
 const EMBEDDING_MODEL = "house-embeddings";
+/** The models of media, as the scripts of the libraries name them. */
+export const MEDIA_MODELS = { images: "house-images", speech: "house-speech", transcription: "house-transcription" };
 
 /** Folders, address and token of one run. */
 export interface Place {
@@ -73,8 +82,8 @@ export interface Ran {
   /** Exit code; null if the program had to be killed. */
   code: number | null;
   output: string;
-  /** True if a request had an image. */
-  hasImage: boolean;
+  /** Kinds of the requests, such as `embeddings`, and `image` if one had an image. */
+  seen: ReadonlySet<string>;
 }
 
 export interface Outcome extends Ran {
@@ -150,6 +159,11 @@ async function writeFiles(folder: string, files: Record<string, string>): Promis
   }
 }
 
+function medium(name: keyof typeof MEDIA_MODELS, category: string, price: object) {
+  const routes = [{ provider: "scripted", model: SCRIPTED[name] }];
+  return { id: MEDIA_MODELS[name], category, price, routes };
+}
+
 /** Configuration of a service with models at the scripted upstream. */
 function configuration(provider: { kind: string; baseUrl: string }, model: string, settings: object) {
   return {
@@ -175,6 +189,9 @@ function configuration(provider: { kind: string; baseUrl: string }, model: strin
         contextWindow: 8192,
         dimensions: 2,
       },
+      medium("images", "image", { input: 0, perImage: CALL_PRICE.perImage }),
+      medium("speech", "speech", { input: 0, perCharacter: CALL_PRICE.perCharacter }),
+      medium("transcription", "transcription", { input: 0, perSecond: CALL_PRICE.perSecond }),
     ],
   };
 }
@@ -199,7 +216,7 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
     const leaving = new AbortController();
     if (trial.leaves) void upstream.held.then(() => setTimeout(() => leaving.abort(), LEAVING_MS));
     const ran = await runWords(program, place, trial, { packages, signal: leaving.signal });
-    const heard: Ran = { ...ran, hasImage: upstream.hasImage() };
+    const heard: Ran = { ...ran, seen: upstream.seen };
     const problems = upstream.missing().map((tool) => `it does not offer the tool ${tool}`);
     if (trial.leaves) {
       const begun = await Promise.race([upstream.held, undefined]);
@@ -210,6 +227,7 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
     const { creditsUsed, creditsHeld } = await settledUsage(service, place.token);
     if (creditsHeld !== 0) problems.push(`${creditsHeld} credits are still held`);
     const microCredits = Math.round(creditsUsed * 1e6);
+    problems.push(...(await keyProblems(service, place.token, creditsUsed)));
     const expected = upstream.microCredits();
     // An answer that breaks off has no usage: it is charged by count.
     const isWrong = {
@@ -230,6 +248,18 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
   }
 }
 
+/** The cap of the token, so that `/v1/key` says what it has used. */
+const CAP = 50;
+
+/** Compares what `/v1/key` says with the charge. */
+async function keyProblems(service: RunningService, token: string, creditsUsed: number): Promise<string[]> {
+  const answer = await send(service, "/v1/key", token);
+  const { data } = (await answer.json()) as { data?: { usage: number; limit_remaining: number } };
+  const left = Number((CAP - creditsUsed).toFixed(6));
+  if (data?.usage === creditsUsed && data.limit_remaining === left) return [];
+  return [`/v1/key has a usage of ${data?.usage} with ${data?.limit_remaining} left, and ${creditsUsed} are charged`];
+}
+
 /** Time after the begin of an answer for its pieces to reach the program. */
 const LEAVING_MS = 500;
 
@@ -239,8 +269,9 @@ async function tokenFor(
   model: string,
   { credits, requestsPerMinute }: Trial,
 ): Promise<string> {
-  const terms = requestsPerMinute === undefined ? {} : { limits: { requests_per_minute: requestsPerMinute } };
-  const { token } = await makeOrganization(service, credits ?? "100", terms);
+  const { id } = await makeOrganization(service, credits ?? "100");
+  const limits = requestsPerMinute === undefined ? undefined : { requests_per_minute: requestsPerMinute };
+  const { token } = await makeToken(service, id, { cap: CAP, ...(limits && { limits }) });
   // Long enough for the scripted usage: a charge is never above what a prompt and its bound allow.
   const messages = [{ role: "user", content: "Hello. ".repeat(50) }];
   const ask = () => send(service, "/v1/chat/completions", token, { model, messages, max_tokens: 100 });

@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Agent } from "./agents.ts";
-import { CLIENT_CALLS, type Client } from "./clients.ts";
+import { CLIENT_CALLS, type Client, OFFERS } from "./clients.ts";
 import { type Outcome, type Trial, tryProgram } from "./run.ts";
 import { LAST_TEXT } from "./upstream.ts";
 
@@ -46,7 +46,7 @@ export async function tryScenarios(program: Agent | Client): Promise<Row> {
   );
   for (const { name, failures } of others) problems.push(...failures.map((one) => `${name}: ${one}`));
   const offers = new Set<string>("offers" in program ? program.offers : []);
-  const also = ["list of models", "image"].map((one) => (offers.has(one) && done.problems.length === 0 ? "yes" : "–"));
+  const also = OFFERS.map((one) => (offers.has(one) && done.problems.length === 0 ? "yes" : "–"));
   const cells = [
     done.problems.length === 0 ? works : "fails",
     ...also,
@@ -84,9 +84,12 @@ function clientTrial({ offers = [] }: Client): Trial {
     calls: () => CLIENT_CALLS,
     files: {},
     settings: {},
-    check: async (_, { code, hasImage }) => [
+    check: async (_, { code, seen }) => [
       ...(code === 0 ? [] : [`it exited with ${code}`]),
-      ...(offers.includes("image") && !hasImage ? ["the upstream received no image"] : []),
+      // The service itself lists the models.
+      ...offers
+        .filter((one) => one !== "list of models" && !seen.has(one))
+        .map((one) => `the upstream received nothing of: ${one}`),
     ],
   };
 }
@@ -119,6 +122,6 @@ async function attempt(program: Agent | Client, trial: Trial): Promise<Outcome> 
     return await tryProgram(program, trial);
   } catch (error) {
     const problem = error instanceof Error ? error.message : String(error);
-    return { problems: [problem], requests: 0, microCredits: 0, output: "", code: null, hasImage: false };
+    return { problems: [problem], requests: 0, microCredits: 0, output: "", code: null, seen: new Set() };
   }
 }

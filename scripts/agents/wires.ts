@@ -61,6 +61,18 @@ const chat: UpstreamWire = {
   },
 };
 
+/** Returns the events of a streamed text completion. */
+export function textEvents({ id, model, text, usage }: Turn): Json[] {
+  const head = { id: `cmpl-${id}`, object: "text_completion", created: 1_700_000_000, model };
+  const total = { prompt_tokens: usage.prompt, completion_tokens: usage.output };
+  const choice = (piece: string, finish_reason: string | null = null) => {
+    return { ...head, choices: [{ index: 0, text: piece, logprobs: null, finish_reason }] };
+  };
+  const details = { prompt_tokens_details: { cached_tokens: usage.cached } };
+  const counted = { ...total, total_tokens: usage.prompt + usage.output, ...details };
+  return [...text.map((piece) => choice(piece)), choice("", "stop"), { ...head, choices: [], usage: counted }];
+}
+
 const responses: UpstreamWire = {
   // xAI, because OpenAI is only recognized by its own base URL.
   kind: "xai",

@@ -1,13 +1,16 @@
-/** LangChain's packages for Anthropic and for Google: a tool, its result in a stream, an image, and an unknown model. */
+/** LangChain's packages for OpenAI, Anthropic and Google: a tool, its result in a stream, an image, and an unknown model. */
 import assert from "node:assert/strict";
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 
 const { ORIGIN, TOKEN: apiKey, MODEL, LAST_TEXT, IMAGE, SCENARIO, PACKAGE } = process.env;
 const library = await import(PACKAGE);
-const modelWith = (model, more = {}) =>
-  PACKAGE === "@langchain/anthropic"
-    ? new library.ChatAnthropic({ model, apiKey, anthropicApiUrl: ORIGIN, ...more })
-    : new library.ChatGoogleGenerativeAI({ model, apiKey, baseUrl: ORIGIN, ...more });
+const { ChatOpenAI, ChatAnthropic, ChatGoogleGenerativeAI } = library;
+const modelWith = (model, more = {}) => {
+  const fields = { model, apiKey, ...more };
+  if (ChatOpenAI) return new ChatOpenAI({ ...fields, configuration: { baseURL: `${ORIGIN}/v1` } });
+  if (ChatAnthropic) return new ChatAnthropic({ ...fields, anthropicApiUrl: ORIGIN });
+  return new ChatGoogleGenerativeAI({ ...fields, baseUrl: ORIGIN });
+};
 const question = "Is all of it done?";
 
 if (SCENARIO !== "task") {
@@ -33,6 +36,6 @@ assert.equal(pieces.join(""), LAST_TEXT);
 assert.ok(pieces.length > 3);
 const image = new HumanMessage({ content: [{ type: "image_url", image_url: { url: IMAGE } }] });
 // The package for Google sends images only to models of these names.
-const seeing = modelWith(PACKAGE === "@langchain/anthropic" ? MODEL : "gemini-3-flash", { maxRetries: 0 });
+const seeing = modelWith(ChatGoogleGenerativeAI ? "gemini-3-flash" : MODEL, { maxRetries: 0 });
 assert.equal((await seeing.invoke([image])).text, LAST_TEXT);
 await assert.rejects(modelWith("none", { maxRetries: 0 }).invoke(question), { status: 404 });

@@ -1,6 +1,6 @@
 /** OpenAI's library, which `npm run agents` installs in the version that it tries. */
 import assert from "node:assert/strict";
-import OpenAI from "openai";
+import OpenAI, { toFile } from "openai";
 
 const { BASE_URL: baseURL, TOKEN: apiKey, MODEL: model, EMBEDDING_MODEL, LAST_TEXT, IMAGE, SCENARIO } = process.env;
 const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
@@ -46,3 +46,21 @@ assert.deepEqual(
   [6, 8],
 );
 await assert.rejects(client.embeddings.create({ model: "none", input }), notFound);
+
+const completion = { model, prompt: "Is all of it", max_tokens: 50 };
+assert.equal((await client.completions.create(completion)).choices[0]?.text, LAST_TEXT);
+const continued = [];
+for await (const chunk of await client.completions.create({ ...completion, stream: true })) {
+  continued.push(chunk.choices[0]?.text ?? "");
+}
+assert.equal(continued.join(""), LAST_TEXT);
+
+const media = JSON.parse(process.env.MEDIA_MODELS);
+const image = await client.images.generate({ model: media.images, prompt: "A green door" });
+assert.equal(Buffer.from(image.data[0].b64_json, "base64").toString(), LAST_TEXT);
+const speech = await client.audio.speech.create({ model: media.speech, voice: "alloy", input });
+assert.equal(Buffer.from(await speech.arrayBuffer()).toString(), LAST_TEXT);
+// As long as the seconds that the upstream reports: a charge is never above what was held for the bytes.
+const file = await toFile(Buffer.alloc(4_000), "door.wav");
+const transcript = await client.audio.transcriptions.create({ model: media.transcription, file });
+assert.equal(transcript.text, LAST_TEXT);
