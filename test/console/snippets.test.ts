@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type CallBody, curlOf, pythonOf, typescriptOf } from "../../console/src/snippets/snippets.ts";
+import { codeOnWire, WIRES } from "../../console/src/snippets/wires.ts";
 import { ROOT } from "../support/documents.ts";
 import {
   eventsOf,
@@ -57,6 +58,64 @@ describe("the curl command", () => {
     const command = curlOf({ ...callWith(), token: organization.token });
     const { stdout } = await run("sh", ["-c", command], { env: { PATH: process.env.PATH } });
     expect(JSON.parse(stdout).object).toBe("chat.completion");
+  });
+});
+
+/** A conversation with a tool and its result. */
+const CONVERSATION: CallBody = {
+  model: "sandbox/echo",
+  messages: [
+    { role: "user", content: "weather" },
+    {
+      role: "assistant",
+      content: "",
+      tool_calls: [{ id: "call_sandbox_1", type: "function", function: { name: "weather", arguments: "{}" } }],
+    },
+    { role: "tool", content: "rain", tool_call_id: "call_sandbox_1" },
+  ],
+  instructions: "Be brief",
+  temperature: 0,
+  max_tokens: 200,
+  tools: [{ type: "function", function: { name: "weather", parameters: { type: "object", properties: {} } } }],
+};
+const STRUCTURED: CallBody = {
+  model: "sandbox/echo",
+  messages: [{ role: "user", content: HARD_TO_QUOTE }],
+  response_format: {
+    type: "json_schema",
+    json_schema: { name: "answer", schema: { type: "object", properties: { city: { type: "boolean" } } } },
+  },
+};
+
+describe.each(WIRES)("the code for %s", (wire) => {
+  const reader = () => ({ root: service.url });
+
+  test.each([
+    ["a conversation with tools", CONVERSATION],
+    ["a JSON schema", STRUCTURED],
+    ["a text that is hard to quote", { model: "sandbox/echo", messages: body.messages }],
+  ])("The curl command sends %s.", async (_, request) => {
+    const { curl } = codeOnWire(wire, reader(), request);
+    const { stdout } = await run("sh", ["-c", curl], { env: environment() });
+    expect(JSON.parse(stdout)).not.toHaveProperty("error");
+    expect(stdout).toMatch(/"(output|content|candidates)":/);
+  });
+
+  test("The TypeScript program prints the answer.", async () => {
+    const request = { model: "sandbox/echo", messages: [{ role: "user", content: "hello owl" }] };
+    const words = ["--input-type=module-typescript", "--eval", codeOnWire(wire, reader(), request).typescript];
+    const { stdout } = await run(process.execPath, words, { cwd: ROOT, env: environment() });
+    expect(stdout).toMatch(wire === "messages" ? /hello owl/ : /hello owl|\[Object\]|\[Array\]/);
+  });
+
+  test.skipIf(spawnSync("python3", ["--version"]).status !== 0)("The Python program is valid.", async () => {
+    for (const request of [CONVERSATION, STRUCTURED]) {
+      const { python } = codeOnWire(wire, reader(), request);
+      const check =
+        "import ast, sys; tree = ast.parse(sys.argv[1]); print(sorted({n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}))";
+      const { stdout } = await run("python3", ["-c", check, python]);
+      expect(stdout).not.toMatch(/'(true|false|null)'/);
+    }
   });
 });
 

@@ -34,7 +34,8 @@ export async function visit(browser: Browser, service: RunningService, options: 
       pageErrors.push(message.text());
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(service.url)) pageErrors.push(`asked ${request.url()}`);
+    // A blob is in the page itself.
+    if (!request.url().replace(/^blob:/, "").startsWith(service.url)) pageErrors.push(`asked ${request.url()}`);
   });
   return { page, pageErrors, close: () => context.close() } satisfies Visit;
 }

@@ -33,6 +33,9 @@ const CITY = {
   },
 };
 
+/** What the code needs to know of its reader. */
+export type CodeReader = Pick<Reader, "root" | "token">;
+
 interface CurlCall {
   method?: string;
   path: string;
@@ -47,7 +50,7 @@ interface CurlCall {
 
 /** Returns a command that calls an operation, as a person with the token does. */
 export function curlTo(
-  { root, token }: Pick<Reader, "root" | "token">,
+  { root, token }: CodeReader,
   { method = "POST", path, body, form, headers = [], output }: CurlCall,
 ): string {
   // With a body, curl sends a POST; an empty one would have the content type of a form.
@@ -68,16 +71,18 @@ export function curlTo(
   return lines.join(" \\\n  ");
 }
 
-const typescriptKey = ({ token }: Reader) => (token === undefined ? `process.env.${VARIABLE}` : JSON.stringify(token));
-const pythonKey = ({ token }: Reader) => (token === undefined ? `os.environ["${VARIABLE}"]` : JSON.stringify(token));
+const typescriptKey = ({ token }: CodeReader) =>
+  token === undefined ? `process.env.${VARIABLE}` : JSON.stringify(token);
+const pythonKey = ({ token }: CodeReader) =>
+  token === undefined ? `os.environ["${VARIABLE}"]` : JSON.stringify(token);
 
 /** A package that calls the API in TypeScript and in Python. */
 interface Client {
-  typescript: (reader: Reader) => string;
-  python: (reader: Reader) => string;
+  typescript: (reader: CodeReader) => string;
+  python: (reader: CodeReader) => string;
 }
 
-const OPENAI: Client = {
+export const OPENAI: Client = {
   typescript: (reader) => `import OpenAI from "openai";
 
 const client = new OpenAI({ baseURL: ${JSON.stringify(`${reader.root}/v1`)}, apiKey: ${typescriptKey(reader)} });`,
@@ -87,7 +92,7 @@ from openai import OpenAI
 
 client = OpenAI(base_url=${JSON.stringify(`${reader.root}/v1`)}, api_key=${pythonKey(reader)})`,
 };
-const ANTHROPIC: Client = {
+export const ANTHROPIC: Client = {
   typescript: (reader) => `import Anthropic from "@anthropic-ai/sdk";
 
 const client = new Anthropic({ baseURL: ${JSON.stringify(reader.root)}, authToken: ${typescriptKey(reader)} });`,
@@ -97,7 +102,7 @@ from anthropic import Anthropic
 
 client = Anthropic(base_url=${JSON.stringify(reader.root)}, auth_token=${pythonKey(reader)})`,
 };
-const GOOGLE: Client = {
+export const GOOGLE: Client = {
   typescript: (reader) => `import { GoogleGenAI } from "@google/genai";
 
 const client = new GoogleGenAI({
@@ -126,7 +131,7 @@ interface Call {
 }
 
 /** Returns the same request in three languages. */
-function inAll(reader: Reader, { path, client, method, body, print, headers }: Call): Examples {
+export function inAll(reader: CodeReader, { path, client, method, body, print, headers }: Call): Examples {
   const fields = Object.entries(body);
   const typescript = fields.map(([name, value]) => `  ${name}: ${indent(JSON.stringify(value, null, 2))},`);
   const python = fields.map(([name, value]) => `    ${name}=${indent(pythonValue(value), 4)},`);

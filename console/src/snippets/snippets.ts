@@ -6,12 +6,37 @@ export interface Call {
   body: CallBody;
 }
 
+export type ContentPart =
+  | { type: "text"; text: string }
+  | { type: "image_url"; image_url: { url: string } }
+  | { type: "file"; file: { filename: string; file_data: string } };
+
+export interface ToolCallPart {
+  id: string;
+  type: "function";
+  function: { name: string; arguments: string };
+}
+
+export interface CallMessage {
+  role: string;
+  content: string | ContentPart[];
+  tool_calls?: ToolCallPart[];
+  tool_call_id?: string;
+}
+
+export interface FunctionTool {
+  type: "function";
+  function: { name: string; description?: string; parameters?: Record<string, unknown> };
+}
+
 export interface CallBody {
   model: string;
-  messages: { role: string; content: string }[];
+  messages: CallMessage[];
   instructions?: string;
   temperature?: number;
   max_tokens?: number;
+  tools?: FunctionTool[];
+  response_format?: { type: "json_schema"; json_schema: { name: string; schema: Record<string, unknown> } };
   stream?: boolean;
 }
 
@@ -119,6 +144,14 @@ export function indent(text: string, by = 2): string {
 
 /** Formats a value as a Python literal. JSON strings and numbers are valid Python literals. */
 export function pythonValue(value: unknown): string {
+  if (value === null) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
-  return JSON.stringify(value, null, 4);
+  if (typeof value !== "object") return JSON.stringify(value);
+  const isList = Array.isArray(value);
+  const entries = Object.entries(value).filter(([, one]) => one !== undefined);
+  const lines = entries.map(
+    ([key, one]) => `    ${isList ? "" : `${JSON.stringify(key)}: `}${indent(pythonValue(one), 4)}`,
+  );
+  const [open, close] = isList ? ["[", "]"] : ["{", "}"];
+  return lines.length === 0 ? `${open}${close}` : `${open}\n${lines.join(",\n")}\n${close}`;
 }

@@ -8,18 +8,20 @@ import { models, organization } from "../../api/queries.ts";
 import type { PlaygroundToken } from "../../api/types.ts";
 import { apiBaseUrl } from "../../base-path.ts";
 import { useSession } from "../../shell/session.ts";
-import type { CallBody } from "../../snippets/snippets.ts";
-import type { Figures } from "./conversation.ts";
+import type { CallBody, ToolCallPart } from "../../snippets/snippets.ts";
+import type { Figures, Piece } from "./conversation.ts";
 
 interface CompletionCall {
   body: CallBody;
   token: string;
   signal: AbortSignal;
-  onPiece: (text: string) => void;
+  /** Called with the ID of the request once its answer has begun. */
+  onStart: (requestId: string | null) => void;
+  onPiece: (piece: Piece) => void;
 }
 
-/** Requests a streamed completion from `/v1`, like any client. Calls `onPiece` with each piece of text. */
-export async function complete({ body, token, signal, onPiece }: CompletionCall): Promise<Figures> {
+/** Requests a streamed completion from `/v1`, like any client. Calls `onPiece` with each piece of the answer. */
+export async function complete({ body, token, signal, onStart, onPiece }: CompletionCall): Promise<Figures> {
   const startedAt = performance.now();
   const answer = await fetch(`${apiBaseUrl()}/chat/completions`, {
     method: "POST",
@@ -30,6 +32,8 @@ export async function complete({ body, token, signal, onPiece }: CompletionCall)
     signal,
   });
   if (!answer.ok || answer.body === null) throw await failureOf(answer);
+  onStart(answer.headers.get("x-request-id"));
+  const calls: ToolCallPart[] = [];
   let firstMs: number | null = null;
   let usage: CompletionUsage | null = null;
   let finishReason: string | null = null;
@@ -42,12 +46,35 @@ export async function complete({ body, token, signal, onPiece }: CompletionCall)
     usage = chunk.usage ?? usage;
     const [choice] = chunk.choices;
     finishReason = choice?.finish_reason ?? finishReason;
-    const text = choice?.delta.content ?? "";
-    if (text === "") continue;
+    const piece = choice === undefined ? {} : pieceOf(choice.delta, calls);
+    if (Object.keys(piece).length === 0) continue;
     firstMs ??= performance.now() - startedAt;
-    onPiece(text);
+    onPiece(piece);
   }
   return { model, firstMs, durationMs: performance.now() - startedAt, usage, finishReason };
+}
+
+/** Returns what a chunk adds to an answer. `calls` collects the pieces of its tool calls. */
+function pieceOf(
+  { content, tool_calls, images }: ChatCompletionChunk["choices"][number]["delta"],
+  calls: ToolCallPart[],
+): Piece {
+  for (const { index, id = "", function: part = {} } of tool_calls ?? []) {
+    const { id: knownId = id, function: known = { name: "", arguments: "" } } = calls[index] ?? {};
+    const whole = { name: known.name + (part.name ?? ""), arguments: known.arguments + (part.arguments ?? "") };
+    calls[index] = { id: knownId, type: "function", function: whole };
+  }
+  return {
+    ...(content && { text: content }),
+    ...(tool_calls && { toolCalls: [...calls] }),
+    ...(images && { images: images.flatMap(imageUrlIn) }),
+  };
+}
+
+/** Returns the URL of an image of an answer. */
+function imageUrlIn(image: unknown): string[] {
+  const { image_url } = image as { image_url?: { url?: unknown } };
+  return typeof image_url?.url === "string" ? [image_url.url] : [];
 }
 
 /** Iterates over a stream. Not all browsers support async iteration of streams. */

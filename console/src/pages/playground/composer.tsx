@@ -1,13 +1,17 @@
-import { ArrowUp, Square } from "lucide-react";
-import type { KeyboardEvent } from "react";
-import { Button } from "../../ui/button.tsx";
+import { ArrowUp, Paperclip, Square, X } from "lucide-react";
+import { type KeyboardEvent, useRef, useState } from "react";
+import { Button, IconButton } from "../../ui/button.tsx";
+import { ACCEPTED, readFiles } from "./attachments.ts";
+import type { Attachment } from "./conversation.ts";
 
 interface ComposerProps {
   draft: string;
+  attachments: readonly Attachment[];
   placeholder: string;
   canSend: boolean;
   isStreaming: boolean;
   onDraft: (text: string) => void;
+  onAttachments: (attachments: readonly Attachment[]) => void;
   onSend: () => void;
   onStop: () => void;
 }
@@ -17,7 +21,18 @@ export function sendsOn(event: KeyboardEvent): boolean {
   return event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing;
 }
 
-export function Composer({ draft, placeholder, canSend, isStreaming, onDraft, onSend, onStop }: ComposerProps) {
+export function Composer(props: ComposerProps) {
+  const { draft, attachments, placeholder, canSend, isStreaming, onDraft, onAttachments, onSend, onStop } = props;
+  const [error, setError] = useState<string | null>(null);
+  const input = useRef<HTMLInputElement>(null);
+  const attach = async (files: readonly File[]) => {
+    setError(null);
+    try {
+      onAttachments([...attachments, ...(await readFiles(files))]);
+    } catch (failure) {
+      setError(failure instanceof Error ? failure.message : String(failure));
+    }
+  };
   return (
     <form
       className="composer"
@@ -26,12 +41,37 @@ export function Composer({ draft, placeholder, canSend, isStreaming, onDraft, on
         onSend();
       }}
     >
+      {attachments.length > 0 && (
+        <ul className="attachments" aria-label="Attached files">
+          {attachments.map((attachment) => (
+            <li key={attachment.name}>
+              <span className="truncate">{attachment.name}</span>
+              <IconButton
+                icon={X}
+                label={`Remove ${attachment.name}`}
+                onClick={() => onAttachments(attachments.filter((one) => one !== attachment))}
+              />
+            </li>
+          ))}
+        </ul>
+      )}
+      {error !== null && (
+        <p className="field-error" role="alert">
+          {error}
+        </p>
+      )}
       <textarea
         aria-label="Message"
         placeholder={placeholder}
         rows={3}
         value={draft}
         onChange={(event) => onDraft(event.target.value)}
+        onPaste={(event) => {
+          const files = [...event.clipboardData.files];
+          if (files.length === 0) return;
+          event.preventDefault();
+          void attach(files);
+        }}
         onKeyDown={(event) => {
           if (!sendsOn(event)) return;
           event.preventDefault();
@@ -40,12 +80,30 @@ export function Composer({ draft, placeholder, canSend, isStreaming, onDraft, on
       />
       <div className="composer-foot">
         <span className="small faint wide-only">Enter to send, Shift+Enter for a new line</span>
+        <input
+          ref={input}
+          type="file"
+          aria-label="Files"
+          accept={ACCEPTED}
+          multiple
+          hidden
+          onChange={({ target }) => {
+            void attach([...(target.files ?? [])]);
+            target.value = "";
+          }}
+        />
+        <IconButton icon={Paperclip} label="Attach images or files" onClick={() => input.current?.click()} />
         {isStreaming ? (
           <Button icon={Square} onClick={onStop}>
             Stop
           </Button>
         ) : (
-          <Button type="submit" look="main" icon={ArrowUp} disabled={!canSend || draft.trim() === ""}>
+          <Button
+            type="submit"
+            look="main"
+            icon={ArrowUp}
+            disabled={!canSend || (draft.trim() === "" && attachments.length === 0)}
+          >
             Send
           </Button>
         )}

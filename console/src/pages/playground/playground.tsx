@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Code, Eraser } from "lucide-react";
-import { useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { useSearchParams } from "wouter";
 import type { Model } from "../../../../src/api/model.ts";
 import { choices, serviceFacts } from "../../api/queries.ts";
@@ -12,43 +12,53 @@ import { Button } from "../../ui/button.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Note, QueryFailure } from "../../ui/states.tsx";
 import { useIsStored, usePlaygroundModels, useTokens } from "./api.ts";
-import { CodeDialog } from "./code-dialog.tsx";
 import { Composer } from "./composer.tsx";
-import { messagesOf } from "./conversation.ts";
-import { bodyOf, cheapestModel, FIRST_SETTINGS, maxTokensBound, maxTokensError } from "./settings.ts";
+import { type Attachment, conversationAfter, messagesOf, type Start } from "./conversation.ts";
+import { useRun } from "./run.ts";
+import { areRight, bodyOf, cheapestModel, maxTokensBound } from "./settings.ts";
 import { canPay, PAYER_FILTER, type Payer, SettingsForm } from "./settings-form.tsx";
+import { addColumn, type Column, change, changeColumn, clear, removeColumn, running, usePlayground } from "./store.ts";
 import { Turns } from "./turns.tsx";
-import { useConversation } from "./use-conversation.ts";
 import "./playground.css";
 
-/** Playground: sends messages to a model through `/v1`, like an application. */
+const CodeDialog = lazy(() => import("./code-dialog.tsx"));
+
+/** Playground: sends messages to up to three models through `/v1`, like an application. */
 export default function Playground() {
-  const { organizationId, setOrganizationId, payer } = useOrganization();
+  const { settings } = usePlayground();
+  const { organizationId, payer } = useOrganization();
   const tokens = useTokens();
   const token = () => tokens(organizationId);
+  const run = useRun(token);
   const catalog = useSteady(usePlaygroundModels(token));
-  const { settings, setSettings, unknownModel } = useSettings(catalog.data);
+  const { columns, unknownModel } = useColumns(catalog.data);
   const [isShowingCode, setShowingCode] = useState(false);
   const [draft, setDraft] = useState("");
-  const conversation = useConversation({ settings, token });
-  const maxTokens = useMaxTokens(catalog.data, settings.model);
-  const isRight = settings.model !== "" && maxTokensError(settings.maxTokens, maxTokens) === null;
+  const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
+  const maxTokens = useMaxTokens(catalog.data, columns);
   const hasPayer = payer === "implied" || organizationId !== null;
-  const canSend = isRight && hasPayer && !conversation.isStreaming;
-  const send = () => {
-    if (!canSend || draft.trim() === "") return;
-    void conversation.ask(draft);
-    setDraft("");
+  const isStreaming = columns.some(({ conversation }) => conversation.turns.at(-1)?.state === "streaming");
+  const canSend =
+    areRight(settings, maxTokens) && hasPayer && !isStreaming && columns.every(({ model }) => model !== "");
+  const hasDraft = draft.trim() !== "" || attachments.length > 0;
+  const question: Start = { kind: "asked", content: draft, attachments };
+  const begin = (start: Start) => {
+    for (const { key, model } of columns) void run(key, model, start);
   };
-  const asked = [...messagesOf(conversation.turns), ...(draft.trim() === "" ? [] : [{ role: "user", content: draft }])];
-  const shown = asked.length === 0 ? [{ role: "user", content: "Hello!" }] : asked;
+  const send = () => {
+    if (!canSend || !hasDraft) return;
+    begin(question);
+    setDraft("");
+    setAttachments([]);
+  };
+  const isEmpty = columns.every(({ conversation }) => conversation.turns.length === 0);
   return (
     <Page
       title="Playground"
       about={<About organizationId={organizationId} />}
       actions={
         <>
-          <Button icon={Eraser} onClick={conversation.clear} disabled={conversation.turns.length === 0}>
+          <Button icon={Eraser} onClick={clear} disabled={isEmpty}>
             Clear
           </Button>
           <Button icon={Code} onClick={() => setShowingCode(true)}>
@@ -62,30 +72,74 @@ export default function Playground() {
       <QueryFailure query={catalog} />
       <div className="playground">
         <div className="playground-talk">
-          <Turns conversation={conversation} canSend={canSend} />
+          <div className="playground-columns">
+            {columns.map(({ key, model, conversation }) => (
+              <section key={key} aria-label={model} className="playground-column">
+                {columns.length > 1 && <h2 className="wrap-anywhere">{model === "" ? "No model" : model}</h2>}
+                <Turns
+                  label={columns.length > 1 ? `Conversation with ${model}` : "Conversation"}
+                  turns={conversation.turns}
+                  canSend={canSend}
+                  onEdited={(at, content) => begin({ kind: "edited", question: at, content })}
+                  onRetry={() => void run(key, model, { kind: "retried" })}
+                  onResults={(results) => void run(key, model, { kind: "resulted", results })}
+                />
+              </section>
+            ))}
+          </div>
           <Composer
             draft={draft}
+            attachments={attachments}
             placeholder={hasPayer ? "Enter a message" : "Select an organization to start"}
             canSend={canSend}
-            isStreaming={conversation.isStreaming}
+            isStreaming={isStreaming}
             onDraft={setDraft}
+            onAttachments={setAttachments}
             onSend={send}
-            onStop={conversation.stop}
+            onStop={() => {
+              for (const controller of running.values()) controller.abort();
+            }}
           />
         </div>
         <SettingsForm
           settings={settings}
-          onSettings={(changes) => setSettings({ ...settings, ...changes })}
+          onSettings={(changes) => change({ settings: { ...settings, ...changes } })}
           models={catalog.data ?? (catalog.isError ? [] : undefined)}
+          chosen={columns}
+          onModel={(key, model) => changeColumn(key, (column) => ({ ...column, model }))}
+          onAdd={() => addColumn(nextModel(catalog.data ?? [], columns))}
+          onRemove={removeColumn}
           maxTokens={maxTokens}
           payer={payer}
           organizationId={organizationId}
-          onOrganization={setOrganizationId}
+          onOrganization={(id) => change({ organizationId: id })}
         />
       </div>
-      {isShowingCode && <CodeDialog body={bodyOf(settings, shown)} onClose={() => setShowingCode(false)} />}
+      {isShowingCode && (
+        <Suspense>
+          <CodeDialog
+            body={bodyOf(settings, columns[0]?.model ?? "", shownMessages(columns, hasDraft ? question : HELLO))}
+            onClose={() => setShowingCode(false)}
+          />
+        </Suspense>
+      )}
     </Page>
   );
+}
+
+const HELLO: Start = { kind: "asked", content: "Hello!" };
+
+/** Returns the messages of the next request, or of the last one. */
+function shownMessages([first]: readonly Column[], next: Start) {
+  const turns = first?.conversation.turns ?? [];
+  const isNext = turns.length === 0 || next !== HELLO;
+  return messagesOf(first === undefined || !isNext ? turns : conversationAfter(first.conversation, next).turns);
+}
+
+/** Returns the cheapest model that no column has yet. */
+function nextModel(models: readonly Model[], columns: readonly Column[]): string {
+  const others = models.filter(({ id }) => columns.every(({ model }) => model !== id));
+  return cheapestModel(others.length > 0 ? others : models) ?? "";
 }
 
 function UnknownModel({ id }: { id: string }) {
@@ -111,22 +165,31 @@ function About({ organizationId }: { organizationId: string | null }) {
   );
 }
 
-/** Returns the maximum of `max_tokens` for a model; null until it is known. */
-function useMaxTokens(models: readonly Model[] | undefined, id: string): number | null {
+/** Returns the maximum of `max_tokens` for all chosen models; null until it is known. */
+function useMaxTokens(models: readonly Model[] | undefined, columns: readonly Column[]): number | null {
   const { data: service } = useQuery(serviceFacts);
-  const model = models?.find((one) => one.id === id);
-  if (service === undefined || model === undefined) return null;
-  return maxTokensBound(service.completions.max_tokens, model);
+  const chosen = columns.flatMap(({ model }) => models?.find(({ id }) => id === model) ?? []);
+  if (service === undefined || chosen.length === 0) return null;
+  return Math.min(...chosen.map((model) => maxTokensBound(service.completions.max_tokens, model)));
 }
 
-/** Returns the settings. Until a model is selected, it is the one in the URL or, without one, the cheapest. */
-function useSettings(models: readonly Model[] | undefined) {
+/**
+ * Returns the columns with their models. Until one is selected in the first column, it is the one in the URL or, without one,
+ * the cheapest.
+ */
+function useColumns(models: readonly Model[] | undefined) {
+  const { columns } = usePlayground();
   const [params] = useSearchParams();
-  const [settings, setSettings] = useState(FIRST_SETTINGS);
   const asked = params.get("model") ?? "";
-  const isUnknown = settings.model === "" && asked !== "" && models?.every(({ id }) => id !== asked) === true;
-  const model = settings.model || (isUnknown ? "" : asked || (models && cheapestModel(models)) || "");
-  return { settings: { ...settings, model }, setSettings, unknownModel: isUnknown ? asked : null };
+  // A link to a model leads to it, also where another one was selected before.
+  useEffect(() => {
+    if (asked !== "") changeColumn(0, (column) => ({ ...column, model: "" }));
+  }, [asked]);
+  const isOpen = columns[0]?.model === "";
+  const isUnknown = isOpen && asked !== "" && models?.every(({ id }) => id !== asked) === true;
+  const usual = isUnknown ? "" : asked || (models && cheapestModel(models)) || "";
+  const chosen = columns.map((column) => (column.model === "" ? { ...column, model: usual } : column));
+  return { columns: chosen, unknownModel: isUnknown ? asked : null };
 }
 
 /**
@@ -134,13 +197,13 @@ function useSettings(models: readonly Model[] | undefined) {
  * to their own, and guests are not charged.
  */
 function useOrganization() {
+  const { organizationId: picked } = usePlayground();
   const { role } = useSession();
   const isOperator = role === "operator";
   const { data } = useQuery({ ...choices("organizations", PAYER_FILTER), enabled: isOperator });
-  const [picked, setPicked] = useState<string | null>(null);
   const hasNone = data !== undefined && data.next_cursor === null && !data.data.some(canPay);
   const payer: Payer = isOperator ? (hasNone ? "none" : "selected") : "implied";
-  return { payer, organizationId: isOperator ? picked : null, setOrganizationId: setPicked };
+  return { payer, organizationId: isOperator ? picked : null };
 }
 
 function GuestNote() {

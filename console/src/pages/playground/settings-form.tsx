@@ -1,11 +1,14 @@
+import { Columns3, X } from "lucide-react";
 import { Link } from "wouter";
 import type { Model } from "../../../../src/api/model.ts";
 import type { Selectable } from "../../api/queries.ts";
 import { formatCount } from "../../format/numbers.ts";
+import { Button, IconButton } from "../../ui/button.tsx";
 import { Field, SelectField, TextField } from "../../ui/field.tsx";
 import { Note, Skeleton } from "../../ui/states.tsx";
 import { Pick } from "../pick.tsx";
-import { maxTokensError, type Settings } from "./settings.ts";
+import { maxTokensError, type Settings, schemaError, toolsError } from "./settings.ts";
+import { COLUMNS_MAX } from "./store.ts";
 
 /** Source of the charged organization: selected here, implied by the session, or none exists. */
 export type Payer = "selected" | "implied" | "none";
@@ -18,6 +21,11 @@ interface SettingsFormProps {
   settings: Settings;
   onSettings: (changes: Partial<Settings>) => void;
   models: readonly Model[] | undefined;
+  /** The chosen models by the keys of their columns; "" for none. */
+  chosen: readonly { key: number; model: string }[];
+  onModel: (key: number, model: string) => void;
+  onAdd: () => void;
+  onRemove: (key: number) => void;
   /** Maximum of `max_tokens`; null until it is known. */
   maxTokens: number | null;
   payer: Payer;
@@ -26,8 +34,7 @@ interface SettingsFormProps {
 }
 
 export function SettingsForm(props: SettingsFormProps) {
-  const { settings, onSettings, models, maxTokens, payer, organizationId, onOrganization } = props;
-  const model = models?.find(({ id }) => id === settings.model);
+  const { settings, onSettings, maxTokens, payer, organizationId, onOrganization } = props;
   return (
     <section className="playground-settings card" aria-label="Settings">
       {payer === "none" && <NoPayer />}
@@ -46,20 +53,7 @@ export function SettingsForm(props: SettingsFormProps) {
           )}
         </Field>
       )}
-      {models === undefined ? (
-        <Skeleton height="3.4rem" />
-      ) : (
-        <SelectField
-          label="Model"
-          hint={model?.pricing}
-          value={settings.model}
-          options={[
-            ...(settings.model === "" ? [["", "Select a model"] as const] : []),
-            ...models.map(({ id }) => [id, id] as const),
-          ]}
-          onValue={(id) => onSettings({ model: id })}
-        />
-      )}
+      <ModelFields {...props} />
       <Field label="Instructions" hint="Sent before the conversation.">
         {(attributes) => (
           <textarea
@@ -81,7 +75,84 @@ export function SettingsForm(props: SettingsFormProps) {
         error={maxTokensError(settings.maxTokens, maxTokens)}
         onValue={(text) => onSettings({ maxTokens: text.trim() })}
       />
+      <details>
+        <summary>Tools and structured output</summary>
+        <div className="stack-small">
+          <JsonField
+            label="Tools"
+            hint="JSON list of functions with name, description and parameters. You type their results."
+            placeholder={'[{"name": "get_weather", "parameters": {"type": "object"}}]'}
+            error={toolsError(settings.tools)}
+            value={settings.tools}
+            onValue={(tools) => onSettings({ tools })}
+          />
+          <JsonField
+            label="JSON schema"
+            hint="The answer is JSON of this schema."
+            placeholder={'{"type": "object", "properties": {}}'}
+            error={schemaError(settings.schema)}
+            value={settings.schema}
+            onValue={(schema) => onSettings({ schema })}
+          />
+        </div>
+      </details>
     </section>
+  );
+}
+
+/** Fields for the models that answer side by side. */
+function ModelFields({ models, chosen, onModel, onAdd, onRemove }: SettingsFormProps) {
+  if (models === undefined) return <Skeleton height="3.4rem" />;
+  const options = models.map(({ id }) => [id, id] as const);
+  return (
+    <>
+      {chosen.map(({ key, model }, index) => (
+        <div key={key} className="playground-model">
+          <SelectField
+            label={index === 0 ? "Model" : `Model ${index + 1}`}
+            hint={models.find(({ id }) => id === model)?.pricing}
+            value={model}
+            options={[...(model === "" ? [["", "Select a model"] as const] : []), ...options]}
+            onValue={(id) => onModel(key, id)}
+          />
+          {index > 0 && <IconButton icon={X} label={`Remove model ${index + 1}`} onClick={() => onRemove(key)} />}
+        </div>
+      ))}
+      {chosen.length < COLUMNS_MAX && models.length > 1 && (
+        <div>
+          <Button icon={Columns3} onClick={onAdd}>
+            Compare with another model
+          </Button>
+        </div>
+      )}
+    </>
+  );
+}
+
+interface JsonFieldProps {
+  label: string;
+  hint: string;
+  placeholder: string;
+  error: string | null;
+  value: string;
+  onValue: (text: string) => void;
+}
+
+function JsonField({ label, hint, placeholder, error, value, onValue }: JsonFieldProps) {
+  return (
+    <Field label={label} hint={hint} error={error}>
+      {(attributes) => (
+        <textarea
+          {...attributes}
+          className="mono"
+          rows={5}
+          spellCheck={false}
+          placeholder={placeholder}
+          value={value}
+          onChange={(event) => onValue(event.target.value)}
+        />
+      )}
+    </Field>
   );
 }
 

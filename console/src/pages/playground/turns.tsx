@@ -1,26 +1,28 @@
-import { MessagesSquare, Pencil } from "lucide-react";
-import { Fragment, useEffect, useRef, useState } from "react";
+import { MessagesSquare, Pencil, RotateCcw } from "lucide-react";
+import { useEffect, useRef, useState } from "react";
 import { Button, IconButton } from "../../ui/button.tsx";
 import { CopyIcon } from "../../ui/copy.tsx";
 import { Empty, Failure } from "../../ui/states.tsx";
 import { sendsOn } from "./composer.tsx";
-import type { Turn } from "./conversation.ts";
-import { figuresLine } from "./conversation.ts";
+import { figuresLine, questionKeys, type Turn } from "./conversation.ts";
 import { Markdown } from "./markdown.tsx";
+import { Picture } from "./picture.tsx";
 
 interface TurnsProps {
-  conversation: {
-    turns: readonly Turn[];
-    isStreaming: boolean;
-    askAgain: (key: number, content: string) => void;
-  };
+  label: string;
+  turns: readonly Turn[];
   canSend: boolean;
+  /** Asks a changed question again, by its number, and forgets all after it. */
+  onEdited: (question: number, content: string) => void;
+  onRetry: () => void;
+  /** Sends the results of tools by call. */
+  onResults: (results: Record<string, string>) => void;
 }
 
 /** Distance from the end within which new text scrolls into view. */
 const NEAR_PX = 80;
 
-export function Turns({ conversation: { turns, isStreaming, askAgain }, canSend }: TurnsProps) {
+export function Turns({ label, turns, canSend, onEdited, onRetry, onResults }: TurnsProps) {
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
   // biome-ignore lint/correctness/useExhaustiveDependencies: scrolls when new text arrives
@@ -28,13 +30,14 @@ export function Turns({ conversation: { turns, isStreaming, askAgain }, canSend 
     const element = box.current;
     if (element !== null && isAtEnd.current) element.scrollTop = element.scrollHeight;
   }, [turns]);
+  const questions = questionKeys({ turns });
   return (
     <div
       className="turns"
       ref={box}
       role="log"
-      aria-label="Conversation"
-      aria-busy={isStreaming}
+      aria-label={label}
+      aria-busy={turns.at(-1)?.state === "streaming"}
       // biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard
       tabIndex={0}
       onScroll={({ currentTarget: at }) => {
@@ -46,15 +49,24 @@ export function Turns({ conversation: { turns, isStreaming, askAgain }, canSend 
           Each answer shows its tokens, its cost and its speed.
         </Empty>
       )}
-      {turns.map((turn) => (
-        <Fragment key={turn.key}>
-          {turn.role === "user" ? (
-            <Question turn={turn} canSend={canSend} onAgain={(content) => askAgain(turn.key, content)} />
-          ) : (
-            <Answer turn={turn} />
-          )}
-        </Fragment>
-      ))}
+      {turns.map((turn, index) => {
+        const isLast = index === turns.length - 1;
+        if (turn.role === "tool") return <ToolResult key={turn.key} turn={turn} />;
+        if (turn.role === "assistant") {
+          return (
+            <Answer
+              key={turn.key}
+              turn={turn}
+              onRetry={isLast && canSend ? onRetry : undefined}
+              onResults={isLast && canSend ? onResults : undefined}
+            />
+          );
+        }
+        const question = questions.indexOf(turn.key);
+        return (
+          <Question key={turn.key} turn={turn} canSend={canSend} onAgain={(content) => onEdited(question, content)} />
+        );
+      })}
     </div>
   );
 }
@@ -100,24 +112,92 @@ function Question({ turn, canSend, onAgain }: QuestionProps) {
   }
   return (
     <div className="question">
-      <p className="wrap-anywhere">{turn.content}</p>
+      <div className="question-content">
+        {turn.content !== "" && <p className="wrap-anywhere">{turn.content}</p>}
+        {turn.attachments?.map(({ name, type, url }) =>
+          type.startsWith("image/") ? (
+            <Picture key={name} url={url} alt={name} />
+          ) : (
+            <span key={name} className="small faint wrap-anywhere">
+              {name}
+            </span>
+          ),
+        )}
+      </div>
       <IconButton icon={Pencil} label="Edit and send again" onClick={() => setEdited(turn.content)} />
     </div>
   );
 }
 
-function Answer({ turn: { content, state, figures, failure } }: { turn: Turn }) {
+interface AnswerProps {
+  turn: Turn;
+  /** Absent while it cannot be asked again, or tools cannot return results. */
+  onRetry: (() => void) | undefined;
+  onResults: ((results: Record<string, string>) => void) | undefined;
+}
+
+function Answer({ turn, onRetry, onResults }: AnswerProps) {
+  const { content, state, figures, failure, images, toolCalls } = turn;
   return (
     <div className="answer">
       {content !== "" && <Markdown text={content} />}
+      {images?.map((url, index) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the order of images never changes
+        <Picture key={index} url={url} alt={`Image ${index + 1} of the answer`} />
+      ))}
+      {toolCalls !== undefined && <ToolCalls turn={turn} onResults={state === "done" ? onResults : undefined} />}
       {state === "streaming" && <span className="caret" role="status" aria-label="Generating" />}
       {state === "failed" && <Failure error={failure} />}
-      {figures !== undefined && (
+      {state !== "streaming" && (
         <div className="answer-foot">
-          <p className="small faint figures">{figuresLine(figures, state === "stopped")}</p>
+          {figures !== undefined && <p className="small faint figures">{figuresLine(figures, state)}</p>}
+          {figures === undefined && <p className="small faint">Nothing was charged</p>}
           {content !== "" && <CopyIcon text={content} label="Copy answer" />}
+          {onRetry && <IconButton icon={RotateCcw} label="Retry" onClick={onRetry} />}
         </div>
       )}
+    </div>
+  );
+}
+
+/** Tools that an answer calls, with a field for the result of each. */
+function ToolCalls({ turn: { toolCalls = [] }, onResults }: Pick<AnswerProps, "turn" | "onResults">) {
+  const [results, setResults] = useState<Record<string, string>>({});
+  return (
+    <form
+      className="stack-small"
+      onSubmit={(event) => {
+        event.preventDefault();
+        onResults?.(Object.fromEntries(toolCalls.map(({ id }) => [id, results[id] ?? ""])));
+      }}
+    >
+      {toolCalls.map(({ id, function: { name, arguments: text } }) => (
+        <div key={id} className="stack-small">
+          <pre className="code">{`${name}(${text})`}</pre>
+          {onResults && (
+            <textarea
+              aria-label={`Result of ${name}`}
+              placeholder={`Result of ${name}`}
+              rows={2}
+              value={results[id] ?? ""}
+              onChange={(event) => setResults({ ...results, [id]: event.target.value })}
+            />
+          )}
+        </div>
+      ))}
+      {onResults && (
+        <div className="row">
+          <Button type="submit">Send results</Button>
+        </div>
+      )}
+    </form>
+  );
+}
+
+function ToolResult({ turn: { content } }: { turn: Turn }) {
+  return (
+    <div className="question">
+      <p className="wrap-anywhere mono small">{content === "" ? "Empty result" : content}</p>
     </div>
   );
 }

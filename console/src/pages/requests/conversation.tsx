@@ -1,18 +1,27 @@
 import { useQuery } from "@tanstack/react-query";
+import { MessagesSquare } from "lucide-react";
 import type { ReactNode } from "react";
+import { useLocation } from "wouter";
 import { conversation } from "../../api/queries.ts";
-import type { Conversation as ConversationData } from "../../api/types.ts";
+import type { Conversation as ConversationData, RequestDetail } from "../../api/types.ts";
 import { formatMoment } from "../../format/times.ts";
+import { useAccess } from "../../shell/session.ts";
+import { Button } from "../../ui/button.tsx";
 import { Note, QueryFailure, Skeleton } from "../../ui/states.tsx";
+import type { Turn } from "../playground/conversation.ts";
 import { Markdown } from "../playground/markdown.tsx";
+import { FIRST_SETTINGS } from "../playground/settings.ts";
+import { change, type Playground } from "../playground/store.ts";
 import "./conversation.css";
 
 type Message = ConversationData["request"]["messages"][number];
 type Reply = NonNullable<ConversationData["answer"]>["message"];
 
 /** Stored prompt and answer of a request. Only text of the model is rendered as Markdown. */
-export default function Conversation({ id }: { id: string }) {
-  const query = useQuery(conversation(id));
+export default function Conversation({ detail }: { detail: RequestDetail }) {
+  const query = useQuery(conversation(detail.id));
+  const { may } = useAccess();
+  const [, navigate] = useLocation();
   if (query.isError) {
     return <QueryFailure query={query} />;
   }
@@ -46,6 +55,19 @@ export default function Conversation({ id }: { id: string }) {
         <Code text={JSON.stringify(parameters, null, 2)} />
       </MessageBlock>
       <p className="small faint">Stored until {formatMoment(kept_until)}.</p>
+      {may("playground:use") && (
+        <div>
+          <Button
+            icon={MessagesSquare}
+            onClick={() => {
+              change(playgroundOf(query.data, detail));
+              navigate("/playground");
+            }}
+          >
+            Continue in playground
+          </Button>
+        </div>
+      )}
     </section>
   );
 }
@@ -72,6 +94,48 @@ function MessageContent({ message }: { message: Message | Reply }) {
       ))}
     </>
   );
+}
+
+/** Returns the state of the playground in which a stored conversation continues. */
+function playgroundOf(
+  { request, answer }: ConversationData,
+  { organization_id, model }: RequestDetail,
+): Partial<Playground> {
+  const { messages, instructions, temperature, tools, response_format } = request;
+  const system = messages.filter(({ role }) => role === "system" || role === "developer").map(textIn);
+  const said = [...messages, ...(answer === null ? [] : [answer.message])].flatMap(turnOf);
+  const conversation = { turns: said.map((turn, key) => ({ ...turn, key })), nextKey: said.length };
+  const schema = response_format?.type === "json_schema" ? response_format.json_schema.schema : undefined;
+  const settings = {
+    ...FIRST_SETTINGS,
+    instructions: [...system, instructions ?? ""].filter((text) => text !== "").join("\n\n"),
+    temperature: temperature ?? null,
+    ...(tools && {
+      tools: JSON.stringify(
+        tools.filter(({ type }) => type === "function"),
+        null,
+        2,
+      ),
+    }),
+    ...(schema && { schema: JSON.stringify(schema, null, 2) }),
+  };
+  return { columns: [{ key: 0, model: model ?? "", conversation }], settings, organizationId: organization_id };
+}
+
+const textIn = ({ content }: Message | Reply) => (content ? textOf(content) : "");
+
+function turnOf(message: Message | Reply): Omit<Turn, "key">[] {
+  const { role, tool_calls } = message;
+  const turn = { content: textIn(message), state: "done" as const };
+  if (role === "user" || role === "assistant") {
+    const toolCalls = tool_calls?.map(({ id, function: called }) => ({
+      id,
+      type: "function" as const,
+      function: called,
+    }));
+    return [{ ...turn, role, ...(toolCalls && { toolCalls }) }];
+  }
+  return role === "tool" ? [{ ...turn, role, toolCallId: message.tool_call_id }] : [];
 }
 
 /** Returns the text of a message. Images, files and videos are shown by their name or URL only and never fetched. */

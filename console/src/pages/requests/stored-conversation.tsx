@@ -29,7 +29,7 @@ export function StoredConversation({ detail }: { detail: RequestDetail }) {
       )}
       {mayRead && isOpen && (
         <Suspense fallback={<Skeleton height="8rem" />}>
-          <Conversation id={detail.id} />
+          <Conversation detail={detail} />
         </Suspense>
       )}
     </section>
