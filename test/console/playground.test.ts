@@ -74,7 +74,8 @@ describe.skipIf(!hasBrowser)("the playground", () => {
     await choose("Model 2", "sandbox/story");
     await choose("Model 3", "sandbox/fault");
     await page.getByLabel("Max output tokens").fill("20");
-    await send("Good morning");
+    // The model of faults does what its message says.
+    await send("20 tokens");
     const names = ["sandbox/echo", "sandbox/story", "sandbox/fault"].map((model) => `Conversation with ${model}`);
     for (const name of names)
       await log(name)
@@ -84,10 +85,10 @@ describe.skipIf(!hasBrowser)("the playground", () => {
     await page.getByRole("link", { name: "Models" }).first().click();
     await page.getByRole("heading", { name: "Models", level: 1 }).waitFor();
     await page.getByRole("link", { name: "Playground" }).first().click();
-    for (const name of names) await log(name).getByText("Good morning").first().waitFor();
+    for (const name of names) await log(name).getByText("20 tokens", { exact: true }).first().waitFor();
     await page.getByRole("button", { name: "Remove model 3" }).click();
     await page.getByRole("button", { name: "Remove model 2" }).click();
-    await log().getByText("Good morning").first().waitFor();
+    await log().getByText("20 tokens", { exact: true }).first().waitFor();
     await page.getByLabel("Max output tokens").fill("");
     await clear();
   });
@@ -126,7 +127,7 @@ describe.skipIf(!hasBrowser)("the playground", () => {
   test("An image is sent with a message, and the image of the answer is shown; it is retried.", async () => {
     await choose("Model", "artist");
     const buffer = Buffer.from(PNG, "base64");
-    await page.getByLabel("Files").setInputFiles({ name: "red.png", mimeType: "image/png", buffer });
+    await page.getByLabel("Files", { exact: true }).setInputFiles({ name: "red.png", mimeType: "image/png", buffer });
     await page.getByRole("list", { name: "Attached files" }).getByText("red.png").waitFor();
     await send("Draw this");
     const picture = log().getByRole("img", { name: "Image 1 of the answer" });
@@ -174,7 +175,7 @@ describe.skipIf(!hasBrowser)("the playground", () => {
     await page.getByRole("button", { name: "Show prompt and answer" }).click();
     await page.getByRole("button", { name: "Continue in playground" }).click();
     await page.getByRole("heading", { name: "Playground" }).waitFor();
-    await log().locator(".question").getByText("Good morning").waitFor();
+    await log().locator(".question").getByText("20 tokens", { exact: true }).waitFor();
     await eventually(() => page.getByLabel("Model", { exact: true }).inputValue()).toBe("sandbox/story");
     await page.getByRole("button", { name: "View code" }).click();
     const dialog = page.getByRole("dialog");
