@@ -2,7 +2,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
-import { adminTokenOf, eventually, pick, problemsOf, signIn, type Visit, visit } from "../support/console.ts";
+import { adminTokenOf, eventually, pick, problemsOf, signIn, type Visit, visit, WINDOWS } from "../support/console.ts";
 import { makeOrganization, type Organization, type RunningService, startService } from "../support/service.ts";
 import { startUpstream, type Upstream, type UpstreamRequest } from "../support/upstream.ts";
 
@@ -82,6 +82,7 @@ describe.skipIf(!hasBrowser)("the playground", () => {
         .getByText(/tokens out · .* credits · first token after/)
         .waitFor();
     expect(await problemsOf(operator, "three models")).toEqual([]);
+    await page.setViewportSize(WINDOWS.wide);
     await page.getByRole("link", { name: "Models" }).first().click();
     await page.getByRole("heading", { name: "Models", level: 1 }).waitFor();
     await page.getByRole("link", { name: "Playground" }).first().click();

@@ -33,7 +33,7 @@ const CITY = {
   },
 };
 
-/** What the code needs to know of its reader. */
+/** The address and the token of the reader of some code. */
 export type CodeReader = Pick<Reader, "root" | "token">;
 
 interface CurlCall {

@@ -1,5 +1,5 @@
 import { ArrowUp, Paperclip, Square, X } from "lucide-react";
-import { type KeyboardEvent, useRef, useState } from "react";
+import { type KeyboardEvent, type Ref, useRef, useState } from "react";
 import { Button, IconButton } from "../../ui/button.tsx";
 import { ACCEPTED, readFiles } from "./attachments.ts";
 import type { Attachment } from "./conversation.ts";
@@ -41,20 +41,7 @@ export function Composer(props: ComposerProps) {
         onSend();
       }}
     >
-      {attachments.length > 0 && (
-        <ul className="attachments" aria-label="Attached files">
-          {attachments.map((attachment) => (
-            <li key={attachment.name}>
-              <span className="truncate">{attachment.name}</span>
-              <IconButton
-                icon={X}
-                label={`Remove ${attachment.name}`}
-                onClick={() => onAttachments(attachments.filter((one) => one !== attachment))}
-              />
-            </li>
-          ))}
-        </ul>
-      )}
+      <Attached attachments={attachments} onAttachments={onAttachments} />
       {error !== null && (
         <p className="field-error" role="alert">
           {error}
@@ -80,18 +67,7 @@ export function Composer(props: ComposerProps) {
       />
       <div className="composer-foot">
         <span className="small faint wide-only">Enter to send, Shift+Enter for a new line</span>
-        <input
-          ref={input}
-          type="file"
-          aria-label="Files"
-          accept={ACCEPTED}
-          multiple
-          hidden
-          onChange={({ target }) => {
-            void attach([...(target.files ?? [])]);
-            target.value = "";
-          }}
-        />
+        <FileInput input={input} onFiles={(files) => void attach(files)} />
         <IconButton icon={Paperclip} label="Attach images or files" onClick={() => input.current?.click()} />
         {isStreaming ? (
           <Button icon={Square} onClick={onStop}>
@@ -109,5 +85,42 @@ export function Composer(props: ComposerProps) {
         )}
       </div>
     </form>
+  );
+}
+
+/** The files that the next message has. */
+function Attached({ attachments, onAttachments }: Pick<ComposerProps, "attachments" | "onAttachments">) {
+  if (attachments.length === 0) return null;
+  return (
+    <ul className="attachments" aria-label="Attached files">
+      {attachments.map((attachment) => (
+        <li key={attachment.name}>
+          <span className="truncate">{attachment.name}</span>
+          <IconButton
+            icon={X}
+            label={`Remove ${attachment.name}`}
+            onClick={() => onAttachments(attachments.filter((one) => one !== attachment))}
+          />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Hidden input that a button opens. */
+function FileInput({ input, onFiles }: { input: Ref<HTMLInputElement>; onFiles: (files: File[]) => void }) {
+  return (
+    <input
+      ref={input}
+      type="file"
+      aria-label="Files"
+      accept={ACCEPTED}
+      multiple
+      hidden
+      onChange={({ target }) => {
+        onFiles([...(target.files ?? [])]);
+        target.value = "";
+      }}
+    />
   );
 }

@@ -56,7 +56,7 @@ export interface Piece {
   images?: readonly string[];
 }
 
-/** What begins an answer: a question, an edited one by its number, a retry, or the results of tools by call. */
+/** The beginning of an answer: a question, an edited one by its number, a retry, or the results of tools by call. */
 export type Start =
   | { kind: "asked"; content: string; attachments?: readonly Attachment[] }
   | { kind: "edited"; question: number; content: string }

@@ -5,6 +5,7 @@ import { useSearchParams } from "wouter";
 import type { Model } from "../../../../src/api/model.ts";
 import { choices, serviceFacts } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
+import { ModelName } from "../../charts/model-color.tsx";
 import { formatCount } from "../../format/numbers.ts";
 import { daysLabel } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
@@ -13,7 +14,7 @@ import { Page } from "../../ui/page.tsx";
 import { Note, QueryFailure } from "../../ui/states.tsx";
 import { useIsStored, usePlaygroundModels, useTokens } from "./api.ts";
 import { Composer } from "./composer.tsx";
-import { type Attachment, conversationAfter, messagesOf, type Start } from "./conversation.ts";
+import { type Attachment, conversationAfter, EMPTY_CONVERSATION, messagesOf, type Start } from "./conversation.ts";
 import { useRun } from "./run.ts";
 import { areRight, bodyOf, cheapestModel, maxTokensBound } from "./settings.ts";
 import { canPay, PAYER_FILTER, type Payer, SettingsForm } from "./settings-form.tsx";
@@ -23,34 +24,25 @@ import "./playground.css";
 
 const CodeDialog = lazy(() => import("./code-dialog.tsx"));
 
+interface Draft {
+  text: string;
+  attachments: readonly Attachment[];
+}
+const NO_DRAFT: Draft = { text: "", attachments: [] };
+const hasContent = ({ text, attachments }: Draft) => text.trim() !== "" || attachments.length > 0;
+const questionOf = ({ text, attachments }: Draft): Start => ({ kind: "asked", content: text, attachments });
+
 /** Playground: sends messages to up to three models through `/v1`, like an application. */
 export default function Playground() {
   const { settings } = usePlayground();
   const { organizationId, payer } = useOrganization();
   const tokens = useTokens();
   const token = () => tokens(organizationId);
-  const run = useRun(token);
   const catalog = useSteady(usePlaygroundModels(token));
   const { columns, unknownModel } = useColumns(catalog.data);
-  const [isShowingCode, setShowingCode] = useState(false);
-  const [draft, setDraft] = useState("");
-  const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
   const maxTokens = useMaxTokens(catalog.data, columns);
-  const hasPayer = payer === "implied" || organizationId !== null;
-  const isStreaming = columns.some(({ conversation }) => conversation.turns.at(-1)?.state === "streaming");
-  const canSend =
-    areRight(settings, maxTokens) && hasPayer && !isStreaming && columns.every(({ model }) => model !== "");
-  const hasDraft = draft.trim() !== "" || attachments.length > 0;
-  const question: Start = { kind: "asked", content: draft, attachments };
-  const begin = (start: Start) => {
-    for (const { key, model } of columns) void run(key, model, start);
-  };
-  const send = () => {
-    if (!canSend || !hasDraft) return;
-    begin(question);
-    setDraft("");
-    setAttachments([]);
-  };
+  const [isShowingCode, setShowingCode] = useState(false);
+  const [draft, setDraft] = useState(NO_DRAFT);
   const isEmpty = columns.every(({ conversation }) => conversation.turns.length === 0);
   return (
     <Page
@@ -71,36 +63,14 @@ export default function Playground() {
       {unknownModel !== null && <UnknownModel id={unknownModel} />}
       <QueryFailure query={catalog} />
       <div className="playground">
-        <div className="playground-talk">
-          <div className="playground-columns">
-            {columns.map(({ key, model, conversation }) => (
-              <section key={key} aria-label={model} className="playground-column">
-                {columns.length > 1 && <h2 className="wrap-anywhere">{model === "" ? "No model" : model}</h2>}
-                <Turns
-                  label={columns.length > 1 ? `Conversation with ${model}` : "Conversation"}
-                  turns={conversation.turns}
-                  canSend={canSend}
-                  onEdited={(at, content) => begin({ kind: "edited", question: at, content })}
-                  onRetry={() => void run(key, model, { kind: "retried" })}
-                  onResults={(results) => void run(key, model, { kind: "resulted", results })}
-                />
-              </section>
-            ))}
-          </div>
-          <Composer
-            draft={draft}
-            attachments={attachments}
-            placeholder={hasPayer ? "Enter a message" : "Select an organization to start"}
-            canSend={canSend}
-            isStreaming={isStreaming}
-            onDraft={setDraft}
-            onAttachments={setAttachments}
-            onSend={send}
-            onStop={() => {
-              for (const controller of running.values()) controller.abort();
-            }}
-          />
-        </div>
+        <Talk
+          columns={columns}
+          draft={draft}
+          onDraft={setDraft}
+          token={token}
+          hasPayer={payer === "implied" || organizationId !== null}
+          isRight={areRight(settings, maxTokens)}
+        />
         <SettingsForm
           settings={settings}
           onSettings={(changes) => change({ settings: { ...settings, ...changes } })}
@@ -118,7 +88,7 @@ export default function Playground() {
       {isShowingCode && (
         <Suspense>
           <CodeDialog
-            body={bodyOf(settings, columns[0]?.model ?? "", shownMessages(columns, hasDraft ? question : HELLO))}
+            body={bodyOf(settings, columns[0]?.model ?? "", shownMessages(columns, draft))}
             onClose={() => setShowingCode(false)}
           />
         </Suspense>
@@ -127,14 +97,76 @@ export default function Playground() {
   );
 }
 
-const HELLO: Start = { kind: "asked", content: "Hello!" };
+interface TalkProps {
+  columns: readonly Column[];
+  draft: Draft;
+  onDraft: (draft: Draft) => void;
+  token: () => Promise<string>;
+  hasPayer: boolean;
+  /** False while a setting is invalid. */
+  isRight: boolean;
+}
+
+/** The conversations with the models, and the field for the next message. */
+function Talk({ columns, draft, onDraft, token, hasPayer, isRight }: TalkProps) {
+  const run = useRun(token);
+  const isStreaming = columns.some(({ conversation }) => conversation.turns.at(-1)?.state === "streaming");
+  const canSend = isRight && hasPayer && !isStreaming && columns.every(({ model }) => model !== "");
+  const begin = (start: Start) => {
+    for (const { key, model } of columns) void run(key, model, start);
+  };
+  const send = () => {
+    if (!canSend || !hasContent(draft)) return;
+    begin(questionOf(draft));
+    onDraft(NO_DRAFT);
+  };
+  return (
+    <div className="playground-talk">
+      <div className="playground-columns">
+        {columns.map(({ key, model, conversation }) => (
+          <section key={key} aria-label={model} className="playground-column">
+            {columns.length > 1 && (
+              <h2 className="wrap-anywhere">
+                <ModelName id={model}>{model === "" ? "No model" : model}</ModelName>
+              </h2>
+            )}
+            <Turns
+              label={columns.length > 1 ? `Conversation with ${model}` : "Conversation"}
+              turns={conversation.turns}
+              canSend={canSend}
+              onEdited={(question, content) => begin({ kind: "edited", question, content })}
+              onRetry={() => void run(key, model, { kind: "retried" })}
+              onResults={(results) => void run(key, model, { kind: "resulted", results })}
+            />
+          </section>
+        ))}
+      </div>
+      <Composer
+        draft={draft.text}
+        attachments={draft.attachments}
+        placeholder={hasPayer ? "Enter a message" : "Select an organization to start"}
+        canSend={canSend}
+        isStreaming={isStreaming}
+        onDraft={(text) => onDraft({ ...draft, text })}
+        onAttachments={(attachments) => onDraft({ ...draft, attachments })}
+        onSend={send}
+        onStop={() => {
+          for (const controller of running.values()) controller.abort();
+        }}
+      />
+    </div>
+  );
+}
 
 /** Returns the messages of the next request, or of the last one. */
-function shownMessages([first]: readonly Column[], next: Start) {
-  const turns = first?.conversation.turns ?? [];
-  const isNext = turns.length === 0 || next !== HELLO;
-  return messagesOf(first === undefined || !isNext ? turns : conversationAfter(first.conversation, next).turns);
+function shownMessages([first]: readonly Column[], draft: Draft) {
+  const conversation = first?.conversation ?? EMPTY_CONVERSATION;
+  if (!hasContent(draft) && conversation.turns.length > 0) return messagesOf(conversation.turns);
+  const next = hasContent(draft) ? questionOf(draft) : HELLO;
+  return messagesOf(conversationAfter(conversation, next).turns);
 }
+
+const HELLO: Start = { kind: "asked", content: "Hello!" };
 
 /** Returns the cheapest model that no column has yet. */
 function nextModel(models: readonly Model[], columns: readonly Column[]): string {
