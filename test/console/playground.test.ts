@@ -133,7 +133,7 @@ describe.skipIf(!hasBrowser)("the playground", () => {
     await send("Draw this");
     const picture = log().getByRole("img", { name: "Image 1 of the answer" });
     await picture.waitFor();
-    expect(await picture.evaluate("image => image.decode().then(() => image.naturalWidth)")).toBe(1);
+    await eventually(() => page.evaluate("document.querySelector('.answer .picture').naturalWidth")).toBe(1);
     await log().getByRole("img", { name: "red.png" }).waitFor();
     const [sent] = (upstream.requests.at(-1)?.body.messages ?? []) as { content: { type: string }[] }[];
     expect(sent?.content.map(({ type }) => type)).toEqual(["text", "image_url"]);
