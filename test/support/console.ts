@@ -35,7 +35,13 @@ export async function visit(browser: Browser, service: RunningService, options: 
   });
   page.on("request", (request) => {
     // A blob is in the page itself.
-    if (!request.url().replace(/^blob:/, "").startsWith(service.url)) pageErrors.push(`asked ${request.url()}`);
+    if (
+      !request
+        .url()
+        .replace(/^blob:/, "")
+        .startsWith(service.url)
+    )
+      pageErrors.push(`asked ${request.url()}`);
   });
   return { page, pageErrors, close: () => context.close() } satisfies Visit;
 }
