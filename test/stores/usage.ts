@@ -148,6 +148,7 @@ function dayCases(subject: Subject): void {
       held: 0n,
       spent: 0n,
       expired: 0n,
+      createdAtMs: expect.any(Number),
     });
     expect((await subject.store.usage.credits(null)).granted).toBeGreaterThanOrEqual(40n);
     const names = await subject.store.usage.names({ tokens: ["tok_none"], organizations: [id, "org_none"] });

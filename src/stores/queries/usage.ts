@@ -201,7 +201,8 @@ function totals({ read }: Database) {
         select ${raw(sums)}, (select min(created_at) from organization where ${equal({ id: organizationId })}) as created_at
         from balance where ${equal({ organization_id: organizationId })}`);
       if (row === undefined) throw new Error("A sum without a row");
-      return { ...row, createdAtMs: Number(row.created_at) };
+      const { created_at: createdAt, ...credits } = row;
+      return { ...credits, createdAtMs: Number(createdAt) };
     },
     /** Counts the active organizations, and those that have at most a thousandth of their granted credits left. */
     async solvency(): Promise<{ active: number; outOfCredits: number }> {
