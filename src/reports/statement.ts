@@ -95,7 +95,8 @@ export class Statements {
     const { closedBeforeMs } = start;
     const digests = digestsJson(await this.#books.monthDigests(organizationId, { fromMs, toMs }));
     // Requires a sum over the period, which later pages need not repeat.
-    const totals = cursor === null ? await this.#totals(organizationId, start, toMs) : null;
+    const whole = { from: start.fromMs ?? undefined, to: toMs };
+    const totals = cursor === null ? await this.#books.statementTotals(organizationId, whole) : null;
     let { opening: balance, position } = start;
     let readEntries = 0;
     const data: StatementEntry[] = [];
@@ -114,10 +115,6 @@ export class Statements {
       if (kind === null || entry.kind === kind) data.push(toWire(entry, balance));
     }
     return page(null);
-  }
-
-  #totals(organizationId: string, { fromMs }: Pick<StatementStart, "fromMs">, to: number | undefined) {
-    return this.#books.statementTotals(organizationId, { from: fromMs ?? undefined, to });
   }
 
   /** Continues after a place, or begins anew if requests before it were closed since. */

@@ -319,7 +319,8 @@ export async function openingBalance(
     select * from statement_balance
     where organization_id = ${organizationId} and before_at <= ${beforeMs} order by before_at desc limit 1`);
   const last = row === undefined ? { beforeAtMs: 0, balance: 0n } : STATEMENT_BALANCE.fromRecord(row);
-  return last.balance + (await sumBetween(database, organizationId, last.beforeAtMs, beforeMs));
+  const period = { from: last.beforeAtMs, to: beforeMs };
+  return last.balance + sumOfTotals(await totalsBetween(database, organizationId, period));
 }
 
 /**
@@ -372,15 +373,4 @@ export async function totalsBetween(
       cast(-(${adjustments("revoke")}) as bigint) as revoke, cast((${adjustments("credit")}) as bigint) as credit,
       cast(-(${adjustments("lapse")}) as bigint) as lapse`);
   return row ?? NO_TOTALS;
-}
-
-/** Adds up an organization's statement entries from a time on, and before another, as `totalsBetween` does. */
-export async function sumBetween(
-  database: Database,
-  organizationId: string,
-  from: number,
-  to: number,
-  condition?: Sql,
-): Promise<MicroCredits> {
-  return sumOfTotals(await totalsBetween(database, organizationId, { from, to }, condition));
 }

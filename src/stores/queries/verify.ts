@@ -1,12 +1,13 @@
 import { ChargeSums, type ClosingPartRow, type ClosingRow } from "../../credits/closing.ts";
 import { beganBefore } from "../../credits/request-id.ts";
+import { sumOfTotals } from "../../credits/statement-totals.ts";
 import type { Database } from "../database.ts";
 import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
 import { join, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 import { isClosed } from "./closings.ts";
 import { verifyMonthDigests } from "./month-digests.ts";
-import { sumBetween } from "./statement.ts";
+import { totalsBetween } from "./statement.ts";
 import { checkBooks, readBooks } from "./verify-checks.ts";
 import { checkEach, soundRows, type Violation, Violations } from "./verify-report.ts";
 import { checkClosing, checkRequestRow, checkRequestTimes, checkRetry, type Repetition } from "./verify-rows.ts";
@@ -169,8 +170,9 @@ class Check {
     }
     let [fromMs, previous] = [0, -cost];
     for (const { beforeAtMs, balance } of balances) {
-      const sum = await sumBetween(this.#database, this.#organizationId, fromMs, beforeAtMs, this.#isOpen());
-      const expected = previous + sum;
+      const period = { from: fromMs, to: beforeAtMs };
+      const sums = await totalsBetween(this.#database, this.#organizationId, period, this.#isOpen());
+      const expected = previous + sumOfTotals(sums);
       const found = `The statement's balance recorded for ${beforeAtMs} is ${balance}`;
       if (balance !== expected) report(3, `${found}, but its entries add up to ${expected}.`);
       [fromMs, previous] = [beforeAtMs, balance];
