@@ -88,8 +88,18 @@ function auditFilterOf(query: AuditQuery): AuditFilter {
 }
 
 const AUDIT_COLUMNS = [
-  ...["id", "at", "actor_kind", "actor_id", "actor_name", "address", "action", "organization_id", "subject_id"],
-  ...["before", "after", "request_id"],
+  "id",
+  "at",
+  "actor_kind",
+  "actor_id",
+  "actor_name",
+  "address",
+  "action",
+  "organization_id",
+  "subject_id",
+  "before",
+  "after",
+  "request_id",
 ];
 const AUDIT_FORMATS = lineFormats(AUDIT_COLUMNS, ({ actor, before, after, ...values }: AuditEntry) => ({
   ...values,

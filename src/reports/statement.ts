@@ -239,8 +239,16 @@ function placeOf(cursor: string): Place {
 }
 
 const EMPTY_FIELDS = {
-  ...{ token_id: null, request_id: null, model: null, route: null, tokens: null, ending: null, retry: null },
-  ...{ corrected_request_id: null, reference: null, note: null },
+  token_id: null,
+  request_id: null,
+  model: null,
+  route: null,
+  tokens: null,
+  ending: null,
+  retry: null,
+  corrected_request_id: null,
+  reference: null,
+  note: null,
 };
 
 function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
@@ -280,11 +288,34 @@ export function budgetsOf({ budgets }: LedgerEntry): StatementEntry["budgets"] {
 const CLASS_COLUMNS = TOKEN_CLASSES.map((name) => PRICE_CLASSES[name].name);
 /** Amounts in credits, prices in credits per million tokens; `further_…` are JSON objects. */
 const CSV_COLUMNS = [
-  ...["time", "kind", "credits", "balance", "request", "token", "model", "upstream"],
+  "time",
+  "kind",
+  "credits",
+  "balance",
+  "request",
+  "token",
+  "model",
+  "upstream",
   ...CLASS_COLUMNS.map((name) => `${name}_tokens` as const),
   ...CLASS_COLUMNS.map((name) => `${name}_price` as const),
-  ...["further_tokens", "further_prices", "cost", "basis", "end", "shortfall", "hold", "event", "id", "reference"],
-  ...["note", "metadata", "provider_cost", "budgets", "retry_of", "retry_credited", "token_name", "total"],
+  "further_tokens",
+  "further_prices",
+  "cost",
+  "basis",
+  "end",
+  "shortfall",
+  "hold",
+  "event",
+  "id",
+  "reference",
+  "note",
+  "metadata",
+  "provider_cost",
+  "budgets",
+  "retry_of",
+  "retry_credited",
+  "token_name",
+  "total",
 ] as const;
 type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null | undefined };
 

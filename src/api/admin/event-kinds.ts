@@ -5,9 +5,21 @@ export const DELIVERY_STATES = ["waiting", "delivered", "failed"] as const;
 export const CREDIT_WARNINGS_MAX = 10;
 /** The kinds of events. `docs/warnings.md` lists the fields of each. */
 export const EVENT_KINDS = [
-  ...["credits.low", "credits.shortfall", "credits.requested", "budget.used", "credits.forecast", "usage.unusual"],
-  ...["token.expiring", "model.shutdown", "price.change", "route.down", "route.up", "ledger.dead_letter"],
-  ...["backup.failed", "receiver.disabled", "receiver.test"],
+  "credits.low",
+  "credits.shortfall",
+  "credits.requested",
+  "budget.used",
+  "credits.forecast",
+  "usage.unusual",
+  "token.expiring",
+  "model.shutdown",
+  "price.change",
+  "route.down",
+  "route.up",
+  "ledger.dead_letter",
+  "backup.failed",
+  "receiver.disabled",
+  "receiver.test",
 ] as const;
 export type EventKind = (typeof EVENT_KINDS)[number];
 /** Kinds of which the service is told once, beside the organizations that they concern. */
