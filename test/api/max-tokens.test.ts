@@ -148,7 +148,8 @@ describe("By default", () => {
       type: "invalid_request_error",
       code: "decimal_above_max_value",
       param: "temperature",
-      message: "Invalid 'temperature': decimal above maximum value. Expected a value <= 1, but got 1.1 instead.",
+      message:
+        "Invalid 'temperature': decimal above maximum value. Expected a value <= 1, but got 1.1 instead. The service's setting completions.maxTemperature bounds it.",
     });
     expect(await documented(asker, "temperature")).toBe(1);
   });

@@ -71,7 +71,9 @@ export function temperatureIssue(
   { temperature = 0 }: Pick<ChatCompletionRequest, "temperature">,
   { maxTemperature: most }: Pick<ChatSettings, "maxTemperature">,
 ): ValidationIssue | undefined {
-  return temperature > most ? outOfRange("temperature", "decimal", "above", most, temperature) : undefined;
+  if (temperature <= most) return undefined;
+  const { message, ...issue } = outOfRange("temperature", "decimal", "above", most, temperature);
+  return { ...issue, message: `${message} The service's setting completions.maxTemperature bounds it.` };
 }
 
 function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefined {
