@@ -258,8 +258,7 @@ describe("a retry", () => {
     const csv = (await read(`/organizations/${organization.id}/statement.csv`)) as string;
     const lines = csv.trim().split(/\r?\n/);
     expect(lines[0]).toMatch(/,retry_of,retry_credited,token_name,total$/);
-    const line = lines.find((one) => one.includes(retry?.holdId ?? "none"));
-    expect(line).toContain(`,${broken?.holdId},${part}`);
+    expect(lines.find((line) => line.includes(retry?.holdId ?? "none"))).toContain(`,${broken?.holdId},${part}`);
   });
 
   test("Only one retry uses an attempt, however many are sent at once, and first attempts use none.", async () => {
