@@ -1,6 +1,6 @@
 /**
- * `npm run build`: builds the web console, and bundles src/ into JavaScript files in dist/. The commit is that of the clone.
- * Where there is none, as in the image, TOLLGATE_COMMIT names it, as
+ * `npm run build`: builds the web console, and bundles src/ into JavaScript files in dist/. The commit is that of the clone;
+ * in a folder that is no clone, such as the image's, TOLLGATE_COMMIT names it, as
  * `git log -1 --abbrev=7 --format='%h %ct'` prints it.
  */
 import { writeFileSync } from "node:fs";
