@@ -1,6 +1,8 @@
 import { createGoogle } from "@ai-sdk/google";
 import { streamText } from "ai";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { GenerateContentResponse } from "../../src/api/gemini/encode.ts";
+import { compileCheck } from "../../src/api/validation.ts";
 import { sse } from "../support/second-wire.ts";
 import {
   eventsOf,
@@ -59,6 +61,8 @@ const responseOf = (parts: object[], fields: object = {}, usageMetadata?: object
 const contents = [{ role: "user", parts: [{ text: "Hello" }] }];
 const generate = (body: object, method = "generateContent", model = "gemini") =>
   send(service, `/v1beta/models/${model}:${method}`, rich.token, { contents, ...body });
+/** Returns what a response breaks of the schema that the service publishes. */
+const faultOf = compileCheck(GenerateContentResponse);
 const spent = async () => (await settledUsage(service, rich.token)).creditsUsed;
 
 test("An answer returns as it came, and is charged by its usage, class by class.", async () => {
@@ -77,7 +81,9 @@ test("An answer returns as it came, and is charged by its usage, class by class.
     generation_config: { thinking_config: { thinking_budget: 100 }, max_output_tokens: 500 },
   };
   const answer = await generate(body);
-  expect(await answer.json()).toEqual({
+  const document = await answer.json();
+  expect(faultOf(document)).toBeUndefined();
+  expect(document).toEqual({
     candidates: [{ content: { role: "model", parts }, index: 0, ...ended }],
     usageMetadata: expect.objectContaining({ promptTokenCount: 110, thoughtsTokenCount: 128, cost: COST }),
     modelVersion: "gemini",
@@ -111,6 +117,7 @@ test("A stream returns event by event, and its last one waits for the charge.", 
   const responses = received.map((event) => JSON.parse(event.slice("data: ".length)));
   expect(responses.map(({ candidates }) => candidates)).toEqual(events.map(({ candidates }) => candidates));
   expect(responses.map(({ usageMetadata }) => usageMetadata?.cost)).toEqual([undefined, undefined, COST]);
+  expect(responses.map(faultOf)).toEqual([undefined, undefined, undefined]);
   expect(new Set(responses.map(({ modelVersion }) => modelVersion))).toEqual(new Set(["gemini"]));
   expect((await spent()) - before).toBeCloseTo(COST, 9);
   // Its schema is not translated.
@@ -139,7 +146,9 @@ test("A stream that breaks off is charged by its text and ends with an error.", 
 test("A prompt that Google blocks is answered with its feedback.", async () => {
   const promptFeedback = { blockReason: "PROHIBITED_CONTENT" };
   upstream.answer({ body: JSON.stringify({ promptFeedback, usageMetadata: { promptTokenCount: 100 } }) });
-  expect(await (await generate({})).json()).toMatchObject({
+  const document = await (await generate({})).json();
+  expect(faultOf(document)).toBeUndefined();
+  expect(document).toMatchObject({
     ...{ promptFeedback, candidates: [] },
     usageMetadata: { promptTokenCount: 100, candidatesTokenCount: 0 },
   });

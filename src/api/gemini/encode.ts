@@ -12,9 +12,9 @@ import { GEMINI_FORMAT, signatureOfCall, signatureOfDetail, TEXT_SIGNATURE_ID } 
 
 const Candidate = Type.Object({
   content: Type.Object({ role: Type.Literal("model"), parts: Type.Array(Type.Unknown()) }),
-  finishReason: Type.Optional(Type.Enum(["STOP", "MAX_TOKENS", "SAFETY"])),
+  finishReason: Type.Optional(Type.String({ description: "STOP, MAX_TOKENS or SAFETY; from Google, any of its own." })),
   index: Type.Literal(0),
-  groundingMetadata: Type.Optional(Type.Object({ groundingChunks: Type.Array(Type.Unknown()) })),
+  groundingMetadata: Type.Optional(Type.Object({ groundingChunks: Type.Optional(Type.Array(Type.Unknown())) })),
 });
 const UsageMetadata = Type.Object({
   promptTokenCount: TokenCount,
@@ -27,7 +27,7 @@ const UsageMetadata = Type.Object({
 
 /** Response of `generateContent`, and each part of a stream; the last one has `finishReason` and `usageMetadata`. */
 export const GenerateContentResponse = Type.Object({
-  candidates: Type.Array(Candidate, { minItems: 1, maxItems: 1 }),
+  candidates: Type.Array(Candidate, { maxItems: 1, description: "Empty where Google has blocked the prompt." }),
   usageMetadata: Type.Optional(UsageMetadata),
   modelVersion: Type.String(),
   responseId: Type.String(),
