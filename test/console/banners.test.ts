@@ -2,7 +2,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { operator as operatorOf } from "../support/admin.ts";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
-import { adminTokenOf, problemsOf, settled, signIn, type Visit, visit } from "../support/console.ts";
+import { adminTokenOf, eventually, problemsOf, settled, signIn, type Visit, visit } from "../support/console.ts";
 import { onOneDay } from "../support/patience.ts";
 import { MEMBER_SCOPES, makeOrganization, type RunningService, send, startService } from "../support/service.ts";
 import { sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
@@ -70,6 +70,27 @@ describe.skipIf(!hasBrowser)("the banners about trouble", () => {
     await page.getByRole("button", { name: "Resume" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
     await problems().waitFor({ state: "detached" });
+  });
+
+  test("The overview names an organization that was refused for credits, and leads to these requests.", async () => {
+    const empty = await makeOrganization(service, "0");
+    await admin().call("PATCH", `/organizations/${empty.id}`, { name: "Out of credits" });
+    const body = { model: "m", messages: [{ role: "user", content: "a" }] };
+    for (const _ of [1, 2, 3]) {
+      expect((await send(service, "/v1/chat/completions", empty.token, body)).status).toBe(402);
+    }
+    const row = page
+      .getByRole("table", { name: "Organizations refused for credits" })
+      .getByRole("row", { name: /Out of credits/ });
+    await eventually(async () => {
+      await page.goto("/");
+      await settled(page);
+      return row.allTextContents();
+    }).toEqual(["Out of credits3"]);
+    await row.getByRole("link", { name: "3" }).click();
+    await eventually(() => new URL(page.url()).searchParams.toString()).toMatch(/insufficient_credits/);
+    expect(new URL(page.url()).searchParams.get("organization_id")).toBe(empty.id);
+    await page.getByRole("row").filter({ hasText: "insufficient_credits" }).first().waitFor();
   });
 
   test("People of an organization see that its credits and its tokens end soon.", async () => {
