@@ -94,7 +94,6 @@ export interface ApiErrorOptions {
   param?: string;
   /** Message for the request log, if `message` quotes the request. */
   loggedMessage?: string | undefined;
-  /** Additional fields of the envelope. */
   fields?: ErrorFields;
   headers?: Record<string, string>;
   /** The same error for a command, which names the command that lists the ids. */
@@ -213,7 +212,6 @@ export class UpstreamError extends Error {
   readonly retryAfterSeconds: number | undefined;
   /** Public sentence for the caller, without keys, addresses and account names. */
   readonly publicReason: string | undefined;
-  /** Path of the invalid field of the request, such as `messages[0].content`. */
   readonly param: string | undefined;
   /** The upstream's own message, without keys. It may quote a prompt: never log it. */
   readonly said: string | undefined;

@@ -2,10 +2,7 @@ import type { CompletionUsage, Delta, FinishReason, OtherFields } from "./chat/c
 import type { EmbeddingVector } from "./embeddings/vector.ts";
 import type { CallCounts, ReportField } from "./price-classes.ts";
 
-/**
- * A piece of an answer. The internal form is the chunk of the chat completions wire, so that compatible upstreams are
- * passed through.
- */
+/** A piece of an answer, as a chunk of the chat completions wire, so that compatible upstreams are passed through. */
 export interface AnswerPiece {
   /** The upstream's own id of the answer, as its invoices and its support know it. */
   responseId?: string;
@@ -21,9 +18,7 @@ export interface AnswerPiece {
   whole?: OtherFields;
   /** Fields beside the delta, such as `content_filter_results`. */
   choice?: OtherFields;
-  /** The vectors of all inputs, in their order. */
   vectors?: readonly EmbeddingVector[];
-  /** The service tier at which the upstream answered, if it reports one. */
   service_tier?: string;
   /** Events that the client receives instead of the delta, if the request went out on the upstream's own wire unchanged. */
   native?: readonly NativeEvent[];
@@ -39,7 +34,6 @@ export const NATIVE_DOCUMENT = "document";
 
 /** An event of a wire other than chat completions. */
 export interface NativeEvent {
-  /** Its `type`. */
   type: string;
   /** Its fields as the upstream sent them, without those that no client receives. */
   data: Readonly<Record<string, unknown>>;

@@ -20,10 +20,7 @@ const CLOSING_BRACE = 0x7d;
 /** Bytes of a string that are read one by one before its end is searched: a search costs as much. */
 const SHORT_BYTES = 64;
 
-/**
- * Counts the depth and the values of a JSON text while its bytes arrive, so that an expensive text is rejected early. The
- * counts are exact up to the first syntax error, and a parser stops there.
- */
+/** Counts the depth and the values of a JSON text while its bytes arrive, so that it is rejected early. */
 export class JsonScanner {
   readonly #bounds: JsonBounds;
   #depth = 0;
@@ -70,7 +67,6 @@ export class JsonScanner {
   }
 }
 
-/** Returns the position of the next quote, or the end of the bytes. */
 function nextQuote(bytes: Uint8Array, from: number): number {
   const found = bytes.indexOf(QUOTE, from);
   return found < 0 ? bytes.length : found;

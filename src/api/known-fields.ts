@@ -6,7 +6,6 @@ import { UnknownFields } from "./wording.ts";
 /** Copies a value; `unknown` collects the fields that the schema does not have. */
 type Copy = (value: unknown, unknown: UnknownFields) => unknown;
 
-/** The keywords of JSON Schema that decide which fields a value has. */
 interface Shape {
   type?: string;
   properties?: Record<string, Shape>;
@@ -17,10 +16,7 @@ interface Shape {
   const?: unknown;
 }
 
-/**
- * Compiles a schema to a function that reads a parsed body: it copies the body like `compileCopy`, and throws
- * InvalidRequestError if the copy is invalid.
- */
+/** Compiles a schema to a reader of bodies: it copies like `compileCopy`, and throws InvalidRequestError. */
 export function compileReader<Schema extends TSchema>(
   schema: Schema,
   silent: readonly string[] = [],

@@ -7,7 +7,6 @@ export class PlacedMessages {
   readonly messages: RequestMessage[] = [];
   readonly #paths = new Map<object, string>();
 
-  /** Adds the message that was made from what the path names. */
   add(message: RequestMessage, path: string): void {
     this.messages.push(this.note(message, path));
   }
@@ -18,10 +17,7 @@ export class PlacedMessages {
     return made;
   }
 
-  /**
-   * Returns the wire's path of the message or the part in a path of the internal form, and the rest of that path. Undefined
-   * for a path that has neither.
-   */
+  /** Returns the wire's path of the message or the part in a path of the internal form. */
   find(param: string): { path: string; rest: string; isPart: boolean } | undefined {
     const [, index, partIndex, rest = ""] = MESSAGE_PARAM.exec(param) ?? [];
     const message = this.messages[Number(index)];

@@ -1,7 +1,4 @@
-/**
- * Everything that can have a price: classes of tokens, parts of these classes with a price of their own, and calls. This
- * table is the only place that lists them. A class is a class of tokens (`direction`), a part of one (`partOf`), or a call.
- */
+/** Everything with a price: classes of tokens (`direction`), parts of these classes (`partOf`), and calls. */
 export const PRICE_CLASSES = {
   input: {
     code: "i",
@@ -144,7 +141,6 @@ export const PRICE_CLASSES = {
 interface Row {
   /** Its letter in stored charges: never changed, and never used for another class. */
   code: string;
-  /** Its name in the APIs. */
   name: string;
   direction?: "input" | "output";
   /** The class that it costs as much as, where it has no price of its own. */
@@ -155,7 +151,6 @@ interface Row {
   isCall?: true;
   /** Key of its price in the configuration, where that is not the class. */
   setting?: string;
-  /** Description of that key. */
   description: string;
   /** Name of its price in the price data: `…_mtok` by the million tokens, `…_kcount` by the thousand calls. */
   priceData?: string;

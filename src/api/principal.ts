@@ -44,7 +44,6 @@ export interface LimitingBudget {
 
 /** Bounds of the tokens that owners and developers of an organization create themselves. */
 export interface TokenBoundSettings {
-  /** Maximum number of active tokens of each person. */
   countMax: number;
   /** Models that these tokens can call; null: all. */
   models: string[] | null;
@@ -80,6 +79,5 @@ export interface Principal {
   keepsConversations: boolean;
   /** True if items of the organization's responses are kept, so that its requests can refer to them. */
   keepsResponses: boolean;
-  /** Null: none. */
   pins: Pins | null;
 }

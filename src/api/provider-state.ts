@@ -13,10 +13,7 @@ const ProviderState = Type.Object({
 export type ProviderState = Static<typeof ProviderState>;
 const check = compileCheck(ProviderState);
 
-/**
- * Writes provider data as a text that clients send back: opaque to them, but not secret. `prefix` tells it from the texts of
- * upstreams.
- */
+/** Writes provider data as a text that clients send back: opaque to them, but not secret. */
 export function seal(prefix: string, state: ProviderState): string {
   return prefix + Buffer.from(JSON.stringify(state)).toString("base64");
 }

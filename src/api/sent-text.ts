@@ -5,7 +5,6 @@ import type { Delta, OtherFields, ToolCallDelta } from "./chat/completion.ts";
 export interface SentTextVisitor {
   /** Text of the reply, its refusal, its tool calls and the transcript of its sound. */
   output: TextVisitor;
-  /** Visible reasoning. */
   reasoning: TextVisitor;
   /** Names and values of all other fields, known to this service or not. */
   other: TextVisitor;
@@ -26,7 +25,6 @@ const FRAME = new Set(
   annotation_index command_index sequence_number start_index end_index stop_reason stop_sequence system_fingerprint service_tier
   execution finish_reason finishReason is_error`.split(/\s+/),
 );
-/** Names of fields that hold content. */
 const CONTENT = new Set(
   `delta content content_block text thinking signature data partial_json input citations citation item part arguments
   summary encrypted_content refusal annotations annotation url title url_citation audio transcript images image_url
@@ -139,10 +137,7 @@ function visitAudio({ transcript, ...rest }: { transcript?: unknown }, visitor: 
   visitOther(typeof transcript === "string" ? rest : { transcript, ...rest }, visitor);
 }
 
-/**
- * Visits the text of a value but for the parts that are counted already. Does not recurse, because an upstream chooses the
- * depth.
- */
+/** Visits the text of a value that is not counted already. Does not recurse: an upstream chooses the depth. */
 function visitOther(root: unknown, visitor: SentTextVisitor, counted: Pick<Set<unknown>, "has"> = NOTHING): void {
   const open: { field: string; value: unknown }[] = [{ field: "", value: root }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -165,7 +160,6 @@ function visitOther(root: unknown, visitor: SentTextVisitor, counted: Pick<Set<u
 
 const NOTHING: ReadonlySet<unknown> = new Set();
 
-/** Tells whether the names and values in a value are short, each and together. */
 function areShortWords(root: unknown): boolean {
   let characters = 0;
   const open = [root];
@@ -214,7 +208,6 @@ function isNumberOrNull(value: unknown): boolean {
   return value === undefined || value === null || typeof value === "number";
 }
 
-/** Tells whether a value is absent, or a list of at most `most` items that all pass a test. */
 function isList(value: unknown, most: number, isItem: (item: unknown) => boolean): boolean {
   if (value === undefined || value === null) return true;
   return Array.isArray(value) && value.length <= most && value.every(isItem);

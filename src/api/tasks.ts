@@ -4,16 +4,13 @@ import { ImageRequest } from "./images/request.ts";
 import { SpeechRequest } from "./speech/request.ts";
 import { TranscriptionRequest } from "./transcription/request.ts";
 
-/** The work of a model that does not chat. */
 interface Row {
-  /** Its capability in the list of models. */
   capability: string;
   /** Name of the work in messages. */
   work: string;
   /** Name of the operation in metrics and traces. */
   operation: string;
   path: string;
-  /** Body of a request. */
   request: TSchema & { properties: object; required: readonly string[] };
   /** Bound of the output tokens of a request where none is stated; of images, those of one. */
   outputTokensMost: number;

@@ -55,10 +55,7 @@ export function refuseIf(issue: ValidationIssue | undefined): void {
   if (issue !== undefined) refuse(issue);
 }
 
-/**
- * Returns the schema of a field that a wire has and this service refuses, unless its value says the same as its absence.
- * `reason` follows the name of the field and ends the sentence.
- */
+/** Returns the schema of a field that is refused unless its value is neutral. `reason` follows the field's name. */
 export function refused(reason: string, ...neutral: unknown[]): object {
   return { enum: [null, ...neutral], refusal: reason };
 }
@@ -79,10 +76,7 @@ const ajv = new Ajv({
   code: { optimize: false },
 });
 
-/**
- * Compiles a schema to a function that returns the first issue of a value, or undefined if the value is valid. This waits
- * for the first value: to compile all schemas takes a third of a start, and memory that a service may never need.
- */
+/** Compiles a schema, at the first value, to a function that returns the first issue of a value. */
 export function compileCheck(schema: TSchema): (value: unknown) => ValidationIssue | undefined {
   let validate: ValidateFunction | undefined;
   return (value) => {

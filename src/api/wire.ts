@@ -14,7 +14,6 @@ export interface PublicError {
   type: string;
   message: string;
   param: string | null;
-  /** Additional fields, such as `credits_available`. */
   fields: Record<string, unknown>;
 }
 
@@ -85,7 +84,6 @@ interface Decoded {
 
 /** The bound that a request states for its answer, and the field that states it. */
 export interface StatedOutput {
-  /** The wire's name of the field. */
   param: string;
   /** Undefined if the request states no bound. */
   tokens: number | undefined;
@@ -109,7 +107,6 @@ export interface NativeRequest {
   hasTypedParts?: boolean;
   /** Bytes of its parts that `messages` of the internal form lack: each may be a token of the prompt. */
   uncountedBytes?: number;
-  /** The search that the upstream shall run, if the request asks for one. */
   search?: NativeSearch | undefined;
   /** True if a part is marked to be cached for an hour. */
   hasHourCache?: boolean;
@@ -119,7 +116,6 @@ export interface NativeRequest {
 
 /** A search of the upstream. Only routes take it whose holds cover its results. */
 export interface NativeSearch {
-  /** Path of the tool. */
   param: string;
   /** Its name in the header `x-tollgate-ignored` where it is left out: the request has other tools, and demands none. */
   ignoredAs?: string | undefined;

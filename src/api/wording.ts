@@ -51,15 +51,11 @@ export function joinedChoices(values: readonly unknown[]): string {
 const FIELDS_LISTED_MAX = 16;
 const FIELD_CHARACTERS_MAX = 64;
 
-/**
- * Collects the names of fields that a request has and that no schema has, for a header: a limited number of names, which
- * are short and have only characters that a header may have.
- */
+/** Collects the names of unknown fields for a header: a limited number, short, with characters of a header. */
 export class UnknownFields {
   readonly #names = new Set<string>();
   readonly #refused: RegExp | undefined;
   #isMore = false;
-  /** The first field that must not be ignored. */
   refused: string | undefined;
 
   /** `refused` matches the names of fields that must not be ignored. */

@@ -21,7 +21,6 @@ export interface CatalogSources {
   credits: CreditSettings;
   /** Enables the built-in models and their provider; the default is true. */
   sandbox?: { enabled: boolean };
-  /** Local servers that were found. */
   found?: readonly FoundServer[];
 }
 
@@ -38,7 +37,6 @@ function fixedCatalog(
 ): FixedCatalog {
   const list = models.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   const byId = new Map(list.map((model) => [model.id, model]));
-  /** Models by the beginnings of their aliases, the longest first. */
   const prefixes = [...aliases]
     .filter(([alias]) => isPrefix(alias))
     .map(([alias, model]) => [alias.slice(0, -1), model] as const)
@@ -50,11 +48,7 @@ function fixedCatalog(
   return { notes, aliases, find, list: () => list };
 }
 
-/**
- * Builds the catalog at a time, in milliseconds since 1970: the models of the configuration, or, if it has none, all known
- * models of the providers; the models of local servers; and those of the sandbox unless it is disabled. Throws
- * OperatorError with one line for a mistake in the configuration.
- */
+/** Builds the catalog at a time, in milliseconds since 1970. Throws OperatorError for a wrong configuration. */
 export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatalog {
   const hasSandbox = sources.sandbox?.enabled !== false;
   const context = { ...sources, providers: withSandbox(sources.providers, hasSandbox), nowMs };
@@ -163,11 +157,7 @@ type AliasSettings = Readonly<Record<string, string>>;
 /** The beginnings of the names that Claude Code and Gemini CLI ask for if they have no setting of a model. */
 const DEFAULT_ALIASES = ["claude-", "gemini-"];
 
-/**
- * Returns the models that aliases name. Without settings, a catalog without configured models has the default ones, so that
- * these clients work. A model of a local server that is not found now is left out. Throws OperatorError with one
- * line that has the key, the value and the allowed values.
- */
+/** Returns the models that aliases name: the stated ones, or those of a catalog without configured models. */
 function resolveAliases(
   stated: AliasSettings | undefined,
   models: ReadonlyMap<string, CatalogModel>,
@@ -222,7 +212,6 @@ function usualModel(models: readonly CatalogModel[], beginning: string): Catalog
   return cheaper.sort((a, b) => b.created - a.created || (a.id < b.id ? -1 : 1))[0];
 }
 
-/** Throws OperatorError with one line about a mistake in the aliases. */
 function refuse(key: string, found: string, allowed: string): never {
   throw new OperatorError(`${key}: ${found}; allowed: ${allowed}`);
 }

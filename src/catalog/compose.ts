@@ -24,7 +24,6 @@ export interface Knowledge {
   isDeprecated?: boolean;
   /** Absent for a model that chats. */
   task?: Task | undefined;
-  /** A sentence for a model without facts. */
   sentence: string;
 }
 

@@ -23,10 +23,7 @@ import { SANDBOX_PROVIDER, sandboxModel } from "./sandbox.ts";
 /** A model of the configuration. */
 export type ModelSettings = Static<typeof ModelSchema>;
 type RouteSettings = ModelSettings["routes"][number];
-/**
- * One price, or a list in which each price is in force from its day until the next price's day, and inherits every key that
- * it does not state.
- */
+/** One price, or a list of dated prices, each of which inherits every key that it does not state. */
 type PriceSettings = NonNullable<ModelSettings["price"]>;
 /** A price that takes effect on a day, YYYY-MM-DD in UTC. The first price of a list may have no day. */
 type DatedPrice = Extract<PriceSettings, readonly unknown[]>[number];
@@ -158,7 +155,6 @@ function pricedRoute(key: string, found: FoundRoute, task: Task | undefined): Ro
   return routeAt({ prices, ...(tiers && { tiers }), ...(next && { next }) }, found, task);
 }
 
-/** Returns a route at some prices, and at those that follow them. */
 function routeAt({ next, ...list }: PriceList, found: FoundRoute, task: Task | undefined): Route {
   const { provider, model, weight, runsTools, callsMost, known, facts, priced, stated } = found;
   const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
@@ -225,10 +221,7 @@ interface PriceContext {
 
 const DAY_WORDS = "a later date than the one before it, as YYYY-MM-DD";
 
-/**
- * Returns the price in force at a time. Throws OperatorError with one line that names the key if any of the prices is
- * invalid, or if none is in force yet.
- */
+/** Returns the price in force at a time. Throws OperatorError if a price is invalid, or none is in force yet. */
 function statedPrices(key: string, settings: PriceSettings, { nowMs, task }: PriceContext): PriceList {
   if (!Array.isArray(settings)) return readPrice(key, settings, task);
   let beforeMs = Number.NEGATIVE_INFINITY;
@@ -333,7 +326,6 @@ function quote(text: string): string {
   return quoted.length > 80 ? `${quoted.slice(0, 77)}…"` : quoted;
 }
 
-/** Throws OperatorError with one line about a mistake in the configuration. */
 function refuse(key: string, found: string, allowed: string): never {
   throw new OperatorError(`${key}: ${found}; allowed: ${allowed}`);
 }

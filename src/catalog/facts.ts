@@ -3,10 +3,7 @@ import type { ModelInfo } from "@pydantic/genai-prices";
 import type { Capability } from "../api/model.ts";
 import type { EmbeddingSizes } from "./model.ts";
 
-/**
- * Facts about a model that hold at every provider. `facts/makers/` has one file per maker. If only the month of a cutoff is
- * known, the file has the month.
- */
+/** Facts about a model that hold at every provider, from `facts/makers/`. */
 export interface ModelFacts {
   /** The maker's short name, for `owned_by`. */
   ownedBy: string;
@@ -16,7 +13,6 @@ export interface ModelFacts {
   released: string;
   /** YYYY-MM-DD; undefined if the maker states none. */
   cutoffDate: string | undefined;
-  /** Tokens. */
   contextWindow: number;
   maxOutputTokens: number;
   can: readonly Capability[];
@@ -69,12 +65,7 @@ export function offeredBy(providerId: string): string[] {
   return Object.keys(offers[providerId] ?? {});
 }
 
-/**
- * Finds the facts of a model by the upstream's name; undefined if there are none. `providerId` is the id of a known
- * provider, or undefined for another server. A name is also found without the vendor before it and without the date or the
- * tag `latest` at its end: `openai/gpt-5-mini-2025-08-07` is `gpt-5-mini`, and `gpt-oss:20b` is `gpt-oss-20b`. Amazon's names are
- * found, too.
- */
+/** Finds the facts of a model by the upstream's name, also without its vendor, its date or its tag `latest`. */
 export function findFacts(providerId: string | undefined, model: string): ModelFacts | undefined {
   const names = spellings(model);
   const offered = providerId === undefined ? undefined : offers[providerId];

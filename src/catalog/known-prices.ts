@@ -14,7 +14,6 @@ export interface CreditSettings {
 /** A model in the price data. */
 export interface PricedModel extends Pick<PriceList, "prices" | "tiers" | "next"> {
   name: string | undefined;
-  /** Tokens. */
   contextWindow: number | undefined;
   deprecated: boolean;
 }
@@ -88,7 +87,6 @@ function pricesNow(prices: ModelInfo["prices"], nowMs: number): ListedPrice[] {
   return [...(dated === undefined ? [] : [dated]), ...daily].map((price) => price.prices);
 }
 
-/** Returns when the next dated price takes effect; undefined if there is none. */
 function nextStartMs(prices: ModelInfo["prices"], nowMs: number): number | undefined {
   const starts = Array.isArray(prices)
     ? prices.map(startOf).filter((ms) => ms > nowMs && ms < Number.POSITIVE_INFINITY)

@@ -34,10 +34,7 @@ export function limitsOf(known: KnownProvider, { kind }: Pick<ProviderIdentity, 
   return { lacks, refuses };
 }
 
-/**
- * Returns how the API of a provider deviates from the usual, if its host is a known one or a subdomain of one, such as
- * `eu.api.openai.com`, or if its kind has a known address.
- */
+/** Returns how the API of a provider deviates from the usual, by its host, a domain above it, or its kind. */
 export function deviationsOf({
   kind,
   baseUrl,
@@ -60,10 +57,7 @@ function hostOf(baseUrl: string | null): string | undefined {
   return baseUrl === null ? undefined : URL.parse(baseUrl)?.hostname;
 }
 
-/**
- * Returns the providers whose keys were found, in the order of the table. `keys` maps environment variables to their
- * values. A provider that the configuration contains, by its id or by its address, is left out.
- */
+/** Returns the providers whose keys are in the environment and that the configuration does not contain. */
 export function providersOfKeys(
   keys: Readonly<Record<string, string>>,
   configured: readonly ProviderIdentity[] = [],

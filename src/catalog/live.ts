@@ -22,10 +22,7 @@ export interface LiveCatalogOptions {
 const EVERY_MS = 30_000;
 const KEEP_MS = 90_000;
 
-/**
- * The current catalog. It changes when local servers start or stop, when a dated price takes effect, and when a model is
- * shut down. Searches for local servers in the background, without keeping the process alive.
- */
+/** The current catalog, which changes with local servers, dated prices and shutdowns. It searches in the background. */
 export class LiveCatalog implements Catalog {
   readonly #options: LiveCatalogOptions;
   readonly #seen = new Map<string, { server: FoundServer; atMs: number }>();
@@ -47,12 +44,10 @@ export class LiveCatalog implements Catalog {
     this.#goodUntilMs = nextMidnight(nowMs);
   }
 
-  /** Notes of the current catalog for the operator, one line each. */
   get notes(): readonly string[] {
     return this.#catalog.notes;
   }
 
-  /** Local servers that are listed now. */
   get found(): readonly FoundServer[] {
     return [...this.#seen.values()].map(({ server }) => server);
   }
@@ -87,7 +82,6 @@ export class LiveCatalog implements Catalog {
     return this.#catalog;
   }
 
-  /** Searches once, and then repeatedly in the background. */
   async start(): Promise<void> {
     await this.refresh();
     this.#timer = setInterval(() => void this.refresh(), this.#options.everyMs ?? EVERY_MS).unref();
@@ -146,7 +140,6 @@ function dayOf(atMs: number): string {
   return new Date(atMs).toISOString().slice(0, "YYYY-MM-DD".length);
 }
 
-/** Returns the next midnight in UTC, in milliseconds since 1970. */
 function nextMidnight(nowMs: number): number {
   return (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
 }

@@ -10,13 +10,10 @@ export interface FoundServer extends LocalServer {
 }
 
 export interface FoundModel {
-  /** The server's own name of the model. */
   name: string;
-  /** Tokens, if the server reports it. */
   contextWindow?: number;
   /** Date of the model's file, YYYY-MM-DD, if the server reports it. */
   fileDate?: string;
-  /** Capabilities, if the server reports them. */
   can?: readonly Capability[];
   /** Present for a model that creates embeddings; the length of its vectors, if the server reports it. */
   embedding?: Pick<EmbeddingSizes, "dimensions">;
@@ -25,7 +22,6 @@ export interface FoundModel {
 /** Fetches a JSON document from a server; undefined if there is none in time. */
 type Fetch = (url: string, body?: unknown) => Promise<unknown>;
 
-/** Requests for model details that the model list does not contain, by server. */
 const DETAILS: Record<string, (origin: string, names: string[], fetch: Fetch) => Promise<Map<string, Detail>>> = {
   ollama: ollamaDetails,
   lmstudio: lmStudioDetails,
@@ -38,11 +34,7 @@ const DETAILED_MODELS_MAX = 50;
 const BODY_BYTES_MAX = 4 * 1024 * 1024;
 const NAME = /^[^\s\p{Cc}]{1,180}$/u;
 
-/**
- * Requests the model lists of all servers in parallel, within `timeoutMs`. Returns the servers that answer with a model list
- * in time, except instances of this service. `ownPort` is the port of the service itself, which is not called. A server that
- * does not answer is not an error.
- */
+/** Requests the model lists of all servers in parallel. Returns those that answer in time, except Tollgate itself. */
 export async function findServers(
   servers: readonly LocalServer[],
   { ownPort, timeoutMs }: { ownPort: number | undefined; timeoutMs: number },

@@ -13,7 +13,6 @@ export interface CatalogModel {
   category: Category;
   description: string;
   capabilities: ReadonlySet<Capability>;
-  /** Tokens. */
   contextWindow: number;
   /** True if the context window is unknown; `contextWindow` is then a bound of it. */
   hasUnknownWindow?: boolean;
@@ -48,7 +47,6 @@ export interface CatalogModel {
 
 /** Lengths of an embedding model's vectors. */
 export interface EmbeddingSizes {
-  /** Default length; undefined if unknown. */
   dimensions?: number;
   /** Lengths that a request may ask for: some, or all up to the default. Undefined if the upstream decides. */
   choices?: readonly number[] | "shorter";
@@ -94,7 +92,6 @@ export interface Route extends PriceList {
   model: string;
   /** Share of requests that try this route first, relative to the model's other routes. Either all routes have a weight or none. */
   weight?: number;
-  /** Tokens, if known. */
   contextWindow?: number;
   /** True if the provider runs tools of its own, whose results count as prompt tokens. */
   runsTools?: boolean;
@@ -162,7 +159,6 @@ export function highestPricesAt(list: PriceList, promptTokensMost: number): Unit
   return possible.reduce(dearer);
 }
 
-/** Capabilities that a model needs to take a field of a request. */
 const CAPABILITY_OF_FIELD: { [Field in string]?: Capability } = {
   tools: "tools",
   tool_choice: "tools",
@@ -255,7 +251,6 @@ function supportedParameters(model: CatalogModel): string[] {
   return takesSchema ? [...taken, "structured_outputs"] : taken;
 }
 
-/** Returns the prices by the length of a prompt, the shortest first. */
 function pricesByLength({ prices, tiers = [] }: CatalogModel): readonly [UnitPrices, ...UnitPrices[]] {
   const [first = prices, ...longer] = allPrices({ prices, tiers });
   return [first, ...longer];

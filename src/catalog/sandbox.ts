@@ -24,7 +24,6 @@ const FACTS: Omit<ModelFacts, "name"> = {
   replacement: null,
 };
 
-/** Names and descriptions of the models. */
 const MODELS = {
   echo: [
     "Sandbox Echo",
@@ -41,7 +40,6 @@ const MODELS = {
   image: ["Sandbox Image", "Draws the same picture of the same prompt. For trying things out: no AI model is called."],
 } as const;
 
-/** Tasks of the models that do not chat, and the prices of a million calls. */
 const OTHERS: { [Model in keyof typeof MODELS]?: { task: Task; calls?: { [Name in PriceClass]?: string } } } = {
   embed: { task: "embedding" },
   speech: { task: "speech", calls: { characters: "15" } },

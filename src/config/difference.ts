@@ -10,13 +10,10 @@ export type Changes = Record<string, "added" | "changed" | "removed">;
 
 /** Difference between two configurations. */
 export interface Difference {
-  /** Changes that take effect at a reload. */
   atReload: Changes;
-  /** Changes that take effect at the next start. */
   atStart: Changes;
 }
 
-/** A value in both configurations. */
 interface Pair {
   before: unknown;
   after: unknown;
@@ -49,10 +46,7 @@ const OWN_KEYS: ReadonlySet<string> = new Set([
 /** A metric holds integers of this size exactly. */
 const HASH_BYTES = 6;
 
-/**
- * Returns a hash by which the configurations of nodes can be compared. Of a secret it contains only whether it is set, so
- * that none can be guessed from it, and nothing of the keys that are each node's own.
- */
+/** Returns a hash by which nodes compare their configurations. Nothing of a secret can be guessed from it. */
 export function configurationHash(config: Config): number {
   const comparable = (value: unknown, path: Path): unknown => {
     if (OWN_KEYS.has(path.join("."))) return undefined;
@@ -88,7 +82,6 @@ function isVariable([name = ""]: Path): boolean {
   return schemaAt([name]) === undefined;
 }
 
-/** Yields the values that differ. */
 function* differing(pair: Pair): Generator<Pair> {
   const { before, after, name, path } = pair;
   if (isDeepStrictEqual(before, after)) return;

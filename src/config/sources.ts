@@ -36,10 +36,7 @@ export function dataDirectoryOfEnvironment(environment: Record<string, string | 
   return environment.TOLLGATE_DATA_DIR || DEFAULT_DATA_DIRECTORY;
 }
 
-/**
- * Reads the configuration file that a flag or the environment names, or the default one if it exists. Throws OperatorError if
- * it cannot be read, is too large or is not text.
- */
+/** Reads the named configuration file, or the default one if it exists. Throws OperatorError. */
 export function readConfigText(sources: ConfigSources): { name: string; text: string } | undefined {
   const { flags = {}, environment = process.env, readFile, files, isReload = false } = sources;
   const named = flags.config ?? (environment.TOLLGATE_CONFIG || undefined);

@@ -66,10 +66,7 @@ export const TelemetrySchema = Group({
   }),
 });
 
-/**
- * Reads the pairs of a standard variable, such as `a=1,b=2`, with percent-encoded values. Returns text that is no such
- * list unchanged, for the check to refuse.
- */
+/** Reads pairs such as `a=1,b=2`, percent-encoded; other text is returned unchanged, for the check to refuse. */
 export function pairsOfText(text: string): Record<string, string> | string {
   const pairs: Record<string, string> = {};
   for (const part of text.split(",")) {

@@ -41,7 +41,6 @@ export const ONE_BILLION = 1_000_000_000;
 
 const Milliseconds = (options: object) => Count(3_600_000, options);
 
-/** Schema of text that becomes part of a host name. */
 const HostPart = (options: object) =>
   Type.String({ pattern: "^[0-9A-Za-z][0-9A-Za-z-]{0,62}$", allowed: "letters, digits and hyphens", ...options });
 const Secret = (options: object) => Type.String({ minLength: 1, ...options });

@@ -10,10 +10,7 @@ const MASKED_CHARACTERS_MIN = 4;
 /** Errors show less than this of a long text. */
 const SHOWN_CHARACTERS_MAX = 76;
 
-/**
- * Variables of the environment. The value of `NAME` can be in the file that `NAME_FILE` names, or in a credential of
- * systemd with that name. Files are read once.
- */
+/** Variables of the environment, also from the file that `NAME_FILE` names, or a credential of systemd. */
 export class Variables {
   readonly #environment: NodeJS.ProcessEnv;
   readonly #files: Set<string>;

@@ -13,13 +13,9 @@ declare module "fastify" {
   interface FastifyRequest {
     /** The error that the client received; `isReset` if the service reset the connection in the middle of the response. */
     failure: { error: ApiError; isReset?: true } | null;
-    /** Model of a completion request. */
     modelName: string | null;
     observer: RequestObserver | null;
-    /**
-     * Null until credits are held: the request log then has an entry of its own. Resolves with the report of a settled
-     * completion; with undefined where a defect has ended it before.
-     */
+    /** Null until credits are held. Resolves with the report of the completion; with undefined after a defect. */
     settlement: Promise<CompletionReport | undefined> | null;
   }
 }
@@ -32,7 +28,6 @@ export interface BegunRequest {
   /** The trace context that the client sent; undefined if there is no valid one. */
   traceparent: string | undefined;
   tracestate: string | undefined;
-  /** Milliseconds since 1970. */
   startedMs: number;
 }
 
@@ -49,7 +44,6 @@ export interface RequestObserver {
 export interface AccessSources {
   accessLog: AccessLog;
   refusals: { note(refusal: Refusal): void };
-  /** Begins to observe a request; absent where nothing observes requests. */
   observe?: ((begun: BegunRequest) => RequestObserver) | undefined;
   clock: () => number;
   running: { readonly isCut: boolean };
@@ -76,11 +70,7 @@ const MESSAGE_CHARACTERS_MAX = 500;
 /** Pattern of the route for paths that no other route has. */
 export const UNKNOWN_PATH = "/*";
 
-/**
- * Begins to observe a request; `url` is the pattern of its route. Returns the function to call when the response is closed: it
- * records the request in the access log as soon as it is settled, and in the refusal log if it was rejected and its
- * organization is known.
- */
+/** Begins to observe a request. Returns the function that records it when the response is closed. */
 export function beginAccess(
   sources: AccessSources,
   request: FastifyRequest,
@@ -128,7 +118,6 @@ function recordAccess(sources: AccessSources, request: FastifyRequest, entry: Ac
   });
 }
 
-/** Returns the fields of a completion in the access log. Those that do not apply are undefined, which JSON omits. */
 function loggedFields(
   { model, route, calls, startedMs, firstTokenAtMs, charge }: CompletionReport,
   modelName: string | null,
@@ -172,7 +161,6 @@ function entryOf(
   };
 }
 
-/** Returns the status and error code of a request whose response is closed. */
 function resultOf({ failure }: FastifyRequest, raw: FastifyReply["raw"], isCut: boolean) {
   const { writableFinished, headersSent, statusCode } = raw;
   const code = failure?.error.code;

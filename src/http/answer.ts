@@ -21,7 +21,6 @@ import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
 
 const MAX_COST = "x-tollgate-max-cost";
 
-/** Headers that every endpoint with a charge reads. */
 const CHARGED_HEADERS = OptionalKeys({
   [IDEMPOTENCY_HEADER]: Type.String({
     minLength: 1,
@@ -63,10 +62,7 @@ export function answered({
   };
 }
 
-/**
- * Returns the handler of an inbound wire, of any kind of answer. Nothing is awaited here: what it has read would stay in memory
- * while a stream is open.
- */
+/** Returns the handler of a wire. It awaits nothing: what it has read would stay in memory during a stream. */
 function answerHandler(decode: Decode): Endpoint["handle"] {
   return (services, request, reply) => {
     request.modelName ??= modelIn(request.body);
@@ -76,7 +72,6 @@ function answerHandler(decode: Decode): Endpoint["handle"] {
   };
 }
 
-/** Runs a decoded request. Rejects with the error that the client receives. */
 async function run(
   { gateway, running }: EndpointServices,
   request: FastifyRequest,
@@ -167,7 +162,6 @@ export function countHandler(
   };
 }
 
-/** Returns the most that a request may cost; null where it does not state it. Throws invalid_value. */
 function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
   const text = headers[MAX_COST];
   if (text === undefined) return null;
@@ -201,7 +195,6 @@ function abortOnClose(reply: FastifyReply): Pick<GatewayCall, "signal" | "cut"> 
   return { signal: controller.signal, abort, cut: (reason) => controller.abort(reason) };
 }
 
-/** Folds the pieces of an answer into one response body. */
 class DocumentSink implements AnswerSink {
   readonly streams = false;
   readonly #wire: Pick<DecodedCompletion, "document" | "keep">;

@@ -41,10 +41,7 @@ export function callerNamesOf(caller: Caller | null): { organizationId: string |
   return { organizationId: who.organizationId, tokenId: who.id };
 }
 
-/**
- * Returns the hook that runs before the body of an operation is read: it authenticates the token, checks its scope and
- * counts the request. `work` counts operations that an overloaded service refuses.
- */
+/** Returns the hook that authenticates the token, checks its scope and counts the request, before its body is read. */
 export function authenticate(
   services: { gateway: Gateway },
   accounts: CallerAccounts,
@@ -108,11 +105,7 @@ export const GOOGLE_KEY_HEADER = "x-goog-api-key";
 /** A token in the query of a URL, which clients of Google can send. */
 const QUERY_KEY = /([?&])key=([^&#]*)(&?)/;
 
-/**
- * Removes a token from the query of a request to Gemini's API, before anything logs its URL, and returns the URL without it.
- * If the configuration allows it, the token becomes the header `x-goog-api-key`; otherwise the query keeps an empty one, which
- * is refused.
- */
+/** Removes a token from the query of a URL before it is logged, and makes it a header if that is allowed. */
 export function takeQueryKey(request: Pick<IncomingMessage, "headers">, url: string, isAllowed: boolean): string {
   const [found, before = "", key = "", after] = QUERY_KEY.exec(url) ?? [];
   if (found === undefined) return url;
@@ -129,11 +122,7 @@ const CHALLENGE = 'Bearer realm="tollgate"';
 /** Headers in which the clients of Anthropic and Google send it. */
 const API_KEY_HEADERS = ["x-api-key", GOOGLE_KEY_HEADER];
 
-/**
- * Returns the token of a request's header Authorization, x-api-key or x-goog-api-key. Several may have the same token. Throws
- * missing_token, or invalid_value if the request has different tokens, two headers Authorization or a token in its query
- * (RFC 6750, section 2).
- */
+/** Returns the token of a request's headers. Throws missing_token, or invalid_value if they contradict each other. */
 export function bearerToken(request: FastifyRequest): string {
   const header = request.headers.authorization;
   const name = API_KEY_HEADERS.find((one) => request.headers[one] !== undefined) ?? "";
@@ -177,7 +166,6 @@ export function withChallenge(error: unknown): unknown {
   return new ApiError(error.code, error.message, { headers: { "www-authenticate": challenge } });
 }
 
-/** Throws insufficient_scope if the token lacks the scope of an operation. */
 function requireScope(principal: Principal, scope: Scope): void {
   if (principal.scopes.has(scope)) return;
   const message = `The access token lacks the scope \`${scope}\` that this operation requires.`;
@@ -189,7 +177,6 @@ interface AuthenticatorOptions {
   rows: Pick<AccountRows, "tokenByHash" | "accountVersion">;
   /** Milliseconds since 1970. */
   clock: () => number;
-  /** Called at each use of a token. */
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
 }
 
@@ -199,7 +186,6 @@ interface CachedToken {
   revoked: boolean;
   /** True if it stands for a caller of an issuer whom an operator has blocked. */
   blocked: boolean;
-  /** True if its organization is paused. */
   paused: boolean;
   /** Version of the accounts that was read before the token; the next one is another number, not a greater one. */
   version: number;
@@ -230,18 +216,13 @@ export class Authenticator {
   readonly #unknownSinceMs = new LRUCache<string, number>({ max: UNKNOWN_TOKENS_MAX });
   readonly #lookups = new Map<string, Promise<CachedToken | undefined>>();
   #read: ReadVersion | undefined;
-  /** Reads the version of the accounts; concurrent callers share one read. */
   readonly #readVersion = sharedRun(() => this.#askVersion());
 
   constructor(options: AuthenticatorOptions) {
     this.#options = options;
   }
 
-  /**
-   * Returns the principal of a token, synchronously if it is cached. Takes the token's SHA-256 in hexadecimal digits,
-   * undefined for text that cannot be a token. Throws or rejects with ApiError (`invalid_token`, `expired_token`,
-   * `organization_paused`), and rejects with StoreUnavailableError if the store is not available.
-   */
+  /** Returns the principal of a token's SHA-256, synchronously if it is cached. Throws or rejects with ApiError. */
   authenticate(key: string | undefined): Principal | Promise<Principal> {
     if (key === undefined) throw new ApiError("invalid_token");
     const nowMs = this.#options.clock();
@@ -283,7 +264,6 @@ export class Authenticator {
     return version;
   }
 
-  /** Looks a token up; concurrent callers share one lookup. */
   #lookUp(key: string): Promise<CachedToken | undefined> {
     const running = this.#lookups.get(key);
     if (running !== undefined) return running;

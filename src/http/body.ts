@@ -87,10 +87,7 @@ function rejectEncoding(encoding: string | undefined): void {
   throw new ApiError("unsupported_media_type", "Send the request body without a `Content-Encoding`.");
 }
 
-/**
- * Reads the whole body, and each chunk of a large one in turn. Rejects with the first limit that it exceeds, and leaves the rest
- * unread.
- */
+/** Reads the whole body, each chunk of a large one in turn. Rejects with the first limit that it exceeds. */
 function readBody(
   raw: IncomingMessage,
   { limitBytes, scanner }: { limitBytes: number; scanner: BodyScanner },
@@ -205,10 +202,7 @@ export function reserveBytes({ bodyReservation }: Pick<FastifyRequest, "bodyRese
   if (bodyReservation?.add(bytes) === false) throw tooManyBodies();
 }
 
-/**
- * Counts the body of a request as in memory until the returned function is called, and not only until its connection is
- * closed: a completion whose client has disconnected still needs its prompt.
- */
+/** Counts the body of a request until the returned function is called, also after its client has disconnected. */
 export function holdBody(request: Pick<FastifyRequest, "bodyReservation">): () => void {
   const reservation = request.bodyReservation;
   request.bodyReservation = null;

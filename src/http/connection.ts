@@ -168,7 +168,6 @@ function isClosed({ destroyed, req }: ServerResponse): boolean {
   return destroyed || req.socket.destroyed;
 }
 
-/** Resolves when the operating system has taken the whole text, or the connection is closed. */
 function writeWhole(response: ServerResponse, text: string, slowClientMs: number): Promise<void> {
   // A pipelined response has no socket until the previous response has ended, and emits no event when it is closed.
   const { socket } = response.req;

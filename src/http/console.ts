@@ -24,10 +24,7 @@ const PAGES = [
   "/sign-in",
 ];
 
-/**
- * Content security policy of the console: resources of this service only, no inline scripts or styles, no embedding in
- * other pages, and no text as markup (Trusted Types).
- */
+/** Content security policy: resources of this service only, nothing inline, no embedding, no text as markup. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -97,17 +94,13 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
   });
 }
 
-/**
- * True when a browser loads a page. Browsers send `Sec-Fetch-Dest` (Fetch Metadata), but not over plain HTTP from
- * another machine; then the `Accept` header decides.
- */
+/** True when a browser loads a page. Without `Sec-Fetch-Dest` (plain HTTP), the `Accept` header decides. */
 function isNavigation({ headers }: FastifyRequest): boolean {
   const destination = headers["sec-fetch-dest"];
   if (destination !== undefined) return destination === "document";
   return headers.accept?.includes("text/html") === true;
 }
 
-/** Inserts the base path into the page, for its scripts and the addresses of its files. */
 function pageAt(basePath: string, page: string): string {
   return page.replaceAll('="./', `="${basePath}/`).replace('data-base-path=""', `data-base-path="${basePath}"`);
 }

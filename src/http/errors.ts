@@ -48,10 +48,7 @@ export function errorHandler(log: Log) {
   };
 }
 
-/**
- * Resets the connection of a response that has begun and cannot be completed. After a mere close, an HTTP/1.0 client
- * would treat the partial response as complete.
- */
+/** Resets the connection of an unfinished response, because an HTTP/1.0 client would take a close for its end. */
 function resetConnection(reply: FastifyReply, error: ApiError): void {
   const { request, raw } = reply;
   if (raw.destroyed) return;
@@ -80,9 +77,7 @@ function discardBody({ raw: request }: FastifyRequest, reply: FastifyReply): voi
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** True if the body is a form with a file, and not JSON. */
     isForm?: boolean | undefined;
-    /** Format of the route's error responses; default: OpenAI's. */
     errors?: ErrorFormat | undefined;
   }
 }

@@ -132,7 +132,6 @@ class EventWriter {
   #pending = "";
   #turnEnd: NodeJS.Immediate | undefined;
   #endTimer: NodeJS.Timeout | undefined;
-  /** Sends the pending events now. */
   readonly send = () => {
     this.#unschedule();
     if (this.#pending === "") return;
@@ -145,7 +144,6 @@ class EventWriter {
     this.#response = response;
   }
 
-  /** Writes the headers. */
   begin(headers: OutgoingHttpHeaders, isBinary = false): void {
     this.#isBinary = isBinary;
     this.#response.writeHead(200, headers);
@@ -153,15 +151,11 @@ class EventWriter {
     this.#response.chunkedEncoding = false;
   }
 
-  /** Adds an event to the pending text: whole lines with the empty line at its end. */
   add(event: string): void {
     this.#pending += event;
   }
 
-  /**
-   * Sends the pending events at the end of this turn of the event loop; those that finish an answer together with its end, if
-   * that follows soon.
-   */
+  /** Sends the pending events at the end of this turn; those that finish an answer together with its end. */
   flush(isFinished = false): void {
     if (this.#pending.length > PENDING_CHARACTERS_MAX) {
       this.send();
@@ -172,7 +166,6 @@ class EventWriter {
     } else this.#turnEnd ??= setImmediate(this.send);
   }
 
-  /** Sends the pending events and ends the response. */
   end(): void {
     this.#unschedule();
     const { text, encoding } = this.#take("0\r\n\r\n");

@@ -59,7 +59,6 @@ export function serveHealth(
 export interface MetricsEndpoint {
   /** Undefined: no token is needed, which only a port of its own allows. */
   token: string | undefined;
-  /** Returns all metrics in Prometheus' text format. */
   read(): Promise<string>;
 }
 
@@ -97,7 +96,7 @@ export async function listenForMetrics(
   return () => server.close();
 }
 
-/** Compares a header with a token in a time that tells nothing of it. */
+/** Compares in constant time. */
 function isBearer(header: string | undefined, token: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   const sent = /^bearer +(\S+) *$/i.exec(header ?? "")?.[1] ?? "";

@@ -24,10 +24,7 @@ export function idempotencyOf(request: FastifyRequest, body: object): Idempotenc
 
 export const RETRY_COUNT_HEADER = "X-Stainless-Retry-Count";
 
-/**
- * Returns how retries of a request are recognized; null for a request without the header in which SDKs count their retries, and
- * for one with an Idempotency-Key, which has its own rules.
- */
+/** Returns how retries of a request are recognized; null without the header of SDKs, or with an Idempotency-Key. */
 export function repetitionOf(request: FastifyRequest, body: object): GatewayCall["repetition"] {
   const { [RETRY_COUNT_HEADER.toLowerCase()]: count, "idempotency-key": key } = request.headers;
   if (typeof count !== "string" || !/^\d{1,9}$/.test(count) || key !== undefined) return null;
@@ -54,10 +51,7 @@ export function idempotencyKeyOf(request: FastifyRequest): string | null {
   return key;
 }
 
-/**
- * Returns the SHA-256, in hexadecimal, of a request as JSON without white space: of a body, only the fields that the service reads
- * and that are neither absent nor null, with the keys of every object in the order of their UTF-16 code units (RFC 8785).
- */
+/** Returns the SHA-256 of the fields that are read, as JSON with sorted keys (RFC 8785). */
 export function fingerprintOf(body: object): string {
   return createHash("sha256").update(JSON.stringify(body, withSortedKeys)).digest("hex");
 }

@@ -4,7 +4,6 @@ import { ApiError } from "../errors.ts";
 
 /** The media type of forms with files. */
 export const FORM_TYPE = "multipart/form-data";
-/** Parts of one form. */
 const PARTS_MAX = 32;
 /** RFC 2046, section 5.1.1: at most 70 characters. */
 const BOUNDARY = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;

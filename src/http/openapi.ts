@@ -45,10 +45,7 @@ export function documentBase(version: string, basePath: string) {
 
 const DOCUMENT_TYPES = { json: "application/json; charset=utf-8", yaml: "application/x-yaml" };
 
-/**
- * Returns the handler that serves the OpenAPI document in one format. The document is serialized once, at the first
- * request, when all routes are known. A client with the same version gets 304 (RFC 9110, section 13.1.2).
- */
+/** Returns the handler of the OpenAPI document in one format, which is serialized at the first request. */
 export function documentHandler(server: FastifyInstance, format: keyof typeof DOCUMENT_TYPES) {
   let document: { text: string; compressed: Buffer; etag: string } | undefined;
   const make = () => {
@@ -74,10 +71,7 @@ function matchesEtag(header: string | undefined, etag: string): boolean {
   return header.trim() === "*" || header.split(",").some((one) => tagOf(one) === tagOf(etag));
 }
 
-/**
- * Returns an endpoint's schemas for Fastify's documentation plugin, with the configured bounds of chat completions.
- * The schemas only document; they validate nothing.
- */
+/** Returns an endpoint's schemas for the documentation; they validate nothing. */
 export function documentationOf(endpoint: Endpoint, bounds: ChatBounds): FastifySchema {
   const { operationId, summary, description, headers, body, wildcard, response } = endpoint;
   return {
@@ -105,7 +99,6 @@ export function documentationOf(endpoint: Endpoint, bounds: ChatBounds): Fastify
   } as FastifySchema;
 }
 
-/** Returns who may call an operation. Roles of an organization may do so within it. */
 function accessOf(permission: Permission): string {
   const roles = rolesWith(permission);
   if (roles.includes("guest")) return `Permission \`${permission}\`. No authentication required.`;
@@ -208,12 +201,10 @@ function responsesOf(
   return responses;
 }
 
-/** The operator's bounds of chat completions. */
 interface ChatBounds extends Pick<ChatSettings, "maxTemperature"> {
   maxTokens: Gateway["completionMaxTokens"];
 }
 
-/** Returns the schema of chat completions with the configured bounds. */
 function withBounds({ maxTokens, maxTemperature }: ChatBounds): TSchema {
   const { max_tokens, temperature } = SentRequest.properties;
   const bounded = {

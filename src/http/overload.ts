@@ -20,7 +20,6 @@ export interface OverloadOptions {
   now: () => number;
   /** Returns the number of turns of the event loop so far. */
   readTurns: () => number;
-  /** Logs that requests are refused. */
   outage: { failed(fields: object): void; succeeded(): void };
 }
 
@@ -97,7 +96,6 @@ export class Overload {
     clearInterval(this.#timer);
   }
 
-  /** Counts a new connection. */
   countConnection(): void {
     this.#accepted += 1;
   }
@@ -167,10 +165,7 @@ export class RunningWork {
     this.#overload = overload;
   }
 
-  /**
-   * Counts a request until the returned function is called. Throws overloaded if it is refused, unless its organization has none
-   * running, or less than half as many as organizations have on average.
-   */
+  /** Counts a request until the returned function is called. Throws overloaded, unless its organization has few. */
   begin(organizationId: string): () => void {
     const count = this.#counts.get(organizationId) ?? 0;
     const isLight = count < Math.max(1, this.#total / (2 * Math.max(1, this.#counts.size)));

@@ -44,7 +44,6 @@ export const endpoints: readonly Endpoint[] = [
 
 const API_PREFIX = "/v1";
 
-/** The methods of all operations, and the patterns of their paths. */
 const ROUTES = [...endpoints, ...adminEndpoints.map(({ method, path }) => ({ method, path: ADMIN_PREFIX + path }))].map(
   ({ method, path }) => {
     const pattern = path.replaceAll(".", "\\.").replace("*", ".+").replaceAll(/:\w+/g, "[^/]*");
@@ -62,11 +61,7 @@ const API_SEGMENTS: ReadonlySet<string> = new Set([
 /** `Host` headers that are safe to repeat in a message. */
 const HOST = /^[\w.:[\]-]{1,255}$/;
 
-/**
- * Answers a request without a matching route: 405 with the allowed methods if the path exists, or 426 if the client asks
- * there for a WebSocket, after which Codex sends requests instead; 404 otherwise. The 404 gives the base URL if the path
- * lacks or repeats `/v1`, and else lists the available routes.
- */
+/** Answers a request without a route: 405 or 426 if the path exists, otherwise 404 with the base URL or the routes. */
 export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = requestPath(request);
   const isPublic = isPublicPath(path);
@@ -103,7 +98,6 @@ export function lacksApiPrefix(path: string): boolean {
   return API_SEGMENTS.has(path.split("/")[1] ?? "");
 }
 
-/** Returns the base URL of the API, with the host that the client used. */
 function baseUrlOf(request: FastifyRequest): string {
   return `${publicUrlOf(request)}${API_PREFIX}`;
 }
@@ -113,10 +107,7 @@ export function publicUrlOf({ protocol, host, server }: FastifyRequest): string 
   return HOST.test(host) ? `${protocol}://${host}${server.basePath}` : server.basePath;
 }
 
-/**
- * Returns the path of a request as the router matches it: without the query, repeated slashes, a trailing slash, and the
- * origin of an absolute URL (RFC 9112, section 3.2.2).
- */
+/** Returns the path of a request as the router matches it, without the origin (RFC 9112, section 3.2.2). */
 export function requestPath({ url }: Pick<FastifyRequest, "url">): string {
   const path = (url.startsWith("/") ? url : url.replace(/^[^/?]*:\/\/[^/?]*/, "")).split(/[?#]/, 1)[0] ?? "";
   return path.replace(/\/{2,}/g, "/").replace(/(.)\/$/, "$1");

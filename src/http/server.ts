@@ -34,7 +34,6 @@ import { RunningRequests, type ShutdownOptions } from "./shutdown.ts";
 
 declare module "fastify" {
   interface FastifyInstance {
-    /** Path under which a proxy publishes the service, without a trailing slash; empty for the root. */
     basePath: string;
   }
 }
@@ -56,7 +55,6 @@ export interface ServerOptions
   bodyLimitBytes: number;
   /** Limit of the bytes of all request bodies in memory. */
   bodiesInFlightBytes: number;
-  /** Limit of open connections. */
   maxConnections: number;
   overload: Pick<Overload, "refusal" | "countConnection">;
   newRequestId: () => string;
@@ -131,7 +129,6 @@ function trustedProxies(trustProxy: ServerOptions["trustProxy"]) {
 /** The endpoints validate and serialize themselves. Without these, Fastify loads two compilers of schemas. */
 const NO_COMPILERS: object = { buildValidator: () => () => () => true, buildSerializer: () => () => JSON.stringify };
 
-/** Creates Fastify without hooks and routes. */
 function createFastify(options: ServerOptions): FastifyInstance {
   const { bodyLimitBytes, trustProxy, newRequestId } = options;
   return fastify({
@@ -158,7 +155,6 @@ function createFastify(options: ServerOptions): FastifyInstance {
   });
 }
 
-/** Properties that the service adds to Fastify's requests. */
 const REQUEST_PROPERTIES = ["caller", "bodyReservation", "failure", "modelName", "observer", "settlement"] as const;
 /** For requests that reached a trusted proxy over TLS: RFC 6797, section 7.2, forbids the header over plain HTTP. */
 const HSTS = "max-age=31536000";
@@ -296,10 +292,7 @@ async function document(server: FastifyInstance, version: string): Promise<void>
   server.get("/docs/yaml", documentHandler(server, "yaml"));
 }
 
-/**
- * Returns Fastify's `rewriteUrl`: it removes the base path from URLs, and tokens from those of Gemini's API. Proxies that
- * strip the base path themselves work as well, because other URLs are unchanged.
- */
+/** Returns Fastify's `rewriteUrl`: it removes the base path, and tokens from URLs of Gemini's API. */
 function rewriteUrlFor({ basePath, keyInQuery }: Pick<ServerOptions, "basePath" | "keyInQuery">) {
   const path = new RegExp(`^${RegExp.escape(basePath)}(?:/|(?=\\?|$))`);
   return (request: IncomingMessage & { originalUrl?: string }) => {

@@ -34,10 +34,8 @@ export class RunningRequests {
   readonly #server: FastifyInstance;
   /** Those that are not settled, also of clients that have disconnected. */
   readonly #completions = new Set<RunningCompletion>();
-  /** Number of requests without a complete response. */
   #open = 0;
   #isListenerClosed = false;
-  /** True once the shutdown has begun. */
   isDraining = false;
   /** True once the shutdown ends requests: clients that disconnect then did not do so by themselves. */
   isCut = false;
@@ -46,7 +44,6 @@ export class RunningRequests {
     this.#server = server;
   }
 
-  /** Requests without a complete response, and completions that are not settled. */
   get count(): number {
     return this.#open + this.#completions.size;
   }

@@ -24,10 +24,7 @@ import {
 import { createScrub, privateTextsOf, scrubFor } from "./scrub.ts";
 import { type Environment, identityHeaders, type PromptCaching, type ProviderSettings } from "./settings.ts";
 
-/**
- * Returns the function that creates providers of a wire that an AI SDK package speaks. It throws OperatorError if the
- * settings are wrong or the package is not installed.
- */
+/** Returns the function that creates providers of a wire of an AI SDK package. It throws OperatorError. */
 export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Environment) => Provider {
   return (settings, environment) => {
     refuseWithoutPackage(wire, settings);
@@ -61,7 +58,6 @@ function refuseWithoutPackage({ packages }: Wire, { id, kind }: ProviderSettings
   throw new OperatorError(`providers '${id}': the kind ${kind} needs ${notInstalledText(missing)}`);
 }
 
-/** Parts that the calls of one provider share. */
 interface Upstream extends CallSetup {
   wire: Wire;
   settings: ProviderSettings;
@@ -124,10 +120,7 @@ async function embed(
 const INPUTS_A_CALL_MAX = 64;
 const CALLS_AT_ONCE = 4;
 
-/**
- * Creates embeddings with a package's model, in as many calls of the upstream as it needs for the inputs. The tokens are
- * unknown if one call does not report them. Rejects with the first failure; aborting `signal` ends the calls that run.
- */
+/** Creates embeddings in as many calls as needed. The tokens are unknown if one call does not report them. */
 async function embedInCalls(
   model: EmbeddingModelV4,
   { options, inputsACall }: EmbeddingWire,
@@ -226,11 +219,7 @@ function hasEnded({ unified, raw }: LanguageModelV4FinishReason): boolean {
 /** Number of nested `cause` errors that are searched, because packages wrap the errors of their fetch function. */
 const CAUSES_MAX = 8;
 
-/**
- * Converts an error that a package threw, or sent within a stream, to an UpstreamError; returns the signal's reason if it
- * was aborted. The failure of the connection, if there was one, takes precedence over the package's error.
- * The package's own messages are dropped, because they quote the answer.
- */
+/** Converts a package's error to an UpstreamError without its messages, which quote the answer. */
 function toUpstreamError(error: unknown, { failure, scrub }: CallFetch, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   const known = failure ?? upstreamErrorIn(error);
@@ -252,10 +241,7 @@ const UNSUPPORTED_ERRORS = new Set([
   "AI_InvalidArgumentError",
 ]);
 
-/**
- * Returns the body of an error that an upstream sent as the first event of a stream, which some packages report as an
- * answer with an error status; undefined for any other error.
- */
+/** Returns the body of an error in the first event of a stream, which some packages report as an answer. */
 function errorBodyOf(error: Error): string | undefined {
   if (error.name !== "AI_APICallError" || !("statusCode" in error) || !("responseBody" in error)) return undefined;
   const { statusCode, responseBody } = error;
@@ -263,7 +249,6 @@ function errorBodyOf(error: Error): string | undefined {
   return isError && typeof responseBody === "string" ? responseBody : undefined;
 }
 
-/** Finds the service's own error among the causes of an error. */
 function upstreamErrorIn(error: unknown): UpstreamError | undefined {
   let current = error;
   for (let depth = 0; depth < CAUSES_MAX && current instanceof Error; depth += 1) {

@@ -3,10 +3,7 @@ import { isObject, type JsonObject, parseJson, textOf } from "../api/json.ts";
 import { UpstreamError, type UpstreamFailure } from "./provider.ts";
 import type { Scrub } from "./scrub.ts";
 
-/**
- * Returns the failure of an answer whose status is not 200. `text` is its body. The kind of failure depends on the status
- * and, because upstreams use statuses differently, on known codes and wordings.
- */
+/** Returns the failure of an answer whose status is not 200, by its status and known codes and wordings. */
 export function statusFailure(status: number, headers: IncomingHttpHeaders, text: string, scrub: Scrub): UpstreamError {
   return toError(status, `The upstream answered ${status}`, readComplaint(text, headers), scrub);
 }
@@ -196,7 +193,6 @@ function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefined {
   return Number.isNaN(seconds) ? undefined : wholeSeconds(seconds);
 }
 
-/** Rounds up to whole seconds, from 0 to a day. */
 function wholeSeconds(seconds: number): number {
   return Math.min(Math.max(Math.ceil(seconds), 0), SECONDS_MAX);
 }

@@ -72,10 +72,7 @@ const DEFAULTS: { [Field in TopField]?: (value: NonNullable<UpstreamRequest[Fiel
   verbosity: (value) => value === "medium",
 };
 
-/**
- * Fits a request to what an upstream takes: returns it without the hints that it does not take, and their names. Throws
- * UpstreamError `unsupported` for a field that changes the answer.
- */
+/** Leaves out the hints that an upstream does not take. Throws UpstreamError for a field that changes the answer. */
 export function fitFields(
   request: UpstreamRequest,
   support: FieldSupport,
@@ -177,10 +174,7 @@ function withoutMark(part: ContentPart): ContentPart {
 /** "The minimum is 1,024 tokens" ("Extended thinking" in Anthropic's documentation). */
 const THINKING_TOKENS_MIN = 1_024;
 
-/**
- * Returns the field `thinking` with a budget below the bound of the answer, where it is not: Anthropic refuses a larger one,
- * or, with interleaved thinking, lets the answer exceed the bound, which the hold covers.
- */
+/** Returns `thinking` with a budget below the bound of the answer, which the hold covers, where it is not. */
 export function thinkingWithin(thinking: unknown, maxTokens: number): { thinking?: object } {
   const { budget_tokens: budget } = detailsOf(thinking);
   if (typeof budget !== "number" || budget < maxTokens) return {};

@@ -17,7 +17,6 @@ import {
 interface Kind {
   kind: string;
   create(settings: ProviderSettings, environment: Environment): Provider;
-  /** The keys that it takes. */
   keys: readonly KindKey[];
   /** The wire that an AI SDK package speaks; absent for this service's own adapters. */
   wire?: Wire;
@@ -33,10 +32,7 @@ export const PROVIDER_KINDS: readonly Kind[] = [
   { kind: "sandbox", create: createSandbox, keys: [] },
 ];
 
-/**
- * Creates the provider that the settings describe. `environment` contains the process's variables, for HTTPS_PROXY,
- * HTTP_PROXY and NO_PROXY. Throws OperatorError if a setting is wrong.
- */
+/** Creates the provider that the settings describe, with the environment's proxies. Throws OperatorError. */
 export function createProvider(settings: ProviderSettings, environment: Environment): Provider {
   const { id, kind: name } = settings;
   const kind = PROVIDER_KINDS.find((row) => row.kind === name);

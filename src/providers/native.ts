@@ -22,14 +22,12 @@ import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
 
 /** A wire on which requests pass to upstreams that speak it. */
 interface NativeWire {
-  /** Returns the path below the base address. */
   path(request: UpstreamRequest): string;
   keyHeaders(settings: ProviderSettings): Record<string, string>;
   /** Headers of requests that state none of their own. */
   headers: Readonly<Record<string, string>>;
   /** Returns the body with the model and the bounds that the gateway has chosen. */
   body(native: NativeRequest, request: UpstreamRequest, searchesMost: number): NativeRequest["body"];
-  /** The reader of an answer to a request on this wire. */
   reader(scrub: Scrub): WireReader;
 }
 
@@ -105,11 +103,7 @@ function withoutDearBetas({ "anthropic-beta": sent, ...others }: NativeRequest["
   return { headers, ignored: ignored.map((beta) => `anthropic-beta.${beta}`) };
 }
 
-/**
- * Returns a provider with a second wire: requests on this wire pass to the upstream, and chat completions of models that
- * the upstream serves on this wire only are translated to it. `settings.baseUrl` must be set. Throws OperatorError if a
- * setting is wrong.
- */
+/** Returns a provider with a second wire, for requests on it and models that are only on it. Throws OperatorError. */
 export function withSecondWire(
   provider: Provider,
   secondWire: SecondWire,
@@ -136,7 +130,6 @@ export function withSecondWire(
   };
 }
 
-/** Sends a request on its own wire. */
 async function pass(
   client: UpstreamClient,
   wire: NativeWire,
@@ -153,7 +146,6 @@ async function pass(
   return { ignored, chunks };
 }
 
-/** Sends a chat completion to the Responses API. */
 async function translate(
   client: UpstreamClient,
   { path, headers }: NativeWire,

@@ -26,10 +26,7 @@ import { AZURE, AZURE_FORMAT } from "./registry.ts";
 import { fitSchemas } from "./schemas.ts";
 import type { Environment, ProviderSettings } from "./settings.ts";
 
-/**
- * Creates a provider for an upstream that speaks OpenAI's chat completions. `environment` names proxies. Throws
- * OperatorError if a setting is wrong.
- */
+/** Creates a provider for an upstream that speaks OpenAI's chat completions. Throws OperatorError. */
 export function createOpenAiCompatible(
   settings: ProviderSettings,
   environment: Environment,
@@ -54,10 +51,7 @@ export function createOpenAiCompatible(
   };
 }
 
-/**
- * Creates a provider for Azure OpenAI (https://learn.microsoft.com/azure/ai-foundry/openai/latest). Throws OperatorError if a
- * setting is wrong.
- */
+/** Creates a provider for Azure OpenAI (https://learn.microsoft.com/azure/ai-foundry/openai/latest). */
 export function createAzure(settings: ProviderSettings, environment: Environment): Provider {
   const { id, apiKey, baseUrl, resourceName } = settings;
   if (baseUrl === null && !resourceName) {

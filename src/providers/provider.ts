@@ -10,10 +10,7 @@ import { UpstreamError } from "../errors.ts";
 
 export { UpstreamError, type UpstreamFailure, unsupportedField } from "../errors.ts";
 
-/**
- * An upstream. A provider answers with chunks whether the caller streams or not; an unstreamed answer combines them. Each
- * provider is a row in `registry.ts`.
- */
+/** An upstream. It answers with chunks, also if the caller does not stream. Each is a row in `registry.ts`. */
 export interface Provider {
   readonly id: string;
   /** True if a request can demand a failure. Such a failure says nothing about the next request. */
@@ -26,10 +23,7 @@ export interface Provider {
   readonly lacksTypedTools?: boolean;
   /** True if it searches the web only for requests with `web_search_options`. */
   readonly searchesIfAsked?: boolean;
-  /**
-   * Converts the conversation of a request to the wire's own form, for `complete` alone to read. Returns UpstreamError if
-   * the upstream cannot take the request.
-   */
+  /** Converts a conversation for `complete` alone to read. Returns UpstreamError if the upstream cannot take it. */
   convert?(request: UpstreamRequest): object | UpstreamError | undefined;
   /**
    * Sends a request. Resolves when the upstream has begun to answer, and rejects with UpstreamError if it refuses or
@@ -46,7 +40,6 @@ export interface Provider {
   readonly tasks?: ProviderTasks;
   /** Lists the upstream's own model names. Absent if it serves no model list. Rejects with UpstreamError. */
   listModels?(signal: AbortSignal): Promise<string[]>;
-  /** Closes connections. */
   close(): Promise<void>;
 }
 
@@ -99,12 +92,10 @@ export interface ProviderAnswer {
 }
 
 interface ProviderTaskCall extends RequestIdentity {
-  /** The upstream's own name of the model. */
   model: string;
   signal: AbortSignal;
   /** Runs work of many milliseconds, such as parsing a long answer, in the caller's turn. */
   inTurn<Result>(work: () => Result): Promise<Result>;
-  /** Absent where nothing limits the memory of answers. */
   room?: AnswerRoom | undefined;
 }
 export interface ProviderEmbeddingCall extends EmbeddingOrder, ProviderTaskCall {}
@@ -130,7 +121,6 @@ export interface ProviderEmbeddings {
   /** Undefined where the upstream reports no usage. */
   usage: UpstreamUsage | undefined;
   responseId?: string | undefined;
-  /** Names of the hints in the request that the upstream does not support. */
   ignored?: readonly string[];
 }
 

@@ -27,7 +27,6 @@ export interface UnsupportedFeatures {
 export interface KnownProvider extends UnsupportedFeatures {
   /** Also the name under which `src/catalog/facts/offers.json` lists its models. */
   id: string;
-  /** Display name. */
   name: string;
   /** `openai-compatible`, or the provider's own id if it has a wire or an authentication of its own. */
   kind: string;
@@ -37,7 +36,6 @@ export interface KnownProvider extends UnsupportedFeatures {
   keyVariable: string | null;
   /** The default address; null if each customer has a different one. */
   baseUrl: string | null;
-  /** Further hosts that belong to it. */
   otherHosts: readonly string[];
   /** Its id in the price data. */
   pricesId: string;
@@ -45,7 +43,6 @@ export interface KnownProvider extends UnsupportedFeatures {
   documentation: string;
   /** Differences from the default request format of an OpenAI-compatible API. */
   requestFormat?: Partial<RequestFormat>;
-  /** A second wire that its API speaks. */
   secondWire?: SecondWire;
   /** True if it runs tools of its own, such as a search, whose results count as prompt tokens. */
   runsTools?: boolean;
@@ -80,10 +77,7 @@ export const AZURE_FORMAT: Partial<RequestFormat> = {
   schemas: AZURE_SCHEMAS,
 };
 
-/**
- * One row per provider. If several providers offer a model, the first one serves its plain id: makers first, then hosts of
- * other makers' models.
- */
+/** One row per provider. The first one that offers a model serves its plain id: makers before hosts. */
 const ROWS: readonly Row[] = [
   {
     id: "openai",

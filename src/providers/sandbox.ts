@@ -83,7 +83,6 @@ function faultScript(request: UpstreamRequest, fault: Fault): Script {
   return fault.isRefusal ? toRefusal(script) : script;
 }
 
-/** Yields the chunks of a script, with the faults between and after them. */
 async function* perform(
   { instructions = "", messages }: UpstreamRequest,
   { pieces, finishReason }: Script,

@@ -37,10 +37,7 @@ export const CEREBRAS_SCHEMAS: SchemaLimits = { refuses: refused("pattern", "for
 /** "minItems is not supported" (github.com/i-am-bee/beeai-framework/issues/1215). */
 export const GROQ_SCHEMAS: SchemaLimits = { refuses: refused("minItems", "maxItems", ...COUNTS) };
 
-/**
- * Moves the keywords that an upstream refuses into the descriptions of the schemas that it would enforce, as Anthropic's
- * own packages do: the model still reads them, but they are not enforced. Returns the request and the keywords' places.
- */
+/** Moves the keywords that an upstream refuses into the schemas' descriptions, as Anthropic's own packages do. */
 export function fitSchemas(
   request: UpstreamRequest,
   limits: SchemaLimits | undefined,

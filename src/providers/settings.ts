@@ -16,9 +16,7 @@ export type ProviderTimeouts = Stated["timeouts"];
 export interface ProviderSettings extends Omit<Stated, "baseUrl" | "apiKey"> {
   baseUrl: string | null;
   apiKey: string | null;
-  /** Differences from the default format, for an OpenAI-compatible API. */
   requestFormat?: Partial<RequestFormat>;
-  /** A second wire that the upstream speaks. */
   secondWire?: SecondWire;
 }
 

@@ -67,7 +67,6 @@ export const ReplyMessage = Type.Object({
   ...BESIDE_TEXT,
 });
 
-/** Fields of every body and every event. */
 const COMMON = {
   id: Type.String({ pattern: "^chatcmpl-" }),
   created: Type.Integer({ description: "Unix time in seconds." }),

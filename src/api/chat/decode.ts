@@ -23,9 +23,7 @@ export interface ChatSettings {
 
 const DEFAULT_SETTINGS: ChatSettings = { messages: "reply", maxTemperature: 1 };
 
-/**
- * Reads the body of a chat completion: only the fields of the schema, in the internal form. Throws InvalidRequestError.
- */
+/** Reads the body of a chat completion into the internal form. Throws InvalidRequestError. */
 export function decodeChatCompletion(body: unknown, settings: ChatSettings = DEFAULT_SETTINGS): DecodedCompletion {
   const { messages, tools, max_tokens } = detailsOf(body);
   refuseIf(excessIssue(messages, "messages", MESSAGES_MAX) ?? excessIssue(tools, "tools", TOOLS_MAX));

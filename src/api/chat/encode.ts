@@ -15,10 +15,7 @@ import { toSentCall, withSentCalls } from "./translate.ts";
 
 const ID_PREFIX = "chatcmpl-";
 
-/**
- * Returns the body of a complete answer; `conversation` are the messages before the reply in `messages`. `isLegacy`: the
- * request has `functions`.
- */
+/** Returns the body of a complete answer; `conversation` are the messages before the reply. */
 export function toChatCompletion(
   { id, created, model, organizationId }: AnswerHead,
   answer: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice">,
@@ -51,10 +48,7 @@ export function toChatCompletion(
   };
 }
 
-/**
- * Converts a message of an answer, or a piece of one, to the form that callers see. The first call of a legacy request has a
- * field of its own; `toCall` converts the others.
- */
+/** Converts a message of an answer, or a piece of one. A legacy request has a field of its own for the first call. */
 function toSent<Call extends ToolCall | ToolCallDelta, Named extends object>(
   { others, tool_calls: calls = [], ...named }: Named & { others?: OtherFields; tool_calls?: Call[] },
   isLegacy: boolean,
@@ -170,11 +164,9 @@ export class ChatEventEncoder implements EventEncoder {
 
 export interface ChatStreamOptions {
   includeUsage: boolean;
-  /** True if the request has `functions`. */
   isLegacy: boolean;
 }
 
-/** Returns the beginning of an event, before its choice. */
 function prefixOf(fields: object): string {
   return `data: ${JSON.stringify(fields).slice(0, -1)},"choices":[`;
 }

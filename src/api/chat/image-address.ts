@@ -31,7 +31,6 @@ function base64Fault(dataAddress: string, what: string): string | undefined {
   return isBase64(dataAddress.slice(dataAddress.indexOf(",") + 1)) ? undefined : `the ${what} is not valid base64`;
 }
 
-/** Tests whether an address is a `data:` URL, valid or not. */
 function isDataAddress(address: string): boolean {
   return /^\s*data:/i.test(address.slice(0, DATA_HEAD_LENGTH_MAX));
 }
@@ -58,7 +57,6 @@ export function firstAddress(messages: readonly RequestMessage[]): string | unde
   return undefined;
 }
 
-/** Returns the field of a part that has an `https:` address; undefined if it has none. */
 function addressField(part: ContentPart): string | undefined {
   const isFetched = (address: string | undefined) => address !== undefined && !isDataAddress(address);
   if (part.type === "image_url") return isFetched(part.image_url.url) ? "image_url.url" : undefined;
@@ -66,9 +64,7 @@ function addressField(part: ContentPart): string | undefined {
   return part.type === "file" && isFetched(part.file.file_url) ? "file.file_url" : undefined;
 }
 
-/**
- * Checks the parts of messages that are not text. `paramOf` returns the wire's name of a field. Throws InvalidRequestError.
- */
+/** Checks the parts of messages that are not text. Throws InvalidRequestError with the wire's name of the field. */
 export function checkParts(messages: readonly RequestMessage[], paramOf: (param: string) => string): void {
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
@@ -129,10 +125,7 @@ function dataOrAddressFault(address: string, what: string): string | undefined {
 const PRIVATE_DOMAINS =
   /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|svc|test|example|invalid|onion|alt|arpa)$/;
 
-/**
- * True if the name or address of a host is public. The host must come from a parsed URL, where decimal, octal,
- * hexadecimal and short IPv4 addresses are already normalized.
- */
+/** True if the name or address of a host, which must come from a parsed URL, is public. */
 export function isPublicHost(hostname: string): boolean {
   const host = hostname.replace(/\.$/, "").toLowerCase();
   const literal = /^\[(.*)\]$/.exec(host)?.[1] ?? host;

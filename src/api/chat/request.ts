@@ -55,10 +55,7 @@ const CustomToolCall = Typed("custom", {
   id: Type.String(),
   custom: Type.Object({ name: Type.String(), input: Type.String() }),
 });
-/**
- * A call of a function, or of a custom tool. Internally a custom tool's call is a function's call with its input as the
- * arguments, and is marked; `translate.ts` converts the calls of a request, `encode.ts` those of an answer.
- */
+/** A call of a function or a custom tool. Internally that of a custom tool is a function's, and is marked. */
 export const ToolCall = Type.Unsafe<Static<typeof FunctionToolCall> & { isCustom?: true }>(
   TaggedUnion([FunctionToolCall, CustomToolCall]),
 );

@@ -14,7 +14,6 @@ import { SentRequest } from "./request.ts";
 /** OpenAI's default in this API. */
 const MAX_TOKENS_OF_TEXT = 16;
 
-/** Fields that chat completions have in the same form. */
 const SAME = [
   ...(["top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "user"] as const),
   ...(["temperature", "stream", "stream_options"] as const),
@@ -101,7 +100,6 @@ function choiceOf(text: string, finishReason: FinishReason | null): Static<typeo
   return { index: 0, text, logprobs: null, finish_reason: finishReason };
 }
 
-/** Returns the body of a complete answer. */
 function toTextCompletion(
   head: AnswerHead,
   answer: Pick<AnswerFold, "message">,
@@ -111,7 +109,6 @@ function toTextCompletion(
   return { ...headOf(head), choices: [choiceOf((content ?? "") + (refusal ?? ""), finishReason)], usage };
 }
 
-/** Returns the encoder of a streamed answer: one event for each piece of the text. */
 function textEvents(head: AnswerHead, add: AddEvent, includeUsage: boolean): EventEncoder {
   const common = headOf(head);
   /** With `include_usage`, every event has the field (OpenAI's documentation, "Streaming"). */

@@ -26,10 +26,7 @@ export function translateRequest(sent: SentRequest): ChatCompletionRequest {
   return request;
 }
 
-/**
- * Returns a body whose tools and their choice have the form of this wire: Cursor and others send that of the Responses API,
- * which has the fields of a function or a custom tool beside its type.
- */
+/** Returns a body whose tools have the form of this wire: Cursor and others send that of the Responses API. */
 export function withNestedTools(body: JsonObject): JsonObject {
   const { tools, tool_choice: choice } = body;
   if (tools === undefined && choice === undefined) return body;

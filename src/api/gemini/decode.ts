@@ -24,7 +24,6 @@ export interface GeminiCall {
   isEvents: boolean;
 }
 
-/** Settings of the internal request, with their names in `generationConfig`. */
 const SETTINGS = {
   max_completion_tokens: "maxOutputTokens",
   temperature: "temperature",
@@ -238,7 +237,6 @@ function toJsonSchema(schema: JsonObject): Record<string, unknown> {
   return converted;
 }
 
-/** The wire's names of the internal request's fields. */
 const PARAMS: Record<string, string> = {
   messages: "contents",
   instructions: "systemInstruction",

@@ -143,7 +143,6 @@ function toCallPart({ id, function: { name, arguments: text }, extra_content: ex
   };
 }
 
-/** Returns the addresses that an answer cites. */
 function sourcesOf(annotations?: readonly unknown[]): object[] {
   return citedSources(annotations).map(({ url, title }) => ({ web: { uri: url, ...(title ? { title } : {}) } }));
 }

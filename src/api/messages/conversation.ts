@@ -22,7 +22,6 @@ export class MessageConversation extends PlacedMessages {
     if (cache_control !== undefined) this.#markLast(cache_control);
   }
 
-  /** Returns the wire's path of a path in the internal form. */
   paramOf(param: string): string {
     const place = this.find(param);
     return place === undefined ? param : place.path + place.rest.replace(/^\.(image_url|file)\b.*$/, ".source");

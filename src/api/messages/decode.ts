@@ -12,7 +12,6 @@ import { isClaudes } from "./reasoning.ts";
 import { CountTokensRequest, MESSAGES_VERSIONS, MessagesRequest, type MessageTool } from "./request.ts";
 import { definitionOf, isToolset, isWebSearch, TYPED_TOOL, WEB_SEARCH } from "./typed-tools.ts";
 
-/** Headers of a request. */
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
 
 const readMessages = compileReader(MessagesRequest);
@@ -54,7 +53,6 @@ function decode(
   };
 }
 
-/** The wire's names of the internal request's fields. */
 const PARAMS: Record<string, string> = {
   max_completion_tokens: "max_tokens",
   stop: "stop_sequences",
@@ -123,10 +121,7 @@ function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): 
   return invalid("tool_choice.name", "'tools' has no tool with this name");
 }
 
-/**
- * With interleaved thinking, Anthropic accepts a budget above `max_tokens`, and the whole context window bounds the answer
- * ("Extended thinking"). A hold covers `max_tokens`, so the client has to raise it instead.
- */
+/** A hold covers `max_tokens`, which a budget of interleaved thinking could exceed ("Extended thinking"). */
 function thinkingIssue({ thinking, max_tokens: maxTokens }: MessagesRequest): ValidationIssue | undefined {
   // A request to count tokens has no `max_tokens`.
   if (thinking?.type !== "enabled" || !(thinking.budget_tokens >= maxTokens)) return undefined;

@@ -8,7 +8,6 @@ import { errorEvent } from "./errors.ts";
 import { citationsOf, endingOf, messageStart, type OutputBlock, toMessageUsage, toToolUseId } from "./message.ts";
 import { type ReasoningBlock, toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 
-/** Returns an event as text. */
 function eventOf(data: { type: string; [field: string]: unknown }): string {
   return `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
 }
@@ -58,7 +57,6 @@ type TextBlock = { type: "text"; text: string; citations?: object[] };
 type ThinkingBlock = { type: "thinking"; thinking: string; signature: string };
 type ToolUseBlock = { type: "tool_use"; id: string; name: string; input: object };
 
-/** A tool call of the answer. */
 interface StreamedCall {
   block: ToolUseBlock;
   arguments: string;
@@ -75,7 +73,6 @@ class MessageBlocks {
   hasRefusal = false;
   /** The last block, if further pieces may continue it. */
   #open: TextBlock | ThinkingBlock | ToolUseBlock | undefined;
-  /** The call of that block. */
   #openCall: StreamedCall | undefined;
   readonly #calls = new Map<number, StreamedCall>();
   readonly #add: AddEvent | undefined;
@@ -101,7 +98,6 @@ class MessageBlocks {
     for (const call of tool_calls) this.#addCall(call);
   }
 
-  /** Ends the content. */
   end(): void {
     this.#close();
     for (const call of this.#calls.values()) if (call.state === "waiting") this.#beginCall(call);
@@ -127,10 +123,7 @@ class MessageBlocks {
     return this.#open?.type === "text" ? this.#open : this.#begin({ type: "text", text: "" });
   }
 
-  /**
-   * Adds streamed text of reasoning, and the blocks that it ends. A delta with whole blocks may repeat their text, because
-   * it contains a whole message; the text is then that of the blocks.
-   */
+  /** Adds streamed text of reasoning, and the blocks that it ends; a whole message repeats the text of its blocks. */
   #addReasoning(text: string, details: readonly ReasoningDetail[]): void {
     const isRepeated = this.#open?.type !== "thinking" && details.some(({ type }) => type !== "reasoning.encrypted");
     if (text !== "" && !isRepeated) this.#addThinking(text);
@@ -154,10 +147,7 @@ class MessageBlocks {
     return block;
   }
 
-  /**
-   * Adds a part of a tool call. Parts of other calls wait while the arguments of the open one are incomplete, because
-   * blocks cannot overlap.
-   */
+  /** Adds a part of a tool call. Parts of others wait until the open one is complete: blocks cannot overlap. */
   #addCall({ index, id = "", function: { name = "", arguments: text = "" } = {}, extra_content }: ToolCallDelta): void {
     let call = this.#calls.get(index);
     if (call === undefined) {
@@ -210,7 +200,6 @@ class MessageBlocks {
     this.#add?.(eventOf({ type: "content_block_stop", index: this.blocks.length - 1 }));
   }
 
-  /** Adds a delta, given as JSON. */
   #extend(delta: string): void {
     const index = this.blocks.length - 1;
     this.#add?.(

@@ -106,7 +106,6 @@ function itemsOf(input: ResponsesRequest["input"]): readonly InputItem[] {
   return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }
 
-/** Returns the items of a previous response and of its input; none if the request names none. */
 function earlierItems(previousId: string | undefined, kept: KeptItems | undefined): InputItem[] {
   const items = previousId === undefined ? [] : keptConversation(previousId, kept);
   if (items !== undefined) return items;
@@ -141,10 +140,7 @@ function withTypes(body: JsonObject): JsonObject {
   return { ...body, input };
 }
 
-/**
- * Leaves out searches of items, which upstreams on this wire would run, and states that shells are those of the client, so
- * that no upstream opens a container for one.
- */
+/** Leaves out searches of items, which upstreams would run, and states that shells are those of the client. */
 function withClientTools(asked: ResponsesRequest, unknown: UnknownFields): ResponsesRequest {
   const run = (tools: readonly ResponsesTool[]) => {
     return tools.map((tool) => (tool.type === "shell" ? { environment: { type: "local" as const }, ...tool } : tool));
@@ -168,7 +164,6 @@ function withClientTools(asked: ResponsesRequest, unknown: UnknownFields): Respo
   };
 }
 
-/** Returns the fields of the schema that have no effect here. */
 function ignoredFields({
   service_tier: tier = "auto",
   include = [],
@@ -209,10 +204,7 @@ function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest
   return { type, json_schema };
 }
 
-/**
- * Returns the request for upstreams that speak this wire, with the items of earlier responses. The upstreams store nothing:
- * their ids would mean nothing to clients.
- */
+/** Returns the request for upstreams of this wire, which store nothing: their ids would mean nothing to clients. */
 function nativeRequest(
   asked: ResponsesRequest,
   called: ReturnType<typeof calledTools>,
@@ -257,7 +249,6 @@ function neededBySearch({ tools = [] }: ResponsesRequest, search: NativeSearch |
   return index < 0 ? undefined : `tools[${index}].filters`;
 }
 
-/** True for reasoning of other upstreams. */
 function isForeign(item: InputItem): boolean {
   return item.type === "reasoning" && isSealed(item.encrypted_content);
 }
@@ -265,7 +256,6 @@ function isForeign(item: InputItem): boolean {
 /** Settings of a search that only upstreams on this wire take, and that do not limit what it finds. */
 const SEARCH_HINTS = ["external_web_access", "search_context_size", "search_content_types", "user_location"];
 
-/** Returns the fields that only upstreams on this wire receive. */
 function nativeHints(
   { truncation, stream_options, max_tool_calls, tools = [] }: ResponsesRequest,
   search: NativeSearch | undefined,
@@ -279,7 +269,6 @@ function nativeHints(
   ];
 }
 
-/** Names of this wire for fields of the internal form. */
 const PARAMS: Record<string, string> = {
   messages: "input",
   response_format: "text.format",

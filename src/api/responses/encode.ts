@@ -30,10 +30,8 @@ export function toResponse(
   return responseOf(options, head, builder.items, lifecycle);
 }
 
-/** Fields of a response that change while it is created. */
 type Lifecycle = Pick<ResponseObject, "status" | "completed_at" | "error" | "incomplete_details" | "usage">;
 
-/** The fields of a response that has begun. */
 const RUNNING: Lifecycle = {
   status: "in_progress",
   completed_at: null,
@@ -42,7 +40,6 @@ const RUNNING: Lifecycle = {
   usage: null,
 };
 
-/** Returns the fields of a response that has ended. */
 function endFields({ finishReason, usage, ended }: AnswerEnd): Lifecycle {
   const reason =
     finishReason === "length" ? "max_output_tokens" : finishReason === "content_filter" ? finishReason : undefined;
@@ -68,7 +65,6 @@ function toResponseUsage(usage: CompletionUsage): ResponseUsage {
   };
 }
 
-/** Puts a response together. */
 function responseOf(
   { settings }: EncoderOptions,
   { id, created, model }: AnswerHead,
@@ -130,7 +126,6 @@ export function responsesEvents(options: EncoderOptions, head: AnswerHead, add: 
   };
 }
 
-/** Returns the function that adds the events of an answer, with their numbers. */
 function numberedEvents(add: AddEvent): EmitEvent {
   let nextNumber = 0;
   /** The place of the last piece of text, and its JSON. */

@@ -11,10 +11,7 @@ import { messageOf, TYPED_ITEMS } from "./typed-tools.ts";
 /** Path of everything that comes from the previous response. */
 export const PREVIOUS = "previous_response_id";
 
-/**
- * Converts input items to messages, and notes what only upstreams of this wire take. An assistant's items in a row, such as
- * reasoning, a text and function calls, become one message.
- */
+/** Converts input items to messages: an assistant's items in a row become one message. */
 export class InputMessages extends PlacedMessages {
   hasTypedItems = false;
   hasPhases = false;
@@ -186,7 +183,6 @@ function toPart(part: MessagePart): ContentPart {
   }
 }
 
-/** Refuses a reference to an item that is not kept. */
 function refuseReference(param: string): never {
   const instead = "Send the item itself; clients do so with 'store' set to false";
   refuse(invalid(param, `no item with this id is stored, or an earlier reference names it. ${instead}`));

@@ -7,10 +7,7 @@ import type { OutputItem } from "./response.ts";
 import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";
 import { isTranslated, translatedCall } from "./typed-tools.ts";
 
-/**
- * Takes an event of an answer: its type, and its fields besides the sequence number. For a piece of a text, `fields` is the
- * same object for all its pieces.
- */
+/** Takes an event of an answer. For a piece of a text, `fields` is the same object for all its pieces. */
 export type EmitEvent = (type: string, fields: object, delta?: string, logprobs?: readonly unknown[]) => void;
 
 type Item<T extends OutputItem["type"]> = Extract<OutputItem, { type: T }>;
@@ -32,7 +29,6 @@ interface OpenPart {
 interface Call {
   tool: CalledTool;
   callId: string;
-  /** The arguments as the upstream sends them. */
   text: string;
   /** True if the arguments are the input itself, not those of a function that stands for a custom tool. */
   isCustom: boolean;

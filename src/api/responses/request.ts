@@ -33,7 +33,6 @@ const Message = Typed("message", {
   content: Type.Union([Type.String(), Type.Array(MessagePart)]),
   phase: OptionalText,
 });
-/** The tool that a call names. */
 const CALLED = { call_id: Type.String(), name: Type.String(), namespace: OptionalText };
 export const FunctionCall = Typed("function_call", { ...ITEM, ...CALLED, arguments: Type.String() });
 export const CustomToolCall = Typed("custom_tool_call", { ...ITEM, ...CALLED, input: Type.String() });

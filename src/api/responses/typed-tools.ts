@@ -143,7 +143,6 @@ const COMPUTER = `Operates the user's screen; its result is a screenshot. Action
 double_click (x, y), move (x, y), drag (path), scroll (x, y, scroll_x, scroll_y), keypress (keys), type (text), screenshot, wait.
 Coordinates are pixels of the last screenshot. A mouse action with keys holds them down.`;
 
-/** The tools that become functions. */
 const FUNCTIONS = {
   shell: {
     prefix: "sh",

@@ -45,7 +45,6 @@ function toDocument(format: string, fold: AnswerFold, { usage }: AnswerEnd): Tra
   return { ...(format === "verbose_json" && fold.whole), text, usage: { ...counts, cost } };
 }
 
-/** Writes segments as SubRip or WebVTT. */
 function toSubtitles(format: "srt" | "vtt", segments: readonly JsonObject[]): string {
   const point = format === "srt" ? "," : ".";
   const cues = segments.map(({ start, end, text }, index) => {

@@ -27,10 +27,7 @@ const COOKIE_VALUE = /^[0-9A-Za-z]{43}$/;
 
 type Services = Pick<OperationServices, "sessions" | "identities"> & { gateway: Pick<Gateway, "limits"> };
 
-/**
- * Authenticates the caller of an operation before its body is read, by an operator's token in the Authorization header or by a
- * session cookie. Resolves with null for a guest. Rejects if the caller's role lacks the permission of the operation.
- */
+/** Authenticates the caller by token or cookie; null for a guest. Rejects if the role lacks the permission. */
 export async function administratorOf(
   services: Services,
   request: FastifyRequest,
@@ -96,10 +93,7 @@ export function cookieSecret(request: FastifyRequest, kind: CookieKind): string 
   return values.length === 1 && value !== undefined && COOKIE_VALUE.test(value) ? value : undefined;
 }
 
-/**
- * Sets a cookie, which neither scripts nor requests from other sites can use. A life of 0 clears it. It is limited to the base
- * path, so that other services on the same host do not receive it.
- */
+/** Sets a cookie, limited to the base path, that neither scripts nor other sites can use. A life of 0 clears it. */
 export function setCookie(
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
   kind: CookieKind,

@@ -21,7 +21,6 @@ export interface AdminServices extends Omit<OperationServices, "actor"> {
   keys: AdminKeys;
 }
 
-/** One request of an operation, and the response that it prepares. */
 interface AdminCall extends OperationCall {
   request: FastifyRequest;
   reply: FastifyReply;
@@ -90,12 +89,10 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
   };
 }
 
-/** Returns the origin of a request, for the audit log. */
 function originOf({ ip, id }: FastifyRequest) {
   return { address: ip, requestId: id };
 }
 
-/** Returns who makes a change, for the audit log. */
 function actorOf(request: FastifyRequest): Actor {
   const who = request.caller?.administrator;
   if (who === undefined) return { kind: "anonymous", id: null, name: null, ...originOf(request) };
@@ -120,7 +117,6 @@ function connectionOf(
   };
 }
 
-/** Returns a check of an input against its schema, which throws the error of the first violation. */
 function checker(schema: TSchema): (value: unknown) => void {
   const check = compileCheck(schema);
   return (value) => refuseIf(check(value));
@@ -147,10 +143,7 @@ function refuseNul(value: unknown): void {
   if (typeof value === "object" && value !== null) for (const member of Object.values(value)) refuseNul(member);
 }
 
-/**
- * Runs an operation. A POST with an Idempotency-Key runs once: repetitions get the first response again, without a secret
- * that it contained. Throws idempotency_mismatch, idempotency_in_progress or idempotency_interrupted.
- */
+/** Runs an operation, with an Idempotency-Key once: repetitions get the first response again, without its secret. */
 export async function handleOnce(services: AdminServices, endpoint: AdminEndpoint, call: AdminCall): Promise<unknown> {
   const handle = async () => {
     const answer = await endpoint.handle({ ...services, actor: actorOf(call.request) }, call);
@@ -194,7 +187,6 @@ function refuseHeader(reason: string): never {
   throw new ApiError("invalid_value", message, { param: IDEMPOTENCY_HEADER });
 }
 
-/** Returns the parts of a response that may be stored. */
 function withoutSecret({ answer: { secret } }: AdminEndpoint, answer: unknown): unknown {
   if (secret === undefined) return answer;
   const shown = answer as Record<string, unknown>;

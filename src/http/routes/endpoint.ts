@@ -20,7 +20,6 @@ export interface EndpointServices {
   responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "hasAnswer" | "removeAnswer">;
   directory: Pick<Directory, "token">;
   audit: Pick<AuditLog, "record">;
-  /** Returns the credits of an organization. */
   usageReport(caller: Pick<Principal, "organizationId" | "callerId">): Promise<UsageReport>;
 }
 

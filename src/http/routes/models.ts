@@ -39,7 +39,6 @@ export const listModels: Endpoint = {
   },
 };
 
-/** Returns the models and aliases that a caller may use, and that belong into a format. */
 function modelsFor({ catalog }: Gateway, request: FastifyRequest, belongs: (model: CatalogModel) => boolean): Model[] {
   const principal = principalOf(request);
   const aliases = [...catalog.aliases].filter(([alias]) => !isPrefix(alias));

@@ -13,7 +13,6 @@ import { principalOf } from "../authentication.ts";
 import { reserveBytes } from "../body.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
 
-/** Bytes of kept items that one request may refer to. */
 const REFERRED_BYTES_MAX = 8 * 1024 * 1024;
 /** A conversation is stored shortly after its response, so one that is not found is looked up again. */
 const LOOKUPS_MAX = 3;
@@ -45,7 +44,6 @@ export const countResponseTokens: Endpoint = {
   handle: countHandler(decodeResponse, (tokens) => ({ object: "response.input_tokens", input_tokens: tokens })),
 };
 
-/** Reads the body of a request, with the kept items of its token that it refers to. */
 async function decodeResponse(request: FastifyRequest, services: EndpointServices): Promise<DecodedCompletion> {
   return decodeResponses(request.body, await keptItems(services, request, referencedIds(request.body)));
 }
@@ -119,7 +117,6 @@ export const deleteResponse: Endpoint = {
   },
 };
 
-/** Removes the stored prompt and answer of a request. */
 async function removeConversation(
   { conversations, audit }: EndpointServices,
   request: FastifyRequest,

@@ -25,13 +25,11 @@ type End = Pick<LanguageModelV4GenerateResult, "finishReason" | "usage" | "provi
 interface OpenCall {
   id: string;
   index: number;
-  /** True once a piece of the arguments has arrived. */
   hasArguments: boolean;
 }
 
 /** Converts one answer of a package to chunks of OpenAI's shape. Keeps the state that later parts of the answer depend on. */
 export class AnswerReader {
-  /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
   readonly #wire: AnswerWire;
   /** Calls that have begun and not ended. Several may have the same id, or an empty one. */
@@ -75,7 +73,6 @@ export class AnswerReader {
     }
   }
 
-  /** Reads an unstreamed answer as chunks. Throws UpstreamError if the answer failed. */
   readResult({ content, response, ...end }: LanguageModelV4GenerateResult): UpstreamChunk[] {
     const parts: LanguageModelV4StreamPart[] = [
       ...content.flatMap((part, index) => toStreamParts(part, String(index))),

@@ -18,7 +18,6 @@ import type { Fetch } from "./wire.ts";
 
 /** Parts that all calls of one provider share. */
 export interface CallSetup {
-  /** Connections to each origin that the package calls. */
   dispatcher: Dispatcher;
   timeouts: ProviderTimeouts;
   scrub: Scrub;
@@ -29,7 +28,6 @@ interface CallFetchOptions {
   headers?: Readonly<Record<string, string>>;
   /** Text that is appended to every event stream. */
   closing?: string | undefined;
-  /** Absent where nothing limits the memory of answers. */
   room?: AnswerRoom | undefined;
   /** Answers that the call reads at once; 1 by default. */
   answersAtOnce?: number;
@@ -40,7 +38,6 @@ interface CallFetchOptions {
  * back-pressure), rejects with UpstreamError, and records the failure, because the packages wrap it in errors of their own.
  */
 export class CallFetch {
-  /** The failure of the connection; undefined if it has not failed. */
   failure: unknown;
   /** Tracks the reads of a streamed answer. The reader wraps each read in `demand.during`. */
   readonly demand = new Demand();
@@ -109,10 +106,7 @@ export class CallFetch {
     }
   };
 
-  /**
-   * Returns the body as a stream. If the connection breaks, the stream ends as if it were complete, because the packages'
-   * pipes would drop the data before an error. The failure is reported after that data has been read.
-   */
+  /** Returns the body as a stream. A broken one ends as if complete: the packages' pipes would drop earlier data. */
   #stream(body: HttpBody, type: string): ReadableStream<Uint8Array> {
     const bounds = byteBoundsOf(type, this.scrub);
     const pieces: Uint8Array[] = [];
@@ -154,10 +148,7 @@ export class CallFetch {
   }
 }
 
-/**
- * Tracks whether the reader of an answer is waiting for more than the package has buffered. Each pipe of a package takes
- * and buffers a piece even while its reader is not reading, so the pipes are fed only while there is demand.
- */
+/** Tracks whether the reader waits for more than a package has buffered: its pipes are fed only on demand. */
 export class Demand {
   /** True at first: some packages read the beginning of an answer before they return a stream. */
   #isThere = true;

@@ -20,10 +20,7 @@ export interface Call {
   conversation: AiSdkPrompt;
 }
 
-/**
- * Converts a request of OpenAI's shape to a call. `converted` is its conversation, if that has already been converted.
- * Throws UpstreamError `unsupported` if the wire cannot express the request.
- */
+/** Converts a request to a call, with its conversation if converted already. Throws UpstreamError `unsupported`. */
 export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCaching, converted?: AiSdkPrompt): Call {
   const support = caching === "off" ? { ...wire.fields, cache_control: "ignored" as const } : wire.fields;
   const { request: fitted, ignored: left } = fitFields(given, support);
@@ -114,10 +111,7 @@ const REQUIRED: Readonly<Record<string, string>> = {
   toolContent: "messages",
 };
 
-/**
- * Returns the hints that a package left out, according to its warnings. Throws UpstreamError `unsupported` if it left out
- * a field that changes the answer.
- */
+/** Returns the hints that a package left out. Throws UpstreamError for a field that changes the answer. */
 export function leftOut(warnings: readonly SharedV4Warning[]): string[] {
   return warnings.flatMap((warning) => {
     if (warning.type === "compatibility") return [];

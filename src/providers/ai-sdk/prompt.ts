@@ -21,10 +21,7 @@ export interface AiSdkPrompt {
   ignored: ReadonlySet<string>;
 }
 
-/**
- * Converts instructions and messages of OpenAI's shape to a prompt. Throws UpstreamError `unsupported` if the wire cannot
- * express a message.
- */
+/** Converts instructions and messages to a prompt. Throws UpstreamError `unsupported` for what the wire lacks. */
 export function toPrompt(
   wire: Wire,
   { instructions, messages, model }: Pick<UpstreamRequest, "instructions" | "messages" | "model">,
@@ -95,7 +92,6 @@ class ConversationReader {
     return Object.keys(providerOptions).length === 0 ? file : { ...file, providerOptions };
   }
 
-  /** Returns the package's option for the last mark of these parts. */
   #mark(content: RequestMessage["content"]): { providerOptions?: SharedV4ProviderOptions } {
     if (!Array.isArray(content)) return {};
     const control = content.map(markOf).findLast((mark) => mark !== undefined);
@@ -160,7 +156,6 @@ class ConversationReader {
     return parts;
   }
 
-  /** Returns the blocks that this wire can read, unchanged. */
   #reasoningParts(details: readonly ReasoningDetail[]): AssistantPart[] {
     const { metadataKey, reasoning } = this.#wire;
     return details.flatMap((detail): AssistantPart[] => {
@@ -256,7 +251,6 @@ const DATA = /^data:([a-z]+\/[\w.+-]{1,100});base64,/i;
 /** Media types of formats whose names are not those of their type. */
 const AUDIO_TYPES: Readonly<Record<string, string>> = { mp3: "audio/mpeg", m4a: "audio/mp4" };
 
-/** Converts a file, audio or video. */
 function toMedia(part: MediaPart, at: string, { takesOnlyPdf }: PromptRules): LanguageModelV4FilePart {
   if (part.type === "input_audio") {
     const { data, format } = part.input_audio;

@@ -17,10 +17,7 @@ export const XAI_REASONING: ReasoningForm = {
   encryptedAs: ["reasoningEncryptedContent"],
 };
 
-/**
- * Returns a complete block of reasoning as a detail; undefined if it has nothing that can be sent back. `fields` are the
- * package's metadata of the block.
- */
+/** Returns a complete block of reasoning as a detail; undefined if nothing of it can be sent back. */
 export function toDetail(
   { format, encryptedAs }: ReasoningForm,
   text: string,
@@ -35,10 +32,7 @@ export function toDetail(
   return { type: "reasoning.encrypted", format, ...(id && { id }), ...(text && { text }), data };
 }
 
-/**
- * Returns the package's fields of a detail; undefined if it is not a block that a wire with this reasoning sends back. The
- * detail may be unchecked.
- */
+/** Returns the package's fields of a detail, which may be unchecked; undefined if this wire does not send it back. */
 export function fieldsOfDetail(
   detail: ReasoningDetail,
   form: ReasoningForm | undefined,
@@ -55,11 +49,7 @@ export function isCallSignature(detail: ReasoningDetail, form: ReasoningForm | u
   return form === GEMINI_REASONING && detail.format === form.format && detail.id !== undefined;
 }
 
-/**
- * Returns the `extra_content` of a tool call, for clients that send back only the calls; undefined if there is nothing to
- * carry. `google.thought_signature` has the form of Google's OpenAI-compatible endpoint ("Thought signatures" in the Gemini
- * API guide); `details` are the reasoning before the call.
- */
+/** Returns the `extra_content` of a tool call in Google's form, for clients that send back only the calls. */
 export function toExtraContent(
   signature: string | undefined,
   details: readonly ReasoningDetail[],

@@ -30,26 +30,19 @@ export interface EmbeddingWire {
 export interface Fit {
   /** Options that override the common ones. */
   options?: Partial<LanguageModelV4CallOptions>;
-  /** The package's own options. */
   own?: SharedV4ProviderOptions[string];
   /** Names of request hints that this wire cannot express for this request. */
   ignored?: readonly string[];
 }
 
-/**
- * One provider's wire, implemented by its AI SDK package. A wire adds only what the package cannot know: the source of the
- * keys, the names of OpenAI's fields in the package's options, and the fields that the next turn must send back.
- */
+/** One provider's wire, spoken by its AI SDK package: what the package cannot know. */
 export interface Wire {
   /** The npm packages: optional dependencies, loaded when a provider of the kind is first called. */
   packages: readonly string[];
-  /** Keys of the configuration that this kind takes. */
   keys: readonly KindKey[];
   /** Returns the fault of the settings, worded to follow "the kind … "; undefined if they are valid. */
   fault(settings: ProviderSettings): string | undefined;
-  /**
-   * Called once per provider, so that it may keep credentials. `fetchToken` sends requests for access tokens.
-   */
+  /** Called once per provider, which may keep credentials. `fetchToken` sends requests for access tokens. */
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
   /** Absent where the provider, or its package, has no embeddings. */
   embedding?: EmbeddingWire;
@@ -66,10 +59,7 @@ export interface Wire {
   metadataKey: string;
   /** Absent if no signed reasoning is sent back. */
   reasoning?: ReasoningForm;
-  /**
-   * The event that the package needs to report the end of an answer. It is appended to every stream, because an answer
-   * with a finish reason is complete even if the connection then breaks.
-   */
+  /** The event that the package needs to report the end; appended to every stream, because it may break after it. */
   closing?: string;
   /** Reads the parts of the usage, such as audio tokens, from the unparsed counters, if the package does not pass them on. */
   partsOf?(raw: unknown): UpstreamUsage;
@@ -86,9 +76,7 @@ export interface PromptRules {
   isSystemFirst?: boolean;
   /** True if reasoning is sent back as plain text; otherwise only signed reasoning is sent back. */
   takesPlainReasoning?: boolean;
-  /** True if the provider does not fetch images from their addresses. */
   refusesImageAddresses?: boolean;
-  /** True if a tool's result may contain images. */
   takesToolImages?: boolean;
   /** True if the text of a message with tool calls is not sent back. */
   dropsTextWithCalls?: boolean;
@@ -96,12 +84,8 @@ export interface PromptRules {
   imageDetail?(detail: string): SharedV4ProviderMetadata;
   /** True if only PDF is taken as a file; otherwise the upstream decides. */
   takesOnlyPdf?: boolean;
-  /**
-   * Returns the package's option that marks the end of what the upstream caches; undefined for a model that takes no marks.
-   * Absent if the upstream needs none.
-   */
+  /** Returns the package's mark of what the upstream caches; undefined for a model that takes none. */
   cacheMark?(control: CacheControl, model: string): SharedV4ProviderMetadata | undefined;
-  /** True if tools can be marked too. */
   takesToolMarks?: boolean;
 }
 

@@ -14,10 +14,7 @@ export const LONG_BYTES = 1024 * 1024;
 const ERROR_BYTES_MAX = 64 * 1024;
 const ERROR_TIME_MS = 5_000;
 
-/**
- * Returns an answer whose status is 200. Rejects with the failure of any other one; throws `malformed` if the body is
- * encoded although the request accepts only `identity`. The body is then closed.
- */
+/** Returns an answer whose status is 200 and that is not encoded; otherwise closes it and fails. */
 export function accepted(answer: HttpAnswer, scrub: Scrub): HttpAnswer | Promise<never> {
   const { status, headers, body } = answer;
   if (status !== 200) return readFailure(answer, scrub);
@@ -31,10 +28,7 @@ async function readFailure({ status, headers, body }: HttpAnswer, scrub: Scrub):
   throw statusFailure(status, headers, await readErrorText(body), scrub);
 }
 
-/**
- * Tests whether an answer is an event stream and not JSON; `isStreamed` decides if it has no media type. Throws `malformed`
- * for any other type, and closes the body.
- */
+/** Tests whether an answer is an event stream and not JSON. Throws `malformed` for any other type. */
 export function isEventStream(answer: HttpAnswer, isStreamed: boolean): boolean {
   const type = mediaTypeOf(answer.headers) || (isStreamed ? EVENT_STREAM : JSON_TYPE);
   if (type !== EVENT_STREAM && type !== JSON_TYPE) throw unknownType(answer);
@@ -96,10 +90,7 @@ export function lengthOf(pieces: readonly Buffer[]): number {
   return pieces.reduce((length, piece) => length + piece.length, 0);
 }
 
-/**
- * Reads the body of an error answer: at most 64 KiB, for at most five seconds. If the connection breaks, returns the bytes
- * before the break. Never rejects, because the status alone determines the failure.
- */
+/** Reads the body of an error answer, at most 64 KiB and five seconds. Never rejects: the status decides. */
 async function readErrorText(body: HttpBody): Promise<string> {
   const pieces: Buffer[] = [];
   const timer = setTimeout(() => body.destroy(), ERROR_TIME_MS);

@@ -152,10 +152,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#break(connectionFailure(error, this.#state === "answering"));
   }
 
-  /**
-   * Returns the bytes that arrived since the last read, or undefined at the end. Rejects with UpstreamError if the
-   * connection breaks, and with the signal's reason if the signal aborted. Only one read may be pending.
-   */
+  /** Returns the bytes since the last read; undefined at the end. Rejects if the connection breaks or is aborted. */
   read(): Promise<Buffer[] | undefined> {
     const reader = Promise.withResolvers<Buffer[] | undefined>();
     this.#reader = reader;
@@ -222,10 +219,7 @@ class Exchange implements Dispatcher.DispatchHandler {
 
 const TIMEOUTS = new Set(["UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "ETIMEDOUT"]);
 
-/**
- * Converts a failure of the connection to an UpstreamError: `timeout`; `malformed` if the answer is not HTTP; otherwise
- * `unavailable` before the answer's headers and `failed` after them.
- */
+/** Converts a failure of the connection: `timeout`, `malformed`, or by its time `unavailable` or `failed`. */
 function connectionFailure(error: unknown, hasHeaders: boolean): UpstreamError {
   if (error instanceof UpstreamError) return error;
   const message = error instanceof Error ? error.message : String(error);

@@ -6,10 +6,7 @@ import type { WireReader } from "../openai/answer.ts";
 import { endedWith, toFinishReason } from "../openai/chunks.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 
-/**
- * Reads answers of the Gemini API (https://ai.google.dev/api/generate-content). Each event is a response of its own; a chunk
- * contains the response that it was read from, without what the service states itself.
- */
+/** Reads answers of the Gemini API (https://ai.google.dev/api/generate-content), each event a response. */
 export class GeminiReader implements WireReader {
   isFinished = false;
   #callCount = 0;

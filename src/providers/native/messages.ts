@@ -17,10 +17,7 @@ interface OpenBlock {
 /** Events that are not passed on: the service writes its own. */
 const OWN_EVENTS = new Set(["message_start", "message_stop", "error"]);
 
-/**
- * Reads answers of Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages). Each chunk contains the
- * event that it was read from.
- */
+/** Reads answers of Anthropic's Messages API (https://platform.claude.com/docs/en/api/messages). */
 export class MessagesReader implements WireReader {
   isFinished = false;
   isEnded = false;
@@ -157,10 +154,7 @@ export class MessagesReader implements WireReader {
     return { [field]: text };
   }
 
-  /**
-   * Returns the counters so far: those of `message_delta` are cumulative, and may leave out what has not changed.
-   * Without a count of the output, which grows, they are no report of the answer so far.
-   */
+  /** Returns the counters so far. Without a count of the output, which grows, they are no report. */
   #readUsage(usage: unknown): UpstreamChunk {
     if (!isObject(usage)) return {};
     this.#usage = { ...this.#usage, ...withoutNulls(usage) };

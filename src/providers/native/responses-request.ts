@@ -9,7 +9,6 @@ type Item = Record<string, unknown>;
 /** Fields that change the answer and that the Responses API does not have in this form. */
 const UNSUPPORTED = ["stop", "logprobs", "top_logprobs"] as const;
 
-/** Fields that both APIs have in the same form. */
 const SAME = [
   ...(["temperature", "top_p", "user", "parallel_tool_calls"] as const),
   ...(["safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier"] as const),

@@ -34,10 +34,7 @@ interface OpenCall {
   hasArguments: boolean;
 }
 
-/**
- * Reads answers of OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses). `scrub` removes
- * private text from the upstream's errors; with `keepsEvents`, each chunk contains the event that it was read from.
- */
+/** Reads answers of OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses). */
 export class ResponsesReader implements WireReader {
   isFinished = false;
   isEnded = false;
@@ -153,7 +150,6 @@ export class ResponsesReader implements WireReader {
     return call === undefined || call.hasArguments ? {} : this.#continueCall(index, given);
   }
 
-  /** Returns the pieces of an unstreamed answer that an item consists of. */
   #piecesOf(index: number, item: JsonObject): Delta[] {
     switch (item.type) {
       case "reasoning": {
@@ -199,14 +195,12 @@ class StreamedTexts {
   readonly #open = new Map<string, Hash>();
   readonly #whole = new Set<string>();
 
-  /** Adds a piece of the text at a place of the answer. */
   extend(place: string, piece: string): void {
     const hash = this.#open.get(place);
     if (hash !== undefined) hash.update(piece);
     else if (this.#open.size < TEXTS_FOLLOWED_MAX) this.#open.set(place, createHash("sha256").update(piece));
   }
 
-  /** Adds a text that is complete. */
   add(text: string): void {
     this.#whole.add(digestOf(createHash("sha256").update(text)));
   }

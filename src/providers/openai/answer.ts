@@ -30,7 +30,6 @@ export interface WireReader {
 interface WireRequest {
   /** Path below the base address. */
   path: string;
-  /** JSON. */
   body: string;
   headers?: Readonly<Record<string, string>>;
   reader(scrub: Scrub): WireReader;

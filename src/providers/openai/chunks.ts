@@ -42,7 +42,6 @@ function othersOf(record: JsonObject, known: ReadonlySet<string>): JsonObject | 
  * that the service does not know are passed on. Keeps the state that later events of the answer depend on.
  */
 export class ChunkReader {
-  /** True once the finish reason has arrived. An answer without one is incomplete. */
   isFinished = false;
   /** True once an event was read. All events have the same id, so only the first one's is passed on. */
   #hasRead = false;
@@ -50,7 +49,6 @@ export class ChunkReader {
   #toolCalls: ToolCallReader | undefined;
   #details: ReasoningDetails | undefined;
 
-  /** Reads a streamed event; undefined if it has no choice and no usage. Throws UpstreamError if the answer failed. */
   readEvent(event: JsonObject): UpstreamChunk | undefined {
     const usage = toUsage(event.usage);
     const choice = firstChoice(event.choices);
@@ -62,7 +60,6 @@ export class ChunkReader {
     return this.#read(event, choice, choice.delta ?? messageOf(choice), usage, false);
   }
 
-  /** Reads an unstreamed answer. Throws UpstreamError if it has no message, or failed. */
   readAnswer(answer: JsonObject): UpstreamChunk[] {
     const choice = firstChoice(answer.choices);
     const message = choice && (choice.message ?? messageOf(choice));
@@ -174,9 +171,7 @@ function isTextPart(part: unknown): part is JsonObject {
   return isObject(part) && part.type === "text";
 }
 
-/**
- * Returns the counters of an upstream's `usage` unchecked; the charge checks them. Undefined if there is no usage object.
- */
+/** Returns the counters of an upstream's `usage` unchecked; undefined if there is none. */
 export function toUsage(value: unknown): UpstreamUsage | undefined {
   if (!isObject(value)) return undefined;
   const prompt = detailsOf(value.prompt_tokens_details);
@@ -200,10 +195,7 @@ export function toUsage(value: unknown): UpstreamUsage | undefined {
   return withReasoningBeside(usage, value.total_tokens);
 }
 
-/**
- * Adds reasoning tokens to the completion tokens if the upstream counts them separately. Only the total shows that: it is
- * larger than prompt and completion together. xAI also reports the reasoning tokens, Gemini does not.
- */
+/** Adds reasoning tokens that the upstream counts outside of the completion, as only its total shows. */
 function withReasoningBeside(usage: UpstreamUsage, total: unknown): UpstreamUsage {
   const { prompt_tokens: prompt, completion_tokens: completion, reasoning_tokens: reasoning } = usage;
   if (typeof prompt !== "number" || typeof completion !== "number" || typeof total !== "number") return usage;
@@ -236,10 +228,7 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
   insufficient_system_resource: "failed",
 };
 
-/**
- * Converts an upstream's finish reason to the API's. An unknown one becomes `tool_calls` after tool calls, otherwise `stop`.
- * Throws UpstreamError if it means that the answer broke off.
- */
+/** Converts a finish reason; an unknown one by the calls. Throws UpstreamError if the answer broke off. */
 export function toFinishReason(value: string, hasToolCalls: boolean): FinishReason {
   const word = value.toLowerCase();
   const known = Object.hasOwn(FINISH_REASONS, word) ? FINISH_REASONS[word] : undefined;

@@ -9,10 +9,7 @@ export const IMAGES_BYTES_MAX = 64 * 1024 * 1024;
 /** The fields of an answer that say what was made. */
 const FIELDS = ["background", "output_format", "quality", "size"];
 
-/**
- * Yields the images of an answer, each in the caller's turn, because it has several megabytes, and then what the answer states
- * of all of them. Rejects with UpstreamError if there is no image, or something else in its place.
- */
+/** Yields the images of an answer, each in the caller's turn, and what it states of them. */
 export async function* readImages(
   text: string,
   { inTurn }: Pick<TaskCall<"image">, "inTurn">,

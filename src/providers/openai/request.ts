@@ -29,7 +29,6 @@ export interface RequestFormat {
   servesTexts: boolean;
   /** The fields and parts that not every API takes, and that this one does. */
   fields: FieldSupport;
-  /** Limits on the JSON schemas that the API enforces; absent: none. */
   schemas?: SchemaLimits;
 }
 
@@ -75,10 +74,7 @@ export function toRequestBody(request: UpstreamRequest, format: RequestFormat): 
   return JSON.stringify(body);
 }
 
-/**
- * Moves images and other media of tool results to a message of the user after the results of the turn: OpenAI's API takes only
- * texts in a result.
- */
+/** Moves media of tool results to a message of the user: OpenAI's API takes only texts in a result. */
 function withResultsAsText(messages: readonly RequestMessage[]): readonly RequestMessage[] {
   const mediaOf = ({ role, content }: RequestMessage) =>
     role === "tool" && Array.isArray(content) ? content.filter(isMedium) : [];
@@ -140,10 +136,7 @@ function toMessage(message: RequestMessage, format: RequestFormat): SentMessage 
   };
 }
 
-/**
- * Leaves out signed reasoning, which this service adds to `extra_content` and only the provider that signed it can read.
- * Returns undefined if nothing else is in it.
- */
+/** Leaves out signed reasoning, which this service adds and only the provider that signed it can read. */
 function withoutReasoning(extra: unknown): unknown {
   if (!isObject(extra)) return extra;
   const { reasoning_details: _signed, ...others } = extra;

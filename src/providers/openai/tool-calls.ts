@@ -18,7 +18,6 @@ interface OpenCall {
  * missing; the gateway generates one.
  */
 export class ToolCallReader {
-  /** Number of calls so far. */
   count = 0;
   readonly #byIndex = new Map<number, OpenCall>();
   readonly #byId = new Map<string, OpenCall>();
@@ -136,7 +135,6 @@ class ArgumentsProgress {
   #isInString = false;
   #isEscaped = false;
 
-  /** True while an object or an array is open. */
   get isWithin(): boolean {
     return this.#depth > 0;
   }

@@ -4,7 +4,6 @@ import { UpstreamError, type UpstreamFailure } from "../provider.ts";
 
 /** The behaviour that a message to the model `fault` demands. */
 export interface Fault {
-  /** Wait before the answer begins. */
   delayMs: number;
   /** Failure that replaces the answer. */
   failure: UpstreamError | undefined;
@@ -27,7 +26,6 @@ interface Phrase {
   faultOf(words: Words): Partial<Fault>;
 }
 
-/** The named groups of a phrase. */
 type Words = Readonly<Record<string, string | undefined>>;
 
 const AFTER = "(?: after (?<after>\\d{1,4}) tokens?)?";

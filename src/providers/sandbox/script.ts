@@ -96,7 +96,6 @@ function calledTool({ messages, tools, tool_choice }: UpstreamRequest): Tool | u
   return tools.find((tool) => names.has(tool.function.name)) ?? tools[0];
 }
 
-/** Returns a word with and without the punctuation around it. */
 function spellingsOf(name: string): string[] {
   return [name, name.replace(/^[.-]{1,64}/, "").replace(/[.-]{1,64}$/, "")];
 }

@@ -1,9 +1,6 @@
 import type { RequestMessage } from "../../api/chat/request.ts";
 
-/**
- * Splits a text into sandbox tokens: a word with the white space after it. White space before the first word belongs to
- * that word. This makes the cost of an answer countable by eye.
- */
+/** Splits a text into sandbox tokens, countable by eye: a word with the white space after it. */
 export function* textTokens(text: string): Generator<string, undefined> {
   const word = /\S+\s*/g;
   let start = 0;
@@ -70,10 +67,7 @@ export function* story(seed: number): Generator<string, undefined> {
   }
 }
 
-/**
- * Returns the position of the first occurrence of a text, or -1. Takes time in proportion to both lengths (Knuth, Morris
- * and Pratt, 1977): `indexOf` takes seconds for long texts that nearly match.
- */
+/** Returns the first position of a text, or -1, in linear time (Knuth, Morris and Pratt, 1977). */
 export function indexOfFirst(wanted: string, text: string): number {
   if (wanted === "") return 0;
   if (wanted.length > text.length) return -1;

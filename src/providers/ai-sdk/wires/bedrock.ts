@@ -89,10 +89,7 @@ function effort({ model, reasoning_effort: effort }: UpstreamRequest): Partial<L
   return model.includes("nova") && isHigh ? { reasoning: "medium" } : {};
 }
 
-/**
- * Adds the tools that the conversation has calls of. Converse requires them, even if the request offers no tools. Throws
- * UpstreamError `unsupported` if the request forbids tool calls.
- */
+/** Adds the tools of the conversation's calls, which Converse requires. Throws UpstreamError if calls are forbidden. */
 function toolsOfConversation({
   messages,
   tools,
