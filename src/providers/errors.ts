@@ -15,6 +15,15 @@ export function failureInside(answer: JsonObject, scrub: Scrub): UpstreamError |
   return complaintFailure(toComplaint(answer), scrub);
 }
 
+/** Returns an answer that has been parsed, if it is an object. Throws UpstreamError if it is not, or contains an error. */
+export function answerObject(value: unknown, scrub: Scrub): JsonObject {
+  if (value === undefined) throw new UpstreamError("malformed", "The upstream sent something that is not JSON");
+  if (!isObject(value)) throw new UpstreamError("malformed", "The upstream sent JSON that is not an object");
+  const failure = failureInside(value, scrub);
+  if (failure !== undefined) throw failure;
+  return value;
+}
+
 /** Returns the failure for an error object that has been read from an answer. */
 export function complaintFailure(complaint: Complaint, scrub: Scrub): UpstreamError {
   const status = complaint.status ?? statusOfWords(complaint.words);

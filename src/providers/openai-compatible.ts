@@ -7,7 +7,7 @@ import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { ask } from "./openai/answer.ts";
 import { ChunkReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
-import { IMAGES_BYTES_MAX, readImages } from "./openai/images.ts";
+import { makeImages } from "./openai/images.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import { speak } from "./openai/speech.ts";
 import { transcribe } from "./openai/transcription.ts";
@@ -17,7 +17,6 @@ import {
   type ProviderCall,
   type ProviderEmbeddingCall,
   type ProviderEmbeddings,
-  type TaskCall,
   UpstreamError,
   type UpstreamRequest,
   unlessRefused,
@@ -89,27 +88,14 @@ async function embed(
   format: RequestFormat,
   call: ProviderEmbeddingCall,
 ): Promise<ProviderEmbeddings> {
-  const { signal, room } = call;
-  const { scrub } = client;
-  const options = { isStreamed: false, identity: call, signal, scrub };
-  const answer = await client.post("/embeddings", toEmbeddingBody(call, format), options);
-  const text = await readText(answer.body, { bytesMax: EMBEDDINGS_BYTES_MAX, room });
-  return readEmbeddings(text, call, scrub);
-}
-
-async function makeImages(client: UpstreamClient, call: TaskCall<"image">): Promise<ProviderAnswer> {
-  const { request, model, signal, room } = call;
-  const { scrub } = client;
-  const body = JSON.stringify({ ...request, model });
-  const answer = await client.post("/images/generations", body, { isStreamed: false, identity: call, signal, scrub });
-  const text = await readText(answer.body, { bytesMax: IMAGES_BYTES_MAX, room });
-  return { chunks: readImages(text, call, scrub) };
+  const answer = await client.postTask("/embeddings", toEmbeddingBody(call, format), call);
+  const text = await readText(answer.body, { bytesMax: EMBEDDINGS_BYTES_MAX, room: call.room });
+  return readEmbeddings(text, call, client.scrub);
 }
 
 async function listModels(client: UpstreamClient, signal: AbortSignal): Promise<string[]> {
   const answer = await client.get("/models", signal);
   const list = parseJson(await readText(answer.body));
-  if (list === undefined) throw new UpstreamError("malformed", "The list of models is not JSON");
   if (!isObject(list) || !Array.isArray(list.data)) {
     throw new UpstreamError("malformed", "The list of models has no `data`");
   }

@@ -11,10 +11,13 @@ export function bearerKey({ apiKey }: Pick<ProviderSettings, "apiKey">): Record<
   return apiKey === null ? {} : { authorization: `Bearer ${apiKey}` };
 }
 
+type MediaTypes = { accept: string; contentType: string };
+type TaskOptions = RequestIdentity & { signal: AbortSignal };
+
 interface PostOptions {
   isStreamed: boolean;
   /** The media types of the request and of its answer where they are not those of JSON or of a stream. */
-  types?: { accept: string; contentType: string };
+  types?: MediaTypes | undefined;
   identity: RequestIdentity;
   /** Headers of this request alone, in lower case; those of the settings override them. */
   headers?: Readonly<Record<string, string>>;
@@ -62,6 +65,11 @@ export class UpstreamClient {
     const ofRequest = { ...further, ...identityHeaders(this.#settings, identity) };
     for (const name in ofRequest) if (!this.#names.has(name)) headers.push(name, ofRequest[name] ?? "");
     return this.#send("POST", path, { headers, body, signal, scrub });
+  }
+
+  /** Posts the request of a task, whose answer is no event stream. */
+  postTask(path: string, body: string | Buffer, call: TaskOptions, types?: MediaTypes): Promise<HttpAnswer> {
+    return this.post(path, body, { isStreamed: false, types, identity: call, signal: call.signal, scrub: this.scrub });
   }
 
   get(path: string, signal: AbortSignal): Promise<HttpAnswer> {

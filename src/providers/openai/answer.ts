@@ -1,6 +1,6 @@
 import { once } from "../../api/answer.ts";
 import { isObject, type JsonObject, parseJson } from "../../api/json.ts";
-import { failureInside } from "../errors.ts";
+import { answerObject } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, isEventStream, lengthOf, readText } from "../http/answer.ts";
 import { copied, EventStreamReader } from "../http/event-stream.ts";
 import type { HttpBody } from "../http/exchange.ts";
@@ -53,10 +53,7 @@ export async function ask(
   }
   const reader = createReader(scrub);
   if (isStream) return new StreamedAnswer(answer.body, scrub, reader);
-  const whole = toObject(await readText(answer.body, { room }));
-  const failure = failureInside(whole, scrub);
-  if (failure !== undefined) throw failure;
-  const chunks = reader.readAnswer(whole);
+  const chunks = reader.readAnswer(answerObject(parseJson(await readText(answer.body, { room })), scrub));
   if (!reader.isFinished) throw new UpstreamError("failed", "The answer has no finish reason");
   return once(chunks);
 }
@@ -156,21 +153,11 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
     if (data === DONE) return this.#end();
     const content = this.#template.read(data);
     if (content !== undefined) return { delta: { content } };
-    const event = toObject(data);
-    const failure = failureInside(event, this.#scrub);
-    if (failure !== undefined) throw failure;
-    const chunk = this.#reader.readEvent(event);
+    const chunk = this.#reader.readEvent(answerObject(parseJson(data), this.#scrub));
     this.#isEnded = this.#reader.isEnded === true;
     if (chunk?.delta?.content && chunk.native === undefined) this.#template.learn(data, chunk.delta.content);
     return chunk;
   }
-}
-
-function toObject(text: string): JsonObject {
-  const value = parseJson(text);
-  if (value === undefined) throw new UpstreamError("malformed", "The upstream sent something that is not JSON");
-  if (!isObject(value)) throw new UpstreamError("malformed", "The upstream sent JSON that is not an object");
-  return value;
 }
 
 const PROBE = "probe of the template";

@@ -1,6 +1,6 @@
 import { type EmbeddingVector, NumbersText } from "../../api/embeddings/vector.ts";
 import { isObject, type JsonObject, parseJson, textOf } from "../../api/json.ts";
-import { failureInside } from "../errors.ts";
+import { answerObject } from "../errors.ts";
 import { type ProviderEmbeddingCall, type ProviderEmbeddings, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 import type { RequestFormat } from "./request.ts";
@@ -28,11 +28,7 @@ export async function readEmbeddings(
 ): Promise<ProviderEmbeddings> {
   const run: typeof inTurn = text.length > LONG_CHARACTERS ? inTurn : async (work) => work();
   const taken = encoding === "float" ? await takeVectors(text, run) : undefined;
-  const answer = taken?.answer ?? (await run(() => parseJson(text)));
-  if (answer === undefined) throw new UpstreamError("malformed", "The upstream's embeddings are not JSON");
-  if (!isObject(answer)) throw new UpstreamError("malformed", "The upstream's embeddings are not an object");
-  const failure = failureInside(answer, scrub);
-  if (failure !== undefined) throw failure;
+  const answer = answerObject(taken?.answer ?? (await run(() => parseJson(text))), scrub);
   if (!Array.isArray(answer.data) || answer.data.length !== inputs.length) {
     throw new UpstreamError("malformed", "The upstream's answer does not have one embedding for each input");
   }

@@ -1,24 +1,31 @@
 import { isObject, type JsonObject, parseJson, pick } from "../../api/json.ts";
-import { failureInside } from "../errors.ts";
+import { answerObject } from "../errors.ts";
+import { readText } from "../http/answer.ts";
+import type { UpstreamClient } from "../http/upstream-client.ts";
 import { usageOfResponses } from "../native/responses.ts";
-import { type TaskCall, type UpstreamChunk, UpstreamError } from "../provider.ts";
+import { type ProviderAnswer, type TaskCall, type UpstreamChunk, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 
 /** Longest answer: ten images of 1536x1024 pixels as base64 have about 40 MB. */
-export const IMAGES_BYTES_MAX = 64 * 1024 * 1024;
+const IMAGES_BYTES_MAX = 64 * 1024 * 1024;
 /** The fields of an answer that say what was made. */
 const FIELDS = ["background", "output_format", "quality", "size"];
 
+/** Sends a request of images. Rejects with UpstreamError. */
+export async function makeImages(client: UpstreamClient, call: TaskCall<"image">): Promise<ProviderAnswer> {
+  const body = JSON.stringify({ ...call.request, model: call.model });
+  const answer = await client.postTask("/images/generations", body, call);
+  const text = await readText(answer.body, { bytesMax: IMAGES_BYTES_MAX, room: call.room });
+  return { chunks: readImages(text, call, client.scrub) };
+}
+
 /** Yields the images of an answer, each in the caller's turn, and what it states of them. */
-export async function* readImages(
+async function* readImages(
   text: string,
   { inTurn }: Pick<TaskCall<"image">, "inTurn">,
   scrub: Scrub,
 ): AsyncGenerator<readonly UpstreamChunk[], undefined> {
-  const answer = await inTurn(() => parseJson(text));
-  if (!isObject(answer)) throw new UpstreamError("malformed", "The upstream's images are not a JSON object");
-  const failure = failureInside(answer, scrub);
-  if (failure !== undefined) throw failure;
+  const answer = answerObject(await inTurn(() => parseJson(text)), scrub);
   const images = Array.isArray(answer.data) ? answer.data.map(toImage) : [];
   if (images.length === 0) throw new UpstreamError("malformed", "The upstream's answer has no images");
   for (const image of images) yield await inTurn(() => [{ delta: { images: [image] } }]);

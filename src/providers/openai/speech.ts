@@ -10,12 +10,8 @@ const BYTES_A_GROUP = 3;
 
 /** Sends a request of speech. Rejects with UpstreamError. */
 export async function speak(client: UpstreamClient, call: TaskCall<"speech">): Promise<ProviderAnswer> {
-  const { request, model, signal } = call;
-  const { scrub } = client;
-  const types = { accept: "*/*", contentType: JSON_TYPE };
-  const body = JSON.stringify({ ...request, model });
-  const options = { isStreamed: false, types, identity: call, signal, scrub };
-  return readSpeech(await client.post("/audio/speech", body, options));
+  const body = JSON.stringify({ ...call.request, model: call.model });
+  return readSpeech(await client.postTask("/audio/speech", body, call, { accept: "*/*", contentType: JSON_TYPE }));
 }
 
 /** Reads an answer of speech: its chunks are its bytes as they arrive. Throws UpstreamError if it is no audio. */

@@ -1,7 +1,7 @@
 import { once } from "../../api/answer.ts";
-import { detailsOf, isObject, parseJson, pick } from "../../api/json.ts";
+import { detailsOf, parseJson, pick } from "../../api/json.ts";
 import type { TranscriptionRequest } from "../../api/transcription/request.ts";
-import { failureInside } from "../errors.ts";
+import { answerObject } from "../errors.ts";
 import { JSON_TYPE, readText } from "../http/answer.ts";
 import type { UpstreamClient } from "../http/upstream-client.ts";
 import { usageOfResponses } from "../native/responses.ts";
@@ -10,15 +10,13 @@ import type { Scrub } from "../scrub.ts";
 
 /** Sends a file to be transcribed. Rejects with UpstreamError. */
 export async function transcribe(client: UpstreamClient, call: TaskCall<"transcription">): Promise<ProviderAnswer> {
-  const { request, model, signal, room } = call;
-  const { scrub } = client;
+  const { request, model, room } = call;
   // The runtime writes the form, with a boundary that the file does not contain.
   const form = new Response(toForm(request, model));
   const types = { accept: JSON_TYPE, contentType: form.headers.get("content-type") ?? "" };
-  const options = { isStreamed: false, types, identity: call, signal, scrub };
-  const answer = await client.post("/audio/transcriptions", Buffer.from(await form.arrayBuffer()), options);
+  const answer = await client.postTask("/audio/transcriptions", Buffer.from(await form.arrayBuffer()), call, types);
   const text = await readText(answer.body, { room });
-  return { chunks: once([readTranscription(text, request, scrub)]) };
+  return { chunks: once([readTranscription(text, request, client.scrub)]) };
 }
 
 /** Texts and subtitles are asked for as JSON, which states what is charged. */
@@ -39,10 +37,7 @@ function readTranscription(
   { response_format: format = "json" }: Pick<TranscriptionRequest, "response_format">,
   scrub: Scrub,
 ): UpstreamChunk {
-  const answer = parseJson(text);
-  if (!isObject(answer)) throw new UpstreamError("malformed", "The upstream's transcription is not a JSON object");
-  const failure = failureInside(answer, scrub);
-  if (failure !== undefined) throw failure;
+  const answer = answerObject(parseJson(text), scrub);
   const { text: content, usage, duration } = answer;
   const isWhole = (format !== "srt" && format !== "vtt") || Array.isArray(answer.segments);
   if (typeof content !== "string" || !isWhole) throw new UpstreamError("malformed", "The upstream transcribed nothing");
