@@ -43,7 +43,8 @@ export class JsonScanner {
       if (isInString) {
         if (isEscaped) isEscaped = false;
         else if (at >= searchAt) {
-          const end = nextQuote(bytes, at);
+          const quote = bytes.indexOf(QUOTE, at);
+          const end = quote < 0 ? bytes.length : quote;
           isEscaped = isEscapedAt(bytes, at, end);
           at = end - 1;
           searchAt = end + SHORT_BYTES;
@@ -65,11 +66,6 @@ export class JsonScanner {
     [this.#depth, this.#values, this.#isInString, this.#isEscaped] = [depth, values, isInString, isEscaped];
     return undefined;
   }
-}
-
-function nextQuote(bytes: Uint8Array, from: number): number {
-  const found = bytes.indexOf(QUOTE, from);
-  return found < 0 ? bytes.length : found;
 }
 
 /** Tests whether the byte at `end` is escaped, where the one at `from` is not. */

@@ -124,7 +124,7 @@ function issueOf(error: ErrorObject): ValidationIssue {
     case "const":
       return notAmong(path, error.data, [error.params.allowedValue]);
     case "type":
-      return wrongType(param, typesOf(error.params.type).join(" or "), error.data);
+      return wrongType(param, [error.params.type].flat().map(withArticle).join(" or "), error.data);
     case "anyOf":
       return wrongType(param, unionTypes(error.schema).join(" or "), error.data);
     case "minimum":
@@ -213,10 +213,6 @@ function tagValues(error: ErrorObject): unknown[] {
   const tag: string = error.params.tag;
   const branches = (error.parentSchema?.oneOf ?? []) as { properties: Record<string, { const: unknown }> }[];
   return branches.map((branch) => branch.properties[tag]?.const);
-}
-
-function typesOf(type: string | string[]): string[] {
-  return [type].flat().map(withArticle);
 }
 
 function unionTypes(schema: unknown): string[] {

@@ -106,7 +106,10 @@ function addKnownModels(models: Map<string, CatalogModel>, context: CatalogConte
         if (model === "charged beyond the report") unpriced.push(name);
         else if (model !== undefined && !models.has(id)) models.set(id, model);
       }
-      if (unpriced.length > 0) notes.push(unpricedNote(provider, unpriced));
+      if (unpriced.length === 0) continue;
+      notes.push(
+        `${unpriced.join(", ")}: not offered, because ${provider.id} charges for what no answer reports; to offer one, state a price for it under models`,
+      );
     }
   }
 }
@@ -119,18 +122,11 @@ function knownModel(
   context: CatalogContext,
 ): CatalogModel | "charged beyond the report" | undefined {
   const facts = findFacts(known.id, name);
-  if (facts === undefined || hasPassed(facts.shutdownDate, context.nowMs)) return undefined;
+  if (facts === undefined) return undefined;
+  if (facts.shutdownDate !== null && Date.parse(facts.shutdownDate) <= context.nowMs) return undefined;
   const priced = priceOfRoute(provider, name, context);
   if (typeof priced === "string") return priced === "unknown" ? undefined : priced;
   return configuredModel("models", { id, routes: [{ provider: provider.id, model: name }] }, context);
-}
-
-function hasPassed(date: string | null, nowMs: number): boolean {
-  return date !== null && Date.parse(date) <= nowMs;
-}
-
-function unpricedNote({ id }: ProviderIdentity, names: string[]): string {
-  return `${names.join(", ")}: not offered, because ${id} charges for what no answer reports; to offer one, state a price for it under models`;
 }
 
 function foundModels(server: FoundServer): CatalogModel[] {
@@ -172,7 +168,7 @@ function resolveAliases(
     if (model !== undefined) resolved.set(alias, model);
     else if (Object.hasOwn(aliases, target)) {
       refuse(key, `found another alias, ${JSON.stringify(target)}`, `the id of the model itself, ${aliases[target]}`);
-    } else if (hasConfiguredModels || !isOfLocalServer(target)) {
+    } else if (hasConfiguredModels || !LOCAL_SERVERS.some(({ id }) => target.startsWith(`${id}/`))) {
       refuse(key, `found ${JSON.stringify(target)}, which is no model`, idsOf(models));
     }
   }
@@ -184,10 +180,6 @@ function resolveAliases(
   return resolved;
 }
 
-function isOfLocalServer(id: string): boolean {
-  return LOCAL_SERVERS.some((server) => id.startsWith(`${server.id}/`));
-}
-
 const IDS_SHOWN_MAX = 8;
 
 function idsOf(models: ReadonlyMap<string, CatalogModel>): string {
@@ -195,10 +187,7 @@ function idsOf(models: ReadonlyMap<string, CatalogModel>): string {
   return ids.length <= IDS_SHOWN_MAX ? ids.join(", ") : `${ids.slice(0, IDS_SHOWN_MAX).join(", ")}, …`;
 }
 
-/**
- * Returns the model that a default alias names: one of the same beginning, else another model, else one of the sandbox; of
- * those that take tools the newest of the cheaper half, so that nobody pays for the most expensive model without asking for it.
- */
+/** Returns the model of a default alias: the newest of the cheaper half of its family that takes tools, else of others. */
 function usualModel(models: readonly CatalogModel[], beginning: string): CatalogModel | undefined {
   const able = models.filter(
     ({ capabilities, deprecatedSince }) => capabilities.has("tools") && deprecatedSince === null,

@@ -65,7 +65,7 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
   if (first === undefined) return refuse(`${key}.routes`, "found an empty list", "at least one { provider, model }");
   const routeOf = (route: FoundRoute) => pricedRoute(`${key}.price`, route, task);
   const priced = typeof first.priced === "string" ? undefined : first.priced;
-  const facts = factsOfAll(first, others);
+  const facts = first.facts && others.flatMap((other) => other.facts ?? []).reduce(common, first.facts);
   const limits = found.flatMap(({ known, provider }) => (known === undefined ? [] : [limitsOf(known, provider)]));
   checkTask(key, settings, task);
   const model = compose({
@@ -123,12 +123,7 @@ function factsAt(provider: ProviderIdentity, model: string): ModelFacts | undefi
   return findFacts(identify(provider)?.id, model);
 }
 
-/** Returns the facts of the first route's model, reduced to what holds on every route, with the largest context window. */
-function factsOfAll({ facts }: FoundRoute, others: readonly FoundRoute[]): ModelFacts | undefined {
-  const known = others.flatMap((other) => other.facts ?? []);
-  return facts && known.reduce(common, facts);
-}
-
+/** Returns the facts that hold on both of two routes, with the larger context window. */
 function common(one: ModelFacts, other: ModelFacts): ModelFacts {
   return {
     ...one,
@@ -150,7 +145,10 @@ function checkWeights(key: string, routes: ModelSettings["routes"]): void {
 function pricedRoute(key: string, found: FoundRoute, task: Task | undefined): Route {
   const { provider, model, priced, stated } = found;
   if (stated !== undefined) return routeAt(stated, found, task);
-  if (typeof priced === "string") return refuse(key, whyUnpriced(priced, provider.id, model), PRICE_WORDS);
+  if (typeof priced === "string") {
+    const why = `found no price for the model ${quote(model)} of the provider ${quote(provider.id)}`;
+    return refuse(key, priced === "unknown" ? why : `${why}, which charges for what no answer reports`, PRICE_WORDS);
+  }
   const { prices, tiers, next } = priced;
   return routeAt({ prices, ...(tiers && { tiers }), ...(next && { next }) }, found, task);
 }
@@ -207,11 +205,6 @@ function providerOf(
   const provider = providers.find((candidate) => candidate.id === id);
   const ids = providers.map((candidate) => candidate.id).join(", ");
   return provider ?? refuse(`${key}.provider`, `found ${quote(id)}`, ids);
-}
-
-function whyUnpriced(reason: Unpriced, providerId: string, model: string): string {
-  const found = `found no price for the model ${quote(model)} of the provider ${quote(providerId)}`;
-  return reason === "unknown" ? found : `${found}, which charges for what no answer reports`;
 }
 
 interface PriceContext {
@@ -273,10 +266,7 @@ function readPrice(
   return { ...list, serviceTiers: Object.fromEntries(lists) };
 }
 
-/**
- * Reads the prices of a service tier by the length of the prompt. A class that is not stated for long prompts costs as much
- * as for shorter ones. The usual prices apply to what the service tier does not state at all.
- */
+/** Reads prices by the length of the prompt. What a tier does not state costs as much as for shorter prompts. */
 function readTiers(
   key: string,
   statements: readonly StatedTiers[],

@@ -18,7 +18,10 @@ export const FORMATS: Record<string, { words: string; test: (text: string) => bo
     words: "an http:// or https:// address without a user name or password",
     test: (text) => hasScheme(text, ["http:", "https:"]) && !hasCredentials(text),
   },
-  issuer: { words: "an https:// address without a query (http:// on this machine only)", test: isIssuer },
+  issuer: {
+    words: "an https:// address without a query (http:// on this machine only)",
+    test: (text) => isSecureUrl(text) && !hasCredentials(text) && !/[?#\s]/.test(text),
+  },
   "postgres-url": {
     words: "a postgres:// or postgresql:// address",
     // An @ after the host belongs to a password with an unescaped slash. Such an address would be misread, and shown.
@@ -50,11 +53,6 @@ export const FORMATS: Record<string, { words: string; test: (text: string) => bo
 function hasScheme(text: string, schemes: string[]): boolean {
   const url = URL.parse(text);
   return url !== null && schemes.includes(url.protocol) && (schemes.includes("postgres:") || url.hostname !== "");
-}
-
-/** OpenID Connect Discovery, section 3: HTTPS, no query and no fragment. */
-function isIssuer(text: string): boolean {
-  return isSecureUrl(text) && !hasCredentials(text) && !/[?#\s]/.test(text);
 }
 
 /** Tests whether nobody can change what an address answers: by TLS, or because it is on this machine. */

@@ -19,7 +19,7 @@ export interface ClaimedAccess {
 /** Returns the access by the first role of the issuer that matches verified claims; undefined if none does. */
 export function accessOfClaims({ roles, pins }: IssuerSettings, claims: JsonObject): ClaimedAccess | undefined {
   for (const { when, role, organization } of roles) {
-    if (!Object.entries(when).every(([name, value]) => hasValue(matchedClaim(claims, name), value))) continue;
+    if (!Object.entries(when).every(([name, value]) => [matchedClaim(claims, name)].flat().includes(value))) continue;
     const found = typeof organization === "object" ? claimAt(claims, organization.claim) : (organization ?? null);
     if (found !== null && (typeof found !== "string" || found === "" || found === PLAYGROUND_ID)) continue;
     if (found === null && organization !== undefined) continue;
@@ -27,10 +27,6 @@ export function accessOfClaims({ roles, pins }: IssuerSettings, claims: JsonObje
     return { role, organizationId: found, pins: Object.fromEntries(pinned) };
   }
   return undefined;
-}
-
-function hasValue(claim: unknown, value: string | boolean): boolean {
-  return claim === value || (Array.isArray(claim) && claim.includes(value));
 }
 
 /** An address counts only if its issuer has verified it: elsewhere, anyone can state any address. */

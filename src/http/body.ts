@@ -39,7 +39,9 @@ interface BodyLimits {
 export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void {
   const { turns } = limits;
   const read = async (request: FastifyRequest, scanner: BodyScanner) => {
-    rejectEncoding(request.headers["content-encoding"]);
+    if ((request.headers["content-encoding"] ?? "identity").toLowerCase() !== "identity") {
+      throw new ApiError("unsupported_media_type", "Send the request body without a `Content-Encoding`.");
+    }
     const { owner, limitBytes } = senderOf(request, limits);
     const reservation = new BodyReservation(limits.budget, owner);
     request.bodyReservation = reservation;
@@ -80,11 +82,6 @@ function senderOf(request: FastifyRequest, { bodyLimitBytes }: BodyLimits): { ow
   const { principal, administrator } = caller;
   if (principal !== undefined) return { owner: principal.organizationId, limitBytes: bodyLimitBytes };
   return { owner: shareOwnerOf(administrator), limitBytes: ADMINISTRATOR_LIMIT_BYTES };
-}
-
-function rejectEncoding(encoding: string | undefined): void {
-  if (encoding === undefined || encoding.toLowerCase() === "identity") return;
-  throw new ApiError("unsupported_media_type", "Send the request body without a `Content-Encoding`.");
 }
 
 /** Reads the whole body, each chunk of a large one in turn. Rejects with the first limit that it exceeds. */

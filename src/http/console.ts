@@ -56,7 +56,9 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
     server.get("/", { exposeHeadRoute: false }, () => Promise.reject(new ApiError("not_found", message)));
     return;
   }
-  const page = pageAt(server.basePath, readFileSync(join(build, "index.html"), "utf8"));
+  const page = readFileSync(join(build, "index.html"), "utf8")
+    .replaceAll('="./', `="${server.basePath}/`)
+    .replace('data-base-path=""', `data-base-path="${server.basePath}"`);
   await server.register(fastifyStatic, {
     root: build,
     globIgnore: ["index.html"],
@@ -64,7 +66,7 @@ export async function serveConsole(server: FastifyInstance, build = BUILD): Prom
     wildcard: false,
     preCompressed: true,
     cacheControl: false,
-    setHeaders: (reply, path) => setFileHeaders(reply, path),
+    setHeaders: setFileHeaders,
   });
   const send = (reply: FastifyReply) =>
     reply
@@ -99,10 +101,6 @@ function isNavigation({ headers }: FastifyRequest): boolean {
   const destination = headers["sec-fetch-dest"];
   if (destination !== undefined) return destination === "document";
   return headers.accept?.includes("text/html") === true;
-}
-
-function pageAt(basePath: string, page: string): string {
-  return page.replaceAll('="./', `="${basePath}/`).replace('data-base-path=""', `data-base-path="${basePath}"`);
 }
 
 /** Sets the headers of a file. Files with a hash in their names never change; browsers revalidate the others. */

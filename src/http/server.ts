@@ -174,6 +174,8 @@ export async function createServer(options: ServerOptions) {
     noteForwarded(request);
     reply.header("x-request-id", request.id);
     if (options.trustProxy !== false && request.protocol === "https") reply.header("strict-transport-security", HSTS);
+    // The CORS plugin would answer the preflight of every path, but only `/v1` allows other origins.
+    const isForeignPreflight = request.method === "OPTIONS" && !isPublicPath(requestPath(request));
     // Fastify makes this object anew at every access.
     const { url, config } = request.routeOptions;
     // The name that Anthropic's API has for the same header.
@@ -191,7 +193,7 @@ export async function createServer(options: ServerOptions) {
     }
     if (request.raw.httpVersion === "1.1" && request.headers.host === undefined) {
       done(new ApiError("invalid_value", "The header `Host` is missing (RFC 9112, section 3.2)."));
-    } else if (request.is404 || isForeignPreflight(request)) {
+    } else if (request.is404 || isForeignPreflight) {
       // Responds before the body is read: the client is not authenticated.
       respondNoRoute(request, reply);
     } else done();
@@ -267,11 +269,6 @@ async function serveApi(api: FastifyInstance, options: Omit<ServerOptions, "admi
 /** True for the operations that an overloaded service refuses: those that a model answers, and counting tokens. */
 function startsWork({ method, scope }: Endpoint): boolean {
   return method === "POST" && scope === "chat.completions:write";
-}
-
-/** The CORS plugin would answer the preflight of every path, but only `/v1` allows other origins. */
-function isForeignPreflight(request: FastifyRequest): boolean {
-  return request.method === "OPTIONS" && !isPublicPath(requestPath(request));
 }
 
 async function document(server: FastifyInstance, version: string): Promise<void> {

@@ -27,8 +27,8 @@ import { type Environment, identityHeaders, type PromptCaching, type ProviderSet
 /** Returns the function that creates providers of a wire of an AI SDK package. It throws OperatorError. */
 export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Environment) => Provider {
   return (settings, environment) => {
-    refuseWithoutPackage(wire, settings);
-    const fault = wire.fault(settings);
+    const missing = missingOf(wire.packages);
+    const fault = missing.length > 0 ? `needs ${notInstalledText(missing)}` : wire.fault(settings);
     if (fault !== undefined) throw new OperatorError(`providers '${settings.id}': the kind ${settings.kind} ${fault}`);
     const { id, timeouts, promptCaching: caching = "auto" } = settings;
     const { embedding } = wire;
@@ -49,13 +49,6 @@ export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Env
       },
     };
   };
-}
-
-/** Throws OperatorError if a package is not installed. Does not load it; the first call does. */
-function refuseWithoutPackage({ packages }: Wire, { id, kind }: ProviderSettings): void {
-  const missing = missingOf(packages);
-  if (missing.length === 0) return;
-  throw new OperatorError(`providers '${id}': the kind ${kind} needs ${notInstalledText(missing)}`);
 }
 
 interface Upstream extends CallSetup {

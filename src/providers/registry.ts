@@ -12,7 +12,6 @@ import type { RequestFormat } from "./openai/request.ts";
 import { AZURE_SCHEMAS, CEREBRAS_SCHEMAS, CLAUDE_SCHEMAS, GROQ_SCHEMAS, OPENAI_SCHEMAS } from "./schemas.ts";
 import type { SecondWire } from "./settings.ts";
 
-/** Features that a provider does not support. */
 export interface UnsupportedFeatures {
   /** Capabilities that its models have, but that are not available through this provider. */
   lacks: readonly Capability[];
@@ -60,7 +59,6 @@ type Row = Pick<KnownProvider, "id" | "name" | "documentation"> &
   Partial<KnownProvider> &
   ({ wire: Wire } | { baseUrl: string } | { kind: string });
 
-/** The kind of every provider that is compatible with OpenAI's API. */
 export const OPENAI_COMPATIBLE = "openai-compatible";
 /** The kind of Azure OpenAI, which has the API of OpenAI, but addresses and keys of its own. */
 export const AZURE = "azure";
@@ -289,7 +287,6 @@ const ROWS: readonly Row[] = [
   },
 ];
 
-/** All known providers, in the order of the table. */
 export const KNOWN_PROVIDERS: readonly KnownProvider[] = ROWS.map((row) => ({
   kind: row.wire === undefined ? OPENAI_COMPATIBLE : row.id,
   keyVariable: row.baseUrl === undefined ? null : `${row.id.toUpperCase()}_API_KEY`,
@@ -306,7 +303,6 @@ function fieldsLackedBy({ takes }: Wire): string[] {
   return ["logit_bias", "logprobs", "top_logprobs", ...OWN_HINTS.filter((field) => !takes.includes(field))];
 }
 
-/** The environment variables that providers' keys are read from. */
 export const PROVIDER_KEY_VARIABLES: readonly string[] = KNOWN_PROVIDERS.flatMap(
   ({ keyVariable }) => keyVariable ?? [],
 );

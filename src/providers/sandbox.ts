@@ -27,11 +27,7 @@ const NO_FAULT = { events: [] };
 const NO_FIELDS = {};
 const MODELS = ["echo", "story", "fault"] as const;
 
-/**
- * Creates the provider of the sandbox models: deterministic, without a network, with correct usage. `echo` answers with the
- * last user message, `story` writes until `max_tokens`, and `fault` simulates the faults that its message names
- * (sandbox/fault.ts). All three call tools and follow a `response_format` (sandbox/script.ts).
- */
+/** Creates the provider of the sandbox models: deterministic, without a network, with correct usage. */
 export function createSandbox({ id, timeouts }: ProviderSettings, _environment: Environment): Provider {
   return {
     id,
@@ -149,12 +145,9 @@ async function embedInSandbox({
     signal.throwIfAborted();
     vectors.push(unitVector(input, dimensions));
   }
-  const tokens = inputs.reduce((sum, input) => sum + tokensIn(input), 0);
+  const counts = inputs.map((input) => (typeof input === "string" ? countTokens(input) : input.length));
+  const tokens = counts.reduce((sum, count) => sum + count, 0);
   return { vectors, usage: { prompt_tokens: tokens, completion_tokens: 0 } };
-}
-
-function tokensIn(input: EmbeddingInput): number {
-  return typeof input === "string" ? countTokens(input) : input.length;
 }
 
 function unitVector(input: EmbeddingInput, dimensions: number): number[] {

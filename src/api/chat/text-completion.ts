@@ -1,6 +1,5 @@
 import { type Static, Type } from "typebox";
-import type { AnswerEnd, AnswerHead } from "../answer.ts";
-import type { AnswerFold } from "../answer-fold.ts";
+import type { AnswerHead } from "../answer.ts";
 import { pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import { Nullable, OptionalKeys } from "../schema.ts";
@@ -88,7 +87,10 @@ export function decodeTextCompletion(body: unknown): DecodedCompletion {
     paramOf: (param) =>
       param.startsWith("messages") ? "prompt" : param.replace("max_completion_tokens", "max_tokens"),
     events: (head, add) => textEvents(head, add, hasUsage),
-    document: toTextCompletion,
+    document: (head, answer, { finishReason, usage }) => {
+      const { content, refusal } = answer.message();
+      return { ...headOf(head), choices: [choiceOf((content ?? "") + (refusal ?? ""), finishReason)], usage };
+    },
   };
 }
 
@@ -98,15 +100,6 @@ function headOf({ id, created, model, organizationId }: AnswerHead): Omit<TextCo
 
 function choiceOf(text: string, finishReason: FinishReason | null): Static<typeof Choice> {
   return { index: 0, text, logprobs: null, finish_reason: finishReason };
-}
-
-function toTextCompletion(
-  head: AnswerHead,
-  answer: Pick<AnswerFold, "message">,
-  { finishReason, usage }: AnswerEnd,
-): TextCompletion {
-  const { content, refusal } = answer.message();
-  return { ...headOf(head), choices: [choiceOf((content ?? "") + (refusal ?? ""), finishReason)], usage };
 }
 
 function textEvents(head: AnswerHead, add: AddEvent, includeUsage: boolean): EventEncoder {

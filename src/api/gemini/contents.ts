@@ -56,8 +56,11 @@ class ContentReader extends PlacedMessages {
       const at = `${path}.parts[${index}]`;
       if (part.functionCall !== undefined) {
         message.tool_calls = [...(message.tool_calls ?? []), this.#call(part.functionCall, part.thoughtSignature)];
-      } else if (part.thought === true) this.#think(message, part);
-      else {
+      } else if (part.thought === true) {
+        const { text = "", thoughtSignature: signature } = part;
+        if (text !== "") message.reasoning_content = `${message.reasoning_content ?? ""}${text}`;
+        if (signature !== undefined) addDetail(message, detailOf(signature, text));
+      } else {
         const content = contentOf(part, at);
         if (content.type !== "text") refuse(invalid(at, "a model's content has only texts and calls"));
         if (part.thoughtSignature !== undefined) {
@@ -68,11 +71,6 @@ class ContentReader extends PlacedMessages {
     }
     if (message.content === undefined && message.tool_calls === undefined) message.content = "";
     this.add(message, path);
-  }
-
-  #think(message: RequestMessage, { text = "", thoughtSignature: signature }: GeminiPart): void {
-    if (text !== "") message.reasoning_content = `${message.reasoning_content ?? ""}${text}`;
-    if (signature !== undefined) addDetail(message, detailOf(signature, text));
   }
 
   /** A call without an id gets one that no client sends, so that its result finds it. */

@@ -16,7 +16,6 @@ const readRequest = compileReader(GenerateContentRequest, ["model"]);
 
 type Config = NonNullable<GenerateContentRequest["generationConfig"]>;
 
-/** The method of a request, and the format of its stream. */
 export interface GeminiCall {
   model: string;
   isStreamed: boolean;
@@ -162,7 +161,7 @@ function internalRequest(
     model,
     messages,
     ...(isStreamed && { stream: true }),
-    ...(systemInstruction && { instructions: textOf(systemInstruction) }),
+    ...(systemInstruction && { instructions: systemInstruction.parts.map(({ text = "" }) => text).join("\n") }),
     ...(Object.fromEntries(settings) as Pick<ChatCompletionRequest, keyof typeof SETTINGS>),
     ...(effort !== undefined && { reasoning_effort: effort }),
     ...(format && { response_format: format }),
@@ -170,10 +169,6 @@ function internalRequest(
     ...toolsOf(request),
     ...(request.tools?.some(({ googleSearch }) => googleSearch) && { web_search_options: {} }),
   };
-}
-
-function textOf({ parts }: GeminiContent): string {
-  return parts.map(({ text = "" }) => text).join("\n");
 }
 
 function toolsOf(request: GenerateContentRequest): Pick<ChatCompletionRequest, "tools" | "tool_choice"> {

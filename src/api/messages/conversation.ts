@@ -67,7 +67,12 @@ export class MessageConversation extends PlacedMessages {
       const blockPath = `${path}.content[${index}]`;
       if (block.type !== "text") this.#visit(block, blockPath);
       if (block.type === "thinking" || block.type === "redacted_thinking") addReasoning(block);
-      else if (block.type === "tool_use") calls.push(toolCallOf(block));
+      else if (block.type === "tool_use")
+        calls.push({
+          id: block.id,
+          type: "function",
+          function: { name: block.name, arguments: JSON.stringify(block.input) },
+        });
       else if (block.type === "text") parts.push(...this.#partsOf(block, blockPath));
       // For the estimate of the prompt alone: only upstreams of this wire take it.
       else parts.push({ type: "text", text: JSON.stringify("input" in block ? block.input : block.content) });
@@ -142,7 +147,7 @@ function partsOf(block: TextOrMedia): ContentPart[] {
     case "text":
       return [{ type: "text", text: block.text }];
     case "image":
-      return [{ type: "image_url", image_url: { url: imageUrlOf(block.source) } }];
+      return [{ type: "image_url", image_url: { url: urlOf(block.source) } }];
     case "search_result":
       return textParts([block.title, block.source, ...block.content.map(({ text }) => text)]);
     case "document":
@@ -150,7 +155,9 @@ function partsOf(block: TextOrMedia): ContentPart[] {
   }
 }
 
-function imageUrlOf(source: BlockOf<"image">["source"]): string {
+function urlOf(
+  source: BlockOf<"image">["source"] | Extract<BlockOf<"document">["source"], { type: "base64" }>,
+): string {
   return source.type === "url" ? source.url : `data:${source.media_type};base64,${source.data}`;
 }
 
@@ -158,7 +165,7 @@ function documentParts({ source, title }: BlockOf<"document">): ContentPart[] {
   const filename = title ?? "document.pdf";
   switch (source.type) {
     case "base64":
-      return [{ type: "file", file: { filename, file_data: `data:${source.media_type};base64,${source.data}` } }];
+      return [{ type: "file", file: { filename, file_data: urlOf(source) } }];
     case "url":
       return [{ type: "file", file: { filename, file_url: source.url } }];
     case "text":
@@ -171,8 +178,4 @@ function documentParts({ source, title }: BlockOf<"document">): ContentPart[] {
 function textParts(texts: readonly (string | undefined)[]): ContentPart[] {
   const text = texts.filter((one) => one !== undefined && one !== "").join("\n\n");
   return text === "" ? [] : [{ type: "text", text }];
-}
-
-function toolCallOf({ id, name, input }: BlockOf<"tool_use">): ToolCall {
-  return { id, type: "function", function: { name, arguments: JSON.stringify(input) } };
 }

@@ -4,7 +4,7 @@ import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../
 import { pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import { compileCheck, invalid, missing, refused, refuseIf, type ValidationIssue } from "../validation.ts";
-import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
+import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { UnknownFields } from "../wording.ts";
 import { MessageConversation } from "./conversation.ts";
 import { messageEvents, toMessage } from "./encode.ts";
@@ -93,7 +93,7 @@ const checkRefused = compileCheck({
 
 /** Returns the issue of a tool that lacks what only tools of Anthropic's definition may lack. */
 function toolIssue({ tools = [] }: MessagesRequest): ValidationIssue | undefined {
-  const search = searchIndex(tools);
+  const search = tools.findIndex(isSearch);
   for (const [index, { type = "custom", name, input_schema: schema }] of tools.entries()) {
     if (isWebSearch(type) && index > search) {
       return invalid(`tools[${index}].type`, "a request can have one web search, whose 'max_uses' bounds all searches");
@@ -102,11 +102,6 @@ function toolIssue({ tools = [] }: MessagesRequest): ValidationIssue | undefined
     if (type === "custom" && schema === undefined) return missing(`tools[${index}].input_schema`);
   }
   return undefined;
-}
-
-/** Returns the place of the first search; -1 if there is none. */
-function searchIndex(tools: readonly MessageTool[]): number {
-  return tools.findIndex(isSearch);
 }
 
 function isSearch({ type = "" }: MessageTool): boolean {
@@ -152,7 +147,7 @@ function nativeOf(request: MessagesRequest, headers: Headers, conversation: Mess
   const uncounted = [...conversation.uncounted, ...typedTools];
   // Other wires have no toolsets, and no domains of a search.
   const toolset = tools.findIndex(isToolset);
-  const ofSearch = searchIndex(tools);
+  const ofSearch = tools.findIndex(isSearch);
   const domains = DOMAINS.find((field) => (tools[ofSearch]?.[field] ?? []).length > 0);
   const needed = toolset >= 0 ? `tools[${toolset}].type` : domains && `tools[${ofSearch}].${domains}`;
   return {
@@ -161,7 +156,7 @@ function nativeOf(request: MessagesRequest, headers: Headers, conversation: Mess
     headers: passed,
     hints: hintsOf(request, passed["anthropic-beta"]),
     needed: needed ?? conversation.needed,
-    search: searchIn(request),
+    search: ofSearch < 0 ? undefined : { param: `tools[${ofSearch}].type` },
     typedTools: typedTools.length,
     uncountedBytes: uncounted.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(uncounted)),
     hasHourCache: conversation.hasHourMark || [request, ...tools].some((one) => one.cache_control?.ttl === "1h"),
@@ -183,11 +178,6 @@ function hintsOf(request: MessagesRequest, beta: string | undefined): string[] {
     ...(request.tools?.some((tool) => tool.eager_input_streaming === true) ? ["tools.eager_input_streaming"] : []),
     ...SEARCH_HINTS.filter((field) => search?.[field] !== undefined).map((field) => `tools.${field}`),
   ];
-}
-
-function searchIn({ tools = [] }: MessagesRequest): NativeSearch | undefined {
-  const index = searchIndex(tools);
-  return index < 0 ? undefined : { param: `tools[${index}].type` };
 }
 
 /** Upstreams of other wires take user ids up to this length. */

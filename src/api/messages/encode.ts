@@ -64,10 +64,7 @@ interface StreamedCall {
   state: "waiting" | "open" | "closed";
 }
 
-/**
- * Builds the content blocks of an answer one after the other, as the wire requires, or adds the events of a stream. A stream
- * keeps no text and no sources, which would stay in memory until it ends.
- */
+/** Builds the content blocks of an answer, or adds the events of a stream, of which it keeps no text. */
 class MessageBlocks {
   readonly blocks: OutputBlock[] = [];
   hasRefusal = false;
@@ -159,12 +156,10 @@ class MessageBlocks {
     call.arguments += text;
     if (extra_content !== undefined) call.extraContent = extra_content;
     if (call.state === "open") this.#addArguments(text);
-    else if (call.state === "waiting" && this.#isBetweenCalls()) this.#beginCall(call);
-  }
-
-  /** False if the arguments of the open call are incomplete. */
-  #isBetweenCalls(): boolean {
-    return this.#openCall === undefined || parseJson(this.#openCall.arguments) !== undefined;
+    else if (call.state === "waiting") {
+      const isBetweenCalls = this.#openCall === undefined || parseJson(this.#openCall.arguments) !== undefined;
+      if (isBetweenCalls) this.#beginCall(call);
+    }
   }
 
   #beginCall(call: StreamedCall): void {

@@ -213,7 +213,13 @@ function nativeRequest(
   const { input, include = [], previous_response_id: _previous, ...rest } = asked;
   const body: Record<string, unknown> = { ...rest, store: false };
   for (const name of [...NEVER_SENT, "metadata", "background"]) delete body[name];
-  body.input = typeof input === "string" ? input : input.filter((item) => !isForeign(item));
+  body.input =
+    typeof input === "string"
+      ? input
+      : input.filter((item) => {
+          // Reasoning of other upstreams.
+          return item.type !== "reasoning" || !isSealed(item.encrypted_content);
+        });
   // Without it, clients could not send the reasoning back to an upstream that stores nothing.
   const included = include.filter((one) => INCLUDED.has(one));
   body.include = [...new Set([...included, "reasoning.encrypted_content"])];
@@ -247,10 +253,6 @@ function neededBySearch({ tools = [] }: ResponsesRequest, search: NativeSearch |
   if (search === undefined || search.ignoredAs !== undefined) return undefined;
   const index = tools.findIndex((tool) => "filters" in tool);
   return index < 0 ? undefined : `tools[${index}].filters`;
-}
-
-function isForeign(item: InputItem): boolean {
-  return item.type === "reasoning" && isSealed(item.encrypted_content);
 }
 
 /** Settings of a search that only upstreams on this wire take, and that do not limit what it finds. */

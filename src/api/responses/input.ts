@@ -8,6 +8,8 @@ import type { InputItem, MessagePart } from "./request.ts";
 import { internalNameOf, toCustomArguments } from "./tools.ts";
 import { messageOf, TYPED_ITEMS } from "./typed-tools.ts";
 
+const NOT_KEPT =
+  "no item with this id is stored, or an earlier reference names it. Send the item itself; clients do so with 'store' set to false";
 /** Path of everything that comes from the previous response. */
 export const PREVIOUS = "previous_response_id";
 
@@ -73,7 +75,7 @@ export class InputMessages extends PlacedMessages {
         this.#reason(item, path);
         return;
       case "item_reference":
-        refuseReference(`${path}.id`);
+        refuse(invalid(`${path}.id`, NOT_KEPT));
         break;
       // A search of the upstream that wrote it: its results are in the text that follows.
       case "web_search_call":
@@ -181,9 +183,4 @@ function toPart(part: MessagePart): ContentPart {
       return { type: "file", file };
     }
   }
-}
-
-function refuseReference(param: string): never {
-  const instead = "Send the item itself; clients do so with 'store' set to false";
-  refuse(invalid(param, `no item with this id is stored, or an earlier reference names it. ${instead}`));
 }

@@ -115,7 +115,10 @@ const REQUIRED: Readonly<Record<string, string>> = {
 export function leftOut(warnings: readonly SharedV4Warning[]): string[] {
   return warnings.flatMap((warning) => {
     if (warning.type === "compatibility") return [];
-    const feature = warning.type === "unsupported" ? warning.feature : (/^\w+/.exec(textOf(warning))?.[0] ?? "");
+    const feature =
+      warning.type === "unsupported"
+        ? warning.feature
+        : (/^\w+/.exec("message" in warning ? warning.message : "")?.[0] ?? "");
     const required = REQUIRED[feature];
     if (required !== undefined) throw unsupportedField(required);
     const hint = HINTS[feature];
@@ -126,10 +129,6 @@ export function leftOut(warnings: readonly SharedV4Warning[]): string[] {
 function unsupportedField(field: string): UpstreamError {
   const publicReason = `This model does not support the value of '${field}' in this request.`;
   return new UpstreamError("unsupported", `The wire has no '${field}'`, { publicReason });
-}
-
-function textOf(warning: SharedV4Warning): string {
-  return "message" in warning ? warning.message : "";
 }
 
 /** Bytes of a prompt below which no upstream caches it: 1,024 tokens are the least of any Claude. */

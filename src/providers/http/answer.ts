@@ -17,15 +17,15 @@ const ERROR_TIME_MS = 5_000;
 /** Returns an answer whose status is 200 and that is not encoded; otherwise closes it and fails. */
 export function accepted(answer: HttpAnswer, scrub: Scrub): HttpAnswer | Promise<never> {
   const { status, headers, body } = answer;
-  if (status !== 200) return readFailure(answer, scrub);
+  if (status !== 200) {
+    return readErrorText(body).then((text) => {
+      throw statusFailure(status, headers, text, scrub);
+    });
+  }
   const encoding = headers["content-encoding"] ?? "identity";
   if (encoding.toLowerCase() === "identity") return answer;
   body.destroy();
   throw new UpstreamError("malformed", "The upstream encoded its answer");
-}
-
-async function readFailure({ status, headers, body }: HttpAnswer, scrub: Scrub): Promise<never> {
-  throw statusFailure(status, headers, await readErrorText(body), scrub);
 }
 
 /** Tests whether an answer is an event stream and not JSON. Throws `malformed` for any other type. */

@@ -229,12 +229,9 @@ function connectionFailure(error: unknown, hasHeaders: boolean): UpstreamError {
 }
 
 function kindOf(error: unknown, hasHeaders: boolean): UpstreamFailure {
+  // The parser also reports a connection that ends within an answer, which is a reset.
+  const isNotHttp = error instanceof errors.HTTPParserError && !/\bEOF\b/i.test(error.message);
   if (TIMEOUTS.has(String(detailsOf(error).code))) return "timeout";
-  if (error instanceof errors.HeadersOverflowError || isNotHttp(error)) return "malformed";
+  if (error instanceof errors.HeadersOverflowError || isNotHttp) return "malformed";
   return hasHeaders ? "failed" : "unavailable";
-}
-
-/** True for an answer that is not HTTP. The parser also reports a connection that ends within an answer, which is a reset. */
-function isNotHttp(error: unknown): boolean {
-  return error instanceof errors.HTTPParserError && !/\bEOF\b/i.test(error.message);
 }

@@ -1,4 +1,4 @@
-import type { ContentPart, RequestMessage, Tool, ToolCall } from "../../api/chat/request.ts";
+import type { ContentPart, ReasoningDetail, RequestMessage, Tool, ToolCall } from "../../api/chat/request.ts";
 import { pick } from "../../api/json.ts";
 import { type FieldSupport, fitFields, passing, translating } from "../fields.ts";
 import { type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
@@ -19,11 +19,7 @@ const FIELDS: FieldSupport = {
   ...translating("verbosity", "tools.custom", "content.file", "content.file.file_url"),
 };
 
-/**
- * Converts a chat completion to a body of the Responses API (https://platform.openai.com/docs/guides/migrate-to-responses),
- * for models that only this API serves. Returns the names of the fields that it leaves out, which are hints. Throws UpstreamError
- * `unsupported` if it cannot express the request.
- */
+/** Converts a chat completion to a body of the Responses API. Throws UpstreamError for what it cannot express. */
 export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: string[] } {
   const { request, ignored: left } = fitFields(given, FIELDS);
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
@@ -62,7 +58,8 @@ export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: 
   const unknown = Object.entries(further).filter(([field, value]) => value !== undefined && !converted.includes(field));
   const ignored = [...left, ...unknown.map(([field]) => field)];
   if (messages.some(({ name }) => name !== undefined)) ignored.push("messages.name");
-  if (messages.some(hasForeignReasoning)) ignored.push("messages.reasoning_details");
+  if (messages.some(({ reasoning_details: own = [] }) => own.some(isForeign)))
+    ignored.push("messages.reasoning_details");
   return { body, ignored };
 }
 
@@ -136,13 +133,11 @@ function toCall({ id, isCustom, function: { name, arguments: given } }: ToolCall
   return { type: "function_call", call_id: id, name, arguments: given };
 }
 
-function hasForeignReasoning({ reasoning_details: details = [] }: RequestMessage): boolean {
-  return details.some(({ format }) => format !== RESPONSES_REASONING);
-}
+const isForeign = ({ format }: ReasoningDetail) => format !== RESPONSES_REASONING;
 
 /** Sends back only reasoning that this API wrote: its items must come back with the results of tool calls. */
 function toReasoning({ reasoning_details: details = [] }: RequestMessage): Item[] {
-  const own = details.filter(({ format }) => format === RESPONSES_REASONING);
+  const own = details.filter((detail) => !isForeign(detail));
   return own
     .filter(({ type }) => type === "reasoning.encrypted")
     .map(({ id, data }) => {

@@ -83,9 +83,7 @@ async function takeVectors(
   while (await inTurn(takeSome));
   const answer = parseJson(rest.join(""));
   if (!isObject(answer) || !Array.isArray(answer.data) || answer.data.length !== vectors.length) return undefined;
-  return answer.data.every(isReplaced) ? { answer, vectors } : undefined;
-}
-
-function isReplaced(item: unknown, position: number): boolean {
-  return isObject(item) && item.embedding === `\0${position}`;
+  return answer.data.every((item, place) => isObject(item) && item.embedding === `\0${place}`)
+    ? { answer, vectors }
+    : undefined;
 }

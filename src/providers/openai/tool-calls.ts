@@ -51,7 +51,7 @@ export class ToolCallReader {
   #beginsAnother(call: JsonObject, open: OpenCall): boolean {
     const id = idOf(call);
     if (id !== undefined && open.id !== undefined) return id !== open.id;
-    const name = nameOf(call);
+    const name = textOf(calledOf(call)?.name) ?? "";
     if (name === "" || open.name === "") return false;
     // Some upstreams repeat the name with every piece of the arguments.
     if (name === open.name && open.progress.isWithin) return false;
@@ -116,10 +116,6 @@ function indexOf({ index }: JsonObject): number | undefined {
 
 function idOf({ id }: JsonObject): string | undefined {
   return id === "" ? undefined : textOf(id);
-}
-
-function nameOf(call: JsonObject): string {
-  return textOf(calledOf(call)?.name) ?? "";
 }
 
 /** Returns the function that a call names; a custom tool's input counts as the arguments. */
