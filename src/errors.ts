@@ -1,8 +1,4 @@
-/**
- * The catalog of all errors of the API, by code. `docs/errors.md` lists the same rows, and a test compares the two. The
- * message of a row is the default; code that throws an error may give a more precise one. Messages are public. Internal
- * details belong in `cause`, which is only logged.
- */
+/** The catalog of all errors of the API, by code. Messages are public. A test compares it with `docs/errors.md`. */
 interface ErrorRow {
   status: number;
   type: string;
@@ -86,7 +82,6 @@ export const errorCatalog = {
 
 export type ErrorCode = keyof typeof errorCatalog;
 
-/** Additional fields of an error, such as `credits_available`. */
 export type ErrorFields = Record<string, number | string | null | Record<string, number | string>>;
 
 export interface ApiErrorOptions {
@@ -163,7 +158,6 @@ export class TablesLockedError extends StoreUnavailableError {
   override name = "TablesLockedError";
 }
 
-/** Reason of an abort by the shutdown of the service. */
 export class StoppedError extends Error {
   override name = "StoppedError";
   override message = "The service is shutting down";
@@ -185,7 +179,6 @@ export class UnknownIdError extends OperatorError {
   }
 }
 
-/** Kinds of upstream failures. */
 export type UpstreamFailure =
   /** The upstream rejected the request: 400. */
   | "rejected"

@@ -32,7 +32,6 @@ export async function* once(pieces: readonly AnswerPiece[]): AsyncGenerator<read
 /** The type of a native event that is a whole answer, which is not streamed. */
 export const NATIVE_DOCUMENT = "document";
 
-/** An event of a wire other than chat completions. */
 export interface NativeEvent {
   type: string;
   /** Its fields as the upstream sent them, without those that no client receives. */

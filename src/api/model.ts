@@ -18,7 +18,6 @@ export const CAPABILITIES = [
 /** Source of `cutoff_date`: stated by the maker, taken from the release date, or assumed if neither is known. */
 export const CUTOFF_BASES = ["stated", "released", "assumed"] as const;
 
-/** Kinds of content that a message may have. */
 export const INPUT_MODALITIES = ["text", "image"] as const;
 
 const Price = Type.Number({ minimum: 0 });

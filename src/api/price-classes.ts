@@ -177,16 +177,13 @@ export type FurtherClass = Exclude<PriceClass, TokenClass>;
 export type PriceSetting = {
   [Class in PriceClass]: Rows[Class] extends { setting: infer Setting } ? Setting : Class;
 }[PriceClass];
-/** The name of a class in the APIs. */
 export type NameOf<Class extends PriceClass> = Rows[Class]["name"];
 /** Values by the names of the classes in the APIs. */
 export type ByName<Value> = { [Class in TokenClass as NameOf<Class>]: Value } & {
   [Class in FurtherClass as NameOf<Class>]?: Value;
 };
 type CallClass = With<"isCall">;
-/** Counts of calls. */
 export type CallCounts = { [Class in CallClass]?: number };
-/** The name of a call in the APIs. */
 export type CallName = NameOf<CallClass>;
 
 /** A field of an upstream's usage that reports a part of a class, or calls. */

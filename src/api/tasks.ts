@@ -16,7 +16,6 @@ interface Row {
   outputTokensMost: number;
 }
 
-/** The tasks, by the category of their models. */
 export const TASKS = {
   embedding: {
     capability: "embeddings",

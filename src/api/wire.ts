@@ -17,7 +17,6 @@ export interface PublicError {
   fields: Record<string, unknown>;
 }
 
-/** The errors of a wire. */
 export interface ErrorFormat {
   schema: TSchema;
   status(error: Pick<PublicError, "status" | "code">): number;

@@ -20,7 +20,6 @@ export const IntegerIn = (minimum: number, maximum: number, options: object) =>
   Type.Integer({ minimum, maximum, ...options });
 export const Count = (maximum: number, options: object) => IntegerIn(1, maximum, options);
 export { OptionalKeys };
-/** Schema of an object that has only these keys. */
 export const Entry = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
   Type.Object(properties, { additionalProperties: false, ...options });
 export const Group = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
@@ -28,7 +27,6 @@ export const Group = <T extends Record<string, TSchema>>(properties: T, options:
 const Name = (options: object) =>
   Type.String({ pattern: "^[^\\s\\p{Cc}]{1,200}$", allowed: "1 to 200 characters without spaces", ...options });
 
-/** Schema of HTTP headers; none by default. */
 export const Headers = (description: string) =>
   Type.Record(Type.String(), Type.String({ format: "header-value" }), {
     default: {},

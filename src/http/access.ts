@@ -20,7 +20,6 @@ declare module "fastify" {
   }
 }
 
-/** The beginning of a request, for its observer. */
 export interface BegunRequest {
   method: string;
   /** Pattern of the matched route; null if no route matched. */
@@ -31,7 +30,6 @@ export interface BegunRequest {
   startedMs: number;
 }
 
-/** Observes one request, for metrics and traces. */
 export interface RequestObserver {
   /** Id of the recorded trace; undefined for a request that is not traced. */
   readonly traceId: string | undefined;

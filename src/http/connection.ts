@@ -13,7 +13,6 @@ import type { Log } from "../telemetry/logger.ts";
 
 /** Time limit for the headers of a request; Node checks it four times in this period. */
 export const HEADERS_TIMEOUT_MS = 10_000;
-/** Time limit for a whole request with its body. */
 export const REQUEST_TIMEOUT_MS = 120_000;
 /** A client that reads nothing for this time is disconnected. */
 export const SLOW_CLIENT_MS = 60_000;

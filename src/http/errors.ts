@@ -114,7 +114,6 @@ export function sendError(reply: FastifyReply, error: ApiError) {
     .send(format.body(error, request.id));
 }
 
-/** Errors in OpenAI's format. */
 export const usualErrors: ErrorFormat = {
   schema: ErrorEnvelope,
   status: ({ status }) => status,

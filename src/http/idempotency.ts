@@ -7,7 +7,6 @@ export const IDEMPOTENCY_HEADER = "Idempotency-Key";
 /** Printable ASCII without leading and trailing spaces, which HTTP libraries would remove. */
 const KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/;
 
-/** Identity of a request among those of its caller. */
 export interface Idempotency {
   key: string;
   /** SHA-256 of its endpoint and body, see fingerprintOf. */

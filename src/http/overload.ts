@@ -2,7 +2,6 @@ import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { ApiError } from "../errors.ts";
 
-/** Load above which new work is refused. */
 export interface OverloadLimits {
   /** Time by which the event loop may be late, or new connections wait; 0 for no limit. */
   eventLoopDelayMs: number;

@@ -17,7 +17,6 @@ import { listModels, retrieveModel } from "./routes/models.ts";
 import { countResponseTokens, createResponse, deleteResponse, retrieveResponse } from "./routes/responses.ts";
 import { reportUsage, showKey, showKeyInfo } from "./routes/usage.ts";
 
-/** All operations of callers. */
 export const endpoints: readonly Endpoint[] = [
   createChatCompletion,
   createTextCompletion,

@@ -190,11 +190,7 @@ function statusIn(value: unknown): number | undefined {
 
 const SECONDS_MAX = 86_400;
 
-/**
- * Returns the seconds of a Retry-After header, from 0 to a day. The header has a number of seconds or a date (RFC 9110,
- * section 10.2.3). A date is compared with the answer's own Date header, because the clocks of the two machines may differ.
- * Undefined if the header is absent or invalid.
- */
+/** Returns the seconds of a Retry-After header, up to a day. A date is compared with the answer's own clock. */
 function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefined {
   const value = headers["retry-after"]?.trim();
   if (value === undefined || value === "") return undefined;

@@ -48,9 +48,7 @@ const supporting =
   (treatment: Treatment) =>
   (...fields: readonly RareField[]): FieldSupport =>
     Object.fromEntries(fields.map((field) => [field, treatment]));
-/** Returns the support of an upstream that takes these fields as they are. */
 export const passing = supporting("passed");
-/** Returns the support of an upstream that takes these fields in another form. */
 export const translating = supporting("translated");
 
 /** Returns the treatment of a field by an upstream. */

@@ -134,8 +134,6 @@ export function unlessRefused<Result>(convert: () => Result): Result | UpstreamE
   }
 }
 
-/** A piece of an answer, as an upstream sent it. */
 export type UpstreamChunk = AnswerPiece;
 
-/** Token counts as an upstream reported them. */
 export type UpstreamUsage = ReportedUsage;

@@ -1,7 +1,6 @@
 import { isObject, type JsonObject } from "../api/json.ts";
 import type { UpstreamRequest } from "./provider.ts";
 
-/** Limits of an upstream on the JSON schemas that it enforces. */
 export interface SchemaLimits {
   /** Keywords that it refuses, each with the values that it takes nevertheless. */
   refuses: Readonly<Record<string, readonly unknown[]>>;

@@ -12,7 +12,6 @@ export type KindKey = Exclude<keyof Stated, "id" | "kind" | "headers" | "timeout
 export type PromptCaching = NonNullable<Stated["promptCaching"]>;
 export type ProviderTimeouts = Stated["timeouts"];
 
-/** Settings of one configured provider. */
 export interface ProviderSettings extends Omit<Stated, "baseUrl" | "apiKey"> {
   baseUrl: string | null;
   apiKey: string | null;
@@ -20,7 +19,6 @@ export interface ProviderSettings extends Omit<Stated, "baseUrl" | "apiKey"> {
   secondWire?: SecondWire;
 }
 
-/** A second wire of an upstream. */
 export interface SecondWire {
   wire: "messages" | "responses" | "generateContent";
   /** Matches the models that the upstream serves on this wire only; they must be those of `responses`. */

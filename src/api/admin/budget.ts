@@ -28,7 +28,6 @@ const Each = Type.String({
   description: "`token`, `model` or `metadata.` and a key: each value has the whole amount and the limits for itself.",
 });
 
-/** A counter of a budget in its current window. */
 export const BudgetCounter = Type.Object({
   value: Nullable(Type.String({ description: "The value of `each`; null if all share the amount." })),
   begins_at: Nullable(Time),

@@ -51,7 +51,6 @@ export const PricesByClass = byClass(Type.Number(), {
   description: `Credits per million tokens; of ${CALLS} credits each.`,
 });
 export type PricesByClass = ByName<number>;
-/** Amount in a request. */
 export const PositiveAmount = Type.Number({
   exclusiveMinimum: 0,
   maximum: 1_000_000_000,

@@ -55,7 +55,6 @@ export const NewGrant = Strict({
   }),
 });
 
-/** Result of a change of credits, with the balance after it. */
 export const Booking = Type.Object({
   object: Type.Literal("booking"),
   id: Id,

@@ -38,7 +38,6 @@ export const IdentityName = Strict({
   subject: Type.String({ minLength: 1, maxLength: 255, description: "The claim `sub`." }),
 });
 
-/** A session of the console that has not ended. */
 export const OpenSession = Type.Object({
   object: Type.Literal("open_session"),
   id: Id,

@@ -161,7 +161,6 @@ export const AuditEntry = Type.Object({
   after: Nullable(Type.Record(Type.String(), Type.Unknown())),
   request_id: Nullable(Id),
 });
-/** Filters of the audit log and of its exports. */
 export const AuditFilters = OptionalKeys({
   organization_id: Id,
   action: Type.String({ minLength: 1, maxLength: 100 }),

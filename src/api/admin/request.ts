@@ -59,7 +59,6 @@ export const RequestSummary = Type.Object({
   duration_ms: Nullable(Type.Integer()),
 });
 
-/** Filters of the list of requests, of its sums and of its exports. */
 export const RequestFilters = OptionalKeys({
   organization_id: Id,
   token_id: Id,
@@ -116,7 +115,6 @@ const PriceTier = Type.Object(
   },
 );
 
-/** A request with all details. */
 export const RequestDetail = Type.Object({
   ...RequestSummary.properties,
   prices: Nullable(PricesByClass),
@@ -178,14 +176,12 @@ export const RequestDetail = Type.Object({
 export type RequestSummary = Static<typeof RequestSummary>;
 export type RequestDetail = Static<typeof RequestDetail>;
 
-/** Answer as far as it was delivered. */
 export const KeptAnswer = Type.Object({
   message: ReplyMessage,
   finish_reason: Nullable(Type.Enum([...FinishReason.enum], { description: "Null if the answer was interrupted." })),
 });
 export type KeptAnswer = Static<typeof KeptAnswer>;
 
-/** Prompt and answer of a request. */
 export const Conversation = Type.Object({
   object: Type.Literal("conversation"),
   id: Type.String({ description: "The request's id." }),

@@ -116,7 +116,6 @@ export const Delta = Type.Object({
   ...BESIDE_TEXT,
 });
 
-/** Event of a streamed response. */
 export const ChatCompletionChunk = Type.Object({
   ...COMMON,
   object: Type.Literal("chat.completion.chunk"),

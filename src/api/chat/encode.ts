@@ -77,7 +77,6 @@ export function toErrorEnvelope({ message, type, param, code, fields }: PublicEr
   return { error: { message, type, param, code, ...fields } };
 }
 
-/** Writes a streamed answer in the format of OpenAI's chat completions. */
 export class ChatEventEncoder implements EventEncoder {
   readonly keepAlive = ": keep-alive\n\n";
   readonly #options: ChatStreamOptions;
@@ -186,10 +185,7 @@ function onlyContentOf(delta: Delta): string | undefined {
   return delta.content || undefined;
 }
 
-/**
- * Removes from a delta the role, which was sent when the stream opened, and empty content, which would turn the `null` of
- * a tool call or a refusal into an empty text. Returns undefined when nothing is left.
- */
+/** Removes the role, which was sent, and empty content, which would make the `null` beside a call a text. */
 function withoutRole({ role: _sent, content, ...rest }: Delta): Delta | undefined {
   const hasOther = Object.values(rest).some((value) => value !== undefined && value !== null && value !== "");
   if (!content && !hasOther) return undefined;

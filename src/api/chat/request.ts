@@ -151,7 +151,6 @@ const LogitBias = Type.Unsafe<Record<string, number>>({
   additionalProperties: { type: "number", minimum: -100, maximum: 100 },
 });
 
-/** Characters of a label's value. */
 export const LABEL_CHARACTERS_MAX = 512;
 
 /** Labels of a request. They are stored with the charge, so they have OpenAI's limits. */
@@ -239,7 +238,6 @@ export const SentRequest = Type.Object({
   ...RARE_FIELDS,
 });
 
-/** A request in the internal form. */
 export type ChatCompletionRequest = Omit<Static<typeof SentRequest>, "functions" | "function_call">;
 export type SentRequest = Static<typeof SentRequest>;
 export type SentMessage = Static<typeof SentMessage>;

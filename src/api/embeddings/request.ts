@@ -8,7 +8,6 @@ const DIMENSIONS_MAX = 65_536;
 
 const Text = Type.String({ minLength: 1 });
 const TokenIds = Type.Array(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), { minItems: 1 });
-/** The forms of `input`. */
 export const INPUTS = {
   text: Text,
   texts: Type.Array(Text, { minItems: 1, maxItems: INPUTS_MAX }),
@@ -37,7 +36,6 @@ export const EmbeddingRequest = Type.Object({
 });
 export type EmbeddingRequest = Static<typeof EmbeddingRequest>;
 
-/** Response of `POST /v1/embeddings`. */
 export const EmbeddingList = Type.Object({
   object: Type.Literal("list"),
   data: Type.Array(
@@ -59,7 +57,6 @@ export const EmbeddingList = Type.Object({
 });
 export type EmbeddingList = Static<typeof EmbeddingList>;
 
-/** A text, or the ids of its tokens. */
 export type EmbeddingInput = string | readonly number[];
 
 /** A checked request of embeddings: all inputs are texts, or all are token ids. */

@@ -3,7 +3,6 @@ import type { Model } from "../model.ts";
 import { OptionalText } from "../schema.ts";
 import { invalid, refuse } from "../validation.ts";
 
-/** A model in the format of Gemini's API. */
 export const GeminiModel = Type.Object({
   name: Type.String({ description: "`models/` and the model's id." }),
   version: Type.String(),

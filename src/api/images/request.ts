@@ -32,7 +32,6 @@ export const ImageRequest = Type.Object({
 });
 export type ImageRequest = Static<typeof ImageRequest>;
 
-/** Response of `POST /v1/images/generations`. */
 export const ImageList = Type.Object({
   created: Type.Integer({ description: "Unix time in seconds." }),
   data: Type.Array(

@@ -22,7 +22,6 @@ const MessageUsage = Type.Object({
 
 const OutputBlock = Type.Object({ type: Type.String() });
 
-/** Body of the response to POST /v1/messages. */
 export const MessageDocument = Typed("message", {
   id: Type.String({ pattern: "^msg_" }),
   role: Type.Literal("assistant"),
@@ -33,7 +32,6 @@ export const MessageDocument = Typed("message", {
   usage: MessageUsage,
 });
 
-/** Event of a streamed response. */
 export const MessageEvent = Type.Object({
   type: Type.Enum([
     "message_start",

@@ -5,7 +5,6 @@ import { compileCheck, refuseIf } from "../validation.ts";
 
 const Timestamp = Type.String({ description: "RFC 3339." });
 
-/** A model in the format of Anthropic's Models API. */
 export const MessagesModel = Typed("model", {
   id: Type.String(),
   display_name: Type.String(),

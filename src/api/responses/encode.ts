@@ -7,7 +7,6 @@ import type { OutputItem, ResponseObject, ResponseSettings, ResponseUsage } from
 
 const ID_PREFIX = "resp_";
 
-/** The facts of a request that its answer depends on. */
 export interface EncoderOptions extends Omit<OutputOptions, "answerId"> {
   settings: ResponseSettings;
 }

@@ -4,7 +4,6 @@ import type { Operation } from "../../operations/operation.ts";
 
 export const ADMIN_PREFIX = "/admin/v1";
 
-/** An operation as the server registers and documents it. */
 export type AdminEndpoint = ReturnType<typeof endpointOf>;
 
 function endpointOf([operationId, operation]: [string, Operation]) {

@@ -11,7 +11,6 @@ import type { ResponseItems } from "../../ledger/response-items.ts";
 import type { Conversations } from "../../reports/requests.ts";
 import type { RunningRequests } from "../shutdown.ts";
 
-/** Dependencies of the endpoints. */
 export interface EndpointServices {
   gateway: Gateway;
   running: Pick<RunningRequests, "follow" | "currentEnded">;

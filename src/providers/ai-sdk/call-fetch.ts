@@ -16,7 +16,6 @@ import { OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
 import { AMAZON_EVENT_STREAM, byteBoundsOf, PIECE_BYTES } from "./bounds.ts";
 import type { Fetch } from "./wire.ts";
 
-/** Parts that all calls of one provider share. */
 export interface CallSetup {
   dispatcher: Dispatcher;
   timeouts: ProviderTimeouts;
@@ -33,10 +32,7 @@ interface CallFetchOptions {
   answersAtOnce?: number;
 }
 
-/**
- * The fetch function of one call. It applies the rules of `http/` (timeouts, proxies, no redirects, bounded answers,
- * back-pressure), rejects with UpstreamError, and records the failure, because the packages wrap it in errors of their own.
- */
+/** The fetch function of one call, by the rules of `http/`. It records its failure, which the packages wrap. */
 export class CallFetch {
   failure: unknown;
   /** Tracks the reads of a streamed answer. The reader wraps each read in `demand.during`. */

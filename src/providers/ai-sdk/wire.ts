@@ -18,7 +18,6 @@ type Models = Pick<ProviderV4, "languageModel" | "embeddingModel">;
 /** Creates the models of a package for one call. Their requests use the call's own fetch. */
 export type Connect = (fetch: Fetch) => Promise<Models>;
 
-/** Embeddings on one wire. */
 export interface EmbeddingWire {
   /** Returns the most inputs of one call of a model, where the package's number is too large; absent if it never is. */
   inputsACall?(model: string): number;

@@ -178,10 +178,7 @@ function withoutNulls(record: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== null));
 }
 
-/**
- * Converts the counters: `input_tokens` excludes cached and written tokens ("Prompt caching", "Tracking cache
- * performance"), and `cache_creation` divides the written ones by the time for which they are kept.
- */
+/** Converts the counters: `input_tokens` excludes cached and written tokens ("Prompt caching"). */
 function toUsage(usage: JsonObject): UpstreamUsage | undefined {
   const { input_tokens: input, output_tokens: output } = usage;
   if (typeof input !== "number" || typeof output !== "number") return undefined;

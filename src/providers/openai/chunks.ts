@@ -37,10 +37,7 @@ function othersOf(record: JsonObject, known: ReadonlySet<string>): JsonObject | 
   return others;
 }
 
-/**
- * Converts the JSON of one answer to chunks. Other choices than the first and values of a wrong type are ignored; fields
- * that the service does not know are passed on. Keeps the state that later events of the answer depend on.
- */
+/** Converts the JSON of one answer to chunks. Only the first choice is read; unknown fields are passed on. */
 export class ChunkReader {
   isFinished = false;
   /** True once an event was read. All events have the same id, so only the first one's is passed on. */
@@ -244,10 +241,7 @@ export function endedWith(reason: string): UpstreamError {
 /** Fields whose text continues that of the piece before. */
 const GROWING = ["text", "summary", "data"];
 
-/**
- * Collects OpenRouter's `reasoning_details`: signed reasoning, streamed in pieces. Some models require it to be sent back
- * with the results of tool calls ("Preserving reasoning" in OpenRouter's guide).
- */
+/** Collects OpenRouter's `reasoning_details`, which some models require back with the results of tool calls. */
 export class ReasoningDetails {
   readonly #details = new Map<string, Record<string, unknown>>();
   /** Digest of the reasoning that was passed on beside the details. */
