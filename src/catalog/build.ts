@@ -187,7 +187,7 @@ function idsOf(models: ReadonlyMap<string, CatalogModel>): string {
   return ids.length <= IDS_SHOWN_MAX ? ids.join(", ") : `${ids.slice(0, IDS_SHOWN_MAX).join(", ")}, …`;
 }
 
-/** Returns the model of a default alias: the newest of the cheaper half of its family that takes tools, else of others. */
+/** Returns the model of a default alias: the newest of the cheaper half, of its family if that has any. */
 function usualModel(models: readonly CatalogModel[], beginning: string): CatalogModel | undefined {
   const able = models.filter(
     ({ capabilities, deprecatedSince }) => capabilities.has("tools") && deprecatedSince === null,
