@@ -65,8 +65,8 @@ export function directoryOver({ rows, clock }: { rows: DirectoryRows; clock: () 
       return row && toToken(row, nowMs);
     },
     async grants({ organizationId, cursor, limit }: { organizationId: string } & PageRequest): Promise<Page<Grant>> {
-      const search = { organizationId, id: null, before: positionOf(cursor), limit: limit + 1 };
-      return pageOf(await rows.grants(search), limit, toGrant, cursorFor);
+      const found = await rows.grants({ organizationId, before: positionOf(cursor), limit: limit + 1 });
+      return pageOf(found, limit, toGrant, cursorFor);
     },
     /** Returns grants with this reference or id, with their organizations: of one organization, or of all (null). */
     async grantsNamed(name: string, organizationId: string | null, limit: number) {

@@ -37,7 +37,7 @@ export async function ensureFirstOrganization(services: FirstRunServices): Promi
 /** Returns true where a first run ended before its last step, the grant, and so has shown no token. */
 async function isUnfinished({ store }: FirstRunServices, { id }: OrganizationRow): Promise<boolean> {
   const one = { organizationId: id, before: null, limit: 1 };
-  if ((await store.directory.grants({ ...one, id: null })).length > 0) return false;
+  if ((await store.directory.grants(one)).length > 0) return false;
   const [making] = await store.admin.audit({ ...one, action: "organization.create" });
   return making?.actorKind === "service";
 }

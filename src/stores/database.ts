@@ -4,14 +4,19 @@ import type { Table, TableShape } from "./table.ts";
 
 type WriteOptions = Partial<Pick<StatementBatch, "isDurable" | "isDroppable">>;
 
+/** Runs the query of a template. */
+type RowTemplate<Result> = (...query: Parameters<typeof sql>) => Promise<Result>;
+
 /** The database as the queries use it. */
 export interface Database extends SqlDialect, Pick<StoreDriver, "find" | "snapshot"> {
-  /** Runs one read as `find` does; returns its rows as those of a table. */
-  findRows<Row extends object>(table: Table<Row>, query: Sql): Promise<Row[]>;
-  /** Runs one read as `find` does; returns its first row. */
-  findRow<Row extends object>(table: Table<Row>, query: Sql): Promise<Row | undefined>;
+  /** Returns the template of a read that runs as `find` does, and returns its rows as those of a table. */
+  findRows<Row extends object>(table: Table<Row>): RowTemplate<Row[]>;
+  /** Returns the template of such a read that returns its first row. */
+  findRow<Row extends object>(table: Table<Row>): RowTemplate<Row | undefined>;
   /** Runs one read in a snapshot, without waiting for writes. */
   read<Row extends object>(query: Sql): Promise<Row[]>;
+  /** Returns the template of a read that runs as `read` does, and returns its rows as those of a table. */
+  readRows<Row extends object>(table: Table<Row>): RowTemplate<Row[]>;
   /** Counts the rows of a table, or those that meet a condition, as `read` does. */
   count(rows: Sql): Promise<number>;
   /** Deletes rows of a table that meet a condition, at most `limit`, as `write` does; returns their number. */
@@ -41,15 +46,16 @@ export function databaseOver(driver: StoreDriver): Database {
   return {
     ...driver.dialect,
     find: (query) => driver.find(query),
-    findRows: async (table, query) => (await driver.find(query)).map(table.fromRecord),
-    async findRow(table, query) {
-      const [row] = await driver.find(query);
-      return row && table.fromRecord(row);
+    findRows: rowsBy((query) => driver.find(query)),
+    findRow: (table) => {
+      const rows = rowsBy((query) => driver.find(query))(table);
+      return async (...query) => (await rows(...query))[0];
     },
     async read<Row extends object>(query: Sql) {
       const [rows = []] = await driver.snapshot([query]);
       return rows as Row[];
     },
+    readRows: rowsBy(async (query) => (await driver.snapshot([query])).flat()),
     async count(rows) {
       const [[row] = []] = await driver.snapshot([sql`select count(*) as count from ${rows}`]);
       return Number(row?.count);
@@ -70,6 +76,13 @@ export function databaseOver(driver: StoreDriver): Database {
     },
     snapshot: (queries) => driver.snapshot(queries),
   };
+}
+
+/** Returns the templates of reads that are run in this way. */
+function rowsBy(run: StoreDriver["find"]): Database["findRows"] {
+  return (table) =>
+    async (...query) =>
+      (await run(sql(...query))).map(table.fromRecord);
 }
 
 /** Splits a list into lists of at most `size` items. */

@@ -173,7 +173,7 @@ function evidenceCases(subject: Subject): void {
     const { organizationId } = await history(subject);
     await storeDigests(subject.store, organizationId);
     const of = `where organization_id = '${organizationId}'`;
-    const [grant] = await subject.store.directory.grants({ organizationId, id: null, before: null, limit: 1 });
+    const [grant] = await subject.store.directory.grants({ organizationId, before: null, limit: 1 });
     const { id: subjectId, amount } = grant as GrantRow;
     const time = { clock: Date.now, newId: () => `audit_${organizationId}` };
     const record = auditRow(COMMAND_ACTOR, { action: "credits.grant", organizationId, subjectId }, time);

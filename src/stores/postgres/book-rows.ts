@@ -4,10 +4,8 @@ import { BOOK_READS, type BookRead, type FoundRows, planReads, type WantedRows }
 import { BOOK_WRITES } from "../book-writes.ts";
 import type { BudgetCache } from "../budget-cache.ts";
 import type { Cell } from "../fields.ts";
-import type { Transaction } from "./transact.ts";
+import { CLOCK, type Transaction } from "./transact.ts";
 import { arrayText, writeStatement } from "./writes.ts";
-
-const CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
 
 const READS = new Map(
   Object.entries<BookRead>(BOOK_READS).map(([name, read]) => [name, { ...read, text: selection(read, name) }]),

@@ -82,9 +82,8 @@ export async function migrate({ durable: pool, place }: Pools, migrations: Migra
 
 /** Returns the migrations that were applied; undefined if the database has no schema. */
 async function appliedRows(pool: pg.Pool): Promise<AppliedMigration[] | undefined> {
-  const found = await query<{ exists: boolean }>(pool, { text: SCHEMA_EXISTS, isRepeatable: true });
-  if (found.rows[0]?.exists !== true) return undefined;
-  return appliedFrom((await query(pool, { text: APPLIED, isRepeatable: true })).rows);
+  const [found] = await query<{ exists: boolean }>(pool, SCHEMA_EXISTS);
+  return found?.exists === true ? appliedFrom(await query(pool, APPLIED)) : undefined;
 }
 
 /** Rejects with OperatorError unless the schema is current. Changes nothing. */

@@ -155,7 +155,7 @@ test("a session that the server ends as it begins does no harm", async () => {
   await new Promise((resolve) => server.once("listening", resolve));
   const { port } = server.address() as { port: number };
   const pools = openPools(`postgres://user:secret@127.0.0.1:${port}/db`);
-  const asked = query(pools.durable, { text: "SELECT 1", isRepeatable: true });
+  const asked = query(pools.durable, "SELECT 1");
   await expect(asked).rejects.toMatchObject({ name: "StoreUnavailableError", kind: "lost" });
   expect(sessions).toBe(5);
   await closePools(pools);

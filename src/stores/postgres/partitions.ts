@@ -1,6 +1,6 @@
 import type pg from "pg";
 import { idAt } from "../../credits/request-id.ts";
-import { query, transact } from "./transact.ts";
+import { CLOCK, query, transact } from "./transact.ts";
 
 /**
  * Begins a transaction of several reads. Its snapshot is taken after the lock, so that no partition is dropped between them:
@@ -16,7 +16,6 @@ const ATTACH_LOCK_TIMEOUT_MS = 500;
 const DROP_LOCK_TIMEOUT_MS = 30;
 /** Passing over many rows that were deleted a moment ago takes time, for which requests would wait. */
 const DROP_READ_TIMEOUT_MS = 100;
-const NOW = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
 /** Partitions of the months before that of $1. */
 const EARLIER = `
   SELECT relname AS name FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
@@ -44,9 +43,9 @@ export async function makePartitions(pool: pg.Pool): Promise<void> {
   for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead += 1) {
     const { name, fromMs, toMs } = partitionOf(today, ahead);
     const text = "SELECT to_regclass($1) IS NOT NULL AS exists";
-    const found = await query<{ exists: boolean }>(pool, { text, values: [name], isRepeatable: true });
+    const [found] = await query<{ exists: boolean }>(pool, text, [name]);
     // A failure for one month must not prevent the partitions of later months.
-    if (found.rows[0]?.exists === false) await makePartition(pool, name, fromMs, toMs).catch(() => {});
+    if (found?.exists === false) await makePartition(pool, name, fromMs, toMs).catch(() => {});
   }
 }
 
@@ -57,8 +56,8 @@ export async function makePartitions(pool: pg.Pool): Promise<void> {
 export async function dropEmptyPartitions(pool: pg.Pool): Promise<void> {
   // Requests of the last month may still be running.
   const { name: lastMonth } = partitionOf(await readToday(pool), -1);
-  const { rows } = await query<{ name: string }>(pool, { text: EARLIER, values: [lastMonth], isRepeatable: true });
-  for (const { name } of rows) await dropIfEmpty(pool, name).catch(() => {});
+  for (const { name } of await query<{ name: string }>(pool, EARLIER, [lastMonth]))
+    await dropIfEmpty(pool, name).catch(() => {});
 }
 
 function dropIfEmpty(pool: pg.Pool, name: string): Promise<void> {
@@ -78,8 +77,8 @@ function dropIfEmpty(pool: pg.Pool, name: string): Promise<void> {
 }
 
 async function readToday(pool: pg.Pool): Promise<Date> {
-  const { rows } = await query<{ now: bigint }>(pool, { text: NOW, isRepeatable: true });
-  return new Date(Number(rows[0]?.now));
+  const [clock] = await query<{ now: bigint }>(pool, CLOCK);
+  return new Date(Number(clock?.now));
 }
 
 /** Returns the partition of the month that is `ahead` months after a time. */

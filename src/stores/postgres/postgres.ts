@@ -51,6 +51,10 @@ const TABLE_LOCKS = `
     AND relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND pid <> pg_backend_pid()
     AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
   ORDER BY lock`;
+const SERVER = `
+  SELECT current_setting('server_version_num')::integer AS version, current_setting('server_encoding') AS encoding,
+    to_regclass('incomplete_copy') IS NOT NULL AS incomplete`;
+const REFUSES = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
 export const POSTGRES_DIALECT: SqlDialect = {
   now: () => sql`floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
   sharedLock: () => sql`for share`,
@@ -97,13 +101,8 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Migr
 }
 
 async function checkServer({ durable, place }: Pools, isCopyTarget: boolean): Promise<void> {
-  const { rows } = await query<{ version: number; encoding: string; incomplete: boolean }>(durable, {
-    text: `SELECT current_setting('server_version_num')::integer AS version,
-             current_setting('server_encoding') AS encoding,
-             to_regclass('incomplete_copy') IS NOT NULL AS incomplete`,
-    isRepeatable: true,
-  });
-  const { version = 0, encoding = "", incomplete = false } = rows[0] ?? {};
+  const [found] = await query<{ version: number; encoding: string; incomplete: boolean }>(durable, SERVER);
+  const { version = 0, encoding = "", incomplete = false } = found ?? {};
   const major = Math.floor(version / 10_000);
   if (major < OLDEST_MAJOR) {
     throw new OperatorError(
@@ -129,15 +128,17 @@ function driverOver(pools: Pools, stopPartitions: () => void): StoreDriver {
     apply: (durability, transitions) =>
       apply(durability === "holds" ? pools.holds : pools.settlements, budgets, transitions),
     run: (statements) => run(pools, statements),
-    find: async (statement) => (await query(pools.durable, { ...toQuery(statement), isRepeatable: true })).rows,
+    find(statement) {
+      const { text, values } = toQuery(statement);
+      return query(pools.durable, text, values);
+    },
     snapshot: (queries) => snapshot(pools.reports, queries),
     pools: () => usesOf(pools),
     // The pools close idle connections by themselves.
     runExclusively: (work) => runExclusively(pools.durable, work),
     async ping() {
-      const text = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS refuses";
-      const { rows } = await query<{ refuses: boolean }>(pools.durable, { text, isRepeatable: true });
-      if (rows[0]?.refuses !== false) throw new StoreUnavailableError("The database does not accept writes.");
+      const [found] = await query<{ refuses: boolean }>(pools.durable, REFUSES);
+      if (found?.refuses !== false) throw new StoreUnavailableError("The database does not accept writes.");
     },
     close() {
       stopPartitions();
@@ -153,8 +154,7 @@ async function apply(pool: pg.Pool, budgets: BudgetCache, transitions: Transitio
   } catch (error) {
     if (!(error instanceof PostgresFailure) || error.kind !== "locked") throw error;
     // First, because a service that waits for a table holds the locks of its organizations meanwhile.
-    const { rows } = await query<{ lock: string }>(pool, { text: TABLE_LOCKS, isRepeatable: true });
-    const tables = rows.map(({ lock }) => lock);
+    const tables = (await query<{ lock: string }>(pool, TABLE_LOCKS)).map(({ lock }) => lock);
     if (tables.length > 0) {
       const message = `Other sessions have locked tables of the store: ${tables.join(", ")}.`;
       throw new TablesLockedError(message, { cause: error });
@@ -178,12 +178,7 @@ function book(pool: pg.Pool, budgets: BudgetCache, transitions: Transition[]): P
 
 /** Returns the organizations of a batch whose balances another transaction has locked at this moment. */
 async function lockedOrganizations(pool: pg.Pool, transitions: readonly Transition[]): Promise<string[]> {
-  const { organizationIds } = namesOf(transitions);
-  const { rows } = await query<{ organization_id: string }>(pool, {
-    text: LOCKED,
-    values: [organizationIds],
-    isRepeatable: true,
-  });
+  const rows = await query<{ organization_id: string }>(pool, LOCKED, [namesOf(transitions).organizationIds]);
   return rows.map(({ organization_id: id }) => id);
 }
 

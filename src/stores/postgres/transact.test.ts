@@ -150,7 +150,7 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     const name = await counter();
     const defect = Object.assign(new TypeError("no such thing"), { code: "ERR_INVALID_ARG_TYPE" });
     let attempts = 0;
-    await query(pools.durable, { text: "SELECT 1", isRepeatable: true });
+    await query(pools.durable, "SELECT 1");
     const before = pools.durable.totalCount;
     const failing = transact(pools.durable, BOOKING, async (client) => {
       attempts += 1;
@@ -194,14 +194,14 @@ describe.skipIf(!hasPostgres)("a transaction", () => {
     const impatient = new URL(proxy.url);
     impatient.searchParams.set("query_timeout", "300");
     const own = openPools(impatient.href);
-    await query(own.durable, { text: "SELECT 1", isRepeatable: true });
+    await query(own.durable, "SELECT 1");
     expect(own.durable.totalCount).toBe(1);
     proxy.isFrozen = true;
     const silent = transact(own.durable, BOOKING, async () => {});
     await expect(silent).rejects.toBeInstanceOf(StoreUnavailableError);
     expect(own.durable.totalCount).toBe(0);
     proxy.isFrozen = false;
-    await query(own.durable, { text: "SELECT 1", isRepeatable: true });
+    await query(own.durable, "SELECT 1");
     await closePools(own);
   });
 

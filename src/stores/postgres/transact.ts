@@ -15,6 +15,8 @@ const NAMES_MAX = 64;
 /** Texts whose uses are counted. When there are more, counting begins again. */
 const COUNTED_MAX = 512;
 
+/** Reads the server's clock in milliseconds. */
+export const CLOCK = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
 const EXCLUSIVE_MS = 60_000;
 /** An advisory lock needs no table privileges, and ends with the connection of a process that dies. */
 const LOCK_EXCLUSIVELY = "SELECT pg_advisory_xact_lock(hashtextextended('tollgate.turn', 0))";
@@ -152,15 +154,17 @@ export function transact<T>(
   );
 }
 
-/** Runs one statement in a transaction of its own. */
-export function query<Row extends pg.QueryResultRow>(
+/** Runs one read in a transaction of its own. Returns its rows. */
+export async function query<Row extends pg.QueryResultRow>(
   pool: pg.Pool,
-  { isRepeatable, ...config }: { text: string; values?: unknown[]; isRepeatable: boolean },
-): Promise<pg.QueryResult<Row>> {
-  return retrying(isRepeatable, (attempt) => {
+  text: string,
+  values?: unknown[],
+): Promise<Row[]> {
+  const { rows } = await retrying(true, (attempt) => {
     attempt.mayBeBooked = true;
-    return onClient(pool, (client) => client.query<Row>(config));
+    return onClient(pool, (client) => client.query<Row>(text, values));
   });
+  return rows;
 }
 
 interface Attempt {

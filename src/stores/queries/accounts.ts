@@ -80,9 +80,9 @@ function organizations(database: Database) {
       const change = sql`update balance set ${BALANCE.set({ warnAt })} where organization_id = ${id}`;
       return writeIf([change], recordOf(audit, { balance: [{ id, warnAt }] }));
     },
-    organization: (id: string) => findRow(ORGANIZATION, sql`select * from organization where id = ${id}`),
+    organization: (id: string) => findRow(ORGANIZATION)`select * from organization where id = ${id}`,
     organizations: ({ after, limit }: IdPage) =>
-      findRows(ORGANIZATION, sql`select * from organization where id > ${after ?? ""} order by id limit ${limit}`),
+      findRows(ORGANIZATION)`select * from organization where id > ${after ?? ""} order by id limit ${limit}`,
     /**
      * Writes the fields of a change that differ from the stored ones, and no others, so that concurrent changes of
      * different fields are all preserved. `auditOf` makes the audit record from those fields before and after; if none
@@ -132,7 +132,7 @@ function pick(values: OrganizationUpdate, fields: readonly (keyof OrganizationUp
 function tokens({ find, findRow, findRows }: Database) {
   const limitingBudgets = async ({ organizationId, callerId }: TokenRow): Promise<LimitingBudget[]> => {
     const of = sql`organization_id = ${organizationId} and limits is not null`;
-    const rows = await findRows(BUDGET, sql`select * from budget where ${of} order by id`);
+    const rows = await findRows(BUDGET)`select * from budget where ${of} order by id`;
     return rows.filter(({ callerIds }) => callerIds?.includes(callerId) !== false);
   };
   const withOrganization = async (condition: Sql): Promise<TokenWithOrganization | undefined> => {
@@ -151,18 +151,17 @@ function tokens({ find, findRow, findRows }: Database) {
     return { ...token, limitingBudgets: Number(row.has_limiting_budgets) === 1 ? await limitingBudgets(token) : [] };
   };
   const shortToken = async (hash: Uint8Array): Promise<TokenWithOrganization | undefined> => {
-    const short = await findRow(
-      SHORT_TOKEN,
-      sql`
+    const short = await findRow(SHORT_TOKEN)`
         select short_token.* from short_token
         left join operator on operator.id = short_token.operator_id
         left join identity on identity.id = short_token.operator_id
-        where short_token.hash = ${hash} and operator.revoked_at is null and identity.blocked_at is null`,
-    );
+        where short_token.hash = ${hash} and operator.revoked_at is null and identity.blocked_at is null`;
     if (short === undefined) return undefined;
     const { sessionHash, tokenId } = short;
-    const ofSession = sql`select * from admin_session where hash = ${sessionHash}`;
-    const session = sessionHash === null ? null : await findRow(ADMIN_SESSION, ofSession);
+    const session =
+      sessionHash === null
+        ? null
+        : await findRow(ADMIN_SESSION)`select * from admin_session where hash = ${sessionHash}`;
     const token = await withOrganization(sql`token.id = ${tokenId}`);
     if (session === undefined || token === undefined) return undefined;
     const expiresAtMs = Math.min(short.expiresAtMs, token.expiresAtMs ?? Number.POSITIVE_INFINITY);
@@ -185,7 +184,7 @@ function tokens({ find, findRow, findRows }: Database) {
      * is as it was when it was read after the number.
      */
     async accountVersion(): Promise<number> {
-      const row = await findRow(ACCOUNT_VERSION, sql`select * from account_version where id = 1`);
+      const row = await findRow(ACCOUNT_VERSION)`select * from account_version where id = 1`;
       return row?.version ?? 0;
     },
     async token(id: string): Promise<TokenWithBudget | undefined> {

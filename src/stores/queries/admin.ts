@@ -88,8 +88,8 @@ function operators({ find, findRow, write, writeIf }: Database) {
         ...recordOf(audit),
       ]);
     },
-    operatorByHash: (hash: Uint8Array) => findRow(OPERATOR, sql`select * from operator where hash = ${hash}`),
-    operator: (id: string) => findRow(OPERATOR, sql`select * from operator where id = ${id}`),
+    operatorByHash: (hash: Uint8Array) => findRow(OPERATOR)`select * from operator where hash = ${hash}`,
+    operator: (id: string) => findRow(OPERATOR)`select * from operator where id = ${id}`,
     /**
      * Writes an operator. Returns false if one of that name is not revoked, or if the operator who creates them has been
      * revoked meanwhile; then nothing is written.
@@ -119,7 +119,7 @@ function sessions({ findRow, write, writeIf }: Database) {
         ...recordOf(audit),
       ]);
     },
-    session: (hash: Uint8Array) => findRow(ADMIN_SESSION, sql`select * from admin_session where hash = ${hash}`),
+    session: (hash: Uint8Array) => findRow(ADMIN_SESSION)`select * from admin_session where hash = ${hash}`,
     async touchSession(hash: Uint8Array, seenAtMs: number) {
       await write([sql`update admin_session set seen_at = ${seenAtMs} where hash = ${hash}`]);
     },
@@ -171,8 +171,9 @@ function auditEntries({ findRows, write }: Database) {
         after !== undefined && sql`id > ${after}`,
         before !== null && sql`id < ${before}`,
       );
-      const query = sql`select * from audit_entry where ${wanted} order by id desc limit ${limit}`;
-      return (await findRows(AUDIT_ENTRY, query)).map(({ rows: _, checksum: __, ...audit }) => audit);
+      const found = await findRows(AUDIT_ENTRY)`
+        select * from audit_entry where ${wanted} order by id desc limit ${limit}`;
+      return found.map(({ rows: _, checksum: __, ...audit }) => audit);
     },
   };
 }

@@ -24,15 +24,15 @@ export function allowanceRows({ find, findRow, findRows, now, write, writeIf }: 
       }
       const conflict = sql`on conflict (organization_id, reference) where reference is not null do nothing`;
       await writeIf([sql`${ALLOWANCE.insert(row)} ${conflict}`], record);
-      const condition = equal({ organization_id: organizationId, reference });
-      const found = await findRow(ALLOWANCE, sql`select * from allowance where ${condition}`);
+      const found = await findRow(ALLOWANCE)`
+        select * from allowance where ${equal({ organization_id: organizationId, reference })}`;
       if (found === undefined) throw new Error("the allowance that was written is missing");
       return found;
     },
     /** Returns the allowances of an organization, or of all (null), in the order of their ids. */
     async list({ organizationId, after, limit }: IdPage & { organizationId: string | null }): Promise<AllowanceRow[]> {
       const wanted = sql`id > ${after ?? ""} and ${equal({ organization_id: organizationId })}`;
-      return findRows(ALLOWANCE, sql`select * from allowance where ${wanted} order by id limit ${limit}`);
+      return findRows(ALLOWANCE)`select * from allowance where ${wanted} order by id limit ${limit}`;
     },
     /** Ends an allowance. Returns false if it does not exist or has ended; then nothing is written. */
     async end({ organizationId, id }: AllowanceKey, atMs: number, audit?: AuditRow): Promise<boolean> {

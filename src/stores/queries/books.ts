@@ -87,7 +87,7 @@ function transitions({ find, findRow, now, read, remove }: Database, driver: Sto
       return { count: Number(row?.count ?? 0), earliestExpiryMs: Number(row?.expires ?? nowMs) - nowMs };
     },
     balance: (organizationId: string): Promise<BalanceRow | undefined> =>
-      findRow(BALANCE, sql`select * from balance where organization_id = ${organizationId}`),
+      findRow(BALANCE)`select * from balance where organization_id = ${organizationId}`,
     /**
      * Finds organizations that have a grant that is due to take effect or to expire, by the store's clock, in the order of
      * their ids. Takes no locks: `refresh` checks again.

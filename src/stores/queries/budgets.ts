@@ -27,7 +27,7 @@ export function budgetRows(database: Database) {
       writeIf([budgetsChange(row.organizationId), BUDGET.insert(row)], recordOf(audit, { budget: [row] })),
     /** Returns the budgets of an organization, in the order of their ids. */
     budgets: (organizationId: string): Promise<BudgetRow[]> =>
-      findRows(BUDGET, sql`select * from budget where organization_id = ${organizationId} order by id`),
+      findRows(BUDGET)`select * from budget where organization_id = ${organizationId} order by id`,
     /**
      * Writes the terms of a budget that was read as `old`. Returns false if they were changed since, or it was deleted; then
      * nothing is written.
@@ -69,17 +69,14 @@ export function budgetRows(database: Database) {
         return sql`(budget_id = ${budgetId} and window_at = ${windowAtMs} and value = ${value})`;
       });
       const condition = sql`organization_id = ${organizationId} and (${join(named, " or ")})`;
-      return findRows(BUDGET_USE, sql`select * from budget_use where ${condition}`);
+      return findRows(BUDGET_USE)`select * from budget_use where ${condition}`;
     },
     /** Returns the counters of a budget in a window, in the order of their values, from the one after `after` on. */
     usesInWindow: ({ organizationId, id }: BudgetKey, windowAtMs: number, { after, limit }: IdPage) =>
-      findRows(
-        BUDGET_USE,
-        sql`
+      findRows(BUDGET_USE)`
           select * from budget_use
           where ${equal({ organization_id: organizationId, budget_id: id, window_at: windowAtMs })}
             and value > ${after ?? ""} order by value limit ${limit}`,
-      ),
     /** Returns the store's time, which tells the current windows. */
     async budgetTime(): Promise<number> {
       const [row] = await find(sql`select ${now()} as now`);

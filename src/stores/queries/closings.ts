@@ -78,8 +78,7 @@ function isBooked(beforeMs: number): Sql {
 }
 
 async function closingOf(database: Database, organizationId: string): Promise<ClosingRow | undefined> {
-  const [row] = await database.read(sql`select * from closing where organization_id = ${organizationId}`);
-  return row && CLOSING.fromRecord(row);
+  return (await database.readRows(CLOSING)`select * from closing where organization_id = ${organizationId}`)[0];
 }
 
 /**
@@ -131,10 +130,10 @@ async function examine(database: Database, tally: ClosingTally, records: readonl
   const requests = checkEach(REQUEST, records, refuse);
   const [first, last] = [requests[0], requests.at(-1)];
   if (first === undefined || last === undefined) return;
-  const late = await database.read(sql`
+  const late = await database.readRows(ADJUSTMENT)`
     select * from adjustment where organization_id = ${tally.organizationId} and kind = 'late_settlement'
-      and hold_id >= ${first.holdId} and hold_id <= ${last.holdId}`);
-  const lateOf = Map.groupBy(late.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
+      and hold_id >= ${first.holdId} and hold_id <= ${last.holdId}`;
+  const lateOf = Map.groupBy(late, ({ holdId }) => holdId);
   for (const request of requests) {
     checkRequestRow(request, lateOf.get(request.holdId) ?? [], refuse);
     tally.add(request);

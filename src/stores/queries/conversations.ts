@@ -25,8 +25,7 @@ export function conversationRows(database: Database) {
       );
     },
     async find(key: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined> {
-      const [row] = await database.read(sql`select * ${present(key, retentionMs)}`);
-      return row && CONVERSATION.fromRecord(row);
+      return (await database.readRows(CONVERSATION)`select * ${present(key, retentionMs)}`)[0];
     },
     /** Returns whether the organization stores conversations now, and whether this one is stored. */
     async status(key: ConversationKey, retentionMs: number) {

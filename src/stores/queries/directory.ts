@@ -58,7 +58,6 @@ export interface TokenSearch extends NewestFirst {
 
 export interface GrantSearch extends NewestFirst {
   organizationId: string;
-  id: string | null;
 }
 
 /** A session with its holder: an operator, the token of a member, or a person at an identity provider. */
@@ -81,7 +80,7 @@ export interface SessionSearch {
 export type DirectoryRows = ReturnType<typeof directoryRows>;
 
 /** Searches of organizations, tokens, grants, operators and sessions, the newest first. They run beside the writes. */
-export function directoryRows({ read }: Database) {
+export function directoryRows({ read, readRows }: Database) {
   return {
     async organizations(page: OrganizationSearch): Promise<ListedOrganization[]> {
       const rows = await read<{ charged: bigint; from_day: bigint | null }>(organizationQuery(page));
@@ -95,12 +94,11 @@ export function directoryRows({ read }: Database) {
       const rows = await read<Record<string, unknown>>(tokenQuery(page));
       return rows.map((row) => ({ token: withBudget(row), organizationName: row.organization_name as string }));
     },
-    async grants({ organizationId, id, before, limit }: GrantSearch): Promise<GrantRow[]> {
-      const wanted = allOf(equal({ organization_id: organizationId, id }), isBefore("credit_grant", before));
-      const rows = await read(sql`
-        select * from credit_grant where ${wanted} order by created_at desc, id desc limit ${limit}`);
-      return rows.map(GRANT.fromRecord);
-    },
+    grants: ({ organizationId, before, limit }: GrantSearch): Promise<GrantRow[]> =>
+      readRows(GRANT)`
+        select * from credit_grant
+        where ${allOf(sql`organization_id = ${organizationId}`, isBefore("credit_grant", before))}
+        order by created_at desc, id desc limit ${limit}`,
     /** Returns grants with this reference or id, of one organization or of all (null). */
     async grantsNamed(
       name: string,
@@ -115,12 +113,10 @@ export function directoryRows({ read }: Database) {
       const rows = await read<Record<string, unknown>>(both);
       return rows.map((row) => ({ grant: GRANT.fromRecord(row), organizationName: row.organization_name as string }));
     },
-    async operators({ before, limit }: NewestFirst): Promise<OperatorRow[]> {
-      const rows = await read(sql`
-        select * from operator where ${allOf(isBefore("operator", before))}
-        order by created_at desc, id desc limit ${limit}`);
-      return rows.map(OPERATOR.fromRecord);
-    },
+    operators: ({ before, limit }: NewestFirst): Promise<OperatorRow[]> =>
+      readRows(OPERATOR)`
+          select * from operator where ${allOf(isBefore("operator", before))}
+          order by created_at desc, id desc limit ${limit}`,
     async sessions(search: SessionSearch): Promise<ListedSession[]> {
       const rows = await read<Record<string, unknown>>(sessionQuery(search));
       return rows.map((row) => {

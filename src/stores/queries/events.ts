@@ -60,7 +60,7 @@ export function eventRows(database: Database) {
   return { ...events(database), ...receivers(database), ...deliveries(database), ...watched(database) };
 }
 
-function events({ read, write, writeIf }: Database) {
+function events({ readRows, write, writeIf }: Database) {
   return {
     /** Writes the event of a change with its audit record. Returns false if its key is known: nothing is written. */
     insertEvent: (event: EventRow, audit: AuditRow): Promise<boolean> =>
@@ -72,10 +72,8 @@ function events({ read, write, writeIf }: Database) {
       }
     },
     /** Returns the oldest events whose deliveries are not written. */
-    async unroutedEvents(limit: number): Promise<EventRow[]> {
-      const rows = await read(sql`select * from event where is_routed = 0 order by made_at limit ${limit}`);
-      return rows.map(EVENT.fromRecord);
-    },
+    unroutedEvents: (limit: number): Promise<EventRow[]> =>
+      readRows(EVENT)`select * from event where is_routed = 0 order by made_at limit ${limit}`,
     /** Writes the deliveries of events. Those that another node has written stay as they are. */
     async routeEvents(keys: readonly string[], rows: readonly DeliveryRow[]) {
       const inserts = rows.map((row) => sql`${DELIVERY.insert(row)} on conflict do nothing`);
@@ -97,7 +95,7 @@ function events({ read, write, writeIf }: Database) {
 }
 
 /** The reads of periodic checks. */
-function watched({ read }: Database) {
+function watched({ read, readRows }: Database) {
   return {
     /** Returns what organizations spent in finished days, with their credits. */
     async pastSpending(fromDay: number, toDay: number): Promise<PastSpending[]> {
@@ -114,12 +112,10 @@ function watched({ read }: Database) {
       }));
     },
     /** Returns the valid tokens that expire in a period, without those that were replaced. */
-    async expiringTokens(fromMs: number, toMs: number): Promise<ExpiringToken[]> {
-      const rows = await read(sql`
-        select organization_id, id, name, expires_at from token
-        where expires_at > ${fromMs} and expires_at <= ${toMs} and revoked_at is null and successor_id is null`);
-      return rows.map((row) => EXPIRING_TOKEN.fromRecord(row));
-    },
+    expiringTokens: (fromMs: number, toMs: number) =>
+      readRows(EXPIRING_TOKEN)`
+          select organization_id, id, name, expires_at from token
+          where expires_at > ${fromMs} and expires_at <= ${toMs} and revoked_at is null and successor_id is null`,
     /** Returns which organizations used some models since a day. */
     async modelUsers(models: readonly string[], fromDay: number): Promise<{ organizationId: string; model: string }[]> {
       const rows = await read<{ organization_id: string; name: string }>(sql`
@@ -128,19 +124,17 @@ function watched({ read }: Database) {
       return rows.map(({ organization_id: organizationId, name: model }) => ({ organizationId, model }));
     },
     /** Returns the events of some kinds, the newest first. */
-    async eventsOf(kinds: readonly EventRow["kind"][]): Promise<EventRow[]> {
-      const rows = await read(sql`select * from event where kind in (${join(kinds)}) order by made_at desc`);
-      return rows.map(EVENT.fromRecord);
-    },
+    eventsOf: (kinds: readonly EventRow["kind"][]): Promise<EventRow[]> =>
+      readRows(EVENT)`select * from event where kind in (${join(kinds)}) order by made_at desc`,
   };
 }
 
 function receivers({ find, findRow, findRows, writeIf }: Database) {
   return {
-    receiver: (id: string) => findRow(RECEIVER, sql`select * from receiver where id = ${id}`),
+    receiver: (id: string) => findRow(RECEIVER)`select * from receiver where id = ${id}`,
     /** Returns all receivers, or those of an organization, in the order of their ids. */
     receivers: (organizationId: string | null): Promise<ReceiverRow[]> =>
-      findRows(RECEIVER, sql`select * from receiver where ${equal({ organization_id: organizationId })} order by id`),
+      findRows(RECEIVER)`select * from receiver where ${equal({ organization_id: organizationId })} order by id`,
     insertReceiver: (row: ReceiverRow, audit: AuditRow) => writeIf([RECEIVER.insert(row)], recordOf(audit)),
     /** Writes properties of a receiver. Returns false if it has changed since it was read; then nothing is written. */
     async changeReceiver(old: ReceiverRow, change: Partial<ReceiverRow>, audit: AuditRow): Promise<boolean> {
@@ -164,7 +158,7 @@ function receivers({ find, findRow, findRows, writeIf }: Database) {
   };
 }
 
-function deliveries({ read, write, writeIf }: Database) {
+function deliveries({ read, readRows, write, writeIf }: Database) {
   const withEvent = async (condition: Sql): Promise<EventDelivery[]> => {
     const rows = await read(sql`
       select delivery.*, event.kind, event.organization_id, event.made_at, event.data, event.is_routed
@@ -173,13 +167,11 @@ function deliveries({ read, write, writeIf }: Database) {
   };
   return {
     /** Returns the receivers for which deliveries are due, those that fail last: they take long. */
-    async dueReceivers(nowMs: number): Promise<ReceiverRow[]> {
-      const rows = await read(sql`
-        select * from receiver where disabled_at is null and exists (
-          select 1 from delivery where receiver_id = receiver.id and state = 'waiting' and next_at <= ${nowMs})
-        order by case when failing_since is null then 0 else 1 end, id`);
-      return rows.map(RECEIVER.fromRecord);
-    },
+    dueReceivers: (nowMs: number): Promise<ReceiverRow[]> =>
+      readRows(RECEIVER)`
+          select * from receiver where disabled_at is null and exists (
+            select 1 from delivery where receiver_id = receiver.id and state = 'waiting' and next_at <= ${nowMs})
+          order by case when failing_since is null then 0 else 1 end, id`,
     dueDeliveries: (receiverId: string, nowMs: number, limit: number) =>
       withEvent(sql`
         receiver_id = ${receiverId} and state = 'waiting' and next_at <= ${nowMs} order by next_at limit ${limit}`),

@@ -23,7 +23,7 @@ export type IdentityRows = ReturnType<typeof identityRows>;
 export function identityRows({ find, findRow, findRows, now, write, writeIf }: Database) {
   const inserted = (row: IdentityRow) => sql`${IDENTITY.insert(row)} on conflict (id) do nothing`;
   return {
-    identity: (id: string) => findRow(IDENTITY, sql`select * from identity where id = ${id}`),
+    identity: (id: string) => findRow(IDENTITY)`select * from identity where id = ${id}`,
     /** Returns identities in the order of their ids. */
     identities: ({ after, limit, status }: IdPage & { status: "active" | "blocked" | null }) => {
       const wanted = allOf(
@@ -31,7 +31,7 @@ export function identityRows({ find, findRow, findRows, now, write, writeIf }: D
         status === "blocked" && sql`blocked_at is not null`,
         status === "active" && sql`blocked_at is null`,
       );
-      return findRows(IDENTITY, sql`select * from identity where ${wanted} order by id limit ${limit}`);
+      return findRows(IDENTITY)`select * from identity where ${wanted} order by id limit ${limit}`;
     },
     /** Writes an identity unless it exists. */
     async insertIdentity(row: IdentityRow) {

@@ -29,7 +29,7 @@ export interface RefusalSearch
 export type RefusalRows = ReturnType<typeof refusalRows>;
 
 /** Refused requests. They are removed after some days, and the books do not depend on them. */
-export function refusalRows({ read, remove, write }: Database) {
+export function refusalRows({ read, readRows, remove, write }: Database) {
   const search = async (condition: Sql, limit: number): Promise<RefusalEntry[]> => {
     const rows = await read<RowNames>(sql`
       select refusal.*, organization.name as organization_name, token.name as token_name from refusal
@@ -56,11 +56,9 @@ export function refusalRows({ read, remove, write }: Database) {
       await write(statements, { isDurable: false });
     },
     /** Returns the counts of an organization, or of all ('*'), for the days from `fromDay` to `toDay` inclusive. */
-    async days(organizationId: string, fromDay: number, toDay: number): Promise<RefusalDayRow[]> {
-      const query = sql`select * from refusal_day
-        where organization_id = ${organizationId} and day >= ${fromDay} and day <= ${toDay}`;
-      return (await read<object>(query)).map(REFUSAL_DAY.fromRecord);
-    },
+    days: (organizationId: string, fromDay: number, toDay: number): Promise<RefusalDayRow[]> =>
+      readRows(REFUSAL_DAY)`select * from refusal_day
+          where organization_id = ${organizationId} and day >= ${fromDay} and day <= ${toDay}`,
     /** Returns the organizations with the most refusals with a code in the days from `fromDay` to `toDay` inclusive. */
     async organizations(code: string, { fromDay, toDay }: { fromDay: number; toDay: number }, limit: number) {
       const rows = await read<{ id: string; name: string; requests: bigint }>(sql`

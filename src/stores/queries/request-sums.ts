@@ -66,7 +66,7 @@ export function requestSumRows(database: Database) {
             ${values.inputTokens} as input_tokens, ${values.outputTokens} as output_tokens
           from organization cross join request ${key.joined}
           where request.organization_id = organization.id and ${isWithin(range)} and ${isMatch(values, filter)}`;
-        found.push(...(await database.read(groupQuery(rows))).map(GROUP_SUM.fromRecord));
+        found.push(...(await database.readRows(GROUP_SUM)`${groupQuery(rows)}`));
       });
       return { groups: found, next };
     },

@@ -269,8 +269,8 @@ export function namesIn({ organization_name, token_name }: RowNames) {
 /** Converts rows of requests, with their late settlements and credits. */
 export async function listed(database: Database, rows: readonly RowNames[]): Promise<ListedRequest[]> {
   const charged = rows.filter((row) => (row as { ending?: string }).ending !== "released");
-  const found = charged.length === 0 ? [] : await database.read(adjustmentQuery(charged));
-  const ofRequest = Map.groupBy(found.map(ADJUSTMENT.fromRecord), ({ holdId }) => holdId);
+  const found = charged.length === 0 ? [] : await database.readRows(ADJUSTMENT)`${adjustmentQuery(charged)}`;
+  const ofRequest = Map.groupBy(found, ({ holdId }) => holdId);
   return rows.map((row) => {
     return { ...namesIn(row), ...listedRequest(REQUEST.fromRecord(row), ofRequest.get(row.id) ?? []) };
   });

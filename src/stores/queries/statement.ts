@@ -177,11 +177,9 @@ async function readRows<Row extends object>(
   const [time, id] = [raw(key[0]), raw(key[1])];
   const follows =
     last && sql`(${time}, ${raw(SOURCES.indexOf(source))}, ${id}) > (${last.atMs}, ${raw(last.source)}, ${last.id})`;
-  const found = await database.read(sql`
-    select * from ${raw(table.name)}
-    where ${allOf(sql`organization_id = ${organizationId}`, condition, sql`${time} >= ${fromMs}`, follows)}
-    order by ${time}, id limit ${limit}`);
-  return found.map(table.fromRecord);
+  const wanted = allOf(sql`organization_id = ${organizationId}`, condition, sql`${time} >= ${fromMs}`, follows);
+  return database.readRows(table)`
+    select * from ${raw(table.name)} where ${wanted} order by ${time}, id limit ${limit}`;
 }
 
 /** Searches growing periods, so that a database that partitions requests by month reads few partitions. */
@@ -207,10 +205,9 @@ async function lateSettlementEntries(database: Database, query: Query): Promise<
   const adjustments = await readRows(database, query, LATE_SETTLEMENTS);
   const ids = adjustments.flatMap(({ holdId }) => holdId ?? []);
   if (ids.length === 0) return [];
-  const rows = await database.read(
-    sql`select * from request where organization_id = ${query.organizationId} and id in (${join(ids)})`,
-  );
-  const byId = new Map(rows.map(REQUEST.fromRecord).map((request) => [request.holdId, request]));
+  const requests = await database.readRows(REQUEST)`
+    select * from request where organization_id = ${query.organizationId} and id in (${join(ids)})`;
+  const byId = new Map(requests.map((request) => [request.holdId, request]));
   return adjustments.flatMap((adjustment) => {
     const request = byId.get(adjustment.holdId ?? "");
     return request === undefined ? [] : [chargeEntry(lateEvent(request, adjustment))];
@@ -315,10 +312,9 @@ export async function openingBalance(
   organizationId: string,
   beforeMs: number,
 ): Promise<MicroCredits> {
-  const [row] = await database.read(sql`
+  const [last = { beforeAtMs: 0, balance: 0n }] = await database.readRows(STATEMENT_BALANCE)`
     select * from statement_balance
-    where organization_id = ${organizationId} and before_at <= ${beforeMs} order by before_at desc limit 1`);
-  const last = row === undefined ? { beforeAtMs: 0, balance: 0n } : STATEMENT_BALANCE.fromRecord(row);
+    where organization_id = ${organizationId} and before_at <= ${beforeMs} order by before_at desc limit 1`;
   const period = { from: last.beforeAtMs, to: beforeMs };
   return last.balance + sumOfTotals(await totalsBetween(database, organizationId, period));
 }

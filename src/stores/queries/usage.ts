@@ -52,8 +52,8 @@ function requestSums(database: Database) {
      */
     async requests(fromMs: number, toMs: number): Promise<RequestSum[]> {
       const range = { from: idAt(fromMs), to: idAt(toMs) };
-      const parts = [endedQuery(range), lateQuery(range)].map((query) => database.read(query));
-      const ended = (await Promise.all(parts)).flat().map(REQUEST_SUM.fromRecord);
+      const parts = [endedQuery(range), lateQuery(range)].map((query) => database.readRows(REQUEST_SUM)`${query}`);
+      const ended = (await Promise.all(parts)).flat();
       return [...ended.map((sum) => ({ ...sum, open: 0 })), ...(await openSums(database, range))];
     },
     /** Returns when the first request began. */
@@ -125,8 +125,8 @@ function sum(expression: string) {
 
 /** Open holds are few; their tokens and models are in their details. */
 async function openSums(database: Database, { from, to }: IdRange): Promise<RequestSum[]> {
-  const rows = await database.read(sql`select * from hold where id >= ${from} and id < ${to}`);
-  return rows.map(HOLD.fromRecord).map(({ organizationId, tokenId, details }) => {
+  const rows = await database.readRows(HOLD)`select * from hold where id >= ${from} and id < ${to}`;
+  return rows.map(({ organizationId, tokenId, details }) => {
     const { model, charge } = details;
     const { input, output } = tokenTotals(decodeLines(charge).tokens);
     const counts = { ...NO_USAGE, requests: 1, inputTokens: input, outputTokens: output };
@@ -142,7 +142,7 @@ const BUCKET = raw(
   ].join(" "),
 );
 
-function days({ read, write }: Database) {
+function days({ read, readRows, write }: Database) {
   const within = ({ organizationId, days }: UsageRange, dimension: UsageDayRow["dimension"]) => sql`
     from usage_day where ${equal({ organization_id: organizationId, dimension })} and day in (${join(days)})`;
   return {
@@ -159,16 +159,13 @@ function days({ read, write }: Database) {
       await write([sql`${USAGE_DAY_DONE.insert({ day, doneAtMs: nowMs })} on conflict do nothing`]);
     },
     /** Returns the stored sums day by day. */
-    async byDay(dimension: "model" | "first_token", range: UsageRange): Promise<UsageDayRow[]> {
-      return (await read(sql`select * ${within(range, dimension)}`)).map(USAGE_DAY.fromRecord);
-    },
+    byDay: (dimension: "model" | "first_token", range: UsageRange): Promise<UsageDayRow[]> =>
+      readRows(USAGE_DAY)`select * ${within(range, dimension)}`,
     /** Returns the stored sums over all days of a range; `day` is the first of them. */
-    async together(dimension: "token" | "organization", range: UsageRange): Promise<UsageDayRow[]> {
-      const rows = await read(sql`
-        select organization_id, dimension, name, min(day) as day, ${SUMS} ${within(range, dimension)}
-        group by organization_id, dimension, name`);
-      return rows.map(USAGE_DAY.fromRecord);
-    },
+    together: (dimension: "token" | "organization", range: UsageRange): Promise<UsageDayRow[]> =>
+      readRows(USAGE_DAY)`
+          select organization_id, dimension, name, min(day) as day, ${SUMS} ${within(range, dimension)}
+          group by organization_id, dimension, name`,
   };
 }
 
