@@ -30,7 +30,6 @@ import { RefusalLog } from "./reports/refusal-log.ts";
 import { UsageDays } from "./reports/usage-days.ts";
 import type { Store } from "./stores/store.ts";
 
-/** Facts of a start, for programs. */
 export interface StartFacts {
   version: string;
   url: string;

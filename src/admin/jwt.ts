@@ -18,7 +18,6 @@ const REFUSED_PARAMETERS = ["jku", "jwk", "x5u", "x5c", "crit", "b64", "enc", "z
 export interface VerifiedJwt {
   settings: IssuerSettings;
   claims: JsonObject;
-  /** The keys that it was verified with. */
   keys: LocalJWKSet;
   /** The end of the token or of its role, in milliseconds since 1970, with the clock skew. */
   expiresAtMs: number;

@@ -14,7 +14,6 @@ export interface NewOperatorToken {
   token: string;
 }
 
-/** The operator who holds the admin token. */
 const ADMIN = { name: "admin", role: "operator" } as const;
 
 /** Creates the admin token of a store that never had an operator; otherwise returns null. Only one of several callers gets it. */

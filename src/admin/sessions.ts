@@ -29,7 +29,6 @@ export interface SessionsOptions extends AuditTime {
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
 }
 
-/** The session of a request. */
 export interface SessionReference {
   /** SHA-256 of its secret. */
   hash: Uint8Array;
@@ -46,7 +45,6 @@ export interface Administrator {
   prefix: string | null;
   /** The organization that the role is limited to; null: none. */
   organizationId: string | null;
-  /** The token that a member signed in with. */
   token: TokenRow | null;
   /** Who signed in with an identity provider. */
   person: Person | null;
@@ -178,19 +176,16 @@ export class Sessions {
     if (holder) await rows.deleteSession(hashOf(secret), this.#record(holder, origin, { action: "session.sign_out" }));
   }
 
-  /** Finds the operator or auditor of a token. */
   async operatorOf(token: string): Promise<Administrator | undefined> {
     const { holder, refusal } = await this.#byOperatorToken(token);
     return refusal === null ? { ...holder, session: null } : undefined;
   }
 
-  /** Records a token that `operatorOf` refused. */
   async recordRefused(token: string, origin: Origin): Promise<void> {
     const { holder, refusal } = await this.#byOperatorToken(token);
     if (refusal !== null) await this.#recordRefusal(token, origin, { holder, refusal });
   }
 
-  /** Records a sign-in with an identity provider that was refused. */
   recordRefusedPerson(failure: SignInFailure, origin: Origin): Promise<void> {
     return this.#options.failures.record(origin, failure);
   }
@@ -253,7 +248,6 @@ export interface SignInFailuresOptions extends AuditTime {
   log: Log;
 }
 
-/** A failed sign-in, as the audit log has it. */
 export interface SignInFailure {
   reason: TokenRefusal | "no_role" | "blocked" | "rejected_response";
   /** First characters of the token that was presented; null where it does not look like a token. */
@@ -262,12 +256,10 @@ export interface SignInFailure {
   account?: string;
 }
 
-/** Origin of a request. */
 export type Origin = Pick<Actor, "address" | "requestId">;
 
 const WINDOW_MS = 60_000;
 const ENTRIES_A_WINDOW = 20;
-/** Number of entries of failed sign-ins in the store. */
 const KEPT_ENTRIES = 10_000;
 
 export type SignInFailures = ReturnType<typeof createSignInFailures>;

@@ -27,7 +27,6 @@ import type { LiveValues } from "./upstreams.ts";
 export interface ConfigSource {
   /** Reads the configuration, and adds the files that it reads to `files`. Rejects with OperatorError. */
   load(files: Set<string>): Promise<Config>;
-  /** Files that the first configuration was read from. */
   files: ReadonlySet<string>;
   /** Applies the settings of the process itself, such as the level of the log. */
   apply(config: Config): void;
@@ -42,7 +41,6 @@ export interface StartOptions {
   /** Milliseconds since 1970. */
   clock: () => number;
   random: RandomBytes;
-  /** Reads the configuration again. */
   source: ConfigSource;
   /** Processes that share the port and the memory of the machine, this one included. */
   workers: number;

@@ -19,7 +19,6 @@ export interface ReloadsOptions {
   log: Log;
 }
 
-/** Reason for a reload: a signal, or a change of a file. */
 export type ReloadCause = "signal" | "file";
 
 /** Files are polled: network file systems report no changes, and nor do links, which Kubernetes replaces. */

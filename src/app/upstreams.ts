@@ -68,7 +68,6 @@ interface CatalogOptions {
   ownPort: () => number | undefined;
   clock: () => number;
   log: Log;
-  /** Local servers that an earlier catalog has found. */
   known?: readonly FoundServer[];
 }
 

@@ -17,7 +17,6 @@ export const createAdminToken = command({
   },
 });
 
-/** Files of the data directory for the tokens of the first start. */
 type TokenFile = "admin-token" | "access-token";
 
 /** Writes a token to a new file of the data directory, readable by its owner alone; returns its path. */

@@ -9,7 +9,6 @@ export interface Terminal {
   out(text: string): void;
   /** Resolves when the reader has taken what was printed. Long output waits for it, so that it is not buffered. */
   drained(): Promise<void>;
-  /** Prints an error or a warning as one line. */
   error(line: string): void;
   /** Milliseconds since 1970. */
   clock: () => number;
@@ -20,7 +19,6 @@ export interface Terminal {
   exitWith(code: number): void;
 }
 
-/** The flags that every command has. */
 export interface CommonFlags extends PlaceFlags {
   json?: boolean;
 }

@@ -84,7 +84,6 @@ export function failureLine(thrown: unknown, flags: PlaceFlags = {}): string {
   return `tollgate: internal error: ${line}`;
 }
 
-/** A command that works on an opened store. */
 type StoreCommand = OperationCommand<CommandFlags, unknown, Workspace>;
 
 const NOUNS: Record<string, string> = {
@@ -110,13 +109,11 @@ function addOperations(program: Command, terminal: Terminal): void {
   for (const command of [...commands, creditsStatement]) addStoreCommand(program, terminal, command);
 }
 
-/** Adds the commands that are no operations of the admin API. */
 function addOtherStoreCommands(program: Command, terminal: Terminal): void {
   const commands = [createAdminToken, listDeadLetters, retryDeadLetters, verifyLedger];
   for (const command of commands) addStoreCommand(program, terminal, command);
 }
 
-/** Returns the group of commands that some words name. */
 function nounAt(program: Command, path: string): Command {
   const word = path.split(" ").at(-1) ?? "";
   const parent = path === word ? program : nounAt(program, path.slice(0, -word.length - 1));

@@ -111,7 +111,6 @@ function createShutdown(settings: () => Config["server"], clock: () => number, l
       process.on("uncaughtException", fail);
       process.on("unhandledRejection", fail);
     },
-    /** Resolves with the code to exit with, once the service has stopped. */
     untilStopped(service: RunningService): Promise<number> {
       started.resolve(service);
       return exitCode.promise;

@@ -106,7 +106,6 @@ async function printText(terminal: Terminal, statement: Statement): Promise<void
   terminal.out(`${formatCredits(balance.available)} credits are available.${held}${later}`);
 }
 
-/** Prints one JSON document, piece by piece. */
 async function printJson(terminal: Terminal, statement: Statement): Promise<void> {
   const { period, balance, pending, opening } = statement;
   const { object, organization_id: organizationId, ...credits } = usageReport(balance);

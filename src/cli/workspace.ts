@@ -13,7 +13,6 @@ import type { Books } from "../stores/queries/books.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
 
-/** A store that a command has opened, with its settings, and what the command was called with. */
 export interface Workspace extends CommandServices {
   config: StoreSettings;
   terminal: Terminal;

@@ -82,7 +82,6 @@ export function credit(account: Account, transition: CreditTransition): Outcomes
   return { outcome: "credited", adjustment, balance: { ...account.balance }, repeated: false };
 }
 
-/** The request or requests that a credit corrects. */
 interface Corrected extends Pick<AdjustmentRow, "tokenId" | "budgets"> {
   /** Its charge less its credits, 0 while it runs; null: all that was spent. */
   charged: MicroCredits | null;
@@ -133,7 +132,6 @@ function newAdjustment(
   return { ...NO_TERMS, organizationId, id, kind, reference, note, madeAtMs: nowMs };
 }
 
-/** Adds the audit record of a transition, if any, with the rows that it made. */
 function recordBooking(
   { organizationId, nowMs, newAuditEntries }: Account,
   { audit }: GrantTransition | RevokeTransition | CreditTransition,

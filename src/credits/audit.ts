@@ -4,7 +4,6 @@ import type { RowOf } from "../stores/table.ts";
 export type StoredAuditRow = RowOf<typeof AUDIT_ENTRY>;
 /** An audit record as others read it. */
 export type AuditRow = Omit<StoredAuditRow, "rows" | "checksum">;
-/** An audit record with the rows that its transaction wrote. */
 export type AuditOfRows = Omit<StoredAuditRow, "checksum">;
 
 /**

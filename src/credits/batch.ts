@@ -53,7 +53,6 @@ export interface BookWrites {
   newHolds: HoldRow[];
   /** Expiry, owner and details have changed. */
   renewedHolds: HoldRow[];
-  /** Holds that ended. */
   removedHolds: { organizationId: string; holdId: string }[];
   newRequests: RequestRow[];
   /** Keys to insert, or to replace. */
@@ -87,11 +86,8 @@ export interface Account {
   budgetUses: Rows<BudgetUseRow>;
   /** By caller. */
   newValues: Rows<NewValuesRow>;
-  /** Open holds. */
   holds: Rows<HoldRow>;
-  /** Ended requests. */
   requests: Rows<RequestRow>;
-  /** By `keyIdOf`. */
   keys: Rows<IdempotencyKeyRow>;
   /** By the ids of the requests. */
   brokenAttempts: Rows<BrokenAttemptRow>;

@@ -28,7 +28,6 @@ export type BudgetWindow = BudgetRow["window"];
 export type BudgetUseRow = RowOf<typeof BUDGET_USE>;
 export type NewValuesRow = RowOf<typeof NEW_VALUES>;
 export type GrantRow = RowOf<typeof GRANT>;
-/** An open hold. */
 export type HoldRow = RowOf<typeof HOLD>;
 /** A request that ended. Inserted once and never changed. */
 export type RequestRow = RowOf<typeof REQUEST>;
@@ -37,7 +36,6 @@ export type IdempotencyKeyRow = RowOf<typeof KEY>;
 /** Change of a balance other than a grant, a hold or a charge. Inserted once and never changed. */
 export type AdjustmentRow = RowOf<typeof ADJUSTMENT>;
 
-/** State of a request that ended. */
 export type EndedState = "charged" | "released" | "recovered";
 export type HoldState = "open" | EndedState;
 
@@ -45,7 +43,6 @@ export function endedStateOf(end: RequestEnd): EndedState {
   return end === "released" || end === "recovered" ? end : "charged";
 }
 
-/** Claim of a request to be the first with its idempotency key. */
 export interface IdempotencyClaim extends CallerKey {
   /** Hash of the request's endpoint and body: the same key with others is refused. */
   fingerprint: string;
@@ -78,7 +75,6 @@ export interface HoldTransition {
 export interface RenewTransition {
   kind: "renew";
   facts: HoldFacts;
-  /** Amount held. */
   amount: MicroCredits;
   /** Delivered so far: the input, and what was streamed to the client. */
   tokens: TokenCounts;

@@ -62,7 +62,6 @@ export class BudgetIndex {
   readonly #byId = new Map<string, SpendingBudget>();
   readonly #ofAll: SpendingBudget[] = [];
   readonly #byCaller = new Map<string, SpendingBudget[]>();
-  /** The metadata keys that they depend on. */
   readonly #keys = new Set<string>();
   /** The last record, and what it depended on: requests of a batch are often alike. */
   #last: { facts: readonly unknown[]; record: RecordedUses } | undefined;

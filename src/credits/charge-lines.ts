@@ -41,7 +41,6 @@ function priceText(prices: UnitPrices, row: ClassRow): string {
   return price !== undefined && isStated ? `@${price}` : "";
 }
 
-/** Returns the price of a class of tokens that states none. */
 function usualPrice(prices: UnitPrices, { costsAs }: ClassRow): PicoCredits {
   return costsAs === undefined ? 0n : prices[costsAs];
 }

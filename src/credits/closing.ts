@@ -25,7 +25,6 @@ export class ChargeSums {
   cost = 0n;
   readonly byToken = new Map<string, MicroCredits>();
   readonly byGrant = new Map<string, MicroCredits>();
-  /** By the ids of the counters. */
   readonly byUse = new Map<string, BudgetSpent>();
 
   /** `counters` are those that count, all by default. */

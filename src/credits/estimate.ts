@@ -25,9 +25,7 @@ export interface PromptEstimate {
   calls?: CallCounts;
 }
 
-/** The facts of a model that bound its prompts. */
 export interface PromptLimits {
-  /** Bound of the tokens of one image. */
   imageTokensMax: number;
   /** Tokens; the bound of a prompt with files, audio or video. */
   contextWindow: number;
@@ -255,7 +253,6 @@ export const OUTPUT_TOKENS_LEAST = 256;
 /** The largest use of a request, as far as it is known before it runs. */
 export interface HoldNeed {
   promptTokensMost: number;
-  /** Output tokens that the credits must cover at least. */
   outputTokensLeast: number;
   outputTokensMost: number;
   /** Searches that are charged at most, and images. */

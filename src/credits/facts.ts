@@ -50,7 +50,6 @@ export interface Intent {
 
 /** The broken attempt that a request repeats. Of its price, only the part above `paid` is charged. */
 export interface Retry {
-  /** Id of the attempt. */
   of: string;
   /** Sum of the charges of this attempt and of those before it. */
   paid: MicroCredits;
@@ -80,7 +79,6 @@ export interface Trace {
   attempts: Attempt[] | null;
   /** Error code of a request that was released or broke off. */
   failure: string | null;
-  /** The provider's own id of the answer. */
   providerResponseId: string | null;
   /** The provider's own cost, as a decimal number in its own unit. */
   providerCost: string | null;

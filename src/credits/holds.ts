@@ -126,7 +126,6 @@ function emptyHold(facts: HoldFacts, nowMs: number): HoldRow {
 type EndOfRequest = Pick<RequestRow, "charge" | "inputTokens" | "outputTokens" | "cost" | "shortfall" | "draws"> &
   Pick<RequestRow, "upstream" | "basis" | "end" | "trace">;
 
-/** Ends a request, and its hold, if any. */
 function endRequest({ nowMs, holds, requests }: Account, row: HoldRow, end: EndOfRequest): RequestRow {
   const { organizationId, holdId, tokenId, budgets, amount, madeAtMs, details } = row;
   const { requestId, model, metadata, idempotencyKey, retry } = details;
@@ -280,7 +279,6 @@ function redraw(account: Account, draws: readonly Draw[], cost: MicroCredits) {
   return { kept, taken, returned, difference: sumOfDraws(taken) - sumOfDraws(returned) };
 }
 
-/** Returns the late settlement of a recovered request. */
 function lateSettlementOf({ adjustments }: Account, { holdId }: RequestRow): AdjustmentRow | undefined {
   return adjustments.values().find((row) => row.holdId === holdId && row.kind === "late_settlement");
 }
@@ -314,7 +312,6 @@ function earlierAnswer(account: Account, { fingerprint, ...name }: IdempotencyCl
   return { outcome: account.holds.get(row.holdId) === undefined ? "interrupted" : "in_progress" };
 }
 
-/** Claims the key for a hold; replaces an expired key. */
 function claimKey({ organizationId, nowMs, keys }: Account, claim: IdempotencyClaim, holdId: string): void {
   const { fingerprint, keepMs } = claim;
   const times = { createdAtMs: nowMs, expiresAtMs: nowMs + keepMs };
@@ -332,7 +329,6 @@ function keyOf({ keys }: Account, { holdId, idempotencyKey }: RequestRow): Idemp
   return row?.holdId === holdId ? row : undefined;
 }
 
-/** Time for which a broken attempt can be repeated. */
 const REPEATABLE_MS = 120_000;
 /** Ends of a request whose answer broke without its client's doing. */
 const BROKEN: ReadonlySet<RequestEnd> = new Set(["upstream_failed", "timed_out", "service_failed", "recovered"]);

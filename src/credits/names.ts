@@ -11,7 +11,6 @@ export interface RowName {
 /** An idempotency key of an organization; its id is that of `keyIdOf`. */
 export type KeyName = RowName & CallerKey;
 
-/** A counter of a budget. */
 export type BudgetUseName = RowName & Counter;
 
 /** The rows that a batch names. A store reads them beside the balances and their active grants. */

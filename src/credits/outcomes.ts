@@ -5,7 +5,6 @@ import type { RecordedUses } from "./facts.ts";
 
 /** The budgets that cover a request that was admitted; absent if there is none. */
 export interface Covered {
-  /** The counters that its hold recorded. */
   budgets: RecordedUses;
   /** The budget with the least left, the hold included; absent if all of them were deleted since. */
   tightest?: BudgetState;
@@ -26,7 +25,6 @@ export type KeyOutcome =
   | { outcome: "interrupted" }
   /** It had another endpoint or body. */
   | { outcome: "mismatch" };
-/** Terms under which a grant was made. */
 export type GrantTerms = Pick<GrantRow, "id" | "amount" | "effectiveAtMs" | "expiresAtMs" | "priority" | "createdAtMs">;
 /** The organization has another adjustment of the same kind under this reference. */
 export type AdjustmentMismatch = { outcome: "reference_mismatch"; first: AdjustmentRow };
@@ -79,6 +77,5 @@ interface Decided {
   refresh: { outcome: "refreshed"; balance: BalanceRow };
 }
 
-/** The outcome that belongs to a kind of transition. */
 export type Outcomes = { [Kind in keyof Decided]: Decided[Kind] | { outcome: "unknown_organization" } };
 export type Outcome = Outcomes[keyof Outcomes];

@@ -39,7 +39,6 @@ export interface UnitPrices extends ByClass<PicoCredits> {
 export interface PriceTier {
   /** YYYY-MM-DD in UTC, from which on they are in force. */
   from?: string;
-  /** The service tier that the provider reports. */
   serviceTier?: string;
   /** Prompts of more tokens, */
   abovePromptTokens?: number;

@@ -47,10 +47,8 @@ async function grantMonths({ allowances, book }: AllowanceOptions, row: Allowanc
   await allowances.advance(row, nextAtMs);
 }
 
-/** Outcome of a request for an allowance. */
 export type AllowanceCreation =
   | { outcome: "created"; row: AllowanceRow; repeated: boolean }
-  /** The organization has another allowance under this reference: `row`. */
   | { outcome: "reference_mismatch"; row: AllowanceRow };
 
 /**

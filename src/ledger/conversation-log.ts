@@ -11,7 +11,6 @@ export interface ConversationLogOptions {
   rows: Pick<ConversationRows, "insert">;
   /** The maximum size of one record is read at each use, because a reload changes it. */
   live: { readonly config: { conversations: { limitBytes: number } } };
-  /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
   queueBytesMax?: number;
@@ -174,7 +173,6 @@ export class ConversationLog {
 
 /** A request and its answer as they are stored. */
 export interface ConversationRecord {
-  /** JSON text. */
   request: string;
   /** JSON text; null if there is no answer. */
   answer: string | null;
@@ -257,7 +255,6 @@ function fitFields({ instructions, ...fields }: Omit<ChatCompletionRequest, "mes
   return kept;
 }
 
-/** Names of the texts of a message that may be truncated. */
 const TEXTS: ReadonlySet<string> = new Set(["content", "text", "refusal", "reasoning_content", "arguments"]);
 
 /** Share of the limit that truncated texts should use at least. */
@@ -307,7 +304,6 @@ function emptied<Message extends { role: string }>({ role }: Message): Message {
   return { role, content: "" } as unknown as Message;
 }
 
-/** Returns a copy of a JSON value in which each string is changed, given the name of its field. */
 function mapStrings<Value>(value: Value, change: (text: string, name: string) => string): Value {
   const copy = (part: unknown, name: string): unknown => {
     if (typeof part === "string") return change(part, name);

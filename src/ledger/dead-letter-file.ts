@@ -20,7 +20,6 @@ export function deadLetterFileOf(dataDir: string): string {
   return join(dataDir, "dead-letters", "transitions.jsonl");
 }
 
-/** An entry that was not booked. */
 export interface DeadLetter {
   id: string;
   /** ISO time; null if the entry cannot be read. */

@@ -10,11 +10,9 @@ export interface RetentionOptions {
   store: Pick<Store, "books" | "closings" | "monthDigests" | "conversations" | "responseItems" | "refusals" | "events">;
   /** The configuration is read at each use, because a reload changes it. */
   live: { readonly config: RetentionSettings };
-  /** Returns true if the usage of every day before a time is stored. */
   isUsageSummedUp: (beforeMs: number) => Promise<boolean>;
   /** Number of transitions of this process that the store has not accepted yet. */
   spooled: () => Promise<number>;
-  /** Milliseconds since 1970. */
   clock: () => number;
   /** Monotonic milliseconds. */
   now: () => number;

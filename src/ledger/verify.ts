@@ -29,7 +29,6 @@ export interface Verification {
   events: number;
   /** The first violations found, at most 1,000. */
   violations: Violation[];
-  /** Number of violations that were found beyond these. */
   moreViolations: number;
 }
 

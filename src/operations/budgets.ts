@@ -48,7 +48,6 @@ import { amountOf, limitSettingsOf, type OperationCall, sharedOperation } from "
 
 type BudgetCore = AccountCore & Pick<Core, "budgets">;
 
-/** The flags by which commands name a budget. */
 const BUDGET_FLAGS = {
   budget_id: argument("<id>", text),
   id: required("--org <id>", "organization that it belongs to"),
@@ -136,7 +135,6 @@ export const createBudget = sharedOperation({
   ],
 });
 
-/** Returns the limits that flags state; null if they state none. */
 function limitsIn(flags: Record<keyof typeof LIMIT_FLAGS, number | null>) {
   const limits = stated(flags);
   return Object.keys(limits).length === 0 ? null : limits;
@@ -174,7 +172,6 @@ export async function addBudget(core: BudgetCore, organizationId: string, terms:
   return row;
 }
 
-/** Throws invalid_value for a budget that would limit nothing. */
 function checkTerms({ amount, limits }: Pick<BudgetRow, "amount" | "limits">, param: string): void {
   if (amount !== null || limits !== null) return;
   throw new ApiError("invalid_value", `Invalid '${param}': a budget needs an amount, limits or both.`, { param });
@@ -350,7 +347,6 @@ async function changeableBudget(core: Core, params: OperationCall["params"]): Pr
   throw new ApiError("invalid_value", message);
 }
 
-/** Formats budgets of an organization for the admin API. */
 function answersOf(core: Core, rows: readonly BudgetRow[]): Promise<Budget[]> {
   return budgetAnswers(core.budgets, rows, (row) => isByCallersWord(core, row));
 }
@@ -374,14 +370,12 @@ async function isByCallersWord({ budgets, issuers }: Core, row: BudgetRow): Prom
   return budgets.hasFreeCaller(row, keys, (key) => without(key).map(({ issuer }) => issuer));
 }
 
-/** Describes a budget, with further facts. */
 function budgetText(budget: Budget, further: Record<string, string> = {}): string {
   const { id, name, window, amount } = budget;
   const limits = limitsText(budget);
   return facts({ id, name, covers: coverageOf(budget), window, amount: amount ?? "none", limits, ...further });
 }
 
-/** Describes the limits of a budget, in words. */
 function limitsText({ limits }: Budget): string {
   const words = Object.entries(limits ?? {}).map(([unit, limit]) => `${limit} ${unit.replaceAll("_", " ")}`);
   return words.join(", ") || "none";
@@ -394,7 +388,6 @@ function coverageOf({ selector: { tokens, models, metadata }, each }: Budget): s
   return `${parts.length === 0 ? "all requests" : parts.join(", ")}${each === null ? "" : `, each ${each}`}`;
 }
 
-/** Describes the use of a counter, in words. */
 function spentText(current: BudgetCounter | null): string {
   return current === null ? "by value" : `${current.spent} of ${current.limit}, ${current.held} held`;
 }

@@ -13,7 +13,6 @@ export interface CommandServices extends Core {
   freshBalance(organizationId: string): Promise<BalanceRow>;
 }
 
-/** The flags and arguments of a command by the names of their values. */
 export type CommandFlags = Record<string, Flag<unknown>>;
 type ValuesOf<Own extends CommandFlags> = { [Name in keyof Own]: ReturnType<Own[Name]["read"]> };
 
@@ -52,20 +51,17 @@ export interface CommandCall {
   page?: PageRequest;
 }
 
-/** A command that calls its operation. */
 type CallingCommand<Own extends CommandFlags> = Pick<OperationCommand<Own>, "usage" | "summary" | "flags"> & {
   /** Default: the flags and arguments are the parameters of the path. Called before the store is opened. Throws OperatorError. */
   call?(values: ValuesOf<Own>): CommandCall;
 };
 
-/** A command that prints the answer of its operation. */
 interface AnswerCommand<Own extends CommandFlags, Answer> extends CallingCommand<Own> {
   /** Default: the answer, with the names of its fields in camel case. */
   json?(answer: Answer, values: ValuesOf<Own>): unknown;
   text(answer: Answer, values: ValuesOf<Own>): string;
 }
 
-/** A command that prints a list of its operation as a table. */
 interface ListCommand<Own extends CommandFlags, Entry> extends CallingCommand<Own> {
   /** Number of entries to print; all by default. */
   limit?: number;
@@ -277,7 +273,6 @@ export function jsonOf(resource: unknown): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).map(([name, value]) => [inCamelCase(name), value]));
 }
 
-/** The columns of a table: each heading, and the cell of a value. */
 type Columns<Value> = Record<string, (value: Value) => unknown>;
 
 /** Formats rows under their headings in columns; a column of numbers is aligned to the right. */

@@ -21,12 +21,10 @@ export interface Core extends AuditTime {
   budgets: BudgetRows;
   directory: Directory;
   events: EventRows;
-  /** Returns why a receiver is refused; undefined if it is not. */
   receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): Promise<string | undefined>;
   identityRows: IdentityRows;
   /** Returns the ids of the models that the service offers; null in a command, which does not know them. */
   modelIds: (() => string[]) | null;
-  /** Returns the configured issuers. */
   issuers(): Promise<ReturnType<IdentitiesOptions["issuers"]>>;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   book: BookCredits;
@@ -35,9 +33,7 @@ export interface Core extends AuditTime {
   actor: Actor;
 }
 
-/** Services that changes of organizations and tokens use. */
 export type AccountCore = Pick<Core, "accounts" | "actor" | keyof AuditTime | "random">;
-/** Services that changes of credits use. */
 export type CreditCore = AccountCore & Pick<Core, "allowances" | "book">;
 
 /** Returns the audit record of a change of a row of an organization. */

@@ -319,7 +319,6 @@ function expiryText(expiresAtMs: number | null): string {
   return expiresAtMs === null ? "without expiry" : `expiring at ${isoTime(expiresAtMs)}`;
 }
 
-/** Returns the error for an amount above what there is. */
 function excessive(most: string): ApiError {
   return new ApiError("invalid_value", `Invalid 'amount': ${most}`, { param: "amount" });
 }
@@ -344,7 +343,6 @@ interface StatedTerms {
   expires_at?: string | null;
 }
 
-/** Formats a booking as commands do, with terms that were stated. */
 function bookingJson({ credits, ...booking }: Booking, { reference, expires_at: expiresAt }: StatedTerms) {
   const stated = { ...(expiresAt !== undefined && { expiresAt }), reference };
   return { ...jsonOf(booking), ...stated, ...creditsJson(credits) };

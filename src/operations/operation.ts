@@ -21,7 +21,6 @@ import type { Statements } from "../reports/statement.ts";
 import { type CommandCall, type CommandMaker, commandMaker, type OperationCommand } from "./command.ts";
 import { type Core, defined, notFound } from "./core.ts";
 
-/** Services that the operations of a running service use. */
 export interface OperationServices extends Core {
   gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
   sessions: Sessions;
@@ -45,7 +44,6 @@ export interface OperationCall<Query = unknown, Body = unknown> {
   who: Administrator | null;
   /** Returns whether the caller's role has a further permission, which decides what the answer shows. */
   may(permission: Permission): boolean;
-  /** Parameters of the path. */
   params: { id: string; allowance_id?: string; budget_id?: string };
   query: Query;
   /** The page that the query asks for. */
@@ -54,7 +52,6 @@ export interface OperationCall<Query = unknown, Body = unknown> {
   connection: CallConnection;
 }
 
-/** The connection of a request. */
 export interface CallConnection {
   origin: Origin;
   /** Address of the service as the client knows it, without a trailing slash. */

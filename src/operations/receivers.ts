@@ -30,7 +30,6 @@ import {
 } from "./core.ts";
 import { organizationIn, sharedOperation } from "./operation.ts";
 
-/** The field with the secret of a receiver, and what to do if it was lost. */
 const RECEIVER_SECRET = {
   field: "secret",
   hint: ({ id }: Record<string, unknown>) =>
@@ -331,7 +330,6 @@ async function updateReceiver(
   }
 }
 
-/** Describes a receiver, with its secret if it is new. */
 function receiverText({ secret = "", kinds, status, ...receiver }: Receiver & { secret?: string }): string {
   const named = { ...pick(receiver, ["id", "name", "format", "target"]), kinds: kinds?.join(", ") ?? "all", status };
   return facts({ ...named, ...(secret !== "" && { secret }) });

@@ -27,7 +27,6 @@ export const showOverview = operation({
   },
 });
 
-/** Results of each kind. */
 const KIND_MAX = 5;
 
 export const search = operation({
@@ -112,7 +111,6 @@ const AUDIT_FORMATS = lineFormats(AUDIT_COLUMNS, ({ actor, before, after, ...val
 }));
 const EXPORT_PAGE_ROWS = 200;
 
-/** Declares an export of the entries that match filters. */
 function auditExport(format: keyof typeof AUDIT_FORMATS, contentType: string, words: string) {
   return operation({
     route: `GET /audit.${format}`,

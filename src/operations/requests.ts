@@ -103,7 +103,6 @@ function groupingOf(by: RequestGrouping["by"], key: string | undefined): Request
   throw new ApiError("invalid_value", "Invalid 'by': 'metadata' needs 'metadata_key'.", { param: "by" });
 }
 
-/** Declares an export of the requests that match filters. */
 function requestExport(format: "csv" | "jsonl", contentType: string, words: string, description: string) {
   return operation({
     route: `GET /requests.${format}`,

@@ -16,7 +16,6 @@ export const showStatement = operation({
 
 type StatementQuery = { [Name in keyof typeof StatementFilter]?: Static<(typeof StatementFilter)[Name]> };
 
-/** Returns the entries of a statement that a query asks for. */
 function selectionOf({ params, query }: Pick<OperationCall<StatementQuery>, "params" | "query">): StatementSelection {
   const { fromMs, toMs } = timesOf(query);
   return { organizationId: params.id, kind: query.kind ?? null, fromMs: fromMs ?? undefined, toMs: toMs ?? undefined };

@@ -16,7 +16,6 @@ const DAY_MS = 86_400_000;
 export interface OwnBounds {
   countMax: number;
   scopes: readonly Scope[];
-  /** Null: every model. */
   models: readonly string[] | null;
   /** Highest spending cap; null: none is needed. */
   cap: MicroCredits | null;
@@ -110,7 +109,6 @@ export function boundTerms(bounds: OwnBounds, stated: Partial<TokenTerms>, old: 
   };
 }
 
-/** Returns the lower one of each limit. */
 function leastLimits(one: OwnBounds["limits"], other: OwnBounds["limits"]): OwnBounds["limits"] {
   const lower = Object.entries({ ...one, ...other }).map(([name, value]) => {
     const limit = name as keyof LimitSettings;

@@ -14,7 +14,6 @@ export interface TokenTerms {
   name: string;
   /** Null: `DEFAULT_SCOPES`. */
   scopes: string[] | null;
-  /** Null: every model. */
   models: string[] | null;
   limits: Partial<LimitSettings> | null;
   expiresAtMs: number | null;
@@ -136,7 +135,6 @@ export function pinsOf(stated: [key: string, value: string][] | null): Pins | nu
   throw new OperatorError("--pin has two values of one key.");
 }
 
-/** Formats pinned metadata for people. */
 function pinsText(pinned: Pins | null): string {
   const pairs = Object.entries(pinned ?? {}).map(([key, value]) => `${key}=${value}`);
   return pairs.join(", ") || "none";

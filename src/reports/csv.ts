@@ -5,7 +5,6 @@ export function csvRow(cells: readonly string[]): string {
   return `${cells.map(csvCell).join(",")}\r`;
 }
 
-/** A format of an export: what precedes the lines, and a row as a line with its end. */
 interface LineFormat<Row> {
   head: string;
   line: (row: Row) => string;

@@ -18,12 +18,10 @@ export interface OverviewsOptions {
   rows: Pick<UsageRows, "credits" | "names" | "solvency" | "available">;
   refusals: Pick<RefusalRows, "days" | "organizations">;
   days: Pick<UsageDays, "usage">;
-  /** Milliseconds since 1970. */
   clock: () => number;
 }
 
 export interface OverviewRequest {
-  /** Null for all organizations. */
   organizationId: string | null;
   /** Providers' costs are for operators only. */
   forOperator: boolean;
@@ -36,9 +34,7 @@ const DAYS_MAX = 366;
 const DAYS_DEFAULT = 30;
 const PACE_DAYS = 7;
 const TOP = 10;
-/** Organizations whose credits end within this time at their rate are listed. */
 const ENDING_WITHIN_DAYS = 7;
-/** Organizations that were refused for credits. */
 const REFUSED_MAX = 50;
 const HOUR_MS = 3_600_000;
 /** Organizations with the most charges for which that is estimated. */

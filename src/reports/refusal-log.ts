@@ -8,9 +8,7 @@ export type Refusal = Omit<RefusalRow, "id" | "count">;
 
 export interface RefusalLogOptions {
   rows: Pick<RefusalRows, "insert" | "addToDays">;
-  /** Milliseconds since 1970. */
   clock: () => number;
-  /** A new UUIDv7. */
   newId: () => string;
   log: Log;
 }
@@ -27,7 +25,6 @@ const WAITING_MAX = 2_000;
 const CHUNK_ROWS_MAX = 100;
 
 interface OrganizationRefusals {
-  /** Number of rows that it may write now. */
   rows: number;
   atMs: number;
   waiting: Map<string, RefusalRow>;
@@ -54,7 +51,6 @@ export class RefusalLog {
     this.#options = options;
   }
 
-  /** Records a refusal. */
   note(refusal: Refusal): void {
     const day = dayOf(this.#options.clock());
     for (const organizationId of [refusal.organizationId, ALL_ORGANIZATIONS]) {

@@ -22,7 +22,6 @@ import type { Store } from "../stores/store.ts";
 import { retryJson } from "./statement.ts";
 import { DAY_MS } from "./usage-days.ts";
 
-/** A page of the request list. */
 export interface RequestListing extends RequestFilter {
   /** Any id of a request: its UUID, that of its answer, its `x-request-id`, or the provider's id. */
   requestId: string | null;
@@ -79,7 +78,6 @@ export function requestsOver({ holds, refusals, conversations }: RequestSources)
   return {
     list,
     ownId,
-    /** Finds a request by any of its ids. */
     async find(anyId: string): Promise<RequestDetail | undefined> {
       const id = await ownId(anyId);
       const row = await holds.request(id);
@@ -297,7 +295,6 @@ export interface ConversationsOptions {
   rows: ConversationRows;
   /** The time for which a conversation is stored is read at each use, because a reload changes it. */
   live: { readonly config: { conversations: { keepDays: number } } };
-  /** Milliseconds since 1970. */
   clock: () => number;
 }
 
@@ -309,7 +306,6 @@ export type Conversations = ReturnType<typeof conversationsOver>;
 export function conversationsOver({ rows, live, clock }: ConversationsOptions) {
   const retentionMs = () => live.config.conversations.keepDays * DAY_MS;
   return {
-    /** Finds the stored conversation of a request; undefined if there is none. */
     async find(organizationId: string, requestId: string): Promise<Conversation | undefined> {
       const row = await rows.find({ organizationId, holdId: requestId }, retentionMs());
       if (row === undefined) return undefined;
@@ -327,7 +323,6 @@ export function conversationsOver({ rows, live, clock }: ConversationsOptions) {
     /** Tells if storage is enabled for the organization now, and if the conversation of this request is stored. */
     status: (organizationId: string, requestId: string) =>
       rows.status({ organizationId, holdId: requestId }, retentionMs()),
-    /** Removes the stored conversation of a request; returns false if there is none. */
     removeOne: (organizationId: string, requestId: string) => rows.removeOne({ organizationId, holdId: requestId }),
     /**
      * Removes all conversations that have ended, a few at a time. Returns their number. Before that, `record` is called with

@@ -59,7 +59,6 @@ async function* pagesOf(
 
 export interface StatementSelection extends Period {
   organizationId: string;
-  /** Null for every kind. */
   kind: StatementEntry["kind"] | null;
 }
 
@@ -186,7 +185,6 @@ function totalsJson(totals: StatementTotals, opening: MicroCredits): Pick<Statem
   return { totals: inCredits as Record<keyof StatementTotals, number>, closing };
 }
 
-/** Returns the total in which an entry counts. */
 function totalOf(entry: LedgerEntry): keyof StatementTotals {
   return entry.kind === "grant" && entry.grant.reference?.startsWith(ALLOWANCE_REFERENCE) ? "allowance" : entry.kind;
 }
@@ -199,7 +197,6 @@ function csvOfTotals(totals: StatementTotals, chosen: StatementEntry["kind"] | n
   return names.map((name) => `${lineOf(name)}\n`).join("");
 }
 
-/** Formats the digest of a month as a line, without the line feed. */
 function csvOfDigest({ month, digest }: MonthDigestRow): string {
   return csvLine({ time: isoTime(month), kind: "digest", id: isoMonth(month), note: digest });
 }
@@ -322,7 +319,6 @@ type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null | und
 /** Header line of the CSV format. Lines end with CRLF (RFC 4180); the caller adds the line feed. */
 const CSV_HEADINGS = csvRow(CSV_COLUMNS);
 
-/** Formats a line from its cells, without the line feed. */
 function csvLine(cells: CsvCells): string {
   return csvRow(CSV_COLUMNS.map((column) => cells[column] ?? ""));
 }

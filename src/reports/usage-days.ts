@@ -8,7 +8,6 @@ import type { Log } from "../telemetry/logger.ts";
 export interface UsageDaysOptions {
   rows: UsageRows;
   books: Pick<Books, "recordBalance">;
-  /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
   everyMs?: number;
@@ -65,7 +64,6 @@ export class UsageDays {
     this.#options = options;
   }
 
-  /** Starts summing up finished days. */
   start(): void {
     void this.sumUp();
     this.#timer = setInterval(() => void this.sumUp(), this.#options.everyMs ?? EVERY_MS).unref();

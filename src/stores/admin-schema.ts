@@ -161,7 +161,6 @@ export const RECEIVER = declareTable("receiver", ["id"], {
   format: oneOf("format", RECEIVER_FORMATS),
   /** Its URL or mail address. */
   target: requiredText("target"),
-  /** Null: every kind. */
   kinds: nullable(json<EventKind[]>("kinds")),
   /** Those that sign its deliveries, the newest first; none for mail. */
   secrets: json<{ secret: string; endsAtMs: number | null }[]>("secrets"),
@@ -181,7 +180,6 @@ export const DELIVERY = declareTable("delivery", ["id"], {
   /** Time of the next attempt. A node that attempts it sets a later time first, so that no other node does the same. */
   nextAtMs: number("next_at"),
   createdAtMs: number("created_at"),
-  /** Time and result of the last attempt. */
   attemptedAtMs: nullable(number("attempted_at")),
   result: nullable(requiredText("result")),
 });

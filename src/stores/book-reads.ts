@@ -61,7 +61,6 @@ export const BOOK_READS = {
 
 type ReadName = keyof typeof BOOK_READS;
 
-/** The names of the rows that one step reads, by the kind of read. */
 export type WantedRows = { [Name in ReadName]?: readonly object[] };
 
 /** The rows that a step has read; those of a read that it did not want are missing. */

@@ -110,7 +110,6 @@ class StoreCopy {
     await this.#to.run(sql`delete from ${raw(name)} where ${condition}`);
   }
 
-  /** Reads pages in the order of the key. */
   async #copyRows(table: TableShape, condition: Sql): Promise<void> {
     const limit = SHORT_PAGES.get(table.name) ?? Math.floor(PAGE_CELLS / table.columns.length);
     const key = raw(table.key.join(", "));
@@ -128,7 +127,6 @@ class StoreCopy {
     }
   }
 
-  /** Compares count and sums by organization. */
   async #compare(table: TableShape): Promise<{ differing: Group[]; rows: number }> {
     const query = sumsOf(table);
     // PostgreSQL works while SQLite blocks this process.
@@ -146,7 +144,6 @@ function insertionOf({ name, columns }: TableShape, rows: readonly Cell[][]): Sq
   return sql`insert into ${raw(name)} (${raw(columns.join(", "))}) values ${values} on conflict do nothing`;
 }
 
-/** An organization; null for rows of no organization. */
 type Group = string | null;
 
 function hasOrganization({ columns }: TableShape): boolean {

@@ -12,7 +12,6 @@ import type {
   Trace,
 } from "../credits/facts.ts";
 
-/** The value of a column. */
 export type Cell = string | bigint | number | Uint8Array | null;
 /** PostgreSQL's name of a column's type. */
 export type ColumnKind = "text" | "bigint" | "bytea";

@@ -25,7 +25,6 @@ export interface SchemaVersions {
   to: number;
 }
 
-/** A driver of a store whose schema is current. */
 export interface MigratedDriver extends StoreDriver {
   readonly schema: SchemaVersions;
 }

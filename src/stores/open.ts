@@ -18,11 +18,9 @@ export interface OpenStoreOptions extends StorePlace {
   creates: boolean;
   /** Opens an incomplete copy in PostgreSQL, too. Absent: no. */
   isCopyTarget?: boolean;
-  /** Milliseconds since 1970. */
   clock: () => number;
 }
 
-/** A store that a command has opened. */
 export type OpenedStore = Store & {
   /** True if the command has created it. */
   isNew: boolean;

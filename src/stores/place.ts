@@ -2,7 +2,6 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { OperatorError } from "../errors.ts";
 
-/** Place of a store. */
 export interface StorePlace {
   /** A PostgreSQL address; null: SQLite in `dataDir`. */
   database: string | null;

@@ -77,7 +77,6 @@ export const BUDGET_USE = declareTable("budget_use", ["organizationId", "budgetI
   budgetId: requiredText("budget_id"),
   windowAtMs: number("window_at"),
   value: requiredText("value"),
-  /** The open holds that recorded it. */
   held: amount("held"),
   /** The opening amount and the charges of the requests that recorded it, less the credits that corrected them. */
   spent: amount("spent"),
@@ -104,7 +103,6 @@ export const GRANT = declareTable("credit_grant", ["organizationId", "id"], {
   /** A `credit` is a refund of spent credits: it is not counted as granted again. */
   source: oneOf("source", ["grant", "credit"]),
   amount: amount("amount"),
-  /** Revoked part of the amount. */
   revoked: amount("revoked"),
   /** Part that is neither held nor spent nor expired: 0 while pending, so that the sum over all grants is the available amount. */
   remaining: remaining(),
@@ -142,7 +140,6 @@ export const REQUEST = declareTable("request", ["organizationId", "holdId"], {
   requestId: requiredText("request_id"),
   model: requiredText("model"),
   upstream: requiredText("upstream"),
-  /** Its tokens and prices. */
   charge: chargeLines("charge"),
   /** Sums of these tokens. */
   inputTokens: number("input_tokens"),
@@ -219,7 +216,6 @@ export const ADJUSTMENT = declareTable("adjustment", ["organizationId", "id"], {
   settlement: settlement(),
 });
 
-/** Monthly allowance of an organization. */
 export const ALLOWANCE = declareTable("allowance", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
@@ -265,7 +261,6 @@ export const TOKEN = declareTable("token", ["id"], {
   /** First characters of the token, to recognize it by. */
   prefix: requiredText("prefix"),
   scopes: json<Scope[]>("scopes"),
-  /** Null: every model. */
   models: nullable(json<string[]>("models")),
   /** Limits that differ from those of the service. */
   limits: nullable(json<Partial<LimitSettings>>("limits")),
@@ -365,7 +360,6 @@ export const CONVERSATION = declareTable("conversation", ["organizationId", "hol
   endedAtMs: number("ended_at"),
   /** True if a part was too long to be stored. */
   isTruncated: flag("is_truncated"),
-  /** JSON of the request. */
   request: requiredText("request"),
   /** JSON of the delivered part of the answer; null if nothing was delivered. */
   answer: nullable(requiredText("answer")),

@@ -17,13 +17,11 @@ export class Table<Row extends object> {
   readonly name: string;
   readonly key: readonly string[];
   readonly columns: readonly string[];
-  /** By column. */
   readonly kinds: Readonly<Record<string, ColumnKind>>;
   readonly #fields: [keyof Row, Field<never>, at: number][] = [];
   /** By column: the type of its values, whether it may be null, and the only values that it may have. */
   readonly rules: [column: string, type: string, isOptional: boolean, values: readonly unknown[] | undefined][] = [];
   readonly #fieldOfKey = new Set<keyof Row>();
-  /** Properties by the rule of their fields. */
   readonly #ruled: Record<"amount" | "past", (keyof Row)[]> = { amount: [], past: [] };
 
   constructor(name: string, key: readonly (keyof Row)[], fields: Fields<Row>) {

@@ -27,11 +27,9 @@ export interface AccessEntry {
 }
 
 export interface AccessLog {
-  /** Records a request, with further fields of its line. */
   record(entry: AccessEntry, fields?: object): void;
 }
 
-/** A log whose level can be changed. */
 export interface LeveledLog extends Log {
   setLevel(level: LogLevel): void;
 }
@@ -135,7 +133,6 @@ export interface AccessLogSettings {
 }
 
 export interface AccessLogOptions extends AccessLogSettings {
-  /** Milliseconds since 1970. */
   clock: () => number;
   /** Numbers from 0 up to 1. */
   random: () => number;

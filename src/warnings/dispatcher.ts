@@ -36,7 +36,6 @@ export interface AttemptResult {
 export interface Sender {
   /** Maximum number of messages to claim at once. */
   itemsMax: number;
-  /** True if it sends all messages together. */
   isDigest: boolean;
   send(receiver: ReceiverRow, messages: readonly EventMessage[], signal: AbortSignal): Promise<AttemptResult>;
   close(): Promise<void>;
@@ -45,13 +44,10 @@ export interface Sender {
 export interface DispatcherOptions {
   rows: EventRows;
   accounts: Pick<AccountRows, "organization" | "token">;
-  /** Returns the sender for a format. */
   senderOf(format: ReceiverRow["format"]): Sender;
-  /** Milliseconds since 1970. */
   clock: () => number;
   /** Logs failures of the store. */
   outage: { failed(fields: object): void; succeeded(): void };
-  /** Closes the senders. */
   close(): Promise<void>;
 }
 

@@ -44,7 +44,6 @@ function openTransport({ createTransport, url }: MailOptions): Transporter {
   } as Parameters<typeof createTransport>[0]);
 }
 
-/** Returns the content of a mail about some events. */
 function mailOf(messages: readonly EventMessage[]): Record<"subject" | "text" | "html", string> {
   const lines = messages.map(({ text, event }) => ({ text, at: isoTime(event.madeAtMs), kind: event.kind }));
   const [first] = lines;

@@ -45,7 +45,6 @@ export interface WatchOptions {
   deadLetters: () => Promise<number>;
   /** Name of this node, which has dead letters of its own. */
   node: string;
-  /** Milliseconds since 1970. */
   clock: () => number;
   outage: { failed(fields: object): void; succeeded(): void };
 }
@@ -100,7 +99,6 @@ export class Watch {
     if (!hasFailed) outage.succeeded();
   }
 
-  /** Events of the service itself, or of an organization. */
   #event(
     kind: EventKind,
     organizationId: string | null,
@@ -216,7 +214,6 @@ function startOfDay(atMs: number): number {
   return Math.floor(atMs / DAY_MS) * DAY_MS;
 }
 
-/** Returns the day of a time, YYYY-MM-DD. */
 function dayOf(atMs: number): string {
   return isoTime(atMs).slice(0, 10);
 }

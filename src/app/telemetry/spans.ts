@@ -11,7 +11,6 @@ type OpenTelemetryApi = typeof import("@opentelemetry/api");
 export interface SpanOptions {
   api: OpenTelemetryApi;
   tracer: Tracer;
-  /** Returns the id of a model in the catalog; undefined if there is none. */
   modelId(name: string): string | undefined;
 }
 
@@ -94,7 +93,6 @@ function answerAttributes({ route, finishReason, charge }: CompletionReport): At
   };
 }
 
-/** Adds the spans of the admission, of each call of an upstream, and of the settlement. */
 function addParts({ api, tracer }: SpanOptions, parent: Context, report: CompletionReport): void {
   const { operation, calls, startedMs, admittedMs, deliveredMs, settledMs } = report;
   tracer.startSpan("admission", { startTime: new Date(startedMs) }, parent).end(new Date(admittedMs));

@@ -33,7 +33,6 @@ const CONFLICT = /^(40001|40P01)$/;
 const LOST = /^(08...|57P0.|25P03|25P04|25006)$/;
 /** Insufficient resources, timeouts, system errors, corruption. */
 const UNAVAILABLE = /^(53...|57...|58...|XX...)$/;
-/** SQLSTATE of a lock that was not granted within `lock_timeout`. */
 export const LOCK_NOT_AVAILABLE = "55P03";
 /** node-postgres has no code for this error. */
 const READ_TIMEOUT = "Query read timeout";

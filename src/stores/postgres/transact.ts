@@ -8,7 +8,6 @@ const ATTEMPTS = 5;
 /** No attempt begins later: the caller should receive the error instead of waiting longer. */
 const ATTEMPTS_BEGIN_WITHIN_MS = 5_000;
 const BACKOFF_MS = 20;
-/** Uses after which a statement gets a name. */
 const USES_LEAST = 8;
 /** Each connection keeps a plan of every named statement that it has run, of some 40 KiB. */
 const NAMES_MAX = 64;

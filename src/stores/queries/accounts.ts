@@ -175,7 +175,6 @@ function tokens({ find, findRow, findRows }: Database) {
     };
   };
   return {
-    /** Returns the token of this hash, or the token that a short token of this hash represents. */
     async tokenByHash(hash: Uint8Array): Promise<TokenWithOrganization | undefined> {
       return (await withOrganization(sql`token.hash = ${hash}`)) ?? shortToken(hash);
     },
@@ -277,7 +276,6 @@ const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
 });
 
 export const BUDGET_COLUMNS = sql`budget.amount as cap, budget_use.held, budget_use.spent`;
-/** Joins tokens with their spending caps. */
 export const BUDGETS_OF_TOKENS = sql`
   left join budget on budget.organization_id = token.organization_id and budget.cap_of = token.caller_id
   left join budget_use on budget_use.organization_id = budget.organization_id and budget_use.budget_id = budget.id`;

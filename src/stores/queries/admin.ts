@@ -25,7 +25,6 @@ type AdminKey = RowOf<typeof ADMIN_KEY>;
 export type AdminKeyName = Pick<AdminKey, "scope" | "key">;
 export type AdminKeyClaim = AdminKeyName & Pick<AdminKey, "fingerprint"> & { keepMs: number };
 export interface AdminKeyAnswer {
-  /** HTTP status. */
   status: number;
   /** JSON text. Holds no secret. */
   answer: string;
@@ -111,7 +110,6 @@ function operators({ find, findRow, write, writeIf }: Database) {
 
 function sessions({ findRow, write, writeIf }: Database) {
   return {
-    /** Writes a session and removes those that have expired. */
     async insertSession(session: SessionRow, audit?: AuditRow) {
       await write([
         sql`delete from admin_session where expires_at < ${session.createdAtMs}`,
@@ -127,7 +125,6 @@ function sessions({ findRow, write, writeIf }: Database) {
     async deleteSession(hash: Uint8Array, audit?: AuditRow): Promise<boolean> {
       return writeIf([sql`delete from admin_session where hash = ${hash}`], recordOf(audit));
     },
-    /** Writes a short token and removes those that expired before `nowMs`. */
     async insertShortToken(token: ShortTokenRow, nowMs: number, audit?: AuditRow) {
       await write([
         sql`delete from short_token where expires_at < ${nowMs}`,
@@ -178,7 +175,6 @@ function auditEntries({ findRows, write }: Database) {
   };
 }
 
-/** Requests of the admin API by their Idempotency-Key. */
 function adminKeys({ find, now, write }: Database) {
   const named = ({ scope, key }: AdminKeyName) => equal({ scope, key });
   return {

@@ -33,7 +33,6 @@ export interface HoldSearch {
 
 export type Owners = { only: readonly string[] } | { allBut: string };
 
-/** The open holds of a store. */
 export interface OpenHolds {
   count: number;
   /** Milliseconds from now to the earliest expiry; negative if it has passed, and 0 without an open hold. */
@@ -144,7 +143,6 @@ function verifications(database: Database) {
     verify: (organizationId: string, endsWithinMs = HOLD_ENDS_WITHIN_MS) =>
       verifyOrganization(database, organizationId, endsWithinMs),
     verifyStore: () => verifyStore(database),
-    /** Returns ids of organizations in their order, without reading the rows, which may be malformed. */
     organizationIds: (page: IdPage) => database.organizationIds(page),
   };
 }

@@ -10,7 +10,6 @@ import { allOf, equal, join, raw, type Sql, sql } from "../sql.ts";
 import { recordOf } from "./admin.ts";
 
 export type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;
-/** The terms of a budget that can be changed. */
 type BudgetTerms = Pick<BudgetRow, "name" | "amount" | "limits">;
 export type BudgetRows = ReturnType<typeof budgetRows>;
 
@@ -25,7 +24,6 @@ export function budgetRows(database: Database) {
     /** Writes a budget. Returns false if the organization does not exist. */
     insertBudget: (row: BudgetRow, audit: AuditRow): Promise<boolean> =>
       writeIf([budgetsChange(row.organizationId), BUDGET.insert(row)], recordOf(audit, { budget: [row] })),
-    /** Returns the budgets of an organization, in the order of their ids. */
     budgets: (organizationId: string): Promise<BudgetRow[]> =>
       findRows(BUDGET)`select * from budget where organization_id = ${organizationId} order by id`,
     /**
@@ -85,7 +83,6 @@ export function budgetRows(database: Database) {
   };
 }
 
-/** The callers that budgets cover. */
 function budgetCallers({ jsonHas, now, read }: Database) {
   return {
     /** Returns the token that a cap is changed with now, by its caller: of each rotation the last one. */

@@ -38,7 +38,6 @@ export function closingRows(database: Database) {
     /** Adds up a chunk of the requests to close, from the first one after `tally.after` on. Returns true at the end. */
     sum: (tally: ClosingTally, rows = SUM_ROWS) => sumChunk(database, tally, rows),
     close: (tally: ClosingTally) => close(database, tally),
-    /** Returns the budgets of an organization. */
     budgets: (organizationId: string) => budgetRows(database).budgets(organizationId),
     /** Deletes counters of a budget, of windows that ended before the closing, at most `limit`; returns their number. */
     removeBudgetUses: (closing: ClosingRow, budget: BudgetRow, limit = REMOVED_ROWS) =>
@@ -47,7 +46,6 @@ export function closingRows(database: Database) {
     remove: (closing: ClosingRow, after: string, limit = REMOVED_ROWS) => removeChunk(database, closing, after, limit),
     /** Counts the ended requests that a closing before a time includes and whose rows are stored. */
     countRequests: (beforeMs: number) => database.count(sql`request where ${isClosed(beforeMs)}`),
-    /** Counts the audit records from before a time. */
     countAudit: (beforeMs: number) => database.count(sql`audit_entry where id < ${idAt(beforeMs)}`),
     /** Deletes audit records from before a time, at most `limit`; returns their number. */
     async removeAudit(beforeMs: number, limit: number): Promise<number> {

@@ -42,7 +42,6 @@ export function conversationRows(database: Database) {
     /** Removes conversations that count as absent, at most `limit`; returns their number. */
     removeOld: (retentionMs: number, limit: number) =>
       database.remove(CONVERSATION, sql`ended_at <= ${since(database, retentionMs)}`, limit),
-    /** Removes one conversation; returns false if there is none. */
     async removeOne({ organizationId, holdId }: ConversationKey): Promise<boolean> {
       const isOne = equal({ organization_id: organizationId, hold_id: holdId });
       return (await database.remove(CONVERSATION, isOne, 1)) > 0;

@@ -11,7 +11,6 @@ import { recordOf } from "./admin.ts";
 
 export type ReceiverRow = RowOf<typeof RECEIVER>;
 export type DeliveryRow = RowOf<typeof DELIVERY>;
-/** A delivery with its event. */
 export interface EventDelivery {
   delivery: DeliveryRow;
   event: EventRow;
@@ -38,7 +37,6 @@ export interface Attempted {
 /** Charges of an organization in some days, and its credits now. */
 export interface PastSpending extends Pick<BalanceRow, "organizationId" | "available" | "held" | "granted"> {
   charged: MicroCredits;
-  /** The first of these days with a charge. */
   firstDay: number;
 }
 
@@ -123,7 +121,6 @@ function watched({ read, readRows }: Database) {
         where dimension = 'model' and day >= ${fromDay} and usage_day.name in (${join(models)})`);
       return rows.map(({ organization_id: organizationId, name: model }) => ({ organizationId, model }));
     },
-    /** Returns the events of some kinds, the newest first. */
     eventsOf: (kinds: readonly EventRow["kind"][]): Promise<EventRow[]> =>
       readRows(EVENT)`select * from event where kind in (${join(kinds)}) order by made_at desc`,
   };
@@ -196,7 +193,6 @@ function deliveries({ read, readRows, write, writeIf }: Database) {
         sql`update receiver set failing_since = ${failing} where id = ${receiverId}`,
       ]);
     },
-    /** Returns deliveries with their events, the newest first. */
     deliveries: ({ organizationId, receiverId, state, before, limit }: DeliveryPage) =>
       withEvent(
         sql`${allOf(

@@ -24,7 +24,6 @@ export function identityRows({ find, findRow, findRows, now, write, writeIf }: D
   const inserted = (row: IdentityRow) => sql`${IDENTITY.insert(row)} on conflict (id) do nothing`;
   return {
     identity: (id: string) => findRow(IDENTITY)`select * from identity where id = ${id}`,
-    /** Returns identities in the order of their ids. */
     identities: ({ after, limit, status }: IdPage & { status: "active" | "blocked" | null }) => {
       const wanted = allOf(
         sql`id > ${after ?? ""}`,
@@ -33,7 +32,6 @@ export function identityRows({ find, findRow, findRows, now, write, writeIf }: D
       );
       return findRows(IDENTITY)`select * from identity where ${wanted} order by id limit ${limit}`;
     },
-    /** Writes an identity unless it exists. */
     async insertIdentity(row: IdentityRow) {
       await write([inserted(row)]);
     },

@@ -28,13 +28,11 @@ export function monthDigestRows(database: Database) {
     /** Returns undefined if nothing was booked. */
     next: (organizationId: string) => nextMonth(database, organizationId),
     begin: (organizationId: string, next: NextMonth) => new MonthHash(organizationId, next),
-    /** Adds a page of rows. Returns true at the end. */
     add: (hash: MonthHash, limit = PAGE_ROWS) => addPage(database, hash, limit),
     store: (hash: MonthHash) => storeDigest(database, hash),
   };
 }
 
-/** The next month of an organization without a digest. */
 export interface NextMonth {
   /** Its first millisecond. */
   month: number;

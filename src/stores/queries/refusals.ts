@@ -68,7 +68,6 @@ export function refusalRows({ read, readRows, remove, write }: Database) {
         group by organization.id, organization.name order by requests desc, organization.id limit ${limit}`);
       return rows.map(({ id, name, requests }) => ({ organization_id: id, name, requests: Number(requests) }));
     },
-    /** Returns refusals, the newest first. */
     search({ organizationId, tokenId, model, id, requestId, failure, fromMs, toMs, before, limit }: RefusalSearch) {
       const wanted = allOf(
         equal({ "refusal.organization_id": organizationId, "refusal.token_id": tokenId }),

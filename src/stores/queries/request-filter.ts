@@ -9,12 +9,9 @@ export interface RequestFilter {
   organizationId: string | null;
   tokenId: string | null;
   model: string | null;
-  /** The request's own id. */
   id: string | null;
-  /** An `x-request-id`. */
   requestId: string | null;
   status: RequestStatus | null;
-  /** Error code. */
   failure: string | null;
   /** `provider/model` of the last charge. */
   route: string | null;

@@ -30,7 +30,6 @@ export interface ListedRequest {
   retry: UsageEvent["retry"];
   draws: Draw[];
   madeAtMs: number;
-  /** Null while it is running. */
   endedAtMs: number | null;
   trace: Trace | null;
   /** The end of its last charge; null while it is running. */
@@ -90,7 +89,6 @@ export function requestRows(database: Database) {
   };
 }
 
-/** The names that the row of a request comes with. */
 export interface RowNames {
   organization_name: string;
   token_name: string | null;
@@ -137,7 +135,6 @@ export async function walkBack(
   return null;
 }
 
-/** Returns an id above those of all requests of a filter. */
 function newestId({ toMs }: RequestFilter): string {
   return idAt(toMs ?? Date.now() + AHEAD_MS);
 }

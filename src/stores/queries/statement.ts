@@ -53,7 +53,6 @@ export interface UsageEvent extends HoldFacts, ChargeLines {
 
 const FIRST_WINDOW_MS = 31 * 86_400_000;
 const WINDOW_GROWTH = 4;
-/** The clock of the store may be ahead. */
 const AHEAD_MS = 86_400_000;
 /** Age of recorded times: no booking of an earlier time may follow, even if a clock is set back a little. */
 const RECORDED_AFTER_MS = 3_600_000;
@@ -88,7 +87,6 @@ export async function statementPage(
   return named(database, organizationId, entries.slice(0, limit));
 }
 
-/** Adds the names of budgets and tokens to entries. */
 async function named(database: Database, organizationId: string, entries: LedgerEntry[]): Promise<LedgerEntry[]> {
   const namesOf = async (table: "budget" | "token", ids: readonly string[]) => {
     if (ids.length === 0) return new Map<string, string>();
@@ -133,7 +131,6 @@ function parsePosition(text: string): Query["last"] {
   return { atMs: Number(atMs), source: Number(source), id };
 }
 
-/** Rows that are entries of a statement. */
 interface EntryRows<Row extends object> {
   source: (typeof SOURCES)[number];
   table: Table<Row>;

@@ -11,7 +11,6 @@ import { budgetsChange, deleteBudgetUses } from "./budgets.ts";
 import { isClosed } from "./closings.ts";
 
 type TokenRow = RowOf<typeof TOKEN>;
-/** A token as it was read, with its cap. */
 type ReadToken = TokenRow & { budget: { cap: MicroCredits } | null };
 const TERMS = ["name", "scopes", "models", "limits", "expiresAtMs", "pinned"] as const;
 
@@ -102,7 +101,6 @@ async function openingWrites(database: Database, { organizationId, id }: BudgetR
 interface CapWrites {
   required: Sql[];
   rest: Sql[];
-  /** The rows of budgets that they write. */
   rows: WrittenRows[string];
 }
 

@@ -56,7 +56,6 @@ function requestSums(database: Database) {
       const ended = (await Promise.all(parts)).flat();
       return [...ended.map((sum) => ({ ...sum, open: 0 })), ...(await openSums(database, range))];
     },
-    /** Returns when the first request began. */
     async firstRequestMs(): Promise<number | null> {
       const first = await firstRequestId(database, null);
       const open = await database.read<{ id: string | null }>(sql`select min(id) as id from hold`);

@@ -33,7 +33,6 @@ import {
   type HoldLimits,
 } from "./verify-rows.ts";
 
-/** Time for which an idempotency key is kept. */
 const KEY_KEPT_MS = 86_400_000;
 
 /** The tables of which a check reads all rows of an organization. */
@@ -88,7 +87,6 @@ function queriesOf(database: Database, organizationId: string, newestFromMs: num
     records: sql`select * from audit_entry ${of} and written_rows is not null order by id`,
     newest: sql`select * from request ${of} and ended_at >= ${newestFromMs} and ending <> 'released'`,
     named: sql`select * from request ${of} and id in (${named})`,
-    /** Open holds of requests that have ended. */
     ended: sql`
       select id from hold ${of} and exists (
         select 1 from request where request.organization_id = hold.organization_id and request.id = hold.id)`,
@@ -105,7 +103,6 @@ function queriesOf(database: Database, organizationId: string, newestFromMs: num
 /** The books of an organization as one snapshot shows them, without those requests that nothing names. */
 export interface BooksFound extends ReadBooks {
   closing: ClosingRow | undefined;
-  /** Charges of all requests. */
   sums: ChargeSums;
   /** Requests that keys and adjustments name, by id. */
   requests: ReadonlyMap<string, RequestRow>;
@@ -262,7 +259,6 @@ function checkTotals({ balances: [balance], holds, grants, adjustments, sums }: 
   checkNextChange(balance, grants, report);
 }
 
-/** Returns the sums of draws by grant. */
 function drawsOn(rows: readonly { draws: readonly Draw[] }[]): Map<string, bigint> {
   const sums = new Map<string, bigint>();
   for (const { draws } of rows) for (const { grantId, amount } of draws) addAmount(sums, grantId, amount);

@@ -59,7 +59,6 @@ function isOfService({ kind, id, reference, grantId }: AdjustmentRow, allowances
   return isEnd && reference !== null && id === `${reference}_ended`;
 }
 
-/** The counters of a budget are raised by the sum of its records. */
 function checkRaises(budgets: readonly BudgetRow[], uses: readonly BudgetUseRow[], records: Records): void {
   const recorded = new Set(budgets.filter((budget) => records.haveCreation(BUDGET, budget)).map(({ id }) => id));
   for (const use of uses.filter(({ budgetId }) => recorded.has(budgetId))) {
@@ -81,7 +80,6 @@ function checkNextMonth(allowance: AllowanceRow, grants: readonly GrantRow[], re
   report(10, `The next month of the allowance ${id} begins at ${nextAtMs}, but the month before has no grant.`);
 }
 
-/** The grants of months have the terms of their allowances. */
 function checkMonths({ grants, allowances }: RecordedRows, records: Records): void {
   const byId = new Map(allowances.map((allowance) => [allowance.id, allowance]));
   for (const grant of grants) {

@@ -25,7 +25,6 @@ const ORGANIZATION_COLUMN = "organization_id";
 /** The violations of one organization. All are counted; of each invariant, the first ones are kept. */
 export class Violations {
   readonly list: Violation[] = [];
-  /** Number of those that are not in the list. */
   more = 0;
   readonly #organizationId: string;
   readonly #counts = new Map<number, number>();

@@ -19,7 +19,6 @@ import { AHEAD_MS, compare, type ReportViolation } from "./verify-report.ts";
 const LIFE_MS_MAX = 86_400_000;
 /** Clocks of the store and of services may differ, and be set, by less than this. */
 const CLOCKS_DIFFER_MS = 3_600_000;
-/** Longest time for which an idempotency key is kept. */
 const KEY_KEPT_MS_MAX = 86_400_000;
 
 /** Checks an ended request with its late settlements. */
@@ -43,7 +42,6 @@ export function checkRequestRow(request: RequestRow, late: readonly AdjustmentRo
   for (const row of late) checkLateSettlement(request, tokens, row, report);
 }
 
-/** Checks the sums of tokens that are stored for queries. */
 function checkTotals(
   tokens: TokenCounts,
   { inputTokens, outputTokens }: Pick<RequestRow, "inputTokens" | "outputTokens">,
@@ -188,7 +186,6 @@ export function checkGrant(grant: GrantRow, taken: Taken, report: ReportViolatio
   if (state === "expired" && remaining !== 0n) report(1, `The grant ${id} has expired, but ${remaining} remain.`);
 }
 
-/** Amounts that were taken from a grant. */
 export interface Taken {
   drawn?: bigint;
   expired?: bigint;

@@ -112,7 +112,6 @@ async function checkSumsOfDays(database: Database, found: Violations): Promise<v
   }
 }
 
-/** Finds sums over all organizations that differ from the sums of each. */
 async function checkSumsOfAll(database: Database, found: Violations): Promise<void> {
   const { counts, negative, differs } = USAGE_SUMS;
   // An organization's own sums by model are also its part of the sums by organization.

@@ -21,7 +21,6 @@ export interface OrganizationVerification {
   more: number;
 }
 
-/** Number of requests that are checked in one snapshot. */
 const CHUNK_ROWS = 2_000;
 /** Newer requests are added up together with the balance, in one snapshot, because more may follow. */
 const NEWEST_MS = 20_000;
@@ -101,7 +100,6 @@ class Check {
     return { organizationId: this.#organizationId, holds, events: this.#charges, violations, more };
   }
 
-  /** Adds what the closed requests add up to. */
   #addClosing(closing: ClosingRow | undefined, parts: readonly ClosingPartRow[]): void {
     checkClosing(closing, parts, this.#violations.report);
     this.#closing = closing;
@@ -143,7 +141,6 @@ class Check {
     return rows.length < CHUNK_ROWS ? undefined : (rows.at(-1)?.id as string | undefined);
   }
 
-  /** Compares retries with the attempts that they repeat. */
   async #checkRetries(retries: readonly Repetition[]): Promise<void> {
     const ids = join(retries.map(({ of }) => of));
     const [attempts = [], adjustments = []] = await this.#database.snapshot([

@@ -15,7 +15,6 @@ const BUSY_TIMEOUT_MS = 5_000;
 export interface DatabaseCopy {
   /** A data directory, to open the copy as a store. */
   directory: string;
-  /** Path of the copy. */
   path: string;
   bytes: number;
   /** Moves the copy to its destination, unless a file of that name has appeared meanwhile. Throws OperatorError. */

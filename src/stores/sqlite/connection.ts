@@ -66,7 +66,6 @@ export class Connection {
     return prepared;
   }
 
-  /** Runs a script of several statements inside a transaction. */
   script(sql: string): void {
     this.#open().exec(sql);
   }

@@ -9,7 +9,6 @@ import type { Calls, ThreadFunction, WorkerCall, WorkerError, WorkerReply } from
 /** Nothing of a batch outlives it, so a small young generation costs no time; by default it may grow to 64 MiB. */
 const YOUNG_GENERATION_MIB_MAX = 6;
 
-/** Restores the class of an error from another thread. */
 function fromWorkerError({ name, message, ...rest }: WorkerError): Error {
   const ErrorClass = [OperatorError, StoreUnavailableError].find((known) => known.name === name) ?? Error;
   return Object.assign(new ErrorClass(message), rest);
@@ -57,7 +56,6 @@ export class WorkerLink {
     });
   }
 
-  /** True if the worker runs. */
   get running(): boolean {
     return this.#worker !== undefined;
   }

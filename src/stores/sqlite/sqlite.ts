@@ -24,7 +24,6 @@ export interface SqliteOptions {
   role: "service" | "command";
   /** Creates a store that does not exist, and migrates an older schema. Absent: yes. */
   creates?: boolean;
-  /** Milliseconds since 1970. */
   clock?: () => number;
   /** Time for which a transaction waits for one of another process. */
   busyTimeoutMs?: number;
@@ -33,7 +32,6 @@ export interface SqliteOptions {
 }
 
 export interface SqliteDriver extends MigratedDriver {
-  /** The thread that writes. */
   readonly writer: WorkerLink;
   /** The thread of long reads and checkpoints; of a command the one that writes. */
   readonly side: WorkerLink;
