@@ -21,17 +21,8 @@ import { raw, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 import { checkBudgets } from "./verify-budgets.ts";
 import { checkRecords } from "./verify-records.ts";
-import { checkEach, compare, type ReportViolation, soundRows } from "./verify-report.ts";
-import {
-  checkAdjustment,
-  checkBalance,
-  checkGrant,
-  checkGrantTimes,
-  checkHold,
-  checkKey,
-  checkNextChange,
-  type HoldLimits,
-} from "./verify-rows.ts";
+import { AHEAD_MS, checkEach, compare, type ReportViolation, soundRows } from "./verify-report.ts";
+import { checkAdjustment, checkGrant, checkHold, checkKey, checkNextChange, type HoldLimits } from "./verify-rows.ts";
 
 const KEY_KEPT_MS = 86_400_000;
 
@@ -248,14 +239,16 @@ function checkTotals({ balances: [balance], holds, grants, adjustments, sums }: 
     checkGrant(grant, { drawn: drawn.get(id), expired: expired.get(id), revoked: revoked.get(id) }, report);
   }
   const inForce = grants.filter(({ state }) => state !== "pending");
-  const totals = {
+  const ofGrants = {
     granted: total(inForce, ({ source, amount, revoked }) => (source === "credit" ? -revoked : amount - revoked)),
     available: total(inForce, ({ remaining }) => remaining),
-    held: total(holds, ({ amount }) => amount),
-    spent: sums.cost,
     expired: total([...expired.values()], (amount) => amount),
   };
-  checkBalance(balance, totals, report);
+  const parts = { granted: balance.available + balance.held + balance.spent + balance.expired };
+  compare(report, 1, "balance", balance, parts, "its parts add up to");
+  compare(report, 1, "balance", balance, ofGrants, "the grants and lapses add up to");
+  compare(report, 2, "balance", balance, { held: total(holds, ({ amount }) => amount) }, "the open holds add up to");
+  compare(report, 3, "balance", balance, { spent: sums.cost }, "charges less credits add up to");
   checkNextChange(balance, grants, report);
 }
 
@@ -265,8 +258,17 @@ function drawsOn(rows: readonly { draws: readonly Draw[] }[]): Map<string, bigin
   return sums;
 }
 
+/** Checks that grants have taken effect, and have expired, at their times. */
 function checkTimes({ grants, limits }: BooksFound, report: ReportViolation): void {
-  for (const grant of grants) checkGrantTimes(grant, limits.nowMs, report);
+  const soonMs = limits.nowMs + AHEAD_MS;
+  for (const { id, state, effectiveAtMs, expiresAtMs } of grants) {
+    if (state === "active" && effectiveAtMs > soonMs) {
+      report(13, `The grant ${id} took effect at ${effectiveAtMs}, in the future.`);
+    }
+    if (state === "expired" && (expiresAtMs ?? Number.POSITIVE_INFINITY) > soonMs) {
+      report(13, `The grant ${id} has expired, but its expiry is ${expiresAtMs}.`);
+    }
+  }
 }
 
 function checkClosedBefore(books: BooksFound, report: ReportViolation): void {

@@ -9,11 +9,11 @@ import type {
 } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import type { ClosingPartRow, ClosingRow } from "../../credits/closing.ts";
-import type { Draw, Retry, Trace } from "../../credits/facts.ts";
+import type { Draw, Retry } from "../../credits/facts.ts";
 import { sumOfDraws } from "../../credits/funds.ts";
 import { addTokens, amountDue, areCounts, priceOf, type TokenCounts, tokenTotals } from "../../credits/price.ts";
 import { isBookedLate, timeOfId } from "../../credits/request-id.ts";
-import { AHEAD_MS, compare, type ReportViolation } from "./verify-report.ts";
+import { compare, type ReportViolation } from "./verify-report.ts";
 
 /** Maximum life of a hold; a later expiry comes from a wrong clock. */
 const LIFE_MS_MAX = 86_400_000;
@@ -21,77 +21,67 @@ const LIFE_MS_MAX = 86_400_000;
 const CLOCKS_DIFFER_MS = 3_600_000;
 const KEY_KEPT_MS_MAX = 86_400_000;
 
+/** Reports a violation of the request that is checked. */
+type Fault = (invariant: number, message: string) => void;
+
 /** Checks an ended request with its late settlements. */
 export function checkRequestRow(request: RequestRow, late: readonly AdjustmentRow[], report: ReportViolation): void {
-  const { holdId, cost, shortfall, charge, draws, basis, end, endedAtMs, isLate } = request;
-  const { tokens, prices } = decodeLines(charge);
-  const price = amountDue(priceOf(tokens, prices), request.retry);
-  if (cost + shortfall !== price) {
-    report(4, `Cost and shortfall add up to ${cost + shortfall}, but the tokens cost ${price}.`, holdId);
-  }
-  if (!areCounts(tokens)) report(6, "It has a token count below 0, or a part above its class.", holdId);
-  checkTotals(tokens, request, holdId, report);
-  checkDraws(draws, cost, holdId, report);
-  if (end === "released" && price !== 0n) report(4, "The request was released and has a charge.", holdId);
-  if ((end === "released") !== (basis === null)) report(4, `A basis of ${basis} does not fit the end ${end}.`, holdId);
-  checkBounded(basis, request.trace, holdId, report);
+  const { holdId, cost, shortfall, draws, basis, end, endedAtMs, isLate } = request;
+  const fault: Fault = (invariant, message) => report(invariant, message, holdId);
+  const { tokens, prices } = decodeLines(request.charge);
+  const [price, charged] = [amountDue(priceOf(tokens, prices), request.retry), cost + shortfall];
+  if (charged !== price) fault(4, `Cost and shortfall add up to ${charged}, but the tokens cost ${price}.`);
+  if (!areCounts(tokens)) fault(6, "It has a token count below 0, or a part above its class.");
+  checkTotals(tokens, request, fault);
+  checkDraws(draws, cost, fault);
+  if (end === "released" && price !== 0n) fault(4, "The request was released and has a charge.");
+  if ((end === "released") !== (basis === null)) fault(4, `A basis of ${basis} does not fit the end ${end}.`);
+  checkBounded(request, fault);
   // Otherwise the statement does not find it.
-  if (isLate !== isBookedLate(holdId, endedAtMs))
-    report(3, "is_late does not fit its id and its booking time.", holdId);
-  if (late.length > 1) report(7, `The request has ${late.length} late settlements.`, holdId);
-  for (const row of late) checkLateSettlement(request, tokens, row, report);
+  if (isLate !== isBookedLate(holdId, endedAtMs)) fault(3, "is_late does not fit its id and its booking time.");
+  if (late.length > 1) fault(7, `The request has ${late.length} late settlements.`);
+  for (const row of late) checkLateSettlement(request, tokens, row, fault);
 }
 
-function checkTotals(
-  tokens: TokenCounts,
-  { inputTokens, outputTokens }: Pick<RequestRow, "inputTokens" | "outputTokens">,
-  holdId: string,
-  report: ReportViolation,
-): void {
+type ChargedTokens = Pick<RequestRow, "inputTokens" | "outputTokens">;
+
+function checkTotals(tokens: TokenCounts, { inputTokens, outputTokens }: ChargedTokens, fault: Fault): void {
   const { input, output } = tokenTotals(tokens);
   if (input === inputTokens && output === outputTokens) return;
   const sums = `${inputTokens} of input and ${outputTokens} of output`;
-  report(4, `The sums of tokens are ${sums}, but the charge is for ${input} and ${output}.`, holdId);
+  fault(4, `The sums of tokens are ${sums}, but the charge is for ${input} and ${output}.`);
 }
 
-function checkLateSettlement(
-  request: RequestRow,
-  counts: TokenCounts,
-  late: AdjustmentRow,
-  report: ReportViolation,
-): void {
+function checkLateSettlement(request: RequestRow, counts: TokenCounts, late: AdjustmentRow, fault: Fault): void {
   const { holdId, end } = request;
   const { settlement, amount, draws } = late;
-  if (late.id !== `late_${holdId}`) report(9, `The late settlement ${late.id} could be booked again.`, holdId);
-  if (end !== "recovered") report(7, `The request ended as ${end}, but has a late settlement.`, holdId);
+  if (late.id !== `late_${holdId}`) fault(9, `The late settlement ${late.id} could be booked again.`);
+  if (end !== "recovered") fault(7, `The request ended as ${end}, but has a late settlement.`);
   if (settlement === null) {
-    report(4, "The late settlement has no tokens.", holdId);
+    fault(4, "The late settlement has no tokens.");
     return;
   }
-  checkBounded(settlement.basis, settlement.trace, holdId, report);
+  checkBounded(settlement, fault);
   const { tokens: more, prices } = decodeLines(settlement.charge);
-  checkTotals(more, settlement, holdId, report);
+  checkTotals(more, settlement, fault);
   const tokens = addTokens(counts, more);
   if (!areCounts(tokens)) {
-    report(6, "The late settlement leaves a token count below 0, or a part above its class.", holdId);
+    fault(6, "The late settlement leaves a token count below 0, or a part above its class.");
     return;
   }
   const price = amountDue(priceOf(tokens, prices), request.retry);
-  const charged = request.cost + amount + request.shortfall + settlement.shortfall;
-  if (charged < price)
-    report(4, `The late settlement charges ${charged} in all, but the tokens cost ${price}.`, holdId);
-  if (charged > price && amount > 0n) report(4, `It charges ${charged} in all, more than the price ${price}.`, holdId);
-  if (request.cost + amount < 0n || request.shortfall + settlement.shortfall < 0n) {
-    report(6, "The late settlement leaves an amount below 0.", holdId);
-  }
-  if (sumOfDraws(draws) !== amount) report(2, `It draws ${sumOfDraws(draws)} on grants instead of ${amount}.`, holdId);
+  const [cost, shortfall] = [request.cost + amount, request.shortfall + settlement.shortfall];
+  const charged = cost + shortfall;
+  if (charged < price) fault(4, `The late settlement charges ${charged} in all, but the tokens cost ${price}.`);
+  if (charged > price && amount > 0n) fault(4, `It charges ${charged} in all, more than the price ${price}.`);
+  if (cost < 0n || shortfall < 0n) fault(6, "The late settlement leaves an amount below 0.");
+  if (sumOfDraws(draws) !== amount) fault(2, `It draws ${sumOfDraws(draws)} on grants instead of ${amount}.`);
 }
 
 /** Tokens are limited to a bound only where the upstream reported more. */
-function checkBounded(basis: RequestRow["basis"], trace: Trace | null, holdId: string, report: ReportViolation): void {
+function checkBounded({ basis, trace }: Pick<RequestRow, "basis" | "trace">, fault: Fault): void {
   const isReported = trace?.attempts?.some(({ reported }) => reported !== undefined) ?? false;
-  if (basis === "bounded" && !isReported)
-    report(4, "The basis is bounded, but no report of an upstream is recorded.", holdId);
+  if (basis === "bounded" && !isReported) fault(4, "The basis is bounded, but no report of an upstream is recorded.");
 }
 
 /** A retry, by the id of its request. */
@@ -138,33 +128,20 @@ export interface HoldLimits {
 /** Checks an open hold. */
 export function checkHold(hold: HoldRow, { nowMs, bookedMs, endsWithinMs }: HoldLimits, report: ReportViolation): void {
   const { holdId, amount, draws, expiresAtMs, details } = hold;
-  if (!areCounts(decodeLines(details.charge).tokens)) report(6, "The hold has a token count below 0.", holdId);
-  checkDraws(draws, amount, holdId, report);
+  const fault: Fault = (invariant, message) => report(invariant, message, holdId);
+  if (!areCounts(decodeLines(details.charge).tokens)) fault(6, "The hold has a token count below 0.");
+  checkDraws(draws, amount, fault);
   const overdueMs = bookedMs - expiresAtMs;
-  if (overdueMs > endsWithinMs) report(8, `The hold was open ${overdueMs} ms after its expiry.`, holdId);
+  if (overdueMs > endsWithinMs) fault(8, `The hold was open ${overdueMs} ms after its expiry.`);
   checkMadeAfterId(holdId, hold.madeAtMs, report);
   const leftMs = expiresAtMs - nowMs;
-  if (leftMs > LIFE_MS_MAX) report(8, `The hold expires only in ${leftMs} ms.`, holdId);
+  if (leftMs > LIFE_MS_MAX) fault(8, `The hold expires only in ${leftMs} ms.`);
 }
 
-function checkDraws(draws: readonly Draw[], amount: bigint, holdId: string, report: ReportViolation): void {
+function checkDraws(draws: readonly Draw[], amount: bigint, fault: Fault): void {
   const sum = sumOfDraws(draws);
-  if (sum !== amount) report(2, `The draws on grants add up to ${sum} instead of ${amount}.`, holdId);
-  if (draws.some((draw) => draw.amount <= 0n)) report(2, "A draw on a grant is not above 0.", holdId);
-}
-
-/** Checks that a grant has taken effect, and has expired, at its times. */
-export function checkGrantTimes(
-  { id, state, effectiveAtMs, expiresAtMs }: GrantRow,
-  nowMs: number,
-  report: ReportViolation,
-) {
-  if (state === "active" && effectiveAtMs > nowMs + AHEAD_MS) {
-    report(13, `The grant ${id} took effect at ${effectiveAtMs}, in the future.`);
-  }
-  if (state === "expired" && (expiresAtMs ?? Number.POSITIVE_INFINITY) > nowMs + AHEAD_MS) {
-    report(13, `The grant ${id} has expired, but its expiry is ${expiresAtMs}.`);
-  }
+  if (sum !== amount) fault(2, `The draws on grants add up to ${sum} instead of ${amount}.`);
+  if (draws.some((draw) => draw.amount <= 0n)) fault(2, "A draw on a grant is not above 0.");
 }
 
 /** `taken`: what holds, requests, late settlements, revocations and expiries took from the grant. */
@@ -175,14 +152,8 @@ export function checkGrant(grant: GrantRow, taken: Taken, report: ReportViolatio
   if (isPending && drawn + expired !== 0n) report(1, `The grant ${id} is used before it takes effect.`);
   if (remaining > amount) report(6, `The grant ${id} has an impossible amount.`);
   const left = isPending ? 0n : amount - revoked - drawn - expired;
-  compare(
-    report,
-    1,
-    `grant ${id}`,
-    grant,
-    { revoked: adjusted, remaining: left },
-    "revocations, draws and expiries say",
-  );
+  const expected = { revoked: adjusted, remaining: left };
+  compare(report, 1, `grant ${id}`, grant, expected, "revocations, draws and expiries say");
   if (state === "expired" && remaining !== 0n) report(1, `The grant ${id} has expired, but ${remaining} remain.`);
 }
 
@@ -190,20 +161,6 @@ export interface Taken {
   drawn?: bigint;
   expired?: bigint;
   revoked?: bigint;
-}
-
-/** Checks a balance against the totals of the organization's rows, in micro-credits. */
-export function checkBalance(
-  balance: BalanceRow,
-  totals: Pick<BalanceRow, "granted" | "available" | "held" | "spent" | "expired">,
-  report: ReportViolation,
-): void {
-  const { available, held, spent, expired } = balance;
-  const { held: inHolds, spent: charged, ...ofGrants } = totals;
-  compare(report, 1, "balance", balance, { granted: available + held + spent + expired }, "its parts add up to");
-  compare(report, 1, "balance", balance, ofGrants, "the grants and lapses add up to");
-  compare(report, 2, "balance", balance, { held: inHolds }, "the open holds add up to");
-  compare(report, 3, "balance", balance, { spent: charged }, "charges less credits add up to");
 }
 
 /** Checks that the next change of a balance is no later than that of any of its grants. */
@@ -246,24 +203,24 @@ export function checkKey(
 ): void {
   const { callerId, key, holdId, answer, createdAtMs, expiresAtMs } = row;
   const { hold, request, isSettledLate } = of;
-  const name = JSON.stringify(key);
+  const name = `The key ${JSON.stringify(key)}`;
+  const fault: Fault = (invariant, message) => report(invariant, `${name} ${message}.`, holdId);
   const ownKey = request?.idempotencyKey ?? hold?.details.idempotencyKey ?? null;
   if (hold === undefined && request === undefined) {
-    report(9, `The key ${name} names no request.`, holdId);
+    fault(9, "names no request");
     return;
   }
-  if (ownKey?.key !== key || ownKey.callerId !== callerId)
-    report(9, `The key ${name} names a request that came without it.`, holdId);
+  if (ownKey?.key !== key || ownKey.callerId !== callerId) fault(9, "names a request that came without it");
   // A request whose hold was lost has the time of its settlement.
   const madeAtMs = request?.endedAtMs === request?.madeAtMs ? hold?.madeAtMs : request?.madeAtMs;
   if (madeAtMs !== undefined && createdAtMs !== madeAtMs) {
-    report(13, `The key ${name} was claimed at ${createdAtMs}, but its request was made at ${madeAtMs}.`, holdId);
+    fault(13, `was claimed at ${createdAtMs}, but its request was made at ${madeAtMs}`);
   }
   const keptMs = expiresAtMs - createdAtMs;
-  if (keptMs <= 0 || keptMs > KEY_KEPT_MS_MAX) report(9, `The key ${name} is kept for ${keptMs} ms.`, holdId);
-  if (request?.end === "released") report(9, `The key ${name} names a request that was released.`, holdId);
+  if (keptMs <= 0 || keptMs > KEY_KEPT_MS_MAX) fault(9, `is kept for ${keptMs} ms`);
+  if (request?.end === "released") fault(9, "names a request that was released");
   const isCharged = request !== undefined && (request.end !== "recovered" || isSettledLate);
-  if (answer !== null && !isCharged) report(9, `The key ${name} has the answer of a request without a charge.`, holdId);
+  if (answer !== null && !isCharged) fault(9, "has the answer of a request without a charge");
 }
 
 const TERMS_OF_KIND: Record<AdjustmentRow["kind"], readonly (keyof AdjustmentRow)[]> = {
@@ -281,20 +238,16 @@ export function checkAdjustment(
   report: ReportViolation,
 ): void {
   const { id, kind, amount, draws, holdId, tokenId, madeAtMs } = row;
-  if (sumOfDraws(draws) !== amount)
-    report(2, `The adjustment ${id} of ${amount} draws ${sumOfDraws(draws)} on grants.`, holdId);
-  if (kind !== "late_settlement" && amount < 0n) report(6, `The adjustment ${id} has an amount below 0.`, holdId);
+  const fault: Fault = (invariant, message) => report(invariant, `The adjustment ${id} ${message}.`, holdId);
+  if (sumOfDraws(draws) !== amount) fault(2, `of ${amount} draws ${sumOfDraws(draws)} on grants`);
+  if (kind !== "late_settlement" && amount < 0n) fault(6, "has an amount below 0");
   const others = TERMS.filter((name) => (row[name] ?? false) !== false && !TERMS_OF_KIND[kind].includes(name));
-  if (others.length > 0) report(11, `The adjustment ${id} of the kind ${kind} has ${others.join(", ")}.`, holdId);
+  if (others.length > 0) fault(11, `of the kind ${kind} has ${others.join(", ")}`);
   if ((holdId === null) !== (tokenId === null)) report(10, `The adjustment ${id} names only one of request and token.`);
-  if (holdId === null) {
-    if (kind === "late_settlement") report(7, `The late settlement ${id} names no request.`);
-    return;
-  }
-  if (request === "removed") return;
-  if (request !== undefined && madeAtMs < request.endedAtMs - CLOCKS_DIFFER_MS) {
-    report(13, `The adjustment ${id} was made at ${madeAtMs}, before its request ended.`, holdId);
-  }
-  if (request === undefined) report(7, `The adjustment ${id} names a request that does not exist.`, holdId);
-  else if (tokenId !== request.tokenId) report(3, `The adjustment ${id} names the token of another request.`, holdId);
+  if (holdId === null && kind === "late_settlement") report(7, `The late settlement ${id} names no request.`);
+  if (holdId === null || request === "removed") return;
+  const { endedAtMs = 0, tokenId: own = tokenId } = request ?? {};
+  if (request === undefined) fault(7, "names a request that does not exist");
+  if (madeAtMs < endedAtMs - CLOCKS_DIFFER_MS) fault(13, `was made at ${madeAtMs}, before its request ended`);
+  if (tokenId !== own) fault(3, "names the token of another request");
 }
