@@ -2,6 +2,7 @@ import { eventText } from "../admin/event-texts.ts";
 import { deliveryOf, eventIdOf } from "../admin/receivers.ts";
 import { SERVICE_KINDS } from "../api/admin/event-kinds.ts";
 import { type EventRow, eventOf } from "../credits/warnings.ts";
+import { sharedRun } from "../internals/shared-run.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
 
@@ -61,7 +62,8 @@ export class Dispatcher {
   /** Receivers that this node sends to, with the end of it. */
   readonly #sending = new Map<string, Promise<void>>();
   #timer: NodeJS.Timeout | undefined;
-  #polling: Promise<void> | undefined;
+  /** Writes the deliveries of new events and begins those that are due. Never rejects. */
+  readonly poll = sharedRun(() => this.#guard(() => this.#poll()));
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
@@ -75,7 +77,7 @@ export class Dispatcher {
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#stopping.abort();
-    await this.#polling;
+    await this.poll.ended();
     await Promise.all(this.#sending.values());
     await this.#options.close();
   }
@@ -83,14 +85,6 @@ export class Dispatcher {
   /** Resolves when no attempt of this node is running. */
   async idle(): Promise<void> {
     await Promise.all(this.#sending.values());
-  }
-
-  /** Writes the deliveries of new events and begins those that are due. Never rejects. */
-  poll(): Promise<void> {
-    this.#polling ??= this.#guard(() => this.#poll()).finally(() => {
-      this.#polling = undefined;
-    });
-    return this.#polling;
   }
 
   async #guard(work: () => Promise<void>): Promise<void> {
