@@ -10,9 +10,10 @@ import { DatabaseSync } from "node:sqlite";
 import { parseArgs } from "node:util";
 import pg from "pg";
 import { directoryOver } from "../src/admin/directory.ts";
+import { DAY_MS, dayStart } from "../src/api/time.ts";
 import { Overviews } from "../src/reports/overview.ts";
 import { ANY_REQUEST, conversationsOver, type RequestListing, requestsOver } from "../src/reports/requests.ts";
-import { DAY_MS, dayOf, UsageDays } from "../src/reports/usage-days.ts";
+import { UsageDays } from "../src/reports/usage-days.ts";
 import { openStore } from "../src/stores/open.ts";
 import { pastPartitions } from "../test/support/bulk.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
@@ -34,7 +35,7 @@ const [requestCount, organizations, tokens, asks] = [
   values.asks,
 ].map(Number) as [number, number, number, number];
 
-const firstMsOfHistory = () => dayOf(Date.now()) - (DAYS - 1) * DAY_MS;
+const firstMsOfHistory = () => dayStart(Date.now()) - (DAYS - 1) * DAY_MS;
 
 /** Rows by number, in SQL that both stores know; `n` counts from 0. */
 const requestTime = (firstMs: number) =>
@@ -132,7 +133,7 @@ try {
   console.log(
     `${store.kind}: ${requestCount} requests, days summed up in ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
   );
-  const toDay = dayOf(Date.now());
+  const toDay = dayStart(Date.now());
   const range = { forOperator: true, fromDay: toDay - (DAYS - 1) * DAY_MS, toDay };
   const one = "org_00000007";
   await measure("overview of all", () => overviews.overview({ organizationId: null, ...range }));

@@ -3,7 +3,7 @@ import type { Identity, OpenSession, Operator } from "../api/admin/operator.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
 import { type TokenBoundSettings, toLimits } from "../api/principal.ts";
-import { isoTime } from "../api/time.ts";
+import { DAY_MS, dayStart, HOUR_MS, isoTime } from "../api/time.ts";
 import { creditsFromMicro, creditsOf, type MicroCredits } from "../credits/amount.ts";
 import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
@@ -90,8 +90,6 @@ export function directoryOver({ rows, clock }: { rows: DirectoryRows; clock: () 
   };
 }
 
-const DAY_MS = 86_400_000;
-const HOUR_MS = 3_600_000;
 const PACE_DAYS = 7;
 const POSITION = /^(\d{1,16})_(.{1,200})$/s;
 
@@ -120,7 +118,7 @@ export function cursorFor({ createdAtMs, id }: { createdAtMs: number; id: string
 
 /** Returns the days before today whose charges tell how long credits last. */
 function paceDays(nowMs: number): { fromDay: number; toDay: number } {
-  const toDay = Math.floor(nowMs / DAY_MS) * DAY_MS;
+  const toDay = dayStart(nowMs);
   return { fromDay: toDay - PACE_DAYS * DAY_MS, toDay };
 }
 

@@ -1,4 +1,4 @@
-import { isoTime } from "../api/time.ts";
+import { DAY_MS, isoDay, isoTime } from "../api/time.ts";
 import type { ALLOWANCE } from "../stores/schema.ts";
 import type { RowOf } from "../stores/table.ts";
 import { creditsFromMicro } from "./amount.ts";
@@ -36,7 +36,7 @@ export function periodAt(anchorAtMs: number, atMs: number): AllowancePeriod {
 /** Makes the grant of a month. Its id is fixed, so it is booked once, even by several processes. */
 export function grantOfPeriod(allowance: AllowanceRow, { startMs, endMs }: AllowancePeriod): GrantTransition {
   const { organizationId, id, amount, priority, lapses } = allowance;
-  const day = new Date(startMs).toISOString().slice(0, 10);
+  const day = isoDay(startMs);
   return {
     kind: "grant",
     organizationId,
@@ -48,8 +48,6 @@ export function grantOfPeriod(allowance: AllowanceRow, { startMs, endMs }: Allow
     reference: `${ALLOWANCE_REFERENCE}${id}/${day}`,
   };
 }
-
-const DAY_MS = 86_400_000;
 
 /** Returns the same day and time of a later month, or the last day of a shorter month. */
 function monthAfter(anchorAtMs: number, months: number): number {

@@ -1,5 +1,5 @@
 import type { EventKind } from "../api/admin/event-kinds.ts";
-import { isoTime } from "../api/time.ts";
+import { DAY_MS, isoTime } from "../api/time.ts";
 import type { EVENT } from "../stores/admin-schema.ts";
 import type { RowOf } from "../stores/table.ts";
 import { creditsFromMicro, type MicroCredits } from "./amount.ts";
@@ -14,7 +14,6 @@ interface EventSink {
   newEvents: EventRow[];
 }
 
-const DAY_MS = 86_400_000;
 /** Percentages of the last top-up at which an organization is warned. */
 export const CREDIT_PERCENTS = [50n, 20n, 5n, 0n] as const;
 const NEARLY_USED_PERCENT = 80;

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { isoTime, monthStart } from "../api/time.ts";
+import { DAY_MS, HOUR_MS, isoTime, monthStart } from "../api/time.ts";
 import { ClosingTally } from "../credits/closing.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { ResponseTimes } from "../stores/queries/response-items.ts";
@@ -34,8 +34,6 @@ export interface RetentionPlan {
   rows: number;
 }
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** Conversations are removed within minutes of their expiry. */
 const EVERY_MS = 60_000;
 const MONTHS_EVERY_MS = HOUR_MS;

@@ -1,6 +1,6 @@
 import type { Static } from "typebox";
 import type { StatementFilter } from "../api/admin/credits.ts";
-import { isoMonth, isoTime } from "../api/time.ts";
+import { isoDay, isoMonth } from "../api/time.ts";
 import type { StatementSelection } from "../reports/statement.ts";
 import { found } from "./core.ts";
 import { type OperationCall, operation, sendFile, timesOf } from "./operation.ts";
@@ -54,6 +54,6 @@ function periodOf(fromMs: number | undefined, toMs: number | undefined): string 
   if (fromMs === undefined || toMs === undefined) return null;
   const [month, lastMs] = [isoMonth(fromMs), Math.max(fromMs, toMs - 1)];
   const isMonth = fromMs === Date.parse(`${month}-01`) && isoMonth(lastMs) === month && isoMonth(toMs) !== month;
-  const [from, to] = [fromMs, lastMs].map((timeMs) => isoTime(timeMs).slice(0, "2026-10-05".length));
+  const [from, to] = [fromMs, lastMs].map(isoDay);
   return isMonth ? month : `${from}-to-${to}`;
 }

@@ -2,15 +2,13 @@ import type { Administrator } from "../admin/sessions.ts";
 import { identityTokenId } from "../admin/token.ts";
 import { permits } from "../api/admin/roles.ts";
 import { DEFAULT_SCOPES, type LimitSettings, type Pins, type Scope } from "../api/principal.ts";
-import { isoTime } from "../api/time.ts";
+import { DAY_MS, isoTime } from "../api/time.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { ApiError } from "../errors.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
 import { type AccountCore, found, invalidValue, notFound, shortText } from "./core.ts";
 import { amountOf, requireOwn } from "./operation.ts";
 import type { TokenTerms } from "./token-terms.ts";
-
-const DAY_MS = 86_400_000;
 
 /** Bounds of the tokens that a person creates: those of their organization, and never more than they hold themselves. */
 export interface OwnBounds {

@@ -1,6 +1,6 @@
 import type { Overview } from "../api/admin/reports.ts";
 import { quantileOf } from "../api/first-token.ts";
-import { isoTime } from "../api/time.ts";
+import { DAY_MS, dayStart, HOUR_MS, isoDay, isoTime } from "../api/time.ts";
 import {
   creditsFromMicro,
   creditsOf,
@@ -12,7 +12,7 @@ import { sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import { ApiError } from "../errors.ts";
 import type { RefusalDayRow, RefusalRows } from "../stores/queries/refusals.ts";
 import type { UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
-import { ALL_ORGANIZATIONS, DAY_MS, dayOf, daysBetween, type UsageDays } from "./usage-days.ts";
+import { ALL_ORGANIZATIONS, daysBetween, type UsageDays } from "./usage-days.ts";
 
 export interface OverviewsOptions {
   rows: Pick<UsageRows, "credits" | "names" | "solvency" | "available">;
@@ -36,7 +36,6 @@ const PACE_DAYS = 7;
 const TOP = 10;
 const ENDING_WITHIN_DAYS = 7;
 const REFUSED_MAX = 50;
-const HOUR_MS = 3_600_000;
 /** Organizations with the most charges for which that is estimated. */
 const ESTIMATED_MAX = 500;
 
@@ -52,7 +51,7 @@ export class Overviews {
   async overview({ organizationId, forOperator, ...range }: OverviewRequest): Promise<Overview> {
     const { days, refusals, clock } = this.#options;
     const nowMs = clock();
-    const toDay = range.toDay ?? dayOf(nowMs);
+    const toDay = range.toDay ?? dayStart(nowMs);
     const fromDay = range.fromDay ?? toDay - (DAYS_DEFAULT - 1) * DAY_MS;
     if (fromDay > toDay || toDay - fromDay >= DAYS_MAX * DAY_MS) {
       const message = `Invalid 'from': expected a day at or before 'to', and at most ${DAYS_MAX} days in total.`;
@@ -69,8 +68,8 @@ export class Overviews {
     return {
       object: "overview",
       organization_id: organizationId,
-      from: dayText(fromDay),
-      to: dayText(toDay),
+      from: isoDay(fromDay),
+      to: isoDay(toDay),
       generated_at: isoTime(nowMs),
       pending_days: pendingDays,
       ...(await this.#funds(organizationId, nowMs, { fromDay, toDay })),
@@ -92,7 +91,7 @@ export class Overviews {
     period: { fromDay: number; toDay: number },
   ): Promise<Pick<Overview, "credits" | "organizations">> {
     const { rows, days } = this.#options;
-    const today = dayOf(nowMs);
+    const today = dayStart(nowMs);
     const fromDay = today - (PACE_DAYS - 1) * DAY_MS;
     const [credits, usage] = await Promise.all([
       rows.credits(organizationId),
@@ -175,7 +174,7 @@ function dayOfOverview(
 ): Omit<Overview["days"][number], "refused"> {
   const own = models.filter((row) => row.day === day);
   return {
-    day: dayText(day),
+    day: isoDay(day),
     ...toCounts(sumOf(own)),
     first_token_ms: firstTokenOf(firstTokens.filter((row) => row.day === day)),
     models: rankedOf(own).map(([model, counts]) => ({ model, ...toCounts(counts) })),
@@ -212,8 +211,4 @@ function countsWithCost(counts: UsageCounts) {
   const amount = formatDecimal(counts.providerCost, PROVIDER_COST_DIGITS);
   const cost = { amount, spent: creditsFromMicro(counts.chargedWithCost) };
   return { ...countsForMember(counts), provider_cost: cost };
-}
-
-function dayText(day: number): string {
-  return isoTime(day).slice(0, "YYYY-MM-DD".length);
 }

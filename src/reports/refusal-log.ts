@@ -1,7 +1,9 @@
+import { dayStart } from "../api/time.ts";
 import { sharedRun } from "../internals/shared-run.ts";
+import { listsOf } from "../stores/database.ts";
 import type { RefusalDayRow, RefusalRow, RefusalRows } from "../stores/queries/refusals.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { ALL_ORGANIZATIONS, dayOf } from "./usage-days.ts";
+import { ALL_ORGANIZATIONS } from "./usage-days.ts";
 
 /** A request of a known organization that was refused before credits were held. */
 export type Refusal = Omit<RefusalRow, "id" | "count">;
@@ -52,7 +54,7 @@ export class RefusalLog {
   }
 
   note(refusal: Refusal): void {
-    const day = dayOf(this.#options.clock());
+    const day = dayStart(this.#options.clock());
     for (const organizationId of [refusal.organizationId, ALL_ORGANIZATIONS]) {
       this.#count({ organizationId, day, code: refusal.code, requests: 1 });
     }
@@ -94,8 +96,7 @@ export class RefusalLog {
   async #writeDays(): Promise<void> {
     const rows = [...this.#days].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, row]) => row);
     this.#days = new Map();
-    for (let start = 0; start < rows.length; start += CHUNK_ROWS_MAX) {
-      const chunk = rows.slice(start, start + CHUNK_ROWS_MAX);
+    for (const chunk of listsOf(rows, CHUNK_ROWS_MAX)) {
       await this.#options.rows.addToDays(chunk).catch(() => {
         for (const row of chunk) this.#count(row);
       });
@@ -104,9 +105,7 @@ export class RefusalLog {
 
   async #writeAll(): Promise<void> {
     await this.#writeDays();
-    const rows = this.#take();
-    for (let start = 0; start < rows.length; start += CHUNK_ROWS_MAX) {
-      const chunk = rows.slice(start, start + CHUNK_ROWS_MAX);
+    for (const chunk of listsOf(this.#take(), CHUNK_ROWS_MAX)) {
       await this.#options.rows.insert(chunk).catch(() => {
         for (const { count } of chunk) this.#dropped += count;
       });

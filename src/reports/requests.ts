@@ -7,7 +7,7 @@ import type {
   SummedRequests,
 } from "../api/admin/request.ts";
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
-import { isoTime } from "../api/time.ts";
+import { DAY_MS, isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { pricesByClass, tokensByClass, type UnitPrices } from "../credits/price.ts";
 import { isAccessId, timeOfId, uuidIn } from "../credits/request-id.ts";
@@ -20,7 +20,6 @@ import type { ListedRequest } from "../stores/queries/requests.ts";
 import type { UsageEvent } from "../stores/queries/statement.ts";
 import type { Store } from "../stores/store.ts";
 import { retryJson } from "./statement.ts";
-import { DAY_MS } from "./usage-days.ts";
 
 export interface RequestListing extends RequestFilter {
   /** Any id of a request: its UUID, that of its answer, its `x-request-id`, or the provider's id. */

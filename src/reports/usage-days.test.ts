@@ -3,11 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { DAY_MS } from "../api/time.ts";
 import type { Trace } from "../credits/facts.ts";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
-import { ALL_ORGANIZATIONS, DAY_MS, UsageDays } from "./usage-days.ts";
+import { ALL_ORGANIZATIONS, UsageDays } from "./usage-days.ts";
 
 const HOUR_MS = 3_600_000;
 const START = Date.UTC(2030, 0, 10, 12);

@@ -1,4 +1,5 @@
 import { LRUCache } from "lru-cache";
+import { DAY_MS, dayStart, HOUR_MS } from "../api/time.ts";
 import { addCounts, sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { Books } from "../stores/queries/books.ts";
@@ -13,8 +14,6 @@ export interface UsageDaysOptions {
   everyMs?: number;
 }
 
-export const DAY_MS = 86_400_000;
-const HOUR_MS = 3_600_000;
 const EVERY_MS = 600_000;
 /** A day is finished when it ended this long ago and none of its requests is running … */
 const DONE_AFTER_MS = HOUR_MS;
@@ -91,14 +90,14 @@ export class UsageDays {
     }
     // Days before the first request are not pending.
     const firstMs = late.length === 0 ? null : await rows.firstRequestMs();
-    const pendingDays = firstMs === null ? 0 : late.filter((day) => day >= dayOf(firstMs)).length;
+    const pendingDays = firstMs === null ? 0 : late.filter((day) => day >= dayStart(firstMs)).length;
     return { rows: found.flat(), pendingDays };
   }
 
   /** Returns true if the usage of every day before a time is stored, as far back as days are summed up. */
   async isSummedUp(beforeMs: number): Promise<boolean> {
-    const firstDay = dayOf(this.#options.clock()) - DAYS_BACK_MAX * DAY_MS;
-    return (await this.#missingDays(firstDay, dayOf(beforeMs - 1))).length === 0;
+    const firstDay = dayStart(this.#options.clock()) - DAYS_BACK_MAX * DAY_MS;
+    return (await this.#missingDays(firstDay, dayStart(beforeMs - 1))).length === 0;
   }
 
   /** Returns the days of a range whose sums are not stored, without those before the first request. */
@@ -106,14 +105,14 @@ export class UsageDays {
     const { rows } = this.#options;
     const firstMs = await rows.firstRequestMs();
     if (firstMs === null) return [];
-    const firstDay = Math.max(fromDay, dayOf(firstMs));
+    const firstDay = Math.max(fromDay, dayStart(firstMs));
     const done = new Set(await rows.doneDays(firstDay, toDay + DAY_MS));
     return daysBetween(firstDay, toDay).filter((day) => !done.has(day));
   }
 
   /** The newest days come first. */
   async #sumUp(): Promise<void> {
-    const lastDay = dayOf(this.#options.clock() - DONE_AFTER_MS) - DAY_MS;
+    const lastDay = dayStart(this.#options.clock() - DONE_AFTER_MS) - DAY_MS;
     const days = await this.#missingDays(lastDay - DAYS_BACK_MAX * DAY_MS, lastDay);
     for (const day of days.toReversed()) if (!this.#isStopping) await this.#finish(day);
   }
@@ -194,11 +193,6 @@ export class UsageDays {
 export function daysBetween(fromDay: number, toDay: number): number[] {
   const length = Math.max(0, Math.round((toDay - fromDay) / DAY_MS) + 1);
   return Array.from({ length }, (_, index) => fromDay + index * DAY_MS);
-}
-
-/** Returns the first millisecond of a time's day in UTC. */
-export function dayOf(timeMs: number): number {
-  return Math.floor(timeMs / DAY_MS) * DAY_MS;
 }
 
 function newOpenDay(day: number): OpenDay {

@@ -1,6 +1,6 @@
 import { idOfTexts } from "../admin/token.ts";
 import type { EventKind } from "../api/admin/event-kinds.ts";
-import { isoTime } from "../api/time.ts";
+import { DAY_MS, dayStart, HOUR_MS, isoDay, isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsLeft, type EventRow, eventOf } from "../credits/warnings.ts";
 import { sharedRun } from "../internals/shared-run.ts";
@@ -8,8 +8,6 @@ import type { EventRows, PastSpending } from "../stores/queries/events.ts";
 import type { UsageRows } from "../stores/queries/usage.ts";
 
 const EVERY_MS = 60_000;
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 const PAST_DAYS = 7;
 /** Days after which it is known what is usual. */
 const USUAL_AFTER_DAYS = 3;
@@ -139,7 +137,7 @@ export class Watch {
   async #watchSpending(untilMs: number): Promise<void> {
     const { rows, usage, settings, clock } = this.#options;
     const { forecastDays, unusualFactor } = settings();
-    const today = startOfDay(clock());
+    const today = dayStart(clock());
     const past = await rows.pastSpending(today - PAST_DAYS * DAY_MS, today);
     const sums = past.length === 0 ? [] : await usage.requests(untilMs - HOUR_MS, untilMs);
     const spentIn = Map.groupBy(sums, ({ organizationId }) => organizationId);
@@ -185,7 +183,7 @@ export class Watch {
     });
     const changes = [...this.#shutdowns(), ...priced];
     const models = changes.map(({ data }) => data.model);
-    const users = changes.length === 0 ? [] : await rows.modelUsers(models, startOfDay(clock()) - PAST_DAYS * DAY_MS);
+    const users = changes.length === 0 ? [] : await rows.modelUsers(models, dayStart(clock()) - PAST_DAYS * DAY_MS);
     const events = changes.flatMap(({ kind, period, data }) => {
       const own = users.filter(({ model }) => model === data.model).map(({ organizationId }) => organizationId);
       return [null, ...own].map((organizationId) => this.#event(kind, organizationId, period, data));
@@ -195,7 +193,7 @@ export class Watch {
 
   #shutdowns(): ModelChange[] {
     const { models, clock } = this.#options;
-    const [from, to] = [dayOf(clock()), dayOf(clock() + MODEL_DAYS * DAY_MS)];
+    const [from, to] = [isoDay(clock()), isoDay(clock() + MODEL_DAYS * DAY_MS)];
     return models().flatMap(({ id: model, shutdownDate: date, replacement }) => {
       if (date === null || date < from || date > to) return [];
       return [{ kind: "model.shutdown", period: [model, date], data: { model, date, replacement } }];
@@ -208,14 +206,6 @@ interface ModelChange {
   kind: EventKind;
   period: readonly unknown[];
   data: { model: string; date: string } & Record<string, unknown>;
-}
-
-function startOfDay(atMs: number): number {
-  return Math.floor(atMs / DAY_MS) * DAY_MS;
-}
-
-function dayOf(atMs: number): string {
-  return isoTime(atMs).slice(0, 10);
 }
 
 /** Returns undefined where it is not known: a route that nobody calls, or whose last call failed, is not up again. */

@@ -1,4 +1,5 @@
 import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
+import { DAY_MS } from "../../api/time.ts";
 import type { BalanceRow } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
 import { tokenTotals } from "../../credits/price.ts";
@@ -115,8 +116,6 @@ export function differencesOfDay(day: number, bookedMs: number): Sql {
       and organization_id not in (select organization_id from closing where before_at > ${day})
     group by organization_id, dimension, name having ${differs}`;
 }
-
-const DAY_MS = 86_400_000;
 
 function sum(expression: string) {
   return sql`cast(sum(${raw(expression)}) as bigint)`;

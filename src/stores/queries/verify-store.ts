@@ -1,3 +1,4 @@
+import { DAY_MS } from "../../api/time.ts";
 import type { StoredAuditRow } from "../../credits/audit.ts";
 import {
   ADMIN_KEY,
@@ -19,7 +20,6 @@ import { differencesOfDay, USAGE_SUMS } from "./usage.ts";
 import { checkEach, REPORTED_MAX, soundRows, Violations } from "./verify-report.ts";
 
 const CHUNK_ROWS = 2_000;
-const DAY_MS = 86_400_000;
 /** A day is summed up an hour after its end at the earliest. What is booked later than this before that may be missing. */
 const SUMMED_WITHIN_MS = 600_000;
 /** The sums over all organizations. */
