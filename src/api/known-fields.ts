@@ -1,6 +1,6 @@
 import type { Static, TSchema } from "typebox";
 import { isObject } from "./json.ts";
-import { compileCheck, refuseIf } from "./validation.ts";
+import { compileCheck, refuse, refuseIf } from "./validation.ts";
 import { UnknownFields } from "./wording.ts";
 
 /** Copies a value; `unknown` collects the fields that the schema does not have. */
@@ -19,15 +19,30 @@ interface Shape {
 /** Compiles a schema to a reader of bodies: it copies like `compileCopy`, and throws InvalidRequestError. */
 export function compileReader<Schema extends TSchema>(
   schema: Schema,
-  silent: readonly string[] = [],
-): (body: unknown, unknown: UnknownFields) => Static<Schema> {
+  { silent, refused = {}, refusedNames }: ReaderOptions = {},
+): (body: unknown) => { read: Static<Schema>; unknown: UnknownFields } {
   const copy = compileCopy(schema, silent);
   const check = compileCheck(schema);
-  return (body, unknown) => {
-    const copied = copy(body, unknown);
-    refuseIf(check(copied));
-    return copied as Static<Schema>;
+  const checkRefused = compileCheck({ properties: refused });
+  return (body) => {
+    refuseIf(checkRefused(body));
+    const unknown = new UnknownFields(refusedNames);
+    const read = copy(body, unknown) as Static<Schema>;
+    refuseIf(check(read));
+    const { refused: param } = unknown;
+    const message = `'${param}' is not supported by this service.`;
+    if (param !== undefined) refuse({ code: "unsupported_value", param, message });
+    return { read, unknown };
   };
+}
+
+interface ReaderOptions {
+  /** Fields that are left out without a note. */
+  silent?: readonly string[];
+  /** Schemas of fields that are refused, see `refused`. */
+  refused?: Record<string, object>;
+  /** Matches unknown fields that are refused. */
+  refusedNames?: RegExp;
 }
 
 /** Compiles a schema to a function that returns a value with only the fields of the schema; undefined if that is invalid. */

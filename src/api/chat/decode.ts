@@ -2,7 +2,6 @@ import { detailsOf, isObject } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import { invalid, missing, outOfRange, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, StatedOutput } from "../wire.ts";
-import { UnknownFields } from "../wording.ts";
 import { ChatEventEncoder, type ChatStreamOptions, toChatCompletion } from "./encode.ts";
 import { checkParts } from "./image-address.ts";
 import { type ChatCompletionRequest, MESSAGES_MAX, type RequestMessage, SentRequest, TOOLS_MAX } from "./request.ts";
@@ -12,7 +11,7 @@ import { translateRequest, withNestedTools } from "./translate.ts";
 const NO_BOUND = -1;
 
 /** Clients that assemble an answer from its chunks send the position of a call back. */
-const readRequest = compileReader(SentRequest, ["messages.tool_calls.index"]);
+const readRequest = compileReader(SentRequest, { silent: ["messages.tool_calls.index"] });
 
 /** The operator's settings of chat completions. */
 export interface ChatSettings {
@@ -27,9 +26,10 @@ const DEFAULT_SETTINGS: ChatSettings = { messages: "reply", maxTemperature: 1 };
 export function decodeChatCompletion(body: unknown, settings: ChatSettings = DEFAULT_SETTINGS): DecodedCompletion {
   const { messages, tools, max_tokens } = detailsOf(body);
   refuseIf(excessIssue(messages, "messages", MESSAGES_MAX) ?? excessIssue(tools, "tools", TOOLS_MAX));
-  const unknown = new UnknownFields();
   const nested = isObject(body) ? withNestedTools(body) : body;
-  const sent = readRequest(max_tokens === NO_BOUND ? { ...detailsOf(nested), max_tokens: null } : nested, unknown);
+  const { read: sent, unknown } = readRequest(
+    max_tokens === NO_BOUND ? { ...detailsOf(nested), max_tokens: null } : nested,
+  );
   refuseIf(temperatureIssue(sent, settings));
   const isLegacy = sent.functions !== undefined;
   const request = translateRequest(sent);

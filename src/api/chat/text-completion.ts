@@ -3,9 +3,8 @@ import type { AnswerHead } from "../answer.ts";
 import { pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import { Nullable, OptionalKeys } from "../schema.ts";
-import { compileCheck, refused, refuseIf } from "../validation.ts";
+import { refused } from "../validation.ts";
 import type { AddEvent, DecodedCompletion, EventEncoder } from "../wire.ts";
-import { UnknownFields } from "../wording.ts";
 import { CompletionUsage, FinishReason } from "./completion.ts";
 import { toErrorEnvelope } from "./encode.ts";
 import { SentRequest } from "./request.ts";
@@ -48,9 +47,8 @@ export const TextCompletion = Type.Object({
 });
 type TextCompletion = Static<typeof TextCompletion>;
 
-const readRequest = compileReader(TextCompletionRequest);
-const checkRefused = compileCheck({
-  properties: {
+const readRequest = compileReader(TextCompletionRequest, {
+  refused: {
     n: refused("must be 1", 1),
     best_of: refused("must be 1", 1),
     echo: refused("must be false", false),
@@ -61,9 +59,8 @@ const checkRefused = compileCheck({
 
 /** Reads the body of a completion in OpenAI's form from before chat completions. Throws InvalidRequestError. */
 export function decodeTextCompletion(body: unknown): DecodedCompletion {
-  refuseIf(checkRefused(body));
-  const unknown = new UnknownFields();
-  const { model, prompt, suffix = "", max_tokens: tokens = MAX_TOKENS_OF_TEXT, ...others } = readRequest(body, unknown);
+  const { read, unknown } = readRequest(body);
+  const { model, prompt, suffix = "", max_tokens: tokens = MAX_TOKENS_OF_TEXT, ...others } = read;
   const text = typeof prompt === "string" ? prompt : prompt.join("");
   const hasUsage = others.stream_options?.include_usage === true;
   const { stream: _stream, stream_options: _options, ...sent } = others;

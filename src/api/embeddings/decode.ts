@@ -4,7 +4,6 @@ import type { AnswerFold } from "../answer-fold.ts";
 import { compileReader } from "../known-fields.ts";
 import { compileCheck, refused, refuseIf, type ValidationIssue, wrongType } from "../validation.ts";
 import type { DecodedEmbedding } from "../wire.ts";
-import { UnknownFields } from "../wording.ts";
 import { type EmbeddingList, type EmbeddingOrder, EmbeddingRequest, INPUTS } from "./request.ts";
 import { toEncodedText } from "./vector.ts";
 
@@ -23,8 +22,8 @@ const checkRefused = compileCheck({
 
 /** Reads the body of a request of embeddings. `null` counts as absent. Throws InvalidRequestError. */
 export function decodeEmbedding(body: unknown): DecodedEmbedding {
-  const unknown = new UnknownFields();
-  const stated = readOthers(body, unknown) as EmbeddingRequest;
+  const { read, unknown } = readOthers(body);
+  const stated = read as EmbeddingRequest;
   refuseIf(checkRefused(body) ?? checkInput(stated.input));
   const { model, input, dimensions, encoding_format: encoding = "float", user } = stated;
   return {

@@ -6,13 +6,10 @@ import { compileReader } from "../known-fields.ts";
 import type { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
-import { UnknownFields } from "../wording.ts";
 import { messagesOfContents } from "./contents.ts";
 import { geminiEvents, toGenerated } from "./encode.ts";
 import { type GeminiContent, type GeminiPart, GenerateContentRequest, withCamelCase, withLists } from "./request.ts";
 import { isForeign } from "./signatures.ts";
-
-const readRequest = compileReader(GenerateContentRequest, ["model"]);
 
 type Config = NonNullable<GenerateContentRequest["generationConfig"]>;
 
@@ -41,13 +38,14 @@ const SETTINGS = {
 const REFUSED =
   /^(?:cachedContent|continuationToken|tools\.(?!functionDeclarations\.response(?:JsonSchema)?$).+|contents\.parts\.(?:executableCode|codeExecutionResult|toolCall|toolResponse)|generationConfig\.(?:responseLogprobs|logprobs|responseFormat|speechConfig|imageConfig|translationConfig|audio\w+))$/;
 
+const readRequest = compileReader(GenerateContentRequest, { silent: ["model"], refusedNames: REFUSED });
+
 /** Reads the body of `generateContent` or `streamGenerateContent`. Throws InvalidRequestError. */
 export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedCompletion {
   const named = isObject(body) ? withLists(withCamelCase(body) as JsonObject) : body;
   refuseIf(excessIssue(detailsOf(named)));
-  const unknown = new UnknownFields(REFUSED);
-  const request = readRequest(named, unknown);
-  refuseIf(refusedIssue(unknown) ?? formatIssue(request) ?? choiceIssue(request) ?? instructionIssue(request));
+  const { read: request, unknown } = readRequest(named);
+  refuseIf(formatIssue(request) ?? choiceIssue(request) ?? instructionIssue(request));
   const contents = messagesOfContents(request.contents);
   checkParts(contents.messages, (param) => paramOf(param, request, contents));
   return {
@@ -106,11 +104,6 @@ function excessIssue({ contents, tools }: JsonObject): ValidationIssue | undefin
   };
   if (parts.length > MESSAGES_MAX) return excess("contents", MESSAGES_MAX, parts.length);
   return declared.length > TOOLS_MAX ? excess("tools", TOOLS_MAX, declared.length) : undefined;
-}
-
-function refusedIssue({ refused: param }: UnknownFields): ValidationIssue | undefined {
-  if (param === undefined) return undefined;
-  return { code: "unsupported_value", param, message: `'${param}' is not supported by this service.` };
 }
 
 function formatIssue({ generationConfig: config = {} }: GenerateContentRequest): ValidationIssue | undefined {

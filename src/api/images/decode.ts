@@ -1,16 +1,13 @@
 import type { AnswerEnd, AnswerHead } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import { compileReader } from "../known-fields.ts";
-import { compileCheck, refused, refuseIf } from "../validation.ts";
+import { refused } from "../validation.ts";
 import type { DecodedImages } from "../wire.ts";
-import { UnknownFields } from "../wording.ts";
 import { type ImageList, ImageRequest } from "./request.ts";
 
-/** Fields that are refused unless they say the same as their absence. */
-const STREAMING = ["stream", "partial_images"];
-const readRequest = compileReader(ImageRequest, STREAMING);
-const checkRefused = compileCheck({
-  properties: {
+const readRequest = compileReader(ImageRequest, {
+  silent: ["stream", "partial_images"],
+  refused: {
     stream: refused("images are not streamed here. Remove it", false),
     partial_images: refused("images are not streamed here. Remove it", 0),
   },
@@ -18,11 +15,10 @@ const checkRefused = compileCheck({
 
 /** Reads the body of a request of images. `null` counts as absent. Throws InvalidRequestError. */
 export function decodeImages(body: unknown): DecodedImages {
-  refuseIf(checkRefused(body));
-  const unknown = new UnknownFields();
+  const { read: request, unknown } = readRequest(body);
   return {
     kind: "image",
-    request: readRequest(body, unknown),
+    request,
     // The plan computes it from the number of images.
     output: { param: "n", tokens: undefined, isLimitedBySetting: false },
     ignored: unknown.names(),

@@ -3,9 +3,8 @@ import { checkParts } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
 import { pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
-import { compileCheck, invalid, missing, refused, refuseIf, type ValidationIssue } from "../validation.ts";
+import { invalid, missing, refused, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
-import { UnknownFields } from "../wording.ts";
 import { MessageConversation } from "./conversation.ts";
 import { messageEvents, toMessage } from "./encode.ts";
 import { isClaudes } from "./reasoning.ts";
@@ -14,27 +13,19 @@ import { definitionOf, isToolset, isWebSearch, TYPED_TOOL, WEB_SEARCH } from "./
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
 
-const readMessages = compileReader(MessagesRequest);
-const readCountTokens = compileReader(CountTokensRequest);
-
 /** Reads the body of a message request. Throws InvalidRequestError. */
-export function decodeMessages(body: unknown, headers: Headers): DecodedCompletion {
-  return decode(body, headers, readMessages);
-}
-
+export const decodeMessages = (body: unknown, headers: Headers) => decode(body, headers, readMessages);
 /** Reads the body of a request to count the tokens of a prompt. Throws InvalidRequestError. */
-export function decodeCountTokens(body: unknown, headers: Headers): DecodedCompletion {
-  return decode(body, headers, readCountTokens);
-}
+export const decodeCountTokens = (body: unknown, headers: Headers) => decode(body, headers, readCountTokens);
 
 function decode(
   body: unknown,
   headers: Headers,
-  read: typeof readMessages | typeof readCountTokens,
+  readRequest: typeof readMessages | typeof readCountTokens,
 ): DecodedCompletion {
-  const unknown = new UnknownFields();
-  refuseIf(messagesVersionIssue(headers) ?? checkRefused(body));
-  const request = read(body, unknown) as MessagesRequest;
+  refuseIf(messagesVersionIssue(headers));
+  const { read, unknown } = readRequest(body);
+  const request = read as MessagesRequest;
   refuseIf(toolIssue(request) ?? toolChoiceIssue(request) ?? thinkingIssue(request) ?? formatIssue(request));
   const conversation = new MessageConversation(request);
   checkParts(conversation.messages, (param) => conversation.paramOf(param));
@@ -77,19 +68,19 @@ const KNOWN_TOOL = {
   refusal: "supported tools are custom ones, bash, text_editor, memory, computer and web_search",
 };
 /** Fields that make an upstream run tools, keep state or charge other prices. */
-const checkRefused = compileCheck({
-  properties: {
-    mcp_servers: NOT_HERE,
-    container: NOT_HERE,
-    compaction: NOT_HERE,
-    thread: NOT_HERE,
-    fallbacks: NOT_HERE,
-    billing_policy: NOT_HERE,
-    inference_geo: NOT_HERE,
-    speed: refused("must be 'standard'", "standard"),
-    tools: { items: { properties: { type: KNOWN_TOOL } } },
-  },
-});
+const REFUSED = {
+  mcp_servers: NOT_HERE,
+  container: NOT_HERE,
+  compaction: NOT_HERE,
+  thread: NOT_HERE,
+  fallbacks: NOT_HERE,
+  billing_policy: NOT_HERE,
+  inference_geo: NOT_HERE,
+  speed: refused("must be 'standard'", "standard"),
+  tools: { items: { properties: { type: KNOWN_TOOL } } },
+};
+const readMessages = compileReader(MessagesRequest, { refused: REFUSED });
+const readCountTokens = compileReader(CountTokensRequest, { refused: REFUSED });
 
 /** Returns the issue of a tool that lacks what only tools of Anthropic's definition may lack. */
 function toolIssue({ tools = [] }: MessagesRequest): ValidationIssue | undefined {

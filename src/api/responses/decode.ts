@@ -6,7 +6,7 @@ import { compileReader } from "../known-fields.ts";
 import type { PlacedMessages } from "../placed-messages.ts";
 import { compileCheck, invalid, refuse, refused, refuseIf } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest, NativeSearch } from "../wire.ts";
-import { joinedChoices, UnknownFields } from "../wording.ts";
+import { joinedChoices, type UnknownFields } from "../wording.ts";
 import { responsesEvents, toResponse } from "./encode.ts";
 import { InputMessages, PREVIOUS } from "./input.ts";
 import { isSealed } from "./reasoning.ts";
@@ -125,8 +125,7 @@ function readBody(body: unknown): { read: ResponsesRequest; ignored: string[] } 
       excessIssue(given.tools, "tools", TOOLS_MAX) ??
       checkRefused(body),
   );
-  const unknown = new UnknownFields();
-  const read = readRequest(isObject(body) ? withTypes(body) : body, unknown);
+  const { read, unknown } = readRequest(isObject(body) ? withTypes(body) : body);
   for (const name of ignoredFields(read)) unknown.add("", name);
   return { read: withClientTools(read, unknown), ignored: unknown.names() };
 }

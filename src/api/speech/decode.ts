@@ -1,22 +1,20 @@
 import type { AnswerHead, AnswerPiece } from "../answer.ts";
 import { compileReader } from "../known-fields.ts";
-import { compileCheck, refused, refuseIf } from "../validation.ts";
+import { refused } from "../validation.ts";
 import type { AddEvent, DecodedSpeech, EventEncoder } from "../wire.ts";
-import { UnknownFields } from "../wording.ts";
 import { SpeechRequest } from "./request.ts";
 
-const readRequest = compileReader(SpeechRequest, ["stream_format"]);
-const checkRefused = compileCheck({
-  properties: { stream_format: refused("speech is sent as audio, not as events. Remove it", "audio") },
+const readRequest = compileReader(SpeechRequest, {
+  silent: ["stream_format"],
+  refused: { stream_format: refused("speech is sent as audio, not as events. Remove it", "audio") },
 });
 
 /** Reads the body of a request of speech. `null` counts as absent. Throws InvalidRequestError. */
 export function decodeSpeech(body: unknown): DecodedSpeech {
-  refuseIf(checkRefused(body));
-  const unknown = new UnknownFields();
+  const { read: request, unknown } = readRequest(body);
   return {
     kind: "speech",
-    request: readRequest(body, unknown),
+    request,
     // Nothing is charged as output.
     output: { param: "input", tokens: 0, isLimitedBySetting: false },
     ignored: unknown.names(),

@@ -4,10 +4,9 @@ import { type JsonObject, objectsIn } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
 import { compileCheck, refused, refuseIf, wrongType } from "../validation.ts";
 import type { DecodedTranscription } from "../wire.ts";
-import { UnknownFields } from "../wording.ts";
 import { type FormFields, type Transcription, TranscriptionRequest, UploadedFile } from "./request.ts";
 
-const readRequest = compileReader(TranscriptionRequest, ["stream"]);
+const readRequest = compileReader(TranscriptionRequest, { silent: ["stream"] });
 const checkRefused = compileCheck({
   properties: { stream: refused("transcriptions are not streamed here. Remove it", "false") },
 });
@@ -15,11 +14,10 @@ const checkRefused = compileCheck({
 /** Reads the form of a request to transcribe audio. Throws InvalidRequestError. */
 export function decodeTranscription(form: FormFields): DecodedTranscription {
   refuseIf(checkRefused(form));
-  const unknown = new UnknownFields();
   const { file, temperature } = form;
   refuseIf(file === undefined || file instanceof UploadedFile ? undefined : wrongType("file", "a file", file));
   const number = typeof temperature === "string" && temperature !== "" ? Number(temperature) : temperature;
-  const request = readRequest({ ...form, temperature: number }, unknown);
+  const { read: request, unknown } = readRequest({ ...form, temperature: number });
   const { response_format: format = "json" } = request;
   return {
     kind: "transcription",
