@@ -1,6 +1,18 @@
 import { type Static, Type } from "typebox";
 import { OptionalKeys } from "../schema.ts";
-import { Amount, ChangeOf, Id, Limits, Name, Nullable, PageOf, PositiveAmount, Strict, Time } from "./common.ts";
+import {
+  Amount,
+  ChangeOf,
+  Entity,
+  Id,
+  Limits,
+  Name,
+  Nullable,
+  PageOf,
+  PositiveAmount,
+  Strict,
+  Time,
+} from "./common.ts";
 
 const METADATA_KEYS_MAX = 16;
 const VALUES_MAX = 100;
@@ -39,8 +51,7 @@ export const BudgetCounter = Type.Object({
 });
 export type BudgetCounter = Static<typeof BudgetCounter>;
 
-export const Budget = Type.Object({
-  object: Type.Literal("budget"),
+export const Budget = Entity("budget", {
   id: Id,
   organization_id: Id,
   name: Type.String(),

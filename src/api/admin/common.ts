@@ -1,10 +1,14 @@
-import { type Static, type TSchema, type TSchemaOptions, Type } from "typebox";
+import { type Static, type TProperties, type TSchema, type TSchemaOptions, Type } from "typebox";
 import { type ByName, CALL_ROWS, FURTHER_ROWS, PRICE_CLASSES, TOKEN_CLASSES } from "../price-classes.ts";
 import { Nullable, OptionalKeys } from "../schema.ts";
 
 export { Nullable };
 
 /** Shared schemas of `/admin/v1`. Amounts are in credits, times in ISO 8601 and UTC, days `YYYY-MM-DD` in UTC. */
+
+/** Schema of an object of the API, which names its kind in `object`. */
+export const Entity = <const Kind extends string, Fields extends TProperties>(object: Kind, fields: Fields) =>
+  Type.Object({ object: Type.Literal(object), ...fields });
 
 /** Schema of a body or a query. Unknown fields are rejected. */
 export const Strict = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>

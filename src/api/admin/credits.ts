@@ -2,6 +2,7 @@ import { type Static, Type } from "typebox";
 import { OptionalKeys } from "../schema.ts";
 import {
   Amount,
+  Entity,
   Id,
   Nullable,
   PageOf,
@@ -24,8 +25,7 @@ const Reference = Nullable(
 );
 const Note = Nullable(Type.String({ pattern: LINE, description: "1 to 200 characters on one line: the reason." }));
 
-export const Grant = Type.Object({
-  object: Type.Literal("grant"),
+export const Grant = Entity("grant", {
   id: Id,
   organization_id: Id,
   source: Type.Enum(["grant", "credit"], { description: "A credit refunds a charge." }),
@@ -55,8 +55,7 @@ export const NewGrant = Strict({
   }),
 });
 
-export const Booking = Type.Object({
-  object: Type.Literal("booking"),
+export const Booking = Entity("booking", {
   id: Id,
   organization_id: Id,
   amount: Amount,
@@ -90,16 +89,14 @@ export const NewCredit = Strict({
 });
 
 export const NewCreditRequest = Strict({ amount: PositiveAmount, ...OptionalKeys({ note: Note }) });
-export const CreditRequest = Type.Object({
-  object: Type.Literal("credit_request"),
+export const CreditRequest = Entity("credit_request", {
   organization_id: Id,
   amount: Amount,
   note: Nullable(Type.String()),
   repeated: Type.Boolean({ description: "True if the caller has asked today; nothing was sent again." }),
 });
 
-export const Allowance = Type.Object({
-  object: Type.Literal("allowance"),
+export const Allowance = Entity("allowance", {
   id: Id,
   organization_id: Id,
   amount: Type.Number({ description: "Credits per month." }),
@@ -123,8 +120,7 @@ export const NewAllowance = Strict({
 });
 
 const StatementKind = Type.Enum(["grant", "charge", "revoke", "credit", "lapse"]);
-export const StatementEntry = Type.Object({
-  object: Type.Literal("statement_entry"),
+export const StatementEntry = Entity("statement_entry", {
   kind: StatementKind,
   at: Time,
   amount: Type.Number({ description: "Credits; positive for additions, negative for deductions." }),

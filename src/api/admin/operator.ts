@@ -1,13 +1,12 @@
 import { type Static, Type } from "typebox";
-import { Id, Name, Nullable, Strict, Time } from "./common.ts";
+import { Entity, Id, Name, Nullable, Strict, Time } from "./common.ts";
 import { ROLES, SERVICE_ROLES } from "./roles.ts";
 
 const OperatorRole = Type.Enum([...SERVICE_ROLES], {
   description: "An operator may do everything; an auditor reads everything and changes nothing.",
 });
 
-export const Operator = Type.Object({
-  object: Type.Literal("operator"),
+export const Operator = Entity("operator", {
   id: Id,
   name: Type.String({ description: "The name that the audit log shows." }),
   role: OperatorRole,
@@ -22,8 +21,7 @@ export const NewOperator = Strict({ name: Name, role: OperatorRole });
 export const OperatorWithSecret = Type.Object({ ...Operator.properties, secret: Type.String() });
 
 /** A person or a caller whom an identity provider identifies, by issuer and subject. */
-export const Identity = Type.Object({
-  object: Type.Literal("identity"),
+export const Identity = Entity("identity", {
   id: Id,
   issuer: Type.String(),
   subject: Type.String(),
@@ -38,8 +36,7 @@ export const IdentityName = Strict({
   subject: Type.String({ minLength: 1, maxLength: 255, description: "The claim `sub`." }),
 });
 
-export const OpenSession = Type.Object({
-  object: Type.Literal("open_session"),
+export const OpenSession = Entity("open_session", {
   id: Id,
   role: Type.Enum([...ROLES]),
   holder: Type.Object(

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { Amount, ChangeOf, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
+import { Amount, ChangeOf, Entity, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 import { CREDIT_WARNINGS_MAX } from "./event-kinds.ts";
 
 export const OrganizationStatus = Type.Enum(["active", "paused"]);
@@ -41,8 +41,7 @@ export const OwnTokenBounds = Strict({
   ),
 });
 
-export const Organization = Type.Object({
-  object: Type.Literal("organization"),
+export const Organization = Entity("organization", {
   id: Id,
   name: Type.String(),
   kind: Type.Enum(["standard", "playground"]),

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { ChangeOf, Id, Name, Nullable, Strict, Time } from "./common.ts";
+import { ChangeOf, Entity, Id, Name, Nullable, Strict, Time } from "./common.ts";
 import { DELIVERY_STATES, RECEIVER_FORMATS } from "./event-kinds.ts";
 
 const Target = Type.String({
@@ -15,8 +15,7 @@ const Kinds = Nullable(
   }),
 );
 
-export const Receiver = Type.Object({
-  object: Type.Literal("receiver"),
+export const Receiver = Entity("receiver", {
   id: Id,
   organization_id: Nullable(Type.String({ description: "Null: it receives the events of the whole service." })),
   name: Type.String(),
@@ -51,8 +50,7 @@ export const ReceiverChange = ChangeOf({
   enabled: Type.Boolean({ description: "False to send nothing more; true to begin again." }),
 });
 
-export const WarningDelivery = Type.Object({
-  object: Type.Literal("delivery"),
+export const WarningDelivery = Entity("delivery", {
   id: Id,
   receiver_id: Id,
   event_id: Type.String({ description: "The same in every attempt: `webhook-id`." }),

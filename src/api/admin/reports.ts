@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
 import { OptionalKeys } from "../schema.ts";
-import { Amount, Day, Id, Nullable, PricesByClass, Time, TimeOf } from "./common.ts";
+import { Amount, Day, Entity, Id, Nullable, PricesByClass, Time, TimeOf } from "./common.ts";
 import { Credits } from "./organization.ts";
 import { ACTOR_KINDS } from "./roles.ts";
 
@@ -33,8 +33,7 @@ const Refused = Type.Integer({
   description: "Requests that were refused before they held credits. Not included in `requests`.",
 });
 
-export const Overview = Type.Object({
-  object: Type.Literal("overview"),
+export const Overview = Entity("overview", {
   organization_id: Nullable(Id),
   from: Day,
   to: Day,
@@ -124,8 +123,7 @@ const ModelRoute = Type.Object({
 });
 export type ModelRoute = Static<typeof ModelRoute>;
 
-export const ResumedRoute = Type.Object({
-  object: Type.Literal("route"),
+export const ResumedRoute = Entity("route", {
   route: Type.String(),
   health: Nullable(RouteHealth),
 });
@@ -144,8 +142,7 @@ export type AdminModel = Static<typeof AdminModel>;
 export const AdminModelList = Type.Object({ object: Type.Literal("list"), data: Type.Array(AdminModel) });
 export type AdminModelList = Static<typeof AdminModelList>;
 
-export const AuditEntry = Type.Object({
-  object: Type.Literal("audit_entry"),
+export const AuditEntry = Entity("audit_entry", {
   id: Id,
   at: Time,
   actor: Type.Object({
@@ -172,8 +169,7 @@ export const AuditFilters = OptionalKeys({
 
 export type AuditEntry = Static<typeof AuditEntry>;
 
-export const SearchResult = Type.Object({
-  object: Type.Literal("search_result"),
+export const SearchResult = Entity("search_result", {
   kind: Type.Enum(["request", "organization", "token", "grant"]),
   id: Id,
   name: Type.String({

@@ -2,7 +2,7 @@ import { type Static, Type } from "typebox";
 import { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { SentRequest } from "../chat/request.ts";
 import { OptionalKeys } from "../schema.ts";
-import { Amount, Day, Id, Nullable, PricesByClass, RetryCredit, Time, TokensByClass } from "./common.ts";
+import { Amount, Day, Entity, Id, Nullable, PricesByClass, RetryCredit, Time, TokensByClass } from "./common.ts";
 
 export const RequestStatus = Type.Enum([
   "running",
@@ -14,8 +14,7 @@ export const RequestStatus = Type.Enum([
 ]);
 export type RequestStatus = Static<typeof RequestStatus>;
 
-export const RequestSummary = Type.Object({
-  object: Type.Literal("request"),
+export const RequestSummary = Entity("request", {
   id: Id,
   request_id: Type.String({ description: "The `x-request-id` header of the response." }),
   organization_id: Id,
@@ -82,8 +81,7 @@ export const RequestFilters = OptionalKeys({
   to: Time,
 });
 
-export const SummedRequests = Type.Object({
-  object: Type.Literal("request_sum"),
+export const SummedRequests = Entity("request_sum", {
   key: Nullable(
     Type.String({
       description: "Id, name or value of the group, or the beginning of its time; null for requests without one.",
@@ -182,8 +180,7 @@ export const KeptAnswer = Type.Object({
 });
 export type KeptAnswer = Static<typeof KeptAnswer>;
 
-export const Conversation = Type.Object({
-  object: Type.Literal("conversation"),
+export const Conversation = Entity("conversation", {
   id: Type.String({ description: "The request's id." }),
   organization_id: Id,
   request: Type.Unsafe<SentRequest>({
@@ -197,8 +194,7 @@ export const Conversation = Type.Object({
 });
 export type Conversation = Static<typeof Conversation>;
 
-export const ConversationRemoval = Type.Object({
-  object: Type.Literal("conversation_removal"),
+export const ConversationRemoval = Entity("conversation_removal", {
   organization_id: Id,
   removed: Type.Integer({ minimum: 0, description: "Number of conversations." }),
 });

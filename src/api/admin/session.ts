@@ -1,10 +1,9 @@
 import { type Static, Type } from "typebox";
-import { Id, Nullable, Time } from "./common.ts";
+import { Entity, Id, Nullable, Time } from "./common.ts";
 import { PERMISSIONS, ROLES } from "./roles.ts";
 
 /** Who is signed in. Every nullable field is null without a session. */
-export const Session = Type.Object({
-  object: Type.Literal("session"),
+export const Session = Entity("session", {
   role: Nullable(Type.Enum([...ROLES])),
   organization: Nullable(Type.Object({ id: Id, name: Type.String() }, { description: "Only for a member." })),
   token: Nullable(
@@ -33,11 +32,10 @@ export const Session = Type.Object({
 export type Session = Static<typeof Session>;
 
 /** Address for the browser, which begins a sign-in with an identity provider. */
-export const SignInAddress = Type.Object({ object: Type.Literal("sign_in_address"), url: Type.String() });
+export const SignInAddress = Entity("sign_in_address", { url: Type.String() });
 export type SignInAddress = Static<typeof SignInAddress>;
 
-export const PlaygroundToken = Type.Object({
-  object: Type.Literal("playground_token"),
+export const PlaygroundToken = Entity("playground_token", {
   token: Type.String({ description: "An access token for `/v1` that expires after some minutes." }),
   organization_id: Id,
   keeps_conversations: Type.Boolean({
@@ -48,8 +46,7 @@ export const PlaygroundToken = Type.Object({
 export type PlaygroundToken = Static<typeof PlaygroundToken>;
 
 /** Public facts of the service, which the console shows without a session. */
-export const ServiceFacts = Type.Object({
-  object: Type.Literal("service"),
+export const ServiceFacts = Entity("service", {
   version: Type.String(),
   identity_providers: Type.Array(Type.Object({ issuer: Type.String(), name: Type.String() }), {
     description: "Identity providers with which people sign in to the console.",

@@ -1,12 +1,11 @@
 import { type Static, Type } from "typebox";
 import { LABEL_CHARACTERS_MAX } from "../chat/request.ts";
 import { PIN_KEY, PINS_MAX, SCOPES } from "../principal.ts";
-import { Amount, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
+import { Amount, Entity, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 
 export const TokenStatus = Type.Enum(["active", "expired", "revoked"]);
 
-export const Token = Type.Object({
-  object: Type.Literal("token"),
+export const Token = Entity("token", {
   id: Id,
   organization_id: Id,
   organization_name: Type.String(),
