@@ -41,19 +41,13 @@ export interface DecodedCompletion extends Decoded, Streamable {
   keep?(answer: unknown): Promise<void>;
 }
 
-export interface DecodedEmbedding extends Decoded {
-  kind: "embedding";
-  request: EmbeddingOrder;
-}
+export type DecodedEmbedding = DecodedTask<"embedding", EmbeddingOrder>;
+export type DecodedImages = DecodedTask<"image", ImageRequest>;
+export type DecodedTranscription = DecodedTask<"transcription", TranscriptionRequest>;
 
-export interface DecodedImages extends Decoded {
-  kind: "image";
-  request: ImageRequest;
-}
-
-export interface DecodedTranscription extends Decoded {
-  kind: "transcription";
-  request: TranscriptionRequest;
+interface DecodedTask<Kind extends string, Asked> extends Decoded {
+  kind: Kind;
+  request: Asked;
 }
 
 /** Audio is always streamed. */
