@@ -58,17 +58,13 @@ export function answered({
     method: "POST",
     scope: "chat.completions:write",
     headers: Type.Object({ ...headers, ...CHARGED_HEADERS }),
-    handle: answerHandler(decode),
-  };
-}
-
-/** Returns the handler of a wire. It awaits nothing: what it has read would stay in memory during a stream. */
-function answerHandler(decode: Decode): Endpoint["handle"] {
-  return (services, request, reply) => {
-    request.modelName ??= modelIn(request.body);
-    const decoded = decode(request, services);
-    if (decoded instanceof Promise) return decoded.then((one) => run(services, request, reply, one));
-    return run(services, request, reply, decoded);
+    // Nothing is awaited here: what it has read would stay in memory while a stream is open.
+    handle: (services, request, reply) => {
+      request.modelName ??= modelIn(request.body);
+      const decoded = decode(request, services);
+      if (decoded instanceof Promise) return decoded.then((one) => run(services, request, reply, one));
+      return run(services, request, reply, decoded);
+    },
   };
 }
 

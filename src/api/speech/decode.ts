@@ -1,4 +1,4 @@
-import type { AnswerHead, AnswerPiece } from "../answer.ts";
+import type { AnswerHead } from "../answer.ts";
 import { compileReader } from "../known-fields.ts";
 import { refused } from "../validation.ts";
 import type { AddEvent, DecodedSpeech, EventEncoder } from "../wire.ts";
@@ -19,37 +19,27 @@ export function decodeSpeech(body: unknown): DecodedSpeech {
     output: { param: "input", tokens: 0, isLimitedBySetting: false },
     ignored: unknown.names(),
     paramOf: (param) => param,
-    events: (head, add) => new AudioEncoder(head, add),
+    events: audioEvents,
   };
 }
 
-/** Writes audio as the upstream sends it, but keeps its last bytes until the answer is charged. */
-class AudioEncoder implements EventEncoder {
-  readonly isBinary = true;
-  readonly keepAlive = "";
-  readonly contentType: string | undefined;
-  readonly #add: AddEvent;
-  #last = "";
-
-  constructor({ headers }: AnswerHead, add: AddEvent) {
-    this.contentType = headers["content-type"];
-    this.#add = add;
-  }
-
-  push(pieces: readonly AnswerPiece[]): void {
-    for (const { delta } of pieces) {
-      const data = delta?.audio?.data;
-      if (typeof data !== "string" || data === "") continue;
-      this.#add(this.#last);
-      this.#last = Buffer.from(data, "base64").toString("latin1");
-    }
-  }
-
-  close(): void {
-    this.#add(this.#last);
-  }
-
-  fail(): void {
+/** Returns the encoder of audio. It keeps the last bytes of the upstream until the answer is charged. */
+function audioEvents({ headers }: AnswerHead, add: AddEvent): EventEncoder {
+  let last = "";
+  return {
+    isBinary: true,
+    keepAlive: "",
+    contentType: headers["content-type"],
+    push(pieces) {
+      for (const { delta } of pieces) {
+        const data = delta?.audio?.data;
+        if (typeof data !== "string" || data === "") continue;
+        add(last);
+        last = Buffer.from(data, "base64").toString("latin1");
+      }
+    },
+    close: () => add(last),
     // The connection is cut instead: audio has no place for an error.
-  }
+    fail: () => {},
+  };
 }
