@@ -43,7 +43,7 @@ export function adminKeysOver({ rows, log }: { rows: AdminKeyRows; log: Log }) {
     },
     /** Stores a response, which must contain no secret. Never rejects, since the change is already made. */
     answer: (name: AdminKeyName, status: number, answer: unknown): Promise<void> =>
-      logged(rows.answerAdminKey(name, { status, answer: JSON.stringify(answer ?? null) })),
+      logged(rows.answerAdminKey(name, status, JSON.stringify(answer ?? null))),
     free: (name: AdminKeyName): Promise<void> => logged(rows.freeAdminKey(name)),
     /** Marks a failed request, whose outcome is not known. Never rejects. */
     interrupt: (name: AdminKeyName): Promise<void> => logged(rows.interruptAdminKey(name)),

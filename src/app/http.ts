@@ -92,6 +92,8 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
   const { store, ledger, conversationLog: conversations, live, circuits, limits, lastUses } = services;
   const { refusals, overload, telemetry, tokenCounter } = services;
   const { gateway: settings, completions, facts } = serverSettingsOf(live, version);
+  const { port, token } = config.metrics;
+  const { read } = telemetry;
   const authenticator = new Authenticator({
     rows: store.accounts,
     clock,
@@ -130,13 +132,9 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     ...(config.redis !== null && { limitsStatus: () => limits.status() }),
     newRequestId: () => requestId(clock()),
     observe: telemetry.observeRequest,
-    metrics: metricsEndpoint(config, telemetry),
+    // Only with a token, and without a port of their own.
+    metrics: port === undefined && token !== undefined && read !== undefined ? { token, read } : undefined,
   });
-}
-
-/** Returns the endpoint of the metrics on the main port: only with a token, and without a port of their own. */
-function metricsEndpoint({ metrics: { port, token } }: Config, { read }: Telemetry) {
-  return port === undefined && token !== undefined && read !== undefined ? { token, read } : undefined;
 }
 
 function adminServices(

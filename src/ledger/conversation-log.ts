@@ -171,15 +171,6 @@ export class ConversationLog {
   }
 }
 
-/** A request and its answer as they are stored. */
-export interface ConversationRecord {
-  request: string;
-  /** JSON text; null if there is no answer. */
-  answer: string | null;
-  isTruncated: boolean;
-  byteLength: number;
-}
-
 const DATA_URL = /^data:/i;
 /** Maximum length of the media type that is stored in place of an image. */
 const MEDIA_TYPE_CHARACTERS_MAX = 100;
@@ -189,11 +180,7 @@ const MEDIA_TYPE_CHARACTERS_MAX = 100;
  * truncated: the latest messages and the beginnings of long texts remain. Images sent as data URLs are replaced by their
  * media type and length.
  */
-export function toConversationRecord(
-  request: ChatCompletionRequest,
-  answer: KeptAnswer | null,
-  limitBytes: number,
-): ConversationRecord {
+export function toConversationRecord(request: ChatCompletionRequest, answer: KeptAnswer | null, limitBytes: number) {
   const answerText = answer === null ? null : fitAnswer(answer, Math.floor(limitBytes / 2));
   const room = limitBytes - byteLengthOf(answerText?.json ?? "");
   const requestText = fitRequest({ ...request, messages: request.messages.map(withoutMediaData) }, room);

@@ -46,7 +46,7 @@ async function waitingIn(file: string): Promise<Set<string>> {
   const waiting = new Set<string>();
   if ((await versionOf(file)) === undefined) return waiting;
   for await (const { line } of linesOf(file)) {
-    const booked = bookedIn(line);
+    const booked = line.length > NOTE_BYTES_MAX ? undefined : BOOKED.exec(line.toString())?.[1];
     if (booked !== undefined) waiting.delete(booked);
     else if (line.length > 0) waiting.add(idOf(line));
   }
@@ -80,11 +80,6 @@ export async function appendLine(file: string, document: object): Promise<void> 
 
 function idOf(line: Buffer): string {
   return createHash("sha256").update(line).digest("hex").slice(0, ID_DIGITS);
-}
-
-/** Returns the id of the entry that a note says was booked; undefined for an entry. */
-function bookedIn(line: Buffer): string | undefined {
-  return line.length > NOTE_BYTES_MAX ? undefined : BOOKED.exec(line.toString())?.[1];
 }
 
 function toDeadLetter(line: Buffer): DeadLetter {

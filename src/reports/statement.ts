@@ -166,7 +166,9 @@ export class Statements {
     }
     yield csvOfTotals(totals, chosen, period.toMs);
     const digests = await this.#books.monthDigests(organizationId, { fromMs, toMs });
-    if (digests.length > 0) yield digests.map((row) => `${csvOfDigest(row)}\n`).join("");
+    const lineOf = ({ month, digest }: MonthDigestRow) =>
+      csvLine({ time: isoTime(month), kind: "digest", id: isoMonth(month), note: digest });
+    if (digests.length > 0) yield digests.map((row) => `${lineOf(row)}\n`).join("");
     if (period.toMs !== undefined) yield total(period.toMs, "closing");
   }
 }
@@ -195,10 +197,6 @@ function csvOfTotals(totals: StatementTotals, chosen: StatementEntry["kind"] | n
   const lineOf = (name: keyof StatementTotals) =>
     csvLine({ time: isoTime(toMs ?? null), kind: `total_${name}`, total: formatCredits(totals[name]) });
   return names.map((name) => `${lineOf(name)}\n`).join("");
-}
-
-function csvOfDigest({ month, digest }: MonthDigestRow): string {
-  return csvLine({ time: isoTime(month), kind: "digest", id: isoMonth(month), note: digest });
 }
 
 /** Returns the period that a statement covers, which does not begin before requests that are closed. */

@@ -27,13 +27,6 @@ const RANGES_CACHED_MAX = 64;
 /** Limits how far back days are summed up, in case a clock was wrong. */
 const DAYS_BACK_MAX = 400;
 
-/** Usage of a range of days. Rows by token and organization are summed over the finished days. */
-export interface UsageOfDays {
-  rows: UsageDayRow[];
-  /** Number of past days that are not summed up yet. */
-  pendingDays: number;
-}
-
 /** A day that is not finished: the sums of its finished hours, and those of its open hours. */
 interface OpenDay {
   settled: UsageTally;
@@ -74,8 +67,11 @@ export class UsageDays {
     await this.sumUp.ended();
   }
 
-  /** Returns the usage of an organization, or of `ALL_ORGANIZATIONS`, from `fromDay` to `toDay` inclusive. */
-  async usage(organizationId: string, fromDay: number, toDay: number): Promise<UsageOfDays> {
+  /**
+   * Returns the usage of an organization, or of `ALL_ORGANIZATIONS`, from `fromDay` to `toDay` inclusive. Rows by token and
+   * organization are summed over the finished days. `pendingDays` is the number of past days that are not summed up yet.
+   */
+  async usage(organizationId: string, fromDay: number, toDay: number) {
     const { rows, clock } = this.#options;
     const done = await rows.doneDays(fromDay, toDay + DAY_MS);
     const isDone = new Set(done);
@@ -167,7 +163,8 @@ export class UsageDays {
 
   async #read(day: number): Promise<UsageDayRow[]> {
     const { rows, clock } = this.#options;
-    const open = this.#openDays.get(day) ?? newOpenDay(day);
+    const nothing = { settled: new UsageTally(day), settledHours: new Set<number>(), openHours: new Map() };
+    const open: OpenDay = this.#openDays.get(day) ?? nothing;
     this.#openDays.set(day, open);
     for (let hour = day; hour < day + DAY_MS && hour <= clock(); hour += HOUR_MS) {
       const nowMs = clock();
@@ -193,10 +190,6 @@ export class UsageDays {
 export function daysBetween(fromDay: number, toDay: number): number[] {
   const length = Math.max(0, Math.round((toDay - fromDay) / DAY_MS) + 1);
   return Array.from({ length }, (_, index) => fromDay + index * DAY_MS);
-}
-
-function newOpenDay(day: number): OpenDay {
-  return { settled: new UsageTally(day), settledHours: new Set(), openHours: new Map() };
 }
 
 /** Organization id of the sums over all organizations. */

@@ -121,7 +121,9 @@ class StoreCopy {
       const rows = await this.#from.run(sql`
         select ${columns} from ${raw(table.name)}
         where ${follows} and ${condition} order by ${key} limit ${raw(limit)}`);
-      if (rows.length > 0) await this.#to.run(insertionOf(table, rows));
+      const values = join(rows.map((row) => sql`(${join(row)})`));
+      const insertion = sql`insert into ${raw(table.name)} (${columns}) values ${values} on conflict do nothing`;
+      if (rows.length > 0) await this.#to.run(insertion);
       if (rows.length < limit) return;
       last = positions.map((position) => rows.at(-1)?.[position] ?? null);
     }
@@ -136,12 +138,6 @@ class StoreCopy {
     const differing = [...groups].filter((group) => madeSums.get(group) !== wantedSums.get(group));
     return { differing, rows: wanted.reduce((sum, [, count]) => sum + Number(count), 0) };
   }
-}
-
-/** Returns the statement that inserts rows, and leaves those unchanged whose key exists. */
-function insertionOf({ name, columns }: TableShape, rows: readonly Cell[][]): Sql {
-  const values = join(rows.map((row) => sql`(${join(row)})`));
-  return sql`insert into ${raw(name)} (${raw(columns.join(", "))}) values ${values} on conflict do nothing`;
 }
 
 type Group = string | null;

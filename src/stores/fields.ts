@@ -183,19 +183,15 @@ export function trace() {
     attempts: nullable(json<Attempt[]>("attempts")),
     failure: nullable(requiredText("failure")),
     providerResponseId: nullable(requiredText("provider_response_id")),
-    providerCost: field<string | null>("provider_cost", "bigint", encodeCost, decodeCost, {
-      optional: ["provider_cost"],
-    }),
+    // A cost that is no number is left out.
+    providerCost: field<string | null>(
+      "provider_cost",
+      "bigint",
+      (cost) => (cost === null ? null : (parseDecimal(cost, PROVIDER_COST_DIGITS) ?? null)),
+      (cell) => (cell === null ? null : formatDecimal(cell as bigint, PROVIDER_COST_DIGITS)),
+      { optional: ["provider_cost"] },
+    ),
   });
-}
-
-/** A cost that is no number is left out. */
-function encodeCost(cost: string | null): bigint | null {
-  return cost === null ? null : (parseDecimal(cost, PROVIDER_COST_DIGITS) ?? null);
-}
-
-function decodeCost(cell: unknown): string | null {
-  return cell === null ? null : formatDecimal(cell as bigint, PROVIDER_COST_DIGITS);
 }
 
 /** The facts of an open hold, stored as JSON text. */

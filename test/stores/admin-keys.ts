@@ -32,7 +32,7 @@ export function adminKeyCases(subject: Subject): void {
     const name = newName();
     const elsewhere = { ...name, scope: "org_other" };
     for (const each of [name, elsewhere]) expect(await admin.claimAdminKey({ ...each, ...FIRST })).toBe(true);
-    await admin.answerAdminKey(name, { status: 201, answer: '{"id":"日"}' });
+    await admin.answerAdminKey(name, 201, '{"id":"日"}');
     expect(await admin.claimAdminKey({ ...name, ...FIRST, fingerprint: "second" })).toBe(false);
     const answered = { fingerprint: "first", state: "answered", status: 201, answer: '{"id":"日"}' };
     expect(await admin.adminKey(name)).toMatchObject(answered);
@@ -49,7 +49,7 @@ export function adminKeyCases(subject: Subject): void {
     const { admin } = subject.store;
     const [name, old] = [newName(), newName()];
     for (const each of [name, old]) await admin.claimAdminKey({ ...each, ...FIRST });
-    await admin.answerAdminKey(name, { status: 200, answer: "1" });
+    await admin.answerAdminKey(name, 200, "1");
     await subject.tamper(`update admin_idempotency_key set created_at = created_at - 70000 where ${isOf(name)}`);
     const { ageMs } = (await admin.adminKey(name)) ?? {};
     expect(ageMs).toBeGreaterThanOrEqual(70_000);

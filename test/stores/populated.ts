@@ -231,7 +231,7 @@ async function fillOthers({ store }: Subject, organizationId: string, tokenId: s
   const short = { hash: randomBytes(32), tokenId, expiresAtMs: nowMs + HOUR_MS };
   await store.admin.insertShortToken({ ...short, sessionHash, operatorId: "adm_first" }, nowMs);
   await store.admin.claimAdminKey({ scope: "operator", key: "1", fingerprint: "f", keepMs: DAY_MS });
-  await store.admin.answerAdminKey({ scope: "operator", key: "1" }, { status: 200, answer: "{}" });
+  await store.admin.answerAdminKey({ scope: "operator", key: "1" }, 200, "{}");
   const kept = { organizationId, holdId: v7(), endedAtMs: nowMs, isTruncated: false };
   await store.conversations.insert([{ ...kept, request: "{}", answer: "{}" }]);
   const event = eventOf("receiver.test", { organizationId, nowMs, period: ["1"] }, {});

@@ -105,7 +105,8 @@ async function resourceOf({ telemetry }: Config, { version, onFailure }: SdkOpti
     load("@opentelemetry/resources", () => import("@opentelemetry/resources")),
     load("@opentelemetry/api", () => import("@opentelemetry/api")),
   ]);
-  const report = (message: string) => onFailure(messageIn(message));
+  // OpenTelemetry reports an error as JSON with its stack.
+  const report = (text: string) => onFailure(/"message":"((?:[^"\\]|\\.)*)"/.exec(text)?.[1] ?? text);
   const silent = () => {};
   const logger = { error: report, warn: report, info: silent, debug: silent, verbose: silent };
   diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
@@ -116,11 +117,6 @@ async function resourceOf({ telemetry }: Config, { version, onFailure }: SdkOpti
     "service.name": telemetry.serviceName,
     "service.version": version,
   });
-}
-
-/** Returns the message of an error that OpenTelemetry reports as JSON with its stack. */
-function messageIn(text: string): string {
-  return /"message":"((?:[^"\\]|\\.)*)"/.exec(text)?.[1] ?? text;
 }
 
 function urlOf(endpoint: string | undefined, path: string): string {

@@ -159,8 +159,10 @@ async function apply(pool: pg.Pool, budgets: BudgetCache, transitions: Transitio
       const message = `Other sessions have locked tables of the store: ${tables.join(", ")}.`;
       throw new TablesLockedError(message, { cause: error });
     }
-    const locked = await lockedOrganizations(pool, transitions);
-    if (locked.length > 0) throw new OrganizationsLockedError(locked, { cause: error });
+    const { organizationIds } = namesOf(transitions);
+    const locked = await query<{ organization_id: string }>(pool, LOCKED, [organizationIds]);
+    const lockedIds = locked.map(({ organization_id: id }) => id);
+    if (lockedIds.length > 0) throw new OrganizationsLockedError(lockedIds, { cause: error });
     // The lock has been released since.
     return book(pool, budgets, transitions);
   }
@@ -174,12 +176,6 @@ function book(pool: pg.Pool, budgets: BudgetCache, transitions: Transition[]): P
     await writeRows(transaction, writes);
     return outcomes;
   });
-}
-
-/** Returns the organizations of a batch whose balances another transaction has locked at this moment. */
-async function lockedOrganizations(pool: pg.Pool, transitions: readonly Transition[]): Promise<string[]> {
-  const rows = await query<{ organization_id: string }>(pool, LOCKED, [namesOf(transitions).organizationIds]);
-  return rows.map(({ organization_id: id }) => id);
 }
 
 /** Rolls back the transaction of a `run` of which a required statement changed no row. */

@@ -24,15 +24,6 @@ type AdminKey = RowOf<typeof ADMIN_KEY>;
 /** Names a request of an administrator that carries an Idempotency-Key. */
 export type AdminKeyName = Pick<AdminKey, "scope" | "key">;
 export type AdminKeyClaim = AdminKeyName & Pick<AdminKey, "fingerprint"> & { keepMs: number };
-export interface AdminKeyAnswer {
-  status: number;
-  /** JSON text. Holds no secret. */
-  answer: string;
-}
-export interface AdminKeyRow extends Pick<AdminKey, "fingerprint" | "state" | "status" | "answer"> {
-  /** Time since the claim, by the store's clock. */
-  ageMs: number;
-}
 
 export interface AuditFilter {
   organizationId: string | null;
@@ -190,12 +181,14 @@ function adminKeys({ find, now, write }: Database) {
       ]);
       return changed === 1;
     },
-    async adminKey(name: AdminKeyName): Promise<AdminKeyRow | undefined> {
+    /** Returns a key with the time since its claim, by the store's clock. */
+    async adminKey(name: AdminKeyName) {
       const [row] = await find(sql`
         select *, ${now()} - created_at as age from admin_idempotency_key where ${named(name)}`);
       return row && { ...ADMIN_KEY.fromRecord(row), ageMs: Number(row.age) };
     },
-    async answerAdminKey(name: AdminKeyName, { status, answer }: AdminKeyAnswer) {
+    /** Stores an HTTP status and JSON text, which holds no secret. */
+    async answerAdminKey(name: AdminKeyName, status: number, answer: string) {
       const answered = ADMIN_KEY.set({ state: "answered", status, answer });
       await write([sql`update admin_idempotency_key set ${answered} where ${named(name)}`]);
     },

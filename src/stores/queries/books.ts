@@ -1,5 +1,5 @@
 import type { MicroCredits } from "../../credits/amount.ts";
-import type { BalanceRow, Transition } from "../../credits/books.ts";
+import type { BalanceRow, HoldRow, Transition } from "../../credits/books.ts";
 import type { Outcomes } from "../../credits/outcomes.ts";
 import { ADMIN_KEY } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
@@ -33,19 +33,8 @@ export interface HoldSearch {
 
 export type Owners = { only: readonly string[] } | { allBut: string };
 
-export interface OpenHolds {
-  count: number;
-  /** Milliseconds from now to the earliest expiry; negative if it has passed, and 0 without an open hold. */
-  earliestExpiryMs: number;
-}
-
 /** An open hold as it was read without a lock. */
-export interface SeenHold {
-  organizationId: string;
-  holdId: string;
-  owner: string;
-  expiresAtMs: number;
-}
+export type SeenHold = Pick<HoldRow, "organizationId" | "holdId" | "owner" | "expiresAtMs">;
 
 export type Books = ReturnType<typeof bookRows>;
 
@@ -77,8 +66,11 @@ function transitions({ find, findRow, now, read, remove }: Database, driver: Sto
       });
       return { nowMs: Number(rows[0]?.now ?? 0), holds };
     },
-    /** Counts the open holds of all organizations, with the times of the oldest ones by the store's clock. */
-    async openHolds(): Promise<OpenHolds> {
+    /**
+     * Counts the open holds of all organizations. Returns the time to the earliest expiry, too: negative if it has passed, and 0
+     * without an open hold.
+     */
+    async openHolds() {
       const [row] = await read<Record<"count" | "now" | "expires", bigint | null>>(
         sql`select count(id) as count, min(expires_at) as expires, ${now()} as now from hold`,
       );

@@ -33,8 +33,24 @@ export function closingRows(database: Database) {
       return database.organizationIds({ after, limit }, sql`exists (select 1 from request where ${isOf})`);
     },
     /** Returns what the closed requests of an organization add up to; undefined if none is closed. */
-    find: (organizationId: string) => closingOf(database, organizationId),
-    freeze: (organizationId: string, beforeMs: number) => freeze(database, organizationId, beforeMs),
+    async find(organizationId: string): Promise<ClosingRow | undefined> {
+      const [found] = await database.readRows(CLOSING)`
+        select * from closing where organization_id = ${organizationId}`;
+      return found;
+    },
+    /**
+     * Refuses every later transition for requests that began before a time. Returns false while one of them is running, and for
+     * a time in the future: with a wrong clock, a process could otherwise let all new requests be refused. The first statement
+     * locks the balance, so that the second sees every hold that was made under the lock.
+     */
+    freeze(organizationId: string, beforeMs: number): Promise<boolean> {
+      const freezes = sql`
+        update balance set closed_before = ${beforeMs}
+        where organization_id = ${organizationId} and coalesce(closed_before, 0) <= ${beforeMs}
+          and cast(${beforeMs} as bigint) <= ${database.now()} and not exists (
+          select 1 from hold where hold.organization_id = ${organizationId} and hold.id < ${idAt(beforeMs)})`;
+      return database.writeIf([lockOf(organizationId), freezes], []);
+    },
     /** Adds up a chunk of the requests to close, from the first one after `tally.after` on. Returns true at the end. */
     sum: (tally: ClosingTally, rows = SUM_ROWS) => sumChunk(database, tally, rows),
     close: (tally: ClosingTally) => close(database, tally),
@@ -75,23 +91,8 @@ function isBooked(beforeMs: number): Sql {
       and later.hold_id = request.id and later.made_at >= ${beforeMs}))`;
 }
 
-async function closingOf(database: Database, organizationId: string): Promise<ClosingRow | undefined> {
-  return (await database.readRows(CLOSING)`select * from closing where organization_id = ${organizationId}`)[0];
-}
-
-/**
- * Refuses every later transition for requests that began before a time. Returns false while one of them is running, and for
- * a time in the future: with a wrong clock, a process could otherwise let all new requests be refused. The first statement
- * locks the balance, so that the second sees every hold that was made under the lock.
- */
-async function freeze(database: Database, organizationId: string, beforeMs: number): Promise<boolean> {
-  const locks = sql`update balance set closed_before = closed_before where organization_id = ${organizationId}`;
-  const freezes = sql`
-    update balance set closed_before = ${beforeMs}
-    where organization_id = ${organizationId} and coalesce(closed_before, 0) <= ${beforeMs}
-      and cast(${beforeMs} as bigint) <= ${database.now()} and not exists (
-      select 1 from hold where hold.organization_id = ${organizationId} and hold.id < ${idAt(beforeMs)})`;
-  return database.writeIf([locks, freezes], []);
+function lockOf(organizationId: string): Sql {
+  return sql`update balance set closed_before = closed_before where organization_id = ${organizationId}`;
 }
 
 /** Adds up a chunk. If a request violates an invariant, this throws, because its row is the evidence. */
@@ -150,10 +151,9 @@ async function close(database: Database, tally: ClosingTally): Promise<boolean> 
     ${CLOSING.insert(total)}
     on conflict (organization_id) do update set ${CLOSING.set(total)}
     where closing.before_at = ${earlier?.beforeAtMs ?? 0}`;
-  // As every transaction that changes a counter does.
-  const lock = sql`update balance set closed_before = closed_before where organization_id = ${organizationId}`;
   return database.writeIf(
-    [lock, stores],
+    // As every transaction that changes a counter does.
+    [lockOf(organizationId), stores],
     [
       ...partWrites(tally.parts()),
       ...openingWrites(tally),

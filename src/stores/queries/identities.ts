@@ -11,12 +11,6 @@ import { recordOf } from "./admin.ts";
 /** A person or a caller whom an issuer identifies. */
 export type IdentityRow = RowOf<typeof IDENTITY>;
 
-export interface StoredIssuerKeys {
-  keys: JsonObject[];
-  /** Time since they were read from the issuer, by the store's clock. */
-  ageMs: number;
-}
-
 export type IdentityRows = ReturnType<typeof identityRows>;
 
 /** Identities, and the public keys of their issuers. */
@@ -54,7 +48,8 @@ export function identityRows({ find, findRow, findRows, now, write, writeIf }: D
       const unblocked = sql`update identity set blocked_at = null where id = ${id} and blocked_at is not null`;
       return writeIf([unblocked], recordOf(audit));
     },
-    async issuerKeys(issuer: string): Promise<StoredIssuerKeys | undefined> {
+    /** Returns the keys of an issuer, with the time since they were read from it, by the store's clock. */
+    async issuerKeys(issuer: string) {
       const [row] = await find(sql`select *, ${now()} - fetched_at as age from issuer_keys where issuer = ${issuer}`);
       return row && { keys: ISSUER_KEYS.fromRecord(row).keys, ageMs: Number(row.age) };
     },

@@ -42,7 +42,8 @@ export function requestSumRows(database: Database) {
     /** Returns the first requests of a stretch in an order, and `next`, where the stretch before it begins. */
     async ranked(search: RequestFilter & { order: RequestOrder; before: string | null; limit: number }) {
       const { order, limit } = search;
-      const measure = measureOf(order, values);
+      const { charged, durationMs: duration, inputTokens, outputTokens } = values;
+      const measure = { charged, duration, tokens: sql`${inputTokens} + ${outputTokens}` }[order];
       let found: (RowNames & { measure: bigint })[] = [];
       const next = await walkBack(database, search, search, async (range) => {
         const wanted = requestQuery(allOf(isWithin(range), isMatch(values, search)), sql`, ${measure} as measure`);
@@ -71,10 +72,6 @@ export function requestSumRows(database: Database) {
       return { groups: found, next };
     },
   };
-}
-
-function measureOf(order: RequestOrder, { charged, durationMs, inputTokens, outputTokens }: RequestValues): Sql {
-  return { charged, duration: durationMs, tokens: sql`${inputTokens} + ${outputTokens}` }[order];
 }
 
 interface GroupKey {

@@ -149,15 +149,11 @@ async function searchRequests(
   const next = await walkBack(database, search, { before, open }, async ({ from, to }) => {
     const ended = status === "running" ? [] : await readStretch(database, search, { from, to });
     const running = open.filter(({ facts: { holdId } }) => holdId >= from && holdId < to);
-    found.push(...[...ended, ...running].sort(newestFirst));
+    found.push(...[...ended, ...running].sort((a, b) => (a.facts.holdId < b.facts.holdId ? 1 : -1)));
     return found.length >= limit;
   });
   const rows = found.slice(0, limit);
   return { rows, next: found.length < limit ? next : (rows.at(-1)?.facts.holdId ?? null) };
-}
-
-function newestFirst(a: ListedRequest, b: ListedRequest): number {
-  return a.facts.holdId < b.facts.holdId ? 1 : -1;
 }
 
 function searchedTime(id: string): number {
@@ -266,18 +262,14 @@ export function namesIn({ organization_name, token_name }: RowNames) {
 /** Converts rows of requests, with their late settlements and credits. */
 export async function listed(database: Database, rows: readonly RowNames[]): Promise<ListedRequest[]> {
   const charged = rows.filter((row) => (row as { ending?: string }).ending !== "released");
-  const found = charged.length === 0 ? [] : await database.readRows(ADJUSTMENT)`${adjustmentQuery(charged)}`;
+  const organizationIds = new Set(charged.map(({ organization_id }) => organization_id));
+  const condition = sql`organization_id in (${join([...organizationIds])}) and hold_id in (${join(charged.map(({ id }) => id))})`;
+  const found =
+    charged.length === 0 ? [] : await database.readRows(ADJUSTMENT)`select * from adjustment where ${condition}`;
   const ofRequest = Map.groupBy(found, ({ holdId }) => holdId);
   return rows.map((row) => {
     return { ...namesIn(row), ...listedRequest(REQUEST.fromRecord(row), ofRequest.get(row.id) ?? []) };
   });
-}
-
-function adjustmentQuery(rows: readonly RowNames[]): Sql {
-  const organizationIds = new Set(rows.map(({ organization_id }) => organization_id));
-  return sql`
-    select * from adjustment
-    where organization_id in (${join([...organizationIds])}) and hold_id in (${join(rows.map(({ id }) => id))})`;
 }
 
 function listedRequest(

@@ -39,7 +39,7 @@ export function checkBudgets(rows: CountedRows, report: ReportViolation): void {
     const budget = byId.get(use.budgetId);
     if (budget === undefined) report(10, `The counter ${id} is of a budget that does not exist.`);
     // The requests of such a window are closed, and retention removes the counter.
-    else if (!isRemovable(budget, use, closing?.beforeAtMs ?? 0)) {
+    else if ((windowEnd(budget.window, use.windowAtMs) ?? Number.POSITIVE_INFINITY) > (closing?.beforeAtMs ?? 0)) {
       checkUse(budget, use, { held: held.get(id) ?? 0n, spent: sums.byUse.get(id)?.spent ?? 0n }, report);
     }
   }
@@ -51,10 +51,6 @@ export function checkBudgets(rows: CountedRows, report: ReportViolation): void {
       byId.get(use.budgetId)?.callerIds?.includes(callerOf.get(tokenId) ?? "") === false;
     if (uses.some(isOfOthers)) report(16, "The hold counts in a budget of another caller.", holdId);
   }
-}
-
-function isRemovable({ window }: BudgetRow, { windowAtMs }: BudgetUse, closedBeforeMs: number): boolean {
-  return (windowEnd(window, windowAtMs) ?? Number.POSITIVE_INFINITY) <= closedBeforeMs;
 }
 
 function checkUse(

@@ -30,7 +30,10 @@ export interface DatabaseCopy {
 export async function copyDatabase(dataDir: string, destination: string): Promise<DatabaseCopy> {
   const source = findDatabase(dataDir);
   if (source === undefined) throw missingStore(dataDir);
-  return makeDatabase(destination, (path) => copyPages(source, path));
+  return makeDatabase(destination, async (path) => {
+    using database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    await backup(database, path, { rate: PAGES_A_STEP });
+  });
 }
 
 /**
@@ -81,12 +84,6 @@ function makeFolder(destination: string): string {
   } catch (error) {
     throw writeFailure(destination, error);
   }
-}
-
-/** Copies a database page by page, consistently, also while other processes use it. */
-async function copyPages(source: string, path: string): Promise<void> {
-  using database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
-  await backup(database, path, { rate: PAGES_A_STEP });
 }
 
 /**
