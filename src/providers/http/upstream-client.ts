@@ -32,23 +32,19 @@ export class UpstreamClient {
   readonly #dispatcher: Dispatcher;
   readonly #settings: ProviderSettings;
   readonly #key: Readonly<Record<string, string>>;
-  /** Parts of the address, read once, because URL computes them at every access. */
-  readonly #origin: string;
-  readonly #path: string;
-  readonly #search: string;
+  /** Read once, because URL computes its parts at every access. */
+  readonly #address: Pick<URL, "origin" | "pathname" | "search">;
   readonly #headers: { streamed: string[]; unstreamed: string[] };
   /** Names of these headers, which those of one request do not replace. */
   readonly #names: ReadonlySet<string>;
 
   /** `key` contains the headers with the upstream's key. Throws OperatorError if a setting is wrong. */
   constructor(settings: ProviderSettings, environment: Environment, key: Readonly<Record<string, string>>) {
-    const base = toBase(settings);
+    const { origin, pathname, search } = toBase(settings);
     this.#settings = settings;
     this.#key = key;
-    this.#origin = base.origin;
-    this.#path = base.pathname.replace(/\/+$/, "");
-    this.#search = base.search;
-    this.#dispatcher = createDispatcher(settings.timeouts, environment, { origin: base.origin });
+    this.#address = { origin, pathname: pathname.replace(/\/+$/, ""), search };
+    this.#dispatcher = createDispatcher(settings.timeouts, environment, { origin });
     this.scrub = createScrub(privateTextsOf(settings, environment));
     this.#headers = {
       streamed: toHeaders(settings, key, { accept: EVENT_STREAM }),
@@ -64,7 +60,7 @@ export class UpstreamClient {
     const headers = types === undefined ? [...usual] : toHeaders(this.#settings, this.#key, types);
     const ofRequest = { ...further, ...identityHeaders(this.#settings, identity) };
     for (const name in ofRequest) if (!this.#names.has(name)) headers.push(name, ofRequest[name] ?? "");
-    return this.#send("POST", path, { headers, body, signal, scrub });
+    return this.#send(path, { method: "POST", headers, body }, signal, scrub);
   }
 
   /** Posts the request of a task, whose answer is no event stream. */
@@ -73,7 +69,7 @@ export class UpstreamClient {
   }
 
   get(path: string, signal: AbortSignal): Promise<HttpAnswer> {
-    return this.#send("GET", path, { headers: this.#headers.unstreamed, body: null, signal, scrub: this.scrub });
+    return this.#send(path, { method: "GET", headers: this.#headers.unstreamed }, signal, this.scrub);
   }
 
   async close(): Promise<void> {
@@ -81,25 +77,14 @@ export class UpstreamClient {
   }
 
   #send(
-    method: "GET" | "POST",
     path: string,
-    {
-      headers,
-      body,
-      signal,
-      scrub,
-    }: { headers: string[]; body: string | Buffer | null; signal: AbortSignal; scrub: Scrub },
+    request: Pick<Dispatcher.DispatchOptions, "method" | "headers" | "body">,
+    signal: AbortSignal,
+    scrub: Scrub,
   ): Promise<HttpAnswer> {
-    const { firstByteMs, idleMs } = this.#settings.timeouts;
-    const options = {
-      origin: this.#origin,
-      path: `${this.#path}${path}${this.#search}`,
-      method,
-      headers,
-      body,
-      headersTimeout: firstByteMs,
-      bodyTimeout: idleMs,
-    };
+    const { firstByteMs: headersTimeout, idleMs: bodyTimeout } = this.#settings.timeouts;
+    const { origin, pathname, search } = this.#address;
+    const options = { ...request, origin, path: `${pathname}${path}${search}`, headersTimeout, bodyTimeout };
     return exchange(this.#dispatcher, options, signal).then((answer) => accepted(answer, scrub));
   }
 }
