@@ -1,5 +1,6 @@
 import { hash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
+import { isObject } from "../api/json.ts";
 import type { Config } from "../config.ts";
 import type { Path } from "./file.ts";
 import { maskCredentials, SECRETS } from "./mistake.ts";
@@ -52,7 +53,7 @@ export function configurationHash(config: Config): number {
     if (OWN_KEYS.has(path.join("."))) return undefined;
     const isSecret = isVariable(path) || path.some((step) => SECRETS.has(step) || step === "credentialsFileHash");
     if (Array.isArray(value)) return value.map((entry, index) => comparable(entry, [...path, index]));
-    if (isGroup(value)) {
+    if (isObject(value)) {
       const keys = Object.keys(value).sort();
       return Object.fromEntries(keys.map((key) => [key, comparable(value[key], [...path, key])]));
     }
@@ -102,13 +103,9 @@ function* differing(pair: Pair): Generator<Pair> {
   if (isSameSet && !isDeepStrictEqual(keys, Object.keys(current))) yield pair;
 }
 
-function isGroup(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 /** Returns the keys of a group, or the entries of a list of groups by their ids or places; undefined for other values. */
 function membersOf(value: unknown): Record<string, unknown> | undefined {
-  if (isGroup(value)) return value;
-  if (!Array.isArray(value) || !value.every(isGroup)) return undefined;
+  if (isObject(value)) return value;
+  if (!Array.isArray(value) || !value.every(isObject)) return undefined;
   return Object.fromEntries(value.map((entry, index) => [`[${entry.id ?? index}]`, entry]));
 }
