@@ -6,13 +6,7 @@ import { createAzure, createOpenAiCompatible } from "./openai-compatible.ts";
 import type { Provider } from "./provider.ts";
 import { AZURE, KNOWN_PROVIDERS, OPENAI_COMPATIBLE } from "./registry.ts";
 import { createSandbox } from "./sandbox.ts";
-import {
-  type Environment,
-  isPrivateUpstream,
-  type KindKey,
-  type ProviderSettings,
-  refuseOwnHeaders,
-} from "./settings.ts";
+import { type Environment, isPrivateUpstream, type KindKey, OWN_HEADERS, type ProviderSettings } from "./settings.ts";
 
 interface Kind {
   kind: string;
@@ -47,7 +41,8 @@ export function createProvider(settings: ProviderSettings, environment: Environm
     const allowed = kind.keys.length === 0 ? "none of its own" : kind.keys.join(", ");
     throw new OperatorError(`providers '${id}': the kind ${name} takes no ${foreign}; its keys are: ${allowed}`);
   }
-  refuseOwnHeaders(settings);
+  const own = Object.keys(settings.headers).find((header) => OWN_HEADERS.test(header.toLowerCase()));
+  if (own !== undefined) throw new OperatorError(`providers '${id}': headers must not set '${own}'`);
   const { secondWire, baseUrl } = settings;
   const provider = { ...kind.create(settings, environment), isPrivate: isPrivateUpstream(baseUrl) };
   if (secondWire === undefined || baseUrl === null) return provider;

@@ -1,7 +1,6 @@
 import type { Static } from "typebox";
 import { isPublicHost } from "../api/chat/image-address.ts";
 import type { ProviderSchema } from "../config/upstream-schema.ts";
-import { OperatorError } from "../errors.ts";
 import type { RequestFormat } from "./openai/request.ts";
 import type { RequestIdentity } from "./provider.ts";
 
@@ -33,12 +32,6 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** Headers that belong to the connection, or would change how the answer is read. */
 export const OWN_HEADERS =
   /^(accept-encoding|connection|content-length|expect|host|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade)$/;
-
-/** Throws OperatorError if the settings of a provider contain one of `OWN_HEADERS`. */
-export function refuseOwnHeaders({ id, headers }: Pick<ProviderSettings, "id" | "headers">): void {
-  const own = Object.keys(headers).find((name) => OWN_HEADERS.test(name.toLowerCase()));
-  if (own !== undefined) throw new OperatorError(`providers '${id}': headers must not set '${own}'`);
-}
 
 /** Returns the headers by which an upstream can find a request of this service. */
 export function identityHeaders(

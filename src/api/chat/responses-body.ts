@@ -15,17 +15,10 @@ export function isResponsesBody(body: unknown): body is JsonObject {
 export function decodeResponsesBody(body: JsonObject, settings: ChatSettings): DecodedCompletion {
   const decoded = decodeResponses(body);
   refuseIf(toolIssue(body) ?? temperatureIssue(decoded.request, settings));
-  const { kind, output, ignored = [], paramOf } = decoded;
+  const { native: _native, ...others } = decoded;
   const request = withCustomTools(decoded.request, body);
   const includeUsage = isObject(body.stream_options) && body.stream_options.include_usage === true;
-  return {
-    kind,
-    request,
-    output,
-    ignored,
-    paramOf,
-    ...chatAnswer(request, settings, { includeUsage, isLegacy: false }),
-  };
+  return { ...others, request, ...chatAnswer(request, settings, { includeUsage, isLegacy: false }) };
 }
 
 /** Refuses the tools whose calls have no form in a chat completion. */

@@ -5,7 +5,7 @@ import { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuse } from "../validation.ts";
 import { readReasoning } from "./reasoning.ts";
 import type { InputItem, MessagePart } from "./request.ts";
-import { internalNameOf, toCustomArguments } from "./tools.ts";
+import { internalNameOf } from "./tools.ts";
 import { messageOf, TYPED_ITEMS } from "./typed-tools.ts";
 
 const NOT_KEPT =
@@ -58,9 +58,12 @@ export class InputMessages extends PlacedMessages {
       case "function_call":
         this.#call(item.call_id, { name: internalNameOf(item), arguments: item.arguments }, path);
         return;
-      case "custom_tool_call":
-        this.#call(item.call_id, { name: internalNameOf(item), arguments: toCustomArguments(item.input) }, path);
+      case "custom_tool_call": {
+        // As the arguments of the function that stands for a custom tool.
+        const given = JSON.stringify({ input: item.input });
+        this.#call(item.call_id, { name: internalNameOf(item), arguments: given }, path);
         return;
+      }
       case "function_call_output":
       case "custom_tool_call_output":
         this.#addWithParts(path, { role: "tool", tool_call_id: item.call_id }, item.output, `${path}.output`);

@@ -151,11 +151,6 @@ function joined(texts: readonly (string | undefined)[]): string | undefined {
   return stated.length === 0 ? undefined : stated.join("\n\n");
 }
 
-/** Writes the input of a custom tool as the arguments of the function that stands for it. */
-export function toCustomArguments(input: string): string {
-  return JSON.stringify({ input });
-}
-
 /** Reads the input of a custom tool from the arguments of a call; arguments in another form are the input themselves. */
 export function customInputOf(text: string): string {
   return textOf(detailsOf(parseJson(text)).input) ?? text;

@@ -89,13 +89,9 @@ function toChoice(choice: UpstreamRequest["tool_choice"], tools: readonly Tool[]
 
 function toText(format: UpstreamRequest["response_format"], verbosity: UpstreamRequest["verbosity"]): Item | undefined {
   if (format === undefined && verbosity === undefined) return undefined;
-  return { format: format && toTextFormat(format), verbosity };
-}
-
-function toTextFormat(format: NonNullable<UpstreamRequest["response_format"]>): Item {
-  if (format.type !== "json_schema") return format;
+  if (format?.type !== "json_schema") return { format, verbosity };
   const { name, description, schema, strict } = format.json_schema;
-  return { type: "json_schema", name, description, schema, strict: strict ?? false };
+  return { format: { type: "json_schema", name, description, schema, strict: strict ?? false }, verbosity };
 }
 
 function toItems(messages: readonly RequestMessage[]): Item[] {
