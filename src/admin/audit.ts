@@ -49,7 +49,7 @@ export type AuditLog = ReturnType<typeof auditLogOver>;
 export function auditLogOver({ rows, ...time }: AuditTime & { rows: Pick<AdminRows, "insertAudit" | "audit"> }) {
   return {
     /** Records an action that changes nothing in the store, or a change that takes more than one transaction. */
-    record: (actor: Actor, change: Change): Promise<void> => rows.insertAudit(auditRow(actor, change, time)),
+    record: (actor: Actor, change: Change) => rows.insertAudit(auditRow(actor, change, time)),
     /** Lists entries, the newest first; the cursor is the id of the last entry of the page before. */
     async entries({ cursor, limit, ...filter }: AuditFilter & PageRequest): Promise<Page<AuditEntry>> {
       const found = await rows.audit({ ...filter, before: cursor, limit: limit + 1 });

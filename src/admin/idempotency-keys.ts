@@ -13,7 +13,7 @@ export type AdminKeys = ReturnType<typeof adminKeysOver>;
  * with the response. A claim without a response is never run again; only a refused request frees its key.
  */
 export function adminKeysOver({ rows, log }: { rows: AdminKeyRows; log: Log }) {
-  const logged = (write: Promise<void>) =>
+  const logged = (write: Promise<unknown>) =>
     write.catch((error: unknown) => {
       const text = "the end of a request with an Idempotency-Key was not stored: it counts as interrupted";
       log.warn({ err: error }, text);
@@ -42,11 +42,11 @@ export function adminKeysOver({ rows, log }: { rows: AdminKeyRows; log: Log }) {
       throw new ApiError("idempotency_interrupted", message, { headers });
     },
     /** Stores a response, which must contain no secret. Never rejects, since the change is already made. */
-    answer: (name: AdminKeyName, status: number, answer: unknown): Promise<void> =>
+    answer: (name: AdminKeyName, status: number, answer: unknown) =>
       logged(rows.answerAdminKey(name, status, JSON.stringify(answer ?? null))),
-    free: (name: AdminKeyName): Promise<void> => logged(rows.freeAdminKey(name)),
+    free: (name: AdminKeyName) => logged(rows.freeAdminKey(name)),
     /** Marks a failed request, whose outcome is not known. Never rejects. */
-    interrupt: (name: AdminKeyName): Promise<void> => logged(rows.interruptAdminKey(name)),
+    interrupt: (name: AdminKeyName) => logged(rows.interruptAdminKey(name)),
   };
 }
 

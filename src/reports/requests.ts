@@ -327,7 +327,7 @@ export function conversationsOver({ rows, live, clock }: ConversationsOptions) {
      * Removes all conversations that have ended, a few at a time. Returns their number. Before that, `record` is called with
      * the number of stored conversations, so that no deletion goes unrecorded.
      */
-    async remove(organizationId: string, record: (stored: number) => Promise<void>): Promise<number> {
+    async remove(organizationId: string, record: (stored: number) => Promise<unknown>): Promise<number> {
       await record(await rows.count(organizationId));
       const untilMs = clock();
       let removed = 0;

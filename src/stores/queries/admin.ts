@@ -70,14 +70,13 @@ function operators({ find, findRow, write, writeIf }: Database) {
       return writeIf([first], recordOf(audit && { ...audit, subjectId: FIRST_OPERATOR_ID }));
     },
     /** Writes an operator and revokes all others at its creation time. */
-    async replaceOperators(operator: OperatorRow, audit: AuditRow) {
-      await write([
+    replaceOperators: (operator: OperatorRow, audit: AuditRow) =>
+      write([
         TAKE_TURN,
         sql`update operator set revoked_at = ${operator.createdAtMs} where revoked_at is null`,
         OPERATOR.insert(operator),
         ...recordOf(audit),
-      ]);
-    },
+      ]),
     operatorByHash: (hash: Uint8Array) => findRow(OPERATOR)`select * from operator where hash = ${hash}`,
     operator: (id: string) => findRow(OPERATOR)`select * from operator where id = ${id}`,
     /**
@@ -101,28 +100,20 @@ function operators({ find, findRow, write, writeIf }: Database) {
 
 function sessions({ findRow, write, writeIf }: Database) {
   return {
-    async insertSession(session: SessionRow, audit?: AuditRow) {
-      await write([
+    insertSession: (session: SessionRow, audit?: AuditRow) =>
+      write([
         sql`delete from admin_session where expires_at < ${session.createdAtMs}`,
         ADMIN_SESSION.insert(session),
         ...recordOf(audit),
-      ]);
-    },
+      ]),
     session: (hash: Uint8Array) => findRow(ADMIN_SESSION)`select * from admin_session where hash = ${hash}`,
-    async touchSession(hash: Uint8Array, seenAtMs: number) {
-      await write([sql`update admin_session set seen_at = ${seenAtMs} where hash = ${hash}`]);
-    },
+    touchSession: (hash: Uint8Array, seenAtMs: number) =>
+      write([sql`update admin_session set seen_at = ${seenAtMs} where hash = ${hash}`]),
     /** Removes a session. Returns false if it does not exist; then nothing is written. */
-    async deleteSession(hash: Uint8Array, audit?: AuditRow): Promise<boolean> {
-      return writeIf([sql`delete from admin_session where hash = ${hash}`], recordOf(audit));
-    },
-    async insertShortToken(token: ShortTokenRow, nowMs: number, audit?: AuditRow) {
-      await write([
-        sql`delete from short_token where expires_at < ${nowMs}`,
-        SHORT_TOKEN.insert(token),
-        ...recordOf(audit),
-      ]);
-    },
+    deleteSession: (hash: Uint8Array, audit?: AuditRow) =>
+      writeIf([sql`delete from admin_session where hash = ${hash}`], recordOf(audit)),
+    insertShortToken: (token: ShortTokenRow, nowMs: number, audit?: AuditRow) =>
+      write([sql`delete from short_token where expires_at < ${nowMs}`, SHORT_TOKEN.insert(token), ...recordOf(audit)]),
   };
 }
 
@@ -137,9 +128,7 @@ function auditEntries({ findRows, write }: Database) {
             select id from audit_entry where action = ${FAILED_SIGN_IN} order by id desc limit 1 offset ${keep})`,
       ]);
     },
-    async insertAudit(entry: AuditRow) {
-      await write(recordOf(entry));
-    },
+    insertAudit: (entry: AuditRow) => write(recordOf(entry)),
     /** Returns audit records, the newest first. */
     async audit({
       organizationId,
@@ -188,16 +177,13 @@ function adminKeys({ find, now, write }: Database) {
       return row && { ...ADMIN_KEY.fromRecord(row), ageMs: Number(row.age) };
     },
     /** Stores an HTTP status and JSON text, which holds no secret. */
-    async answerAdminKey(name: AdminKeyName, status: number, answer: string) {
+    answerAdminKey(name: AdminKeyName, status: number, answer: string) {
       const answered = ADMIN_KEY.set({ state: "answered", status, answer });
-      await write([sql`update admin_idempotency_key set ${answered} where ${named(name)}`]);
+      return write([sql`update admin_idempotency_key set ${answered} where ${named(name)}`]);
     },
-    async interruptAdminKey(name: AdminKeyName) {
-      await write([sql`update admin_idempotency_key set state = 'interrupted' where ${named(name)}`]);
-    },
-    async freeAdminKey(name: AdminKeyName) {
-      await write([sql`delete from admin_idempotency_key where ${named(name)}`]);
-    },
+    interruptAdminKey: (name: AdminKeyName) =>
+      write([sql`update admin_idempotency_key set state = 'interrupted' where ${named(name)}`]),
+    freeAdminKey: (name: AdminKeyName) => write([sql`delete from admin_idempotency_key where ${named(name)}`]),
   };
 }
 

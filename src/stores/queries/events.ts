@@ -78,9 +78,8 @@ function events({ readRows, write, writeIf }: Database) {
       await write([...inserts, sql`update event set is_routed = 1 where event_key in (${join(keys)})`]);
     },
     /** Writes an event for one receiver alone. */
-    async insertDelivery(event: EventRow, delivery: DeliveryRow, audit: AuditRow) {
-      await write([EVENT.insert({ ...event, isRouted: true }), DELIVERY.insert(delivery), ...recordOf(audit)]);
-    },
+    insertDelivery: (event: EventRow, delivery: DeliveryRow, audit: AuditRow) =>
+      write([EVENT.insert({ ...event, isRouted: true }), DELIVERY.insert(delivery), ...recordOf(audit)]),
     /** Removes events from before a time with their deliveries, at most `limit` of each; returns the larger number. */
     async removeOldEvents(beforeMs: number, limit: number): Promise<number> {
       const removed = await write([

@@ -1,18 +1,12 @@
-import type { BalanceRow, BudgetRow, BudgetUseRow, HoldRow } from "../../credits/books.ts";
+import type { BudgetRow, BudgetUseRow } from "../../credits/books.ts";
 import { type Counter, counterIdOf, countersIn } from "../../credits/budget-uses.ts";
 import { windowAt, windowEnd } from "../../credits/budgets.ts";
 import { addAmount, type ChargeSums } from "../../credits/closing.ts";
 import type { BudgetUse } from "../../credits/facts.ts";
-import type { TokenRow } from "./accounts.ts";
-import { compare, type ReportViolation } from "./verify-report.ts";
+import { compare, type ReportViolation, type RowsOfTables } from "./verify-report.ts";
 
 /** The budgets of an organization, and the rows that they are compared with. */
-interface CountedRows {
-  budgets: readonly BudgetRow[];
-  budgetUses: readonly BudgetUseRow[];
-  balances: readonly BalanceRow[];
-  holds: readonly HoldRow[];
-  tokens: readonly TokenRow[];
+interface CountedRows extends RowsOfTables {
   /** Without the charges of closed requests. */
   sums: Pick<ChargeSums, "byUse">;
   closing: { beforeAtMs: number } | undefined;

@@ -4,34 +4,23 @@ import type { Draw } from "../../credits/facts.ts";
 import { beganBefore } from "../../credits/request-id.ts";
 import { AUDIT_ENTRY } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
-import {
-  ADJUSTMENT,
-  ALLOWANCE,
-  BALANCE,
-  BUDGET,
-  BUDGET_USE,
-  GRANT,
-  HOLD,
-  KEY,
-  ORGANIZATION,
-  REQUEST,
-  TOKEN,
-} from "../schema.ts";
+import { ORGANIZATION, REQUEST } from "../schema.ts";
 import { raw, type Sql, sql } from "../sql.ts";
-import type { RowOf } from "../table.ts";
 import { checkBudgets } from "./verify-budgets.ts";
 import { checkRecords } from "./verify-records.ts";
-import { AHEAD_MS, checkEach, compare, type ReportViolation, soundRows } from "./verify-report.ts";
+import {
+  AHEAD_MS,
+  checkEach,
+  compare,
+  type ReportViolation,
+  type RowsOfTables,
+  soundRows,
+  TABLES,
+} from "./verify-report.ts";
 import { checkAdjustment, checkGrant, checkHold, checkKey, checkNextChange, type HoldLimits } from "./verify-rows.ts";
 
 const KEY_KEPT_MS = 86_400_000;
 
-/** The tables of which a check reads all rows of an organization. */
-const TABLES = {
-  ...{ balances: BALANCE, budgets: BUDGET, budgetUses: BUDGET_USE, grants: GRANT, holds: HOLD, keys: KEY },
-  ...{ adjustments: ADJUSTMENT, tokens: TOKEN, allowances: ALLOWANCE },
-};
-type RowsOfTables = { [Name in keyof typeof TABLES]: RowOf<(typeof TABLES)[Name]>[] };
 type ReadBooks = Awaited<ReturnType<typeof readBooks>>;
 
 /** Reads the rows of an organization that may change, and the requests that were booked last, in one snapshot. */

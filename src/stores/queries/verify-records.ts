@@ -1,24 +1,17 @@
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../../credits/allowance.ts";
 import type { StoredAuditRow } from "../../credits/audit.ts";
-import type { AdjustmentRow, BalanceRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
+import type { AdjustmentRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
 import { counterIdOf } from "../../credits/budget-uses.ts";
 import type { ChargeSums } from "../../credits/closing.ts";
 import { plainJson } from "../admin-schema.ts";
 import { ADJUSTMENT, ALLOWANCE, BALANCE, BUDGET, BUDGET_USE, GRANT, ORGANIZATION, TOKEN } from "../schema.ts";
 import type { Table } from "../table.ts";
-import type { OrganizationRow, TokenRow } from "./accounts.ts";
-import { compare, type ReportViolation } from "./verify-report.ts";
+import type { OrganizationRow } from "./accounts.ts";
+import { compare, type ReportViolation, type RowsOfTables } from "./verify-report.ts";
 
 /** The rows of an organization that operators change, and the records of their changes, in the order of their ids. */
-export interface RecordedRows {
+export interface RecordedRows extends RowsOfTables {
   organization: OrganizationRow | undefined;
-  balances: readonly BalanceRow[];
-  tokens: readonly TokenRow[];
-  budgets: readonly BudgetRow[];
-  budgetUses: readonly BudgetUseRow[];
-  allowances: readonly AllowanceRow[];
-  grants: readonly GrantRow[];
-  adjustments: readonly AdjustmentRow[];
   records: readonly StoredAuditRow[];
   sums: Pick<ChargeSums, "byToken">;
 }

@@ -1,4 +1,12 @@
-import type { Table, TableShape } from "../table.ts";
+import { ADJUSTMENT, ALLOWANCE, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, TOKEN } from "../schema.ts";
+import type { RowOf, Table, TableShape } from "../table.ts";
+
+/** The tables of which a verification reads all rows of an organization. */
+export const TABLES = {
+  ...{ balances: BALANCE, budgets: BUDGET, budgetUses: BUDGET_USE, grants: GRANT, holds: HOLD, keys: KEY },
+  ...{ adjustments: ADJUSTMENT, tokens: TOKEN, allowances: ALLOWANCE },
+};
+export type RowsOfTables = { [Name in keyof typeof TABLES]: RowOf<(typeof TABLES)[Name]>[] };
 
 export interface Violation {
   /** Number of the invariant, as in docs/ledger.md. */
