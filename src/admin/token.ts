@@ -1,7 +1,6 @@
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import type { TokenRow } from "../stores/queries/accounts.ts";
-import type { IdentityRow } from "../stores/queries/identities.ts";
 
 /** Time for which a sign-in with an identity provider that has begun can be completed. */
 export const SIGN_IN_LIFE_MS = 600_000;
@@ -128,10 +127,7 @@ export function idOfPerson({ issuer, subject }: { issuer: string; subject: strin
 }
 
 /** Returns the id of the token without a secret that stands for a person in an organization. */
-export function identityTokenId(
-  { issuer, subject }: { issuer: string; subject: string },
-  organizationId: string,
-): string {
+export function identityTokenId({ issuer, subject }: { issuer: string; subject: string }, organizationId: string) {
   return idOfTexts("tok", issuer, subject, organizationId);
 }
 
@@ -159,11 +155,6 @@ function randomText(alphabet: string, length: number, random: RandomBytes): stri
 }
 
 /** Makes the row of an identity, whose id follows from issuer and subject. */
-export function identityRowOf(
-  issuer: string,
-  subject: string,
-  createdAtMs: number,
-  name: string | null = null,
-): IdentityRow {
+export function identityRowOf(issuer: string, subject: string, createdAtMs: number, name: string | null = null) {
   return { id: idOfPerson({ issuer, subject }), issuer, subject, name, createdAtMs, blockedAtMs: null };
 }

@@ -16,7 +16,7 @@ import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
 import { Retention } from "../ledger/retention.ts";
 import { Spool } from "../ledger/spool.ts";
 import type { UsageDays } from "../reports/usage-days.ts";
-import { type AwaitedStore, openServiceStore } from "../stores/open.ts";
+import { openServiceStore } from "../stores/open.ts";
 import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
 import type { AccessLog, Log } from "../telemetry/logger.ts";
@@ -53,11 +53,7 @@ export const newIdOf =
   () =>
     uuidV7(clock());
 
-export function openStoreOf(
-  config: Config,
-  { clock, log, out }: StartOptions,
-  currentDatabase: () => string | null,
-): Promise<AwaitedStore> {
+export function openStoreOf(config: Config, { clock, log, out }: StartOptions, currentDatabase: () => string | null) {
   const { storeWaitSeconds } = config.server;
   const onAbsent = ({ message }: Error) => {
     out(
@@ -185,11 +181,7 @@ export async function createLimits({ redis }: Config, { clock, log }: StartOptio
 }
 
 /** Loads an optional package. `needs` is who needs it: `redis needs`. Rejects with OperatorError if it is not installed. */
-export async function loadOptional<Module>(
-  needs: string,
-  name: string,
-  importIt: () => Promise<Module>,
-): Promise<Module> {
+export async function loadOptional<Module>(needs: string, name: string, importIt: () => Promise<Module>) {
   try {
     return await importIt();
   } catch (error) {

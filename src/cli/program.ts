@@ -35,11 +35,7 @@ export function createProgram(terminal: Terminal, version: string): Command {
 }
 
 /** Runs one command line and returns the exit code of the process. Never rejects. */
-export async function runCommandLine(
-  words: readonly string[],
-  process: Omit<Terminal, "exitWith">,
-  version: string,
-): Promise<number> {
+export async function runCommandLine(words: readonly string[], process: Omit<Terminal, "exitWith">, version: string) {
   let exitCode = 0;
   const terminal: Terminal = {
     ...process,

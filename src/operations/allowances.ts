@@ -107,10 +107,7 @@ interface AllowanceRequest extends Pick<AllowanceRow, "organizationId" | "amount
 }
 
 /** Grants credits every month from a time on, and at once if that time has come. Rejects with an ApiError. */
-export async function addAllowance(
-  core: CreditCore,
-  request: AllowanceRequest,
-): Promise<{ row: AllowanceRow; repeated: boolean }> {
+export async function addAllowance(core: CreditCore, request: AllowanceRequest) {
   const { organizationId, reference } = request;
   await requireCredits(core, organizationId);
   const { clock, random } = core;
@@ -147,11 +144,7 @@ export const endAllowance = sharedOperation({
 });
 
 /** Ends an allowance of an organization (null: of any); the current month's grant stays. Rejects with not_found. */
-export async function stopAllowance(
-  core: CreditCore,
-  organizationId: string | null,
-  id: string,
-): Promise<{ row: AllowanceRow; repeated: boolean }> {
+export async function stopAllowance(core: CreditCore, organizationId: string | null, id: string) {
   const lookup = findAllowance(core.allowances, organizationId, id);
   const old = await found(lookup, { kind: "allowance", id, listedBy: "credits allowance list" });
   return closeAllowance(core, old, core.clock(), rowRecord(core, "allowance.end", old));

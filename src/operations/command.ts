@@ -143,12 +143,7 @@ export function optional<Value>(usage: string, description: string, parse: Parse
   return { ...rest, read: (given, nowMs) => (typeof given === "string" ? read(given, nowMs) : null) };
 }
 
-export function withDefault<Value>(
-  usage: string,
-  description: string,
-  byDefault: string,
-  parse: Parse<Value>,
-): Flag<Value> {
+export function withDefault<Value>(usage: string, description: string, byDefault: string, parse: Parse<Value>) {
   return { ...flag(usage, description, parse), byDefault };
 }
 

@@ -73,10 +73,7 @@ export async function found<Resource>(
 }
 
 /** Returns the organization that a command names; null if it names none. Rejects with not_found. */
-export async function knownOrganization(
-  { accounts }: Pick<Core, "accounts">,
-  id: string | null,
-): Promise<string | null> {
+export async function knownOrganization({ accounts }: Pick<Core, "accounts">, id: string | null) {
   if (id !== null && (await accounts.organization(id)) === undefined) throw unknownOrganization(id);
   return id;
 }

@@ -205,11 +205,7 @@ export function timesOf({ from, to }: { from?: string | undefined; to?: string |
 }
 
 /** Converts a time of a body that has to be in the future. Throws invalid_value for another one. */
-export function futureTimeOf(
-  { clock }: Pick<Core, "clock">,
-  param: string,
-  text: string | null | undefined,
-): number | null {
+export function futureTimeOf({ clock }: Pick<Core, "clock">, param: string, text: string | null | undefined) {
   const timeMs = timeOf(param, text);
   if (timeMs === null || timeMs > clock()) return timeMs;
   throw new ApiError("invalid_value", `Invalid '${param}': expected a time in the future.`, { param });

@@ -6,7 +6,7 @@ import type { ConversationRemoval } from "../api/admin/request.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import type { OrganizationRow, OrganizationUpdate } from "../stores/queries/accounts.ts";
+import type { OrganizationUpdate } from "../stores/queries/accounts.ts";
 import {
   argument,
   type CommandServices,
@@ -111,11 +111,7 @@ export const createOrganization = operation({
 });
 
 /** Creates an organization without credits. Rejects with invalid_value. */
-export async function addOrganization(
-  core: AccountCore,
-  name: string,
-  limits: Partial<LimitSettings> | null = null,
-): Promise<OrganizationRow> {
+export async function addOrganization(core: AccountCore, name: string, limits: Partial<LimitSettings> | null = null) {
   checkName(name);
   checkLimits(limits);
   const id = makeId("org", core.random);
@@ -307,11 +303,7 @@ async function changed(services: CommandServices, id: string, change: Organizati
  * Changes an organization. Its allowances are paused only together with it, and resumed with it: the months that begin in
  * between are not granted. Rejects with invalid_value, or not_found.
  */
-export async function updateOrganization(
-  core: AccountCore,
-  id: string,
-  wanted: OrganizationUpdate,
-): Promise<OrganizationRow> {
+export async function updateOrganization(core: AccountCore, id: string, wanted: OrganizationUpdate) {
   const { status, pausesAllowances = false } = wanted;
   if (pausesAllowances && status !== "paused") {
     throw invalidValue("pauses_allowances", "true", 'false, or sent with "status": "paused"');

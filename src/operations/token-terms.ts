@@ -50,10 +50,7 @@ export function auditedToken(token: TokenRow): Record<string, unknown> {
 }
 
 /** Returns the values of some terms for the audit log. */
-export function auditedTerms(
-  terms: Partial<TokenTerms>,
-  fields: readonly (keyof TokenTerms)[],
-): Record<string, unknown> {
+export function auditedTerms(terms: Partial<TokenTerms>, fields: readonly (keyof TokenTerms)[]) {
   const { cap = null, expiresAtMs = null } = terms;
   const entries = fields.map((field): [string, unknown] => {
     if (field === "cap") return [field, cap === null ? null : formatCredits(cap)];

@@ -1,4 +1,4 @@
-import { makeTokenRow, type NewSecret } from "../admin/token.ts";
+import { makeTokenRow } from "../admin/token.ts";
 import { SCOPES } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
@@ -119,11 +119,7 @@ export const createToken = sharedOperation({
 export type TokenDraft = Pick<TokenTerms, "name"> & Partial<TokenTerms> & { organizationId: string };
 
 /** Creates a token, within the bounds of the person who creates it. Rejects with invalid_value or insufficient_role. */
-export async function addToken(
-  core: AccountCore,
-  stated: TokenDraft,
-  bounds: OwnBounds | null = null,
-): Promise<NewSecret> {
+export async function addToken(core: AccountCore, stated: TokenDraft, bounds: OwnBounds | null = null) {
   const draft = bounds === null ? stated : { ...stated, ...boundTerms(bounds, stated) };
   const { organizationId, models = null, limits = null, expiresAtMs = null, cap = null, pinned = null } = draft;
   checkName(draft.name);

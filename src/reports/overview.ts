@@ -85,11 +85,7 @@ export class Overviews {
   }
 
   /** Reports credits and the rate of the last days; for all organizations together, also which of them run out. */
-  async #funds(
-    organizationId: string | null,
-    nowMs: number,
-    period: { fromDay: number; toDay: number },
-  ): Promise<Pick<Overview, "credits" | "organizations">> {
+  async #funds(organizationId: string | null, nowMs: number, period: { fromDay: number; toDay: number }) {
     const { rows, days } = this.#options;
     const today = dayStart(nowMs);
     const fromDay = today - (PACE_DAYS - 1) * DAY_MS;
@@ -130,10 +126,7 @@ export class Overviews {
     return { active, out_of_credits: outOfCredits, ending: ending.slice(0, TOP) };
   }
 
-  async #tops(
-    rows: readonly UsageDayRow[],
-    toCounts: ToCounts,
-  ): Promise<Pick<Overview, "top_tokens" | "top_organizations">> {
+  async #tops(rows: readonly UsageDayRow[], toCounts: ToCounts) {
     const of = (dimension: UsageDayRow["dimension"]) => topOf(rows.filter((row) => row.dimension === dimension));
     const [tokens, organizations] = [of("token"), of("organization")];
     const ids = { tokens: tokens.map(([id]) => id), organizations: organizations.map(([id]) => id) };

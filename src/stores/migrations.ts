@@ -77,11 +77,7 @@ export function missingMigrations(
 }
 
 /** Returns the versions of a store for a command that may not migrate it. Throws OperatorError unless its schema is current. */
-export function expectCurrent(
-  store: string,
-  applied: readonly AppliedMigration[],
-  migrations: readonly Migration[],
-): SchemaVersions {
+export function expectCurrent(store: string, applied: readonly AppliedMigration[], migrations: readonly Migration[]) {
   if (missingMigrations(store, applied, migrations).length === 0) return versionsOf(migrations, []);
   const [found, needed] = [applied.at(-1)?.version, newestOf(migrations)];
   throw new OperatorError(

@@ -42,11 +42,7 @@ export function isAsRead(columns: readonly string[], row: Record<string, unknown
 }
 
 /** Returns the statement that deletes rows of a table that meet a condition, at most `limit`. */
-export function deleteSome(
-  { name, key }: { name: string; key: readonly string[] },
-  condition: Sql,
-  limit: number,
-): Sql {
+export function deleteSome({ name, key }: { name: string; key: readonly string[] }, condition: Sql, limit: number) {
   const [table, columns] = [raw(name), raw(key.join(", "))];
   return sql`
     delete from ${table} where (${columns}) in (select ${columns} from ${table} where ${condition} limit ${limit})`;

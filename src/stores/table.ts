@@ -169,11 +169,7 @@ export interface TablePart<Row> {
 }
 
 /** Declares a table, from which the types of its rows and columns follow. */
-export function declareTable<Of extends AnyFields>(
-  name: string,
-  key: readonly (keyof Of)[],
-  fields: Of,
-): Table<ValuesOf<Of>> {
+export function declareTable<Of extends AnyFields>(name: string, key: readonly (keyof Of)[], fields: Of) {
   return new Table<ValuesOf<Of>>(name, key, fields as unknown as Fields<ValuesOf<Of>>);
 }
 

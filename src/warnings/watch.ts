@@ -97,12 +97,7 @@ export class Watch {
     if (!hasFailed) outage.succeeded();
   }
 
-  #event(
-    kind: EventKind,
-    organizationId: string | null,
-    period: readonly unknown[],
-    data: Record<string, unknown>,
-  ): EventRow {
+  #event(kind: EventKind, organizationId: string | null, period: readonly unknown[], data: Record<string, unknown>) {
     return eventOf(kind, { organizationId, nowMs: this.#options.clock(), period }, data);
   }
 

@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import type { ResourceMetrics } from "@opentelemetry/sdk-metrics";
-import type { Sampler } from "@opentelemetry/sdk-trace";
 import type { Config } from "../../config.ts";
 import { loadOptional } from "../parts.ts";
 
@@ -85,10 +84,7 @@ export async function createTracers(config: Config, options: SdkOptions) {
   return { api, tracer: provider.getTracer("tollgate", options.version), stop: () => provider.shutdown() };
 }
 
-function samplerOf(
-  sdk: typeof import("@opentelemetry/sdk-trace"),
-  { sampler, sampleRatio }: Config["telemetry"],
-): Sampler {
+function samplerOf(sdk: typeof import("@opentelemetry/sdk-trace"), { sampler, sampleRatio }: Config["telemetry"]) {
   const roots = {
     always_on: () => new sdk.AlwaysOnSampler(),
     always_off: () => new sdk.AlwaysOffSampler(),

@@ -1,4 +1,4 @@
-import type { BookRows, BookWrites } from "../../credits/batch.ts";
+import type { BookWrites } from "../../credits/batch.ts";
 import type { Transition } from "../../credits/books.ts";
 import { BOOK_READS, type BookRead, type FoundRows, planReads, type WantedRows } from "../book-reads.ts";
 import { BOOK_WRITES } from "../book-writes.ts";
@@ -30,11 +30,7 @@ function selection({ table: { name, columns, kinds }, by, rest = "", isLocked }:
  * Reads the rows that a batch needs. The first statement locks the balances; later statements, whose snapshots are newer than
  * the locks, read everything else. All of a step are sent at once, without waiting in between.
  */
-export async function readRows(
-  transaction: Transaction,
-  cache: BudgetCache,
-  transitions: readonly Transition[],
-): Promise<BookRows> {
+export async function readRows(transaction: Transaction, cache: BudgetCache, transitions: readonly Transition[]) {
   const plan = planReads(cache, transitions);
   let step = plan.next();
   let nowMs: number | undefined;

@@ -83,10 +83,7 @@ export class Transaction {
     this.begun.catch(() => {});
   }
 
-  async query<Row extends pg.QueryResultRow>(
-    statement: string | pg.QueryConfig,
-    values?: unknown[],
-  ): Promise<pg.QueryResult<Row>> {
+  async query<Row extends pg.QueryResultRow>(statement: string | pg.QueryConfig, values?: unknown[]) {
     return this.#send(() => this.#client.query<Row>(statement, values));
   }
 
@@ -154,11 +151,7 @@ export function transact<T>(
 }
 
 /** Runs one read in a transaction of its own. Returns its rows. */
-export async function query<Row extends pg.QueryResultRow>(
-  pool: pg.Pool,
-  text: string,
-  values?: unknown[],
-): Promise<Row[]> {
+export async function query<Row extends pg.QueryResultRow>(pool: pg.Pool, text: string, values?: unknown[]) {
   const { rows } = await retrying(true, (attempt) => {
     attempt.mayBeBooked = true;
     return onClient(pool, (client) => client.query<Row>(text, values));

@@ -8,10 +8,7 @@ const ESCAPED_ALL = /["\\]/g;
  * Returns the statement that writes rows. A column is an array of their values, or one value if all rows share it: most
  * columns of the requests of a batch have the same value, which is sent once.
  */
-export function writeStatement<Row extends object>(
-  write: BookWrite<Row>,
-  rows: readonly Row[],
-): { text: string; values: unknown[] } {
+export function writeStatement<Row extends object>(write: BookWrite<Row>, rows: readonly Row[]) {
   const { columns, table } = write;
   // No table of the books has binary columns.
   const cells = rows.map((row) => write.toCells(row) as Exclude<Cell, Uint8Array>[]);

@@ -100,11 +100,7 @@ export function directoryRows({ read, readRows }: Database) {
         where ${allOf(sql`organization_id = ${organizationId}`, isBefore("credit_grant", before))}
         order by created_at desc, id desc limit ${limit}`,
     /** Returns grants with this reference or id, of one organization or of all (null). */
-    async grantsNamed(
-      name: string,
-      organizationId: string | null,
-      limit: number,
-    ): Promise<{ grant: GrantRow; organizationName: string }[]> {
+    async grantsNamed(name: string, organizationId: string | null, limit: number) {
       const named = (column: string) => sql`
         select credit_grant.*, organization.name as organization_name from organization cross join credit_grant
         where credit_grant.organization_id = organization.id and ${equal({ "organization.id": organizationId })}

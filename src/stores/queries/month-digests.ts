@@ -53,12 +53,7 @@ interface Section {
   hasIdsNear?: true;
 }
 
-function section(
-  table: TableShape,
-  time: string,
-  rest: Partial<Section> = {},
-  changing: readonly string[] = [],
-): Section {
+function section(table: TableShape, time: string, rest: Partial<Section> = {}, changing: readonly string[] = []) {
   const names = [...table.columns.filter((name) => !changing.includes(name)), "table"].sort();
   return { table: table as Section["table"], time, names, ...rest };
 }
@@ -193,11 +188,7 @@ async function allOf(database: Database, organizationId: string): Promise<object
  * Computes the digests of the months whose rows are all there again, and compares them with those that are stored. A stored
  * digest that was changed is reported with the month after it, which includes it.
  */
-export async function verifyMonthDigests(
-  database: Database,
-  organizationId: string,
-  report: ReportViolation,
-): Promise<void> {
+export async function verifyMonthDigests(database: Database, organizationId: string, report: ReportViolation) {
   const isRemoved = async (month: number) => month < ((await closedBefore(database, organizationId)) ?? 0);
   let previous: string | undefined;
   for (const { month, digest } of checkEach(MONTH_DIGEST, await allOf(database, organizationId), report)) {

@@ -139,10 +139,7 @@ function newestId({ toMs }: RequestFilter): string {
   return idAt(toMs ?? Date.now() + AHEAD_MS);
 }
 
-async function searchRequests(
-  database: Database,
-  search: RequestSearch,
-): Promise<{ rows: ListedRequest[]; next: string | null }> {
+async function searchRequests(database: Database, search: RequestSearch) {
   const { before, limit, status } = search;
   const open = await openHolds(database, search);
   const found: ListedRequest[] = [];
@@ -272,10 +269,7 @@ export async function listed(database: Database, rows: readonly RowNames[]): Pro
   });
 }
 
-function listedRequest(
-  request: RequestRow,
-  adjustments: readonly AdjustmentRow[],
-): Omit<ListedRequest, keyof ReturnType<typeof namesIn>> {
+function listedRequest(request: RequestRow, adjustments: readonly AdjustmentRow[]) {
   const late = adjustments.find(({ settlement }) => settlement !== null);
   const more = late && lateEvent(request, late);
   const credits = adjustments.filter(({ kind }) => kind === "credit");

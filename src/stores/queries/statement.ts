@@ -283,11 +283,7 @@ export interface StatementStart {
 }
 
 /** Finds the start of a statement from a time on. */
-export async function statementStart(
-  database: Database,
-  organizationId: string,
-  askedMs: number | null,
-): Promise<StatementStart> {
+export async function statementStart(database: Database, organizationId: string, askedMs: number | null) {
   for (;;) {
     const closedBeforeMs = await closedBefore(database, organizationId);
     const fromMs = closedBeforeMs === null ? askedMs : Math.max(askedMs ?? 0, closedBeforeMs);
@@ -304,11 +300,7 @@ export async function closedBefore(database: Database, organizationId: string): 
 }
 
 /** Adds up an organization's statement entries before a time, from the last recorded balance on. */
-export async function openingBalance(
-  database: Database,
-  organizationId: string,
-  beforeMs: number,
-): Promise<MicroCredits> {
+export async function openingBalance(database: Database, organizationId: string, beforeMs: number) {
   const [last = { beforeAtMs: 0, balance: 0n }] = await database.readRows(STATEMENT_BALANCE)`
     select * from statement_balance
     where organization_id = ${organizationId} and before_at <= ${beforeMs} order by before_at desc limit 1`;

@@ -164,11 +164,7 @@ export interface Taken {
 }
 
 /** Checks that the next change of a balance is no later than that of any of its grants. */
-export function checkNextChange(
-  { nextChangeAtMs }: BalanceRow,
-  grants: readonly GrantRow[],
-  report: ReportViolation,
-): void {
+export function checkNextChange({ nextChangeAtMs }: BalanceRow, grants: readonly GrantRow[], report: ReportViolation) {
   const changes = grants.flatMap(({ state, effectiveAtMs, expiresAtMs, remaining }) => {
     if (state === "pending") return [effectiveAtMs];
     return remaining > 0n && expiresAtMs !== null ? [expiresAtMs] : [];

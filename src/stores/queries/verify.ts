@@ -31,11 +31,7 @@ const ATTEMPTS = 3;
  * Checks the books of one organization, and the digests of its months. The numbers are those of the invariants in
  * docs/ledger.md. A service ends a hold `endsWithinMs` after its expiry.
  */
-export async function verifyOrganization(
-  database: Database,
-  organizationId: string,
-  endsWithinMs: number,
-): Promise<OrganizationVerification> {
+export async function verifyOrganization(database: Database, organizationId: string, endsWithinMs: number) {
   for (let attempt = 1; ; ) {
     const check = new Check(database, organizationId, endsWithinMs);
     const verification = await check.run();

@@ -31,12 +31,7 @@ const APPLY = `
 export const sqliteMigrations = () => readMigrations(DIRECTORY);
 
 /** Migrates the schema in one transaction; processes that start together take turns. */
-export function migrate(
-  connection: Connection,
-  databasePath: string,
-  migrations: Migration[],
-  nowMs: number,
-): SchemaVersions {
+export function migrate(connection: Connection, databasePath: string, migrations: Migration[], nowMs: number) {
   hasSchema(connection, databasePath);
   connection.enterWalMode();
   return connection.transaction("BEGIN IMMEDIATE", true, () => {
