@@ -1,6 +1,5 @@
 import { dayStart } from "../api/time.ts";
 import { sharedRun } from "../internals/shared-run.ts";
-import { listsOf } from "../stores/database.ts";
 import type { RefusalDayRow, RefusalRow, RefusalRows } from "../stores/queries/refusals.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { ALL_ORGANIZATIONS } from "./usage-days.ts";
@@ -96,7 +95,8 @@ export class RefusalLog {
   async #writeDays(): Promise<void> {
     const rows = [...this.#days].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, row]) => row);
     this.#days = new Map();
-    for (const chunk of listsOf(rows, CHUNK_ROWS_MAX)) {
+    for (let start = 0; start < rows.length; start += CHUNK_ROWS_MAX) {
+      const chunk = rows.slice(start, start + CHUNK_ROWS_MAX);
       await this.#options.rows.addToDays(chunk).catch(() => {
         for (const row of chunk) this.#count(row);
       });
@@ -105,7 +105,9 @@ export class RefusalLog {
 
   async #writeAll(): Promise<void> {
     await this.#writeDays();
-    for (const chunk of listsOf(this.#take(), CHUNK_ROWS_MAX)) {
+    const rows = this.#take();
+    for (let start = 0; start < rows.length; start += CHUNK_ROWS_MAX) {
+      const chunk = rows.slice(start, start + CHUNK_ROWS_MAX);
       await this.#options.rows.insert(chunk).catch(() => {
         for (const { count } of chunk) this.#dropped += count;
       });
