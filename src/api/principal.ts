@@ -73,9 +73,7 @@ export interface Principal {
   limits: Partial<LimitSettings> | null;
   /** Limits of the organization that differ from those of the service. */
   organizationLimits: Partial<LimitSettings> | null;
-  /** The budgets that limit its requests and tokens per minute. */
   limitingBudgets: readonly LimitingBudget[];
-  /** True if the organization's prompts and answers are stored for some days. */
   keepsConversations: boolean;
   /** True if items of the organization's responses are kept, so that its requests can refer to them. */
   keepsResponses: boolean;

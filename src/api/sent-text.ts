@@ -10,7 +10,6 @@ export interface SentTextVisitor {
   other: TextVisitor;
   /** Length of data in base64, such as sound, images and encrypted reasoning. */
   data(characters: number): void;
-  /** Number of tokens that came with their probabilities. */
   logprobs(tokens: number): void;
 }
 

@@ -6,7 +6,6 @@ import { TranscriptionRequest } from "./transcription/request.ts";
 
 interface Row {
   capability: string;
-  /** Name of the work in messages. */
   work: string;
   /** Name of the operation in metrics and traces. */
   operation: string;

@@ -78,7 +78,6 @@ interface Decoded {
 /** The bound that a request states for its answer, and the field that states it. */
 export interface StatedOutput {
   param: string;
-  /** Undefined if the request states no bound. */
   tokens: number | undefined;
   /** True if the setting `completions.maxTokens` limits it; all other bounds are lowered to what the model allows. */
   isLimitedBySetting: boolean;
@@ -101,7 +100,6 @@ export interface NativeRequest {
   /** Bytes of its parts that `messages` of the internal form lack: each may be a token of the prompt. */
   uncountedBytes?: number;
   search?: NativeSearch | undefined;
-  /** True if a part is marked to be cached for an hour. */
   hasHourCache?: boolean;
   /** True if upstreams of this wire shall be asked first, because others can only approximate a field of the request. */
   prefersNative?: boolean;

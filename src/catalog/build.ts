@@ -19,7 +19,6 @@ export interface CatalogSources {
   /** All providers that the configuration or a key in the environment sets up. The sandbox's provider may be missing. */
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
-  /** Enables the built-in models and their provider; the default is true. */
   sandbox?: { enabled: boolean };
   found?: readonly FoundServer[];
 }

@@ -16,7 +16,6 @@ export interface ModelFacts {
   contextWindow: number;
   maxOutputTokens: number;
   can: readonly Capability[];
-  /** True if the model was trained for writing code. */
   isForCode: boolean;
   refuses: readonly string[];
   imageTokensMax: number;

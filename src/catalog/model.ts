@@ -31,7 +31,6 @@ export interface CatalogModel {
   playground: boolean;
   /** Request fields that the model's upstream refuses although its kind supports them, such as `temperature`. */
   refusedParameters: ReadonlySet<string>;
-  /** Bound of the tokens that one image may count. */
   imageTokensMax: number;
   /** Limits of the model for all callers together; absent without any. */
   limits?: Partial<LimitSettings>;

@@ -15,7 +15,6 @@ export class Variables {
   readonly #environment: NodeJS.ProcessEnv;
   readonly #files: Set<string>;
   readonly #contents = new Map<string, string>();
-  /** Values that a configuration file refers to. */
   readonly #references = new Set<string>();
 
   /** Adds the files that it reads, also those that do not exist, to `files`. */

@@ -64,7 +64,6 @@ const CONNECT_ERROR: RawError = [
   "The method CONNECT is not supported: this service is not a proxy.",
 ];
 const OTHER_ERROR: RawError = ["400 Bad Request", "The request is not valid HTTP."];
-/** Errors by the codes of Node's parser. */
 const PARSE_ERRORS: Record<string, RawError> = {
   HPE_HEADER_OVERFLOW: ["431 Request Header Fields Too Large", "The request's headers are too large."],
   ERR_HTTP_REQUEST_TIMEOUT: ["408 Request Timeout", "The request did not arrive in time."],

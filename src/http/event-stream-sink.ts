@@ -27,7 +27,6 @@ export class EventStreamSink implements AnswerSink {
   readonly #wire: Wire;
   readonly #client: StreamClient;
   readonly #events: EventWriter;
-  /** Undefined before the answer is opened. */
   #encoder: EventEncoder | undefined;
   /** True after the finish reason: only the usage and the end follow. */
   #isFinished = false;
@@ -127,7 +126,6 @@ class EventWriter {
   readonly #response: ServerResponse;
   /** False for HTTP/1.0, which has no chunked encoding. */
   #isChunked = false;
-  /** True if each character is a byte. */
   #isBinary = false;
   #pending = "";
   #turnEnd: NodeJS.Immediate | undefined;

@@ -7,7 +7,6 @@ import type { LedgerStatus } from "../ledger/ledger.ts";
 export interface HealthSources {
   /** Rejects when the store does not answer or accepts no writes. */
   ping(): Promise<void>;
-  /** Entries of the spool and the dead letter file. */
   ledgerStatus(): Promise<LedgerStatus>;
   /** Absent if the configuration names no Redis. */
   limitsStatus?: () => LimitsStatus;

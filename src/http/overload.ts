@@ -11,13 +11,11 @@ export interface OverloadLimits {
 
 export interface OverloadOptions {
   limits: OverloadLimits;
-  /** Returns the share of the memory limit that is used. */
   readMemoryShare: () => number;
   /** Returns a number from 0 up to 1. */
   random: () => number;
   /** Monotonic time in milliseconds. */
   now: () => number;
-  /** Returns the number of turns of the event loop so far. */
   readTurns: () => number;
   outage: { failed(fields: object): void; succeeded(): void };
 }

@@ -53,7 +53,6 @@ export interface ServerOptions
   /** True if requests to Gemini's API may have the token in their query. */
   keyInQuery: boolean;
   bodyLimitBytes: number;
-  /** Limit of the bytes of all request bodies in memory. */
   bodiesInFlightBytes: number;
   maxConnections: number;
   overload: Pick<Overload, "refusal" | "countConnection">;

@@ -176,7 +176,6 @@ function postOnly(fetch: Fetch): Fetch {
   };
 }
 
-/** Failures of a token request that the operator's settings cause. */
 const SETTINGS_FAILURES: ReadonlySet<UpstreamFailure> = new Set(["rejected", "credentials", "malformed"]);
 
 /** Reads a streamed answer as chunks. Yields all chunks before a failure, then throws it. Ending early closes the connection. */
@@ -227,7 +226,6 @@ function toUpstreamError(error: unknown, { failure, scrub }: CallFetch, signal: 
   return new UpstreamError("malformed", `The upstream's answer cannot be read (${error.name})`);
 }
 
-/** Errors of the packages for a request that they cannot express. */
 const UNSUPPORTED_ERRORS = new Set([
   "AI_UnsupportedFunctionalityError",
   "AI_InvalidPromptError",

@@ -77,7 +77,6 @@ async function complete(client: UpstreamClient, format: RequestFormat, call: Pro
   return { ignored, chunks: await ask(client, call, { path: "/chat/completions", body, reader }) };
 }
 
-/** Returns the body of a request for a text to be continued. */
 function textBody({ body }: NativeRequest, { model, max_tokens, stream }: UpstreamRequest): string {
   const usage = stream ? { stream_options: { include_usage: true } } : {};
   return JSON.stringify({ ...body, model, max_tokens, stream, ...usage });

@@ -36,7 +36,6 @@ export interface KnownProvider extends UnsupportedFeatures {
   /** The default address; null if each customer has a different one. */
   baseUrl: string | null;
   otherHosts: readonly string[];
-  /** Its id in the price data. */
   pricesId: string;
   /** The page of its documentation that this row is based on. */
   documentation: string;

@@ -149,7 +149,6 @@ export function privateTextsOf(settings: ProviderSettings, environment: Environm
   };
 }
 
-/** Fields of a Google Cloud credentials file. */
 const SECRET_FIELDS = ["private_key", "private_key_id", "client_secret", "refresh_token"];
 
 function secretsOfFile(path: string): string[] {

@@ -22,7 +22,6 @@ export interface SecondWire {
   wire: "messages" | "responses" | "generateContent";
   /** Matches the models that the upstream serves on this wire only; they must be those of `responses`. */
   servesOnly?: RegExp;
-  /** True if it does not know the tools that the wire's maker defines. */
   lacksTypedTools?: boolean;
 }
 

@@ -85,7 +85,6 @@ export class ChatEventEncoder implements EventEncoder {
   readonly #common: Record<string, unknown>;
   /** The JSON of these fields, which most events share. */
   #prefix = "";
-  /** True when any text, refusal, tool call or other content was sent. */
   #hasContent = false;
   readonly #customCalls = new Set<number>();
 

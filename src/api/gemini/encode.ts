@@ -152,7 +152,6 @@ export function geminiEvents(head: AnswerHead, add: AddEvent, isEvents: boolean)
   const calls = new Map<number, ToolCall>();
   const sources: object[] = [];
   let hasBegun = false;
-  /** The upstream's own end of the answer. */
   let ending: JsonObject | undefined;
   const addResponse = (response: object) => {
     const json = JSON.stringify(response);

@@ -15,7 +15,6 @@ function eventOf(data: { type: string; [field: string]: unknown }): string {
 /** Returns the encoder of a streamed answer in the format of Anthropic's Messages API. */
 export function messageEvents(head: AnswerHead, add: AddEvent): EventEncoder {
   const blocks = new MessageBlocks(add);
-  /** The upstream's own end of the answer. */
   let ending: object | undefined;
   const passOn = ({ type, data }: NativeEvent) => {
     if (type === "message_delta") ending = { ...ending, ...data };

@@ -16,7 +16,6 @@ type Part = Item<"message">["content"][number];
 /** An item that further pieces may continue. */
 interface Open<T extends OutputItem> {
   item: T;
-  /** Fields of the events that are about its text. */
   place: { item_id: string; output_index: number; summary_index?: number };
 }
 
@@ -52,7 +51,6 @@ export class OutputBuilder {
   #reasoning: Open<Item<"reasoning">> | undefined;
   #details: ReasoningDetail[] = [];
   #message: Open<Item<"message">> | undefined;
-  /** The last part of the open message. */
   #part: OpenPart | undefined;
   /** Open until the answer ends, because upstreams may send the pieces of several calls in any order. */
   readonly #calls = new Map<number, Call>();

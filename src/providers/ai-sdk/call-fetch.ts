@@ -25,7 +25,6 @@ export interface CallSetup {
 interface CallFetchOptions {
   /** Headers that the package does not know; its own override them. */
   headers?: Readonly<Record<string, string>>;
-  /** Text that is appended to every event stream. */
   closing?: string | undefined;
   room?: AnswerRoom | undefined;
   /** Answers that the call reads at once; 1 by default. */

@@ -132,7 +132,6 @@ class ConversationReader {
     return [...thought, ...content, ...parts.slice(thought.length)];
   }
 
-  /** Returns the package's options of an assistant's text: its mark, or its signature. */
   #textOptions({ content, reasoning_details: details = [] }: RequestMessage): {
     providerOptions?: SharedV4ProviderOptions;
   } {

@@ -27,7 +27,6 @@ interface PostOptions {
 
 /** Sends requests to the JSON API of one upstream. Rejects with UpstreamError if an answer has another status than 200. */
 export class UpstreamClient {
-  /** Removes the key, the host and other private text from an upstream's reason. */
   readonly scrub: Scrub;
   readonly #dispatcher: Dispatcher;
   readonly #settings: ProviderSettings;
